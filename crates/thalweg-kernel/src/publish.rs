@@ -4,7 +4,6 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
 use crate::cause::Cause;
-use crate::disk_queue::DiskQueue;
 pub use crate::draft::{Draft, Outcome, Published};
 use crate::durable::{Pending, Put, Written, is_kept};
 use crate::effects::{Delivery, Effects, Safety, Sent};
@@ -632,7 +631,8 @@ impl Kernel {
         if reliability == Reliability::AtMostOnce
             && let Some(link) = session.link
             // What waited while the session was away must not be overtaken.
-            && (!self.env.limits().queue_at_most_once_offline || session.is_queue_empty())
+            && (!(self.env.limits().queue_at_most_once_offline || session.grants.high_water > 0)
+                || session.is_queue_empty())
         {
             let delivery = delivery.get_or_insert_with(|| Delivery {
                 address: draft.address,
@@ -678,12 +678,15 @@ impl Kernel {
                 self.books.delivered_without_account(draft.payload.len());
                 return;
             }
-            return self.book_at_most_once(
-                receiver.session,
-                sent,
-                draft.address,
-                draft.payload.len(),
-            );
+            if sent != Sent::Full || !self.waits_at_most_once(receiver.session) {
+                return self.book_at_most_once(
+                    receiver.session,
+                    sent,
+                    draft.address,
+                    draft.payload.len(),
+                );
+            }
+            self.congest(receiver.session);
         }
         self.spread_kept(
             publisher,
@@ -724,7 +727,12 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        if reliability == Reliability::AtMostOnce && !self.env.limits().queue_at_most_once_offline {
+        let has_high_water =
+            reliability == Reliability::AtMostOnce && self.waits_at_most_once(receiver.session);
+        if reliability == Reliability::AtMostOnce
+            && !has_high_water
+            && !self.env.limits().queue_at_most_once_offline
+        {
             return self.book_drop(Some(receiver.session), draft.address, DropReason::LinkGone);
         }
         let message = self.keep(publisher, draft, kept, now);
@@ -744,7 +752,8 @@ impl Kernel {
         };
         let before = self.sessions.crowd;
         let put = self.enqueue(receiver.session, entry, draft.address, now, fx);
-        if publisher != Some(receiver.session) {
+        // No publisher is slowed down for what may be dropped.
+        if publisher != Some(receiver.session) && !has_high_water {
             self.note_put(receiver.session, put, before, now);
         }
         if serial == 0 {
@@ -840,6 +849,10 @@ impl Kernel {
             return Put::Done;
         }
         if self.is_queue_full(id, bytes) {
+            if entry.reliability == Reliability::AtMostOnce && self.waits_at_most_once(id) {
+                self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
+                return Put::Done;
+            }
             let bytes_max = self.session_bytes_max(id);
             match self.env.limits().overflow {
                 Overflow::DropOldest
@@ -880,45 +893,6 @@ impl Kernel {
         Put::Waits
     }
 
-    fn is_queue_full(&self, id: SessionId, bytes: usize) -> bool {
-        self.sessions.get(id).is_some_and(|session| {
-            session.waiting_len() >= self.env.limits().queue_messages_max
-                || session.waiting_bytes + bytes
-                    > self.env.limits().session_bytes_max(session.durable)
-        })
-    }
-
-    fn session_bytes_max(&self, id: SessionId) -> usize {
-        self.env
-            .limits()
-            .session_bytes_max(self.sessions.get(id).is_some_and(|session| session.durable))
-    }
-
-    /// Makes room in a full queue; false if there is nothing to drop.
-    fn drop_oldest(&mut self, id: SessionId) -> bool {
-        let Some(session) = self.sessions.get_mut(id) else {
-            return false;
-        };
-        if let Some(oldest) = session.waiting.pop_front() {
-            let bytes = oldest.message.bytes();
-            session.waiting_bytes -= bytes;
-            self.books.left(Delta::copy(bytes));
-            self.book_drop(Some(id), oldest.message.address(), DropReason::QueueFull);
-            self.persist_removed(id, &oldest);
-        } else if let Some(dropped) = session.disk.as_deref_mut().and_then(DiskQueue::drop_front) {
-            session.waiting_bytes -= dropped.bytes;
-            self.books.left(Delta::copy(dropped.memory));
-            match dropped.message {
-                Some(message) => self.book_drop(Some(id), message.address(), DropReason::QueueFull),
-                None => self.book_drop_on_disk(Some(id), dropped.place, DropReason::QueueFull),
-            }
-            self.persist_put(id, dropped.serial, Reliability::AtLeastOnce, Put::Done);
-        } else {
-            return false;
-        }
-        true
-    }
-
     /// Sends a copy; the caller has made sure that the session can take it. An at-most-once copy that waited is sent
     /// without a tag.
     pub(crate) fn send_entry<E: Effects>(
@@ -953,7 +927,8 @@ impl Kernel {
                 fx.hold(link, self.journal.awaited());
             }
             let sent = fx.deliver(link, &entry.delivery(0, address, now));
-            if sent == Sent::Full && entry.group().is_some() {
+            let waits = || entry.group().is_some() || self.waits_at_most_once(id);
+            if sent == Sent::Full && waits() {
                 return self.keep_unsent(id, entry, now);
             }
             self.book_at_most_once(

@@ -1,7 +1,11 @@
-//! Whether there is room for a message, before anything is done with it.
+//! Whether there is room for a message: before anything is done with it, and in the queue of a session.
 
 use crate::Kernel;
+use crate::books::Delta;
+use crate::disk_queue::DiskQueue;
+use crate::durable::Put;
 use crate::ids::SessionId;
+use crate::ledger::DropReason;
 use crate::publish::Draft;
 use crate::route_cache::{NO_LOCAL, Receiver};
 use crate::session::Pressure;
@@ -97,5 +101,66 @@ impl Kernel {
                 .any(|queue| self.queues.get(*queue).is_some_and(|queue| queue.durable))
             || !route.onward().conditional.is_empty()
             || !route.shards.is_empty()
+    }
+}
+
+/// Room in the queue of one session.
+impl Kernel {
+    /// Whether what is sent at most once waits for it while its output is full.
+    pub(crate) fn waits_at_most_once(&self, id: SessionId) -> bool {
+        self.sessions
+            .get(id)
+            .is_some_and(|session| session.grants.high_water > 0 && session.link.is_some())
+    }
+
+    pub(crate) fn congest(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.congested = true;
+            self.output_changed(id);
+        }
+    }
+
+    pub(crate) fn is_queue_full(&self, id: SessionId, bytes: usize) -> bool {
+        self.sessions.get(id).is_some_and(|session| {
+            let limits = self.env.limits();
+            let messages_max = match session.grants.high_water {
+                0 => limits.queue_messages_max,
+                high => limits.queue_messages_max.min(high as usize),
+            };
+            session.waiting_len() >= messages_max
+                || session.waiting_bytes + bytes
+                    > self.env.limits().session_bytes_max(session.durable)
+        })
+    }
+
+    pub(crate) fn session_bytes_max(&self, id: SessionId) -> usize {
+        self.env
+            .limits()
+            .session_bytes_max(self.sessions.get(id).is_some_and(|session| session.durable))
+    }
+
+    /// Makes room in a full queue; false if there is nothing to drop.
+    pub(crate) fn drop_oldest(&mut self, id: SessionId) -> bool {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return false;
+        };
+        if let Some(oldest) = session.waiting.pop_front() {
+            let bytes = oldest.message.bytes();
+            session.waiting_bytes -= bytes;
+            self.books.left(Delta::copy(bytes));
+            self.book_drop(Some(id), oldest.message.address(), DropReason::QueueFull);
+            self.persist_removed(id, &oldest);
+        } else if let Some(dropped) = session.disk.as_deref_mut().and_then(DiskQueue::drop_front) {
+            session.waiting_bytes -= dropped.bytes;
+            self.books.left(Delta::copy(dropped.memory));
+            match dropped.message {
+                Some(message) => self.book_drop(Some(id), message.address(), DropReason::QueueFull),
+                None => self.book_drop_on_disk(Some(id), dropped.place, DropReason::QueueFull),
+            }
+            self.persist_put(id, dropped.serial, Reliability::AtLeastOnce, Put::Done);
+        } else {
+            return false;
+        }
+        true
     }
 }

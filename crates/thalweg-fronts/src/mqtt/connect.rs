@@ -64,6 +64,7 @@ impl super::MqttSettings {
             groups: self.shared_available,
             publish_rate: self.publish_rate,
             safety: self.safety,
+            high_water: 0,
         }
     }
 }

@@ -58,6 +58,9 @@ pub struct Grants {
     pub publish_rate: Option<u64>,
     /// How safe what it is told must be, in place of the limits' word.
     pub safety: Option<Safety>,
+    /// How many copies wait for it while its output is full, those sent at most once too; beyond that the newest is
+    /// dropped, and counted. 0: what is sent at most once does not wait.
+    pub high_water: u32,
 }
 
 impl Default for Grants {
@@ -69,6 +72,7 @@ impl Default for Grants {
             groups: true,
             publish_rate: None,
             safety: None,
+            high_water: 0,
         }
     }
 }

@@ -20,6 +20,7 @@ mod full;
 mod given_back;
 mod group_views;
 mod groups;
+mod high_water;
 mod journal;
 mod kernels;
 mod lifetime;

@@ -10,11 +10,11 @@ use std::collections::VecDeque;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
     Answer, BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, ConsumerEnd, DeadLetter, Delivery,
-    Draft, DropReason, Effects, ExchangeKind, ExchangeSpec, Fetch, GroupStrategy, Handover, Kernel,
-    LastValueWish, Limits, LinkId, Observed, OpenSession, Outcome, Part, Purged, QueueLimits,
-    QueueSpec, QueueStatus, QueueView, Refusal, Sent, Settled, Settlement, ShardId, ShardMessage,
-    Subscribed, Tag, Tags, TakenId, Ticket, Verdict, Will, Wish, exchange_address, home,
-    queue_address,
+    Draft, DropReason, Effects, ExchangeKind, ExchangeSpec, Fetch, Grants, GroupStrategy, Handover,
+    Kernel, LastValueWish, Limits, LinkId, Observed, OpenSession, Outcome, Part, Purged,
+    QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal, Sent, Settled, Settlement, ShardId,
+    ShardMessage, Subscribed, Tag, Tags, TakenId, Ticket, Verdict, Will, Wish, exchange_address,
+    home, queue_address,
 };
 use thalweg_model::{Death, Properties, PropertyValue, Reliability, Span, Time};
 
@@ -494,6 +494,29 @@ impl World {
             Span::from_secs(3600),
             Some(will),
         )
+    }
+
+    /// A session for which so many copies wait while its output is full, also of what is sent at most once.
+    pub fn connect_with_high_water(&mut self, shard: usize, name: &str, high_water: u32) -> Who {
+        let link = self.new_link();
+        let grants = Grants {
+            high_water,
+            ..Grants::default()
+        };
+        let open = OpenSession {
+            grants,
+            ..session(name, link)
+        };
+        let opened = self.run(shard, |kernel, out, now| {
+            let opened = kernel.open_session(open, now, out).expect("there is room");
+            kernel.start(opened.session, now, out);
+            opened
+        });
+        Who {
+            shard,
+            session: opened.session,
+            link,
+        }
     }
 
     fn open(
