@@ -40,7 +40,7 @@ impl Kernel {
             self.remote.seats.has_changed(id);
             self.seat_takers_again();
             self.replace_active_consumers();
-            self.watches.recheck = self.watches.count > 0;
+            self.values.watches.rights_changed();
         }
     }
 
@@ -153,7 +153,7 @@ impl Kernel {
         self.remote.seats.have_changed();
         self.seat_takers_again();
         self.replace_active_consumers();
-        self.watches.recheck = self.watches.count > 0;
+        self.values.watches.rights_changed();
     }
 
     /// Groups that take from queues look again who may, and their queues whom they can give to.

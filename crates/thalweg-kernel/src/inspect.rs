@@ -161,18 +161,15 @@ impl Kernel {
     /// What a watch's reader was told last, or waits for it: the address's latest value, retained or not. Nothing if there
     /// was none, or it was cleared or has expired.
     pub fn watched_value(&self, watch: WatchId, now: Time) -> Option<&Message> {
-        let watcher = self.watches.watchers.get(watch.0)?;
-        let value = self.watches.cells.get(watcher.cell)?.value.as_ref()?;
+        let watches = &self.values.watches;
+        let value = watches.cell(watches.get(watch.0)?.cell())?.value()?;
         (value.retain() != RetainOp::Clear && value.expires() > now).then_some(value)
     }
 
     /// What a watch watches.
     pub fn watched_address(&self, watch: WatchId) -> Option<&str> {
-        let watcher = self.watches.watchers.get(watch.0)?;
-        self.watches
-            .cells
-            .get(watcher.cell)
-            .map(|cell| &*cell.address)
+        let watches = &self.values.watches;
+        Some(watches.cell(watches.get(watch.0)?.cell())?.address())
     }
 
     /// A client's name that no session of this shard has and whose home is this shard, made from `nonce`.
@@ -274,7 +271,7 @@ impl Kernel {
             watches: route.cell.map_or(0, |cell| self.watchers_of(cell)),
             shards: route.shards.clone(),
             denied: false,
-            has_last_value: self.last_value_of(address, Time::ZERO).is_some(),
+            has_last_value: self.values.latest(address, Time::ZERO).is_some(),
             is_kept: route.is_kept,
         };
         if let Some(session) = publisher.and_then(|client| self.sessions.of_client(client))
@@ -298,14 +295,14 @@ impl Kernel {
             sessions_online: self.sessions.online(),
             sessions: self.sessions.len(),
             subscriptions: self.sessions.subscriptions(),
-            retained: self.last_values.count(),
-            retained_bytes: self.last_values.bytes(),
+            retained: self.values.retained_count(),
+            retained_bytes: self.values.retained_bytes(),
             waiting: self.books.waiting(),
             in_flight: self.books.in_flight(),
             queued_bytes: self.books.bytes_held(),
             groups: self.groups.count(),
-            watches: self.watches.count,
-            kept_values: self.kept_values.count(),
+            watches: self.values.watches.count(),
+            kept_values: self.values.remembered_count(),
             publishers: self.dedup.len(),
         }
     }

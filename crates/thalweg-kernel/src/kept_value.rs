@@ -31,34 +31,17 @@ impl Kernel {
 
     /// The same, said here or on another shard.
     pub(crate) fn on_keep_last(&mut self, address: &str, keep: bool) -> bool {
-        let changed = if keep {
-            if self.kept_addresses.len() >= self.env.limits().kept_addresses_max
-                && !self.kept_addresses.contains_key(address)
-            {
-                return false;
-            }
-            self.kept_addresses.insert(address.into(), ()).is_none()
-        } else {
-            self.kept_addresses.remove(address).is_some()
+        let max = self.env.limits().kept_addresses_max;
+        let Some(changed) = self.values.keep_address(address, keep, max) else {
+            return false;
         };
         if changed {
             self.routes.have_changed(address);
-            if !self.is_kept(address) {
-                self.kept_values.clear(address);
+            if !self.values.is_kept(address, self.env.limits()) {
+                self.values.forget_remembered(address);
             }
         }
         true
-    }
-
-    /// Whether whatever is published there is remembered.
-    pub(crate) fn is_kept(&self, address: &str) -> bool {
-        (!self.kept_addresses.is_empty() && self.kept_addresses.contains_key(address))
-            || self
-                .env
-                .limits()
-                .kept_filters
-                .iter()
-                .any(|filter| filter.matches(address))
     }
 
     /// Has a publish remembered at its address's home.
@@ -80,35 +63,9 @@ impl Kernel {
 
     pub(crate) fn remember_here(&mut self, message: Message) {
         if message.retain() == RetainOp::Clear {
-            self.forget_remembered(&message);
-        } else if self.env.drops_waiting() || self.kept_values.set(message).is_err() {
+            self.values.forget_remembered(message.address());
+        } else if self.env.drops_waiting() || !self.values.remember(message) {
             self.books.retain_refused();
-        }
-    }
-
-    /// Forgets what was remembered of a message's address.
-    pub(crate) fn forget_remembered(&mut self, message: &Message) {
-        if self.kept_values.count() > 0 {
-            self.kept_values.clear(message.address());
-        }
-    }
-
-    /// The newest last value of an address whose home is here, retained or remembered.
-    pub(crate) fn last_value_of(&self, address: &str, now: Time) -> Option<&Message> {
-        self.kept_values
-            .get(address, now)
-            .or_else(|| self.last_values.get(address, now))
-    }
-
-    /// The settings say otherwise now: what is not remembered any more is forgotten.
-    pub(crate) fn forget_unkept(&mut self) {
-        let all = self.kept_values.addresses();
-        let unkept: Vec<Box<str>> = all
-            .filter(|address| !self.is_kept(address))
-            .map(Into::into)
-            .collect();
-        for address in unkept {
-            self.kept_values.clear(&address);
         }
     }
 }

@@ -7,17 +7,15 @@ use crate::dedup::Dedup;
 use crate::env::Env;
 use crate::groups::Groups;
 use crate::ids::{QueueId, ShardId};
-use crate::last_value::{self, LastValues};
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::made_up::NameKey;
 use crate::queue::{Queue, Queues, Recalling, TakenApart, Topology};
-use crate::read::List;
 use crate::remote::Remote;
 use crate::route_store::Routes;
 use crate::session::Sessions;
 use crate::stamp_mask::StampKey;
-use crate::watch::Watches;
+use crate::values::Values;
 use hashbrown::HashMap;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -43,15 +41,7 @@ pub struct Kernel {
     pub(crate) groups: Groups,
     /// What concerns other shards.
     pub(crate) remote: Remote,
-    pub(crate) last_values: LastValues,
-    /// Values that nobody retained, of addresses whose every publish is to be remembered; newer than those in
-    /// `last_values`, where both have one.
-    pub(crate) kept_values: LastValues,
-    /// Addresses whose every publish is remembered, beside those of [`Limits::kept_filters`].
-    pub(crate) kept_addresses: Map<Box<str>, ()>,
-    pub(crate) watches: Watches,
-    /// Lists of last values that are being put together, by question.
-    pub(crate) lists: Map<u32, List>,
+    pub(crate) values: Values,
     /// Queues that are still to be given last values.
     pub(crate) recalls: VecDeque<Recalling>,
     /// What was taken out of queues by itself and is not settled, by number.
@@ -65,8 +55,7 @@ impl Kernel {
     /// A kernel for shard `shard` of `shards`. `seed` keys hash tables, random choices and made-up names; peers must not know
     /// it.
     pub fn new(limits: Limits, shard: ShardId, shards: u16, seed: u64) -> Self {
-        let last_values = LastValues::new(last_value_limits(&limits));
-        let kept_values = LastValues::new(kept_value_limits(&limits));
+        let values = Values::new(&limits);
         let books = Books::new(&limits.ledger_prefixes);
         Kernel {
             env: Env::new(limits, shard, shards, seed),
@@ -80,11 +69,7 @@ impl Kernel {
             agenda: Agenda::default(),
             groups: Groups::default(),
             remote: Remote::default(),
-            last_values,
-            kept_values,
-            kept_addresses: Map::default(),
-            watches: Watches::default(),
-            lists: Map::default(),
+            values,
             recalls: VecDeque::new(),
             taken: BTreeMap::new(),
             taken_last: 0,
@@ -105,11 +90,10 @@ impl Kernel {
 
     /// Replaces the limits; sessions and queues that exceed new ones keep what they have.
     pub fn set_limits(&mut self, limits: Limits) {
-        self.last_values.set_limits(last_value_limits(&limits));
-        self.kept_values.set_limits(kept_value_limits(&limits));
+        self.values.set_limits(&limits);
         let before = self.env.replace_limits(limits);
         if before.kept_filters != self.env.limits().kept_filters {
-            self.forget_unkept();
+            self.values.forget_unkept(self.env.limits());
         }
         self.renew_strategies();
         // Routes remember what the limits say of their addresses.
@@ -139,10 +123,7 @@ impl Kernel {
 
     /// Bytes of messages that wait, are in flight, are last values or the latest of what somebody watches.
     pub fn bytes_held(&self) -> usize {
-        self.books.bytes_held()
-            + self.last_values.bytes()
-            + self.kept_values.bytes()
-            + self.watches.value_bytes
+        self.books.bytes_held() + self.values.bytes()
     }
 }
 
@@ -156,18 +137,4 @@ pub fn home(text: &str, shards: u16) -> ShardId {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
     });
     ShardId(((hash ^ hash >> 29) % u64::from(u16::MAX) % u64::from(shards)) as u16)
-}
-
-fn last_value_limits(limits: &Limits) -> last_value::Limits {
-    last_value::Limits {
-        count_max: limits.retained_messages_max,
-        bytes_max: limits.retained_bytes_max,
-    }
-}
-
-fn kept_value_limits(limits: &Limits) -> last_value::Limits {
-    last_value::Limits {
-        count_max: limits.kept_messages_max,
-        bytes_max: limits.kept_bytes_max,
-    }
 }

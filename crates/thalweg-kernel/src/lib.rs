@@ -78,6 +78,7 @@ mod stamped;
 mod subscribe;
 mod timers;
 mod transfer;
+mod values;
 mod watch;
 mod window;
 mod work_terms;

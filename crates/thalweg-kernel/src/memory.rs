@@ -9,11 +9,11 @@
 //! and maybe a will.
 
 use crate::Kernel;
-use crate::cell::Cell;
 use crate::group::Group;
 use crate::ids::SessionId;
 use crate::queue::{Binding, Exchange, Queue};
 use crate::session::{Pressure, Session, Will};
+use crate::values::Cell;
 use thalweg_model::filter::kind_of;
 use thalweg_model::{FilterKind, Properties, PropertyValue};
 

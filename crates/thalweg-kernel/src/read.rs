@@ -96,7 +96,7 @@ impl Kernel {
         }
         let home = home(address, self.env.shards());
         let here = match home == self.env.shard() {
-            true => self.last_value_of(address, now),
+            true => self.values.latest(address, now),
             false => self.value_in_cell(address, now),
         };
         if here.is_some() || home == self.env.shard() {
@@ -161,7 +161,7 @@ impl Kernel {
         {
             return false;
         }
-        if self.lists.len() >= LISTS_MAX {
+        if self.values.list_count() >= LISTS_MAX {
             let (values, complete) = (Vec::new(), false);
             fx.answer(link, ticket, Answer::Values { values, complete });
             return true;
@@ -197,14 +197,14 @@ impl Kernel {
                 );
             }
         }
-        self.lists.insert(question, list);
+        self.values.add_list(question, list);
         self.go_on_with_list(question, now, fx);
         true
     }
 
     /// Looks at some more of this shard's own values.
     pub(crate) fn go_on_with_list<E: Effects>(&mut self, question: u32, now: Time, fx: &mut E) {
-        let Some(list) = self.lists.get_mut(&question) else {
+        let Some(list) = self.values.list_mut(question) else {
             return;
         };
         if let Some(mut at) = list.here.take() {
@@ -212,7 +212,7 @@ impl Kernel {
             let found = self.list_some(&filter, &mut at, now);
             self.add_to_list(question, found, &mut at);
             if !at.is_through()
-                && let Some(list) = self.lists.get_mut(&question)
+                && let Some(list) = self.values.list_mut(question)
             {
                 list.here = Some(at);
                 self.agenda.put_off_list(question);
@@ -232,15 +232,10 @@ impl Kernel {
             cursors: [remembered, retained],
             wanted: [wanted_remembered, wanted_retained],
         } = at;
+        let [from_remembered, from_retained] = self.values.stores();
         [
-            some(
-                &self.kept_values,
-                filter,
-                remembered,
-                wanted_remembered,
-                now,
-            ),
-            some(&self.last_values, filter, retained, wanted_retained, now),
+            some(from_remembered, filter, remembered, wanted_remembered, now),
+            some(from_retained, filter, retained, wanted_retained, now),
         ]
     }
 
@@ -254,7 +249,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         self.add_to_list(question, found, &mut at);
-        let Some(list) = self.lists.get_mut(&question) else {
+        let Some(list) = self.values.list_mut(question) else {
             return;
         };
         if at.is_through() {
@@ -273,7 +268,7 @@ impl Kernel {
     }
 
     fn add_to_list(&mut self, question: u32, found: [Vec<Message>; 2], at: &mut ListCursor) {
-        let Some(list) = self.lists.get_mut(&question) else {
+        let Some(list) = self.values.list_mut(question) else {
             return;
         };
         let asker = self
@@ -282,7 +277,7 @@ impl Kernel {
             .filter(|session| session.uid == list.asker.uid);
         let Some(asker) = asker else {
             // Nobody waits for it any more.
-            self.lists.remove(&question);
+            self.values.remove_list(question);
             return;
         };
         for ((all, found), wanted) in list.found.iter_mut().zip(found).zip(&mut at.wanted) {
@@ -300,7 +295,7 @@ impl Kernel {
     /// Answers when all is there.
     fn finish_list<E: Effects>(&mut self, question: u32, fx: &mut E) {
         let is_done = |list: &List| list.here.is_none() && list.shards_missing == 0;
-        if !self.lists.get(&question).is_some_and(is_done) {
+        if !self.values.list(question).is_some_and(is_done) {
             return;
         }
         let Some(List {
@@ -308,7 +303,7 @@ impl Kernel {
             max,
             found: [mut values, retained],
             ..
-        }) = self.lists.remove(&question)
+        }) = self.values.remove_list(question)
         else {
             return;
         };

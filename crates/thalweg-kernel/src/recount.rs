@@ -3,7 +3,7 @@
 use crate::Kernel;
 use crate::group::Group;
 use crate::session::Session;
-use crate::watch::WatchState;
+use crate::values::Cell;
 use crate::window::SlotState;
 use std::ops::AddAssign;
 
@@ -90,17 +90,17 @@ impl Kernel {
                 .map_err(|why| format!("group {}: {why}", group.key()))?;
         }
         let mut watches = 0;
-        for (_, watcher) in self.watches.watchers.iter() {
+        for (_, watcher) in self.values.watches.iter() {
             watches += 1;
-            match &watcher.waiting {
+            match watcher.waiting() {
                 Some(waiting) => {
                     held.waiting += waiting.len();
                     held.bytes += waiting.iter().map(|message| message.bytes()).sum::<usize>();
                 }
-                None => held.waiting += usize::from(watcher.state == WatchState::ExpectTake),
+                None => held.waiting += usize::from(watcher.expects_take()),
             }
         }
-        let cells = self.watches.cells.iter().map(|(_, cell)| cell.bytes());
+        let cells = self.values.watches.cells().map(Cell::bytes);
         same("copies that wait", self.books.waiting(), held.waiting)?;
         same("copies in flight", self.books.in_flight(), held.in_flight)?;
         same("bytes of copies", self.books.bytes_held(), held.bytes)?;
@@ -110,13 +110,13 @@ impl Kernel {
             self.sessions.subscriptions(),
             subscriptions,
         )?;
-        same("watches", self.watches.count, watches)?;
+        same("watches", self.values.watches.count(), watches)?;
         same(
             "bytes of watched values",
-            self.watches.value_bytes,
+            self.values.watches.value_bytes(),
             cells.sum(),
         )?;
-        for (what, values) in [("last", &self.last_values), ("kept", &self.kept_values)] {
+        for (what, values) in ["kept", "last"].into_iter().zip(self.values.stores()) {
             same(
                 &format!("bytes of {what} values"),
                 values.bytes(),

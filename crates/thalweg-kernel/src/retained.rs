@@ -93,12 +93,11 @@ impl Kernel {
         match message.retain() {
             RetainOp::None => true,
             RetainOp::Clear => {
-                self.last_values.clear(message.address());
-                self.forget_remembered(message);
+                self.values.clear(message.address());
                 true
             }
             RetainOp::Set => {
-                let known = || self.last_values.get(message.address(), Time::ZERO);
+                let known = || self.values.retained(message.address(), Time::ZERO);
                 if self.env.drops_waiting()
                     && known().is_none_or(|old| old.bytes() < message.bytes())
                 {
@@ -107,10 +106,8 @@ impl Kernel {
                 let cap = message.ingress() + self.env.limits().retained_expiry_max;
                 let capped = (message.expires() > cap).then(|| expiring(message, cap));
                 let message = capped.as_ref().unwrap_or(message);
-                let is_set = self.last_values.set(message.clone()).is_ok();
-                if is_set {
-                    self.forget_remembered(message);
-                } else if self.is_kept(message.address()) {
+                let is_set = self.values.retain(message);
+                if !is_set && self.values.is_kept(message.address(), self.env.limits()) {
                     self.remember_here(message.clone());
                 }
                 is_set
@@ -215,8 +212,8 @@ impl Kernel {
     fn is_outdated(&self, message: &Message, now: Time) -> bool {
         home(message.address(), self.env.shards()) == self.env.shard()
             && !self
-                .last_values
-                .get(message.address(), now)
+                .values
+                .retained(message.address(), now)
                 .is_some_and(|value| value.is_same(message))
     }
 
@@ -228,8 +225,8 @@ impl Kernel {
         now: Time,
         found: &mut VecDeque<Message>,
     ) -> bool {
-        self.last_values
-            .scan(filter, cursor, STEPS_MAX, now, |message| {
+        self.values
+            .scan_retained(filter, cursor, STEPS_MAX, now, |message| {
                 found.push_back(message.clone());
                 if found.len() >= TAKE_MAX {
                     ControlFlow::Break(())

@@ -44,7 +44,7 @@ impl Kernel {
     /// room for is not.
     fn must_wait_in_memory(&mut self, id: SessionId, draft: &Draft<'_>) -> bool {
         let is_sure = draft.reliability > Reliability::AtMostOnce;
-        let known = self.last_values.get(draft.address, Time::ZERO);
+        let known = self.values.retained(draft.address, Time::ZERO);
         if is_sure && draft.retain == RetainOp::Set && known.is_none() {
             return true;
         }

@@ -354,7 +354,7 @@ impl Kernel {
                 route.receivers.push(Receiver::of(session, same));
             }
         }
-        route.is_kept = self.is_kept(address);
+        route.is_kept = self.values.is_kept(address, self.env.limits());
         Alone {
             route,
             bindings,

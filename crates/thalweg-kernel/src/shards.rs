@@ -402,7 +402,7 @@ impl Kernel {
                 self.on_keep_last(&address, keep);
             }
             ShardMessage::Read { asker, address } => {
-                let value = self.last_value_of(&address, now).cloned();
+                let value = self.values.latest(&address, now).cloned();
                 self.remote
                     .send(from, ShardMessage::ReadDone { asker, value });
             }

@@ -283,7 +283,7 @@ impl Kernel {
 
     /// Whether some shard may not know yet what is wanted here.
     fn has_open_questions(&self) -> bool {
-        self.remote.has_pending() || !self.watches.questions.is_empty()
+        self.remote.has_pending() || self.values.watches.has_questions()
     }
 
     fn ask_interest(&mut self, filter: &str, number: u32, pending: &mut PendingSubscribe) {

@@ -73,8 +73,8 @@ impl Kernel {
     /// When [`Kernel::on_timeout`] should be called next.
     pub fn poll_timeout(&self) -> Time {
         let first = self.agenda.next_timer();
-        let has_work =
-            self.sessions.len() > 0 || self.last_values.count() + self.kept_values.count() > 0;
+        let has_work = self.sessions.len() > 0
+            || self.values.retained_count() + self.values.remembered_count() > 0;
         if has_work {
             first.min(self.agenda.sweep_at())
         } else {
@@ -98,13 +98,12 @@ impl Kernel {
         }
         if self.agenda.begin_sweep(now, SWEEP_EVERY) {
             let journal = self.env.limits().journal;
-            self.last_values.expire(now, SWEEP_MAX, |address| {
+            self.values.expire(now, SWEEP_MAX, |address| {
                 if journal {
                     self.journal
                         .persist(&Record::Cleared { address }, Safety::Lazy);
                 }
             });
-            self.kept_values.expire(now, SWEEP_MAX, |_| {});
             for id in self.sessions.sweep_next(SWEEP_SESSIONS_MAX) {
                 self.expire_waiting(id, now);
             }
@@ -143,7 +142,7 @@ impl Kernel {
             || self.agenda.has_work()
             || !self.queues_ended.is_empty()
             || !self.recalls.is_empty()
-            || self.watches.recheck
+            || self.values.watches.needs_recheck()
             || self.remote.seats.has_news()
     }
 
@@ -163,7 +162,7 @@ impl Kernel {
         }
         self.work_on_recalls(now, fx);
         self.end_command(now, fx);
-        if self.watches.recheck {
+        if self.values.watches.needs_recheck() {
             self.recheck_watches(fx);
         }
         if self.remote.seats.has_news() {

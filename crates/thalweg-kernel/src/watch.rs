@@ -8,18 +8,15 @@
 use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
-use crate::cell::Cell;
 use crate::effects::{Effects, Observed, WatchEnd};
 use crate::ids::{LinkId, SessionId, WatchId};
-use crate::kernel::Map;
 use crate::ledger::DropReason;
 use crate::memory::{Kept, WATCHER, cell_cost};
-use crate::routes::arena::Arena;
 use crate::session::Session;
-use std::collections::VecDeque;
+use crate::values::NewWatcher;
 use thalweg_model::{Address, Message, RetainOp, Time};
 
-pub(crate) use crate::routes::arena::NONE;
+pub(crate) use crate::values::NONE;
 
 /// What has happened at a watched address.
 #[derive(Clone, Debug)]
@@ -41,65 +38,6 @@ pub enum WatchRefused {
     TooMany,
     /// Memory is short.
     Overloaded,
-}
-
-/// All watches of a shard.
-pub(crate) struct Watches {
-    pub(crate) cells: Arena<Cell>,
-    pub(crate) watchers: Arena<Watcher>,
-    /// How many watchers there are.
-    pub(crate) count: usize,
-    /// Cells that other shards have been told of and have not all answered, by question.
-    pub(crate) questions: Map<u32, u32>,
-    /// Rights have changed since they were compared last.
-    pub(crate) recheck: bool,
-    /// Bytes of the values that cells hold.
-    pub(crate) value_bytes: usize,
-}
-
-/// One watch. There may be very many, so it is small: 48 bytes.
-pub(crate) struct Watcher {
-    pub(crate) cookie: u64,
-    /// What waits, for one who wants more than the newest. Made when there is something first.
-    #[allow(clippy::box_collection)] // Most have none, and a list is three words more.
-    pub(crate) waiting: Option<Box<VecDeque<Message>>>,
-    pub(crate) session: SessionId,
-    pub(crate) link: LinkId,
-    pub(crate) cell: u32,
-    /// Its neighbours among the watchers of its cell, and of its session.
-    pub(crate) cell_next: u32,
-    cell_before: u32,
-    session_next: u32,
-    session_before: u32,
-    pub(crate) depth: u16,
-    pub(crate) state: WatchState,
-}
-
-// Each observer of a value has one.
-const _: () = assert!(size_of::<Watcher>() <= 48);
-
-/// What a watcher knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WatchState {
-    /// Not every shard routes to it yet.
-    ExpectReady,
-    /// All there is.
-    Idle,
-    /// The cell's value waits for it, or there is something in `waiting`.
-    ExpectTake,
-}
-
-impl Default for Watches {
-    fn default() -> Self {
-        Watches {
-            cells: Arena::new(),
-            watchers: Arena::new(),
-            count: 0,
-            questions: Map::default(),
-            recheck: false,
-            value_bytes: 0,
-        }
-    }
 }
 
 /// What a reader watches.
@@ -140,7 +78,7 @@ impl Kernel {
         if !may_see(session, address) || !self.is_told_here(address) {
             return Err(WatchRefused::Denied);
         }
-        if self.watches.count >= self.env.limits().watches_max {
+        if self.values.watches.count() >= self.env.limits().watches_max {
             return Err(WatchRefused::TooMany);
         }
         let known = self.cell_of(address);
@@ -152,7 +90,7 @@ impl Kernel {
         }
         let cell = known.unwrap_or_else(|| {
             self.env.entered(Kept::Watches, cell_cost(address));
-            self.watches.cells.add(Cell::new(address))
+            self.values.watches.add_cell(address)
         });
         let watch = self.add_watcher(id, &spec, cell);
         match known {
@@ -169,46 +107,18 @@ impl Kernel {
     }
 
     fn add_watcher(&mut self, id: SessionId, spec: &WatchSpec<'_>, cell: u32) -> u32 {
-        let WatchSpec {
-            link,
-            cookie,
-            depth,
-            ..
-        } = *spec;
-        let session_next = self
-            .sessions
-            .get(id)
-            .map_or(NONE, |session| session.watches);
-        let cell_before = self.watches.cells.get(cell).map_or(NONE, |cell| cell.last);
-        let watch = self.watches.watchers.add(Watcher {
-            cookie,
-            waiting: None,
+        let Some(session) = self.sessions.get_mut(id) else {
+            return NONE;
+        };
+        let new = NewWatcher {
             session: id,
-            link,
-            cell,
-            cell_next: NONE,
-            cell_before,
-            session_next,
-            session_before: NONE,
-            depth: depth.max(1),
-            state: WatchState::ExpectReady,
-        });
-        if let Some(next) = self.watches.watchers.get_mut(session_next) {
-            next.session_before = watch;
-        }
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.watches = watch;
-        }
-        if let Some(before) = self.watches.watchers.get_mut(cell_before) {
-            before.cell_next = watch;
-        }
-        if let Some(cell) = self.watches.cells.get_mut(cell) {
-            cell.last = watch;
-            if cell_before == NONE {
-                cell.first = watch;
-            }
-        }
-        self.watches.count += 1;
+            link: spec.link,
+            cookie: spec.cookie,
+            depth: spec.depth,
+            session_next: session.watches,
+        };
+        let watch = self.values.watches.add(new, cell);
+        session.watches = watch;
         self.env.entered(Kept::Watches, WATCHER);
         watch
     }
@@ -217,16 +127,15 @@ impl Kernel {
     /// until there is nothing left, now or later: it is not told again before.
     pub fn take_watched(&mut self, watch: WatchId, now: Time) -> Option<Change> {
         loop {
-            let watcher = self.watches.watchers.get_mut(watch.0)?;
-            if watcher.state != WatchState::ExpectTake {
-                return None;
-            }
-            let (id, cell) = (watcher.session, watcher.cell);
-            if self.watches.recheck && !self.may_still_see(id, cell) {
+            let watches = &self.values.watches;
+            let watcher = watches.get(watch.0).filter(|it| it.expects_take())?;
+            let (id, cell) = (watcher.session(), watcher.cell());
+            if watches.needs_recheck() && !self.may_still_see(id, cell) {
                 // What becomes of it is seen to when rights are compared.
                 return None;
             }
-            let message = self.take_out(watch.0)?;
+            let (message, left) = self.values.watches.take(watch.0)?;
+            self.books.left(left);
             if message.properties().is_some() && !self.may_be_told(id, &message) {
                 // It took the place of what this reader was told of.
                 self.book_drop(Some(id), message.address(), DropReason::Conflated);
@@ -250,24 +159,6 @@ impl Kernel {
         }
     }
 
-    /// Takes the oldest out of what waits in a watch.
-    fn take_out(&mut self, watch: u32) -> Option<Message> {
-        let watcher = self.watches.watchers.get_mut(watch)?;
-        let Some(waiting) = &mut watcher.waiting else {
-            watcher.state = WatchState::Idle;
-            let value = self.watches.cells.get(watcher.cell)?.value.clone()?;
-            self.books.left(Delta::copy(0));
-            return Some(value);
-        };
-        let message = waiting.pop_front()?;
-        if waiting.is_empty() {
-            watcher.waiting = None;
-            watcher.state = WatchState::Idle;
-        }
-        self.books.left(Delta::copy(message.bytes()));
-        Some(message)
-    }
-
     /// Ends a watch.
     pub fn unwatch(&mut self, watch: WatchId, now: Time) {
         let _ = now;
@@ -276,87 +167,28 @@ impl Kernel {
 
     /// Forgets a watcher; what waits for it is dropped.
     fn remove_watcher(&mut self, watch: u32, why: DropReason) {
-        let Some(Watcher {
-            session,
-            cell,
-            waiting,
-            state,
-            ..
-        }) = self.watches.watchers.get_mut(watch)
-        else {
+        let Some(watcher) = self.values.watches.remove(watch) else {
             return;
         };
-        let (session, cell, state, waiting) = (*session, *cell, *state, waiting.take());
-        match waiting {
-            Some(waiting) => {
-                for message in *waiting {
-                    self.books.left(Delta::copy(message.bytes()));
-                    self.book_drop(Some(session), message.address(), why);
-                }
-            }
-            None if state == WatchState::ExpectTake => {
-                let address = self
-                    .watches
-                    .cells
-                    .get(cell)
-                    .map(|cell| cell.address.clone())
-                    .unwrap_or_default();
-                self.books.left(Delta::copy(0));
-                self.book_drop(Some(session), &address, why);
-            }
-            None => {}
-        }
-        self.unlink_watcher(watch);
-        if self
-            .watches
-            .cells
-            .get(cell)
-            .is_some_and(|cell| cell.first == NONE)
-        {
-            self.end_cell(cell);
-        }
-    }
-
-    fn unlink_watcher(&mut self, watch: u32) {
-        let Some(watcher) = self.watches.watchers.remove(watch) else {
-            return;
-        };
-        self.watches.count -= 1;
         self.env.left(Kept::Watches, WATCHER);
-        let Watcher {
-            session,
-            cell,
-            cell_next,
-            cell_before,
-            session_next,
-            session_before,
-            ..
-        } = watcher;
-        let watchers = &mut self.watches.watchers;
-        if let Some(next) = watchers.get_mut(cell_next) {
-            next.cell_before = cell_before;
-        }
-        if let Some(before) = watchers.get_mut(cell_before) {
-            before.cell_next = cell_next;
-        }
-        if let Some(next) = watchers.get_mut(session_next) {
-            next.session_before = session_before;
-        }
-        if let Some(before) = watchers.get_mut(session_before) {
-            before.session_next = session_next;
-        }
-        if let Some(cell) = self.watches.cells.get_mut(cell) {
-            if cell.first == watch {
-                cell.first = cell_next;
-            }
-            if cell.last == watch {
-                cell.last = cell_before;
-            }
-        }
-        if let Some(session) = self.sessions.get_mut(session)
+        let id = watcher.session();
+        if let Some(session) = self.sessions.get_mut(id)
             && session.watches == watch
         {
-            session.watches = session_next;
+            session.watches = watcher.next_of_session();
+        }
+        for message in watcher.waiting().into_iter().flatten() {
+            self.books.left(Delta::copy(message.bytes()));
+            self.book_drop(Some(id), message.address(), why);
+        }
+        if watcher.waiting().is_none() && watcher.expects_take() {
+            let cell = self.values.watches.cell(watcher.cell());
+            let address: Box<str> = cell.map(|cell| cell.address().into()).unwrap_or_default();
+            self.books.left(Delta::copy(0));
+            self.book_drop(Some(id), &address, why);
+        }
+        if self.values.watches.is_unwatched(watcher.cell()) {
+            self.end_cell(watcher.cell());
         }
     }
 
@@ -373,19 +205,19 @@ impl Kernel {
     }
 
     fn end_watch<E: Effects>(&mut self, watch: u32, why: WatchEnd, reason: DropReason, fx: &mut E) {
-        let Some(watcher) = self.watches.watchers.get(watch) else {
+        let Some(watcher) = self.values.watches.get(watch) else {
             return;
         };
-        let (link, cookie) = (watcher.link, watcher.cookie);
+        let (link, cookie) = (watcher.link(), watcher.cookie());
         self.remove_watcher(watch, reason);
         fx.observe(link, cookie, Observed::Ended(why));
     }
 
     /// Ends the watches of those who may not see any more what they watch.
     pub(crate) fn recheck_watches<E: Effects>(&mut self, fx: &mut E) {
-        self.watches.recheck = false;
-        let all = self.watches.watchers.iter();
-        let ended = all.filter(|(_, watcher)| !self.may_still_see(watcher.session, watcher.cell));
+        self.values.watches.rechecked();
+        let all = self.values.watches.iter();
+        let ended = all.filter(|(_, it)| !self.may_still_see(it.session(), it.cell()));
         let ended: Vec<u32> = ended.map(|(watch, _)| watch).collect();
         for watch in ended {
             self.end_watch(watch, WatchEnd::NotAuthorized, DropReason::AccessDenied, fx);
@@ -394,19 +226,19 @@ impl Kernel {
 
     /// How many watch a cell; for operators.
     pub(crate) fn watchers_of(&self, cell: u32) -> usize {
-        let first = self.watches.cells.get(cell).map_or(NONE, |cell| cell.first);
-        let next = |watcher: &&Watcher| self.watches.watchers.get(watcher.cell_next);
-        std::iter::successors(self.watches.watchers.get(first), next).count()
+        let watches = &self.values.watches;
+        let first = watches.get(watches.first_of(cell));
+        std::iter::successors(first, |it| watches.get(it.next())).count()
     }
 
     fn may_still_see(&self, id: SessionId, cell: u32) -> bool {
         let Some(session) = self.sessions.get(id) else {
             return false;
         };
-        let Some(cell) = self.watches.cells.get(cell) else {
+        let Some(cell) = self.values.watches.cell(cell) else {
             return false;
         };
-        session.access.is_allow_all() || may_see(session, &cell.address)
+        session.access.is_allow_all() || may_see(session, cell.address())
     }
 }
 
@@ -425,12 +257,6 @@ mod tests {
         OpenSession, Sent, ShardId, Tag, Ticket,
     };
     use thalweg_model::Span;
-
-    #[test]
-    fn a_watcher_is_small() {
-        assert_eq!(size_of::<Watcher>(), 48);
-        assert!(size_of::<Cell>() <= 56, "{}", size_of::<Cell>());
-    }
 
     #[test]
     fn a_further_watcher_of_an_address_costs_less_than_64_bytes() {
@@ -464,15 +290,11 @@ mod tests {
 
     /// What watches take beside the values themselves.
     fn structures(kernel: &Kernel) -> usize {
-        let addresses = kernel
-            .watches
-            .cells
-            .iter()
-            .map(|(_, cell)| (cell.address.len() + 8).next_multiple_of(16).max(32));
-        kernel.watches.cells.bytes()
-            + kernel.watches.watchers.bytes()
-            + addresses.sum::<usize>()
-            + kernel.routes.bytes()
+        let watches = &kernel.values.watches;
+        let addresses = watches
+            .cells()
+            .map(|cell| (cell.address().len() + 8).next_multiple_of(16).max(32));
+        watches.structure_bytes() + addresses.sum::<usize>() + kernel.routes.bytes()
     }
 
     fn watch(kernel: &mut Kernel, reader: SessionId, address: &str) {

@@ -1,0 +1,199 @@
+//! Last values of addresses: retained, remembered, and watched.
+//!
+//! *Knows:* values, which addresses are remembered, what watches an address, lists that are being put together. *Must never
+//! know:* a session but by its identifier, a route, another shard's values.
+
+mod watches;
+
+pub(crate) use watches::{Asking, Cell, NONE, NewWatcher, Watches};
+
+use crate::kernel::Map;
+use crate::last_value::{self, LastValues, ScanCursor};
+use crate::limits::Limits;
+use crate::read::List;
+use std::ops::ControlFlow;
+use thalweg_model::{Message, Time};
+
+/// The last values of this shard's addresses, and who watches or lists values.
+pub(crate) struct Values {
+    /// What publishers retained.
+    retained: LastValues,
+    /// Values that were not retained, of addresses whose every publish is remembered; newer than those in `retained` where
+    /// both have one.
+    remembered: LastValues,
+    /// Addresses whose every publish is remembered, beside those of [`Limits::kept_filters`].
+    kept_addresses: Map<Box<str>, ()>,
+    /// Lists of last values that are being put together, by question.
+    lists: Map<u32, List>,
+    /// Watches, and the values that they share.
+    pub watches: Watches,
+}
+
+impl Values {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Values {
+            retained: LastValues::new(retained_limits(limits)),
+            remembered: LastValues::new(remembered_limits(limits)),
+            kept_addresses: Map::default(),
+            lists: Map::default(),
+            watches: Watches::default(),
+        }
+    }
+
+    /// Applies new limits; values beyond lower ones stay.
+    pub(crate) fn set_limits(&mut self, limits: &Limits) {
+        self.retained.set_limits(retained_limits(limits));
+        self.remembered.set_limits(remembered_limits(limits));
+    }
+
+    /// The retained value of an address.
+    pub(crate) fn retained(&self, address: &str, now: Time) -> Option<&Message> {
+        self.retained.get(address, now)
+    }
+
+    /// The newest value of an address, retained or remembered.
+    pub(crate) fn latest(&self, address: &str, now: Time) -> Option<&Message> {
+        self.remembered
+            .get(address, now)
+            .or_else(|| self.retained.get(address, now))
+    }
+
+    /// Retains a message, which is newer than what was remembered. False if there is no room.
+    pub(crate) fn retain(&mut self, message: &Message) -> bool {
+        let is_set = self.retained.set(message.clone()).is_ok();
+        if is_set {
+            self.forget_remembered(message.address());
+        }
+        is_set
+    }
+
+    /// Clears both values of an address.
+    pub(crate) fn clear(&mut self, address: &str) {
+        self.retained.clear(address);
+        self.forget_remembered(address);
+    }
+
+    /// Remembers a message of an address that is kept. False if there is no room.
+    pub(crate) fn remember(&mut self, message: Message) -> bool {
+        self.remembered.set(message).is_ok()
+    }
+
+    /// Forgets what was remembered of an address.
+    pub(crate) fn forget_remembered(&mut self, address: &str) {
+        if self.remembered.count() > 0 {
+            self.remembered.clear(address);
+        }
+    }
+
+    /// Remembers every publish to an address from now on, or no longer. Whether that changes anything; nothing if there are
+    /// as many such addresses as may be.
+    pub(crate) fn keep_address(&mut self, address: &str, keep: bool, max: usize) -> Option<bool> {
+        if !keep {
+            return Some(self.kept_addresses.remove(address).is_some());
+        }
+        if self.kept_addresses.contains_key(address) {
+            return Some(false);
+        }
+        if self.kept_addresses.len() >= max {
+            return None;
+        }
+        self.kept_addresses.insert(address.into(), ());
+        Some(true)
+    }
+
+    /// Whether every publish to an address is remembered.
+    pub(crate) fn is_kept(&self, address: &str, limits: &Limits) -> bool {
+        (!self.kept_addresses.is_empty() && self.kept_addresses.contains_key(address))
+            || limits.kept_filters.iter().any(|it| it.matches(address))
+    }
+
+    /// Forgets what was remembered of addresses that are not kept any more.
+    pub(crate) fn forget_unkept(&mut self, limits: &Limits) {
+        let all = self.remembered.addresses();
+        let unkept: Vec<Box<str>> = all
+            .filter(|address| !self.is_kept(address, limits))
+            .map(Into::into)
+            .collect();
+        for address in unkept {
+            self.remembered.clear(&address);
+        }
+    }
+
+    /// Shows retained values that match a filter to `f`; see [`LastValues::scan`].
+    pub(crate) fn scan_retained(
+        &self,
+        filter: &str,
+        cursor: &mut ScanCursor,
+        steps_max: usize,
+        now: Time,
+        f: impl FnMut(&Message) -> ControlFlow<()>,
+    ) -> bool {
+        self.retained.scan(filter, cursor, steps_max, now, f)
+    }
+
+    /// What was remembered, and what was retained, as a list looks at them.
+    pub(crate) fn stores(&self) -> [&LastValues; 2] {
+        [&self.remembered, &self.retained]
+    }
+
+    /// Drops up to `max` values of each kind that have expired; shows the addresses of the retained ones.
+    pub(crate) fn expire(&mut self, now: Time, max: usize, dropped_one: impl FnMut(&str)) {
+        self.retained.expire(now, max, dropped_one);
+        self.remembered.expire(now, max, |_| {});
+    }
+
+    pub(crate) fn retained_count(&self) -> usize {
+        self.retained.count()
+    }
+
+    pub(crate) fn retained_bytes(&self) -> usize {
+        self.retained.bytes()
+    }
+
+    pub(crate) fn remembered_count(&self) -> usize {
+        self.remembered.count()
+    }
+
+    /// Bytes of all values, those that watches share among them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.retained.bytes() + self.remembered.bytes() + self.watches.value_bytes()
+    }
+
+    // --- lists
+
+    /// Lists that are being put together.
+    pub(crate) fn list_count(&self) -> usize {
+        self.lists.len()
+    }
+
+    /// Begins a list, under the question that asks for its values.
+    pub(crate) fn add_list(&mut self, question: u32, list: List) {
+        self.lists.insert(question, list);
+    }
+
+    pub(crate) fn list(&self, question: u32) -> Option<&List> {
+        self.lists.get(&question)
+    }
+
+    pub(crate) fn list_mut(&mut self, question: u32) -> Option<&mut List> {
+        self.lists.get_mut(&question)
+    }
+
+    pub(crate) fn remove_list(&mut self, question: u32) -> Option<List> {
+        self.lists.remove(&question)
+    }
+}
+
+fn retained_limits(limits: &Limits) -> last_value::Limits {
+    last_value::Limits {
+        count_max: limits.retained_messages_max,
+        bytes_max: limits.retained_bytes_max,
+    }
+}
+
+fn remembered_limits(limits: &Limits) -> last_value::Limits {
+    last_value::Limits {
+        count_max: limits.kept_messages_max,
+        bytes_max: limits.kept_bytes_max,
+    }
+}
