@@ -6,18 +6,17 @@ use crate::books::Books;
 use crate::dedup::Dedup;
 use crate::env::Env;
 use crate::groups::Groups;
-use crate::ids::{QueueId, ShardId};
+use crate::ids::ShardId;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::made_up::NameKey;
-use crate::queue::{Queue, Queues, Recalling, TakenApart, Topology};
+use crate::queue::{Queues, Topology};
 use crate::remote::Remote;
 use crate::route_store::Routes;
 use crate::session::Sessions;
 use crate::stamp_mask::StampKey;
 use crate::values::Values;
 use hashbrown::HashMap;
-use std::collections::{BTreeMap, VecDeque};
 
 pub(crate) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
@@ -31,10 +30,6 @@ pub struct Kernel {
     pub(crate) journal: Journal,
     pub(crate) routes: Routes,
     pub(crate) queues: Queues,
-    /// Queues that have ended and whose messages' memory is not given back yet.
-    pub(crate) queues_ended: VecDeque<Box<Queue>>,
-    /// Queues that have messages which leave memory once they are written.
-    pub(crate) queues_spilling: Vec<QueueId>,
     pub(crate) topology: Topology,
     /// What must happen after the command that is running.
     pub(crate) agenda: Agenda,
@@ -42,11 +37,6 @@ pub struct Kernel {
     /// What concerns other shards.
     pub(crate) remote: Remote,
     pub(crate) values: Values,
-    /// Queues that are still to be given last values.
-    pub(crate) recalls: VecDeque<Recalling>,
-    /// What was taken out of queues by itself and is not settled, by number.
-    pub(crate) taken: BTreeMap<u64, TakenApart>,
-    pub(crate) taken_last: u64,
     pub(crate) dedup: Dedup,
     pub(crate) books: Books,
 }
@@ -63,16 +53,11 @@ impl Kernel {
             journal: Journal::new(shard, shards),
             routes: Routes::new(seed),
             queues: Queues::default(),
-            queues_ended: VecDeque::new(),
-            queues_spilling: Vec::new(),
             topology: Topology::default(),
             agenda: Agenda::default(),
             groups: Groups::default(),
             remote: Remote::default(),
             values,
-            recalls: VecDeque::new(),
-            taken: BTreeMap::new(),
-            taken_last: 0,
             dedup: Dedup::default(),
             books,
         }

@@ -140,8 +140,7 @@ impl Kernel {
     pub fn has_work(&self) -> bool {
         self.sessions.has_work()
             || self.agenda.has_work()
-            || !self.queues_ended.is_empty()
-            || !self.recalls.is_empty()
+            || self.queues.has_work()
             || self.values.watches.needs_recheck()
             || self.remote.seats.has_news()
     }

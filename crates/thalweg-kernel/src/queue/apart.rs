@@ -18,10 +18,10 @@ use crate::{Kernel, home};
 use thalweg_model::{Address, DeathReason, Message, Time};
 
 /// A message that was taken by itself and is not settled.
-pub(crate) struct TakenApart {
-    item: Item,
-    queue: QueueId,
-    due: Time,
+pub(super) struct TakenApart {
+    pub item: Item,
+    pub queue: QueueId,
+    pub due: Time,
 }
 
 impl TakenApart {
@@ -283,7 +283,6 @@ impl Kernel {
         fx: &mut E,
     ) -> (TakenId, Message, u32, u64) {
         self.note_delivery(queue_id, item.serial, None, fx);
-        self.taken_last += 1;
         let (message, deliveries) = (item.message.clone(), item.deliveries);
         self.books.sent(Delta::copy(message.bytes()));
         self.books.redelivered(deliveries > 0);
@@ -294,15 +293,8 @@ impl Kernel {
         if due != Time::NEVER {
             self.agenda.set_timer(due, TimerKey::TakenSettle);
         }
-        self.taken.insert(
-            self.taken_last,
-            TakenApart {
-                item,
-                queue: queue_id,
-                due,
-            },
-        );
-        (TakenId(self.taken_last), message, deliveries, left)
+        let taken = self.queues.set_apart(queue_id, item, due);
+        (TakenId(taken), message, deliveries, left)
     }
 
     /// Somebody who had to wait for what is on disk.
@@ -397,7 +389,7 @@ impl Kernel {
             item,
             queue: queue_id,
             ..
-        }) = self.taken.remove(&taken.0)
+        }) = self.queues.end_apart(taken.0)
         else {
             return;
         };
@@ -429,12 +421,7 @@ impl Kernel {
 
     /// Some have had their time.
     pub(crate) fn on_taken_settle_due<E: Effects>(&mut self, now: Time, fx: &mut E) {
-        // In the order in which they were taken, which is that of their times unless the limit was changed meanwhile.
-        while let Some((&id, _)) = self
-            .taken
-            .first_key_value()
-            .filter(|(_, taken)| taken.due <= now)
-        {
+        while let Some(id) = self.queues.apart_due(now) {
             self.end_taken(TakenId(id), TakenEnd::Settled(Verdict::Requeue), now, fx);
         }
     }

@@ -63,7 +63,7 @@ impl Kernel {
             return;
         };
         if queue.backlog.push_deep(item) {
-            self.queues_spilling.push(queue_id);
+            self.queues.spills(queue_id);
         }
     }
 
@@ -76,15 +76,7 @@ impl Kernel {
 
     /// A frame has been written, and its bytes begin at `place`.
     pub(crate) fn queues_on_written(&mut self, frame: u64, place: u64) {
-        let (queues, mut released) = (&mut self.queues, 0);
-        self.queues_spilling.retain(|queue_id| {
-            let Some(queue) = queues.get_mut(*queue_id) else {
-                return false;
-            };
-            let (bytes, is_watched) = queue.backlog.on_written(frame, place);
-            released += bytes;
-            is_watched
-        });
+        let released = self.queues.on_written(frame, place);
         self.books.left(Delta::memory(released));
     }
 

@@ -10,7 +10,6 @@ use crate::ledger::DropReason;
 use crate::memory::{Kept, queue_cost};
 use crate::queue::Refusal;
 use crate::route_cache::SinkKind;
-use std::collections::VecDeque;
 use thalweg_model::Time;
 
 /// How many messages one call drops, or gives the memory back of.
@@ -119,9 +118,7 @@ impl Kernel {
         }
         let asked = queue.backlog.take_asked();
         self.serve(&queue.address, asked, now, fx);
-        if !queue.backlog.is_empty() {
-            self.queues_ended.push_back(queue);
-        }
+        self.queues.add_ended(queue);
         self.topology_changed();
     }
 
@@ -143,14 +140,6 @@ impl Kernel {
 
     /// Gives back memory of queues that have ended.
     pub(crate) fn clear_ended(&mut self) {
-        let mut left = DROPPED_PER_CALL;
-        while let Some(queue) = self.queues_ended.front_mut() {
-            left = queue.backlog.clear_some(left);
-            if left == 0 {
-                return;
-            }
-            self.queues_ended.pop_front();
-        }
-        self.queues_ended = VecDeque::new();
+        self.queues.clear_ended(DROPPED_PER_CALL);
     }
 }

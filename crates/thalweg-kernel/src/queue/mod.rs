@@ -34,7 +34,6 @@ mod view;
 mod written;
 
 pub(crate) use accept::Queued;
-pub(crate) use apart::TakenApart;
 pub use apart::TakenEnd;
 use backlog::{Backlog, Item};
 pub(crate) use binding::Binding;
@@ -45,7 +44,6 @@ pub(crate) use exchange::Exchange;
 pub(crate) use line::Lines;
 pub(crate) use maker::MadeBy;
 pub(crate) use queues::Queues;
-pub(crate) use recall::Recalling;
 pub use recall::Wanted;
 pub use spec::{
     BindSpec, BindTo, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, QueueLimits,

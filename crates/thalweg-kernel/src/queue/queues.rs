@@ -1,19 +1,36 @@
-//! The queues with names of a shard, by identifier and by address.
+//! The queues with names of a shard, by identifier and by address, and what goes on with them beside dispatch.
 //!
-//! *Knows:* which queues there are. *Must never know:* a session, a group, the route table.
+//! *Knows:* which queues there are, and which have ended, spill, or get last values; what was taken out of them by itself.
+//! *Must never know:* a session, a group, the route table.
 
-use super::Queue;
+use super::apart::TakenApart;
+use super::recall::{Recalling, Wanted};
+use super::{Item, Queue};
 use crate::ids::QueueId;
 use crate::kernel::Map;
 use crate::slots::Slots;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use thalweg_model::Time;
 
 /// The queues with names of a shard.
 #[derive(Default)]
 pub(crate) struct Queues {
     slots: Slots<QueueId, Box<Queue>>,
     by_address: Map<Arc<str>, QueueId>,
+    /// Queues that have ended and whose messages are still in memory.
+    ended: VecDeque<Box<Queue>>,
+    /// Queues that have messages which leave memory once they are written.
+    spilling: Vec<QueueId>,
+    /// Queues that are still to be given last values.
+    recalls: VecDeque<Recalling>,
+    /// What was taken out of queues by itself and is not settled, by number.
+    apart: BTreeMap<u64, TakenApart>,
+    apart_last: u64,
 }
+
+/// How many queues may be on their way through the last values at the same time.
+const RECALLS_MAX: usize = 1024;
 
 impl Queues {
     #[inline]
@@ -59,5 +76,103 @@ impl Queues {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (QueueId, &mut Queue)> {
         self.slots.iter_mut().map(|(id, queue)| (id, &mut **queue))
+    }
+
+    /// Whether there is something to do that [`Kernel::work`](crate::Kernel::work) goes on with.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.ended.is_empty() || !self.recalls.is_empty()
+    }
+
+    // --- ended queues
+
+    /// Keeps a queue that has ended until its messages' memory is given back.
+    pub(super) fn add_ended(&mut self, queue: Box<Queue>) {
+        if !queue.backlog.is_empty() {
+            self.ended.push_back(queue);
+        }
+    }
+
+    /// Gives back the memory of up to `max` messages of queues that have ended.
+    pub(super) fn clear_ended(&mut self, max: usize) {
+        let mut left = max;
+        while let Some(queue) = self.ended.front_mut() {
+            left = queue.backlog.clear_some(left);
+            if left == 0 {
+                return;
+            }
+            self.ended.pop_front();
+        }
+        self.ended = VecDeque::new();
+    }
+
+    // --- spilling
+
+    /// A queue has messages that leave memory once they are written.
+    pub(super) fn spills(&mut self, id: QueueId) {
+        self.spilling.push(id);
+    }
+
+    /// A frame has been written, and its bytes begin at `place`. Returns the bytes that have left memory.
+    pub(super) fn on_written(&mut self, frame: u64, place: u64) -> usize {
+        let (slots, mut released) = (&mut self.slots, 0);
+        self.spilling.retain(|id| {
+            let Some(queue) = slots.get_mut(*id) else {
+                return false;
+            };
+            let (bytes, is_watched) = queue.backlog.on_written(frame, place);
+            released += bytes;
+            is_watched
+        });
+        released
+    }
+
+    // --- last values for queues
+
+    /// Begins to give a queue last values, or begins again: what came already may have been taken. Returns how many queues
+    /// are given some; nothing if there are too many.
+    pub(super) fn add_recall(&mut self, queue: QueueId, wanted: &Wanted) -> Option<usize> {
+        let mut all = self.recalls.iter_mut();
+        if let Some(known) = all.find(|it| it.is_of(queue, wanted)) {
+            known.begin_again();
+        } else if self.recalls.len() >= RECALLS_MAX {
+            return None;
+        } else {
+            self.put_off_recall(Recalling::new(queue, wanted.clone()));
+        }
+        Some(self.recalls.len())
+    }
+
+    /// The others go on first.
+    pub(super) fn put_off_recall(&mut self, recalling: Recalling) {
+        self.recalls.push_back(recalling);
+    }
+
+    pub(super) fn next_recall(&mut self) -> Option<Recalling> {
+        self.recalls.pop_front()
+    }
+
+    // --- messages taken by themselves
+
+    /// Notes a message that was taken out of a queue by itself, and names it.
+    pub(super) fn set_apart(&mut self, queue: QueueId, item: Item, due: Time) -> u64 {
+        self.apart_last += 1;
+        let taken = TakenApart { item, queue, due };
+        self.apart.insert(self.apart_last, taken);
+        self.apart_last
+    }
+
+    pub(super) fn end_apart(&mut self, number: u64) -> Option<TakenApart> {
+        self.apart.remove(&number)
+    }
+
+    /// The first that was to be settled by now. They are in the order in which they were taken, which is that of their times
+    /// unless the limit was changed meanwhile.
+    pub(super) fn apart_due(&self, now: Time) -> Option<u64> {
+        let (number, first) = self.apart.first_key_value()?;
+        (first.due <= now).then_some(*number)
+    }
+
+    pub(super) fn all_apart(&self) -> impl Iterator<Item = &TakenApart> {
+        self.apart.values()
     }
 }

@@ -29,10 +29,26 @@ pub(crate) struct Recalling {
     cursor: ScanCursor,
 }
 
-/// How many queues may be on their way through the last values at the same time.
-const RECALLS_MAX: usize = 1024;
 /// How many of them go on by a step in one turn.
 const STEPS_PER_TURN: usize = 4;
+
+impl Recalling {
+    pub(super) fn new(queue: QueueId, wanted: Wanted) -> Self {
+        Recalling {
+            queue,
+            wanted,
+            cursor: ScanCursor::default(),
+        }
+    }
+
+    pub(super) fn is_of(&self, queue: QueueId, wanted: &Wanted) -> bool {
+        self.queue == queue && self.wanted == *wanted
+    }
+
+    pub(super) fn begin_again(&mut self) {
+        self.cursor = ScanCursor::default();
+    }
+}
 
 impl Kernel {
     /// Puts the last values of all addresses that a key of an exchange wants, and that the session may receive, into a queue, as if they were published now to
@@ -66,29 +82,14 @@ impl Kernel {
             pattern: pattern.map(Into::into),
             access: session.access.clone(),
         };
-        let known = self
-            .recalls
-            .iter_mut()
-            .find(|it| it.queue == queue_id && it.wanted == wanted);
-        if let Some(known) = known {
-            // It begins anew: what it has brought already may have been taken.
-            known.cursor = ScanCursor::default();
-        } else if self.recalls.len() >= RECALLS_MAX {
-            return Err(Refusal::TooMany);
-        } else {
-            let cursor = ScanCursor::default();
-            self.recalls.push_back(Recalling {
-                queue: queue_id,
-                wanted: wanted.clone(),
-                cursor,
-            });
-        }
+        let recalls = self.queues.add_recall(queue_id, &wanted);
+        let recalls = recalls.ok_or(Refusal::TooMany)?;
         self.tell_shards(|_| ShardMessage::Recall {
             queue: queue_id,
             wanted: wanted.clone(),
             cursor: ScanCursor::default(),
         });
-        if self.recalls.len() == 1 {
+        if recalls == 1 {
             self.go_on_with_recalls(1, now, fx);
         }
         self.end_command(now, fx);
@@ -102,7 +103,7 @@ impl Kernel {
 
     fn go_on_with_recalls<E: Effects>(&mut self, steps: usize, now: Time, fx: &mut E) {
         for _ in 0..steps {
-            let Some(mut recalling) = self.recalls.pop_front() else {
+            let Some(mut recalling) = self.queues.next_recall() else {
                 return;
             };
             let queue_id = recalling.queue;
@@ -112,7 +113,7 @@ impl Kernel {
             let (found, done) = self.look_for(&recalling.wanted, &mut recalling.cursor, now);
             self.accept_last_values(queue_id, found, now, fx);
             if !done {
-                self.recalls.push_back(recalling);
+                self.queues.put_off_recall(recalling);
             }
         }
     }

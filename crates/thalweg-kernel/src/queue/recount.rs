@@ -36,7 +36,7 @@ impl Kernel {
                 .recount()
                 .map_err(|why| format!("queue {}: {why}", queue.address))?;
         }
-        for taken in self.taken.values() {
+        for taken in self.queues.all_apart() {
             all.in_flight += 1;
             all.bytes += taken.bytes();
         }
