@@ -9,32 +9,21 @@ use crate::ledger::DropReason;
 use crate::publish::Memo;
 use crate::queue::is_queue_address;
 use crate::session::Session;
-use crate::window::{Slot, SlotState};
+use crate::session::Slot;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_model::Time;
-
-impl Session {
-    /// Replaces what it may do; what waits for it was routed by what it might do then.
-    pub(crate) fn take_access(&mut self, access: Access) {
-        if self.access != access {
-            self.judges_again = !access.is_allow_all();
-            self.judges_repeats = self.judges_again;
-            self.access = access;
-        }
-    }
-}
 
 impl Kernel {
     /// Replaces what a session may do, e.g. after its peer proved anew who it is.
     /// The same for what it has bound and declared.
     pub fn set_access(&mut self, id: SessionId, access: Access) {
         if let Some(session) = self.sessions.get_mut(id) {
-            let access = access.in_tenant(session.access.tenant());
+            let access = access.in_tenant(session.access().tenant());
             session.take_access(access);
             session.memo = Memo::default();
-            let names = (session.client.clone(), session.user.clone());
-            let access = session.access.clone();
+            let names = (session.client().clone(), session.user().cloned());
+            let access = session.access().clone();
             self.renew_makers_of(&names, &access);
             self.routes.all_have_changed();
             self.remote.seats.has_changed(id);
@@ -51,8 +40,7 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        session.judges_repeats = false;
-        let (uid, repeats) = (session.uid, std::mem::take(&mut session.repeats));
+        let (uid, repeats) = (session.uid(), session.window.take_repeats());
         let (mut stay, mut others) = (VecDeque::new(), Vec::new());
         for tag in repeats {
             if self.may_repeat(id, tag) {
@@ -62,23 +50,18 @@ impl Kernel {
             let Some(session) = self.sessions.get_mut(id) else {
                 return;
             };
-            let Some(Slot {
-                state: SlotState::ExpectSettle(mut entry),
-                ..
-            }) = session.window.remove(tag)
-            else {
+            let Some(mut entry) = session.window.remove(tag).and_then(Slot::into_entry) else {
                 continue;
             };
             self.books.settled(Delta::copy(entry.message.bytes()));
             if entry.group().is_some() {
-                session.group_in_flight = session.group_in_flight.saturating_sub(1);
                 self.remote
                     .seats
                     .give_back((id, u16::MAX, 0), u64::from(tag));
             }
             if entry.may_move() {
                 entry.deliveries = entry.deliveries.saturating_add(1);
-                session.take_back();
+                session.counts.note_taken_back();
                 others.push(entry);
                 continue;
             }
@@ -92,7 +75,7 @@ impl Kernel {
             self.persist_settled(id, &entry, tag);
         }
         if let Some(session) = self.sessions.get_mut(id) {
-            session.repeats = stay;
+            session.window.set_repeats(stay);
         }
         if !others.is_empty() {
             self.return_to_groups(uid, others, now, fx);
@@ -101,17 +84,14 @@ impl Kernel {
 
     /// Whether a delivery may be sent to its receiver once more.
     fn may_repeat(&mut self, id: SessionId, tag: Tag) -> bool {
-        let Some(session) = self.sessions.get_mut(id) else {
+        let Some(session) = self.sessions.get(id) else {
             return false;
         };
-        let Some(slot) = session.window.get_mut(tag) else {
-            return true;
-        };
-        let SlotState::ExpectSettle(entry) = &slot.state else {
+        let Some(entry) = session.window.get(tag).and_then(Slot::entry) else {
             return true;
         };
         let Some(group) = entry.group() else {
-            return session.access.may_receive(&entry.message);
+            return session.access().may_receive(&entry.message);
         };
         let message = entry.message.clone();
         self.is_member_allowed(group, id, &message)
@@ -124,13 +104,16 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> usize {
-        let is_theirs =
-            |session: &Session| session.link.is_some() && session.user.as_deref().is_some_and(&are);
+        let is_theirs = |session: &Session| {
+            session.link().is_some() && session.user().map(|user| &**user).is_some_and(&are)
+        };
         let theirs = self
             .sessions
             .iter()
             .filter(|(_, session)| is_theirs(session));
-        let clients: Vec<Arc<str>> = theirs.map(|(_, session)| session.client.clone()).collect();
+        let clients: Vec<Arc<str>> = theirs
+            .map(|(_, session)| session.client().clone())
+            .collect();
         for client in &clients {
             self.kick(client, CloseReason::NotAuthorized, false, now, fx);
         }
@@ -141,9 +124,9 @@ impl Kernel {
     /// user. Sessions whose peer brought its own rules keep them. The same for what was bound and declared by them.
     pub fn renew_access(&mut self, access: impl Fn(&str, Option<&str>) -> Access) {
         for (_, session) in self.sessions.iter_mut() {
-            if !session.access.is_own() {
-                let access = access(&session.client, session.user.as_deref())
-                    .in_tenant(session.access.tenant());
+            if !session.access().is_own() {
+                let access = access(session.client(), session.user().map(|user| &**user))
+                    .in_tenant(session.access().tenant());
                 session.take_access(access);
                 session.memo = Memo::default();
             }

@@ -17,13 +17,13 @@ use thalweg_records::Record;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cause {
     /// The session that publishes it, if that is here.
-    pub(crate) publisher: Option<SessionId>,
+    pub publisher: Option<SessionId>,
     /// The number of the publisher's session, wherever that is; 0 if there is none.
-    pub(crate) number: u64,
+    pub number: u64,
     /// How safe all that follows must be before the acknowledgement leaves.
-    pub(crate) safety: Safety,
+    pub safety: Safety,
     /// Nobody would repeat what is lost between two shards: it stands in a transfer queue while it is under way.
-    pub(crate) must_arrive: bool,
+    pub must_arrive: bool,
 }
 
 impl Kernel {
@@ -39,7 +39,7 @@ impl Kernel {
             publisher,
             number: publisher
                 .and_then(|id| self.sessions.get(id))
-                .map_or(0, |session| session.uid),
+                .map_or(0, |session| session.uid()),
             safety: self.asked_safety(publisher, route, draft),
             must_arrive: self.must_arrive(publisher, draft),
         }
@@ -76,7 +76,7 @@ impl Kernel {
         if let Some(link) = cause
             .publisher
             .and_then(|id| self.sessions.get(id))
-            .and_then(|session| session.link)
+            .and_then(|session| session.link())
         {
             fx.hold(link, self.journal.awaited());
         }
@@ -91,8 +91,8 @@ impl Kernel {
         let session = cause
             .publisher
             .and_then(|id| self.sessions.get(id))
-            .filter(|session| session.durable)?;
-        Some((session.uid, draft.ticket))
+            .filter(|session| session.is_durable())?;
+        Some((session.uid(), draft.ticket))
     }
 
     /// Writes that down alone.

@@ -260,7 +260,7 @@ impl Kernel {
             || self
                 .sessions
                 .get(id)
-                .is_some_and(|session| session.access.may_receive_from(origins))
+                .is_some_and(|session| session.access().may_receive_from(origins))
     }
 
     /// A copy for one watcher. For one who wants the newest only, that is in the cell already.

@@ -109,28 +109,16 @@ impl Kernel {
     /// A copy waits in a session's queue, or has no room there. Nobody waits for one that is away, nor for one that has taken
     /// nothing for [`Limits::queue_pace_max`](crate::Limits::queue_pace_max).
     fn note_waiting(&mut self, id: SessionId, now: Time) {
-        let limits = &self.env.limits();
-        let (messages_max, pace_max) = (limits.queue_messages_max, limits.queue_pace_max);
+        let limits = self.env.limits();
         if limits.overflow != Overflow::DropNewest {
             // Then the operator has chosen something else than to wait.
             return;
         }
-        let Some(session) = self
-            .sessions
-            .get_mut(id)
-            .filter(|session| session.link.is_some())
-        else {
-            return;
-        };
-        let bytes_max = limits.session_bytes_max(session.durable);
-        let eighths = eighths(session.waiting_len(), messages_max)
-            .max(eighths(session.waiting_bytes, bytes_max));
-        if eighths < SLOW_FROM {
-            return;
+        let session = self.sessions.get_mut(id);
+        if let Some(session) = session.filter(|session| session.link().is_some()) {
+            let until = session.pause_publishers(limits, now);
+            self.sessions.crowd.wait_until(until);
         }
-        let pace = session.pace.get_or_insert_default();
-        let until = pace.pause(session.delivered, eighths, pace_max, now);
-        self.sessions.crowd.wait_until(until);
     }
 
     /// A message waits in a queue with a name, or was refused there, and somebody takes from it. What a declaration bounds
@@ -214,12 +202,12 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        session.held.remove(ticket);
-        if session.durable {
+        session.tickets.remove(ticket);
+        if session.is_durable() {
             // It may have been written down as held.
             self.journal.persist(
                 &Record::Released {
-                    queue: session.uid,
+                    queue: session.uid(),
                     ticket,
                 },
                 safety,
@@ -277,7 +265,7 @@ impl Kernel {
     /// Until when a publisher waits for receivers on other shards.
     #[cold]
     fn paced_until(&mut self, id: SessionId, route: &Route, now: Time) -> Option<Time> {
-        let uid = self.sessions.get(id)?.uid;
+        let uid = self.sessions.get(id)?.uid();
         let leaves = !route.shards.is_empty() || !route.groups.is_empty();
         self.remote.paced.until(uid, leaves, now)
     }

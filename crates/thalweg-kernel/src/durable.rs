@@ -20,18 +20,18 @@ use thalweg_records::{
 /// A reference to the message being spread, until it is written down.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    pub(crate) queue: u64,
-    pub(crate) serial: u64,
-    pub(crate) tag: Tag,
-    pub(crate) reliability: Reliability,
-    pub(crate) retain: bool,
+    pub queue: u64,
+    pub serial: u64,
+    pub tag: Tag,
+    pub reliability: Reliability,
+    pub retain: bool,
     /// It has left for a receiver that the journal does not know; found again, it may have been delivered.
-    pub(crate) handed: bool,
+    pub handed: bool,
     /// The group it came through, 0 for none.
-    pub(crate) group: u64,
-    pub(crate) subscription_ids: SubscriptionIds,
+    pub group: u64,
+    pub subscription_ids: SubscriptionIds,
     /// Whose queue keeps it in memory only until it is written.
-    pub(crate) to_disk: Option<Holder>,
+    pub to_disk: Option<Holder>,
 }
 
 impl Pending {
@@ -93,10 +93,10 @@ pub(crate) type Held = (u64, u16);
 
 /// What is written of a message.
 pub(crate) struct Written<'a> {
-    pub(crate) draft: &'a Draft<'a>,
-    pub(crate) publisher: u64,
-    pub(crate) is_last_value: bool,
-    pub(crate) held: Option<Held>,
+    pub draft: &'a Draft<'a>,
+    pub publisher: u64,
+    pub is_last_value: bool,
+    pub held: Option<Held>,
 }
 
 impl Kernel {
@@ -104,7 +104,7 @@ impl Kernel {
     #[inline]
     pub(crate) fn serial_for(&mut self, id: SessionId) -> u64 {
         match self.sessions.get(id) {
-            Some(session) if session.durable => self.journal.next_serial(),
+            Some(session) if session.is_durable() => self.journal.next_serial(),
             _ => 0,
         }
     }
@@ -120,7 +120,7 @@ impl Kernel {
     pub(crate) fn session_safety(&self, id: SessionId) -> Safety {
         self.sessions
             .get(id)
-            .and_then(|session| session.grants.safety)
+            .and_then(|session| session.connection.grants().safety)
             .unwrap_or(self.env.limits().safety)
     }
 
@@ -245,12 +245,8 @@ impl Kernel {
         match pending.to_disk {
             None => {}
             Some(Holder::Session(id)) => {
-                if let Some(disk) = self
-                    .sessions
-                    .get_mut(id)
-                    .and_then(|session| session.disk.as_mut())
-                {
-                    disk.found_spot(pending.serial, spot);
+                if let Some(session) = self.sessions.get_mut(id) {
+                    session.backlog.found_spot(pending.serial, spot);
                 }
             }
             Some(Holder::Queue(queue)) => self.found_queue_spot(queue, pending.serial, spot),
@@ -259,11 +255,11 @@ impl Kernel {
 
     /// Writes a session down as it is now.
     pub(crate) fn persist_session(&mut self, id: SessionId, safety: Safety) {
-        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else {
+        let Some(session) = self.sessions.get(id).filter(|session| session.is_durable()) else {
             return;
         };
-        let access = session.access.written();
-        let will = session.will.as_deref().map(|will| WillRecord {
+        let access = session.access().written();
+        let will = session.life.will().map(|will| WillRecord {
             body: BodyRecord {
                 address: &will.address,
                 payload: &will.payload,
@@ -273,16 +269,16 @@ impl Kernel {
                 properties: will.properties.as_deref().map(Cow::Borrowed),
             },
             delay: will.delay,
-            due: session.will_due,
+            due: session.life.will_due(),
             expires_in: will.expires_in,
         });
         let record = Record::Session(SessionRecord {
-            queue: session.uid,
-            client: &session.client,
-            user: session.user.as_deref(),
-            expiry: session.expiry,
-            expires_at: session.expires_at,
-            in_flight_max: session.in_flight_max,
+            queue: session.uid(),
+            client: session.client(),
+            user: session.user().map(|user| &**user),
+            expiry: session.life.expiry(),
+            expires_at: session.life.expires_at(),
+            in_flight_max: session.connection.in_flight_max(),
             access: &access,
             will,
         });
@@ -302,11 +298,11 @@ impl Kernel {
         wish: &crate::Wish<'_>,
         reliability: Reliability,
     ) {
-        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else {
+        let Some(session) = self.sessions.get(id).filter(|session| session.is_durable()) else {
             return;
         };
         let record = Record::Subscribed(SubscriptionRecord {
-            queue: session.uid,
+            queue: session.uid(),
             filter: wish.filter,
             group: wish.group,
             reliability,
@@ -329,10 +325,10 @@ impl Kernel {
         if serial == 0 {
             return;
         }
-        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else {
+        let Some(session) = self.sessions.get(id).filter(|session| session.is_durable()) else {
             return;
         };
-        let queue = session.uid;
+        let queue = session.uid();
         match put {
             Put::Sent(tag) => {
                 // The tag of an exactly-once delivery must be known after a loss of power: its receiver tells a
@@ -369,10 +365,10 @@ impl Kernel {
         if entry.of_group {
             return self.persist_of_group_removed(entry);
         }
-        let Some(session) = self.sessions.get(id).filter(|session| session.durable) else {
+        let Some(session) = self.sessions.get(id).filter(|session| session.is_durable()) else {
             return;
         };
-        self.journal.forget(session.uid, entry.serial, tag);
+        self.journal.forget(session.uid(), entry.serial, tag);
     }
 
     /// A waiting entry is done with.

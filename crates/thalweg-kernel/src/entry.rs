@@ -9,16 +9,16 @@ use thalweg_model::{RetainOp, Time};
 /// A copy of a message, waiting or in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub(crate) message: Message,
-    pub(crate) via: Via,
+    pub message: Message,
+    pub via: Via,
     /// Names it in the journal, 0 if it is not written down.
-    pub(crate) serial: u64,
+    pub serial: u64,
     /// In the journal it is in its group's queue, not in the session's own.
-    pub(crate) of_group: bool,
-    pub(crate) reliability: Reliability,
-    pub(crate) retain: bool,
+    pub of_group: bool,
+    pub reliability: Reliability,
+    pub retain: bool,
     /// How often it was delivered to somebody who did not settle it.
-    pub(crate) deliveries: u8,
+    pub deliveries: u8,
 }
 
 // Each copy that waits for a session has one.

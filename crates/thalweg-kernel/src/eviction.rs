@@ -8,18 +8,15 @@
 
 use crate::Kernel;
 use crate::effects::{CloseReason, ConsumerEnd, Effects};
-use crate::entry::Entry;
 use crate::group::Member;
 use crate::group_home::is_away;
 use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
-use crate::session::{Closing, Session};
+use crate::session::{Closing, Session, Trial};
 use crate::timers::TimerKey;
-use crate::window::SlotState;
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use thalweg_model::{Reliability, Span, Time};
+use thalweg_model::{Span, Time};
 
 /// How long a receiver is remembered that was silent and has not come back, and how many are.
 const REMEMBERED: Span = Span::from_secs(600);
@@ -31,8 +28,6 @@ const PAUSE: Span = Span::from_secs(1);
 const PAUSE_MAX: Span = Span::from_secs(30);
 /// Who is late, and nobody else is there, is looked at again this often.
 const LOOK_AGAIN: Span = Span::from_secs(5);
-/// Other deliveries that are looked at before a group's oldest.
-const LOOK_AT: usize = 16;
 
 /// A receiver whose link was ended because it had not settled what groups gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,14 +49,6 @@ pub struct Evicted {
 pub(crate) struct Stalls {
     strikes: Map<Arc<str>, (u32, Time)>,
     evicted: VecDeque<Evicted>,
-}
-
-/// The terms of a session whose receiver was silent, until it settles something of a group's.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Trial {
-    /// It gets nothing before.
-    pub(crate) until: Time,
-    pub(crate) waits: bool,
 }
 
 impl Stalls {
@@ -101,67 +88,6 @@ fn pause(strikes: u32) -> Span {
     Span::from_nanos(PAUSE.nanos() << (strikes - 2).min(8)).min(PAUSE_MAX)
 }
 
-impl Session {
-    /// Whether a group may give it something, as far as its past is concerned.
-    pub(crate) fn is_trusted(&self) -> bool {
-        let Some(trial) = &self.trial else {
-            return true;
-        };
-        let has_some = || {
-            self.group_in_flight > 0
-                || self
-                    .lines
-                    .as_ref()
-                    .is_some_and(|lines| lines.has_of_groups())
-        };
-        !trial.waits && !has_some()
-    }
-
-    /// A group's copy that was sent then has been settled. Whatever was sent later is not what it works at.
-    pub(crate) fn made_progress(&mut self, sent_at: Time, now: Time) {
-        let first = self
-            .window
-            .iter_mut()
-            .take(LOOK_AT)
-            .find(|(_, slot)| is_of_group(&slot.state));
-        if first.is_none_or(|(_, slot)| slot.sent_at >= sent_at) {
-            self.group_progress = now;
-        }
-    }
-
-    /// When the first copy of each of its groups was sent that others may have, or what was before it settled.
-    fn oldest_of_groups(&mut self) -> SmallVec<[(GroupId, Time); 2]> {
-        let mut oldest: SmallVec<[(GroupId, Time); 2]> = SmallVec::new();
-        let progress = self.group_progress;
-        for (_, slot) in self.window.iter_mut() {
-            if let SlotState::ExpectSettle(entry) = &slot.state
-                && entry.may_move()
-                && let Some(group) = entry.group()
-                && !oldest.iter().any(|(known, _)| *known == group)
-            {
-                oldest.push((group, slot.sent_at.max(progress)));
-            }
-        }
-        oldest
-    }
-}
-
-/// Whether another member of a group may have it although it has left.
-pub(crate) fn may_move(state: &SlotState) -> bool {
-    matches!(state, SlotState::ExpectSettle(entry) if entry.may_move())
-}
-
-fn is_of_group(state: &SlotState) -> bool {
-    matches!(state, SlotState::ExpectSettle(entry) if entry.group().is_some())
-}
-
-impl Entry {
-    /// An exactly-once copy is its receiver's for good.
-    pub(crate) fn may_move(&self) -> bool {
-        self.group().is_some() && self.reliability == Reliability::AtLeastOnce
-    }
-}
-
 impl Kernel {
     /// Receivers whose links were ended for their silence since this was asked last; the latest of many.
     pub fn take_evicted(&mut self) -> impl Iterator<Item = Evicted> {
@@ -189,9 +115,8 @@ impl Kernel {
 
     fn look_at_silence(&mut self, id: SessionId, at: Time) {
         if let Some(session) = self.sessions.get_mut(id)
-            && at < session.group_due
+            && session.membership.look_at(at)
         {
-            session.group_due = at;
             self.agenda.set_timer(at, TimerKey::GroupSettle(id));
         }
     }
@@ -208,15 +133,10 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(session) = self
-            .sessions
-            .get_mut(id)
-            .filter(|session| session.group_due <= now)
-        else {
+        let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        session.group_due = Time::NEVER;
-        if session.link.is_none() {
+        if !session.membership.take_due(now) || session.link().is_none() {
             return;
         }
         let mut next = Time::NEVER;
@@ -248,12 +168,9 @@ impl Kernel {
         };
         let mut late: Vec<SessionId> = members.collect();
         late.retain(|id| {
-            let of_group = self
-                .sessions
-                .get_mut(*id)
-                .map(Session::oldest_of_groups)
-                .unwrap_or_default();
-            of_group
+            let session = self.sessions.get(*id);
+            let of_groups = session.map(Session::oldest_of_groups).unwrap_or_default();
+            of_groups
                 .iter()
                 .any(|(group, since)| *group == group_id && *since + limit <= now)
         });
@@ -311,7 +228,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(link) = self.sessions.get(id).and_then(|session| session.link) else {
+        let Some(link) = self.sessions.get(id).and_then(|session| session.link()) else {
             return;
         };
         self.note_eviction(id, group_id, now);
@@ -322,7 +239,7 @@ impl Kernel {
             if let Some(client) = self.client_of(id).cloned() {
                 let trial = self.trial_of(&client, now);
                 if let Some(session) = self.sessions.get_mut(id) {
-                    session.trial = trial;
+                    session.membership.set_trial(trial);
                 }
             }
             self.begin_trial(id);
@@ -341,17 +258,12 @@ impl Kernel {
             return;
         };
         let (group, filter) = (group.name(), group.filter().into());
-        let Some(session) = self.sessions.get_mut(id) else {
+        let Some(session) = self.sessions.get(id) else {
             return;
         };
         let on_lines = session.lines.as_ref().map_or(0, |lines| lines.unsettled());
-        let returned = session
-            .window
-            .iter_mut()
-            .filter(|(_, slot)| may_move(&slot.state))
-            .count()
-            + on_lines;
-        let client = session.client.clone();
+        let returned = session.movable().count() + on_lines;
+        let client = session.client().clone();
         let strikes = self.groups.stalls.strike(&client, now);
         if !self.is_owned_elsewhere(group_id) {
             self.note_stall(id, group_id);
@@ -370,20 +282,10 @@ impl Kernel {
 
     /// Whether another member is there and may have what this one holds of the group's. `silent` is in order.
     fn has_other_for(&mut self, id: SessionId, group_id: GroupId, silent: &[SessionId]) -> bool {
-        let held = self.sessions.get_mut(id).and_then(|session| {
-            let mut of_group =
-                session
-                    .window
-                    .iter_mut()
-                    .filter_map(|(_, slot)| match &slot.state {
-                        SlotState::ExpectSettle(entry)
-                            if entry.group() == Some(group_id) && entry.may_move() =>
-                        {
-                            Some(&entry.message)
-                        }
-                        _ => None,
-                    });
-            of_group.next().cloned()
+        let held = self.sessions.get(id).and_then(|session| {
+            let mut movable = session.movable();
+            let of_group = movable.find(|(_, entry, _)| entry.group() == Some(group_id));
+            of_group.map(|(_, entry, _)| entry.message.clone())
         });
         let held = held
             .or_else(|| self.held_on_line(id, group_id))
@@ -408,12 +310,7 @@ impl Kernel {
         }
         let strikes = self.groups.stalls.strikes_of(client, now);
         let until = now + pause(strikes);
-        (strikes > 0).then(|| {
-            Box::new(Trial {
-                until,
-                waits: until > now,
-            })
-        })
+        (strikes > 0).then(|| Box::new(Trial::until(until, now)))
     }
 
     /// Its wait begins, if it has to.
@@ -421,10 +318,11 @@ impl Kernel {
         if let Some(trial) = self
             .sessions
             .get(id)
-            .and_then(|session| session.trial.as_deref())
-            && trial.waits
+            .and_then(|session| session.membership.trial())
+            && trial.waits()
         {
-            self.agenda.set_timer(trial.until, TimerKey::GroupTrial(id));
+            self.agenda
+                .set_timer(trial.ends_at(), TimerKey::GroupTrial(id));
         }
     }
 
@@ -433,9 +331,8 @@ impl Kernel {
         let trial = self
             .sessions
             .get_mut(id)
-            .and_then(|session| session.trial.as_deref_mut());
-        if let Some(trial) = trial.filter(|trial| trial.waits && trial.until <= now) {
-            trial.waits = false;
+            .and_then(|session| session.membership.trial_mut());
+        if trial.is_some_and(|trial| trial.is_over(now)) {
             self.pump_groups(id, now, fx);
         }
     }
@@ -443,10 +340,10 @@ impl Kernel {
     /// A session has settled something of a group's.
     pub(crate) fn end_trial(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(id)
-            && session.trial.take().is_some()
+            && session.membership.end_trial()
         {
             self.remote.seats.has_changed(id);
-            self.groups.stalls.strikes.remove(&session.client);
+            self.groups.stalls.strikes.remove(session.client());
         }
     }
 }

@@ -394,7 +394,7 @@ impl Kernel {
     pub(crate) fn member_access(&self, id: SessionId) -> Option<&Access> {
         match self.remote.aways.get(id) {
             Some(away) => (!away.is_gone).then_some(&away.access),
-            None => self.sessions.get(id).map(|session| &session.access),
+            None => self.sessions.get(id).map(|session| session.access()),
         }
     }
 
@@ -405,7 +405,7 @@ impl Kernel {
         }
         self.sessions
             .get(member.session)?
-            .work
+            .terms
             .as_ref()?
             .of(group)
             .ordered
@@ -414,7 +414,7 @@ impl Kernel {
     /// A member's session's number; the same over links.
     pub(crate) fn member_number(&self, id: SessionId) -> u64 {
         let away = self.remote.aways.get(id).map(|away| away.uid);
-        away.or_else(|| self.sessions.get(id).map(|session| session.uid))
+        away.or_else(|| self.sessions.get(id).map(|session| session.uid()))
             .unwrap_or(0)
     }
 
@@ -424,7 +424,7 @@ impl Kernel {
         away.unwrap_or_else(|| {
             self.sessions
                 .get(id)
-                .is_some_and(|session| session.link.is_some())
+                .is_some_and(|session| session.link().is_some())
         })
     }
 
@@ -444,14 +444,18 @@ impl Kernel {
         away.unwrap_or_else(|| {
             self.sessions
                 .get(id)
-                .is_some_and(|session| session.congested)
+                .is_some_and(|session| session.connection.is_congested())
         })
     }
 
     /// A member's name, here or away.
     pub(crate) fn member_client(&self, id: SessionId) -> Option<Arc<str>> {
         let away = self.remote.aways.get(id).map(|away| away.client.clone());
-        away.or_else(|| self.sessions.get(id).map(|session| session.client.clone()))
+        away.or_else(|| {
+            self.sessions
+                .get(id)
+                .map(|session| session.client().clone())
+        })
     }
 
     /// Members away, as operators see them, if they have a link.

@@ -86,8 +86,10 @@ impl Kernel {
         self.groups.get_mut(group_id)?.add(member);
         self.hold_subscription(id, wish.filter, Some(group_id));
         let session = self.sessions.get_mut(id)?;
-        session.groups.push(group_id);
-        if session.durable || (self.env.limits().journal && self.is_of_queue_elsewhere(group_id)) {
+        session.membership.join(group_id);
+        if session.is_durable()
+            || (self.env.limits().journal && self.is_of_queue_elsewhere(group_id))
+        {
             let safety = self.session_safety(id);
             self.make_group_durable(group_id, safety);
         }
@@ -123,7 +125,7 @@ impl Kernel {
         group.members().iter().any(|member| {
             self.sessions
                 .get(member.session)
-                .is_some_and(|session| session.durable)
+                .is_some_and(|session| session.is_durable())
         })
     }
 
@@ -163,12 +165,7 @@ impl Kernel {
             let Some(session) = self.sessions.get_mut(member) else {
                 continue;
             };
-            for entry in session
-                .entries_of_group(group_id)
-                .filter(|entry| entry.of_group)
-            {
-                (entry.serial, entry.of_group) = (0, false);
-            }
+            session.forget_serials_of_group(group_id);
         }
     }
 
@@ -183,7 +180,7 @@ impl Kernel {
         // before that, others get it.
         self.note_leaver(id, group_id);
         if let Some(session) = self.sessions.get_mut(id) {
-            session.groups.retain(|group| *group != group_id);
+            session.membership.leave(group_id);
         }
         let mut key = None;
         self.leave_seats(group_id, id);
@@ -196,7 +193,7 @@ impl Kernel {
         let work = self
             .sessions
             .get_mut(id)
-            .and_then(|session| session.work.as_deref_mut());
+            .and_then(|session| session.terms.as_deref_mut());
         if let (Some(work), Some(key)) = (work, key) {
             work.forget(&key);
         }
@@ -299,7 +296,9 @@ impl Kernel {
         fx: &mut E,
     ) {
         let groups = match self.sessions.get(id) {
-            Some(session) if !session.groups.is_empty() => session.groups.clone(),
+            Some(session) if !session.membership.groups().is_empty() => {
+                session.membership.groups().to_vec()
+            }
             _ => return,
         };
         for group_id in groups {

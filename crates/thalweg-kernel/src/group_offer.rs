@@ -13,7 +13,6 @@ use crate::ledger::DropReason;
 use crate::queue::is_queue_address;
 use crate::seats::Chosen;
 use crate::shards::ShardMessage;
-use crate::window::{Slot, SlotState};
 use thalweg_balance::LOOK_AHEAD;
 use thalweg_model::{Message, Reliability, Time};
 use thalweg_records::Record;
@@ -86,7 +85,9 @@ impl Kernel {
         let can_take = |member: &Member| {
             let session = self.sessions.get(member.session);
             is_away(member.session)
-                || session.is_some_and(|it| it.link.is_some() && !it.congested && it.has_credit())
+                || session.is_some_and(|it| {
+                    it.link().is_some() && !it.connection.is_congested() && it.has_credit()
+                })
         };
         group.owner() == self.env.shard()
             && (!group.waiting.is_empty() || !group.everybody().any(can_take))
@@ -267,8 +268,8 @@ impl Kernel {
         let durable = self
             .sessions
             .get(member.session)
-            .filter(|session| session.durable)
-            .map(|session| session.uid);
+            .filter(|session| session.is_durable())
+            .map(|session| session.uid());
         let owner = durable.unwrap_or_else(|| self.group_number(group_id));
         // What was published to be had once at the most is not written down, however surely it is handed on.
         if owner != 0
@@ -289,16 +290,10 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return false;
         };
-        if session.durable || reliability != Reliability::ExactlyOnce {
+        if session.is_durable() || reliability != Reliability::ExactlyOnce {
             return false;
         }
-        if let Some(Slot {
-            state: SlotState::ExpectSettle(entry),
-            ..
-        }) = session.window.get_mut(tag)
-        {
-            (entry.serial, entry.of_group) = (0, false);
-        }
+        session.window.forget_serial(tag);
         true
     }
 
@@ -393,7 +388,7 @@ impl Kernel {
         let subscription_ids = entry.via.to_subscription_ids();
         if of_group
             && reliability == Reliability::ExactlyOnce
-            && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
+            && let Some(link) = self.sessions.get(id).and_then(|session| session.link())
         {
             // That it is nobody else's must be written down first.
             fx.hold(link, self.journal.awaited());
@@ -485,7 +480,7 @@ impl Kernel {
         while let Some(group_id) = self
             .sessions
             .get(id)
-            .and_then(|session| session.groups.get(at).copied())
+            .and_then(|session| session.membership.groups().get(at).copied())
         {
             self.hand_over_waiting(group_id, now, fx);
             at += 1;

@@ -67,8 +67,8 @@ impl Kernel {
                 return false;
             };
             is_sure &=
-                member.line.is_none() && session.access.is_allow_all() && session.is_trusted();
-            session.link.is_some() && !session.congested
+                member.line.is_none() && session.access().is_allow_all() && session.is_trusted();
+            session.link().is_some() && !session.connection.is_congested()
         };
         let in_turn = seats.next_in_turn().filter(|(_, member)| may(member));
         let chosen = in_turn.or_else(|| {
@@ -88,7 +88,7 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(member.session) else {
             return false;
         };
-        let Some(link) = session.link else {
+        let Some(link) = session.link() else {
             return false;
         };
         let sent = fx.deliver(
@@ -113,17 +113,17 @@ impl Kernel {
         );
         match sent {
             Sent::Room => {}
-            Sent::Congested => session.congested = true,
+            Sent::Congested => session.connection.congest(),
             Sent::Full => {
-                session.congested = true;
+                session.connection.congest();
                 self.output_changed(member.session);
                 return false;
             }
             // The long way finds the same and knows what to do then.
             Sent::TooLarge | Sent::Gone => return false,
         }
-        session.routed += 1;
-        session.delivered += 1;
+        session.counts.note_routed();
+        session.counts.note_delivered();
         self.books.routed_without_account();
         self.books.delivered_without_account(draft.payload.len());
         group.counters.arrived += 1;

@@ -7,11 +7,9 @@ use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Effects, Safety};
 use crate::entry::{Entry, Via};
-use crate::eviction::may_move;
 use crate::group_backlog::Waiting;
 use crate::ids::{GroupId, SessionId};
 use crate::ledger::DropReason;
-use crate::window::SlotState;
 use thalweg_model::Time;
 use thalweg_records::Record;
 
@@ -19,7 +17,7 @@ impl Kernel {
     /// A member's link has ended: its unsettled at-least-once copies return to their groups, in order. Exactly-once
     /// copies stay with the member, which may have begun to process them.
     pub(crate) fn return_group_copies<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(number) = self.sessions.get(id).map(|session| session.uid) else {
+        let Some(number) = self.sessions.get(id).map(|session| session.uid()) else {
             return;
         };
         let entries = self.take_group_copies(id);
@@ -32,14 +30,10 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return Vec::new();
         };
-        if session.groups.is_empty() && session.group_in_flight == 0 {
+        if session.membership.groups().is_empty() && session.window.of_groups() == 0 {
             return Vec::new();
         }
-        let movable = session
-            .window
-            .iter_mut()
-            .filter(|(_, slot)| may_move(&slot.state));
-        let tags: Vec<u16> = movable.map(|(tag, _)| tag).collect();
+        let tags: Vec<u16> = session.movable().map(|(tag, ..)| tag).collect();
         let mut entries = Vec::with_capacity(tags.len());
         for tag in tags {
             let Some(slot) = session.window.remove(tag) else {
@@ -48,11 +42,10 @@ impl Kernel {
             self.remote
                 .seats
                 .give_back((id, u16::MAX, 0), u64::from(tag));
-            if let SlotState::ExpectSettle(mut entry) = slot.state {
+            if let Some(mut entry) = slot.into_entry() {
                 entry.deliveries = entry.deliveries.saturating_add(1);
-                session.group_in_flight = session.group_in_flight.saturating_sub(1);
                 self.books.settled(Delta::copy(entry.message.bytes()));
-                session.take_back();
+                session.counts.note_taken_back();
                 entries.push(entry);
             }
         }
@@ -65,26 +58,17 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return Vec::new();
         };
-        let mut entries = Vec::new();
-        if session.waiting.iter().all(|entry| entry.group().is_none()) {
-            return entries;
-        }
-        for entry in std::mem::take(&mut session.waiting) {
-            if entry.group().is_none() {
-                session.waiting.push_back(entry);
-            } else {
-                session.waiting_bytes -= entry.message.bytes();
-                session.take_back();
-                self.books.left(Delta::copy(entry.message.bytes()));
-                entries.push(entry);
-            }
+        let entries = session.backlog.extract(|entry| entry.group().is_some());
+        for entry in &entries {
+            session.counts.note_taken_back();
+            self.books.left(Delta::copy(entry.message.bytes()));
         }
         entries
     }
 
     /// What a session was given by groups and did not fit into its output goes back to them: others may have room.
     pub(crate) fn return_unsent<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(number) = self.sessions.get(id).map(|session| session.uid) else {
+        let Some(number) = self.sessions.get(id).map(|session| session.uid()) else {
             return;
         };
         let entries = self.take_unsent_copies(id);
@@ -93,16 +77,11 @@ impl Kernel {
 
     /// A session ends: what it was given exactly once ends with it.
     pub(crate) fn count_lost_to_groups(&mut self, id: SessionId) {
-        let Some(session) = self
-            .sessions
-            .get_mut(id)
-            .filter(|session| session.group_in_flight > 0)
-        else {
+        let Some(session) = self.sessions.get(id) else {
             return;
         };
-        for (_, slot) in session.window.iter_mut() {
-            if let SlotState::ExpectSettle(entry) = &slot.state
-                && let Some(group) = entry.group()
+        for (_, slot) in session.window.iter() {
+            if let Some(group) = slot.entry().and_then(Entry::group)
                 && let Some(group) = self.groups.get_mut(group)
             {
                 group.counters.dropped += 1;

@@ -211,11 +211,11 @@ impl Kernel {
                 .seats()
                 .map(|seats| seats.seen(member, now))
                 .unwrap_or_default();
-            let waits = !session.is_trusted() || session.congested;
-            let online = session.link.is_some();
+            let waits = !session.is_trusted() || session.connection.is_congested();
+            let online = session.link().is_some();
             // Who is there is shown by the owner, who knows more.
             (is_owner || !online)
-                .then(|| member_view(session.client.clone(), online, waits, &tally, seen))
+                .then(|| member_view(session.client().clone(), online, waits, &tally, seen))
         });
         let away = group.away().iter().filter_map(|member| {
             let (client, waits) = self.view_away(member)?;

@@ -125,19 +125,19 @@ impl Kernel {
 
     /// The session of that number, if it still exists: its client's name.
     pub fn client_of(&self, id: SessionId) -> Option<&Arc<str>> {
-        self.sessions.get(id).map(|session| &session.client)
+        self.sessions.get(id).map(|session| session.client())
     }
 
     /// The user whose session it is; none for the anonymous, and for sessions that have ended.
     pub fn session_user(&self, id: SessionId) -> Option<&str> {
-        self.sessions.get(id)?.user.as_deref()
+        self.sessions.get(id)?.user().map(|user| &**user)
     }
 
     /// Whether a session is a member of any group.
     pub fn is_in_group(&self, id: SessionId) -> bool {
         self.sessions
             .get(id)
-            .is_some_and(|session| !session.groups.is_empty())
+            .is_some_and(|session| !session.membership.groups().is_empty())
     }
 
     /// Which of the kernels this is.
@@ -155,7 +155,7 @@ impl Kernel {
     pub fn may(&self, id: SessionId, permission: Permission, address: &str) -> bool {
         self.sessions
             .get(id)
-            .is_some_and(|session| session.access.allows(permission, address))
+            .is_some_and(|session| session.access().allows(permission, address))
     }
 
     /// What a watch's reader was told last, or waits for it: the address's latest value, retained or not. Nothing if there
@@ -188,9 +188,9 @@ impl Kernel {
         for (id, session) in self
             .sessions
             .iter()
-            .filter(|(_, s)| client.is_none_or(|client| *s.client == *client))
+            .filter(|(_, s)| client.is_none_or(|client| **s.client() == *client))
         {
-            for held in &session.subscriptions {
+            for held in session.subscriptions.iter() {
                 let (group, reliability, number) = if held.group.is_none() {
                     let is = |sink: &&Sink| sink.kind == SinkKind::Session && sink.target == id.0;
                     let sink = self.routes.sinks(&held.filter).iter().find(is);
@@ -210,7 +210,7 @@ impl Kernel {
                     )
                 };
                 f(SubscriptionView {
-                    client: session.client.clone(),
+                    client: session.client().clone(),
                     filter: held.filter.clone(),
                     group,
                     reliability: reliability.unwrap_or_default(),
@@ -238,14 +238,17 @@ impl Kernel {
     pub fn explain(&mut self, address: &str, publisher: Option<&str>, now: Time) -> Explained {
         let route = self.route(address);
         let uid = publisher.and_then(|client| self.sessions.of_client(client));
-        let uid = uid.map_or(0, |session| session.uid);
+        let uid = uid.map_or(0, |session| session.uid());
         let groups = route
             .groups
             .iter()
             .filter_map(|group_id| self.explain_group(*group_id, address, uid, now))
             .collect();
-        let says = |session: &Session| match (session.link, session.congested, session.has_credit())
-        {
+        let says = |session: &Session| match (
+            session.link(),
+            session.connection.is_congested(),
+            session.has_credit(),
+        ) {
             (None, ..) => "offline: at-most-once copies are dropped, others wait in its queue",
             (_, true, _) => {
                 "its output is congested: at-most-once copies may be dropped, others wait"
@@ -256,7 +259,7 @@ impl Kernel {
         let receivers = route.receivers.iter().filter_map(|receiver| {
             let session = self.sessions.get(receiver.session)?;
             Some((
-                session.client.clone(),
+                session.client().clone(),
                 format!("{} ({:?})", says(session), receiver.reliability),
             ))
         });
@@ -275,11 +278,11 @@ impl Kernel {
             is_kept: route.is_kept,
         };
         if let Some(session) = publisher.and_then(|client| self.sessions.of_client(client))
-            && !session.access.allows(Permission::Publish, address)
+            && !session.access().allows(Permission::Publish, address)
         {
             explained.denied = true;
             explained.receivers = vec![(
-                session.client.clone(),
+                session.client().clone(),
                 "the publisher may not publish there".into(),
             )];
             explained.groups.clear();
@@ -316,32 +319,23 @@ impl Group {
 
 impl Session {
     fn view(&self) -> SessionView {
+        let (connection, lines) = (&self.connection, self.lines.as_ref());
         SessionView {
-            client: self.client.clone(),
-            user: self.user.clone(),
-            link: self.link,
-            dialect: self.dialect,
-            expiry: self.expiry,
-            since: self.since,
+            client: self.client().clone(),
+            user: self.user().cloned(),
+            link: self.link(),
+            dialect: connection.dialect(),
+            expiry: self.life.expiry(),
+            since: connection.since(),
             subscriptions: self.subscriptions.len(),
-            waiting: self.waiting_len(),
-            waiting_bytes: self.waiting_bytes,
-            in_flight: self.window.len()
-                + self
-                    .lines
-                    .as_ref()
-                    .map_or(0, |lines| lines.unsettled() as u32),
-            in_flight_max: self.in_flight_max,
-            congested: self.congested,
-            received: self.received,
-            durable: self.durable,
-            account: Account {
-                routed: self.routed,
-                restored: self.restored,
-                delivered: self.delivered,
-                expired: self.expired,
-                dropped: self.drops.as_deref().copied().unwrap_or_default(),
-            },
+            waiting: self.backlog.len(),
+            waiting_bytes: self.backlog.bytes(),
+            in_flight: self.window.len() + lines.map_or(0, |lines| lines.unsettled() as u32),
+            in_flight_max: connection.in_flight_max(),
+            congested: connection.is_congested(),
+            received: self.counts.received(),
+            durable: self.is_durable(),
+            account: self.counts.account(),
         }
     }
 }

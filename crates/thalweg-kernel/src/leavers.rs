@@ -15,7 +15,7 @@ const LEAVERS_MANY: usize = 32;
 impl Kernel {
     /// A session leaves a group.
     pub(crate) fn note_leaver(&mut self, id: SessionId, group_id: GroupId) {
-        let Some(uid) = self.sessions.get(id).map(|session| session.uid) else {
+        let Some(uid) = self.sessions.get(id).map(|session| session.uid()) else {
             return;
         };
         if !self.has_of_group(id, uid, group_id) {
@@ -46,7 +46,7 @@ impl Kernel {
             let Some(session) = self
                 .sessions
                 .get_mut(id)
-                .filter(|session| session.uid == uid)
+                .filter(|session| session.uid() == uid)
             else {
                 continue;
             };
@@ -60,8 +60,9 @@ impl Kernel {
     pub(crate) fn leavers_of(&self, group_id: GroupId) -> impl Iterator<Item = SessionId> + '_ {
         let seats = self.groups.get(group_id).and_then(|group| group.seats());
         let leavers = seats.map_or(&[][..], |seats| &seats.leavers);
-        let is_there =
-            |(id, uid): &&(SessionId, u64)| self.sessions.get(*id).is_some_and(|it| it.uid == *uid);
+        let is_there = |(id, uid): &&(SessionId, u64)| {
+            self.sessions.get(*id).is_some_and(|it| it.uid() == *uid)
+        };
         leavers.iter().filter(is_there).map(|(id, _)| *id)
     }
 
@@ -73,7 +74,7 @@ impl Kernel {
         let Some(session) = self
             .sessions
             .get_mut(id)
-            .filter(|session| session.uid == uid)
+            .filter(|session| session.uid() == uid)
         else {
             return false;
         };

@@ -6,7 +6,6 @@
 
 use crate::Kernel;
 use crate::ids::SessionId;
-use crate::session::Session;
 
 /// Why a copy was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -286,7 +285,7 @@ impl Kernel {
     pub(crate) fn book_routed(&mut self, id: Option<SessionId>, address: &str) {
         self.books.routed(address);
         if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
-            session.routed += 1;
+            session.counts.note_routed();
         }
     }
 
@@ -310,14 +309,14 @@ impl Kernel {
     /// A group's copy goes to a member.
     pub(crate) fn hand_out(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(id) {
-            session.routed += 1;
+            session.counts.note_routed();
         }
     }
 
     /// A member's copy goes back to its group, or elsewhere.
     pub(crate) fn hand_back(&mut self, id: Option<SessionId>) {
         if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
-            session.take_back();
+            session.counts.note_taken_back();
         }
     }
 
@@ -326,7 +325,7 @@ impl Kernel {
     pub(crate) fn book_delivered(&mut self, id: SessionId, address: &str, payload_len: usize) {
         self.books.delivered(address, payload_len);
         if let Some(session) = self.sessions.get_mut(id) {
-            session.delivered += 1;
+            session.counts.note_delivered();
         }
     }
 
@@ -334,7 +333,7 @@ impl Kernel {
     pub(crate) fn book_expired(&mut self, id: Option<SessionId>, address: &str) {
         self.books.expired(address);
         if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
-            session.expired += 1;
+            session.counts.note_expired();
         }
     }
 
@@ -346,20 +345,13 @@ impl Kernel {
 
     fn count_drop(&mut self, id: Option<SessionId>, reason: DropReason) {
         if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
-            session.drops.get_or_insert_default()[reason as usize] += 1;
+            session.counts.note_dropped(reason);
         }
     }
 }
 
-impl Session {
-    /// A copy goes elsewhere.
-    pub(crate) fn take_back(&mut self) {
-        take_back(&mut self.routed, &mut self.restored);
-    }
-}
-
 /// One less: which of both it was nobody knows any more, and only their sum counts.
-fn take_back(routed: &mut u64, restored: &mut u64) {
+pub(crate) fn take_back(routed: &mut u64, restored: &mut u64) {
     match routed.checked_sub(1) {
         Some(rest) => *routed = rest,
         None => *restored = restored.saturating_sub(1),

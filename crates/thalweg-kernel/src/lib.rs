@@ -6,7 +6,7 @@
 //!
 //! Start reading at [`Kernel::publish`] (`publish.rs`): the path every message takes. A file here is a noun or a verb:
 //! `session`, `subscribe`, `settle`, `group`, `queue`, `retained`, `watch`, `read`, `presence`, `shards`, `timers`, `inspect`. What outlives the process is
-//! written down in the records of `thalweg-records`: `durable` says when, `disk_queue`, `transfer` and `restore` use them.
+//! written down in the records of `thalweg-records`: `durable` says when, `session::spill`, `transfer` and `restore` use them.
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -19,7 +19,6 @@ mod cell;
 mod client_ids;
 mod crowd;
 mod dedup;
-mod disk_queue;
 mod draft;
 mod durable;
 mod effects;
@@ -80,7 +79,6 @@ mod timers;
 mod transfer;
 mod values;
 mod watch;
-mod window;
 mod work_terms;
 
 pub use batch::Batch;

@@ -189,18 +189,23 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let weight = session_cost(session);
-        let before = std::mem::replace(&mut session.weight, weight);
+        let (before, weight) = session.weigh();
         self.env.entered(Kept::Sessions, weight);
         self.env.left(Kept::Sessions, before);
     }
 }
 
-fn session_cost(session: &Session) -> usize {
-    let will = session.will.as_deref().map_or(0, will_cost);
-    let user = session.user.as_deref().map_or(0, str::len);
+/// What a session costs, but for its subscriptions.
+pub(crate) fn session_cost(session: &Session) -> usize {
+    let will = session.life.will().map_or(0, will_cost);
+    let user = session.user().map_or(0, |user| user.len());
     // Its name is in the presence address and in the front, too.
-    size_of::<Session>() + ENTRY + 3 * session.client.len() + user + will + session.held.bytes()
+    size_of::<Session>()
+        + ENTRY
+        + 3 * session.client().len()
+        + user
+        + will
+        + session.tickets.bytes()
 }
 
 /// What a will costs.

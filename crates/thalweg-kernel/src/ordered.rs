@@ -237,7 +237,7 @@ impl Kernel {
         leavers.retain(|(id, uid)| {
             self.sessions
                 .get(*id)
-                .is_some_and(|session| session.uid == *uid)
+                .is_some_and(|session| session.uid() == *uid)
         });
         sessions.extend(leavers.iter().map(|(id, _)| *id));
         sessions.sort_unstable();

@@ -125,11 +125,11 @@ impl Presences {
 
 impl Session {
     pub(crate) fn presence_news(&self, now: Time, left: Option<Closing>) -> Option<PresenceNews> {
-        let (address, client) = (self.presence.clone()?, self.client.clone());
+        let (address, client) = (self.connection.presence()?.into(), self.client().clone());
         Some(PresenceNews {
             address,
             client,
-            dialect: self.dialect,
+            dialect: self.connection.dialect(),
             at: now,
             left,
         })
@@ -166,9 +166,9 @@ impl Kernel {
         let session = self
             .sessions
             .get_mut(id)
-            .filter(|session| session.link.is_some())?;
+            .filter(|session| session.link().is_some())?;
         let news = session.presence_news(now, Some(Closing::Cut));
-        session.presence = None;
+        session.connection.forget_presence();
         news
     }
 

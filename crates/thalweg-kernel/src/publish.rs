@@ -15,10 +15,10 @@ use crate::queue::Queued;
 use crate::retained::Retained;
 use crate::route_cache::{Goes, NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
 use crate::session::Pressure;
+use crate::session::Slot;
 use crate::shards::ShardMessage;
 use crate::timers::TimerKey;
 use crate::transfer::Destination;
-use crate::window::{Slot, SlotState};
 use std::rc::Rc;
 use thalweg_balance::Parcel;
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
@@ -68,14 +68,11 @@ impl Kernel {
                 pause_until: None,
             };
         };
-        session.received += 1;
+        session.counts.note_received();
         self.books.received(draft.payload.len());
-        let pause_until = match &mut session.meters {
-            None => None,
-            Some(meters) => meters.pause(draft.payload.len() as u64, now),
-        };
+        let pause_until = session.connection.pause(draft.payload.len(), now);
         if draft.reliability == Reliability::ExactlyOnce {
-            let (is_new, grew) = session.held.insert_growing(draft.ticket);
+            let (is_new, grew) = session.tickets.insert_growing(draft.ticket);
             if grew {
                 self.weigh_session(id);
             }
@@ -118,7 +115,7 @@ impl Kernel {
         self.books.repeated();
         // What was written down of it the first time may not be safe yet.
         if let Some(session) = self.sessions.get(id)
-            && let (true, Some(link)) = (session.durable, session.link)
+            && let (true, Some(link)) = (session.is_durable(), session.link())
         {
             fx.hold(link, self.journal.awaited());
         }
@@ -162,12 +159,9 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return refused(Outcome::Denied);
         };
-        session.received += 1;
+        session.counts.note_received();
         self.books.received(draft.payload.len());
-        let pause_until = session
-            .meters
-            .as_mut()
-            .and_then(|meters| meters.pause(draft.payload.len() as u64, now));
+        let pause_until = session.connection.pause(draft.payload.len(), now);
         let mut routes = Vec::with_capacity(others.len());
         for address in std::iter::once(draft.address).chain(others.iter().map(String::as_str)) {
             match self.route_for(id, address) {
@@ -199,8 +193,8 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return false;
         };
-        let known = session.held.remove(ticket);
-        if let (true, Some(link), queue) = (session.durable, session.link, session.uid) {
+        let known = session.tickets.remove(ticket);
+        if let (true, Some(link), queue) = (session.is_durable(), session.link(), session.uid()) {
             if known {
                 let safety = self.session_safety(id);
                 self.journal
@@ -216,7 +210,7 @@ impl Kernel {
     pub fn held_count(&self, id: SessionId) -> u32 {
         self.sessions
             .get(id)
-            .map_or(0, |session| session.held.len())
+            .map_or(0, |session| session.tickets.len())
     }
 
     /// Publishes for the broker itself: no access rules, no ledger entry as received.
@@ -281,7 +275,7 @@ impl Kernel {
         }
         match self.sessions.get(id) {
             Some(session)
-                if session.access.allows(Permission::Publish, address)
+                if session.access().allows(Permission::Publish, address)
                     && !self.is_internal(address) => {}
             _ => return Err(Outcome::Denied),
         }
@@ -581,7 +575,7 @@ impl Kernel {
         let mut delivery = None;
         for receiver in &route.receivers {
             let session = self.sessions.get(receiver.session);
-            if session.is_some_and(|session| session.access.may_receive_from(origins)) {
+            if session.is_some_and(|session| session.access().may_receive_from(origins)) {
                 self.spread_one(publisher, receiver, draft, &mut delivery, kept, now, fx);
             }
         }
@@ -624,15 +618,16 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(receiver.session) else {
             return;
         };
-        session.routed += 1;
+        session.counts.note_routed();
         self.books.routed(draft.address);
         let retain = draft.retain != RetainOp::None && receiver.flags & RETAIN_AS_PUBLISHED != 0;
         let reliability = receiver.reliability.min(draft.reliability);
         if reliability == Reliability::AtMostOnce
-            && let Some(link) = session.link
+            && let Some(link) = session.link()
             // What waited while the session was away must not be overtaken.
-            && (!(self.env.limits().queue_at_most_once_offline || session.grants.high_water > 0)
-                || session.is_queue_empty())
+            && (!(self.env.limits().queue_at_most_once_offline
+                || session.connection.high_water() > 0)
+                || session.backlog.is_empty())
         {
             let delivery = delivery.get_or_insert_with(|| Delivery {
                 address: draft.address,
@@ -674,7 +669,7 @@ impl Kernel {
                 && let Some(session) = self.sessions.get_mut(receiver.session)
             {
                 // What `book_at_most_once` does when all is well, without a call.
-                session.delivered += 1;
+                session.counts.note_delivered();
                 self.books.delivered_without_account(draft.payload.len());
                 return;
             }
@@ -766,7 +761,7 @@ impl Kernel {
         let pending = Pending {
             retain,
             subscription_ids,
-            ..Pending::new(session.uid, serial, reliability, 0)
+            ..Pending::new(session.uid(), serial, reliability, 0)
         };
         self.refer(receiver.session, pending, put);
     }
@@ -781,8 +776,9 @@ impl Kernel {
     ) {
         if let Sent::Congested | Sent::Full = sent
             && let Some(session) = self.sessions.get_mut(id)
-            && !std::mem::replace(&mut session.congested, true)
+            && !session.connection.is_congested()
         {
+            session.connection.congest();
             self.output_changed(id);
         }
         match sent {
@@ -815,7 +811,7 @@ impl Kernel {
         kept.get_or_insert_with(|| {
             let uid = publisher
                 .and_then(|id| self.sessions.get(id))
-                .map_or(0, |session| session.uid);
+                .map_or(0, |session| session.uid());
             draft.keep(uid, now)
         })
     }
@@ -883,13 +879,12 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return Put::Done;
         };
-        session.waiting_bytes += bytes;
         self.books.entered(Delta::copy(bytes));
         if to_disk {
             self.push_to_disk(id, entry);
             return Put::WaitsForDisk;
         }
-        session.waiting.push_back(entry);
+        session.backlog.push_back(entry);
         Put::Waits
     }
 
@@ -918,11 +913,11 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return Put::Done;
         };
-        let Some(link) = session.link else {
+        let Some(link) = session.link() else {
             return Put::Done;
         };
         if entry.reliability == Reliability::AtMostOnce {
-            if entry.serial != 0 && session.durable {
+            if entry.serial != 0 && session.is_durable() {
                 // That it does not wait any more must be written down first, or it might be sent twice.
                 fx.hold(link, self.journal.awaited());
             }
@@ -947,14 +942,13 @@ impl Kernel {
         let group = entry.group();
         let redelivered = entry.deliveries > 0;
         let tag = session.window.push(entry, now);
-        let Some(Slot {
-            state: SlotState::ExpectSettle(entry),
-            ..
-        }) = session.window.newest()
-        else {
+        let Some(entry) = session.window.newest().and_then(Slot::entry) else {
             return Put::Done;
         };
-        if entry.reliability == Reliability::ExactlyOnce && entry.serial != 0 && session.durable {
+        if entry.reliability == Reliability::ExactlyOnce
+            && entry.serial != 0
+            && session.is_durable()
+        {
             // Its tag must be written down first: the receiver will tell a repetition by it.
             fx.hold(link, self.journal.awaited());
             if group.is_some() {
@@ -965,8 +959,7 @@ impl Kernel {
         let parcel = parcel(&entry.message, tag, redelivered);
         match sent {
             Sent::Room | Sent::Congested | Sent::Gone => {
-                session.congested = sent != Sent::Room;
-                session.group_in_flight += u32::from(group.is_some());
+                session.connection.set_congested(sent != Sent::Room);
                 self.books.sent(Delta::copy(bytes));
                 self.books.redelivered(redelivered);
                 if let Some(group) = group {
@@ -1004,14 +997,12 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return Put::Done;
         };
-        session.congested = true;
-        let bytes = entry.message.bytes();
-        session.waiting_bytes += bytes;
-        self.books.entered(Delta::copy(bytes));
+        session.connection.congest();
+        self.books.entered(Delta::copy(entry.message.bytes()));
         if entry.group().is_some() {
             self.agenda.set_timer(now, TimerKey::GroupUnsent(id));
         }
-        session.waiting.push_front(entry);
+        session.backlog.push_front(entry);
         self.output_changed(id);
         Put::Waits
     }

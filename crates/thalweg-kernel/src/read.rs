@@ -130,7 +130,7 @@ impl Kernel {
     fn may_read(&self, id: SessionId, value: &Message) -> bool {
         self.sessions
             .get(id)
-            .is_some_and(|session| session.access.may_receive(value))
+            .is_some_and(|session| session.access().may_receive(value))
     }
 
     /// Asks for the last values of all addresses that match. The
@@ -155,8 +155,8 @@ impl Kernel {
         let Some(session) = self.sessions.get(id) else {
             return false;
         };
-        let grants = self.env.limits().wildcards_enabled && session.grants.wildcards;
-        if !session.access.allows(Permission::Subscribe, filter)
+        let grants = self.env.limits().wildcards_enabled && session.connection.grants().wildcards;
+        if !session.access().allows(Permission::Subscribe, filter)
             || (checked.has_wildcard() && !grants)
         {
             return false;
@@ -274,7 +274,7 @@ impl Kernel {
         let asker = self
             .sessions
             .get(list.asker.session)
-            .filter(|session| session.uid == list.asker.uid);
+            .filter(|session| session.uid() == list.asker.uid);
         let Some(asker) = asker else {
             // Nobody waits for it any more.
             self.values.remove_list(question);
@@ -285,7 +285,7 @@ impl Kernel {
             all.extend(
                 found
                     .into_iter()
-                    .filter(|value| asker.access.may_receive(value)),
+                    .filter(|value| asker.access().may_receive(value)),
             );
             // What it may not have does not count.
             *wanted += before - all.len();

@@ -2,18 +2,16 @@
 
 use crate::Kernel;
 use crate::group::Group;
-use crate::session::Session;
 use crate::values::Cell;
-use crate::window::SlotState;
 use std::ops::AddAssign;
 
 /// Copies of messages, and the memory that they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
-    pub(crate) waiting: usize,
+    pub waiting: usize,
     /// Sent and not settled.
-    pub(crate) in_flight: usize,
-    pub(crate) bytes: usize,
+    pub in_flight: usize,
+    pub bytes: usize,
 }
 
 impl AddAssign for Held {
@@ -30,31 +28,6 @@ pub(crate) fn same(what: &str, booked: usize, counted: usize) -> Result<(), Stri
         Ok(())
     } else {
         Err(format!("{what}: {booked} are booked, {counted} are there"))
-    }
-}
-
-impl Session {
-    fn recount(&self) -> Result<Held, String> {
-        let in_memory: usize = self.waiting.iter().map(|entry| entry.message.bytes()).sum();
-        let (memory, bytes) = self.disk.as_ref().map_or((0, 0), |disk| disk.recount());
-        same("bytes that wait", self.waiting_bytes, in_memory + bytes)?;
-        same("memory", self.memory_held(), in_memory + memory)?;
-        let mut held = self
-            .lines
-            .as_ref()
-            .map_or(Held::default(), |lines| lines.recount());
-        held += Held {
-            waiting: self.waiting_len(),
-            in_flight: 0,
-            bytes: in_memory + memory,
-        };
-        for slot in self.window.iter() {
-            if let SlotState::ExpectSettle(entry) = &slot.state {
-                held.in_flight += 1;
-                held.bytes += entry.message.bytes();
-            }
-        }
-        Ok(held)
     }
 }
 
@@ -80,9 +53,9 @@ impl Kernel {
         for (_, session) in self.sessions.iter() {
             held += session
                 .recount()
-                .map_err(|why| format!("session {}: {why}", session.client))?;
+                .map_err(|why| format!("session {}: {why}", session.client()))?;
             subscriptions += session.subscriptions.len();
-            online += usize::from(session.link.is_some());
+            online += usize::from(session.link().is_some());
         }
         for group in self.groups.iter() {
             held += group

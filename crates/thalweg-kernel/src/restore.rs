@@ -2,23 +2,19 @@
 
 use crate::access::Access;
 use crate::books::Delta;
-use crate::disk_queue::{DiskQueue, entry};
 use crate::effects::{Effects, Safety};
-use crate::entry::Via;
 use crate::group::{Member, group_key};
 use crate::group_backlog::Waiting;
 use crate::group_home::owner_of;
 use crate::ids::{GroupId, SessionId, ShardId};
-use crate::publish::Memo;
 use crate::queue::StoredTerms;
 use crate::route_cache::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
-use crate::session::{Grants, HeldTickets, Session, Will};
+use crate::session::{HeldTickets, Left, Life, Session, SlotState, Will, Window, entry};
 use crate::shards::ShardMessage;
 use crate::timers::TimerKey;
 use crate::transfer::Destination;
-use crate::window::{Slot, SlotState, Window};
 use crate::{DropReason, Kernel, home};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use thalweg_model::{Message, Time};
 use thalweg_records::{
@@ -213,17 +209,7 @@ impl Kernel {
             let Some(session) = self.sessions.get_mut(id) else {
                 continue;
             };
-            if let Some(Slot {
-                state: SlotState::ExpectSettle(entry),
-                ..
-            }) = session.window.get_mut(tag)
-            {
-                entry.via = Via::Group(
-                    group_id,
-                    entry.via.subscription_ids().first().copied().unwrap_or(0),
-                );
-                session.group_in_flight += 1;
-            }
+            session.window.restore_group(tag, group_id);
         }
         self.make_groups_durable();
         for (number, transfer) in part.transfers {
@@ -248,18 +234,12 @@ impl Kernel {
     ) -> SessionId {
         let had_link = stored.expires_at == Time::NEVER;
         let user = stored.user.as_deref();
-        let expires_at = if had_link {
-            now + stored.expiry
-        } else {
-            stored.expires_at
-        };
-        let will_due = stored
-            .will
-            .as_ref()
-            .map_or(Time::NEVER, |will| match will.due {
-                Time::NEVER => (now + will.delay).min(expires_at),
-                due => due.min(expires_at),
-            });
+        let will = stored.will.map(|will| {
+            let due = will.due;
+            (Box::new(will.into()), due)
+        });
+        let life = Life::restored(stored.expiry, stored.expires_at, will, now);
+        let (expires_at, will_due) = (life.expires_at(), life.will_due());
         let mut held = HeldTickets::default();
         for ticket in &stored.held {
             held.insert(*ticket);
@@ -292,61 +272,24 @@ impl Kernel {
             }
         }
         let window = Window::restored(states, now);
-        let disk =
-            (!stored.waiting.is_empty()).then(|| Box::new(DiskQueue::restored(stored.waiting)));
         let access = Access::restored(&stored.access, || access(&client, user));
-        let session = Session {
-            client: client.clone(),
+        let left = Left {
+            client,
             uid: number,
-            durable: true,
-            link: None,
-            // The rules may be others than those of the earlier run.
-            judges_again: !access.is_allow_all(),
-            judges_repeats: false,
-            access,
             user: user.map(Into::into),
-            dialect: "",
-            presence: None,
-            grants: Grants::default(),
-            expiry: stored.expiry,
-            expires_at,
-            since: now,
-            will: stored.will.map(|will| Box::new(will.into())),
-            will_due,
-            subscriptions: Vec::new(),
-            filter_bytes: 0,
-            weight: 0,
-            memo: Memo::default(),
-            held,
-            in_flight_max: stored.in_flight_max.max(1),
-            congested: false,
-            overflowed: false,
-            waiting: VecDeque::new(),
-            waiting_bytes: disk.as_ref().map_or(0, |disk| disk.bytes()),
-            disk,
+            access,
+            life,
+            in_flight_max: stored.in_flight_max,
+            tickets: held,
             window,
-            repeats: VecDeque::new(),
-            openings: 0,
-            groups: Vec::new(),
-            group_in_flight: 0,
-            group_progress: Time::ZERO,
-            group_due: Time::NEVER,
-            trial: None,
-            scans: Vec::new(),
-            watches: crate::watch::NONE,
-            lines: None,
-            work: None,
-            meters: None,
-            received: 0,
-            routed: 0,
-            restored: restored as u64,
-            delivered: 0,
-            expired: 0,
-            pace: None,
-            drops: None,
+            waiting: stored.waiting,
+            copies: restored,
         };
-        self.books
-            .entered(Delta::copies(session.waiting_len(), session.memory_held()));
+        let session = Session::restored(left, now);
+        self.books.entered(Delta::copies(
+            session.backlog.len(),
+            session.backlog.memory_held(),
+        ));
         self.books.restored(restored);
         let (id, other) = self.sessions.insert(session);
         if let Some(other) = other {
@@ -380,7 +323,7 @@ impl Kernel {
         let expires_at = |id| {
             self.sessions
                 .get(id)
-                .map_or(Time::ZERO, |session| session.expires_at)
+                .map_or(Time::ZERO, |session| session.life.expires_at())
         };
         let (stays, goes) = if expires_at(first) > expires_at(second) {
             (first, second)
@@ -388,7 +331,7 @@ impl Kernel {
             (second, first)
         };
         if let Some(session) = self.sessions.get_mut(goes) {
-            session.expires_at = now;
+            session.life.expire_at(now);
         }
         self.sessions.name(stays);
         self.agenda.set_timer(now, TimerKey::SessionExpiry(goes));
@@ -428,7 +371,7 @@ impl Kernel {
             );
         }
         if let (Some(group), Some(session)) = (group, self.sessions.get_mut(id)) {
-            session.groups.push(group);
+            session.membership.join(group);
         }
         self.hold_subscription(id, &stored.filter, group);
         if let Some(group) = group {

@@ -27,9 +27,9 @@ const TAKE_MAX: usize = 64;
 /// A subscriber's way through the last values that match its filter.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    pub(crate) filter: Box<str>,
-    pub(crate) reliability: Reliability,
-    pub(crate) id: u32,
+    filter: Box<str>,
+    reliability: Reliability,
+    id: u32,
     /// Found and not yet sent.
     ready: VecDeque<Message>,
     /// The shards still to ask; the last one is being asked.
@@ -39,6 +39,17 @@ pub(crate) struct Scan {
     asked: bool,
     /// Tells this scan's answers from those of one that ended with its link.
     serial: u32,
+}
+
+impl Scan {
+    pub(crate) fn filter(&self) -> &str {
+        &self.filter
+    }
+
+    /// Whether an answer with this serial is for this one.
+    pub(crate) fn is(&self, serial: u32) -> bool {
+        self.serial == serial
+    }
 }
 
 /// What became of a retain operation.
@@ -138,7 +149,7 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let mut scans = std::mem::take(&mut session.scans);
+        let mut scans = session.subscriptions.take_scans();
         while let Some(scan) = scans.first_mut() {
             match self.run_scan(id, scan, now, fx) {
                 Progress::Done => {
@@ -153,7 +164,7 @@ impl Kernel {
         }
         if let Some(session) = self.sessions.get_mut(id) {
             // Sending cannot subscribe, so nothing was added meanwhile.
-            session.scans = scans;
+            session.subscriptions.set_scans(scans);
         }
     }
 
@@ -249,15 +260,15 @@ impl Kernel {
         let Some(session) = self.sessions.get(id) else {
             return Ok(());
         };
-        let Some(link) = session.link else {
+        let Some(link) = session.link() else {
             return Ok(());
         };
-        if message.expires() <= now || !session.access.may_receive(&message) {
+        if message.expires() <= now || !session.access().may_receive(&message) {
             return Ok(());
         }
         let reliability = reliability.min(message.reliability());
         let ready = if reliability == Reliability::AtMostOnce {
-            !session.congested
+            !session.connection.is_congested()
         } else {
             session.can_take()
         };
@@ -289,7 +300,7 @@ impl Kernel {
             if sent == crate::effects::Sent::Full {
                 self.unbook_routed(Some(id), entry.message.address());
                 if let Some(session) = self.sessions.get_mut(id) {
-                    session.congested = true;
+                    session.connection.congest();
                 }
                 return Err(entry.message);
             }
@@ -304,7 +315,7 @@ impl Kernel {
         } else {
             let (message, ids) = (entry.message.clone(), entry.via.to_subscription_ids());
             let put = self.send_entry(id, entry, now, fx);
-            let Some(queue) = self.sessions.get(id).map(|session| session.uid) else {
+            let Some(queue) = self.sessions.get(id).map(|session| session.uid()) else {
                 return Ok(());
             };
             let pending = Pending {
@@ -330,7 +341,7 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let Some(scan) = session.scans.iter_mut().find(|scan| scan.serial == serial) else {
+        let Some(scan) = session.subscriptions.scan_mut(serial) else {
             return;
         };
         scan.asked = false;

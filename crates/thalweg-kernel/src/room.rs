@@ -2,13 +2,12 @@
 
 use crate::Kernel;
 use crate::books::Delta;
-use crate::disk_queue::DiskQueue;
 use crate::durable::Put;
 use crate::ids::SessionId;
 use crate::ledger::DropReason;
 use crate::publish::Draft;
 use crate::route_cache::{NO_LOCAL, Receiver};
-use crate::session::Pressure;
+use crate::session::{Oldest, Pressure};
 use thalweg_model::{Reliability, RetainOp, Time};
 
 impl Kernel {
@@ -34,7 +33,7 @@ impl Kernel {
             && self
                 .sessions
                 .get(id)
-                .is_some_and(|session| session.held.contains(draft.ticket));
+                .is_some_and(|session| session.tickets.contains(draft.ticket));
         !is_repeated
             && (self.env.journal_full() && self.must_be_written(id, draft)
                 || self.env.drops_waiting() && self.must_wait_in_memory(id, draft))
@@ -56,7 +55,7 @@ impl Kernel {
             !is_own
                 && receiver.reliability > Reliability::AtMostOnce
                 && session.is_some_and(|session| {
-                    !(session.can_take() || session.durable && waits_on_disk)
+                    !(session.can_take() || session.is_durable() && waits_on_disk)
                 })
         };
         is_sure && route.receivers.iter().any(waits)
@@ -81,14 +80,14 @@ impl Kernel {
             return true;
         }
         let exactly_once = draft.reliability == Reliability::ExactlyOnce;
-        if exactly_once && publisher.is_some_and(|session| session.durable) {
+        if exactly_once && publisher.is_some_and(|session| session.is_durable()) {
             return true;
         }
         let route = self.route(draft.address);
         let durable = |receiver: &Receiver| {
             self.sessions
                 .get(receiver.session)
-                .is_some_and(|session| session.durable)
+                .is_some_and(|session| session.is_durable())
         };
         route.receivers.iter().any(durable)
             || route
@@ -110,33 +109,28 @@ impl Kernel {
     pub(crate) fn waits_at_most_once(&self, id: SessionId) -> bool {
         self.sessions
             .get(id)
-            .is_some_and(|session| session.grants.high_water > 0 && session.link.is_some())
+            .is_some_and(|session| session.connection.high_water() > 0 && session.link().is_some())
     }
 
     pub(crate) fn congest(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(id) {
-            session.congested = true;
+            session.connection.congest();
             self.output_changed(id);
         }
     }
 
     pub(crate) fn is_queue_full(&self, id: SessionId, bytes: usize) -> bool {
-        self.sessions.get(id).is_some_and(|session| {
-            let limits = self.env.limits();
-            let messages_max = match session.grants.high_water {
-                0 => limits.queue_messages_max,
-                high => limits.queue_messages_max.min(high as usize),
-            };
-            session.waiting_len() >= messages_max
-                || session.waiting_bytes + bytes
-                    > self.env.limits().session_bytes_max(session.durable)
-        })
+        self.sessions
+            .get(id)
+            .is_some_and(|session| session.is_full(bytes, self.env.limits()))
     }
 
     pub(crate) fn session_bytes_max(&self, id: SessionId) -> usize {
-        self.env
-            .limits()
-            .session_bytes_max(self.sessions.get(id).is_some_and(|session| session.durable))
+        self.env.limits().session_bytes_max(
+            self.sessions
+                .get(id)
+                .is_some_and(|session| session.is_durable()),
+        )
     }
 
     /// Makes room in a full queue; false if there is nothing to drop.
@@ -144,22 +138,23 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return false;
         };
-        if let Some(oldest) = session.waiting.pop_front() {
-            let bytes = oldest.message.bytes();
-            session.waiting_bytes -= bytes;
-            self.books.left(Delta::copy(bytes));
-            self.book_drop(Some(id), oldest.message.address(), DropReason::QueueFull);
-            self.persist_removed(id, &oldest);
-        } else if let Some(dropped) = session.disk.as_deref_mut().and_then(DiskQueue::drop_front) {
-            session.waiting_bytes -= dropped.bytes;
-            self.books.left(Delta::copy(dropped.memory));
-            match dropped.message {
-                Some(message) => self.book_drop(Some(id), message.address(), DropReason::QueueFull),
-                None => self.book_drop_on_disk(Some(id), dropped.place, DropReason::QueueFull),
+        match session.backlog.drop_oldest() {
+            None => return false,
+            Some(Oldest::InMemory(oldest)) => {
+                self.books.left(Delta::copy(oldest.message.bytes()));
+                self.book_drop(Some(id), oldest.message.address(), DropReason::QueueFull);
+                self.persist_removed(id, &oldest);
             }
-            self.persist_put(id, dropped.serial, Reliability::AtLeastOnce, Put::Done);
-        } else {
-            return false;
+            Some(Oldest::OnDisk(dropped)) => {
+                self.books.left(Delta::copy(dropped.memory));
+                match dropped.message {
+                    Some(message) => {
+                        self.book_drop(Some(id), message.address(), DropReason::QueueFull);
+                    }
+                    None => self.book_drop_on_disk(Some(id), dropped.place, DropReason::QueueFull),
+                }
+                self.persist_put(id, dropped.serial, Reliability::AtLeastOnce, Put::Done);
+            }
         }
         true
     }

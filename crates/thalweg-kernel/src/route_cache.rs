@@ -251,7 +251,7 @@ impl Kernel {
         route.receivers.retain(|receiver| {
             self.sessions
                 .get(receiver.session)
-                .is_some_and(|s| is_meant(&s.client))
+                .is_some_and(|s| is_meant(s.client()))
         });
         route
     }
@@ -349,7 +349,7 @@ impl Kernel {
             let may = self
                 .sessions
                 .get(session)
-                .is_some_and(|s| s.access.allows(Permission::Receive, address));
+                .is_some_and(|s| s.access().allows(Permission::Receive, address));
             if may {
                 route.receivers.push(Receiver::of(session, same));
             }

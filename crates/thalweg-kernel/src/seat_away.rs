@@ -217,12 +217,15 @@ impl Kernel {
         let Some(session) = self.sessions.get(member.session) else {
             return;
         };
-        let opening = session.link.map(|_| session.openings);
+        let opening = session.link().map(|_| session.connection.opening());
         let Some(group) = self.groups.get(group_id) else {
             return;
         };
         let owner = group.owner();
-        let waits = session.trial.as_ref().is_some_and(|trial| trial.waits);
+        let waits = session
+            .membership
+            .trial()
+            .is_some_and(|trial| trial.waits());
         let away = &mut self.remote.seats;
         let mut here = away.here.get(&place).copied().unwrap_or_else(|| {
             away.sitting_last = away.sitting_last.wrapping_add(1);
@@ -251,14 +254,14 @@ impl Kernel {
             opening,
             epoch: here.epoch,
             seen: self.remote.seats.seen.get(&owner).copied().unwrap_or(0),
-            client: session.client.clone(),
-            uid: session.uid,
+            client: session.client().clone(),
+            uid: session.uid(),
             reliability: member.reliability,
             terms: self.terms_of(member, group.key()),
             ordered: self.order_wished(member, group.key()),
-            access: session.access.clone(),
+            access: session.access().clone(),
             is_shut: waits,
-            on_trial: session.trial.is_some(),
+            on_trial: session.membership.trial().is_some(),
         };
         self.send_report(owner);
         self.remote.send(
@@ -453,7 +456,7 @@ impl Kernel {
             let durable = self
                 .sessions
                 .get(member.session)
-                .is_some_and(|session| session.durable);
+                .is_some_and(|session| session.is_durable());
             let mut serial = from.1;
             if !durable && self.group_number(group_id) == 0 {
                 // Nobody who outlives the broker wants it any more.
@@ -480,7 +483,7 @@ impl Kernel {
         let is_full = self
             .sessions
             .get(member.session)
-            .is_some_and(|session| session.waiting.iter().any(unsent))
+            .is_some_and(|session| session.backlog.iter().any(unsent))
             || self
                 .groups
                 .get_mut(group_id)
@@ -698,7 +701,7 @@ impl Kernel {
         match member.line {
             Some(line) => self.consumer_can_take(member.session, line.line, line.consumer),
             None if member.reliability == Reliability::AtMostOnce => {
-                session.link.is_some() && !session.congested
+                session.link().is_some() && !session.connection.is_congested()
             }
             None => session.can_take(),
         }

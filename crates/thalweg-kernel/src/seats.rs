@@ -227,7 +227,7 @@ impl Kernel {
                 return away.opening();
             }
             let session = self.sessions.get(member.session)?;
-            session.link.map(|_| session.openings)
+            session.link().map(|_| session.connection.opening())
         };
         let present: Map<Key, u32> = group
             .everybody()
@@ -273,11 +273,11 @@ impl Kernel {
                     balancer.on_trial(place, now);
                 }
                 if let Some(session) = self.sessions.get(member.session) {
-                    if let Some(trial) = &session.trial {
-                        balancer.on_trial(place, trial.until);
+                    if let Some(trial) = session.membership.trial() {
+                        balancer.on_trial(place, trial.ends_at());
                     }
                     // Of consumers of lines it is not told when that is over.
-                    if session.congested && member.line.is_none() {
+                    if session.connection.is_congested() && member.line.is_none() {
                         balancer.blocked(place, true);
                     }
                 }
@@ -327,13 +327,13 @@ impl Kernel {
             return Terms::default();
         };
         let said = session
-            .work
+            .terms
             .as_ref()
             .map_or_else(WorkTerms::default, |said| said.of(group));
         let (round_trip, jitter) = session
-            .work
+            .terms
             .as_ref()
-            .map_or((Span::ZERO, Span::ZERO), |said| said.round_trip);
+            .map_or((Span::ZERO, Span::ZERO), |said| said.round_trip());
         let plain = Terms::default();
         let (window_max, settles) = match &member.line {
             Some(line) => (
@@ -341,7 +341,7 @@ impl Kernel {
                 line.settles,
             ),
             None => (
-                u32::from(session.in_flight_max),
+                u32::from(session.connection.in_flight_max()),
                 member.reliability > Reliability::AtMostOnce,
             ),
         };
@@ -366,7 +366,7 @@ impl Kernel {
         let groups = self
             .sessions
             .get(id)
-            .map_or_else(Vec::new, |session| session.groups.clone());
+            .map_or_else(Vec::new, |session| session.membership.groups().to_vec());
         for group_id in groups {
             if let Some(group) = self.groups.get_mut(group_id) {
                 group.seats_changed();
@@ -478,14 +478,16 @@ impl Kernel {
         let Some(session) = self.sessions.get(member.session) else {
             return self.away_can_take(member, message, upgrades);
         };
-        if !session.access.may_receive(message) || !session.is_trusted() {
+        if !session.access().may_receive(message) || !session.is_trusted() {
             return false;
         }
         if let Some(line) = &member.line {
             return self.consumer_can_take(member.session, line.line, line.consumer);
         }
         match member.reliability_of(message, upgrades) {
-            Reliability::AtMostOnce => session.link.is_some() && !session.congested,
+            Reliability::AtMostOnce => {
+                session.link().is_some() && !session.connection.is_congested()
+            }
             _ => session.can_take(),
         }
     }
@@ -675,7 +677,7 @@ impl Kernel {
         let groups = self
             .sessions
             .get(id)
-            .map_or_else(Vec::new, |session| session.groups.clone());
+            .map_or_else(Vec::new, |session| session.membership.groups().to_vec());
         let mut believed = report.is_credible();
         for group_id in groups {
             if self.is_owned_elsewhere(group_id) {
@@ -730,13 +732,16 @@ impl Kernel {
         let Some(session) = self
             .sessions
             .get_mut(id)
-            .filter(|session| !session.groups.is_empty())
+            .filter(|session| !session.membership.groups().is_empty())
         else {
             return;
         };
         // For groups in which it has no seat yet.
-        session.work.get_or_insert_default().round_trip = (least, jitter);
-        for group_id in session.groups.clone() {
+        session
+            .terms
+            .get_or_insert_default()
+            .set_round_trip(least, jitter);
+        for group_id in session.membership.groups().to_vec() {
             match self.is_owned_elsewhere(group_id) {
                 true => self.tell_round_trip(group_id, id, least, jitter),
                 false => self.seat_round_trip(group_id, id, least, jitter),
@@ -838,11 +843,14 @@ impl Kernel {
         let Some(session) = self
             .sessions
             .get(id)
-            .filter(|session| !session.groups.is_empty())
+            .filter(|session| !session.membership.groups().is_empty())
         else {
             return;
         };
-        let (groups, congested) = (session.groups.clone(), session.congested);
+        let (groups, congested) = (
+            session.membership.groups().to_vec(),
+            session.connection.is_congested(),
+        );
         for group_id in groups {
             let Some(seats) = self.seats_mut(group_id) else {
                 continue;

@@ -6,7 +6,7 @@ use crate::effects::{Effects, Safety};
 use crate::entry::Entry;
 use crate::ids::{GroupId, LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
-use crate::window::SlotState;
+use crate::session::{Received, SlotState};
 use thalweg_balance::Step;
 use thalweg_model::{Message, Reliability, Time};
 use thalweg_records::Record;
@@ -47,52 +47,41 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return Settled::Unknown;
         };
-        let Some(link) = session.link else {
+        let Some(link) = session.link() else {
             return Settled::Unknown;
         };
         match said {
             Settlement::Received => {
-                let Some(slot) = session.window.get_mut(tag) else {
-                    return Settled::Unknown;
-                };
-                match &slot.state {
-                    SlotState::ExpectSettle(entry)
-                        if entry.reliability == Reliability::ExactlyOnce =>
-                    {
-                        let durable = session.durable && entry.serial != 0 && !entry.of_group;
-                        let group = entry.group();
-                        let of_group = group.map(|group| (group, entry.message.clone()));
-                        let released = SlotState::ExpectReleased { durable, of_group };
-                        if let SlotState::ExpectSettle(entry) =
-                            std::mem::replace(&mut slot.state, released)
-                        {
-                            let queue = session.uid;
-                            if durable {
-                                let safety = self.session_safety(id);
-                                self.journal
-                                    .persist(&Record::Received { queue, tag }, safety);
-                                fx.hold(link, self.journal.awaited());
-                                if group.is_some() {
-                                    self.journal.tell_when_left(id, tag);
-                                }
-                            } else if entry.of_group {
-                                self.persist_of_group_removed(&entry);
-                            }
-                            self.book_settled(id, &entry);
-                        }
+                let (queue, is_durable) = (session.uid(), session.is_durable());
+                let durable = |entry: &Entry| is_durable && entry.serial != 0 && !entry.of_group;
+                let entry = match session.window.receive(tag, durable) {
+                    Received::Unknown => return Settled::Unknown,
+                    Received::Again => {
                         fx.release(link, tag);
-                        if let Some(group) = group
-                            && self.group_copy_stepped(group, id, tag, Step::Recorded, now)
-                        {
-                            self.pump_groups(id, now, fx);
-                            self.end_command(now, fx);
-                        }
                         return Settled::Known;
                     }
-                    SlotState::ExpectReleased { .. } => {}
-                    SlotState::ExpectSettle(_) => return Settled::Unknown,
+                    Received::Now(entry) => entry,
+                };
+                let group = entry.group();
+                if durable(&entry) {
+                    let safety = self.session_safety(id);
+                    self.journal
+                        .persist(&Record::Received { queue, tag }, safety);
+                    fx.hold(link, self.journal.awaited());
+                    if group.is_some() {
+                        self.journal.tell_when_left(id, tag);
+                    }
+                } else if entry.of_group {
+                    self.persist_of_group_removed(&entry);
                 }
+                self.book_settled(id, &entry);
                 fx.release(link, tag);
+                if let Some(group) = group
+                    && self.group_copy_stepped(group, id, tag, Step::Recorded, now)
+                {
+                    self.pump_groups(id, now, fx);
+                    self.end_command(now, fx);
+                }
                 Settled::Known
             }
             Settlement::Settled | Settlement::Rejected => {
@@ -100,7 +89,7 @@ impl Kernel {
                 let Some(slot) = session.window.remove_if(tag, may_settle) else {
                     return Settled::Unknown;
                 };
-                let repeats = !session.repeats.is_empty();
+                let repeats = session.window.has_repeats();
                 match slot.state {
                     SlotState::ExpectSettle(entry) => {
                         if entry.group().is_some() {
@@ -113,7 +102,7 @@ impl Kernel {
                         self.persist_settled(id, &entry, tag);
                     }
                     SlotState::ExpectReleased { durable, of_group } => {
-                        let queue = session.uid;
+                        let queue = session.uid();
                         if durable {
                             self.journal
                                 .persist(&Record::Settled { queue, tag }, Safety::Lazy);
@@ -155,10 +144,6 @@ impl Kernel {
         message: &Message,
         now: Time,
     ) {
-        let Some(session) = self.sessions.get_mut(id) else {
-            return;
-        };
-        session.group_in_flight = session.group_in_flight.saturating_sub(1);
         self.end_trial(id);
         self.group_copy_settled(id, group, tag, message, now);
     }
@@ -167,8 +152,8 @@ impl Kernel {
     pub(crate) fn delivery_left(&mut self, id: SessionId, tag: Tag, now: Time) {
         let Some(slot) = self
             .sessions
-            .get_mut(id)
-            .and_then(|session| session.window.get_mut(tag))
+            .get(id)
+            .and_then(|session| session.window.get(tag))
         else {
             return;
         };
@@ -197,8 +182,8 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        if session.link == Some(link) && session.congested {
-            session.congested = false;
+        if session.link() == Some(link) && session.connection.is_congested() {
+            session.connection.set_congested(false);
             self.output_changed(id);
             self.pump(id, now, fx);
             self.end_command(now, fx);
@@ -208,9 +193,9 @@ impl Kernel {
     /// The link takes nothing more for now, however little waits in its output.
     pub fn link_blocked(&mut self, id: SessionId, link: LinkId) {
         if let Some(session) = self.sessions.get_mut(id)
-            && session.link == Some(link)
+            && session.link() == Some(link)
         {
-            session.congested = true;
+            session.connection.congest();
             self.output_changed(id);
         }
     }
@@ -222,19 +207,19 @@ impl Kernel {
             let Some(session) = self.sessions.get_mut(id) else {
                 return;
             };
-            if session.link.is_none() || session.congested {
+            if session.link().is_none() || session.connection.is_congested() {
                 return;
             }
             let has_credit = session.has_credit();
-            match session.waiting.front() {
-                None if session.disk.is_none() => break,
+            match session.backlog.front() {
+                None if !session.backlog.is_on_disk() => break,
                 None => {
                     // What is fetched comes with `on_fetched`.
                     if !self.refill(id)
                         && self
                             .sessions
                             .get(id)
-                            .is_some_and(|session| session.disk.is_some())
+                            .is_some_and(|session| session.backlog.is_on_disk())
                     {
                         return;
                     }
@@ -248,23 +233,22 @@ impl Kernel {
                 Some(entry) if entry.reliability > Reliability::AtMostOnce && !has_credit => return,
                 Some(_) => {}
             }
-            let Some(entry) = session.waiting.pop_front() else {
+            let Some(entry) = session.backlog.pop_front() else {
                 break;
             };
             let bytes = entry.message.bytes();
-            session.waiting_bytes -= bytes;
             self.books.left(Delta::copy(bytes));
             if entry.message.expires() <= now {
                 self.book_expired(Some(id), entry.message.address());
                 self.persist_removed(id, &entry);
                 continue;
             }
-            if session.judges_again && !session.access.may_receive(&entry.message) {
+            if !session.may_have(&entry.message) {
                 self.book_drop(Some(id), entry.message.address(), DropReason::AccessDenied);
                 self.persist_removed(id, &entry);
                 continue;
             }
-            if session.disk.is_some() {
+            if session.backlog.is_on_disk() {
                 self.refill(id);
             }
             let (serial, reliability, of_group) = (entry.serial, entry.reliability, entry.of_group);
@@ -276,17 +260,15 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        session.judges_again = false;
-        if session.waiting.capacity() > 1024 {
-            session.waiting.shrink_to(64);
-        }
-        if !session.groups.is_empty() {
+        session.has_judged();
+        session.backlog.shrink();
+        if !session.membership.groups().is_empty() {
             self.pump_groups(id, now, fx);
         }
         if self
             .sessions
             .get(id)
-            .is_some_and(|session| !session.scans.is_empty() || session.lines.is_some())
+            .is_some_and(|session| session.subscriptions.has_scans() || session.lines.is_some())
         {
             self.pump_rest(id, now, fx);
         }
@@ -298,7 +280,7 @@ impl Kernel {
         if self
             .sessions
             .get(id)
-            .is_some_and(|session| !session.scans.is_empty())
+            .is_some_and(|session| session.subscriptions.has_scans())
         {
             self.run_scans(id, now, fx);
         }
@@ -317,24 +299,10 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        if !session
-            .waiting
-            .iter()
-            .any(|entry| entry.message.expires() <= now)
-        {
-            return;
-        }
-        let before = session.waiting_bytes;
-        let mut expired = Vec::new();
-        for entry in std::mem::take(&mut session.waiting) {
-            if entry.message.expires() > now {
-                session.waiting.push_back(entry);
-            } else {
-                session.waiting_bytes -= entry.message.bytes();
-                expired.push(entry);
-            }
-        }
-        let bytes = before - session.waiting_bytes;
+        let before = session.backlog.bytes();
+        let is_over = |entry: &Entry| entry.message.expires() <= now;
+        let expired = session.backlog.extract(is_over);
+        let bytes = before - session.backlog.bytes();
         self.books.left(Delta::copies(expired.len(), bytes));
         for entry in expired {
             self.book_expired(Some(id), entry.message.address());

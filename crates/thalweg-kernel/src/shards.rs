@@ -265,7 +265,7 @@ impl ShardMessage {
             | ShardMessage::Retain { safety, .. } => *safety > Safety::Lazy,
             // What its repetition must not overtake is known when it has been handled.
             ShardMessage::PublishStamped(publish) => {
-                publish.message.reliability() > Reliability::AtMostOnce
+                publish.message().reliability() > Reliability::AtMostOnce
             }
             _ => false,
         }
@@ -350,7 +350,7 @@ impl Kernel {
                 self.sessions.crowd.begin();
                 self.on_stamped(&publish, now, fx);
                 if self.sessions.crowd.is_some() {
-                    self.after_crowd_elsewhere(from, &publish.message);
+                    self.after_crowd_elsewhere(from, publish.message());
                 }
             }
             ShardMessage::Presence(news) => self.on_presence(*news, now, fx),
@@ -546,7 +546,7 @@ impl Kernel {
         sessions.find(|id| {
             self.sessions
                 .get(*id)
-                .is_some_and(|session| session.uid == publisher)
+                .is_some_and(|session| session.uid() == publisher)
         })
     }
 
@@ -604,11 +604,11 @@ impl Kernel {
         let session = self
             .sessions
             .get(id)
-            .filter(|session| session.link.is_some())?;
+            .filter(|session| session.link().is_some())?;
         Some(Asker {
             session: id,
-            uid: session.uid,
-            openings: session.openings,
+            uid: session.uid(),
+            openings: session.connection.opening(),
             link,
             ticket,
         })
@@ -616,9 +616,11 @@ impl Kernel {
 
     /// Whether whoever asked is still there.
     pub(crate) fn is_there(&self, asker: &Asker) -> bool {
-        let is = |session: &Session| (session.uid, session.openings) == (asker.uid, asker.openings);
+        let is = |session: &Session| {
+            (session.uid(), session.connection.opening()) == (asker.uid, asker.openings)
+        };
         self.sessions
             .get(asker.session)
-            .is_some_and(|session| session.link.is_some() && is(session))
+            .is_some_and(|session| session.link().is_some() && is(session))
     }
 }

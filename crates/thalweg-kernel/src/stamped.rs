@@ -18,15 +18,19 @@ use thalweg_records::{Known, Record, Sequences};
 /// A stamped publish on its way to the shard that knows its publisher.
 #[derive(Debug)]
 pub struct StampedPublish {
-    pub(crate) message: Message,
-    pub(crate) stamp: Stamp,
+    message: Message,
+    stamp: Stamp,
     /// The publisher's user, empty if it did not say who it is.
-    pub(crate) user: Arc<str>,
+    user: Arc<str>,
     /// How safe it must be before the acknowledgement leaves.
-    pub(crate) safety: Safety,
+    safety: Safety,
 }
 
 impl StampedPublish {
+    pub(crate) fn message(&self) -> &Message {
+        &self.message
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.message.bytes() + size_of::<Self>()
     }
@@ -44,7 +48,7 @@ impl Kernel {
         let user = self
             .sessions
             .get(id)
-            .and_then(|session| session.user.as_deref());
+            .and_then(|session| session.user().map(|user| &**user));
         self.dedup.mask(user.unwrap_or_default(), stamp)
     }
 
@@ -102,7 +106,7 @@ impl Kernel {
     fn user_of(&self, id: SessionId) -> Arc<str> {
         self.sessions
             .get(id)
-            .and_then(|session| session.user.clone())
+            .and_then(|session| session.user().cloned())
             .unwrap_or_default()
     }
 
@@ -121,9 +125,8 @@ impl Kernel {
             return None;
         }
         let session = self.sessions.get_mut(id)?;
-        session.received += 1;
-        let meters = session.meters.as_mut();
-        let pause_until = meters.and_then(|meters| meters.pause(draft.payload.len() as u64, now));
+        session.counts.note_received();
+        let pause_until = session.connection.pause(draft.payload.len(), now);
         self.book_repeated(known, draft.payload.len());
         self.hold_ticket(id, draft);
         self.hold_for(id, draft.reliability, fx);
@@ -146,8 +149,9 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        if session.held.insert(draft.ticket) && session.durable && self.env.limits().journal {
-            let queue = session.uid;
+        if session.tickets.insert(draft.ticket) && session.is_durable() && self.env.limits().journal
+        {
+            let queue = session.uid();
             self.journal.persist(
                 &Record::Held {
                     queue,
@@ -161,7 +165,7 @@ impl Kernel {
     /// The acknowledgement does not leave before all that was written so far is safe: the first time may be only a moment
     /// ago.
     fn hold_for<E: Effects>(&mut self, id: SessionId, reliability: Reliability, fx: &mut E) {
-        let link = self.sessions.get(id).and_then(|session| session.link);
+        let link = self.sessions.get(id).and_then(|session| session.link());
         if let (true, Some(link)) = (
             self.env.limits().journal && reliability > Reliability::AtMostOnce,
             link,
@@ -233,12 +237,11 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return refused(Outcome::Denied);
         };
-        session.received += 1;
-        let meters = session.meters.as_mut();
-        let pause_until = meters.and_then(|meters| meters.pause(draft.payload.len() as u64, now));
-        let uid = session.uid;
+        session.counts.note_received();
+        let pause_until = session.connection.pause(draft.payload.len(), now);
+        let uid = session.uid();
         let exactly_once = draft.reliability == Reliability::ExactlyOnce;
-        if exactly_once && session.held.contains(draft.ticket) {
+        if exactly_once && session.tickets.contains(draft.ticket) {
             self.book_repeated(Known::Taken, draft.payload.len());
             self.hold_for(id, draft.reliability, fx);
             return Published {

@@ -47,14 +47,14 @@ pub enum LastValueWish {
 
 /// A subscribe that is in force here but not yet on every shard.
 pub(crate) struct PendingSubscribe {
-    pub(crate) session: SessionId,
-    pub(crate) uid: u64,
-    pub(crate) openings: u32,
-    pub(crate) link: LinkId,
-    pub(crate) ticket: Ticket,
-    pub(crate) outcomes: Vec<Subscribed>,
-    pub(crate) scans: Vec<Scan>,
-    pub(crate) answers_missing: usize,
+    pub session: SessionId,
+    pub uid: u64,
+    pub openings: u32,
+    pub link: LinkId,
+    pub ticket: Ticket,
+    pub outcomes: Vec<Subscribed>,
+    pub scans: Vec<Scan>,
+    pub answers_missing: usize,
 }
 
 impl Kernel {
@@ -71,11 +71,11 @@ impl Kernel {
         let Some(session) = self.sessions.get(id) else {
             return;
         };
-        let Some(link) = session.link else { return };
+        let Some(link) = session.link() else { return };
         let mut pending = PendingSubscribe {
             session: id,
-            uid: session.uid,
-            openings: session.openings,
+            uid: session.uid(),
+            openings: session.connection.opening(),
             link,
             ticket,
             outcomes: Vec::with_capacity(wishes.len()),
@@ -105,12 +105,13 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let same_opening = (session.uid, session.openings) == (pending.uid, pending.openings);
-        if !same_opening || session.link != Some(pending.link) {
+        let same_opening =
+            (session.uid(), session.connection.opening()) == (pending.uid, pending.openings);
+        if !same_opening || session.link() != Some(pending.link) {
             return;
         }
         let has_scans = !pending.scans.is_empty();
-        session.scans.extend(pending.scans);
+        session.subscriptions.add_scans(pending.scans);
         if has_scans {
             // It may have unsubscribed meanwhile.
             self.drop_scans_of_nothing(id);
@@ -118,7 +119,7 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        if session.durable {
+        if session.is_durable() {
             fx.hold(pending.link, self.journal.awaited());
         }
         fx.answer(
@@ -134,10 +135,10 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let mut scans = std::mem::take(&mut session.scans);
-        scans.retain(|scan| self.holds(id, &scan.filter));
+        let mut scans = session.subscriptions.take_scans();
+        scans.retain(|scan| self.holds(id, scan.filter()));
         if let Some(session) = self.sessions.get_mut(id) {
-            session.scans = scans;
+            session.subscriptions.set_scans(scans);
         }
     }
 
@@ -180,7 +181,7 @@ impl Kernel {
     fn grants(&self, id: SessionId) -> Grants {
         self.sessions
             .get(id)
-            .map(|session| session.grants)
+            .map(|session| *session.connection.grants())
             .unwrap_or_default()
     }
 
@@ -261,11 +262,11 @@ impl Kernel {
 
     /// Whether a session may have one more subscription of this cost.
     pub(crate) fn may_subscribe(&self, id: SessionId, cost: usize) -> bool {
-        let will = |session: &Session| session.will.as_deref().map_or(0, will_cost);
+        let will = |session: &Session| session.life.will().map_or(0, will_cost);
         let own = self
             .sessions
             .get(id)
-            .map_or(0, |session| session.filter_bytes + will(session));
+            .map_or(0, |session| session.subscriptions.bytes() + will(session));
         self.may_keep(own, cost)
     }
 
@@ -297,14 +298,12 @@ impl Kernel {
     /// Whether the session has a subscription of its own to exactly this filter.
     fn holds(&self, id: SessionId, filter: &str) -> bool {
         let sinks = self.routes.sinks(filter);
-        let held = self
-            .sessions
-            .get(id)
-            .map_or(&[][..], |session| &session.subscriptions[..]);
+        let Some(session) = self.sessions.get(id) else {
+            return false;
+        };
         // Whichever list is shorter: some filters have 100,000 sinks, some sessions 10,000 filters.
-        if held.len() < sinks.len() {
-            held.iter()
-                .any(|held| held.group.is_none() && *held.filter == *filter)
+        if session.subscriptions.len() < sinks.len() {
+            session.subscriptions.has(filter)
         } else {
             sinks
                 .iter()
@@ -327,14 +326,18 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(link) = self.sessions.get(id).and_then(|session| session.link) else {
+        let Some(link) = self.sessions.get(id).and_then(|session| session.link()) else {
             return;
         };
         let existed: Vec<bool> = filters
             .iter()
             .map(|(filter, group)| self.unsubscribe_one(id, filter, *group, now, fx))
             .collect();
-        if self.sessions.get(id).is_some_and(|session| session.durable) {
+        if self
+            .sessions
+            .get(id)
+            .is_some_and(|session| session.is_durable())
+        {
             fx.hold(link, self.journal.awaited());
         }
         fx.answer(link, ticket, Answer::Unsubscribed(&existed));
@@ -356,25 +359,17 @@ impl Kernel {
                 found => found,
             },
         };
-        let Some(session) = self.sessions.get_mut(id) else {
+        let Some(held) = self.sessions.let_go(id, filter, group) else {
             return false;
         };
-        let is = |held: &Held| held.group == group && *held.filter == *filter;
-        let Some(at) = session.subscriptions.iter().rposition(is) else {
-            return false;
-        };
-        let held = session.subscriptions.swap_remove(at);
-        if group.is_none() {
-            session.scans.retain(|scan| *scan.filter != *filter);
-        }
         let name = held
             .group
             .and_then(|group| self.groups.get(group))
             .map(Group::name);
         self.drop_subscription(id, &held, now, fx);
-        if let Some(session) = self.sessions.get(id).filter(|session| session.durable) {
+        if let Some(session) = self.sessions.get(id).filter(|session| session.is_durable()) {
             let record = Record::Unsubscribed {
-                queue: session.uid,
+                queue: session.uid(),
                 filter,
                 group: name.as_deref(),
             };
@@ -390,17 +385,14 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(session) = self.sessions.get_mut(id) else {
-            return;
-        };
-        for held in std::mem::take(&mut session.subscriptions) {
+        for held in self.sessions.let_all_go(id) {
             self.drop_subscription(id, &held, now, fx);
         }
     }
 
     fn drop_subscription<E: Effects>(&mut self, id: SessionId, held: &Held, now: Time, fx: &mut E) {
-        let cost = self.sessions.let_go(id, held);
-        self.env.left(Kept::Subscriptions, cost);
+        self.env
+            .left(Kept::Subscriptions, subscription_cost(&held.filter));
         if let Some(group) = held.group {
             self.leave_group(id, group, now, fx);
             return;
@@ -422,7 +414,7 @@ impl Kernel {
 /// Members of a group on a queue's address take from the queue; that is a right of its own.
 fn may_subscribe(session: &Session, wish: &Wish<'_>) -> bool {
     let takes = wish.group.is_some() && is_queue_address(wish.filter);
-    session.access.allows(
+    session.access().allows(
         if takes {
             Permission::Take
         } else {

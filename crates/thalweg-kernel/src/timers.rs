@@ -113,12 +113,16 @@ impl Kernel {
     fn on_timer<E: Effects>(&mut self, key: TimerKey, now: Time, fx: &mut E) {
         match key {
             TimerKey::Will(id) => {
-                if self.sessions.get(id).is_some_and(|it| it.will_due <= now) {
+                if self
+                    .sessions
+                    .get(id)
+                    .is_some_and(|it| it.life.will_due() <= now)
+                {
                     self.publish_will(id, now, fx);
                 }
             }
             TimerKey::SessionExpiry(id) => {
-                let is_over = |it: &Session| it.link.is_none() && it.expires_at <= now;
+                let is_over = |it: &Session| it.link().is_none() && it.life.expires_at() <= now;
                 if self.sessions.get(id).is_some_and(is_over) {
                     self.books.session_expired();
                     self.end_session(id, now, fx);

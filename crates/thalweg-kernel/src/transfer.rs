@@ -113,7 +113,7 @@ impl Kernel {
             || nobody_repeats
                 && publisher
                     .and_then(|id| self.sessions.get(id))
-                    .is_some_and(|session| session.durable)
+                    .is_some_and(|session| session.is_durable())
     }
 
     /// Notes that the message being spread is under way; written down with it.

@@ -70,7 +70,7 @@ impl Kernel {
         let session = self
             .sessions
             .get(id)
-            .filter(|session| session.link.is_some())
+            .filter(|session| session.link().is_some())
             .ok_or(WatchRefused::Denied)?;
         if Address::check(address).is_err() || !self.is_address_within_limits(address) {
             return Err(WatchRefused::BadAddress);
@@ -115,10 +115,10 @@ impl Kernel {
             link: spec.link,
             cookie: spec.cookie,
             depth: spec.depth,
-            session_next: session.watches,
+            session_next: session.first_watch(),
         };
         let watch = self.values.watches.add(new, cell);
-        session.watches = watch;
+        session.set_first_watch(watch);
         self.env.entered(Kept::Watches, WATCHER);
         watch
     }
@@ -173,9 +173,9 @@ impl Kernel {
         self.env.left(Kept::Watches, WATCHER);
         let id = watcher.session();
         if let Some(session) = self.sessions.get_mut(id)
-            && session.watches == watch
+            && session.first_watch() == watch
         {
-            session.watches = watcher.next_of_session();
+            session.set_first_watch(watcher.next_of_session());
         }
         for message in watcher.waiting().into_iter().flatten() {
             self.books.left(Delta::copy(message.bytes()));
@@ -197,7 +197,7 @@ impl Kernel {
         while let Some(watch) = self
             .sessions
             .get(id)
-            .map(|session| session.watches)
+            .map(|session| session.first_watch())
             .filter(|watch| *watch != NONE)
         {
             self.end_watch(watch, WatchEnd::SessionEnded, DropReason::SessionEnded, fx);
@@ -238,14 +238,14 @@ impl Kernel {
         let Some(cell) = self.values.watches.cell(cell) else {
             return false;
         };
-        session.access.is_allow_all() || may_see(session, cell.address())
+        session.access().is_allow_all() || may_see(session, cell.address())
     }
 }
 
 /// Whether a session may watch or read an address.
 pub(crate) fn may_see(session: &Session, address: &str) -> bool {
-    session.access.allows(Permission::Subscribe, address)
-        && session.access.allows(Permission::Receive, address)
+    session.access().allows(Permission::Subscribe, address)
+        && session.access().allows(Permission::Receive, address)
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub(crate) struct SessionTerms {
     /// For one group, by its key.
     of_groups: Map<Arc<str>, WorkTerms>,
     /// What its network takes for a round trip, and how much that varies; as measured, not as said.
-    pub(crate) round_trip: (Span, Span),
+    round_trip: (Span, Span),
 }
 
 impl WorkTerms {
@@ -66,6 +66,16 @@ impl WorkTerms {
 }
 
 impl SessionTerms {
+    /// What its network takes for a round trip, and how much that varies.
+    pub(crate) fn round_trip(&self) -> (Span, Span) {
+        self.round_trip
+    }
+
+    /// The same was measured anew.
+    pub(crate) fn set_round_trip(&mut self, least: Span, jitter: Span) {
+        self.round_trip = (least, jitter);
+    }
+
     /// What holds in one group.
     pub(crate) fn of(&self, key: &str) -> WorkTerms {
         self.of_groups
@@ -96,11 +106,11 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let said = session.work.get_or_insert_default();
+        let said = session.terms.get_or_insert_default();
         let changed = match filter {
             None => {
                 said.all = terms;
-                session.groups.clone()
+                session.membership.groups().to_vec()
             }
             Some((name, filter)) => {
                 let key = group_key(name, filter);

@@ -321,7 +321,7 @@ impl Kernel {
         let judged = |id: SessionId| {
             self.sessions
                 .get(id)
-                .is_some_and(|session| !session.access.is_allow_all())
+                .is_some_and(|session| !session.access().is_allow_all())
         };
         self.queues.get(queue_id).is_some_and(|queue| {
             queue

@@ -69,8 +69,8 @@ impl Kernel {
         }
         if !self.has_queues() {
             match self.sessions.get(id) {
-                Some(session) if session.access.allows(Permission::Take, queue) => {
-                    let (queue, access) = (queue.into(), session.access.clone());
+                Some(session) if session.access().allows(Permission::Take, queue) => {
+                    let (queue, access) = (queue.into(), session.access().clone());
                     self.remote.send(
                         home(HOME, self.env.shards()),
                         ShardMessage::TakeApart {
@@ -89,7 +89,7 @@ impl Kernel {
         let access = self
             .sessions
             .get(id)
-            .map_or(Access::ALL, |session| session.access.clone());
+            .map_or(Access::ALL, |session| session.access().clone());
         match self.serve_taker(self.env.shard(), asker, &access, queue, now, fx) {
             Some(Err(refusal)) => return Err(refusal),
             Some(taken) => self.on_taken_apart(asker, queue.into(), taken, now, fx),
@@ -329,8 +329,8 @@ impl Kernel {
         match self.queues.find(queue) {
             Some(queue_id) => self.may_have(id, queue_id, message),
             None => self.sessions.get(id).is_some_and(|session| {
-                session.access.allows(Permission::Take, queue)
-                    && session.access.may_receive(message)
+                session.access().allows(Permission::Take, queue)
+                    && session.access().may_receive(message)
             }),
         }
     }

@@ -74,7 +74,7 @@ impl Kernel {
             return Err(Refusal::Invalid("no filter can be made of this key"));
         }
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
-        let (link, made_by) = (session.link, MadeBy::session(session));
+        let (link, made_by) = (session.link(), MadeBy::session(session));
         if !self.is_told_here(&filter) {
             return Err(Refusal::Denied);
         }
@@ -110,7 +110,7 @@ impl Kernel {
     ) -> Result<(), Refusal> {
         let (to, _) = self.check_bind(id, spec)?;
         if let Some(index) = self.find_binding(spec, &to) {
-            let link = self.sessions.get(id).and_then(|session| session.link);
+            let link = self.sessions.get(id).and_then(|session| session.link());
             if let (Some(link), true) = (
                 link,
                 self.binding(index)
@@ -144,7 +144,7 @@ impl Kernel {
             .ok_or(Refusal::NoExchange)?;
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
         let (filter, _) = filter_of(spec.exchange, kind, spec.key);
-        if !self.may_bind(&session.access, &filter, kind, spec.key, &to) {
+        if !self.may_bind(session.access(), &filter, kind, spec.key, &to) {
             return Err(Refusal::Denied);
         }
         if kind == ExchangeKind::Headers && rule_of(spec.arguments).is_none() {
@@ -206,10 +206,10 @@ impl Kernel {
             false => 0,
             true => 1 + u8::from(access.covers(Permission::Receive, &binding.filter)),
         };
-        if rank(&session.access) <= rank(known) {
+        if rank(session.access()) <= rank(known) {
             return;
         }
-        let (link, made_by, number) = (session.link, MadeBy::session(session), binding.number);
+        let (link, made_by, number) = (session.link(), MadeBy::session(session), binding.number);
         self.set_bindings_maker(index, made_by);
         if number != 0 {
             let safety = self.session_safety(id);

@@ -97,7 +97,7 @@ impl Kernel {
             queue.consumers.sort_by_key(|consumer| {
                 let session = sessions.get(consumer.session);
                 owner != Some(consumer.session)
-                    && session.is_none_or(|it| !it.access.allows(Permission::Take, address))
+                    && session.is_none_or(|it| !it.access().allows(Permission::Take, address))
             });
             self.agenda.pump(queue_id);
         }
@@ -129,7 +129,7 @@ impl Kernel {
             return Err(Refusal::Denied);
         }
         match self.sessions.get(id) {
-            Some(session) if session.access.allows(Permission::Subscribe, filter) => {}
+            Some(session) if session.access().allows(Permission::Subscribe, filter) => {}
             _ => return Err(Refusal::Denied),
         }
         let group_id = self.group_for(&group_key(name, filter), filter);

@@ -58,11 +58,11 @@ impl Kernel {
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
         // Under a name that the broker made up a queue is in nobody's way.
         let is_free = spec.exclusive && spec.is_named_by_broker;
-        if !is_free && !session.access.may_configure(spec.address) {
+        if !is_free && !session.access().may_configure(spec.address) {
             return Err(Refusal::Denied);
         }
         if let Some(dead_letter) = &spec.limits.dead_letter
-            && !self.may_bury(&session.access, dead_letter, spec.address)
+            && !self.may_bury(session.access(), dead_letter, spec.address)
         {
             return Err(Refusal::Denied);
         }
@@ -72,7 +72,7 @@ impl Kernel {
         if !self.may_keep(0, queue_cost(spec.address)) {
             return Err(Refusal::Short);
         }
-        let (link, made_by) = (session.link, MadeBy::session(session));
+        let (link, made_by) = (session.link(), MadeBy::session(session));
         // What ends with its link is not worth writing down.
         let durable = spec.durable && !spec.exclusive;
         if durable && self.env.journal_full() {
@@ -125,11 +125,11 @@ impl Kernel {
             return;
         };
         let may = |access: &Access| self.may_bury(access, dead_letter, &queue.address);
-        if may(known) || !may(&session.access) || self.may_configure_queue(id, queue_id).is_err() {
+        if may(known) || !may(session.access()) || self.may_configure_queue(id, queue_id).is_err() {
             return;
         }
         let (link, made_by, number) = (
-            session.link,
+            session.link(),
             MadeBy::session(session),
             queue.journal_number(),
         );
@@ -249,7 +249,7 @@ impl Kernel {
         }
         let messages = queue.backlog.len() as u64;
         if queue.durable
-            && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
+            && let Some(link) = self.sessions.get(id).and_then(|session| session.link())
         {
             fx.hold(link, self.journal.awaited());
         }
@@ -289,7 +289,7 @@ impl Kernel {
         queue_id: QueueId,
     ) -> Result<(), Refusal> {
         self.judge_queue(id, queue_id, |session, address| {
-            session.access.may_configure(address)
+            session.access().may_configure(address)
         })
     }
 
@@ -347,7 +347,7 @@ impl Kernel {
     /// Whether a session may take messages out of a queue.
     pub(super) fn may_take_from(&self, id: SessionId, queue_id: QueueId) -> Result<(), Refusal> {
         self.judge_queue(id, queue_id, |session, address| {
-            session.access.allows(Permission::Take, address)
+            session.access().allows(Permission::Take, address)
         })
     }
 }
@@ -356,7 +356,7 @@ pub(super) fn may_use(session: &crate::session::Session, address: &str) -> bool 
     let rights = [Permission::Publish, Permission::Take, Permission::Configure];
     rights
         .into_iter()
-        .any(|right| session.access.allows(right, address))
+        .any(|right| session.access().allows(right, address))
 }
 
 /// A filter of all queues of a queue's tenant.

@@ -84,7 +84,7 @@ impl Kernel {
         self.persist_queue(queue_id, safety);
         if let Some(link) = to
             .and_then(|id| self.sessions.get(id))
-            .and_then(|session| session.link)
+            .and_then(|session| session.link())
         {
             fx.hold(link, self.journal.awaited());
         }
@@ -108,7 +108,7 @@ impl Kernel {
         };
         self.journal
             .persist(&Record::Delivered { queue, serial }, safety);
-        if let Some(link) = self.sessions.get(to).and_then(|session| session.link) {
+        if let Some(link) = self.sessions.get(to).and_then(|session| session.link()) {
             fx.hold(link, self.journal.awaited());
         }
     }

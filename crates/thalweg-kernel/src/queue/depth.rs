@@ -1,6 +1,6 @@
 //! The part of a long queue whose messages are on disk only.
 //!
-//! Like that of a session (see `disk_queue`): a newcomer waits in memory until it is written, then only its place is kept;
+//! Like that of a session (see `session::spill`): a newcomer waits in memory until it is written, then only its place is kept;
 //! what consumers have taken out of memory is fetched back, some at a time. Only queues do that whose messages leave in
 //! the order in which they came and from the front alone: those without priorities, bounds and lifetimes of their own.
 
@@ -187,7 +187,7 @@ impl Kernel {
             };
             let taken = self.take_one(id, line, address, settles, now, fx);
             if !matches!(taken, Ok(Some(_)))
-                && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
+                && let Some(link) = self.sessions.get(id).and_then(|session| session.link())
             {
                 // It has expired meanwhile.
                 fx.consumer_ended(link, line, ConsumerEnd::NothingCame);

@@ -138,7 +138,7 @@ impl Kernel {
         else {
             return false;
         };
-        let access = &session.access;
+        let access = session.access();
         if access.is_allow_all() {
             return true;
         }
@@ -266,7 +266,7 @@ impl Kernel {
         else {
             return false;
         };
-        let may = |permission, target| session.access.allows(permission, target);
+        let may = |permission, target| session.access().allows(permission, target);
         match queue.owner == Some(id) {
             true => *queue.address == *address || may(Permission::Receive, address),
             false => may(Permission::Take, &queue.address) && may(Permission::Receive, address),
@@ -353,9 +353,10 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return Err(item);
         };
-        let Some(link) = session.link else {
+        let Some(link) = session.link() else {
             return Err(item);
         };
+        let uid = session.uid();
         let Some(line) = session
             .lines
             .as_deref_mut()
@@ -366,13 +367,13 @@ impl Kernel {
         let (settles, is_unwanted) = match line.consumer(number) {
             Some(consumer) => (
                 consumer.settles,
-                consumer.no_local && item.message.publisher() == session.uid,
+                consumer.no_local && item.message.publisher() == uid,
             ),
             None => (number == 0 && !line.takes_blindly, false),
         };
         if is_unwanted {
             // It counts as had: its receiver made it.
-            session.routed += 1;
+            session.counts.note_routed();
             self.book_delivered(id, item.message.address(), 0);
             return Ok(HandedOver::Done(item));
         }
@@ -391,13 +392,13 @@ impl Kernel {
         let sent = fx.hand_over(link, &handover);
         match sent {
             Sent::Room => {}
-            Sent::Congested => session.congested = true,
+            Sent::Congested => session.connection.congest(),
             Sent::Full | Sent::Gone => {
-                session.congested = true;
+                session.connection.congest();
                 return Err(item);
             }
             Sent::TooLarge => {
-                session.routed += 1;
+                session.counts.note_routed();
                 self.book_drop(Some(id), item.message.address(), DropReason::TooLarge);
                 if let Source::Queue(queue_id) = source {
                     // As if this receiver had refused it.
@@ -413,7 +414,7 @@ impl Kernel {
             }
         }
         line.tag_last = tag;
-        session.routed += 1;
+        session.counts.note_routed();
         self.books.redelivered(item.deliveries > 0);
         if !settles {
             // Looking at the address costs more than the rest.

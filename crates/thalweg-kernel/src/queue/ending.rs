@@ -60,7 +60,7 @@ impl Kernel {
         let dropped_some = count > 0 || left.is_some();
         let left = all.saturating_sub(count as u64);
         if left == 0
-            && let Some(link) = self.sessions.get(id).and_then(|session| session.link)
+            && let Some(link) = self.sessions.get(id).and_then(|session| session.link())
         {
             // What was purged must not be there again after the answer.
             if dropped_some {
@@ -102,7 +102,7 @@ impl Kernel {
             if let Some(link) = self
                 .sessions
                 .get(consumer.session)
-                .and_then(|session| session.link)
+                .and_then(|session| session.link())
             {
                 let ended = ConsumerEnd::QueueGone(consumer.number);
                 fx.consumer_ended(link, consumer.line, ended);

@@ -224,7 +224,7 @@ impl Kernel {
             return Err(Refusal::Invalid("no exchange can have this name"));
         };
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
-        let link = session.link;
+        let link = session.link();
         if let Some(kind) = predeclared(spec.address) {
             let is_same = kind == spec.kind && spec.durable && !spec.auto_delete && !spec.internal;
             return if is_same {
@@ -243,10 +243,10 @@ impl Kernel {
         if name.starts_with("amq.") {
             return Err(Refusal::Reserved);
         }
-        if !session.access.may_configure(spec.address)
+        if !session.access().may_configure(spec.address)
             || !spec
                 .alternate
-                .is_none_or(|to| self.may_publish_in(&session.access, to, None))
+                .is_none_or(|to| self.may_publish_in(session.access(), to, None))
         {
             return Err(Refusal::Denied);
         }
@@ -307,11 +307,11 @@ impl Kernel {
             .topology
             .exchange(spec.address)
             .and_then(|exchange| exchange.made_by.access());
-        let is_better = known.is_some_and(|known| !may(known) && may(&session.access));
-        if !is_better || !session.access.may_configure(spec.address) {
+        let is_better = known.is_some_and(|known| !may(known) && may(session.access()));
+        if !is_better || !session.access().may_configure(spec.address) {
             return;
         }
-        let (link, made_by) = (session.link, MadeBy::session(session));
+        let (link, made_by) = (session.link(), MadeBy::session(session));
         let Some(mut exchange) = self.topology.remove_exchange(spec.address) else {
             return;
         };
@@ -355,13 +355,13 @@ impl Kernel {
         }
         let exchange = self.topology.exchange(address).ok_or(Refusal::NoExchange)?;
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
-        if !session.access.may_configure(address) {
+        if !session.access().may_configure(address) {
             return Err(Refusal::Denied);
         }
         if if_unused && !exchange.bindings.is_empty() {
             return Err(Refusal::InUse);
         }
-        if let (Some(link), true) = (session.link, exchange.number != 0) {
+        if let (Some(link), true) = (session.link(), exchange.number != 0) {
             fx.hold(link, self.journal.awaited());
         }
         self.end_exchange(address, fx);

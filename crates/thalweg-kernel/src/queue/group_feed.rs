@@ -239,7 +239,7 @@ impl Kernel {
             let group = self.groups.get(**group_id);
             group.is_some_and(|group| group.feed().is_some_and(is_meant))
         };
-        session.groups.iter().find(of).copied()
+        session.membership.groups().iter().find(of).copied()
     }
 
     /// A message came into a queue and waits: groups that take from it go by how many do.

@@ -277,7 +277,7 @@ impl Kernel {
         let Some(session) = self
             .sessions
             .get(id)
-            .filter(|session| session.link.is_some() && !session.congested)
+            .filter(|session| session.link().is_some() && !session.connection.is_congested())
         else {
             return false;
         };

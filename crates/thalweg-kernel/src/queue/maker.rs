@@ -26,9 +26,9 @@ pub(crate) struct Maker {
 impl MadeBy {
     pub(super) fn session(session: &Session) -> MadeBy {
         let (client, user, access) = (
-            session.client.clone(),
-            session.user.clone(),
-            session.access.clone(),
+            session.client().clone(),
+            session.user().cloned(),
+            session.access().clone(),
         );
         MadeBy(Some(Box::new(Maker {
             client,

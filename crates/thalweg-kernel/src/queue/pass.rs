@@ -30,7 +30,7 @@ impl Kernel {
         };
         let made_by = publisher
             .and_then(|id| self.sessions.get(id))
-            .map_or(0, |session| session.uid);
+            .map_or(0, |session| session.uid());
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return false;
         };
@@ -41,11 +41,12 @@ impl Kernel {
             return false;
         };
         let Some(link) = session
-            .link
-            .filter(|_| !session.congested && queue.backlog.is_empty())
+            .link()
+            .filter(|_| !session.connection.is_congested() && queue.backlog.is_empty())
         else {
             return false;
         };
+        let may_all = session.access().is_allow_all();
         let Some(line) = session
             .lines
             .as_deref_mut()
@@ -62,7 +63,7 @@ impl Kernel {
             return false;
         }
         // Whatever needs a closer look at the message.
-        if consumer.no_local || !session.access.is_allow_all() || self.books.has_accounts() {
+        if consumer.no_local || !may_all || self.books.has_accounts() {
             return false;
         }
         let expires = draft.expires_in.map_or(Time::NEVER, |span| now + span);
@@ -85,9 +86,9 @@ impl Kernel {
         };
         match fx.hand_over(link, &handover) {
             Sent::Room => {}
-            Sent::Congested => session.congested = true,
+            Sent::Congested => session.connection.congest(),
             Sent::Full | Sent::Gone => {
-                session.congested = true;
+                session.connection.congest();
                 return false;
             }
             // The long way finds the same and knows what to do then.
@@ -97,11 +98,11 @@ impl Kernel {
         line.tag_last = tag;
         let order = queue.backlog.next_order();
         queue.came += 1;
-        session.routed += 1;
+        session.counts.note_routed();
         self.books.routed_without_account();
         let Some(message) = kept else {
             queue.went += 1;
-            session.delivered += 1;
+            session.counts.note_delivered();
             self.books.delivered_without_account(draft.payload.len());
             return true;
         };

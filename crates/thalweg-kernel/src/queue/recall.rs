@@ -73,14 +73,15 @@ impl Kernel {
         }
         let (filter, pattern) = filter_of(exchange, kind, key);
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
-        if Filter::check(&filter).is_err() || !session.access.allows(Permission::Subscribe, &filter)
+        if Filter::check(&filter).is_err()
+            || !session.access().allows(Permission::Subscribe, &filter)
         {
             return Err(Refusal::Denied);
         }
         let wanted = Wanted {
             filter: filter.into(),
             pattern: pattern.map(Into::into),
-            access: session.access.clone(),
+            access: session.access().clone(),
         };
         let recalls = self.queues.add_recall(queue_id, &wanted);
         let recalls = recalls.ok_or(Refusal::TooMany)?;

@@ -184,7 +184,7 @@ impl Kernel {
         self.end_command(now, fx);
         if let (true, Some(link)) = (
             self.env.limits().journal,
-            self.sessions.get(id).and_then(|session| session.link),
+            self.sessions.get(id).and_then(|session| session.link()),
         ) {
             // What was settled must not come again after the answer.
             self.journal.demand(self.session_safety(id));

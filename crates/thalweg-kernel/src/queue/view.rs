@@ -72,7 +72,7 @@ impl Kernel {
             let owner = queue
                 .owner
                 .and_then(|owner| self.sessions.get(owner))
-                .map(|session| session.client.clone());
+                .map(|session| session.client().clone());
             f(QueueView {
                 address: queue.address.clone(),
                 durable: queue.durable_declared,

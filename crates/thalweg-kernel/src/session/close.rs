@@ -5,9 +5,7 @@ use crate::effects::{CloseReason, Effects, Safety};
 use crate::ids::{LinkId, SessionId};
 use crate::ledger::DropReason;
 use crate::memory::Kept;
-use crate::publish::Memo;
 use crate::timers::TimerKey;
-use crate::window::SlotState;
 use crate::{Draft, Kernel};
 use thalweg_model::{Properties, Reliability, RetainOp, Span, Time};
 
@@ -59,7 +57,7 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        if session.link != Some(link) {
+        if session.link() != Some(link) {
             return; // It was taken over: the newer link owns the session now.
         }
         self.drop_link(id, now);
@@ -71,19 +69,15 @@ impl Kernel {
     /// A session has no link from now on.
     pub(crate) fn drop_link(&mut self, id: SessionId, now: Time) {
         self.seats_down(id);
-        let Some(session) = self.sessions.detach(id) else {
+        let Some(session) = self.sessions.detach(id, now) else {
             return;
         };
-        for group_id in &session.groups {
+        for group_id in session.membership.groups() {
             if let Some(group) = self.groups.get_mut(*group_id) {
                 group.seats_changed();
             }
         }
         self.journal.forget_deliveries(id);
-        session.memo = Memo::default();
-        session.scans = Vec::new();
-        session.repeats.clear();
-        session.since = now;
     }
 
     /// Ends a link because the session's queue is full. Its will waits for [`Kernel::work`]: it may fill another queue,
@@ -92,8 +86,8 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let Some(link) = session.link else { return };
-        session.overflowed = true;
+        let Some(link) = session.link() else { return };
+        session.connection.throw_out();
         fx.disconnect(link, CloseReason::QueueFull);
         self.drop_link(id, now);
         self.end_watches(id, fx);
@@ -103,7 +97,7 @@ impl Kernel {
     /// What follows from being thrown out.
     pub(crate) fn after_overflow<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
         if let Some(session) = self.sessions.get_mut(id)
-            && std::mem::take(&mut session.overflowed)
+            && session.connection.take_thrown_out()
         {
             self.after_link(id, Closing::Cut, None, now, fx);
         }
@@ -121,27 +115,16 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        if let Some(expiry) = expiry {
-            session.expiry = expiry.min(self.env.limits().session_expiry_max);
-        }
-        if how == Closing::Clean {
-            session.will = None;
-        }
-        self.weigh_session(id);
-        let Some(session) = self.sessions.get_mut(id) else {
-            return;
-        };
+        let expiry_max = self.env.limits().session_expiry_max;
+        session.link_ended(how, expiry.map(|expiry| expiry.min(expiry_max)), now);
         let left = session.presence_news(now, Some(how));
-        session.expires_at = now + session.expiry;
-        let ends_now = session.expiry == Span::ZERO;
-        let expires_at = session.expires_at;
-        if let Some(will) = &session.will {
-            session.will_due = (now + will.delay).min(expires_at);
-            if will.delay == Span::ZERO || ends_now {
-                self.publish_will(id, now, fx);
-            } else if let Some(session) = self.sessions.get(id) {
-                self.agenda.set_timer(session.will_due, TimerKey::Will(id));
-            }
+        let ends_now = session.life.expiry() == Span::ZERO;
+        let (expires_at, will_due) = (session.life.expires_at(), session.life.will_due());
+        self.weigh_session(id);
+        if will_due <= now {
+            self.publish_will(id, now, fx);
+        } else if will_due != Time::NEVER {
+            self.agenda.set_timer(will_due, TimerKey::Will(id));
         }
         if ends_now {
             self.end_session(id, now, fx);
@@ -164,8 +147,7 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        session.will_due = Time::NEVER;
-        let Some(will) = session.will.take() else {
+        let Some(will) = session.take_will() else {
             return;
         };
         self.weigh_session(id);
@@ -212,7 +194,7 @@ impl Kernel {
         self.close_lines(id, now, fx);
         if let Some(session) = self.sessions.get_mut(id) {
             // It gets nothing of what it gives back.
-            session.congested = true;
+            session.connection.congest();
         }
         self.return_group_copies(id, now, fx);
         self.count_lost_to_groups(id);
@@ -220,28 +202,23 @@ impl Kernel {
         let Some(mut session) = self.sessions.remove(id) else {
             return;
         };
-        self.env.left(Kept::Sessions, session.weight);
-        for entry in &session.waiting {
+        self.env.left(Kept::Sessions, session.weight());
+        let backlog = session.take_backlog();
+        let held = Delta::copies(backlog.len(), backlog.memory_held());
+        let waiting = backlog.into_parts();
+        for entry in &waiting.entries {
             self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
         }
-        let waiting = session.waiting_len();
-        let on_disk = waiting - session.waiting.len();
-        let memory_held = session.memory_held();
-        if let Some(disk) = session.disk.take() {
-            let (places, in_memory) = disk.into_books();
-            let (booked, mut fresh) = (places.len(), 0);
-            for message in in_memory {
-                self.book_drop(None, message.address(), DropReason::SessionEnded);
-                fresh += 1;
-            }
-            for place in places {
-                self.book_drop_on_disk(None, Some(place), DropReason::SessionEnded);
-            }
-            self.books
-                .dropped_many(DropReason::SessionEnded, on_disk - booked - fresh);
+        for message in &waiting.fresh {
+            self.book_drop(None, message.address(), DropReason::SessionEnded);
         }
-        for (_, slot) in session.window.iter_mut() {
-            if let SlotState::ExpectSettle(entry) = &slot.state {
+        for place in waiting.places {
+            self.book_drop_on_disk(None, Some(place), DropReason::SessionEnded);
+        }
+        self.books
+            .dropped_many(DropReason::SessionEnded, waiting.unbooked);
+        for (_, slot) in session.window.iter() {
+            if let Some(entry) = slot.entry() {
                 self.books.settled(Delta::copy(entry.message.bytes()));
                 self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
                 if entry.of_group {
@@ -249,9 +226,9 @@ impl Kernel {
                 }
             }
         }
-        self.books.left(Delta::copies(waiting, memory_held));
-        if session.durable {
-            self.persist_session_ended(session.uid, safety);
+        self.books.left(held);
+        if session.is_durable() {
+            self.persist_session_ended(session.uid(), safety);
         }
     }
 
@@ -267,7 +244,7 @@ impl Kernel {
         let Some(id) = self.sessions.id_of(client) else {
             return false;
         };
-        if let Some(link) = self.sessions.get(id).and_then(|session| session.link) {
+        if let Some(link) = self.sessions.get(id).and_then(|session| session.link()) {
             fx.disconnect(link, why);
             self.close_link(id, link, Closing::Cut, None, now, fx);
         }

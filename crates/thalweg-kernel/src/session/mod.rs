@@ -3,19 +3,34 @@
 //! *Knows:* who opened a session, what it wants, what waits for it and what it has not settled; each part keeps its own
 //! counts. *Must never know:* another store; what follows is the flows' part.
 
+mod backlog;
 mod close;
+mod connection;
+mod counts;
+mod disk_queue;
+mod life;
+mod membership;
 mod meters;
 mod open;
+mod spill;
 mod state;
 mod store;
+mod subscriptions;
 mod tickets;
+mod window;
 
+pub(crate) use backlog::Oldest;
 pub use close::{Closing, Will};
+pub(crate) use disk_queue::entry;
+pub(crate) use life::Life;
+pub(crate) use membership::Trial;
 pub(crate) use meters::Meters;
 pub use open::{Grants, OpenRefusal, OpenSession, Opened};
-pub(crate) use state::{Held, Session};
+pub(crate) use state::{Left, Session};
 pub(crate) use store::Sessions;
+pub(crate) use subscriptions::Held;
 pub(crate) use tickets::HeldTickets;
+pub(crate) use window::{Received, Slot, SlotState, Window};
 
 /// How short memory is, process-wide. Each level includes those below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,7 @@
 //! A peer opens a session, or goes on with one.
 
-use super::{Closing, HeldTickets, Meters, Session, Will};
+use super::connection::Arrival;
+use super::{Closing, Life, Session, Slot, Will};
 use crate::Kernel;
 use crate::access::Access;
 use crate::books::Delta;
@@ -9,9 +10,7 @@ use crate::ids::{GroupId, LinkId, SessionId};
 use crate::ledger::DropReason;
 use crate::memory::will_cost;
 use crate::presence::KnownAs;
-use crate::publish::{Memo, parcel};
-use crate::window::{Slot, SlotState, Window};
-use std::collections::VecDeque;
+use crate::publish::parcel;
 use std::sync::Arc;
 use thalweg_balance::Parcel;
 use thalweg_model::{Reliability, Span, Time};
@@ -101,6 +100,18 @@ pub enum OpenRefusal {
     Denied,
 }
 
+impl Arrival {
+    fn of(open: &OpenSession<'_>, presence: Option<Box<str>>) -> Self {
+        Arrival {
+            link: open.link,
+            dialect: open.dialect,
+            presence,
+            grants: open.grants,
+            in_flight_max: open.in_flight_max,
+        }
+    }
+}
+
 impl Kernel {
     /// Opens a session for a link: resumes what is there under that name, ends what must be forgotten, takes the name
     /// over from another link. Nothing is delivered before [`Kernel::start`].
@@ -121,7 +132,7 @@ impl Kernel {
         let existing = self.sessions.id_of(open.client);
         let owner = existing
             .and_then(|id| self.sessions.get(id))
-            .and_then(|session| session.user.as_ref());
+            .and_then(|session| session.user());
         if owner.is_some() && owner != open.user.as_ref() {
             return Err(OpenRefusal::OtherUser);
         }
@@ -147,58 +158,11 @@ impl Kernel {
         let client: Arc<str> = open.client.into();
         let (link, durable) = (open.link, self.env.limits().journal && expiry > Span::ZERO);
         let trial = self.trial_of(&client, now);
-        let session = Session {
-            client: client.clone(),
-            uid: self.journal.next_number(),
-            durable,
-            link: Some(link),
-            user: open.user,
-            access: open.access,
-            judges_again: false,
-            judges_repeats: false,
-            dialect: open.dialect,
-            presence,
-            grants: open.grants,
-            expiry,
-            expires_at: Time::NEVER,
-            since: now,
-            will: open.will,
-            will_due: Time::NEVER,
-            subscriptions: Vec::new(),
-            filter_bytes: 0,
-            weight: 0,
-            memo: Memo::default(),
-            held: HeldTickets::default(),
-            in_flight_max: open
-                .in_flight_max
-                .unwrap_or(self.env.limits().in_flight_max)
-                .max(1),
-            congested: false,
-            overflowed: false,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
-            disk: None,
-            window: Window::default(),
-            repeats: VecDeque::new(),
-            openings: 1,
-            groups: Vec::new(),
-            group_in_flight: 0,
-            group_progress: Time::ZERO,
-            group_due: Time::NEVER,
-            trial,
-            scans: Vec::new(),
-            watches: crate::watch::NONE,
-            lines: None,
-            work: None,
-            meters: Meters::new(self.env.limits(), &open.grants, now),
-            received: 0,
-            routed: 0,
-            restored: 0,
-            delivered: 0,
-            expired: 0,
-            pace: None,
-            drops: None,
-        };
+        let (uid, arrival) = (self.journal.next_number(), Arrival::of(&open, presence));
+        let life = Life::new(expiry, open.will);
+        let mut session = Session::new((client, open.user), uid, durable, open.access, life, now);
+        session.attach(arrival, self.env.limits(), now);
+        session.membership.set_trial(trial);
         let (id, _) = self.sessions.insert(session);
         self.weigh_session(id);
         if durable {
@@ -226,31 +190,21 @@ impl Kernel {
         fx: &mut E,
     ) -> Opened {
         let link = open.link;
-        let in_flight_max = open
-            .in_flight_max
-            .unwrap_or(self.env.limits().in_flight_max)
-            .max(1);
         let trial = self.trial_of(open.client, now);
-        if let Some(session) = self.sessions.attach(id, link) {
-            session.user = open.user;
-            if session.access != open.access {
+        let arrival = Arrival::of(&open, presence);
+        if let Some(session) = self.sessions.attach(id, arrival, self.env.limits(), now) {
+            if *session.access() != open.access {
                 // Receive rights are remembered in routes.
                 self.routes.all_have_changed();
-                session.take_access(open.access);
             }
-            session.dialect = open.dialect;
-            session.presence = presence;
-            session.grants = open.grants;
-            session.meters = Meters::new(self.env.limits(), &open.grants, now);
-            session.expiry = expiry;
-            session.expires_at = Time::NEVER;
-            session.will = open.will;
-            session.will_due = Time::NEVER;
-            session.in_flight_max = in_flight_max;
-            session.congested = false;
-            session.trial = trial;
+            session.go_on(open.user, open.access, Life::new(expiry, open.will));
+            session.membership.set_trial(trial);
             self.weigh_session(id);
-            if self.sessions.get(id).is_some_and(|session| session.durable) {
+            if self
+                .sessions
+                .get(id)
+                .is_some_and(|session| session.is_durable())
+            {
                 let safety = self.session_safety(id);
                 self.persist_session(id, safety);
                 fx.hold(link, self.journal.awaited());
@@ -267,13 +221,12 @@ impl Kernel {
     /// when the same session goes on within the delay, and published otherwise.
     fn take_over<E: Effects>(&mut self, id: SessionId, fresh: bool, now: Time, fx: &mut E) {
         self.after_overflow(id, now, fx);
-        if let Some(link) = self.sessions.get(id).and_then(|session| session.link) {
+        if let Some(link) = self.sessions.get(id).and_then(|session| session.link()) {
             fx.disconnect(link, CloseReason::TakenOver);
             self.close_link(id, link, Closing::Lost, None, now, fx);
         }
         if !fresh && let Some(session) = self.sessions.get_mut(id) {
-            session.will = None;
-            session.will_due = Time::NEVER;
+            session.take_will();
         }
     }
 
@@ -283,21 +236,15 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let Some(link) = session.link else { return };
-        // It was given what is in flight by the rights of then.
-        session.judges_repeats = !session.access.is_allow_all();
+        let Some(link) = session.link() else { return };
+        session.begin();
         let mut released: Vec<(GroupId, Parcel)> = Vec::new();
-        for (tag, slot) in session.window.iter_mut() {
-            match &mut slot.state {
-                SlotState::ExpectSettle(_) => session.repeats.push_back(tag),
-                SlotState::ExpectReleased { of_group, .. } => {
-                    fx.release(link, tag);
-                    released.extend(
-                        of_group
-                            .as_ref()
-                            .map(|(group, message)| (*group, parcel(message, tag, true))),
-                    );
-                }
+        for (tag, slot) in session.window.iter() {
+            if slot.entry().is_none() {
+                fx.release(link, tag);
+                let of_group = slot.of_group();
+                released
+                    .extend(of_group.map(|(group, message)| (group, parcel(message, tag, true))));
             }
         }
         self.sit_down(id, now);
@@ -314,34 +261,27 @@ impl Kernel {
 
     /// Sends deliveries of an earlier link again, as far as the receiver has credit: it may allow fewer than before.
     pub(crate) fn repeat<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        if self.sessions.get(id).is_some_and(|s| s.judges_repeats) {
+        let session = self.sessions.get_mut(id);
+        if session.is_some_and(|session| session.take_judges_repeats()) {
             self.withhold_repeats(id, now, fx);
         }
         while let Some(session) = self.sessions.get_mut(id)
-            && (session.window.len() as usize).saturating_sub(session.repeats.len())
-                < usize::from(session.in_flight_max)
-            && let Some(tag) = session.repeats.pop_front()
+            && let max = session.connection.in_flight_max()
+            && let Some(tag) = session.window.next_repeat(max)
         {
-            let (Some(link), Some(slot)) = (session.link, session.window.get_mut(tag)) else {
+            let Some(link) = session.link() else {
                 continue;
             };
             // Or it is known to have arrived.
-            let SlotState::ExpectSettle(entry) = &mut slot.state else {
+            let Some(entry) = session.window.repeat(tag, now) else {
                 continue;
             };
-            slot.sent_at = now;
-            entry.deliveries = entry.deliveries.saturating_add(1);
             let (group, parcel) = (entry.group(), parcel(&entry.message, tag, true));
             // Repeats leave whatever the output holds: the window bounds them.
             if fx.deliver(link, &entry.delivery(tag, None, now)) == Sent::TooLarge {
                 self.books.settled(Delta::copy(entry.message.bytes()));
-                if let Some(Slot {
-                    state: SlotState::ExpectSettle(entry),
-                    ..
-                }) = session.window.remove(tag)
-                {
+                if let Some(entry) = session.window.remove(tag).and_then(Slot::into_entry) {
                     if let Some(group) = group {
-                        session.group_in_flight = session.group_in_flight.saturating_sub(1);
                         self.order_settled(group, (id, u16::MAX, 0), &entry.message);
                     }
                     self.remote

@@ -1,207 +1,393 @@
-//! A session: what its peer wants, what waits for it, what it has not settled.
+//! A session: whose it is, and its parts. Each part keeps its own counts.
 
-use super::{Grants, HeldTickets, Meters, Will};
+use super::backlog::Backlog;
+use super::connection::{Arrival, Connection};
+use super::counts::Counts;
+use super::life::Life;
+use super::membership::Membership;
+use super::subscriptions::Subscriptions;
+use super::window::{SlotState, Window};
+use super::{Closing, HeldTickets, Will};
 use crate::access::Access;
-use crate::disk_queue::DiskQueue;
 use crate::entry::Entry;
-use crate::eviction::Trial;
 use crate::ids::{GroupId, LinkId, Tag};
-use crate::ledger::DropReason;
+use crate::limits::Limits;
+use crate::memory::session_cost;
+use crate::pace::{Pace, SLOW_FROM, eighths};
 use crate::publish::Memo;
 use crate::queue::Lines;
-use crate::retained::Scan;
-use crate::window::{SlotState, Window};
+use crate::recount::Held;
 use crate::work_terms::SessionTerms;
-use std::collections::VecDeque;
+use smallvec::SmallVec;
 use std::sync::Arc;
-use thalweg_model::{Message, Span, Time};
+use thalweg_model::{Message, Reliability, Span, Time};
+use thalweg_records::Waiting;
 
-/// One subscription, as its session remembers it.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) filter: Box<str>,
-    /// The group, if it is a membership.
-    pub(crate) group: Option<GroupId>,
-}
+/// Other deliveries that are looked at before a group's oldest.
+const LOOK_AT: usize = 16;
 
 /// A peer's subscriptions, what waits for it and what it has not settled: all that its name finds again.
 pub(crate) struct Session {
-    pub(crate) client: Arc<str>,
+    client: Arc<str>,
     /// Unique in the broker's life, over restarts, and never reused.
-    pub(crate) uid: u64,
+    uid: u64,
+    user: Option<Arc<str>>,
+    access: Access,
     /// It outlives its link, and is written down.
-    pub(crate) durable: bool,
-    pub(crate) link: Option<LinkId>,
-    pub(crate) user: Option<Arc<str>>,
-    pub(crate) access: Access,
+    durable: bool,
     /// Its rights have changed since some of what waits for it was routed: that is judged again before it is sent.
-    pub(crate) judges_again: bool,
+    judges_again: bool,
     /// The same of what is to be repeated.
-    pub(crate) judges_repeats: bool,
-    pub(crate) dialect: &'static str,
-    /// Where it is told that its peer is here, if anywhere.
-    pub(crate) presence: Option<Box<str>>,
-    pub(crate) grants: Grants,
-    pub(crate) expiry: Span,
-    pub(crate) expires_at: Time,
-    pub(crate) since: Time,
-    pub(crate) will: Option<Box<Will>>,
-    pub(crate) will_due: Time,
-    pub(crate) subscriptions: Vec<Held>,
-    /// Bytes of memory that the subscriptions' filters cost.
-    pub(crate) filter_bytes: usize,
-    /// What it costs beside them, as it was counted.
-    pub(crate) weight: usize,
-    pub(crate) memo: Memo,
-    /// Exactly-once publishes of the peer that are not released yet.
-    pub(crate) held: HeldTickets,
-    pub(crate) in_flight_max: u16,
-    /// The link's output is above its high-water mark; nothing that can wait is sent.
-    pub(crate) congested: bool,
-    /// Its link was ended for a full queue; what follows from that is still to come, in [`Kernel::work`].
-    pub(crate) overflowed: bool,
-    pub(crate) waiting: VecDeque<Entry>,
-    /// Of all that waits, in memory and on disk.
-    pub(crate) waiting_bytes: usize,
-    /// What waits behind `waiting` on disk.
-    pub(crate) disk: Option<Box<DiskQueue>>,
-    pub(crate) window: Window,
-    /// Unsettled deliveries of an earlier link that this link's receiver has no credit for yet.
-    pub(crate) repeats: VecDeque<Tag>,
-    /// How often it was opened: tells a link from an earlier one of the same number.
-    pub(crate) openings: u32,
-    /// Groups it is a member of.
-    pub(crate) groups: Vec<GroupId>,
-    pub(crate) group_in_flight: u32,
-    /// When it was last done with the first of its groups' copies.
-    pub(crate) group_progress: Time,
-    /// When it is looked at whether it settles them in time.
-    pub(crate) group_due: Time,
-    /// Its receiver was silent before.
-    pub(crate) trial: Option<Box<Trial>>,
-    pub(crate) scans: Vec<Scan>,
+    judges_repeats: bool,
     /// The first of its watches.
-    pub(crate) watches: u32,
-    /// What takes from queues with names, if it ever did.
-    pub(crate) lines: Option<Box<Lines>>,
-    /// What it says of the way it works, if it says anything.
-    pub(crate) work: Option<Box<SessionTerms>>,
-    pub(crate) meters: Option<Box<Meters>>,
-    pub(crate) received: u64,
-    pub(crate) routed: u64,
-    /// Copies that an earlier run left behind.
-    pub(crate) restored: u64,
-    pub(crate) delivered: u64,
-    pub(crate) expired: u64,
+    first_watch: u32,
+    /// What it costs beside its subscriptions, as it was counted.
+    weight: usize,
     /// Once publishers have waited for it.
-    pub(crate) pace: Option<Box<crate::pace::Pace>>,
-    /// Nothing until something is dropped.
-    pub(crate) drops: Option<Box<[u64; DropReason::ALL.len()]>>,
+    pace: Option<Box<Pace>>,
+    /// The route that it published by last.
+    pub memo: Memo,
+    pub connection: Connection,
+    pub life: Life,
+    pub subscriptions: Subscriptions,
+    /// Exactly-once publishes of the peer that are not released yet.
+    pub tickets: HeldTickets,
+    /// What waits for it.
+    pub backlog: Backlog,
+    /// What it has not settled.
+    pub window: Window,
+    pub membership: Membership,
+    /// What takes from queues with names, if it ever did.
+    pub lines: Option<Box<Lines>>,
+    /// What it says of the way it works, if it says anything.
+    pub terms: Option<Box<SessionTerms>>,
+    pub counts: Counts,
 }
 
 // Each session, also one that is away; a limit is the size of today and only shrinks.
 const _: () = assert!(size_of::<Session>() <= 616);
 
+/// What an earlier run left of a session.
+pub(crate) struct Left {
+    pub client: Arc<str>,
+    pub uid: u64,
+    pub user: Option<Arc<str>>,
+    pub access: Access,
+    pub life: Life,
+    pub in_flight_max: u16,
+    pub tickets: HeldTickets,
+    pub window: Window,
+    pub waiting: Waiting,
+    /// Copies that wait or are in flight.
+    pub copies: usize,
+}
+
 impl Session {
+    pub(super) fn new(
+        (client, user): (Arc<str>, Option<Arc<str>>),
+        uid: u64,
+        durable: bool,
+        access: Access,
+        life: Life,
+        now: Time,
+    ) -> Self {
+        Session {
+            client,
+            uid,
+            user,
+            access,
+            durable,
+            judges_again: false,
+            judges_repeats: false,
+            first_watch: crate::watch::NONE,
+            weight: 0,
+            pace: None,
+            memo: Memo::default(),
+            connection: Connection::none(1, now),
+            life,
+            subscriptions: Subscriptions::default(),
+            tickets: HeldTickets::default(),
+            backlog: Backlog::default(),
+            window: Window::default(),
+            membership: Membership::default(),
+            lines: None,
+            terms: None,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) fn restored(left: Left, now: Time) -> Self {
+        // The rules may be others than those of the earlier run.
+        let judges_again = !left.access.is_allow_all();
+        Session {
+            judges_again,
+            connection: Connection::none(left.in_flight_max, now),
+            tickets: left.tickets,
+            backlog: Backlog::restored(left.waiting),
+            window: left.window,
+            counts: Counts::restored(left.copies),
+            ..Session::new(
+                (left.client, left.user),
+                left.uid,
+                true,
+                left.access,
+                left.life,
+                now,
+            )
+        }
+    }
+
+    // --- whose it is
+
+    #[inline]
+    pub(crate) fn client(&self) -> &Arc<str> {
+        &self.client
+    }
+
+    #[inline(always)]
+    pub(crate) fn uid(&self) -> u64 {
+        self.uid
+    }
+
+    /// Whether it outlives its link, and is written down.
+    #[inline(always)]
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable
+    }
+
+    pub(crate) fn user(&self) -> Option<&Arc<str>> {
+        self.user.as_ref()
+    }
+
+    #[inline(always)]
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Replaces what it may do; what waits for it was routed by what it might do then.
+    pub(crate) fn take_access(&mut self, access: Access) {
+        if self.access != access {
+            self.judges_again = !access.is_allow_all();
+            self.judges_repeats = self.judges_again;
+            self.access = access;
+        }
+    }
+
+    /// Whether it may have what waited for it: asked of each copy only where its rights are others than when that was routed.
+    #[inline]
+    pub(crate) fn may_have(&self, message: &Message) -> bool {
+        !self.judges_again || self.access.may_receive(message)
+    }
+
+    /// All that waited by earlier rights has been judged.
+    #[inline]
+    pub(crate) fn has_judged(&mut self) {
+        self.judges_again = false;
+    }
+
+    /// Whether what is to be repeated has to be judged first; it is now.
+    #[inline]
+    pub(crate) fn take_judges_repeats(&mut self) -> bool {
+        std::mem::take(&mut self.judges_repeats)
+    }
+
+    /// Counts its cost beside its subscriptions anew: what it was, and is.
+    pub(crate) fn weigh(&mut self) -> (usize, usize) {
+        let weight = session_cost(self);
+        (std::mem::replace(&mut self.weight, weight), weight)
+    }
+
+    /// That cost, as it was counted.
+    pub(crate) fn weight(&self) -> usize {
+        self.weight
+    }
+
+    #[inline]
+    pub(crate) fn first_watch(&self) -> u32 {
+        self.first_watch
+    }
+
+    pub(crate) fn set_first_watch(&mut self, watch: u32) {
+        self.first_watch = watch;
+    }
+
+    // --- its link
+
+    #[inline(always)]
+    pub(crate) fn link(&self) -> Option<LinkId> {
+        self.connection.link()
+    }
+
+    /// Its peer is here, over a new link; true if it had none.
+    pub(super) fn attach(&mut self, arrival: Arrival, limits: &Limits, now: Time) -> bool {
+        self.connection.attach(arrival, limits, now)
+    }
+
+    /// What a new link replaces beside what holds for the link alone.
+    pub(super) fn go_on(&mut self, user: Option<Arc<str>>, access: Access, life: Life) {
+        self.user = user;
+        self.take_access(access);
+        self.life = life;
+    }
+
+    /// It has no link from now on; true if it had one.
+    pub(super) fn detach(&mut self, now: Time) -> bool {
+        self.memo = Memo::default();
+        self.subscriptions.forget_scans();
+        self.window.forget_repeats();
+        self.connection.detach(now)
+    }
+
+    /// Its deliveries begin: it was given what is in flight by the rights of then.
+    pub(super) fn begin(&mut self) {
+        self.judges_repeats = !self.access.is_allow_all();
+        self.window.begin_repeats();
+    }
+
+    /// What follows from its link's end for its expiry and its will.
+    pub(super) fn link_ended(&mut self, how: Closing, expiry: Option<Span>, now: Time) {
+        self.life.link_ended(how, expiry, now);
+    }
+
+    pub(super) fn take_will(&mut self) -> Option<Box<Will>> {
+        self.life.take_will()
+    }
+
+    // --- what it can take
+
+    #[inline]
     pub(crate) fn has_credit(&self) -> bool {
-        self.window.len() < u32::from(self.in_flight_max)
+        self.window.len() < u32::from(self.connection.in_flight_max())
     }
 
     /// Whether a copy that must be settled can leave right now.
+    #[inline]
     pub(crate) fn can_take(&self) -> bool {
-        self.link.is_some() && !self.congested && self.is_queue_empty() && self.has_credit()
+        self.link().is_some()
+            && !self.connection.is_congested()
+            && self.backlog.is_empty()
+            && self.has_credit()
     }
 
-    pub(crate) fn is_queue_empty(&self) -> bool {
-        self.waiting.is_empty() && self.disk.is_none()
+    /// Whether there is no room behind what waits for `bytes` more.
+    pub(crate) fn is_full(&self, bytes: usize, limits: &Limits) -> bool {
+        let messages_max = match self.connection.high_water() {
+            0 => limits.queue_messages_max,
+            high => limits.queue_messages_max.min(high as usize),
+        };
+        self.backlog.len() >= messages_max
+            || self.backlog.bytes() + bytes > limits.session_bytes_max(self.durable)
     }
 
-    /// What it was given through a group and has not settled.
-    pub(crate) fn entries_of_group(
-        &mut self,
-        group_id: GroupId,
-    ) -> impl Iterator<Item = &mut Entry> {
-        self.copies()
-            .filter(move |entry| entry.group() == Some(group_id))
+    /// A copy waits, or has found no room: until when publishers wait for it. They do for none that has taken nothing for
+    /// [`Limits::queue_pace_max`].
+    pub(crate) fn pause_publishers(&mut self, limits: &Limits, now: Time) -> Option<Time> {
+        let bytes_max = limits.session_bytes_max(self.durable);
+        let eighths = eighths(self.backlog.len(), limits.queue_messages_max)
+            .max(eighths(self.backlog.bytes(), bytes_max));
+        if eighths < SLOW_FROM {
+            return None;
+        }
+        let pace = self.pace.get_or_insert_default();
+        pace.pause(self.counts.delivered(), eighths, limits.queue_pace_max, now)
     }
 
-    /// What it was given and has not settled, but for what is on disk.
-    pub(crate) fn copies(&mut self) -> impl Iterator<Item = &mut Entry> {
-        let sent = self
-            .window
-            .iter_mut()
-            .filter_map(|(_, slot)| match &mut slot.state {
-                SlotState::ExpectSettle(entry) => Some(entry),
-                _ => None,
-            });
-        sent.chain(&mut self.waiting)
-    }
+    // --- what it has of groups
 
     /// Messages of a group that it is not done with: not settled, or settled in the first of two steps.
-    pub(crate) fn messages_of_group(
-        &mut self,
-        group_id: GroupId,
-    ) -> impl Iterator<Item = &Message> {
-        let sent = self
-            .window
-            .iter_mut()
-            .filter_map(move |(_, slot)| match &slot.state {
-                SlotState::ExpectSettle(entry) => {
-                    (entry.group() == Some(group_id)).then_some(&entry.message)
-                }
-                SlotState::ExpectReleased { of_group, .. } => of_group
-                    .as_ref()
-                    .filter(|(group, _)| *group == group_id)
-                    .map(|(_, message)| message),
-            });
-        let waiting = self
-            .waiting
-            .iter()
-            .filter(move |entry| entry.group() == Some(group_id));
-        sent.chain(waiting.map(|entry| &entry.message))
+    pub(crate) fn messages_of_group(&self, group: GroupId) -> impl Iterator<Item = &Message> {
+        let sent = self.window.iter().filter_map(|(_, slot)| slot.of_group());
+        let waiting = self.backlog.iter();
+        let waiting = waiting.filter_map(|entry| Some((entry.group()?, &entry.message)));
+        sent.chain(waiting)
+            .filter(move |(of, _)| *of == group)
+            .map(|(_, message)| message)
     }
 
     /// What it has of a group is its own from now on: names in the journal's queue of the group.
-    pub(crate) fn detach_from_group(&mut self, group_id: GroupId) -> Vec<u64> {
-        let mut left = Vec::new();
-        for entry in self.entries_of_group(group_id) {
-            entry.leave_group();
-            if std::mem::take(&mut entry.of_group) {
-                left.push(std::mem::take(&mut entry.serial));
-            }
-        }
-        for (_, slot) in self.window.iter_mut() {
-            if let SlotState::ExpectReleased { of_group, .. } = &mut slot.state {
-                of_group.take_if(|(group, _)| *group == group_id);
-            }
-        }
-        self.count_groups();
+    pub(crate) fn detach_from_group(&mut self, group: GroupId) -> Vec<u64> {
+        let mut left = self.window.detach_from_group(group);
+        left.extend(self.backlog.detach_from_group(group));
         left
     }
 
-    /// Counts what it has of groups and is not done with.
-    fn count_groups(&mut self) {
-        let of_groups = self
-            .window
-            .iter_mut()
-            .filter(|(_, slot)| match &slot.state {
-                SlotState::ExpectSettle(entry) => entry.group().is_some(),
-                SlotState::ExpectReleased { of_group, .. } => of_group.is_some(),
-            });
-        self.group_in_flight = of_groups.count() as u32;
+    /// The group's queue in the journal has ended.
+    pub(crate) fn forget_serials_of_group(&mut self, group: GroupId) {
+        self.window.forget_serials_of_group(group);
+        self.backlog.forget_serials_of_group(group);
     }
 
-    /// How many copies wait, in memory and on disk.
-    pub(crate) fn waiting_len(&self) -> usize {
-        self.waiting.len() + self.disk.as_ref().map_or(0, |disk| disk.len())
+    /// Whether a group may give it something, as far as its past is concerned.
+    pub(crate) fn is_trusted(&self) -> bool {
+        let Some(trial) = self.membership.trial() else {
+            return true;
+        };
+        let lines = self.lines.as_ref();
+        let has_some =
+            || self.window.of_groups() > 0 || lines.is_some_and(|lines| lines.has_of_groups());
+        !trial.waits() && !has_some()
     }
 
-    /// Memory that what waits takes.
-    pub(crate) fn memory_held(&self) -> usize {
-        let disk = self
-            .disk
-            .as_ref()
-            .map_or((0, 0), |disk| (disk.bytes(), disk.memory()));
-        self.waiting_bytes - disk.0 + disk.1
+    /// A group's copy that was sent then has been settled. Whatever was sent later is not what it works at.
+    pub(crate) fn made_progress(&mut self, sent_at: Time, now: Time) {
+        let mut oldest = self.window.iter().take(LOOK_AT);
+        let is_of_group = |slot: &super::window::Slot| match &slot.state {
+            SlotState::ExpectSettle(entry) => entry.group().is_some(),
+            SlotState::ExpectReleased { .. } => false,
+        };
+        let first = oldest.find(|(_, slot)| is_of_group(slot));
+        if first.is_none_or(|(_, slot)| slot.sent_at >= sent_at) {
+            self.membership.note_progress(now);
+        }
+    }
+
+    /// Copies that other members of groups may have although they have left, the oldest first, and when they did.
+    pub(crate) fn movable(&self) -> impl Iterator<Item = (Tag, &Entry, Time)> {
+        let sent = self.window.iter();
+        sent.filter_map(|(tag, slot)| Some((tag, slot.entry()?, slot.sent_at)))
+            .filter(|(_, entry, _)| entry.may_move())
+    }
+
+    /// When the first copy of each of its groups was sent that others may have, or what was before it settled.
+    pub(crate) fn oldest_of_groups(&self) -> SmallVec<[(GroupId, Time); 2]> {
+        let mut oldest: SmallVec<[(GroupId, Time); 2]> = SmallVec::new();
+        let progress = self.membership.progress();
+        for (_, entry, sent_at) in self.movable() {
+            if let Some(group) = entry.group()
+                && !oldest.iter().any(|(known, _)| *known == group)
+            {
+                oldest.push((group, sent_at.max(progress)));
+            }
+        }
+        oldest
+    }
+
+    // --- the end, and tests
+
+    /// What waited, to be dropped with the session.
+    pub(super) fn take_backlog(&mut self) -> Backlog {
+        std::mem::take(&mut self.backlog)
+    }
+
+    /// Counts anew what it holds, and compares that with its own counts.
+    pub(crate) fn recount(&self) -> Result<Held, String> {
+        self.window.recount()?;
+        let lines = self.lines.as_ref();
+        let mut held = lines.map_or(Held::default(), |lines| lines.recount());
+        held += self.backlog.recount()?;
+        for (_, slot) in self.window.iter() {
+            if let Some(entry) = slot.entry() {
+                held.in_flight += 1;
+                held.bytes += entry.message.bytes();
+            }
+        }
+        Ok(held)
+    }
+}
+
+impl Entry {
+    /// An exactly-once copy is its receiver's for good.
+    pub(crate) fn may_move(&self) -> bool {
+        self.group().is_some() && self.reliability == Reliability::AtLeastOnce
     }
 }

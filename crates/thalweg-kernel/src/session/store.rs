@@ -1,13 +1,15 @@
 //! The sessions of a shard: by number and by name, how many have a link, and which have something left to do.
 
+use super::connection::Arrival;
 use super::{Held, Session};
 use crate::crowd::Crowd;
-use crate::ids::{GroupId, LinkId, SessionId};
+use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
-use crate::memory::subscription_cost;
+use crate::limits::Limits;
 use crate::presence::Presences;
 use crate::slab::Slab;
 use std::sync::Arc;
+use thalweg_model::Time;
 
 /// See the module.
 #[derive(Default)]
@@ -69,8 +71,8 @@ impl Sessions {
 
     /// Adds a session, which has its name from now on; beside its number that of the session which had the name before.
     pub(crate) fn insert(&mut self, session: Session) -> (SessionId, Option<SessionId>) {
-        let client = session.client.clone();
-        self.online += usize::from(session.link.is_some());
+        let client = session.client().clone();
+        self.online += usize::from(session.link().is_some());
         let id = self.all.insert(session);
         (id, self.by_client.insert(client, id))
     }
@@ -78,16 +80,16 @@ impl Sessions {
     /// Gives a session its own name, which another one may have.
     pub(crate) fn name(&mut self, id: SessionId) {
         if let Some(session) = self.all.get(id) {
-            self.by_client.insert(session.client.clone(), id);
+            self.by_client.insert(session.client().clone(), id);
         }
     }
 
     /// Takes a session out; its name is free unless another one has it.
     pub(crate) fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.all.remove(id)?;
-        self.online -= usize::from(session.link.is_some());
-        if self.by_client.get(&session.client) == Some(&id) {
-            self.by_client.remove(&session.client);
+        self.online -= usize::from(session.link().is_some());
+        if self.by_client.get(session.client()) == Some(&id) {
+            self.by_client.remove(session.client());
         }
         Some(session)
     }
@@ -99,20 +101,23 @@ impl Sessions {
         self.online
     }
 
-    /// A session that had no link is opened again over this one.
-    pub(crate) fn attach(&mut self, id: SessionId, link: LinkId) -> Option<&mut Session> {
+    /// A session's peer is here, over a new link.
+    pub(super) fn attach(
+        &mut self,
+        id: SessionId,
+        arrival: Arrival,
+        limits: &Limits,
+        now: Time,
+    ) -> Option<&mut Session> {
         let session = self.all.get_mut(id)?;
-        session.openings = session.openings.wrapping_add(1);
-        let before = session.link.replace(link);
-        self.online += usize::from(before.is_none());
+        self.online += usize::from(session.attach(arrival, limits, now));
         Some(session)
     }
 
     /// A session has no link from now on.
-    pub(crate) fn detach(&mut self, id: SessionId) -> Option<&mut Session> {
+    pub(super) fn detach(&mut self, id: SessionId, now: Time) -> Option<&mut Session> {
         let session = self.all.get_mut(id)?;
-        let before = session.link.take();
-        self.online -= usize::from(before.is_some());
+        self.online -= usize::from(session.detach(now));
         Some(session)
     }
 
@@ -131,24 +136,29 @@ impl Sessions {
         group: Option<GroupId>,
     ) -> Option<usize> {
         let session = self.all.get_mut(id)?;
-        let cost = subscription_cost(filter);
-        session.subscriptions.push(Held {
-            filter: filter.into(),
-            group,
-        });
-        session.filter_bytes += cost;
         self.subscriptions += 1;
-        Some(cost)
+        Some(session.subscriptions.add(filter, group))
     }
 
-    /// A subscription that was taken out of its session is over; what it cost.
-    pub(crate) fn let_go(&mut self, id: SessionId, held: &Held) -> usize {
-        let cost = subscription_cost(&held.filter);
+    /// A session's subscription is over, if it has it.
+    pub(crate) fn let_go(
+        &mut self,
+        id: SessionId,
+        filter: &str,
+        group: Option<GroupId>,
+    ) -> Option<Held> {
+        let session = self.all.get_mut(id)?;
+        let held = session.subscriptions.remove(filter, group)?;
         self.subscriptions -= 1;
-        if let Some(session) = self.all.get_mut(id) {
-            session.filter_bytes -= cost;
-        }
-        cost
+        Some(held)
+    }
+
+    /// All of a session's subscriptions are over.
+    pub(crate) fn let_all_go(&mut self, id: SessionId) -> Vec<Held> {
+        let session = self.all.get_mut(id);
+        let held = session.map_or_else(Vec::new, |session| session.subscriptions.take());
+        self.subscriptions -= held.len();
+        held
     }
 
     // --- what is left to do

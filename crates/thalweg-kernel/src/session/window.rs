@@ -4,10 +4,11 @@
 //! unsettled tag to the newest. A receiver that never settles one delivery must not stop tag numbers from moving on:
 //! beyond [`SPAN_MAX`] the oldest are set aside in a small map.
 
-use crate::entry::Entry;
+use crate::entry::{Entry, Via};
 use crate::ids::{GroupId, Tag};
+use crate::recount::same;
 use std::collections::{BTreeMap, VecDeque};
-use thalweg_model::{Message, Time};
+use thalweg_model::{Message, Reliability, Time};
 
 /// Widest distance between the oldest and the newest tag in the ring.
 const SPAN_MAX: usize = 8192;
@@ -15,8 +16,47 @@ const SPAN_MAX: usize = 8192;
 /// An unsettled delivery.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    pub(crate) state: SlotState,
-    pub(crate) sent_at: Time,
+    pub state: SlotState,
+    pub sent_at: Time,
+}
+
+impl Slot {
+    /// The copy, unless its receiver has it and only its release is to be confirmed.
+    #[inline]
+    pub(crate) fn entry(&self) -> Option<&Entry> {
+        match &self.state {
+            SlotState::ExpectSettle(entry) => Some(entry),
+            SlotState::ExpectReleased { .. } => None,
+        }
+    }
+
+    /// The same, taken out.
+    #[inline]
+    pub(crate) fn into_entry(self) -> Option<Entry> {
+        match self.state {
+            SlotState::ExpectSettle(entry) => Some(entry),
+            SlotState::ExpectReleased { .. } => None,
+        }
+    }
+
+    /// The group it came through, and its message.
+    #[inline]
+    pub(crate) fn of_group(&self) -> Option<(GroupId, &Message)> {
+        match &self.state {
+            SlotState::ExpectSettle(entry) => entry.group().map(|group| (group, &entry.message)),
+            SlotState::ExpectReleased { of_group, .. } => {
+                of_group.as_ref().map(|(group, message)| (*group, message))
+            }
+        }
+    }
+
+    #[inline]
+    fn is_of_group(&self) -> bool {
+        match &self.state {
+            SlotState::ExpectSettle(entry) => entry.group().is_some(),
+            SlotState::ExpectReleased { of_group, .. } => of_group.is_some(),
+        }
+    }
 }
 
 /// What a slot waits for.
@@ -41,6 +81,20 @@ pub(crate) struct Window {
     front: Tag,
     aside: BTreeMap<Tag, Slot>,
     unsettled: u32,
+    /// Of those, how many came through groups.
+    of_groups: u32,
+    /// Deliveries of an earlier link that this link's receiver has no credit for yet.
+    repeats: VecDeque<Tag>,
+}
+
+/// What the window made of a receipt of an exactly-once delivery.
+pub(crate) enum Received {
+    /// There is no such delivery, or it is none that is settled in two steps.
+    Unknown,
+    /// It was received before.
+    Again,
+    /// The copy is done with; its release is to be confirmed.
+    Now(Entry),
 }
 
 impl Window {
@@ -79,8 +133,15 @@ impl Window {
         window
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.unsettled
+    }
+
+    /// How many came through groups that are not done with.
+    #[inline]
+    pub(crate) fn of_groups(&self) -> u32 {
+        self.of_groups
     }
 
     /// Adds a delivery and names it.
@@ -96,6 +157,7 @@ impl Window {
         } else if self.ring.len() >= SPAN_MAX {
             self.set_front_aside();
         }
+        self.of_groups += u32::from(entry.group().is_some());
         let mut tag = nth(self.front, self.ring.len());
         while !self.aside.is_empty() && self.aside.contains_key(&tag) {
             self.ring.push_back(None);
@@ -129,7 +191,17 @@ impl Window {
         ((distance as usize) < self.ring.len()).then_some(distance as usize)
     }
 
-    pub(crate) fn get_mut(&mut self, tag: Tag) -> Option<&mut Slot> {
+    pub(crate) fn get(&self, tag: Tag) -> Option<&Slot> {
+        if !self.aside.is_empty()
+            && let Some(slot) = self.aside.get(&tag)
+        {
+            return Some(slot);
+        }
+        self.ring.get(self.index(tag)?)?.as_ref()
+    }
+
+    #[inline]
+    fn get_mut(&mut self, tag: Tag) -> Option<&mut Slot> {
         // The ring may have a hole where a tag is that was set aside.
         if !self.aside.is_empty() && self.aside.contains_key(&tag) {
             return self.aside.get_mut(&tag);
@@ -160,8 +232,9 @@ impl Window {
             if !is_right(&slot.state) {
                 return None;
             }
-            self.unsettled -= 1;
-            return self.aside.remove(&tag);
+            let slot = self.aside.remove(&tag)?;
+            self.left(&slot);
+            return Some(slot);
         }
         let at = self.index(tag)?;
         let slot = self
@@ -171,7 +244,7 @@ impl Window {
         if at == 0 {
             self.trim();
         }
-        self.unsettled -= 1;
+        self.left(&slot);
         Some(slot)
     }
 
@@ -179,11 +252,147 @@ impl Window {
     pub(crate) fn undo(&mut self, tag: Tag) -> Option<Entry> {
         debug_assert_eq!(self.index(tag), Some(self.ring.len().wrapping_sub(1)));
         let slot = self.ring.pop_back()??;
+        self.left(&slot);
+        slot.into_entry()
+    }
+
+    #[inline]
+    fn left(&mut self, slot: &Slot) {
         self.unsettled -= 1;
-        match slot.state {
-            SlotState::ExpectSettle(entry) => Some(entry),
-            _ => None,
+        self.of_groups -= u32::from(slot.is_of_group());
+    }
+
+    /// The receiver of an exactly-once delivery has it; it is `durable` if the journal knows of it.
+    pub(crate) fn receive(&mut self, tag: Tag, durable: impl FnOnce(&Entry) -> bool) -> Received {
+        let Some(slot) = self.get_mut(tag) else {
+            return Received::Unknown;
+        };
+        let released = match &slot.state {
+            SlotState::ExpectReleased { .. } => return Received::Again,
+            SlotState::ExpectSettle(entry) if entry.reliability != Reliability::ExactlyOnce => {
+                return Received::Unknown;
+            }
+            SlotState::ExpectSettle(entry) => SlotState::ExpectReleased {
+                durable: durable(entry),
+                of_group: entry.group().map(|group| (group, entry.message.clone())),
+            },
+        };
+        match std::mem::replace(&mut slot.state, released) {
+            SlotState::ExpectSettle(entry) => Received::Now(entry),
+            SlotState::ExpectReleased { .. } => Received::Again,
         }
+    }
+
+    // --- groups
+
+    /// A copy that an earlier run left came through this group.
+    pub(crate) fn restore_group(&mut self, tag: Tag, group: GroupId) {
+        if let Some(Slot {
+            state: SlotState::ExpectSettle(entry),
+            ..
+        }) = self.get_mut(tag)
+        {
+            let was_own = entry.group().is_none();
+            let id = entry.via.subscription_ids().first().copied();
+            entry.via = Via::Group(group, id.unwrap_or(0));
+            self.of_groups += u32::from(was_own);
+        }
+    }
+
+    /// What came through a group is the session's own from now on: names in the journal's queue of the group.
+    pub(crate) fn detach_from_group(&mut self, group: GroupId) -> Vec<u64> {
+        let mut serials = Vec::new();
+        let mut detached = 0;
+        for slot in self.slots_mut() {
+            match &mut slot.state {
+                SlotState::ExpectSettle(entry) if entry.group() == Some(group) => {
+                    entry.leave_group();
+                    detached += 1;
+                    if std::mem::take(&mut entry.of_group) {
+                        serials.push(std::mem::take(&mut entry.serial));
+                    }
+                }
+                SlotState::ExpectSettle(_) => {}
+                SlotState::ExpectReleased { of_group, .. } => {
+                    let taken = of_group.take_if(|(of, _)| *of == group);
+                    detached += u32::from(taken.is_some());
+                }
+            }
+        }
+        self.of_groups -= detached;
+        serials
+    }
+
+    /// The journal knows nothing of a delivery from now on.
+    pub(crate) fn forget_serial(&mut self, tag: Tag) {
+        if let Some(Slot {
+            state: SlotState::ExpectSettle(entry),
+            ..
+        }) = self.get_mut(tag)
+        {
+            (entry.serial, entry.of_group) = (0, false);
+        }
+    }
+
+    /// The group's queue in the journal has ended.
+    pub(crate) fn forget_serials_of_group(&mut self, group: GroupId) {
+        for slot in self.slots_mut() {
+            if let SlotState::ExpectSettle(entry) = &mut slot.state
+                && entry.group() == Some(group)
+                && entry.of_group
+            {
+                (entry.serial, entry.of_group) = (0, false);
+            }
+        }
+    }
+
+    // --- repeats
+
+    /// All that expects to be settled is sent again over a new link, as far as its receiver allows.
+    pub(crate) fn begin_repeats(&mut self) {
+        let mut repeats = std::mem::take(&mut self.repeats);
+        let unsettled = self.iter().filter(|(_, slot)| slot.entry().is_some());
+        repeats.extend(unsettled.map(|(tag, _)| tag));
+        self.repeats = repeats;
+    }
+
+    #[inline]
+    pub(crate) fn has_repeats(&self) -> bool {
+        !self.repeats.is_empty()
+    }
+
+    /// The next to be sent again, to a receiver that allows `max` unsettled.
+    pub(crate) fn next_repeat(&mut self, max: u16) -> Option<Tag> {
+        let sent = (self.unsettled as usize).saturating_sub(self.repeats.len());
+        if sent >= usize::from(max) {
+            return None;
+        }
+        self.repeats.pop_front()
+    }
+
+    /// A delivery is sent again; nothing if it is known to have arrived.
+    pub(crate) fn repeat(&mut self, tag: Tag, now: Time) -> Option<&Entry> {
+        let slot = self.get_mut(tag)?;
+        let SlotState::ExpectSettle(entry) = &mut slot.state else {
+            return None;
+        };
+        slot.sent_at = now;
+        entry.deliveries = entry.deliveries.saturating_add(1);
+        Some(entry)
+    }
+
+    /// To look at them; [`Window::set_repeats`] must follow with those that remain.
+    pub(crate) fn take_repeats(&mut self) -> VecDeque<Tag> {
+        std::mem::take(&mut self.repeats)
+    }
+
+    pub(crate) fn set_repeats(&mut self, repeats: VecDeque<Tag>) {
+        self.repeats = repeats;
+    }
+
+    /// The link has ended.
+    pub(crate) fn forget_repeats(&mut self) {
+        self.repeats.clear();
     }
 
     fn trim(&mut self) {
@@ -196,21 +405,33 @@ impl Window {
         }
     }
 
-    /// All unsettled deliveries, in no particular order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot> {
-        self.aside.values().chain(self.ring.iter().flatten())
-    }
-
     /// All unsettled deliveries, oldest first.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Tag, &mut Slot)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Tag, &Slot)> {
         let front = self.front;
-        let ring = self.ring.iter_mut().enumerate();
+        let ring = self.ring.iter().enumerate();
         let ring =
-            ring.filter_map(move |(at, slot)| slot.as_mut().map(|slot| (nth(front, at), slot)));
+            ring.filter_map(move |(at, slot)| slot.as_ref().map(|slot| (nth(front, at), slot)));
         self.aside
-            .iter_mut()
+            .iter()
             .map(|(tag, slot)| (*tag, slot))
             .chain(ring)
+    }
+
+    fn slots_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
+        self.aside
+            .values_mut()
+            .chain(self.ring.iter_mut().flatten())
+    }
+
+    /// How many came through groups, counted anew.
+    pub(crate) fn recount(&self) -> Result<(), String> {
+        let of_groups = self.iter().filter(|(_, slot)| slot.is_of_group());
+        same(
+            "copies of groups",
+            self.of_groups as usize,
+            of_groups.count(),
+        )?;
+        same("unsettled", self.unsettled as usize, self.iter().count())
     }
 }
 
@@ -244,10 +465,10 @@ mod tests {
         assert_eq!(tags, [65_534, 65_535, 1, 2]);
         assert!(window.remove(1).is_some());
         assert!(window.remove(1).is_none());
-        assert!(window.get_mut(2).is_some());
+        assert!(window.get(2).is_some());
         assert_eq!(window.len(), 3);
         assert_eq!(
-            window.iter_mut().map(|(tag, _)| tag).collect::<Vec<_>>(),
+            window.iter().map(|(tag, _)| tag).collect::<Vec<_>>(),
             [65_534, 65_535, 2]
         );
     }
@@ -282,10 +503,7 @@ mod tests {
             &[65_535, 1],
         ] {
             let mut window = Window::restored(slots(tags), Time::ZERO);
-            assert_eq!(
-                window.iter_mut().map(|(tag, _)| tag).collect::<Vec<_>>(),
-                tags
-            );
+            assert_eq!(window.iter().map(|(tag, _)| tag).collect::<Vec<_>>(), tags);
             assert_eq!(window.len() as usize, tags.len());
             let tag = window.push(Entry::for_test(), Time::ZERO);
             assert_eq!(Some(tag), tags.last().map(|last| next(*last)));
@@ -316,7 +534,7 @@ mod tests {
                 );
             }
         }
-        assert!(window.get_mut(stuck).is_some());
+        assert!(window.get(stuck).is_some());
         assert!(window.remove(stuck).is_some());
         assert!(window.remove(stuck).is_none());
         assert!(tags.into_iter().all(|tag| window.remove(tag).is_some()));

@@ -1,0 +1,296 @@
+//! What waits for a session: in memory, and behind that on disk only.
+//!
+//! *Knows:* order, and the bytes of both. *Must never know:* a link, the journal, the books; callers book what they are given.
+
+use super::disk_queue::{DiskQueue, Dropped};
+use crate::effects::Spot;
+use crate::entry::Entry;
+use crate::ids::GroupId;
+use crate::ledger::AccountPlace;
+use crate::recount::{Held, same};
+use std::collections::VecDeque;
+use thalweg_model::Message;
+use thalweg_records::{Stored, Waiting};
+
+/// Fewer in memory than this: the next are fetched.
+const FETCH_BELOW: usize = 128;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Backlog {
+    memory: VecDeque<Entry>,
+    /// Of all that waits, in memory and on disk.
+    bytes: usize,
+    /// What waits behind `memory`; nothing if all is there.
+    disk: Option<Box<DiskQueue>>,
+}
+
+/// The oldest that waited, dropped.
+pub(crate) enum Oldest {
+    InMemory(Entry),
+    OnDisk(Dropped),
+}
+
+/// What it takes to have more in memory.
+pub(crate) enum Refill {
+    /// Nothing can be done, or need be.
+    Nothing,
+    /// Messages at these places are to be fetched.
+    Fetch(Vec<(u64, u32)>),
+    /// All that was left has never been on disk, and is in memory now.
+    Done,
+}
+
+/// What a batch that was written changes.
+pub(crate) struct Unloaded {
+    /// Bytes of messages that left memory.
+    pub left: usize,
+    /// Bytes of the places that they leave.
+    pub entered: usize,
+    /// Others are not written yet.
+    pub spills: bool,
+}
+
+impl Backlog {
+    /// What an earlier run left on disk.
+    pub(super) fn restored(waiting: Waiting) -> Self {
+        let disk = (!waiting.is_empty()).then(|| Box::new(DiskQueue::restored(waiting)));
+        Backlog {
+            memory: VecDeque::new(),
+            bytes: disk.as_ref().map_or(0, |disk| disk.bytes()),
+            disk,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.memory.is_empty() && self.disk.is_none()
+    }
+
+    /// How many copies wait, in memory and on disk.
+    pub(crate) fn len(&self) -> usize {
+        self.memory.len() + self.disk.as_ref().map_or(0, |disk| disk.len())
+    }
+
+    /// Bytes of all that waits, in memory and on disk, as its bound counts them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Memory that what waits takes.
+    pub(crate) fn memory_held(&self) -> usize {
+        let disk = self
+            .disk
+            .as_ref()
+            .map_or((0, 0), |disk| (disk.bytes(), disk.memory()));
+        self.bytes - disk.0 + disk.1
+    }
+
+    /// Whether something waits behind what is in memory.
+    #[inline]
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.disk.is_some()
+    }
+
+    /// What waits in memory, the oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.memory.iter()
+    }
+
+    /// What came through a group is the session's own from now on: names in the journal's queue of the group.
+    pub(super) fn detach_from_group(&mut self, group: GroupId) -> Vec<u64> {
+        let mut serials = Vec::new();
+        for entry in self
+            .memory
+            .iter_mut()
+            .filter(|entry| entry.group() == Some(group))
+        {
+            entry.leave_group();
+            if std::mem::take(&mut entry.of_group) {
+                serials.push(std::mem::take(&mut entry.serial));
+            }
+        }
+        serials
+    }
+
+    /// The group's queue in the journal has ended.
+    pub(super) fn forget_serials_of_group(&mut self, group: GroupId) {
+        let of_group = |entry: &&mut Entry| entry.group() == Some(group) && entry.of_group;
+        for entry in self.memory.iter_mut().filter(of_group) {
+            (entry.serial, entry.of_group) = (0, false);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn front(&self) -> Option<&Entry> {
+        self.memory.front()
+    }
+
+    #[inline]
+    pub(crate) fn push_back(&mut self, entry: Entry) {
+        self.bytes += entry.message.bytes();
+        self.memory.push_back(entry);
+    }
+
+    /// What did not leave after all.
+    pub(crate) fn push_front(&mut self, entry: Entry) {
+        self.bytes += entry.message.bytes();
+        self.memory.push_front(entry);
+    }
+
+    #[inline]
+    pub(crate) fn pop_front(&mut self) -> Option<Entry> {
+        let entry = self.memory.pop_front()?;
+        self.bytes -= entry.message.bytes();
+        Some(entry)
+    }
+
+    /// Takes out the oldest, to drop it; nothing if all that is left is being fetched.
+    pub(crate) fn drop_oldest(&mut self) -> Option<Oldest> {
+        if let Some(entry) = self.pop_front() {
+            return Some(Oldest::InMemory(entry));
+        }
+        let dropped = self.disk.as_deref_mut()?.drop_front()?;
+        self.bytes -= dropped.bytes;
+        Some(Oldest::OnDisk(dropped))
+    }
+
+    /// Takes out of memory what `is`, in order.
+    pub(crate) fn extract(&mut self, is: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        let mut found = Vec::new();
+        if !self.memory.iter().any(&is) {
+            return found;
+        }
+        for entry in std::mem::take(&mut self.memory) {
+            if is(&entry) {
+                self.bytes -= entry.message.bytes();
+                found.push(entry);
+            } else {
+                self.memory.push_back(entry);
+            }
+        }
+        found
+    }
+
+    /// Gives memory back after a long queue.
+    #[inline]
+    pub(crate) fn shrink(&mut self) {
+        if self.memory.capacity() > 1024 {
+            self.memory.shrink_to(64);
+        }
+    }
+
+    // --- on disk
+
+    /// Puts a newcomer behind all that waits; true if the queue is to be looked after from now on when a batch is written.
+    pub(crate) fn push_to_disk(&mut self, entry: Entry) -> bool {
+        self.bytes += entry.message.bytes();
+        self.disk.get_or_insert_default().push(entry)
+    }
+
+    /// The newcomer has been persisted.
+    pub(crate) fn found_spot(&mut self, serial: u64, spot: Spot) {
+        if let Some(disk) = self.disk.as_deref_mut() {
+            disk.found_spot(serial, spot);
+        }
+    }
+
+    /// A frame has been written whose bytes begin at `place`: what of it waits on disk leaves memory. `account` says where an
+    /// address is booked, if there are such books.
+    pub(crate) fn on_written(
+        &mut self,
+        frame: u64,
+        place: u64,
+        account: impl Fn(&str) -> Option<AccountPlace>,
+    ) -> Unloaded {
+        let mut unloaded = Unloaded {
+            left: 0,
+            entered: 0,
+            spills: false,
+        };
+        let Some(disk) = self.disk.as_deref_mut() else {
+            return unloaded;
+        };
+        while let Some((in_memory, on_disk)) = disk.unload(frame, place, &account) {
+            self.bytes = self.bytes - in_memory + on_disk;
+            unloaded.left += in_memory;
+            unloaded.entered += size_of::<Stored>();
+        }
+        unloaded.spills = disk.still_spills();
+        unloaded
+    }
+
+    /// What to fetch under the number `question`, so that more is in memory. What was never on disk comes at once.
+    pub(crate) fn refill(&mut self, question: u64) -> Refill {
+        let Some(disk) = self.disk.as_deref_mut() else {
+            return Refill::Nothing;
+        };
+        if disk.is_fetching() || self.memory.len() >= FETCH_BELOW {
+            return Refill::Nothing;
+        }
+        if let Some(places) = disk.fetch(question) {
+            return Refill::Fetch(places);
+        }
+        let before = self.memory.len();
+        if let Some(disk) = self.disk.take() {
+            self.memory.extend(disk.into_fresh());
+        }
+        match self.memory.len() > before {
+            true => Refill::Done,
+            false => Refill::Nothing,
+        }
+    }
+
+    /// Whether this is the question that was asked last; it is answered now.
+    pub(crate) fn take_answer(&mut self, question: u64) -> bool {
+        self.disk
+            .as_deref_mut()
+            .is_some_and(|disk| disk.take_answer(question))
+    }
+
+    /// Takes out the oldest that was asked for, which is not on disk from now on, and where it is booked.
+    pub(crate) fn pop_fetched(&mut self) -> Option<(Stored, Option<AccountPlace>)> {
+        let (stored, place, cost) = self.disk.as_deref_mut()?.pop_fetched()?;
+        self.bytes -= cost;
+        Some((stored, place))
+    }
+
+    // --- the end
+
+    /// What waits in memory; on disk, where it is booked that is, how many are not; and messages that were to go there.
+    pub(super) fn into_parts(self) -> Parts {
+        let mut parts = Parts {
+            entries: self.memory,
+            places: VecDeque::new(),
+            unbooked: 0,
+            fresh: Vec::new(),
+        };
+        if let Some(disk) = self.disk {
+            let len = disk.len();
+            (parts.places, parts.fresh) = disk.into_books();
+            parts.unbooked = len - parts.places.len() - parts.fresh.len();
+        }
+        parts
+    }
+
+    /// Copies and the memory they take, counted anew.
+    pub(crate) fn recount(&self) -> Result<Held, String> {
+        let in_memory: usize = self.memory.iter().map(|entry| entry.message.bytes()).sum();
+        let (memory, bytes) = self.disk.as_ref().map_or((0, 0), |disk| disk.recount());
+        same("bytes that wait", self.bytes, in_memory + bytes)?;
+        same("memory", self.memory_held(), in_memory + memory)?;
+        Ok(Held {
+            waiting: self.len(),
+            in_flight: 0,
+            bytes: in_memory + memory,
+        })
+    }
+}
+
+/// What is left of a backlog whose session ends.
+pub(super) struct Parts {
+    pub entries: VecDeque<Entry>,
+    pub places: VecDeque<AccountPlace>,
+    pub unbooked: usize,
+    pub fresh: Vec<Message>,
+}

@@ -1,0 +1,149 @@
+//! The link of a session, and what holds for it.
+
+use super::{Grants, Meters};
+use crate::ids::LinkId;
+use crate::limits::Limits;
+use thalweg_model::Time;
+
+/// See the module. Without a link, what held for the last one.
+pub(crate) struct Connection {
+    link: Option<LinkId>,
+    /// How often the session was opened: tells a link from an earlier one of the same number.
+    openings: u32,
+    in_flight_max: u16,
+    /// The link's output is above its high-water mark; nothing that can wait is sent.
+    congested: bool,
+    /// The link was ended for a full queue; what follows from that is still to come, in [`Kernel::work`](crate::Kernel::work).
+    thrown_out: bool,
+    /// When the session was made, or its last link ended.
+    since: Time,
+    dialect: &'static str,
+    /// Where it is told that the peer is here, if anywhere.
+    presence: Option<Box<str>>,
+    grants: Grants,
+    meters: Option<Box<Meters>>,
+}
+
+/// What a peer brings with a new link.
+pub(super) struct Arrival {
+    pub link: LinkId,
+    pub dialect: &'static str,
+    pub presence: Option<Box<str>>,
+    pub grants: Grants,
+    /// Unsettled deliveries that the receiver allows, if it says so.
+    pub in_flight_max: Option<u16>,
+}
+
+impl Connection {
+    pub(super) fn none(in_flight_max: u16, now: Time) -> Self {
+        Connection {
+            link: None,
+            openings: 0,
+            in_flight_max: in_flight_max.max(1),
+            congested: false,
+            thrown_out: false,
+            since: now,
+            dialect: "",
+            presence: None,
+            grants: Grants::default(),
+            meters: None,
+        }
+    }
+
+    /// True if there was no link before.
+    pub(super) fn attach(&mut self, arrival: Arrival, limits: &Limits, now: Time) -> bool {
+        self.openings = self.openings.wrapping_add(1);
+        self.meters = Meters::new(limits, &arrival.grants, now);
+        self.dialect = arrival.dialect;
+        self.presence = arrival.presence;
+        self.grants = arrival.grants;
+        let in_flight_max = arrival.in_flight_max.unwrap_or(limits.in_flight_max);
+        self.in_flight_max = in_flight_max.max(1);
+        self.congested = false;
+        self.link.replace(arrival.link).is_none()
+    }
+
+    /// False if there was no link.
+    pub(super) fn detach(&mut self, now: Time) -> bool {
+        self.since = now;
+        self.link.take().is_some()
+    }
+
+    #[inline(always)]
+    pub(crate) fn link(&self) -> Option<LinkId> {
+        self.link
+    }
+
+    /// Which of the session's links it is.
+    pub(crate) fn opening(&self) -> u32 {
+        self.openings
+    }
+
+    pub(crate) fn since(&self) -> Time {
+        self.since
+    }
+
+    #[inline]
+    pub(crate) fn in_flight_max(&self) -> u16 {
+        self.in_flight_max
+    }
+
+    /// How operators see the peer.
+    pub(crate) fn dialect(&self) -> &'static str {
+        self.dialect
+    }
+
+    pub(crate) fn grants(&self) -> &Grants {
+        &self.grants
+    }
+
+    /// [`Grants::high_water`].
+    #[inline(always)]
+    pub(crate) fn high_water(&self) -> u32 {
+        self.grants.high_water
+    }
+
+    pub(crate) fn presence(&self) -> Option<&str> {
+        self.presence.as_deref()
+    }
+
+    /// It is told no more that the peer is here.
+    pub(crate) fn forget_presence(&mut self) {
+        self.presence = None;
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_congested(&self) -> bool {
+        self.congested
+    }
+
+    /// The output is above its high-water mark.
+    #[inline]
+    pub(crate) fn congest(&mut self) {
+        self.congested = true;
+    }
+
+    #[inline]
+    pub(crate) fn set_congested(&mut self, congested: bool) {
+        self.congested = congested;
+    }
+
+    /// What follows from the link's end is still to come.
+    pub(super) fn throw_out(&mut self) {
+        self.thrown_out = true;
+    }
+
+    /// It comes now, if it is still to come.
+    pub(super) fn take_thrown_out(&mut self) -> bool {
+        std::mem::take(&mut self.thrown_out)
+    }
+
+    /// Meters a publish; when it exceeds a rate, when the publisher may go on.
+    #[inline]
+    pub(crate) fn pause(&mut self, bytes: usize, now: Time) -> Option<Time> {
+        match &mut self.meters {
+            None => None,
+            Some(meters) => meters.pause(bytes as u64, now),
+        }
+    }
+}

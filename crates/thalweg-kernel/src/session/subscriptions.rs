@@ -1,0 +1,99 @@
+//! What a session wants: its subscriptions, and last values that it still looks for.
+
+use crate::ids::GroupId;
+use crate::memory::subscription_cost;
+use crate::retained::Scan;
+
+/// One subscription, as its session remembers it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub filter: Box<str>,
+    /// The group, if it is a membership.
+    pub group: Option<GroupId>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Subscriptions {
+    held: Vec<Held>,
+    /// Bytes of memory that their filters cost.
+    bytes: usize,
+    /// One after the other.
+    scans: Vec<Scan>,
+}
+
+impl Subscriptions {
+    pub(crate) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Held> {
+        self.held.iter()
+    }
+
+    /// Bytes of memory that their filters cost.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether one of the session's own has exactly this filter.
+    pub(crate) fn has(&self, filter: &str) -> bool {
+        self.held
+            .iter()
+            .any(|held| held.group.is_none() && *held.filter == *filter)
+    }
+
+    /// What the new one costs.
+    pub(super) fn add(&mut self, filter: &str, group: Option<GroupId>) -> usize {
+        let cost = subscription_cost(filter);
+        self.held.push(Held {
+            filter: filter.into(),
+            group,
+        });
+        self.bytes += cost;
+        cost
+    }
+
+    pub(super) fn remove(&mut self, filter: &str, group: Option<GroupId>) -> Option<Held> {
+        let is = |held: &Held| held.group == group && *held.filter == *filter;
+        let at = self.held.iter().rposition(is)?;
+        let held = self.held.swap_remove(at);
+        self.bytes -= subscription_cost(filter);
+        if group.is_none() {
+            self.scans.retain(|scan| scan.filter() != filter);
+        }
+        Some(held)
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Held> {
+        self.bytes = 0;
+        std::mem::take(&mut self.held)
+    }
+
+    // --- last values to come
+
+    pub(crate) fn has_scans(&self) -> bool {
+        !self.scans.is_empty()
+    }
+
+    pub(crate) fn scan_mut(&mut self, serial: u32) -> Option<&mut Scan> {
+        self.scans.iter_mut().find(|scan| scan.is(serial))
+    }
+
+    pub(crate) fn add_scans(&mut self, scans: Vec<Scan>) {
+        self.scans.extend(scans);
+    }
+
+    /// To work at them; [`Subscriptions::set_scans`] must follow with those that remain.
+    pub(crate) fn take_scans(&mut self) -> Vec<Scan> {
+        std::mem::take(&mut self.scans)
+    }
+
+    pub(crate) fn set_scans(&mut self, scans: Vec<Scan>) {
+        self.scans = scans;
+    }
+
+    pub(super) fn forget_scans(&mut self) {
+        self.scans = Vec::new();
+    }
+}
