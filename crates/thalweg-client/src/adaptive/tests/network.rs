@@ -4,6 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
+use thalweg_model::Span;
+
+use super::super::NetworkReading;
+
 /// Microseconds.
 pub(super) type Micros = u64;
 
@@ -14,11 +18,7 @@ enum Event {
     /// A segment reaches the other end.
     Segment {
         to_client: bool,
-        start: u64,
-        end: u64,
-        ack: u64,
-        sack: u64,
-        sent: u64,
+        frame: Frame,
     },
     TcpTimer {
         client: bool,
@@ -38,6 +38,16 @@ enum Event {
         exchange: usize,
         attempt: u32,
     },
+}
+
+/// What a frame of TCP says; `sack` and `sent` are numbers of transmissions, as RACK has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Frame {
+    start: u64,
+    end: u64,
+    ack: u64,
+    sack: u64,
+    sent: u64,
 }
 
 /// What a message came to.
@@ -67,15 +77,17 @@ impl Wire {
 }
 
 /// When CoAP repeats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum CoapTimers {
     /// After 2 to 3 s, doubled.
+    #[default]
     Rfc7252,
     /// After the round trip and at least 100 to 150 ms, doubled: as our lane does.
     Measured,
 }
 
 /// Lane 0 is MQTT-like over TCP, lane 1 CoAP over UDP.
+#[derive(Default)]
 pub(super) struct Network {
     pub(super) now: Micros,
     pub(super) loss: f64,
@@ -105,7 +117,7 @@ pub(super) struct Network {
 
 /// One end of a TCP connection.
 #[derive(Default)]
-pub(super) struct End {
+struct End {
     next: u64,
     acked: u64,
     unsent: u64,
@@ -124,11 +136,11 @@ pub(super) struct End {
     newest: u64,
     owes: u32,
     ack_timer: u64,
-    pub(super) data_segments: u64,
-    pub(super) repeated: u64,
-    pub(super) needless: u64,
-    pub(super) bytes: u64,
-    pub(super) frames: u64,
+    data_segments: u64,
+    repeated: u64,
+    needless: u64,
+    bytes: u64,
+    frames: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -141,6 +153,7 @@ struct Segment {
     times: u32,
 }
 
+#[derive(Default)]
 struct Exchange {
     message: usize,
     topic: u32,
@@ -169,26 +182,12 @@ impl Network {
             ..End::default()
         };
         Network {
-            now: 0,
-            loss: 0.0,
             delay,
             timers,
             random: seed,
-            order: 0,
-            events: BinaryHeap::new(),
-            wire: [Wire::default(); 2],
-            fates: Vec::new(),
-            settled: Vec::new(),
             client: end(),
             server: end(),
-            boundaries: VecDeque::new(),
-            awaited: VecDeque::new(),
-            answered: 0,
-            exchanges: Vec::new(),
-            topics: BTreeMap::new(),
-            confirmable: 0,
-            retransmissions: 0,
-            round_trips: Vec::new(),
+            ..Network::default()
         }
     }
 
@@ -217,15 +216,11 @@ impl Network {
         self.exchanges.push(Exchange {
             message,
             topic,
-            request_bytes: 0,
             answer_bytes: 50 + if blocks > 1 { 3 } else { 0 },
-            first_wait: 0,
-            began: 0,
-            attempt: 0,
-            is_over: false,
             is_first: true,
             blocks_left: blocks,
             payload_left: payload,
+            ..Exchange::default()
         });
         if is_first {
             self.coap_block(self.exchanges.len() - 1);
@@ -233,32 +228,26 @@ impl Network {
         payload + COAP_OVERHEAD
     }
 
-    /// What the client's system knows: data segments, repeated, needless, frames out and in, bytes out and in.
-    pub(super) fn tcp(&self) -> [u64; 7] {
-        let (c, s) = (&self.client, &self.server);
-        [
-            c.data_segments,
-            c.repeated,
-            c.needless,
-            c.frames,
-            s.frames,
-            c.bytes,
-            s.bytes,
-        ]
-    }
-
-    pub(super) fn smoothed_round_trip(&self) -> Micros {
-        self.client.srtt as Micros
+    /// What the client's system knows of its connection.
+    pub(super) fn tcp(&self) -> NetworkReading {
+        let (client, server) = (&self.client, &self.server);
+        NetworkReading {
+            round_trip: Span::from_nanos(client.srtt as Micros * 1000),
+            sent_segments: client.data_segments,
+            retransmitted_segments: client.repeated,
+            duplicate_segments: client.needless,
+            frames_sent: client.frames,
+            frames_received: server.frames,
+            bytes_sent: client.bytes,
+            bytes_received: server.bytes,
+            ..NetworkReading::default()
+        }
     }
 
     pub(super) fn run_until(&mut self, until: Micros) {
-        while let Some(Reverse((at, _, _))) = self.events.peek() {
-            if *at > until {
-                break;
-            }
-            let Some(Reverse((at, _, event))) = self.events.pop() else {
-                break;
-            };
+        while self.events.peek().is_some_and(|next| next.0.0 <= until)
+            && let Some(Reverse((at, _, event))) = self.events.pop()
+        {
             self.now = at;
             self.happen(event);
         }
@@ -267,14 +256,7 @@ impl Network {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Segment {
-                to_client,
-                start,
-                end,
-                ack,
-                sack,
-                sent,
-            } => self.segment(to_client, start, end, ack, sack, sent),
+            Event::Segment { to_client, frame } => self.segment(to_client, frame),
             Event::TcpTimer { client, armed } => self.tcp_timer(client, armed),
             Event::AckTimer { client, armed } => {
                 let it = self.end(client);
@@ -289,13 +271,11 @@ impl Network {
                 if it.is_over || it.attempt != attempt {
                     return;
                 }
-                if attempt
-                    == if self.timers == CoapTimers::Rfc7252 {
-                        4
-                    } else {
-                        8
-                    }
-                {
+                let attempts_max = match self.timers {
+                    CoapTimers::Rfc7252 => 4,
+                    CoapTimers::Measured => 8,
+                };
+                if attempt == attempts_max {
                     it.is_over = true;
                     let message = it.message;
                     self.fates[message].gave_up = true;
@@ -373,42 +353,30 @@ impl Network {
     }
 
     fn tcp_transmit(&mut self, client: bool, segment: Segment) {
-        let it = self.end(client);
-        it.data_segments += 1;
-        it.frames += 1;
-        it.bytes += segment.end - segment.start;
-        it.owes = 0;
-        let (ack, sack) = (it.received, it.newest);
-        let event = Event::Segment {
-            to_client: !client,
-            start: segment.start,
-            end: segment.end,
-            ack,
-            sack,
-            sent: segment.sent,
-        };
-        self.frame(0, client, segment.end - segment.start + HEADER, event);
+        self.tcp_frame(client, segment.start, segment.end, segment.sent);
     }
 
     fn tcp_ack(&mut self, client: bool) {
+        let start = self.end(client).next;
+        self.tcp_frame(client, start, start, 0);
+    }
+
+    fn tcp_frame(&mut self, client: bool, start: u64, end: u64, sent: u64) {
         let it = self.end(client);
-        it.owes = 0;
+        it.data_segments += u64::from(end > start);
         it.frames += 1;
-        let (ack, sack) = (it.received, it.newest);
-        let start = it.next;
-        self.frame(
-            0,
-            client,
-            HEADER,
-            Event::Segment {
-                to_client: !client,
-                start,
-                end: start,
-                ack,
-                sack,
-                sent: 0,
-            },
-        );
+        it.bytes += end - start;
+        it.owes = 0;
+        let frame = Frame {
+            start,
+            end,
+            ack: it.received,
+            sack: it.newest,
+            sent,
+        };
+        let to_client = !client;
+        let event = Event::Segment { to_client, frame };
+        self.frame(0, client, end - start + HEADER, event);
     }
 
     fn tcp_arm(&mut self, client: bool, again: bool) {
@@ -426,11 +394,7 @@ impl Network {
         it.timer += 1;
         // RFC 8985 §7.2, as Linux does it: with one segment under way the peer may delay its acknowledgement, so the probe comes
         // no sooner than the repetition; with more of them after two round trips and two ticks.
-        let under_way = it
-            .segments
-            .iter()
-            .filter(|segment| !segment.is_there)
-            .count();
+        let under_way = it.segments.iter().filter(|s| !s.is_there).count();
         it.is_probe = !it.has_probed && it.backoff == 0 && under_way > 1;
         let wait = match it.is_probe {
             true => 2.0 * it.srtt + 8_000.0,
@@ -471,7 +435,14 @@ impl Network {
         self.tcp_transmit(client, copy);
     }
 
-    fn segment(&mut self, to_client: bool, start: u64, end: u64, ack: u64, sack: u64, sent: u64) {
+    fn segment(&mut self, to_client: bool, frame: Frame) {
+        let Frame {
+            start,
+            end,
+            ack,
+            sack,
+            sent,
+        } = frame;
         let now = self.now;
         let it = self.end(to_client);
         // Acknowledgement: cumulative, and the newest transmission that has come.
@@ -559,14 +530,8 @@ impl Network {
             self.tcp_ack(to_client);
         } else if it.owes > 0 {
             it.ack_timer += 1;
-            let armed = it.ack_timer;
-            self.at(
-                now + 40_000,
-                Event::AckTimer {
-                    client: to_client,
-                    armed,
-                },
-            );
+            let (client, armed) = (to_client, it.ack_timer);
+            self.at(now + 40_000, Event::AckTimer { client, armed });
         }
     }
 
@@ -648,11 +613,8 @@ impl Network {
         let Some(&message) = queue.front() else {
             return;
         };
-        if let Some(next) = self
-            .exchanges
-            .iter()
-            .position(|it| it.message == message && !it.is_over)
-        {
+        let waits = |it: &Exchange| it.message == message && !it.is_over;
+        if let Some(next) = self.exchanges.iter().position(waits) {
             self.coap_block(next);
         }
     }

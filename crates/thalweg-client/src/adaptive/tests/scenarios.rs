@@ -78,27 +78,7 @@ pub(super) fn report(chooser: &mut Chooser, network: &mut Network) {
             fates.filter(|fate| fate.lane == lane && fate.settled.is_none() && !fate.gave_up);
         chooser.unsettled(lane, unsettled.map(|fate| time(fate.given)), now);
     }
-    let [
-        data,
-        repeated,
-        needless,
-        frames_out,
-        frames_in,
-        bytes_out,
-        bytes_in,
-    ] = network.tcp();
-    let reading = NetworkReading {
-        round_trip: Span::from_nanos(network.smoothed_round_trip() * 1000),
-        sent_segments: data,
-        retransmitted_segments: repeated,
-        duplicate_segments: needless,
-        frames_sent: frames_out,
-        frames_received: frames_in,
-        bytes_sent: bytes_out,
-        bytes_received: bytes_in,
-        ..NetworkReading::default()
-    };
-    chooser.network(0, &reading, now);
+    chooser.network(0, &network.tcp(), now);
     let wire = network.wire[1];
     let reading = NetworkReading {
         frames_sent: wire.frames_up,

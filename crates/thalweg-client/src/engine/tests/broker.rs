@@ -20,6 +20,9 @@ pub struct Taken {
     pub lane: usize,
 }
 
+/// A lane, its connection, and what goes over it.
+pub type Answer = (usize, u64, Frame);
+
 #[derive(Default)]
 pub struct Broker {
     pub log: Vec<Taken>,
@@ -67,14 +70,14 @@ impl Broker {
         self.sessions.remove(&lane);
     }
 
-    /// What comes over a lane; the answers, each with the lane over which it goes.
+    /// What comes over a lane; the answers, each with the lane and the connection over which it goes.
     pub fn hear(
         &mut self,
         lane: usize,
         connection: u64,
         frame: Frame,
         is_datagram: bool,
-    ) -> Vec<(usize, u64, Frame)> {
+    ) -> Vec<Answer> {
         let mut out = Vec::new();
         if let Frame::Hello { keep } = frame {
             self.welcome(lane, connection, keep, is_datagram, &mut out);
@@ -107,10 +110,9 @@ impl Broker {
                 let is_busy = answers
                     && self.busy_every != 0
                     && self.publishes.is_multiple_of(self.busy_every);
-                let answer = if is_busy {
-                    Frame::Busy { id }
-                } else {
-                    Frame::Ack { id }
+                let answer = match is_busy {
+                    true => Frame::Busy { id },
+                    false => Frame::Ack { id },
                 };
                 let answer = answers.then_some(answer);
                 out.extend(answer.clone().map(|answer| (lane, connection, answer)));
@@ -125,46 +127,41 @@ impl Broker {
                     self.repetitions += 1;
                     return out;
                 }
-                self.log.push(Taken {
-                    address: address.clone(),
-                    payload: payload.clone(),
-                    lane,
-                });
+                self.route(reliability, stamp, &address, &payload, &mut out);
                 if retain {
                     self.retained
                         .insert(address.clone(), (payload.clone(), stamp));
                 }
-                self.route(reliability, stamp, &address, &payload, &mut out);
+                self.log.push(Taken {
+                    address,
+                    payload,
+                    lane,
+                });
             }
             Frame::Subscribe {
                 name,
                 last_values,
                 filter,
             } => {
-                let filter = Filter::new(&filter).expect("a filter");
-                let values: Vec<_> = self
-                    .retained
-                    .iter()
-                    .filter(|(address, _)| last_values && filter.matches(address))
-                    .collect();
-                session.filters.insert(name, filter);
                 out.push((lane, connection, Frame::Subscribed { name }));
-                for (address, (payload, stamp)) in values {
+                let filter = Filter::new(&filter).expect("a filter");
+                let values = self.retained.iter();
+                for (address, (payload, stamp)) in
+                    values.filter(|(address, _)| last_values && filter.matches(address))
+                {
                     self.next_delivery += 1;
-                    out.push((
-                        lane,
-                        connection,
-                        Frame::Deliver {
-                            name,
-                            delivery: self.next_delivery,
-                            reliability: Reliability::AtMostOnce,
-                            last_value: true,
-                            stamp: *stamp,
-                            address: address.clone(),
-                            payload: payload.clone(),
-                        },
-                    ));
+                    let value = Frame::Deliver {
+                        name,
+                        delivery: self.next_delivery,
+                        reliability: Reliability::AtMostOnce,
+                        last_value: true,
+                        stamp: *stamp,
+                        address: address.clone(),
+                        payload: payload.clone(),
+                    };
+                    out.push((lane, connection, value));
                 }
+                session.filters.insert(name, filter);
             }
             Frame::Unsubscribe { name } => {
                 session.filters.remove(&name);
@@ -179,12 +176,10 @@ impl Broker {
                 session.unsettled.remove(&delivery);
                 session.feed(lane, &mut out);
             }
-            Frame::Ping => out.push((lane, connection, Frame::Pong)),
+            Frame::Ping {} => out.push((lane, connection, Frame::Pong {})),
             Frame::Read { request, address } => {
-                let value = self
-                    .retained
-                    .get(&address)
-                    .map(|(payload, _)| payload.clone());
+                let value = self.retained.get(&address);
+                let value = value.map(|(payload, _)| payload.clone());
                 out.push((lane, connection, Frame::Answer { request, value }));
             }
             other => panic!("a client does not say {other:?}"),
@@ -193,18 +188,9 @@ impl Broker {
     }
 
     /// Deliveries of a lane of datagrams that were not settled, once more.
-    pub fn repeated(&self, lane: usize) -> Vec<(u64, Frame)> {
-        let Some(session) = self.sessions.get(&lane) else {
-            return Vec::new();
-        };
-        let Some(connection) = session.connection else {
-            return Vec::new();
-        };
-        session
-            .unsettled
-            .values()
-            .map(|frame| (connection, frame.clone()))
-            .collect()
+    pub fn repeated(&self, lane: usize) -> Vec<Answer> {
+        let session = self.sessions.get(&lane);
+        session.map_or_else(Vec::new, |session| session.repeated(lane))
     }
 
     fn welcome(
@@ -213,20 +199,13 @@ impl Broker {
         connection: u64,
         keep: bool,
         is_datagram: bool,
-        out: &mut Vec<(usize, u64, Frame)>,
+        out: &mut Vec<Answer>,
     ) {
-        let is_again = self
-            .sessions
-            .get(&lane)
-            .is_some_and(|session| session.connection == Some(connection));
+        let session = self.sessions.get(&lane);
+        let is_again = session.is_some_and(|session| session.connection == Some(connection));
         // A client that never saw that its session is a new one would take it for the old one: a hole in MQTT itself, which
         // is not looked for here.
-        let present = keep
-            && self
-                .sessions
-                .get(&lane)
-                .is_some_and(|session| session.is_known)
-            && !is_datagram;
+        let present = keep && session.is_some_and(|session| session.is_known) && !is_datagram;
         if !present && !is_again {
             self.sessions.remove(&lane);
         }
@@ -234,12 +213,7 @@ impl Broker {
         (session.connection, session.keep) = (Some(connection), keep);
         out.push((lane, connection, Frame::Welcome { present }));
         if present {
-            out.extend(
-                session
-                    .unsettled
-                    .values()
-                    .map(|frame| (lane, connection, frame.clone())),
-            );
+            out.extend(session.repeated(lane));
             session.feed(lane, out);
         }
     }
@@ -267,19 +241,16 @@ impl Broker {
         stamp: Option<Stamp>,
         address: &str,
         payload: &str,
-        out: &mut Vec<(usize, u64, Frame)>,
+        out: &mut Vec<Answer>,
     ) {
         for (lane, session) in &mut self.sessions {
-            let names: Vec<u32> = session
-                .filters
-                .iter()
-                .filter(|(_, filter)| filter.matches(address))
-                .map(|(name, _)| *name)
-                .collect();
-            for name in names {
+            for (name, filter) in &session.filters {
+                if !filter.matches(address) {
+                    continue;
+                }
                 self.next_delivery += 1;
                 let frame = Frame::Deliver {
-                    name,
+                    name: *name,
                     delivery: self.next_delivery,
                     reliability,
                     last_value: false,
@@ -301,14 +272,22 @@ impl Broker {
 }
 
 impl Session {
-    fn feed(&mut self, lane: usize, out: &mut Vec<(usize, u64, Frame)>) {
+    /// What is not settled, once more.
+    fn repeated(&self, lane: usize) -> Vec<Answer> {
+        let Some(connection) = self.connection else {
+            return Vec::new();
+        };
+        let unsettled = self.unsettled.values().cloned();
+        unsettled.map(|frame| (lane, connection, frame)).collect()
+    }
+
+    fn feed(&mut self, lane: usize, out: &mut Vec<Answer>) {
         let Some(connection) = self.connection else {
             return;
         };
-        while self.unsettled.len() < RECEIVE_MAX {
-            let Some(frame) = self.waiting.pop_front() else {
-                break;
-            };
+        while self.unsettled.len() < RECEIVE_MAX
+            && let Some(frame) = self.waiting.pop_front()
+        {
             if let Frame::Deliver { delivery, .. } = &frame {
                 self.unsettled.insert(*delivery, frame.clone());
             }

@@ -1,15 +1,26 @@
 //! Messages that handles settle themselves.
 
-use thalweg_model::Span;
+use thalweg_model::{Reliability, Span};
 
 use super::transport::Kind;
 use super::world::{World, settings};
+use crate::engine::Wish;
 use crate::transport::SubscriptionId;
+
+const BY_HAND: Wish<'_> = Wish {
+    subscription: SubscriptionId(1),
+    way: 0,
+    filter: "t/a",
+    reliability: Reliability::AtLeastOnce,
+    last_values: false,
+    keeps_all: true,
+    settle_by_hand: true,
+};
 
 #[test]
 fn what_the_handle_settles_itself_comes_only_over_lanes_that_wait_for_it() {
     let mut world = World::new(1, &[Kind::DATAGRAMS], settings());
-    world.subscribe_by_hand(1, "t/a");
+    world.wish(&BY_HAND);
     world.run(Span::from_secs(2));
     assert!(!world.standing[&SubscriptionId(1)]);
     let refused = world
@@ -23,7 +34,7 @@ fn what_the_handle_settles_itself_comes_only_over_lanes_that_wait_for_it() {
     // With a lane that can, that one is taken, whoever publishes.
     let mut world = World::new(1, &[Kind::DATAGRAMS, Kind::STREAM], settings());
     world.prefer(0);
-    world.subscribe_by_hand(1, "t/a");
+    world.wish(&BY_HAND);
     world.run(Span::from_secs(5));
     assert!(world.standing[&SubscriptionId(1)]);
     let at = |lane: usize| {

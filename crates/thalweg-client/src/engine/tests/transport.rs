@@ -29,6 +29,12 @@ pub struct Kind {
     pub refuses: bool,
 }
 
+impl Default for Kind {
+    fn default() -> Self {
+        Kind::STREAM
+    }
+}
+
 impl Kind {
     pub const STREAM: Kind = Kind {
         name: "stream",
@@ -58,19 +64,53 @@ impl Kind {
 const REPEAT: Span = Span::from_secs(2);
 const REPEATS_MAX: u32 = 4;
 
+/// What is awaited: repeated on a lane of datagrams until it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Awaited {
+    // The first, so that they are a range.
+    Ack(MessageId),
+    Welcome,
+    Pong,
+    Answer(u64),
+    Subscribed(u32),
+}
+
+/// What was said, when it is repeated, and how often it was.
+struct Asked {
+    frame: Frame,
+    at: Time,
+    times: u32,
+}
+
 pub struct SimTransport {
     kind: Kind,
     endpoint: Endpoint,
     keep: bool,
     is_up: bool,
     next_number: u64,
-    /// Awaited: for datagrams with the frame and when it is repeated.
-    awaited: BTreeMap<MessageId, (Frame, Time, u32)>,
-    /// Datagrams that are repeated until they are answered: hello, subscriptions.
-    questions: BTreeMap<String, (Frame, Time, u32)>,
+    asked: BTreeMap<Awaited, Asked>,
     was_refused: bool,
     /// What is awaited although nobody waits.
     abandoned: BTreeSet<MessageId>,
+}
+
+/// A message that came, without anything special.
+fn inbound<'m>(address: &'m str, payload: &'m str) -> Inbound<'m> {
+    Inbound {
+        subscription: None,
+        delivery: None,
+        address,
+        payload: payload.as_bytes(),
+        reliability: Reliability::AtLeastOnce,
+        is_last_value: true,
+        lifespan: Span::FOREVER,
+        repeated: false,
+        content_type: None,
+        properties: Properties(&[]),
+        reply_to: None,
+        correlation: None,
+        stamp: None,
+    }
 }
 
 impl SimTransport {
@@ -92,8 +132,7 @@ impl SimTransport {
             keep: false,
             is_up: false,
             next_number: 0,
-            awaited: BTreeMap::new(),
-            questions: BTreeMap::new(),
+            asked: BTreeMap::new(),
             was_refused: false,
             abandoned: BTreeSet::new(),
         }
@@ -106,17 +145,32 @@ impl SimTransport {
         }
     }
 
-    fn ask(&mut self, key: String, frame: Frame, now: Time, out: &mut Output) {
+    /// Says a frame and awaits the answer; true if the same was awaited already.
+    fn ask(&mut self, awaited: Awaited, frame: Frame, now: Time, out: &mut Output) -> bool {
         self.say(&frame, out);
-        if self.kind.is_datagram {
-            self.questions.insert(key, (frame, now + REPEAT, 0));
-        }
+        let at = if self.kind.is_datagram {
+            now + REPEAT
+        } else {
+            Time::NEVER
+        };
+        let times = 0;
+        let asked = Asked { frame, at, times };
+        self.asked.insert(awaited, asked).is_some()
+    }
+
+    fn came(&mut self, awaited: Awaited) -> bool {
+        self.asked.remove(&awaited).is_some()
+    }
+
+    /// Messages under way.
+    fn under_way(&self) -> usize {
+        self.asked.range(..Awaited::Welcome).count()
     }
 
     fn hear(&mut self, frame: Frame, events: &mut dyn Events) {
         match frame {
             Frame::Welcome { present } => {
-                self.questions.remove("hello");
+                self.came(Awaited::Welcome);
                 if !std::mem::replace(&mut self.is_up, true) {
                     events.up(&Welcome {
                         session_present: present,
@@ -126,17 +180,17 @@ impl SimTransport {
             }
             Frame::Ack { id } => {
                 self.abandoned.remove(&id);
-                if self.awaited.remove(&id).is_some() {
+                if self.came(Awaited::Ack(id)) {
                     events.settled(id, Settled::Acknowledged);
                 }
             }
             Frame::Busy { id } => {
-                if self.awaited.remove(&id).is_some() {
+                if self.came(Awaited::Ack(id)) {
                     events.settled(id, Settled::Refused(Refusal::Busy("later".to_owned())));
                 }
             }
             Frame::Subscribed { name } => {
-                self.questions.remove(&format!("sub {name}"));
+                self.came(Awaited::Subscribed(name));
                 events.subscribed(SubscriptionId(name), Ok(self.kind.reliability_max));
             }
             Frame::Deliver {
@@ -148,49 +202,28 @@ impl SimTransport {
                 address,
                 payload,
             } => {
+                let settles = reliability != Reliability::AtMostOnce;
                 events.received(&Inbound {
                     subscription: Some(SubscriptionId(name)),
-                    delivery: (reliability != Reliability::AtMostOnce)
-                        .then_some(DeliveryId(delivery)),
-                    address: &address,
-                    payload: payload.as_bytes(),
+                    delivery: settles.then_some(DeliveryId(delivery)),
                     reliability,
                     is_last_value: last_value,
-                    lifespan: Span::FOREVER,
-                    repeated: false,
-                    content_type: None,
-                    properties: Properties(&[]),
-                    reply_to: None,
-                    correlation: None,
                     stamp,
+                    ..inbound(&address, &payload)
                 });
             }
-            Frame::Pong => {
-                self.questions.remove("ping");
+            Frame::Pong {} => {
+                self.came(Awaited::Pong);
                 events.round_trip(Span::from_millis(50));
             }
             Frame::Answer { request, value } => {
-                self.questions.remove(&format!("read {request}"));
-                let answer = value.as_ref().map(|value| Inbound {
-                    subscription: None,
-                    delivery: None,
-                    address: "a",
-                    payload: value.as_bytes(),
-                    reliability: Reliability::AtLeastOnce,
-                    is_last_value: true,
-                    lifespan: Span::FOREVER,
-                    repeated: false,
-                    content_type: None,
-                    properties: Properties(&[]),
-                    reply_to: None,
-                    correlation: None,
-                    stamp: None,
-                });
+                self.came(Awaited::Answer(request));
+                let answer = value.as_ref().map(|value| inbound("a", value));
                 events.answered(RequestId(request), Ok(answer.as_ref()));
             }
             other => panic!("a broker does not say {other:?}"),
         }
-        if self.was_refused && self.awaited.len() < self.kind.window {
+        if self.was_refused && self.under_way() < self.kind.window {
             self.was_refused = false;
             events.room();
         }
@@ -229,16 +262,12 @@ impl Transport for SimTransport {
 
     fn open(&mut self, opening: &Opening, _: SocketAddr, now: Time, out: &mut Output) {
         assert!(
-            !self.is_up && self.awaited.is_empty(),
+            !self.is_up && self.asked.is_empty(),
             "opened anew without having been closed"
         );
         self.keep = opening.session > Span::ZERO;
-        self.ask(
-            "hello".to_owned(),
-            Frame::Hello { keep: self.keep },
-            now,
-            out,
-        );
+        let hello = Frame::Hello { keep: self.keep };
+        self.ask(Awaited::Welcome, hello, now, out);
     }
 
     fn handle_input(
@@ -263,11 +292,8 @@ impl Transport for SimTransport {
     }
 
     fn poll_timeout(&self) -> Time {
-        let awaited = self.awaited.values().map(|(_, at, _)| *at);
-        awaited
-            .chain(self.questions.values().map(|(_, at, _)| *at))
-            .min()
-            .unwrap_or(Time::NEVER)
+        let times = self.asked.values().map(|asked| asked.at);
+        times.min().unwrap_or(Time::NEVER)
     }
 
     fn handle_timeout(
@@ -276,53 +302,33 @@ impl Transport for SimTransport {
         out: &mut Output,
         events: &mut dyn Events,
     ) -> Result<(), LinkFault> {
-        let due = |(_, (_, at, _)): &(&MessageId, &(Frame, Time, u32))| *at <= now;
-        let ids: Vec<MessageId> = self.awaited.iter().filter(due).map(|(id, _)| *id).collect();
-        for id in ids {
-            let Some((frame, at, times)) = self.awaited.get_mut(&id) else {
+        let due = self.asked.iter().filter(|(_, asked)| asked.at <= now);
+        let due: Vec<Awaited> = due.map(|(awaited, _)| *awaited).collect();
+        for awaited in due {
+            let Some(asked) = self.asked.get_mut(&awaited) else {
                 continue;
             };
-            if *times == REPEATS_MAX {
-                self.awaited.remove(&id);
-                events.settled(id, Settled::Unknown);
+            if asked.times < REPEATS_MAX {
+                asked.times += 1;
+                asked.at = now + Span::from_nanos(REPEAT.nanos() << asked.times);
+                let frame = asked.frame.clone();
+                self.say(&frame, out);
                 continue;
             }
-            *times += 1;
-            *at = now + Span::from_nanos(REPEAT.nanos() << *times);
-            let frame = frame.clone();
-            self.say(&frame, out);
-        }
-        let due = |(_, (_, at, _)): &(&String, &(Frame, Time, u32))| *at <= now;
-        let keys: Vec<String> = self
-            .questions
-            .iter()
-            .filter(due)
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in keys {
-            let Some((frame, at, times)) = self.questions.get_mut(&key) else {
-                continue;
-            };
-            if *times == REPEATS_MAX {
-                self.questions.remove(&key);
-                if let Some(name) = key.strip_prefix("sub ") {
-                    events.subscribed(
-                        SubscriptionId(name.parse().expect("ours")),
-                        Err(Refusal::NoAnswer),
-                    );
+            self.asked.remove(&awaited);
+            match awaited {
+                Awaited::Ack(id) => events.settled(id, Settled::Unknown),
+                Awaited::Subscribed(name) => {
+                    events.subscribed(SubscriptionId(name), Err(Refusal::NoAnswer));
                 }
-                if key == "hello" {
+                Awaited::Welcome => {
                     return Err(LinkFault {
                         words: "silence".to_owned(),
                         is_final: false,
                     });
                 }
-                continue;
+                Awaited::Pong | Awaited::Answer(_) => {}
             }
-            *times += 1;
-            *at = now + Span::from_nanos(REPEAT.nanos() << *times);
-            let frame = frame.clone();
-            self.say(&frame, out);
         }
         Ok(())
     }
@@ -336,7 +342,7 @@ impl Transport for SimTransport {
         assert!(self.is_up, "published without being up");
         assert!(message.reliability <= self.kind.reliability_max);
         let is_awaited = message.reliability != Reliability::AtMostOnce;
-        if is_awaited && self.awaited.len() >= self.kind.window {
+        if is_awaited && self.under_way() >= self.kind.window {
             self.was_refused = true;
             return Err(Refusal::Window);
         }
@@ -351,18 +357,13 @@ impl Transport for SimTransport {
             address: message.address.to_owned(),
             payload: String::from_utf8_lossy(message.payload).into_owned(),
         };
-        self.say(&frame, out);
         if !is_awaited {
+            self.say(&frame, out);
             return Ok(Departure::Gone);
         }
-        let repeat_at = if self.kind.is_datagram {
-            now + REPEAT
-        } else {
-            Time::NEVER
-        };
-        let before = self.awaited.insert(message.id, (frame, repeat_at, 0));
+        let is_under_way = self.ask(Awaited::Ack(message.id), frame, now, out);
         assert!(
-            before.is_none() || self.abandoned.remove(&message.id),
+            !is_under_way || self.abandoned.remove(&message.id),
             "{} is under way twice",
             message.id
         );
@@ -371,8 +372,8 @@ impl Transport for SimTransport {
 
     fn abandon(&mut self, id: MessageId) {
         if self.kind.is_datagram {
-            self.awaited.remove(&id);
-        } else if self.awaited.contains_key(&id) {
+            self.came(Awaited::Ack(id));
+        } else if self.asked.contains_key(&Awaited::Ack(id)) {
             self.abandoned.insert(id);
         }
     }
@@ -390,27 +391,19 @@ impl Transport for SimTransport {
             last_values: wish.last_values,
             filter: wish.filter.to_owned(),
         };
-        self.ask(format!("sub {name}"), frame, now, out);
+        self.ask(Awaited::Subscribed(name), frame, now, out);
         Ok(())
     }
 
     fn unsubscribe(&mut self, subscription: SubscriptionId, _: Time, out: &mut Output) {
-        self.questions.remove(&format!("sub {}", subscription.0));
-        self.say(
-            &Frame::Unsubscribe {
-                name: subscription.0,
-            },
-            out,
-        );
+        let name = subscription.0;
+        self.came(Awaited::Subscribed(name));
+        self.say(&Frame::Unsubscribe { name }, out);
     }
 
     fn settle(&mut self, delivery: DeliveryId, _: Time, out: &mut Output) {
-        self.say(
-            &Frame::Settle {
-                delivery: delivery.0,
-            },
-            out,
-        );
+        let delivery = delivery.0;
+        self.say(&Frame::Settle { delivery }, out);
     }
 
     fn request(
@@ -430,24 +423,20 @@ impl Transport for SimTransport {
         now: Time,
         out: &mut Output,
     ) -> Result<(), Refusal> {
-        self.ask(
-            format!("read {}", request.0),
-            Frame::Read {
-                request: request.0,
-                address: address.to_owned(),
-            },
-            now,
-            out,
-        );
+        let frame = Frame::Read {
+            request: request.0,
+            address: address.to_owned(),
+        };
+        self.ask(Awaited::Answer(request.0), frame, now, out);
         Ok(())
     }
 
     fn forget(&mut self, request: RequestId) {
-        self.questions.remove(&format!("read {}", request.0));
+        self.came(Awaited::Answer(request.0));
     }
 
     fn probe(&mut self, now: Time, out: &mut Output) -> usize {
-        self.ask("ping".to_owned(), Frame::Ping, now, out);
+        self.ask(Awaited::Pong, Frame::Ping {}, now, out);
         5
     }
 
@@ -456,9 +445,8 @@ impl Transport for SimTransport {
     fn closed(&mut self) {
         self.is_up = false;
         self.was_refused = false;
-        self.awaited.clear();
+        self.asked.clear();
         self.abandoned.clear();
-        self.questions.clear();
     }
 
     fn counters(&self) -> Counters {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use thalweg_model::{Reliability, Span, Time};
 
-use super::broker::Broker;
+use super::broker::{Answer, Broker};
 use super::dice::Dice;
 use super::transport::{Kind, SimTransport};
 use super::wire::Frame;
@@ -51,19 +51,26 @@ impl Chaos {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Connected(usize, u64),
-    ConnectFailed(usize, u64),
-    ToBroker(usize, u64, Vec<u8>),
-    ToClient(usize, u64, Vec<u8>),
-    /// The client sees the end of a connection.
-    Closed(usize, u64),
-    /// The broker does.
-    BrokerClosed(usize, u64),
+    /// On a lane and a connection of it, which may be gone.
+    Lane(usize, u64, Step),
     /// The handles take what was delivered.
     Take,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Connected,
+    ConnectFailed,
+    ToBroker(Vec<u8>),
+    ToClient(Vec<u8>),
+    /// The client sees the end of the connection.
+    Closed,
+    /// The broker does.
+    BrokerClosed,
+}
+
 /// A lane as driver and network see it.
+#[derive(Default)]
 struct Link {
     kind: Kind,
     /// The connection of the hour; counts up.
@@ -116,12 +123,7 @@ pub struct World {
 fn link(kind: &Kind) -> Link {
     Link {
         kind: *kind,
-        connection: 0,
-        is_open: false,
-        to_broker: Time::ZERO,
-        to_client: Time::ZERO,
-        client_rest: Vec::new(),
-        broker_rest: BTreeMap::new(),
+        ..Link::default()
     }
 }
 
@@ -237,35 +239,21 @@ impl World {
     }
 
     pub fn subscribe(&mut self, name: u32, filter: &str, reliability: Reliability) {
-        let subscription = SubscriptionId(name);
-        let wish = Wish {
-            subscription,
+        self.wish(&Wish {
+            subscription: SubscriptionId(name),
             way: 0,
             filter,
             reliability,
             last_values: true,
             keeps_all: true,
             settle_by_hand: false,
-        };
-        self.engine.subscribe(&wish, self.now);
-        self.standing.insert(subscription, false);
-        self.drive();
+        });
     }
 
-    /// A subscription whose messages the handle settles itself.
-    pub fn subscribe_by_hand(&mut self, name: u32, filter: &str) {
-        let subscription = SubscriptionId(name);
-        let wish = Wish {
-            subscription,
-            way: 0,
-            filter,
-            reliability: Reliability::AtLeastOnce,
-            last_values: false,
-            keeps_all: true,
-            settle_by_hand: true,
-        };
-        self.engine.subscribe(&wish, self.now);
-        self.standing.insert(subscription, false);
+    /// Subscribes to what the wish says.
+    pub fn wish(&mut self, wish: &Wish<'_>) {
+        self.engine.subscribe(wish, self.now);
+        self.standing.insert(wish.subscription, false);
         self.drive();
     }
 
@@ -324,19 +312,19 @@ impl World {
         link.is_open = false;
         let connection = link.connection;
         let after = Span::from_millis(self.dice.below(300));
-        let until_broker = if self.chaos.late {
-            Span::from_millis(self.dice.below(3_000))
-        } else {
-            Span::ZERO
+        let until_broker = match self.chaos.late {
+            true => Span::from_millis(self.dice.below(3_000)),
+            false => Span::ZERO,
         };
         if self.dice.percent(self.chaos.amnesia) {
             self.broker.forget_session(lane);
         }
-        self.at(self.now + after, Event::Closed(lane, connection));
-        self.at(
-            self.now + until_broker,
-            Event::BrokerClosed(lane, connection),
-        );
+        self.later(after, lane, connection, Step::Closed);
+        self.later(until_broker, lane, connection, Step::BrokerClosed);
+    }
+
+    fn later(&mut self, after: Span, lane: usize, connection: u64, step: Step) {
+        self.at(self.now + after, Event::Lane(lane, connection, step));
     }
 
     fn at(&mut self, time: Time, event: Event) {
@@ -383,64 +371,10 @@ impl World {
     }
 
     fn happen(&mut self, event: Event) {
-        self.trace(|| match &event {
-            Event::ToBroker(lane, connection, bytes) => {
-                format!("{lane}.{connection} > {}", bytes.escape_ascii())
-            }
-            Event::ToClient(lane, connection, bytes) => {
-                format!("{lane}.{connection} < {}", bytes.escape_ascii())
-            }
-            other => format!("{other:?}"),
-        });
         match event {
-            Event::Connected(lane, connection) if self.links[lane].connection == connection => {
-                self.links[lane].is_open = true;
-                self.links[lane].client_rest.clear();
-                self.engine
-                    .connected(lane, SocketAddr::from(([127, 0, 0, 1], 1)), self.now);
-            }
-            Event::ConnectFailed(lane, connection) if self.links[lane].connection == connection => {
-                self.engine.connect_failed(lane, "unreachable", self.now);
-            }
-            Event::Closed(lane, connection) if self.links[lane].connection == connection => {
-                self.engine.closed(lane, "cut", self.now);
-            }
-            Event::BrokerClosed(lane, connection) => self.broker.closed(lane, connection),
-            Event::ToBroker(lane, connection, bytes) => {
-                let kind = self.links[lane].kind;
-                let mut rest = self.links[lane]
-                    .broker_rest
-                    .remove(&connection)
-                    .unwrap_or_default();
-                rest.extend_from_slice(&bytes);
-                let mut answers = Vec::new();
-                let mut read = 0;
-                while let Some((frame, len)) = Frame::decode(&rest[read..]) {
-                    read += len;
-                    answers.extend(self.broker.hear(lane, connection, frame, kind.is_datagram));
-                }
-                rest.drain(..read);
-                if !rest.is_empty() {
-                    self.links[lane].broker_rest.insert(connection, rest);
-                }
-                for (lane, connection, frame) in answers {
-                    let mut bytes = Vec::new();
-                    frame.encode(&mut bytes);
-                    self.carry(lane, connection, bytes, false);
-                }
-            }
-            Event::ToClient(lane, connection, bytes) => {
-                let link = &mut self.links[lane];
-                if link.connection != connection || !link.is_open {
+            Event::Lane(lane, connection, step) => {
+                if !self.step_of(lane, connection, step) {
                     return;
-                }
-                if link.kind.is_datagram {
-                    self.engine.handle_input(lane, &bytes, self.now);
-                } else {
-                    link.client_rest.extend_from_slice(&bytes);
-                    let rest = std::mem::take(&mut link.client_rest);
-                    let consumed = self.engine.handle_input(lane, &rest, self.now);
-                    self.links[lane].client_rest = rest[consumed..].to_vec();
                 }
             }
             Event::Take => {
@@ -448,14 +382,66 @@ impl World {
                     self.engine.settle(token, self.now);
                 }
             }
-            _ => return,
         }
         self.drive();
     }
 
+    fn step_of(&mut self, lane: usize, connection: u64, step: Step) -> bool {
+        self.trace(|| match &step {
+            Step::ToBroker(bytes) => format!("{lane}.{connection} > {}", bytes.escape_ascii()),
+            Step::ToClient(bytes) => format!("{lane}.{connection} < {}", bytes.escape_ascii()),
+            other => format!("{lane}.{connection} {other:?}"),
+        });
+        let link = &mut self.links[lane];
+        let is_current = link.connection == connection;
+        match step {
+            Step::Connected if is_current => {
+                link.is_open = true;
+                link.client_rest.clear();
+                let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+                self.engine.connected(lane, peer, self.now);
+            }
+            Step::ConnectFailed if is_current => {
+                self.engine.connect_failed(lane, "unreachable", self.now);
+            }
+            Step::Closed if is_current => self.engine.closed(lane, "cut", self.now),
+            Step::BrokerClosed => self.broker.closed(lane, connection),
+            Step::ToBroker(bytes) => {
+                let is_datagram = link.kind.is_datagram;
+                let mut rest = link.broker_rest.remove(&connection).unwrap_or_default();
+                rest.extend_from_slice(&bytes);
+                let mut answers = Vec::new();
+                while let Some((frame, len)) = Frame::decode(&rest) {
+                    rest.drain(..len);
+                    answers.extend(self.broker.hear(lane, connection, frame, is_datagram));
+                }
+                if !rest.is_empty() {
+                    self.links[lane].broker_rest.insert(connection, rest);
+                }
+                self.answer(answers);
+            }
+            Step::ToClient(bytes) if is_current && link.is_open => {
+                if link.kind.is_datagram {
+                    self.engine.handle_input(lane, &bytes, self.now);
+                    return true;
+                }
+                link.client_rest.extend_from_slice(&bytes);
+                let rest = std::mem::take(&mut link.client_rest);
+                let consumed = self.engine.handle_input(lane, &rest, self.now);
+                self.links[lane].client_rest = rest[consumed..].to_vec();
+            }
+            _ => return false,
+        }
+        true
+    }
+
     /// The broker repeats what a lane of datagrams has not settled.
     pub fn repeat(&mut self, lane: usize) {
-        for (connection, frame) in self.broker.repeated(lane) {
+        self.answer(self.broker.repeated(lane));
+    }
+
+    fn answer(&mut self, answers: Vec<Answer>) {
+        for (lane, connection, frame) in answers {
             let mut bytes = Vec::new();
             frame.encode(&mut bytes);
             self.carry(lane, connection, bytes, false);
@@ -477,20 +463,19 @@ impl World {
             let delay = Span::from_millis(1 + self.dice.below(self.chaos.delay));
             let mut time = self.now + delay;
             if !kind.is_datagram {
-                let last = if to_broker {
-                    &mut self.links[lane].to_broker
-                } else {
-                    &mut self.links[lane].to_client
+                let link = &mut self.links[lane];
+                let last = match to_broker {
+                    true => &mut link.to_broker,
+                    false => &mut link.to_client,
                 };
                 time = time.max(*last);
                 *last = time;
             }
-            let event = if to_broker {
-                Event::ToBroker(lane, connection, bytes.clone())
-            } else {
-                Event::ToClient(lane, connection, bytes.clone())
+            let step = match to_broker {
+                true => Step::ToBroker(bytes.clone()),
+                false => Step::ToClient(bytes.clone()),
             };
-            self.at(time, event);
+            self.at(time, Event::Lane(lane, connection, step));
         }
     }
 
@@ -523,15 +508,13 @@ impl World {
                 assert!(!link.is_open, "lane {lane} is connected already");
                 link.connection += 1;
                 let connection = link.connection;
-                let after = self.now + Span::from_millis(1 + self.dice.below(100));
+                let after = Span::from_millis(1 + self.dice.below(100));
                 self.connects.push((lane, self.now));
-                let fails = self.dice.percent(self.chaos.unreachable);
-                let event = if fails {
-                    Event::ConnectFailed(lane, connection)
-                } else {
-                    Event::Connected(lane, connection)
+                let step = match self.dice.percent(self.chaos.unreachable) {
+                    true => Step::ConnectFailed,
+                    false => Step::Connected,
                 };
-                self.at(after, event);
+                self.later(after, lane, connection, step);
             }
             Action::Disconnect(lane) => {
                 self.write(lane);
@@ -540,7 +523,8 @@ impl World {
                 let (connection, after) = (link.connection, link.to_broker);
                 // Whatever comes from this connection later is not heard.
                 link.connection += 1;
-                self.at(after.max(self.now), Event::BrokerClosed(lane, connection));
+                let event = Event::Lane(lane, connection, Step::BrokerClosed);
+                self.at(after.max(self.now), event);
             }
         }
     }
@@ -549,27 +533,27 @@ impl World {
         let link = &self.links[lane];
         let (kind, connection, is_open) = (link.kind, link.connection, link.is_open);
         let mut did = false;
-        if kind.is_datagram {
-            while let Some(datagram) = self.engine.datagram(lane).map(<[u8]>::to_vec) {
-                did = true;
-                self.engine.wrote(lane, datagram.len(), self.now);
-                if is_open {
-                    self.carry(lane, connection, datagram, true);
-                }
-            }
-            return did;
-        }
-        while !self.engine.unwritten(lane).is_empty() {
+        while let Some(piece) = self.next_piece(lane, kind.is_datagram) {
             did = true;
-            let waiting = self.engine.unwritten(lane);
-            let len = 1 + self.dice.below(waiting.len() as u64 * 2) as usize;
-            let piece = waiting[..len.min(waiting.len())].to_vec();
             self.engine.wrote(lane, piece.len(), self.now);
             if is_open {
                 self.carry(lane, connection, piece, true);
             }
         }
         did
+    }
+
+    /// A datagram, or as much of a stream as the network takes at once.
+    fn next_piece(&mut self, lane: usize, is_datagram: bool) -> Option<Vec<u8>> {
+        if is_datagram {
+            return self.engine.datagram(lane).map(<[u8]>::to_vec);
+        }
+        let waiting = self.engine.unwritten(lane);
+        if waiting.is_empty() {
+            return None;
+        }
+        let len = 1 + self.dice.below(waiting.len() as u64 * 2) as usize;
+        Some(waiting[..len.min(waiting.len())].to_vec())
     }
 
     fn note(&mut self, notice: Notice) {
