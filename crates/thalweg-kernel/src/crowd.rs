@@ -229,15 +229,16 @@ impl Kernel {
         }
         let is_own = |flags: u8, session| flags & NO_LOCAL != 0 && session == publisher;
         let receivers = route
-            .receivers
+            .receivers()
             .iter()
             .filter(|receiver| !is_own(receiver.flags, receiver.session))
             .count();
-        let others = route.shards.len() + route.queues.len() + usize::from(route.cell.is_some());
+        let others =
+            route.shards().len() + route.queues().len() + usize::from(route.cell().is_some());
         let is_kept =
-            draft.retain == RetainOp::Set || route.is_kept || route.has_queues() || others > 0;
+            draft.retain == RetainOp::Set || route.is_kept() || route.has_queues() || others > 0;
         let is_refused = !is_kept
-            && crowd.left_out as usize >= receivers + route.groups.len()
+            && crowd.left_out as usize >= receivers + route.groups().len()
             && crowd.left_out > 0;
         (is_refused, crowd.until)
     }
@@ -266,7 +267,7 @@ impl Kernel {
     #[cold]
     fn paced_until(&mut self, id: SessionId, route: &Route, now: Time) -> Option<Time> {
         let uid = self.sessions.get(id)?.uid();
-        let leaves = !route.shards.is_empty() || !route.groups.is_empty();
+        let leaves = !route.shards().is_empty() || !route.groups().is_empty();
         self.remote.paced.until(uid, leaves, now)
     }
 }

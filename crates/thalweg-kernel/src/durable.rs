@@ -111,7 +111,7 @@ impl Kernel {
 
     /// How safe a publish must be before it is acknowledged: the filters' word, else the listener's, else the general.
     pub(crate) fn safety_of(&self, publisher: Option<SessionId>, route: &Route) -> Safety {
-        route.safety.unwrap_or_else(|| {
+        route.safety().unwrap_or_else(|| {
             publisher.map_or(self.env.limits().safety, |id| self.session_safety(id))
         })
     }

@@ -22,7 +22,7 @@ impl Kernel {
         fx: &mut E,
     ) -> Outcome {
         let is_passed = route
-            .groups
+            .groups()
             .first()
             .is_some_and(|group| self.pass_to_group(*group, draft, now, fx));
         if !is_passed {

@@ -240,7 +240,7 @@ impl Kernel {
         let uid = publisher.and_then(|client| self.sessions.of_client(client));
         let uid = uid.map_or(0, |session| session.uid());
         let groups = route
-            .groups
+            .groups()
             .iter()
             .filter_map(|group_id| self.explain_group(*group_id, address, uid, now))
             .collect();
@@ -256,7 +256,7 @@ impl Kernel {
             (_, _, false) => "its window is full: copies that must be settled wait",
             _ => "delivered at once",
         };
-        let receivers = route.receivers.iter().filter_map(|receiver| {
+        let receivers = route.receivers().iter().filter_map(|receiver| {
             let session = self.sessions.get(receiver.session)?;
             Some((
                 session.client().clone(),
@@ -264,18 +264,18 @@ impl Kernel {
             ))
         });
         let queues = route
-            .queues
+            .queues()
             .iter()
             .filter_map(|queue| self.explain_queue(*queue));
         let mut explained = Explained {
             receivers: receivers.collect(),
             groups,
             queues: queues.collect(),
-            watches: route.cell.map_or(0, |cell| self.watchers_of(cell)),
-            shards: route.shards.clone(),
+            watches: route.cell().map_or(0, |cell| self.watchers_of(cell)),
+            shards: route.shards().to_vec(),
             denied: false,
             has_last_value: self.values.latest(address, Time::ZERO).is_some(),
-            is_kept: route.is_kept,
+            is_kept: route.is_kept(),
         };
         if let Some(session) = publisher.and_then(|client| self.sessions.of_client(client))
             && !session.access().allows(Permission::Publish, address)

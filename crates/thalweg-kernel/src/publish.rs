@@ -298,11 +298,11 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Outcome {
-        let is_simple = route.goes == Goes::ToReceivers
+        let is_simple = route.goes() == Goes::ToReceivers
             && draft.retain == RetainOp::None
             && (draft.reliability == Reliability::AtMostOnce || !self.env.limits().journal);
         if !is_simple {
-            return match route.goes {
+            return match route.goes() {
                 Goes::ToQueue if draft.retain == RetainOp::None => {
                     self.spread_to_queue(publisher, route, draft, now, fx)
                 }
@@ -332,7 +332,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Outcome {
-        let Some(&queue) = route.queues.first() else {
+        let Some(&queue) = route.queues().first() else {
             return self.spread_fully(publisher, route, draft, now, fx);
         };
         let before = self.journal.promises();
@@ -416,7 +416,8 @@ impl Kernel {
                 Retained::Refused => self.books.retain_refused(),
             }
         }
-        if route.is_kept && (draft.retain == RetainOp::None || !self.env.limits().retain_enabled) {
+        if route.is_kept() && (draft.retain == RetainOp::None || !self.env.limits().retain_enabled)
+        {
             self.remember(publisher, draft, &mut kept, now);
         }
         let mut queued = Queued {
@@ -425,11 +426,11 @@ impl Kernel {
         };
         if queued.wanted {
             self.spread_to_all(publisher, route, draft, &mut kept, now, fx);
-            if let Some(cell) = route.cell {
+            if let Some(cell) = route.cell() {
                 let message = self.kept(publisher, draft, &mut kept, now);
                 self.offer_to_cell(cell, message, None, fx);
             }
-            if !route.groups.is_empty() || !route.shards.is_empty() {
+            if !route.groups().is_empty() || !route.shards().is_empty() {
                 let message = self.keep(publisher, draft, &mut kept, now);
                 self.spread_beyond(route, &message, cause, now, fx);
             }
@@ -478,10 +479,10 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        for &group in &route.groups {
+        for &group in route.groups() {
             self.publish_to_group(group, message, cause, now, fx);
         }
-        for &shard in &route.shards {
+        for &shard in route.shards() {
             self.books.forwarded();
             self.journal.promise();
             let from = match cause.must_arrive {
@@ -573,7 +574,7 @@ impl Kernel {
             return self.spread_here(publisher, route, draft, kept, now, fx);
         }
         let mut delivery = None;
-        for receiver in &route.receivers {
+        for receiver in route.receivers() {
             let session = self.sessions.get(receiver.session);
             if session.is_some_and(|session| session.access().may_receive_from(origins)) {
                 self.spread_one(publisher, receiver, draft, &mut delivery, kept, now, fx);
@@ -593,7 +594,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         let mut delivery = None;
-        for receiver in &route.receivers {
+        for receiver in route.receivers() {
             self.spread_one(publisher, receiver, draft, &mut delivery, kept, now, fx);
         }
     }

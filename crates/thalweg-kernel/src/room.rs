@@ -58,14 +58,14 @@ impl Kernel {
                     !(session.can_take() || session.is_durable() && waits_on_disk)
                 })
         };
-        is_sure && route.receivers.iter().any(waits)
+        is_sure && route.receivers().iter().any(waits)
             || route
-                .queues
+                .queues()
                 .iter()
                 .any(|queue| self.queue_must_wait(*queue, draft.address, is_sure && waits_on_disk))
             || is_sure
                 && route
-                    .groups
+                    .groups()
                     .iter()
                     .any(|group| self.group_must_wait(*group))
     }
@@ -89,17 +89,18 @@ impl Kernel {
                 .get(receiver.session)
                 .is_some_and(|session| session.is_durable())
         };
-        route.receivers.iter().any(durable)
+        route.receivers().iter().any(durable)
             || route
-                .groups
+                .groups()
                 .iter()
                 .any(|group| self.group_number(*group) != 0)
-            || route
-                .queues
-                .iter()
-                .any(|queue| self.queues.get(*queue).is_some_and(|queue| queue.durable))
+            || route.queues().iter().any(|queue| {
+                self.queues
+                    .get(*queue)
+                    .is_some_and(|queue| queue.is_durable())
+            })
             || !route.onward().conditional.is_empty()
-            || !route.shards.is_empty()
+            || !route.shards().is_empty()
     }
 }
 

@@ -12,12 +12,12 @@ use thalweg_model::Reliability;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sink {
     /// Session, group, shard, queue, binding or cell, as `kind` says.
-    pub(crate) target: u32,
+    pub target: u32,
     /// The subscription's identifier, 0 if it has none.
-    pub(crate) id: u32,
-    pub(crate) kind: SinkKind,
-    pub(crate) reliability: Reliability,
-    pub(crate) flags: u8,
+    pub id: u32,
+    pub kind: SinkKind,
+    pub reliability: Reliability,
+    pub flags: u8,
 }
 
 // Each receiver of a route has one; the fan-out loop walks over them.
@@ -51,22 +51,22 @@ pub(crate) const RETAIN_AS_PUBLISHED: u8 = 2;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Route {
     /// When it was worked out.
-    pub(crate) as_of: AsOf,
-    pub(crate) goes: Goes,
+    as_of: AsOf,
+    goes: Goes,
     /// Receivers on this shard, each once.
-    pub(crate) receivers: Vec<Receiver>,
-    pub(crate) groups: Vec<GroupId>,
-    pub(crate) shards: Vec<u16>,
+    receivers: Vec<Receiver>,
+    groups: Vec<GroupId>,
+    shards: Vec<u16>,
     /// Queues with names, each once.
-    pub(crate) queues: Vec<QueueId>,
+    queues: Vec<QueueId>,
     /// Those who watch it.
-    pub(crate) cell: Option<u32>,
+    cell: Option<u32>,
     /// Whatever is published there is remembered.
-    pub(crate) is_kept: bool,
+    is_kept: bool,
     /// What exchanges make of it, if they do more than name queues. Few messages go that way, so it stands apart.
     onward: Option<Box<Onward>>,
     /// How safe publishes there are before they are acknowledged, if a filter says so.
-    pub(crate) safety: Option<Safety>,
+    safety: Option<Safety>,
 }
 
 /// Whether all that wants an address is of one kind.
@@ -86,15 +86,15 @@ pub(crate) enum Goes {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Onward {
     /// Bindings that compare properties, and the address under which each does.
-    pub(crate) conditional: Vec<(u32, Box<str>)>,
+    pub conditional: Vec<(u32, Box<str>)>,
     /// Addresses whose messages go to an alternate exchange if none of their `conditional` bindings wants them.
-    pub(crate) alternates: Vec<(Box<str>, Box<str>)>,
+    pub alternates: Vec<(Box<str>, Box<str>)>,
     /// Addresses that exchanges lead to and that sessions want.
-    pub(crate) redirects: Vec<Box<str>>,
+    pub redirects: Vec<Box<str>>,
     /// Addresses to which its publisher published it as well, and that sessions want.
-    pub(crate) also: Vec<Box<str>>,
+    pub also: Vec<Box<str>>,
     /// When it was worked out what those addresses lead to.
-    pub(crate) led: Vec<AsOf>,
+    pub led: Vec<AsOf>,
 }
 
 static NOWHERE: Onward = Onward {
@@ -108,12 +108,12 @@ static NOWHERE: Onward = Onward {
 /// A session that wants an address, through one subscription or several.
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
-    pub(crate) session: SessionId,
-    pub(crate) reliability: Reliability,
-    pub(crate) flags: u8,
-    pub(crate) id: u32,
+    pub session: SessionId,
+    pub reliability: Reliability,
+    pub flags: u8,
+    pub id: u32,
     /// All of them, if it is more than one: they collapse into one delivery.
-    pub(crate) overlap: Option<Box<[Sink]>>,
+    pub overlap: Option<Box<[Sink]>>,
 }
 
 impl Route {
@@ -149,11 +149,7 @@ impl Route {
 
     /// What `other` leads to, the route of another address the same message is published to.
     fn add(&mut self, address: &str, other: &Route) {
-        for queue in &other.queues {
-            if !self.queues.contains(queue) {
-                self.queues.push(*queue);
-            }
-        }
+        other.queues.iter().for_each(|queue| self.add_queue(*queue));
         if let Some(theirs) = &other.onward {
             let ours = self.onward_mut();
             ours.conditional.extend(theirs.conditional.iter().cloned());
@@ -177,6 +173,59 @@ impl Route {
     #[inline]
     pub(crate) fn has_queues(&self) -> bool {
         !self.queues.is_empty() || self.onward.as_ref().is_some_and(|onward| onward.leads_on())
+    }
+
+    #[inline]
+    pub(crate) fn goes(&self) -> Goes {
+        self.goes
+    }
+
+    /// Receivers on this shard, each once.
+    #[inline]
+    pub(crate) fn receivers(&self) -> &[Receiver] {
+        &self.receivers
+    }
+
+    #[inline]
+    pub(crate) fn groups(&self) -> &[GroupId] {
+        &self.groups
+    }
+
+    /// Other shards where it is wanted.
+    #[inline]
+    pub(crate) fn shards(&self) -> &[u16] {
+        &self.shards
+    }
+
+    /// Queues with names, each once.
+    #[inline]
+    pub(crate) fn queues(&self) -> &[QueueId] {
+        &self.queues
+    }
+
+    /// Adds a queue unless it is there.
+    pub(crate) fn add_queue(&mut self, queue: QueueId) {
+        if !self.queues.contains(&queue) {
+            self.queues.push(queue);
+        }
+    }
+
+    /// The cell of those that watch it.
+    #[inline]
+    pub(crate) fn cell(&self) -> Option<u32> {
+        self.cell
+    }
+
+    /// Whether whatever is published there is remembered.
+    #[inline]
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    /// How safe publishes there are before they are acknowledged, if a filter says so.
+    #[inline]
+    pub(crate) fn safety(&self) -> Option<Safety> {
+        self.safety
     }
 
     /// Where exchanges lead it on to.

@@ -517,7 +517,7 @@ impl Kernel {
         };
         let own = self.own_receiver(message.publisher(), &route);
         self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
-        if let Some(cell) = route.cell {
+        if let Some(cell) = route.cell() {
             self.offer_to_cell(cell, message, Some(from), fx);
         }
         if route.has_queues() {
@@ -539,7 +539,7 @@ impl Kernel {
             return None;
         }
         let not_own = route
-            .receivers
+            .receivers()
             .iter()
             .filter(|receiver| receiver.flags & NO_LOCAL != 0);
         let mut sessions = not_own.map(|receiver| receiver.session);

@@ -20,9 +20,9 @@ use thalweg_model::{DeathReason, Message, Properties, Reliability, RetainOp, Tim
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Queued {
     /// There was one that wanted it.
-    pub(crate) wanted: bool,
+    pub wanted: bool,
     /// One refused it.
-    pub(crate) refused: bool,
+    pub refused: bool,
 }
 
 /// How deep a comparison may lead to another.
@@ -39,13 +39,13 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Queued {
-        if let ([queue], []) = (&route.queues[..], &route.onward().conditional[..]) {
+        if let ([queue], []) = (route.queues(), &route.onward().conditional[..]) {
             return Queued {
                 wanted: true,
                 refused: self.accept(*queue, message, now, fx),
             };
         }
-        let mut queues = route.queues.clone();
+        let mut queues = route.queues().to_vec();
         let mut redirected: Vec<String> = Vec::new();
         if !route.onward().conditional.is_empty() {
             let mut seen = route
@@ -102,7 +102,7 @@ impl Kernel {
             }
             seen.push(address.clone());
             let next = self.route(&address);
-            for &queue in &next.queues {
+            for &queue in next.queues() {
                 if !queues.contains(&queue) {
                     queues.push(queue);
                 }
@@ -181,7 +181,7 @@ impl Kernel {
         let others = self.journal.take_references();
         let own = self.own_receiver(message.publisher(), &route);
         self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
-        if let Some(cell) = route.cell {
+        if let Some(cell) = route.cell() {
             self.offer_to_cell(cell, message, None, fx);
         }
         self.spread_beyond(&route, message, cause, now, fx);

@@ -25,16 +25,16 @@ const FETCH_BELOW: usize = 256;
 /// A message in a queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    pub(super) message: Message,
+    pub message: Message,
     /// Its place in line.
-    pub(super) order: i64,
+    pub order: i64,
     /// Names it in the journal; 0 if it is not written down.
-    pub(super) serial: u64,
-    pub(super) expires: Time,
+    pub serial: u64,
+    pub expires: Time,
     /// How often it was delivered.
-    pub(super) deliveries: u32,
+    pub deliveries: u32,
     /// Of a group: under which it is known who gave it back.
-    pub(super) back: BackId,
+    pub back: BackId,
 }
 
 // Each message that waits in a queue has one.
@@ -76,9 +76,9 @@ struct Deep {
 
 /// Messages on disk that a queue loses, and who waited for one.
 pub(super) struct Lost {
-    pub(super) serials: Vec<u64>,
-    pub(super) memory: usize,
-    pub(super) asked: VecDeque<Asked>,
+    pub serials: Vec<u64>,
+    pub memory: usize,
+    pub asked: VecDeque<Asked>,
 }
 
 impl Backlog {

@@ -16,20 +16,20 @@ use thalweg_model::{Properties, PropertyValue, Reliability};
 
 /// A binding.
 pub(crate) struct Binding {
-    pub(crate) exchange: Box<str>,
-    pub(crate) to: To,
+    pub exchange: Box<str>,
+    pub to: To,
     /// As its maker wrote it.
-    pub(crate) key: Box<str>,
-    pub(crate) arguments: Box<[(Box<str>, PropertyValue)]>,
+    pub key: Box<str>,
+    pub arguments: Box<[(Box<str>, PropertyValue)]>,
     /// Where it stands in the route table.
-    filter: Box<str>,
+    pub filter: Box<str>,
     /// What it really wants, if the table's filter wants more.
-    pattern: Option<Box<str>>,
-    pub(crate) made_by: MadeBy,
+    pub pattern: Option<Box<str>>,
+    pub made_by: MadeBy,
     /// Its arguments are compared with properties.
-    pub(super) compares: bool,
+    pub compares: bool,
     /// Its number in the journal; 0 if it is not written down.
-    pub(crate) number: u64,
+    pub number: u64,
 }
 
 /// Whereto.
@@ -393,11 +393,7 @@ impl Kernel {
                 }
                 is_wanted = true;
                 match &binding.to {
-                    To::Queue(queue) => {
-                        if !walk.route.queues.contains(queue) {
-                            walk.route.queues.push(*queue);
-                        }
-                    }
+                    To::Queue(queue) => walk.route.add_queue(*queue),
                     To::Exchange(to) => self.lead_on(to, &binding.made_by, walk, depth),
                 }
             }
@@ -480,11 +476,7 @@ impl Kernel {
                 }
                 SinkKind::Alternate => {}
             });
-            if let Some(queue) = queue
-                && !route.queues.contains(&queue)
-            {
-                route.queues.push(queue);
-            }
+            queue.into_iter().for_each(|queue| route.add_queue(queue));
             if has_others
                 && !route
                     .onward()
@@ -547,9 +539,9 @@ struct Walk<'a> {
 /// What a comparison of properties led to.
 #[derive(Default)]
 pub(super) struct Compared {
-    pub(super) queues: Vec<QueueId>,
+    pub queues: Vec<QueueId>,
     /// Addresses whose routes the message takes as well.
-    pub(super) next: Vec<String>,
+    pub next: Vec<String>,
 }
 
 /// The filter for the route table, and the pattern if that filter matches more.

@@ -17,13 +17,13 @@ use thalweg_model::{Address, Time};
 
 /// A queue that is made.
 pub(super) struct NewQueue<'a> {
-    pub(super) address: &'a str,
-    pub(super) number: u64,
-    pub(super) durable: bool,
-    pub(super) auto_delete: bool,
+    pub address: &'a str,
+    pub number: u64,
+    pub durable: bool,
+    pub auto_delete: bool,
     /// The session that it ends with.
-    pub(super) owner: Option<SessionId>,
-    pub(super) limits: QueueLimits,
+    pub owner: Option<SessionId>,
+    pub limits: QueueLimits,
 }
 
 impl Kernel {

@@ -14,18 +14,18 @@ use thalweg_model::syntax::{DOTTED, read_level, write_key, write_level};
 
 /// An exchange. Those of [`PREDECLARED`] are here only while they have bindings.
 pub(crate) struct Exchange {
-    pub(crate) kind: ExchangeKind,
-    pub(crate) durable: bool,
-    pub(crate) auto_delete: bool,
-    pub(crate) internal: bool,
-    pub(crate) alternate: Option<Box<str>>,
+    pub kind: ExchangeKind,
+    pub durable: bool,
+    pub auto_delete: bool,
+    pub internal: bool,
+    pub alternate: Option<Box<str>>,
     /// Who said what its alternate is.
-    pub(crate) made_by: MadeBy,
+    pub made_by: MadeBy,
     /// Its number in the journal; 0 if it is not written down.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Bindings from it, and to it.
-    pub(crate) bindings: BTreeSet<u32>,
-    pub(crate) incoming: BTreeSet<u32>,
+    pub bindings: BTreeSet<u32>,
+    pub incoming: BTreeSet<u32>,
 }
 
 /// Exchanges that every tenant has.

@@ -63,22 +63,22 @@ use thalweg_model::{Span, Time};
 
 /// A queue.
 pub(crate) struct Queue {
-    pub(crate) address: Arc<str>,
+    address: Arc<str>,
     /// Never used again by any other queue.
-    pub(crate) number: u64,
+    number: u64,
     /// Its entries are written down.
-    pub(crate) durable: bool,
+    durable: bool,
     /// It was declared to outlive the broker.
     durable_declared: bool,
-    pub(crate) auto_delete: bool,
+    auto_delete: bool,
     /// Whose it is alone.
-    pub(crate) owner: Option<SessionId>,
-    pub(crate) limits: QueueLimits,
+    owner: Option<SessionId>,
+    limits: QueueLimits,
     /// Who said where its dead letters go.
-    pub(crate) made_by: MadeBy,
+    made_by: MadeBy,
     backlog: Backlog,
     /// Given to consumers and not settled.
-    pub(crate) unsettled: usize,
+    unsettled: usize,
     /// By falling priority; those of one priority in the order in which they came.
     consumers: Vec<Consumer>,
     /// Whose turn it is.
@@ -157,6 +157,11 @@ pub(crate) fn is_queue_address(address: &str) -> bool {
 }
 
 impl Queue {
+    /// Whether its entries are written.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable
+    }
+
     /// The number under which its entries are in the journal; 0 if they are not.
     pub(crate) fn journal_number(&self) -> u64 {
         if self.durable { self.number } else { 0 }
