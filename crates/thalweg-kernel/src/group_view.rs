@@ -5,6 +5,8 @@
 
 use crate::Kernel;
 use crate::group::Group;
+use crate::ordered::Order;
+use crate::seats::Seats;
 use crate::work_terms::OrderKey;
 use std::sync::Arc;
 use thalweg_balance::{GroupStrategy, MemberView, Signal};
@@ -105,12 +107,12 @@ pub struct Waits {
 /// What became of what a member was given.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
-    pub(crate) chosen: u64,
-    pub(crate) settled: u64,
-    pub(crate) reports: u64,
-    pub(crate) reports_refused: u64,
-    pub(crate) stalls: u32,
-    pub(crate) unsettled: u32,
+    pub chosen: u64,
+    pub settled: u64,
+    pub reports: u64,
+    pub reports_refused: u64,
+    pub stalls: u32,
+    pub unsettled: u32,
 }
 
 impl Waits {
@@ -229,10 +231,7 @@ impl Kernel {
             name: group.name(),
             filter: group.filter().into(),
             strategy: group.strategy(),
-            ordered: group
-                .seats()
-                .and_then(|seats| seats.order.as_ref())
-                .map(|order| order.by),
+            ordered: group.seats().and_then(Seats::order).map(Order::by),
             members: group.members().len(),
             waiting: group.waiting.len(),
             waiting_bytes: group.waiting.bytes(),

@@ -59,7 +59,7 @@ impl Kernel {
     /// Those that are still there.
     pub(crate) fn leavers_of(&self, group_id: GroupId) -> impl Iterator<Item = SessionId> + '_ {
         let seats = self.groups.get(group_id).and_then(|group| group.seats());
-        let leavers = seats.map_or(&[][..], |seats| &seats.leavers);
+        let leavers = seats.map_or(&[][..], |seats| seats.leavers());
         let is_there = |(id, uid): &&(SessionId, u64)| {
             self.sessions.get(*id).is_some_and(|it| it.uid() == *uid)
         };
@@ -67,7 +67,7 @@ impl Kernel {
     }
 
     fn leavers_mut(&mut self, group_id: GroupId) -> Option<&mut Leavers> {
-        Some(&mut self.groups.get_mut(group_id)?.seats_mut()?.leavers)
+        Some(self.groups.get_mut(group_id)?.seats_mut()?.leavers_mut())
     }
 
     fn has_of_group(&mut self, id: SessionId, uid: u64, group_id: GroupId) -> bool {

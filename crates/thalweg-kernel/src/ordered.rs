@@ -28,7 +28,7 @@ pub(crate) const LOOK_ANEW: Span = Span::from_millis(100);
 
 /// What a group in order remembers.
 pub(crate) struct Order {
-    pub(crate) by: OrderKey,
+    by: OrderKey,
     /// The strategy names a key's member itself.
     binds: bool,
     /// Every member settles what is to be settled; every member settles whatever it is given.
@@ -82,6 +82,10 @@ impl Order {
         Some(order)
     }
 
+    pub(crate) fn by(&self) -> OrderKey {
+        self.by
+    }
+
     fn key(&self, message: &Message) -> u64 {
         match self.by {
             OrderKey::Publisher => message.publisher(),
@@ -129,7 +133,7 @@ fn suits(member: &Member, number: u64, key: u64) -> u64 {
 
 impl Kernel {
     fn order_mut(&mut self, group_id: GroupId) -> Option<&mut Order> {
-        self.groups.get_mut(group_id)?.seats_mut()?.order.as_mut()
+        self.groups.get_mut(group_id)?.seats_mut()?.order_mut()
     }
 
     /// Whether what waits in a group is not overtaken by what comes.
@@ -178,9 +182,9 @@ impl Kernel {
         except: &[Key],
         now: Time,
     ) -> Option<Chosen> {
-        let mut order = seats.order.take()?;
+        let mut order = seats.take_order()?;
         if order.is_stale {
-            self.find_bound(group_id, &mut order, &mut seats.leavers);
+            self.find_bound(group_id, &mut order, seats.leavers_mut());
         }
         let key = order.key(message);
         let upgraded = self.upgrades(group_id);
@@ -193,12 +197,12 @@ impl Kernel {
             Some(holder) => {
                 let seat = holder.and_then(|holder| seats.seated(&holder));
                 let free = seat.filter(|(place, member)| {
-                    may(self, member) && seats.balancer.has_room(*place, head, now)
+                    may(self, member) && seats.has_room(*place, head, now)
                 });
                 Some(free.map_or(Chosen::Bound, |(_, member)| Chosen::Member(member)))
             }
             None if order.binds || !is_told => {
-                let suited = seats.members.iter().flatten();
+                let suited = seats.members();
                 let suited = suited.filter(|member| {
                     is_meant(member) && self.is_member_allowed(group_id, member.session, message)
                 });
@@ -218,7 +222,7 @@ impl Kernel {
         {
             order.bound.insert(key, Some(key_of_member(member)));
         }
-        seats.order = Some(order);
+        seats.put_order(order);
         chosen
     }
 
@@ -286,7 +290,7 @@ impl Kernel {
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
-        let Some(order) = group.seats_mut().and_then(|seats| seats.order.as_mut()) else {
+        let Some(order) = group.seats_mut().and_then(|seats| seats.order_mut()) else {
             return;
         };
         let key = order.key(message);

@@ -1,41 +1,34 @@
-//! A group asks its balancer: who sits where, what the balancer is told, and when it is asked again.
+//! The seats of a group: who sits where, and what the group's balancer is told.
 //!
 //! A seat is a member with a link. Who comes back with a new link sits down anew, and nothing is known of it.
+//!
+//! *Knows:* members by their keys. *Must never know:* a session.
 
-use crate::Kernel;
-use crate::effects::Effects;
-use crate::given_back::is_among;
-use crate::group::{LineMember, Member};
-use crate::group_home::may_sit;
+use crate::group::Member;
 use crate::group_view::Tally;
-use crate::ids::{GroupId, SessionId, Tag};
+use crate::ids::SessionId;
 use crate::kernel::Map;
 use crate::leavers::Leavers;
 use crate::ordered::Order;
-use crate::timers::TimerKey;
-use crate::work_terms::{SettlesWhen, WorkTerms};
 use thalweg_balance::{
     Balancer, Choice, GroupStrategy, Head, LoadReport, MemberView, Parcel, Place, Step, Terms,
 };
-use thalweg_model::{Message, Reliability, Span, Time};
+use thalweg_model::{Message, Span, Time};
 
 /// How often members are looked for that have been silent for too long.
 const WATCH_EVERY: Span = Span::from_millis(100);
 
-/// More handlers than this nobody is believed to have.
-const CONCURRENCY_MAX: u16 = 4096;
-
 /// The seats of one group.
 pub(crate) struct Seats {
     strategy: GroupStrategy,
-    pub(crate) balancer: Balancer,
+    balancer: Balancer,
     /// What must stay in order.
-    pub(crate) order: Option<Order>,
-    pub(crate) leavers: Leavers,
+    order: Option<Order>,
+    leavers: Leavers,
     /// Members have come or gone, or their links.
     stale: bool,
     places: Map<Key, Seat>,
-    pub(crate) members: Vec<Option<Member>>,
+    members: Vec<Option<Member>>,
     /// What became of what each was given, by place.
     tallies: Vec<Tally>,
     /// The same of members that have no link.
@@ -58,6 +51,17 @@ struct Seat {
     terms: Terms,
 }
 
+/// A member that can be given something: it has a link.
+pub(crate) struct Present {
+    pub member: Member,
+    /// Tells its link from an earlier one.
+    pub opening: u32,
+    pub terms: Terms,
+    /// It was silent before and gets one message at a time; nothing before that.
+    pub trial_until: Option<Time>,
+    pub is_blocked: bool,
+}
+
 /// What the balancer says of a message.
 pub(crate) enum Chosen {
     /// It goes to this member.
@@ -72,9 +76,14 @@ pub(crate) enum Chosen {
 
 /// By what a member is known.
 pub(crate) fn key(member: &Member) -> Key {
-    member.line.map_or((member.session, u16::MAX, 0), |line| {
+    member.line.map_or(key_of(member.session), |line| {
         (member.session, line.line, line.consumer)
     })
+}
+
+/// By what the one membership of a session is known whose copies do not come like those of queues.
+pub(crate) fn key_of(id: SessionId) -> Key {
+    (id, u16::MAX, 0)
 }
 
 impl Seats {
@@ -208,45 +217,46 @@ impl Seats {
         Some((place, self.members.get(place as usize).copied().flatten()?))
     }
 
-    fn place_of(&self, id: SessionId) -> Option<Place> {
-        self.places.get(&(id, u16::MAX, 0)).map(|seat| seat.place)
+    /// Whether members have to be seated before anything is asked.
+    pub(crate) fn are_stale(&self) -> bool {
+        self.stale
     }
-}
 
-impl Kernel {
-    /// Everybody with a link sits down, everybody else gets up.
-    fn seat_members(&mut self, group_id: GroupId, seats: &mut Seats, now: Time) {
-        seats.stale = false;
-        let Some(group) = self.groups.get(group_id) else {
-            return;
-        };
-        let opening = |member: &Member| {
-            self.member_access(member.session)
-                .filter(|access| may_sit(access, group))?;
-            if let Some(away) = self.remote.aways.get(member.session) {
-                return away.opening();
-            }
-            let session = self.sessions.get(member.session)?;
-            session.link().map(|_| session.connection.opening())
-        };
-        let present: Map<Key, u32> = group
-            .everybody()
-            .filter_map(|member| Some((key(member), opening(member)?)))
+    /// Members by place; places of members that left are empty.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().flatten()
+    }
+
+    fn place_of(&self, key: &Key) -> Option<Place> {
+        self.places.get(key).map(|seat| seat.place)
+    }
+
+    fn tally_mut(&mut self, place: Place) -> Option<&mut Tally> {
+        self.tallies.get_mut(place as usize)
+    }
+
+    /// Seats those who are present, and nobody else. What was counted of the others is kept while `is_member` says so.
+    pub(crate) fn seat(
+        &mut self,
+        present: &[Present],
+        is_member: impl Fn(&Key) -> bool,
+        now: Time,
+    ) {
+        self.stale = false;
+        let openings: Map<Key, u32> = present
+            .iter()
+            .map(|it| (key(&it.member), it.opening))
             .collect();
-        let (balancer, members) = (&mut seats.balancer, &mut seats.members);
-        let (tallies, away) = (&mut seats.tallies, &mut seats.away);
-        seats.places.retain(|key, seat| {
-            let stays = present.get(key) == Some(&seat.opening);
+        let (balancer, members) = (&mut self.balancer, &mut self.members);
+        let (tallies, away) = (&mut self.tallies, &mut self.away);
+        self.places.retain(|key, seat| {
+            let stays = openings.get(key) == Some(&seat.opening);
             if !stays {
                 balancer.leave(seat.place);
                 if let Some(tally) = tallies.get_mut(seat.place as usize) {
-                    away.insert(
-                        *key,
-                        Tally {
-                            unsettled: 0,
-                            ..std::mem::take(tally)
-                        },
-                    );
+                    let unsettled = 0;
+                    let tally = std::mem::take(tally);
+                    away.insert(*key, Tally { unsettled, ..tally });
                 }
                 if let Some(member) = members.get_mut(seat.place as usize) {
                     *member = None;
@@ -254,42 +264,24 @@ impl Kernel {
             }
             stays
         });
-        for member in group.everybody() {
-            let Some(opening) = opening(member) else {
-                continue;
-            };
-            let terms = Terms {
-                patience: group.policy().patience,
-                ..self.terms_of(member, group.key())
-            };
-            let seat = seats.places.entry(key(member)).or_insert_with(|| {
+        for it in present {
+            let (key, terms) = (key(&it.member), it.terms);
+            let seat = self.places.entry(key).or_insert_with(|| {
                 let place = balancer.join(terms, now);
-                if self
-                    .remote
-                    .aways
-                    .get(member.session)
-                    .is_some_and(|away| away.on_trial)
-                {
-                    balancer.on_trial(place, now);
+                if let Some(until) = it.trial_until {
+                    balancer.on_trial(place, until);
                 }
-                if let Some(session) = self.sessions.get(member.session) {
-                    if let Some(trial) = session.membership.trial() {
-                        balancer.on_trial(place, trial.ends_at());
-                    }
-                    // Of consumers of lines it is not told when that is over.
-                    if session.connection.is_congested() && member.line.is_none() {
-                        balancer.blocked(place, true);
-                    }
+                if it.is_blocked {
+                    balancer.blocked(place, true);
                 }
                 let at = place as usize;
                 tallies.resize(tallies.len().max(at + 1), Tally::default());
-                if let (Some(tally), Some(known)) = (tallies.get_mut(at), away.remove(&key(member)))
-                {
+                if let (Some(tally), Some(known)) = (tallies.get_mut(at), away.remove(&key)) {
                     *tally = known;
                 }
                 Seat {
                     place,
-                    opening,
+                    opening: it.opening,
                     terms,
                 }
             });
@@ -302,155 +294,26 @@ impl Kernel {
                 members.resize(at + 1, None);
             }
             if let Some(place) = members.get_mut(at) {
-                *place = Some(*member);
+                *place = Some(it.member);
             }
         }
-        let wish = |member: &Member| self.order_wished(member, group.key());
-        let by = group
-            .policy()
-            .order
-            .or_else(|| seats.members.iter().flatten().find_map(wish));
-        let order = Order::of(group.policy().strategy, by);
-        seats.order = Order::go_on(seats.order.take(), order, &seats.members);
-        if !away.is_empty() {
-            let all: Map<Key, ()> = group.everybody().map(|member| (key(member), ())).collect();
-            away.retain(|key, _| all.contains_key(key));
-        }
+        away.retain(|key, _| is_member(key));
     }
 
-    /// What the balancer is told of a member of the group of this key.
-    pub(crate) fn terms_of(&self, member: &Member, group: &str) -> Terms {
-        if let Some(away) = self.remote.aways.get(member.session) {
-            return away.terms;
-        }
-        let Some(session) = self.sessions.get(member.session) else {
-            return Terms::default();
-        };
-        let said = session
-            .terms
-            .as_ref()
-            .map_or_else(WorkTerms::default, |said| said.of(group));
-        let (round_trip, jitter) = session
-            .terms
-            .as_ref()
-            .map_or((Span::ZERO, Span::ZERO), |said| said.round_trip());
-        let plain = Terms::default();
-        let (window_max, settles) = match &member.line {
-            Some(line) => (
-                self.window_of(member.session, line.line, line.consumer),
-                line.settles,
-            ),
-            None => (
-                u32::from(session.connection.in_flight_max()),
-                member.reliability > Reliability::AtMostOnce,
-            ),
-        };
-        Terms {
-            window_max,
-            settles,
-            when_done: said.settles.map(|when| when == SettlesWhen::Processed),
-            weight: said.weight.unwrap_or(plain.weight),
-            concurrency: said
-                .concurrency
-                .unwrap_or(plain.concurrency)
-                .clamp(1, CONCURRENCY_MAX),
-            report_every: said.report_every.unwrap_or(plain.report_every),
-            round_trip,
-            jitter,
-            ..plain
-        }
-    }
-
-    /// A session is back with a new link and takes its seats.
-    pub(crate) fn sit_down(&mut self, id: SessionId, now: Time) {
-        let groups = self
-            .sessions
-            .get(id)
-            .map_or_else(Vec::new, |session| session.membership.groups().to_vec());
-        for group_id in groups {
-            if let Some(group) = self.groups.get_mut(group_id) {
-                group.seats_changed();
-            }
-            self.seat_if_stale(group_id, now);
-        }
-    }
-
-    /// Everybody sits down who has come, and gets up who has gone.
-    pub(crate) fn seat_if_stale(&mut self, group_id: GroupId, now: Time) {
-        let Some(group) = self.groups.get_mut(group_id) else {
-            return;
-        };
-        if group.seats().is_none_or(|seats| !seats.stale) {
-            return;
-        }
-        let Some(mut seats) = group.take_seats() else {
-            return;
-        };
-        self.seat_members(group_id, &mut seats, now);
-        if let Some(group) = self.groups.get_mut(group_id) {
-            group.put_seats(seats);
-        }
-    }
-
-    /// Who of those that are not excepted gets a message that is the next of its group.
-    pub(crate) fn choose_member(
+    /// Who gets the head of the queue, of those of whom `may` says so; and when it is looked at again, if it waits.
+    pub(crate) fn choose(
         &mut self,
-        group_id: GroupId,
         message: &Message,
-        again: bool,
-        except: &[Key],
+        upgrades: bool,
+        head: &Head,
         now: Time,
-    ) -> Chosen {
-        let random = self.env.random();
-        let Some(group) = self.groups.get_mut(group_id) else {
-            return Chosen::Nobody;
-        };
-        if group.everybody().next().is_none() {
-            return Chosen::Nobody;
-        }
-        let once = message.reliability() == Reliability::ExactlyOnce;
-        let (waiting, feed, upgrades) = (
-            group.waiting.len(),
-            group.feed(),
-            group.policy().upgrade_reliability,
-        );
-        let waiting = feed.map_or(waiting, |queue| self.ready_in(queue));
-        let (queued, size) = (waiting + 1, message.payload().len() as u32);
-        let head = Head {
-            queued,
-            size,
-            turn: 0,
-            random,
-            once,
-            again,
-        };
-        let Some(mut seats) = self
-            .groups
-            .get_mut(group_id)
-            .and_then(|group| group.take_seats())
-        else {
-            return Chosen::Nobody;
-        };
-        if seats.stale {
-            self.seat_members(group_id, &mut seats, now);
-        }
-        if seats.order.is_some()
-            && let Some(chosen) =
-                self.choose_in_order(group_id, &mut seats, message, &head, except, now)
-        {
-            if let Some(group) = self.groups.get_mut(group_id) {
-                group.put_seats(seats);
-            }
-            return chosen;
-        }
-        let (balancer, members) = (&mut seats.balancer, &seats.members);
+        may: impl Fn(&Member) -> bool,
+    ) -> (Chosen, Time) {
+        let members = &self.members;
         let member = |place: Place| members.get(place as usize).copied().flatten();
-        let mut may = |place: Place| {
-            let member = member(place).filter(|member| !is_among(except, || key(member)));
-            member.is_some_and(|member| self.member_can_take(&member, message, upgrades))
-        };
+        let mut may = |place: Place| member(place).is_some_and(|member| may(&member));
         let mut look = Time::NEVER;
-        let chosen = match balancer.choose(&head, now, &mut may) {
+        let chosen = match self.balancer.choose(head, now, &mut may) {
             Choice::Send(place) => member(place).map_or(Chosen::Nobody, Chosen::Member),
             Choice::Hold(until) => {
                 look = until;
@@ -458,406 +321,177 @@ impl Kernel {
             }
             Choice::Nobody => Chosen::Nobody,
         };
-        if let (Some(order), Chosen::Member(member)) = (&mut seats.order, &chosen) {
+        if let (Some(order), Chosen::Member(member)) = (&mut self.order, &chosen) {
             order.bind(message, member, upgrades);
         }
-        if let Some(group) = self.groups.get_mut(group_id) {
-            group.put_seats(seats);
-        }
-        self.look_at_group(group_id, look);
-        chosen
+        (chosen, look)
     }
 
-    /// Whether a copy for this member can leave right now.
-    pub(crate) fn member_can_take(
-        &self,
-        member: &Member,
-        message: &Message,
-        upgrades: bool,
-    ) -> bool {
-        let Some(session) = self.sessions.get(member.session) else {
-            return self.away_can_take(member, message, upgrades);
-        };
-        if !session.access().may_receive(message) || !session.is_trusted() {
-            return false;
-        }
-        if let Some(line) = &member.line {
-            return self.consumer_can_take(member.session, line.line, line.consumer);
-        }
-        match member.reliability_of(message, upgrades) {
-            Reliability::AtMostOnce => {
-                session.link().is_some() && !session.connection.is_congested()
-            }
-            _ => session.can_take(),
-        }
+    // --- order
+
+    pub(crate) fn order(&self) -> Option<&Order> {
+        self.order.as_ref()
     }
 
-    fn seats_mut(&mut self, group_id: GroupId) -> Option<&mut Seats> {
-        self.groups.get_mut(group_id)?.seats_mut()
+    pub(crate) fn order_mut(&mut self) -> Option<&mut Order> {
+        self.order.as_mut()
     }
 
-    /// A message came into a group.
-    pub(crate) fn group_arrival(&mut self, group_id: GroupId, now: Time) {
-        let Some(group) = self.groups.get_mut(group_id) else {
-            return;
-        };
-        group.counters.arrived += 1;
-        if let Some(seats) = group.seats_mut() {
-            seats.balancer.arrived(now);
-        }
+    /// Takes the order out while the kernel is asked about members; [`Seats::put_order`] brings it back.
+    pub(crate) fn take_order(&mut self) -> Option<Order> {
+        self.order.take()
     }
 
-    /// What waits in a group is looked at again soon.
-    pub(crate) fn look_at_group(&mut self, group_id: GroupId, at: Time) {
-        let Some(seats) = self.seats_mut(group_id) else {
-            return;
-        };
-        if at < seats.look_at {
-            seats.look_at = at;
-            self.agenda.set_timer(at, TimerKey::GroupLook(group_id));
-        }
+    pub(crate) fn put_order(&mut self, order: Order) {
+        self.order = Some(order);
     }
 
-    /// A copy of a group's left for a member.
-    pub(crate) fn group_copy_sent(
-        &mut self,
-        id: SessionId,
-        group_id: GroupId,
-        parcel: &Parcel,
-        now: Time,
-    ) {
-        self.group_sent(group_id, (id, u16::MAX, 0), parcel, now);
+    /// Keeps this order from now on; what is known of keys stays if it is the same.
+    pub(crate) fn keep_order(&mut self, order: Option<Order>) {
+        self.order = Order::go_on(self.order.take(), order, &self.members);
     }
 
-    /// The same for a consumer of a line.
-    pub(crate) fn group_line_sent(
-        &mut self,
-        group_id: GroupId,
-        id: SessionId,
-        to: LineMember,
-        parcel: &Parcel,
-        now: Time,
-    ) {
-        if to.settles && !parcel.settles {
-            // It was not even shown.
-            return;
-        }
-        self.group_sent(group_id, (id, to.line, to.consumer), parcel, now);
+    /// Whether a member's place has room, as the balancer sees it.
+    pub(crate) fn has_room(&mut self, place: Place, head: &Head, now: Time) -> bool {
+        self.balancer.has_room(place, head, now)
     }
 
-    fn group_sent(&mut self, group_id: GroupId, to: Key, parcel: &Parcel, now: Time) {
-        if self.is_errand_sent(group_id, to, parcel) {
-            return;
-        }
-        let Some(group) = self.groups.get_mut(group_id) else {
-            return;
-        };
-        group.counters.chosen += 1;
-        let Some(seats) = group.seats_mut() else {
-            return;
-        };
-        let Some(place) = seats.places.get(&to).map(|seat| seat.place) else {
-            return;
-        };
-        if let Some(tally) = seats.tallies.get_mut(place as usize) {
+    pub(crate) fn leavers(&self) -> &Leavers {
+        &self.leavers
+    }
+
+    pub(crate) fn leavers_mut(&mut self) -> &mut Leavers {
+        &mut self.leavers
+    }
+
+    // --- what the balancer is told
+
+    /// A message came into the group.
+    pub(crate) fn arrived(&mut self, now: Time) {
+        self.balancer.arrived(now);
+    }
+
+    /// A copy left for a member. When stalled members are looked for, if that was not known yet.
+    pub(crate) fn sent(&mut self, to: &Key, parcel: &Parcel, now: Time) -> Option<Time> {
+        let place = self.place_of(to)?;
+        if let Some(tally) = self.tally_mut(place) {
             tally.chosen += 1;
             tally.unsettled += u32::from(parcel.settles);
         }
-        seats.balancer.sent(place, parcel, now);
-        if parcel.settles
-            && seats.strategy == GroupStrategy::Adaptive
-            && seats.watch_at == Time::NEVER
-        {
-            seats.watch_at = now + WATCH_EVERY;
-            self.agenda
-                .set_timer(now + WATCH_EVERY, TimerKey::GroupWatch(group_id));
-        }
+        self.balancer.sent(place, parcel, now);
+        let watches = parcel.settles && self.strategy == GroupStrategy::Adaptive;
+        if watches { self.watch(now) } else { None }
     }
 
-    /// A consumer of a line has settled a copy, or gives it back.
-    pub(crate) fn group_line_settled(
-        &mut self,
-        group_id: GroupId,
-        of: Key,
-        tag: u64,
-        is_done: bool,
-        now: Time,
-    ) {
-        if is_done {
-            self.end_trial(of.0);
-        }
-        self.group_settled(group_id, of, tag, is_done, now);
-    }
-
-    pub(crate) fn group_settled(
-        &mut self,
-        group_id: GroupId,
-        of: Key,
-        tag: u64,
-        is_done: bool,
-        now: Time,
-    ) {
-        if self.is_errand_over(of, tag, is_done) {
-            return;
-        }
-        let Some(group) = self.groups.get_mut(group_id) else {
+    /// A member settled a copy, or it was taken away from it.
+    pub(crate) fn settled(&mut self, of: &Key, tag: u64, is_done: bool, now: Time) {
+        let Some(place) = self.place_of(of) else {
             return;
         };
-        group.counters.settled += u64::from(is_done);
-        let Some(seats) = group.seats_mut() else {
-            return;
-        };
-        let Some(place) = seats.places.get(&of).map(|seat| seat.place) else {
-            return;
-        };
-        if let Some(tally) = seats.tallies.get_mut(place as usize) {
+        if let Some(tally) = self.tally_mut(place) {
             tally.settled += u64::from(is_done);
             tally.unsettled = tally.unsettled.saturating_sub(1);
         }
         if is_done {
-            seats.balancer.acknowledged(place, tag, now);
+            self.balancer.acknowledged(place, tag, now);
         } else {
-            seats.balancer.taken_back(place, tag, now);
+            self.balancer.taken_back(place, tag, now);
         }
     }
 
-    /// An exactly-once copy has come so far at a session. Whether that can have another one for it.
-    pub(crate) fn group_copy_stepped(
-        &mut self,
-        group_id: GroupId,
-        id: SessionId,
-        tag: Tag,
-        step: Step,
-        now: Time,
-    ) -> bool {
-        let holder = (id, u16::MAX, 0);
-        !self.is_errand_stepped(holder, u64::from(tag), step, now)
-            && self.group_stepped(group_id, holder, u64::from(tag), step, now)
+    /// An exactly-once copy has come so far at a member. Whether that can have another one for it.
+    pub(crate) fn stepped(&mut self, of: &Key, tag: u64, step: Step, now: Time) -> bool {
+        self.place_of(of)
+            .is_some_and(|place| self.balancer.stepped(place, tag, step, now))
     }
 
-    pub(crate) fn group_stepped(
-        &mut self,
-        group_id: GroupId,
-        of: Key,
-        tag: u64,
-        step: Step,
-        now: Time,
-    ) -> bool {
-        let Some(seats) = self.seats_mut(group_id) else {
-            return false;
-        };
-        let Some(place) = seats.places.get(&of).map(|seat| seat.place) else {
-            return false;
-        };
-        seats.balancer.stepped(place, tag, step, now)
-    }
-
-    /// A member has settled a copy.
-    pub(crate) fn group_copy_settled(
-        &mut self,
-        id: SessionId,
-        group_id: GroupId,
-        tag: Tag,
-        message: &Message,
-        now: Time,
-    ) {
-        let holder = (id, u16::MAX, 0);
-        self.group_settled(group_id, holder, u64::from(tag), true, now);
-        self.order_settled(group_id, holder, message);
-    }
-
-    /// A receiver says how much it has to do; its groups go by that. False if what it says cannot be true.
-    pub fn report_load<E: Effects>(
+    /// A session's load report. Whether it is believed; `None` if the session has no seat.
+    pub(crate) fn reported(
         &mut self,
         id: SessionId,
         report: &LoadReport,
         now: Time,
-        fx: &mut E,
-    ) -> bool {
-        let groups = self
-            .sessions
-            .get(id)
-            .map_or_else(Vec::new, |session| session.membership.groups().to_vec());
-        let mut believed = report.is_credible();
-        for group_id in groups {
-            if self.is_owned_elsewhere(group_id) {
-                self.tell_load(group_id, id, report);
-                continue;
-            }
-            believed &= self.seat_reported(group_id, id, report, now);
-            self.hand_over_waiting(group_id, now, fx);
+    ) -> Option<bool> {
+        let place = self.place_of(&key_of(id))?;
+        let is_believed = self.balancer.reported(place, report, now);
+        if let Some(tally) = self.tally_mut(place) {
+            tally.reports += u64::from(is_believed);
+            tally.reports_refused += u64::from(!is_believed);
         }
-        self.end_command(now, fx);
-        believed
+        Some(is_believed)
     }
 
-    /// The same of one group. False if it is not believed.
-    pub(crate) fn seat_reported(
-        &mut self,
-        group_id: GroupId,
-        id: SessionId,
-        report: &LoadReport,
-        now: Time,
-    ) -> bool {
-        self.seat_if_stale(group_id, now);
-        let Some(group) = self.groups.get_mut(group_id) else {
-            return true;
-        };
-        let Some(seats) = group.seats_mut() else {
-            return true;
-        };
-        let Some(place) = seats.place_of(id) else {
-            return true;
-        };
-        let is_believed = seats.balancer.reported(place, report, now);
-        if let Some(tally) = seats.tallies.get_mut(place as usize) {
-            *(if is_believed {
-                &mut tally.reports
-            } else {
-                &mut tally.reports_refused
-            }) += 1;
-        }
-        let counters = &mut group.counters;
-        *(if is_believed {
-            &mut counters.reports
-        } else {
-            &mut counters.reports_refused
-        }) += 1;
-        is_believed
-    }
-
-    /// What the network takes for a round trip to a receiver, as measured beside its messages: without it an
-    /// acknowledgement on receipt is hard to tell from quick work.
-    pub fn round_trip_measured(&mut self, id: SessionId, least: Span, jitter: Span) {
-        let Some(session) = self
-            .sessions
-            .get_mut(id)
-            .filter(|session| !session.membership.groups().is_empty())
-        else {
-            return;
-        };
-        // For groups in which it has no seat yet.
-        session
-            .terms
-            .get_or_insert_default()
-            .set_round_trip(least, jitter);
-        for group_id in session.membership.groups().to_vec() {
-            match self.is_owned_elsewhere(group_id) {
-                true => self.tell_round_trip(group_id, id, least, jitter),
-                false => self.seat_round_trip(group_id, id, least, jitter),
-            }
+    pub(crate) fn round_trip(&mut self, id: SessionId, least: Span, jitter: Span) {
+        if let Some(place) = self.place_of(&key_of(id)) {
+            self.balancer.round_trip(place, least, jitter);
         }
     }
 
-    pub(crate) fn seat_round_trip(
-        &mut self,
-        group_id: GroupId,
-        id: SessionId,
-        least: Span,
-        jitter: Span,
-    ) {
-        let Some(seats) = self.seats_mut(group_id) else {
-            return;
-        };
-        if let Some(place) = seats.place_of(id) {
-            seats.balancer.round_trip(place, least, jitter);
+    /// A session can take nothing for now, or can again.
+    pub(crate) fn blocked(&mut self, id: SessionId, blocked: bool) {
+        if let Some(place) = self.place_of(&key_of(id)) {
+            self.balancer.blocked(place, blocked);
         }
     }
 
-    /// A member away can take nothing for now, or can again.
-    pub(crate) fn seat_blocked(&mut self, group_id: GroupId, id: SessionId, blocked: bool) {
-        let Some(seats) = self.seats_mut(group_id) else {
-            return;
-        };
-        if let Some(place) = seats.place_of(id) {
-            seats.balancer.blocked(place, blocked);
-        }
-    }
-
-    /// The head of a group's queue may have found its member.
-    pub(crate) fn on_group_look<E: Effects>(&mut self, group_id: GroupId, now: Time, fx: &mut E) {
-        let Some(seats) = self.seats_mut(group_id) else {
-            return;
-        };
-        if seats.look_at > now {
-            return;
-        }
-        seats.look_at = Time::NEVER;
-        self.order_changed(group_id);
-        self.hand_over_waiting(group_id, now, fx);
-    }
-
-    /// Members that have been silent for too long, as the balancer sees it.
-    pub(crate) fn silent_members(&mut self, group_id: GroupId, now: Time) -> Vec<SessionId> {
-        // The timer may be that of a group that had this number before.
-        let Some(seats) = self
-            .seats_mut(group_id)
-            .filter(|seats| seats.watch_at <= now)
-        else {
-            return Vec::new();
-        };
-        seats.watch_at = Time::NEVER;
-        let mut overdue = Vec::new();
-        seats.balancer.overdue(now, &mut overdue);
-        let session = |place: &Place| {
-            seats
-                .members
-                .get(*place as usize)?
-                .map(|member| member.session)
-        };
-        overdue.iter().filter_map(session).collect()
-    }
-
-    /// A group is watched as long as somebody has something to settle.
-    pub(crate) fn watch_group(&mut self, group_id: GroupId, now: Time) {
-        let Some(seats) = self.seats_mut(group_id) else {
-            return;
-        };
-        if seats.watch_at == Time::NEVER && seats.balancer.has_unsettled() {
-            seats.watch_at = now + WATCH_EVERY;
-            self.agenda
-                .set_timer(now + WATCH_EVERY, TimerKey::GroupWatch(group_id));
-        }
-    }
-
-    /// A member's link is ended for its silence.
-    pub(crate) fn note_stall(&mut self, id: SessionId, group_id: GroupId) {
-        let Some(group) = self.groups.get_mut(group_id) else {
-            return;
-        };
-        group.counters.stalls += 1;
-        let Some(seats) = group.seats_mut() else {
-            return;
-        };
-        for (key, seat) in &seats.places {
+    /// Counts a session that stalled.
+    pub(crate) fn stalled(&mut self, id: SessionId) {
+        for (key, seat) in &self.places {
             if key.0 == id
-                && let Some(tally) = seats.tallies.get_mut(seat.place as usize)
+                && let Some(tally) = self.tallies.get_mut(seat.place as usize)
             {
                 tally.stalls += 1;
             }
         }
     }
 
-    /// A session's output takes no more for now, or takes more again.
-    pub(crate) fn output_changed(&mut self, id: SessionId) {
-        let Some(session) = self
-            .sessions
-            .get(id)
-            .filter(|session| !session.membership.groups().is_empty())
-        else {
-            return;
-        };
-        let (groups, congested) = (
-            session.membership.groups().to_vec(),
-            session.connection.is_congested(),
-        );
-        for group_id in groups {
-            let Some(seats) = self.seats_mut(group_id) else {
-                continue;
-            };
-            if let Some(place) = seats.place_of(id) {
-                seats.balancer.blocked(place, congested);
-            }
+    // --- timers
+
+    /// The head of the queue is looked at again at that time; false if it is sooner already.
+    pub(crate) fn look_at(&mut self, at: Time) -> bool {
+        let is_sooner = at < self.look_at;
+        if is_sooner {
+            self.look_at = at;
         }
+        is_sooner
+    }
+
+    /// Whether the head of the queue is to be looked at now; not again after that.
+    pub(crate) fn is_look_due(&mut self, now: Time) -> bool {
+        let is_due = self.look_at <= now;
+        if is_due {
+            self.look_at = Time::NEVER;
+        }
+        is_due
+    }
+
+    /// When stalled members are looked for, if that was not known yet.
+    fn watch(&mut self, now: Time) -> Option<Time> {
+        if self.watch_at != Time::NEVER {
+            return None;
+        }
+        self.watch_at = now + WATCH_EVERY;
+        Some(self.watch_at)
+    }
+
+    /// The same, if a member has something to settle.
+    pub(crate) fn watch_on(&mut self, now: Time) -> Option<Time> {
+        match self.balancer.has_unsettled() {
+            true => self.watch(now),
+            false => None,
+        }
+    }
+
+    /// Sessions that have been silent for too long, as the balancer sees it, if they are to be looked for now.
+    pub(crate) fn overdue(&mut self, now: Time) -> Vec<SessionId> {
+        if self.watch_at > now {
+            return Vec::new();
+        }
+        self.watch_at = Time::NEVER;
+        let mut overdue = Vec::new();
+        self.balancer.overdue(now, &mut overdue);
+        let member = |place: &Place| self.members.get(*place as usize).copied().flatten();
+        let members = overdue.iter().filter_map(member);
+        members.map(|member| member.session).collect()
     }
 }
