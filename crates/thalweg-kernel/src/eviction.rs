@@ -7,9 +7,9 @@
 //! back is on trial: it has one message until it settles one, and from the second time on it waits before that.
 
 use crate::Kernel;
+use crate::aways::is_away;
 use crate::effects::{CloseReason, ConsumerEnd, Effects};
 use crate::group::Member;
-use crate::group_home::is_away;
 use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
 use crate::session::{Closing, Session, Trial};

@@ -1,13 +1,13 @@
 //! A message comes into a group: it goes to a member, here or on another shard, or waits until one can take it.
 
 use crate::Kernel;
+use crate::aways::is_away;
 use crate::cause::Cause;
 use crate::durable::{Pending, Put};
 use crate::effects::{Effects, Safety};
 use crate::entry::Entry;
 use crate::group::Member;
 use crate::group_backlog::Waiting;
-use crate::group_home::is_away;
 use crate::ids::{GroupId, SessionId};
 use crate::ledger::DropReason;
 use crate::queue::is_queue_address;

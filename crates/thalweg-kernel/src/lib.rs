@@ -12,6 +12,7 @@
 pub mod access;
 mod access_change;
 mod agenda;
+mod aways;
 mod batch;
 mod books;
 mod cause;
@@ -32,6 +33,7 @@ mod group_balance;
 mod group_explain;
 mod group_home;
 mod group_join;
+mod group_mail;
 mod group_offer;
 mod group_pass;
 mod group_policy;
@@ -90,7 +92,7 @@ pub use effects::{
     Observed, Safety, Sent, Spot, Subscribed, Taken, WatchEnd,
 };
 pub use eviction::Evicted;
-pub use group_home::GroupMail;
+pub use group_mail::GroupMail;
 pub use group_policy::GroupPolicy;
 pub use group_view::{GroupCounters, GroupMemberView, GroupView, Waits};
 pub use ids::{LinkId, QueueId, SessionId, ShardId, Tag, TakenId, Ticket, WatchId};

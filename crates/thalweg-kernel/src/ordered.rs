@@ -8,11 +8,11 @@
 //! names the member, as it does for the strategies that say so.
 
 use crate::Kernel;
+use crate::aways::Away;
 use crate::effects::Effects;
 use crate::given_back::is_among;
 use crate::group::Member;
 use crate::group_backlog::Waiting;
-use crate::group_home::Away;
 use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
 use crate::leavers::Leavers;

@@ -2,8 +2,8 @@
 //!
 //! *Knows:* what was sent, asked and promised. *Must never know:* a session or a group of this shard, but by its number.
 
+use crate::aways::Aways;
 use crate::crowd::PacedElsewhere;
-use crate::group_home::Aways;
 use crate::ids::ShardId;
 use crate::kernel::Map;
 use crate::seat_away::SeatsAway;

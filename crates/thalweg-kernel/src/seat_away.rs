@@ -9,12 +9,11 @@ use crate::effects::Effects;
 use crate::entry::Entry;
 use crate::group::Member;
 use crate::group_backlog::Waiting;
-use crate::group_home::{CopyBack, Errand, GroupMail, Mail, Notice, Refused, Report, Said};
+use crate::group_mail::{CopyBack, Errand, Mail, Notice, Refused, Report, Said};
 use crate::ids::{GroupId, SessionId, ShardId};
 use crate::kernel::Map;
 use crate::ledger::DropReason;
 use crate::seats::{Key, key};
-use crate::shards::ShardMessage;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_balance::{LoadReport, Parcel, Step};
@@ -264,10 +263,7 @@ impl Kernel {
             on_trial: session.membership.trial().is_some(),
         };
         self.send_report(owner);
-        self.remote.send(
-            owner,
-            ShardMessage::Group(GroupMail(Box::new(Mail::Seat(notice)))),
-        );
+        self.send_group_mail(owner, Mail::Seat(notice));
     }
 
     /// A session leaves a group. What it has of it stays the group's.
@@ -716,10 +712,7 @@ impl Kernel {
             .position(|(shard, _)| *shard == owner)
         {
             let (_, report) = self.remote.seats.reports.swap_remove(at);
-            self.remote.send(
-                owner,
-                ShardMessage::Group(GroupMail(Box::new(Mail::Report(report)))),
-            );
+            self.send_group_mail(owner, Mail::Report(report));
         }
     }
 
@@ -742,10 +735,7 @@ impl Kernel {
     /// The same without looking for what has changed.
     pub(crate) fn send_reports(&mut self) {
         for (owner, report) in std::mem::take(&mut self.remote.seats.reports) {
-            self.remote.send(
-                owner,
-                ShardMessage::Group(GroupMail(Box::new(Mail::Report(report)))),
-            );
+            self.send_group_mail(owner, Mail::Report(report));
         }
     }
 }

@@ -40,15 +40,19 @@ impl Kernel {
         let away = self.remote.aways.get(member.session);
         let session = self.sessions.get(member.session);
         let (opening, trial_until) = match (away, session) {
-            (Some(away), _) => (away.opening()?, away.on_trial.then_some(now)),
+            (Some(away), _) => (away.opening()?, away.is_on_trial().then_some(now)),
             (None, session) => {
                 let session = session.filter(|session| session.link().is_some())?;
                 let trial = session.membership.trial();
-                (session.connection.opening(), trial.map(|trial| trial.ends_at()))
+                (
+                    session.connection.opening(),
+                    trial.map(|trial| trial.ends_at()),
+                )
             }
         };
         // Of consumers of lines the balancer is not told when that is over.
-        let is_blocked = member.line.is_none() && session.is_some_and(|it| it.connection.is_congested());
+        let is_blocked =
+            member.line.is_none() && session.is_some_and(|it| it.connection.is_congested());
         let terms = Terms {
             patience: group.policy().patience,
             ..self.terms_of(member, group.key())
@@ -65,7 +69,7 @@ impl Kernel {
     /// What the balancer is told of a member of the group of this key.
     pub(crate) fn terms_of(&self, member: &Member, group: &str) -> Terms {
         if let Some(away) = self.remote.aways.get(member.session) {
-            return away.terms;
+            return away.terms();
         }
         let Some(session) = self.sessions.get(member.session) else {
             return Terms::default();

@@ -3,7 +3,7 @@
 use crate::access::Access;
 use crate::effects::{Effects, Safety};
 use crate::group::Peer;
-use crate::group_home::GroupMail;
+use crate::group_mail::GroupMail;
 use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
 use crate::last_value::ScanCursor;
 use crate::memory::{Kept, route_cost};
