@@ -1,12 +1,12 @@
 //! The kernel itself: what it holds, and how it is made.
 
 use crate::agenda::Agenda;
-use crate::batch::Journal;
 use crate::books::Books;
 use crate::dedup::Dedup;
 use crate::env::Env;
 use crate::groups::Groups;
 use crate::ids::ShardId;
+use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::made_up::NameKey;

@@ -8,17 +8,11 @@
 //! long before; should one command persist more than a frame holds, its batch goes into several frames. What waits for the
 //! batch waits for all of them.
 //!
-//! All records of one command are kept together or not at all, unless they are more than a frame holds. Whoever carries
-//! out effects is told the number of the batch that an answer waits for ([`Effects::hold`](crate::Effects::hold)), and
-//! takes batches with [`Kernel::take_batch`].
+//! All records of one command are kept together or not at all, unless they are more than a frame holds.
 
-use crate::durable::{Pending, References};
-use crate::effects::{Fetch, Safety, Spot};
-use crate::ids::{SessionId, ShardId, Tag};
-use crate::kernel::Kernel;
-use crate::numbers::Numbers;
+use crate::effects::{Safety, Spot};
+use crate::ids::Tag;
 use std::collections::VecDeque;
-use thalweg_model::Time;
 use thalweg_records::{Record, Reference};
 
 /// Records of one shard that are persisted together.
@@ -45,8 +39,8 @@ impl Batch {
 const END_BYTES_MAX: usize = 32;
 
 /// A batch that is being gathered.
-#[derive(Debug)]
-pub(crate) struct Journal {
+#[derive(Debug, Default)]
+pub(super) struct Gathering {
     batch: Batch,
     /// Frames that had no room for more, of the same batch.
     full: VecDeque<Batch>,
@@ -60,19 +54,6 @@ pub(crate) struct Journal {
     pinned: usize,
     /// Bytes of messages that need not be written.
     void: usize,
-    /// Something waits for the batch to be safe, even if it has no records: those before it have.
-    is_awaited: bool,
-    /// Queues that have the message being spread, until it is written down.
-    references: References,
-    /// Deliveries that wait for a batch and that somebody wants to know to have left, by rising batch.
-    leaving: VecDeque<(u64, SessionId, Tag)>,
-    numbers: Numbers,
-    /// Messages that were written or sent to other shards, so that a flow can see whether one was.
-    promises: u64,
-    /// Bytes of payload that were written.
-    bytes_written: u64,
-    /// Messages that queues want back from disk.
-    fetches: Vec<Fetch>,
 }
 
 #[derive(Debug)]
@@ -87,135 +68,44 @@ struct Mark {
     live: u32,
 }
 
-impl Journal {
-    /// The first batch of shard `shard` of `shards`.
-    pub(crate) fn new(shard: ShardId, shards: u16) -> Self {
-        Journal {
+impl Gathering {
+    /// The first batch.
+    pub(super) fn new() -> Self {
+        Gathering {
             batch: Batch {
                 number: 1,
                 frame: 1,
                 ..Batch::default()
             },
-            full: VecDeque::new(),
             bytes_max: Batch::BYTES_MAX,
-            marks: Vec::new(),
-            forgotten: Vec::new(),
-            pinned: 0,
-            void: 0,
-            is_awaited: false,
-            references: References::default(),
-            leaving: VecDeque::new(),
-            numbers: Numbers::new(shard, shards),
-            promises: 0,
-            bytes_written: 0,
-            fetches: Vec::new(),
+            ..Gathering::default()
         }
     }
 
-    /// Goes on behind the numbers and serials of an earlier run.
-    pub(crate) fn restore_numbers(&mut self, number_last: u64, serial_last: u64) {
-        self.numbers.restore(number_last, serial_last);
-    }
-
-    /// A number for a session, group or queue, never used before.
-    pub(crate) fn next_number(&mut self) -> u64 {
-        self.numbers.next()
-    }
-
-    /// A serial that no entry of any shard had before.
-    #[inline]
-    pub(crate) fn next_serial(&mut self) -> u64 {
-        self.numbers.next_serial()
-    }
-
-    /// The last serial given to an entry of a durable queue.
-    pub(crate) fn serial_last(&self) -> u64 {
-        self.numbers.serial_last()
-    }
-
-    /// How many promises there were; see [`Journal::promise`].
-    #[inline]
-    pub(crate) fn promises(&self) -> u64 {
-        self.promises
-    }
-
-    /// Counts a message that is written or sent to another shard: what acknowledges it must wait for that.
-    #[inline]
-    pub(crate) fn promise(&mut self) {
-        self.promises += 1;
-    }
-
-    /// Counts a message that is written, with `bytes` of payload.
-    #[inline]
-    pub(crate) fn will_write(&mut self, bytes: usize) {
-        self.promises += 1;
-        self.bytes_written += bytes as u64;
-    }
-
-    /// Bytes of payload that were written since the start.
-    pub(crate) fn bytes_written(&self) -> u64 {
-        self.bytes_written
-    }
-
-    /// Asks for messages back from disk.
-    pub(crate) fn fetch(&mut self, fetch: Fetch) {
-        self.fetches.push(fetch);
-    }
-
-    /// Takes what was asked for from disk.
-    pub(crate) fn take_fetches(&mut self) -> Vec<Fetch> {
-        std::mem::take(&mut self.fetches)
-    }
-
-    fn set_bytes_max(&mut self, bytes: usize) {
+    pub(super) fn set_bytes_max(&mut self, bytes: usize) {
         self.bytes_max = bytes.min(Batch::BYTES_MAX);
     }
 
-    /// The number of the batch being gathered, for what is to wait for it.
+    /// The number of the batch being gathered.
     #[inline]
-    pub(crate) fn awaited(&mut self) -> u64 {
-        self.is_awaited = true;
+    pub(super) fn number(&self) -> u64 {
         self.batch.number
     }
 
-    /// A queue has the message that is being spread.
-    pub(crate) fn refer(&mut self, pending: Pending) {
-        self.references.push(pending);
+    /// Whether there is nothing to take.
+    pub(super) fn is_empty(&self) -> bool {
+        self.batch.bytes.is_empty() && self.full.is_empty()
     }
 
-    /// Whether a queue has it that is written down.
+    /// Whether so much was written that it should be taken before more is.
     #[inline]
-    pub(crate) fn has_references(&self) -> bool {
-        !self.references.is_empty()
-    }
-
-    /// The message is written at least so safe, whatever its publisher asked for.
-    pub(crate) fn refer_safely(&mut self, safety: Safety) {
-        self.references.demand(safety);
-    }
-
-    /// What was referred so far: another message is spread first, or this one is written.
-    pub(crate) fn take_references(&mut self) -> References {
-        std::mem::take(&mut self.references)
-    }
-
-    /// Goes on with those.
-    pub(crate) fn set_references(&mut self, references: References) {
-        self.references = references;
-    }
-
-    /// Asks for [`Kernel::delivery_left`] as soon as what waits for the batch may leave.
-    pub(crate) fn tell_when_left(&mut self, session: SessionId, tag: Tag) {
-        self.leaving.push_back((self.batch.number, session, tag));
-    }
-
-    /// A session has no link any more: nothing leaves that was held on it.
-    pub(crate) fn forget_deliveries(&mut self, session: SessionId) {
-        self.leaving.retain(|(_, of, _)| *of != session);
+    pub(super) fn is_large(&self) -> bool {
+        // Full ones are longer than that, or there is no room for any of that length.
+        self.batch.bytes.len() - self.void > Batch::LARGE_BYTES || !self.full.is_empty()
     }
 
     /// Bytes that will be written as things stand.
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.full
             .iter()
             .map(|batch| batch.bytes.len())
@@ -225,7 +115,7 @@ impl Journal {
     }
 
     #[inline]
-    pub(crate) fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot {
+    pub(super) fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot {
         let mut offset = self.batch.bytes.len();
         record.encode(&mut self.batch.bytes);
         if self.batch.bytes.len() + self.forgotten.len() * END_BYTES_MAX > self.bytes_max
@@ -283,7 +173,7 @@ impl Journal {
     }
 
     #[inline]
-    pub(crate) fn forget(&mut self, queue: u64, serial: u64, tag: Tag) {
+    pub(super) fn forget(&mut self, queue: u64, serial: u64, tag: Tag) {
         match self.find(serial) {
             Some(at) => {
                 let mark = &mut self.marks[at];
@@ -300,12 +190,12 @@ impl Journal {
     }
 
     /// The batch that is being gathered is to be at least so safe.
-    pub(crate) fn demand(&mut self, safety: Safety) {
+    pub(super) fn demand(&mut self, safety: Safety) {
         self.batch.safety = self.batch.safety.max(safety);
     }
 
     /// The record that was persisted last must be written, and stay where it is.
-    pub(crate) fn pin(&mut self) {
+    pub(super) fn pin(&mut self) {
         self.pinned = self.batch.bytes.len();
         // Nothing before it was left out so far; what was void is written now.
         self.void = 0;
@@ -336,12 +226,12 @@ impl Journal {
     }
 
     /// Takes the oldest frame that had no room for more.
-    fn take_full(&mut self) -> Option<Batch> {
+    pub(super) fn take_full(&mut self) -> Option<Batch> {
         self.full.pop_front()
     }
 
     /// Takes the batch if it has records or if `is_waited_for`; the next one begins, in `spare`.
-    fn take(&mut self, spare: Vec<u8>, is_waited_for: bool) -> Option<Batch> {
+    pub(super) fn take(&mut self, spare: Vec<u8>, is_waited_for: bool) -> Option<Batch> {
         if self.batch.bytes.is_empty() && !is_waited_for {
             return None;
         }
@@ -369,7 +259,7 @@ impl Journal {
         taken
     }
 
-    /// Writes down what was forgotten of messages that must be written after all: [`Journal::persist`] leaves room for it.
+    /// Writes down what was forgotten of messages that must be written after all: [`Gathering::persist`] leaves room for it.
     fn settle_rest(&mut self) {
         let mut forgotten = std::mem::take(&mut self.forgotten);
         for (at, queue, serial, tag) in forgotten.drain(..) {
@@ -411,65 +301,6 @@ impl Journal {
     }
 }
 
-impl Kernel {
-    /// The records that were written down since this was last asked, if there are any or if anything waits for them; the
-    /// next are another batch. `spare` is used for those. [`Kernel::take_full_batch`] goes first.
-    pub fn take_batch(&mut self, spare: Vec<u8>) -> Option<Batch> {
-        debug_assert!(
-            !self.agenda.has_dead_letters(),
-            "a command left dead letters to no command"
-        );
-        let is_awaited = std::mem::take(&mut self.journal.is_awaited);
-        self.journal.take(spare, is_awaited)
-    }
-
-    /// A frame that had no room for more, of the batch that [`Kernel::take_batch`] gives; to be asked for until there is
-    /// none. One command may have written down what is in several: what waits for the batch waits for all its frames.
-    pub fn take_full_batch(&mut self) -> Option<Batch> {
-        self.journal.take_full()
-    }
-
-    /// Batches up to this one are as safe as was asked for: deliveries that waited for them leave.
-    pub fn batch_is_safe(&mut self, number: u64, now: Time) {
-        while let Some((_, session, tag)) = self
-            .journal
-            .leaving
-            .pop_front_if(|(batch, ..)| *batch <= number)
-        {
-            self.delivery_left(session, tag, now);
-        }
-    }
-
-    /// Whether [`Kernel::take_batch`] would give one.
-    pub fn has_batch(&self) -> bool {
-        let journal = &self.journal;
-        journal.is_awaited || !journal.batch.bytes.is_empty() || !journal.full.is_empty()
-    }
-
-    /// The number of the batch that is being gathered.
-    pub fn batch_number(&self) -> u64 {
-        self.journal.batch.number
-    }
-
-    /// Bytes of the batch that is being gathered.
-    pub fn batch_len(&self) -> usize {
-        self.journal.len()
-    }
-
-    /// Whether so much was written down that it should be handed over before more is.
-    #[inline]
-    pub fn is_batch_large(&self) -> bool {
-        // Full ones are longer than that, or there is no room for any of that length.
-        self.journal.batch.bytes.len() - self.journal.void > Batch::LARGE_BYTES
-            || !self.journal.full.is_empty()
-    }
-
-    /// No frame is longer than this, unless a single record is.
-    pub fn set_batch_bytes_max(&mut self, bytes: usize) {
-        self.journal.set_bytes_max(bytes);
-    }
-}
-
 /// What says that an entry is done with.
 fn end_of(queue: u64, serial: u64, tag: Tag) -> Record<'static> {
     match tag {
@@ -498,10 +329,10 @@ const NEVER: u32 = u32::MAX;
 mod tests {
     use super::*;
     use std::borrow::Cow;
-    use thalweg_model::{Reliability, RetainOp};
+    use thalweg_model::{Reliability, RetainOp, Time};
     use thalweg_records::{BodyRecord, MessageRecord};
 
-    fn message(gathering: &mut Journal, entries: &[(u64, Tag)]) -> Spot {
+    fn message(gathering: &mut Gathering, entries: &[(u64, Tag)]) -> Spot {
         let entry = |(serial, tag): &(u64, Tag)| Reference {
             queue: 1,
             serial: *serial,
@@ -530,7 +361,7 @@ mod tests {
     }
 
     /// What is written: serials of messages' entries, and tags of what is settled.
-    fn take(gathering: &mut Journal) -> (Vec<Vec<u64>>, Vec<Tag>) {
+    fn take(gathering: &mut Gathering) -> (Vec<Vec<u64>>, Vec<Tag>) {
         let batch = gathering.take(Vec::new(), true).expect("it is waited for");
         let (mut messages, mut settled, mut at) = (Vec::new(), Vec::new(), 0);
         while at < batch.bytes.len() {
@@ -556,7 +387,7 @@ mod tests {
 
     #[test]
     fn what_was_settled_before_it_left_is_not_written() {
-        let mut gathering = Journal::new(ShardId(0), 1);
+        let mut gathering = Gathering::new();
         for serial in 1..=5 {
             message(&mut gathering, &[(serial, serial as Tag)]);
         }
@@ -574,7 +405,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_is_as_safe_as_is_demanded() {
-        let mut gathering = Journal::new(ShardId(0), 1);
+        let mut gathering = Gathering::new();
         gathering.forget(1, 1, 0);
         let batch = gathering.take(Vec::new(), true).expect("there is a record");
         assert_eq!(batch.safety, Safety::Lazy);
@@ -590,7 +421,7 @@ mod tests {
 
     #[test]
     fn no_batch_is_longer_than_a_frame_and_all_records_are_in_one() {
-        let mut gathering = Journal::new(ShardId(0), 1);
+        let mut gathering = Gathering::new();
         let alone = message(&mut gathering, &[(1, 1)]).len as usize;
         let max = alone * 3 + 2 * END_BYTES_MAX;
         gathering.set_bytes_max(max);
@@ -642,7 +473,7 @@ mod tests {
 
     #[test]
     fn a_record_that_is_longer_than_a_frame_is_alone() {
-        let mut gathering = Journal::new(ShardId(0), 1);
+        let mut gathering = Gathering::new();
         gathering.set_bytes_max(10);
         let spots = [1, 2, 3].map(|serial| message(&mut gathering, &[(serial, 0)]));
         assert_eq!(
@@ -653,7 +484,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_came_to_nothing_asks_for_no_safety() {
-        let mut gathering = Journal::new(ShardId(0), 1);
+        let mut gathering = Gathering::new();
         message(&mut gathering, &[(1, 1)]);
         assert_ne!(gathering.len(), 0);
         gathering.forget(1, 1, 1);
@@ -664,7 +495,7 @@ mod tests {
 
     #[test]
     fn a_message_that_one_receiver_has_not_settled_is_written_and_what_the_others_did_too() {
-        let mut gathering = Journal::new(ShardId(0), 1);
+        let mut gathering = Gathering::new();
         message(&mut gathering, &[(1, 1), (2, 2), (3, 3)]);
         message(&mut gathering, &[(4, 4)]);
         gathering.forget(1, 3, 3);
@@ -675,7 +506,7 @@ mod tests {
 
     #[test]
     fn a_message_that_waits_stays_where_it_was_said_to_stand_and_what_is_behind_it_may_go() {
-        let mut gathering = Journal::new(ShardId(0), 1);
+        let mut gathering = Gathering::new();
         message(&mut gathering, &[(1, 1)]);
         let spot = message(&mut gathering, &[(2, 0)]);
         gathering.pin();
@@ -691,7 +522,7 @@ mod tests {
 
     #[test]
     fn a_message_of_a_queue_that_was_taken_and_settled_in_time_is_not_written() {
-        let mut gathering = Journal::new(ShardId(0), 1);
+        let mut gathering = Gathering::new();
         message(&mut gathering, &[(1, 0)]);
         message(&mut gathering, &[(2, 0), (3, 0)]);
         gathering.forget(1, 1, 0);
@@ -711,7 +542,7 @@ mod tests {
 
     #[test]
     fn a_message_whose_entry_was_moved_is_written() {
-        let mut gathering = Journal::new(ShardId(0), 1);
+        let mut gathering = Gathering::new();
         message(&mut gathering, &[(1, 1)]);
         gathering.persist(
             &Record::Moved {
