@@ -61,6 +61,11 @@ slot_id! {
     pub(crate) struct GroupId
 }
 
+slot_id! {
+    /// Names a binding on this shard for ever.
+    pub(crate) struct BindingId
+}
+
 impl GroupId {
     /// The least of all.
     pub(crate) const MIN: GroupId = GroupId {

@@ -3,7 +3,7 @@
 use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::Safety;
-use crate::ids::{GroupId, QueueId, SessionId};
+use crate::ids::{BindingId, GroupId, QueueId, SessionId};
 use crate::route_store::AsOf;
 use std::rc::Rc;
 use thalweg_model::Reliability;
@@ -86,7 +86,7 @@ pub(crate) enum Goes {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Onward {
     /// Bindings that compare properties, and the address under which each does.
-    pub conditional: Vec<(u32, Box<str>)>,
+    pub conditional: Vec<(BindingId, Box<str>)>,
     /// Addresses whose messages go to an alternate exchange if none of their `conditional` bindings wants them.
     pub alternates: Vec<(Box<str>, Box<str>)>,
     /// Addresses that exchanges lead to and that sessions want.
@@ -258,7 +258,7 @@ impl Onward {
 struct Alone {
     route: Route,
     /// The bindings that match it.
-    bindings: Vec<u32>,
+    bindings: Vec<BindingId>,
     /// Whether anything but bindings does, allowed to or not.
     is_wanted: bool,
 }
@@ -382,10 +382,10 @@ impl Kernel {
             .filter(|(filter, _)| filter.matches(address));
         route.safety = said.map(|(_, safety)| *safety).max();
         let mut sinks: Vec<Sink> = Vec::new();
-        let mut bindings: Vec<u32> = Vec::new();
+        let mut bindings: Vec<BindingId> = Vec::new();
         self.routes.for_each_match(address, |sink| match sink.kind {
             SinkKind::Session => sinks.push(*sink),
-            SinkKind::Binding => bindings.push(sink.target),
+            SinkKind::Binding => bindings.extend(self.topology.binding_at(sink.target)),
             SinkKind::Queue => route.queues.extend(self.queues.at(sink.target)),
             SinkKind::Group => route.add_group(self.groups.at(sink.target)),
             _ => route.add_sink(sink),

@@ -6,7 +6,7 @@ use super::spec::{BindSpec, BindTo, ExchangeKind, Refusal};
 use crate::Kernel;
 use crate::access::{Access, Permission, is_brokers};
 use crate::effects::Effects;
-use crate::ids::{QueueId, SessionId};
+use crate::ids::{BindingId, QueueId, SessionId};
 use crate::memory::{Kept, binding_cost};
 use crate::route_cache::{Route, Sink, SinkKind};
 use crate::shards::ShardMessage;
@@ -44,8 +44,8 @@ pub(crate) enum To {
 const DEPTH_MAX: usize = 16;
 
 impl Kernel {
-    pub(super) fn binding(&self, index: u32) -> Option<&Binding> {
-        self.topology.binding(index)
+    pub(super) fn binding(&self, id: BindingId) -> Option<&Binding> {
+        self.topology.binding(id)
     }
 
     /// Binds; nothing changes if there is such a binding.
@@ -189,7 +189,13 @@ impl Kernel {
 
     /// A session binds again what is bound. The one that may bring more by the binding is its maker from now on, so that what has
     /// come to stand still goes on.
-    fn bind_anew<E: Effects>(&mut self, id: SessionId, index: u32, kind: ExchangeKind, fx: &mut E) {
+    fn bind_anew<E: Effects>(
+        &mut self,
+        id: SessionId,
+        index: BindingId,
+        kind: ExchangeKind,
+        fx: &mut E,
+    ) {
         let (Some(binding), Some(session)) = (self.binding(index), self.sessions.get(id)) else {
             return;
         };
@@ -219,7 +225,7 @@ impl Kernel {
         }
     }
 
-    pub(super) fn set_bindings_maker(&mut self, index: u32, made_by: MadeBy) {
+    pub(super) fn set_bindings_maker(&mut self, index: BindingId, made_by: MadeBy) {
         let entered = made_by.bytes();
         let Some(before) = self.topology.set_maker(index, made_by) else {
             return;
@@ -236,7 +242,7 @@ impl Kernel {
         }
     }
 
-    fn find_binding(&self, spec: &BindSpec<'_>, to: &To) -> Option<u32> {
+    fn find_binding(&self, spec: &BindSpec<'_>, to: &To) -> Option<BindingId> {
         self.topology
             .find_binding(spec.exchange, to, spec.key, spec.arguments)
     }
@@ -249,7 +255,7 @@ impl Kernel {
         key: &str,
         arguments: &[(Box<str>, PropertyValue)],
         number: u64,
-    ) -> u32 {
+    ) -> BindingId {
         let (filter, pattern) = filter_of(exchange, kind, key);
         let compares = kind == ExchangeKind::Headers;
         let binding = Binding {
@@ -273,15 +279,15 @@ impl Kernel {
         {
             queue.bindings.insert(index);
         }
-        self.add_sink(&filter, SinkKind::Binding, index);
+        self.add_sink(&filter, SinkKind::Binding, index.index());
         if let Some(second) = second_filter_of(exchange, key) {
-            self.add_sink(&second, SinkKind::Binding, index);
+            self.add_sink(&second, SinkKind::Binding, index.index());
         }
         self.topology_changed();
         index
     }
 
-    pub(super) fn end_binding<E: Effects>(&mut self, index: u32, fx: &mut E) {
+    pub(super) fn end_binding<E: Effects>(&mut self, index: BindingId, fx: &mut E) {
         let Some(binding) = self.topology.remove_binding(index) else {
             return;
         };
@@ -293,9 +299,9 @@ impl Kernel {
         );
         self.env
             .left(Kept::Topology, cost + binding.made_by.bytes());
-        self.remove_sink(&binding.filter, SinkKind::Binding, index);
+        self.remove_sink(&binding.filter, SinkKind::Binding, index.index());
         if let Some(second) = second_filter_of(&binding.exchange, &binding.key) {
-            self.remove_sink(&second, SinkKind::Binding, index);
+            self.remove_sink(&second, SinkKind::Binding, index.index());
         }
         self.persist_ended(binding.number);
         if let To::Queue(queue) = binding.to
@@ -349,7 +355,12 @@ impl Kernel {
 
     /// Adds to a route what bindings lead to: those whose filters match the message's addresses, each with its own. Of
     /// several keys each counts at every exchange on the way, as in RabbitMQ.
-    pub(crate) fn follow(&self, from: &[(String, Vec<u32>)], is_wanted: bool, route: &mut Route) {
+    pub(crate) fn follow(
+        &self,
+        from: &[(String, Vec<BindingId>)],
+        is_wanted: bool,
+        route: &mut Route,
+    ) {
         let keys: Vec<&str> = from.iter().map(|(address, _)| address.as_str()).collect();
         let mut walk = Walk {
             keys: &keys,
@@ -362,7 +373,7 @@ impl Kernel {
     /// Goes on from one exchange: `from` are its addresses.
     fn follow_into(
         &self,
-        from: &[(String, Vec<u32>)],
+        from: &[(String, Vec<BindingId>)],
         mut is_wanted: bool,
         walk: &mut Walk<'_>,
         depth: usize,
@@ -469,7 +480,7 @@ impl Kernel {
             route.onward_mut().led.push(self.routes.as_of_now(&next));
             let (mut bindings, mut has_others, mut queue) = (Vec::new(), false, None);
             self.routes.for_each_match(&next, |sink| match sink.kind {
-                SinkKind::Binding => bindings.push(sink.target),
+                SinkKind::Binding => bindings.extend(self.topology.binding_at(sink.target)),
                 SinkKind::Queue => queue = self.queues.at(sink.target),
                 SinkKind::Session | SinkKind::Group | SinkKind::Shard | SinkKind::Cell => {
                     has_others = true

@@ -5,7 +5,7 @@ use super::spec::{ExchangeKind, ExchangeSpec, Refusal};
 use crate::Kernel;
 use crate::access::Access;
 use crate::effects::Effects;
-use crate::ids::SessionId;
+use crate::ids::{BindingId, SessionId};
 use crate::memory::{Kept, exchange_cost};
 use crate::route_cache::SinkKind;
 use std::borrow::Cow;
@@ -24,8 +24,8 @@ pub(crate) struct Exchange {
     /// Its number in the journal; 0 if it is not written down.
     pub number: u64,
     /// Bindings from it, and to it.
-    pub bindings: BTreeSet<u32>,
-    pub incoming: BTreeSet<u32>,
+    pub bindings: BTreeSet<BindingId>,
+    pub incoming: BTreeSet<BindingId>,
 }
 
 /// Exchanges that every tenant has.

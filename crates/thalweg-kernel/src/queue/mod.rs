@@ -54,7 +54,7 @@ pub use transaction::Gathered;
 pub use view::{BindingView, ExchangeView, QueueView};
 pub(crate) use written::StoredTerms;
 
-use crate::ids::{GroupId, QueueId, SessionId};
+use crate::ids::{BindingId, GroupId, QueueId, SessionId};
 use crate::pace::{Pace, eighths};
 use crate::{Kernel, home};
 use std::collections::BTreeSet;
@@ -89,7 +89,7 @@ pub(crate) struct Queue {
     /// Groups that take from it, for sessions that take their messages through subscriptions.
     groups: Vec<GroupId>,
     /// Bindings that lead here.
-    bindings: BTreeSet<u32>,
+    bindings: BTreeSet<BindingId>,
     /// See [`Kernel::note_delivery`]: the highest serial that may have been delivered, how far it is raised ahead, and the
     /// highest of those that waited and left.
     delivered_to: u64,

@@ -7,7 +7,9 @@ use super::binding::{Binding, To};
 use super::exchange::{Exchange, exchange_of, predeclared};
 use super::maker::MadeBy;
 use super::spec::ExchangeKind;
+use crate::ids::BindingId;
 use crate::kernel::Map;
+use crate::slots::Slots;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hash, Hasher};
 use thalweg_model::PropertyValue;
@@ -16,11 +18,11 @@ use thalweg_model::PropertyValue;
 #[derive(Default)]
 pub(crate) struct Topology {
     exchanges: Map<Box<str>, Exchange>,
-    bindings: Vec<Option<Box<Binding>>>,
-    /// Indices of `bindings` that are free.
-    free: Vec<u32>,
+    bindings: Slots<BindingId, Box<Binding>>,
+    /// How many bindings there are.
+    binding_count: usize,
     /// Bindings by what tells one from another, as a hash; nearly always one each.
-    by_terms: Map<u64, SmallVec<[u32; 1]>>,
+    by_terms: Map<u64, SmallVec<[BindingId; 1]>>,
     /// Bindings that compare properties.
     comparing: usize,
 }
@@ -80,12 +82,17 @@ impl Topology {
 
     // --- bindings
 
-    pub(super) fn binding(&self, index: u32) -> Option<&Binding> {
-        self.bindings.get(index as usize)?.as_deref()
+    pub(super) fn binding(&self, id: BindingId) -> Option<&Binding> {
+        self.bindings.get(id).map(|binding| &**binding)
+    }
+
+    /// The binding that is at an index of the route table now.
+    pub(crate) fn binding_at(&self, index: u32) -> Option<BindingId> {
+        self.bindings.at(index)
     }
 
     pub(super) fn binding_count(&self) -> usize {
-        self.bindings.len() - self.free.len()
+        self.binding_count
     }
 
     /// Whether any binding compares properties.
@@ -100,9 +107,9 @@ impl Topology {
         to: &To,
         key: &str,
         arguments: &[(Box<str>, PropertyValue)],
-    ) -> Option<u32> {
-        let is = |index: &u32| {
-            self.binding(*index).is_some_and(|binding| {
+    ) -> Option<BindingId> {
+        let is = |id: &BindingId| {
+            self.binding(*id).is_some_and(|binding| {
                 *binding.exchange == *exchange
                     && binding.to == *to
                     && *binding.key == *key
@@ -114,43 +121,38 @@ impl Topology {
     }
 
     /// Adds a binding from an exchange of `kind`; exchanges that every tenant has are here from now on.
-    pub(super) fn insert_binding(&mut self, binding: Binding, kind: ExchangeKind) -> u32 {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None => {
-                self.bindings.push(None);
-                self.bindings.len() as u32 - 1
-            }
-        };
+    pub(super) fn insert_binding(&mut self, binding: Binding, kind: ExchangeKind) -> BindingId {
         self.comparing += usize::from(binding.compares);
         let terms = self.terms_of(&binding);
-        self.by_terms.entry(terms).or_default().push(index);
+        let (exchange, to) = (binding.exchange.clone(), binding.to.clone());
+        let id = self.bindings.insert(Box::new(binding));
+        self.binding_count += 1;
+        self.by_terms.entry(terms).or_default().push(id);
         self.exchanges
-            .entry(binding.exchange.clone())
+            .entry(exchange)
             .or_insert_with(|| Exchange::predeclared(kind))
             .bindings
-            .insert(index);
-        if let To::Exchange(address) = &binding.to
+            .insert(id);
+        if let To::Exchange(address) = &to
             && let Some((kind, _)) = self.kind_of(address)
         {
             self.exchanges
                 .entry((**address).into())
                 .or_insert_with(|| Exchange::predeclared(kind))
                 .incoming
-                .insert(index);
+                .insert(id);
         }
-        self.bindings[index as usize] = Some(Box::new(binding));
-        index
+        id
     }
 
     /// Removes a binding; the exchange that it came from may be without any then.
-    pub(super) fn remove_binding(&mut self, index: u32) -> Option<Box<Binding>> {
-        let binding = self.bindings.get_mut(index as usize)?.take()?;
-        self.free.push(index);
+    pub(super) fn remove_binding(&mut self, id: BindingId) -> Option<Box<Binding>> {
+        let binding = self.bindings.remove(id)?;
+        self.binding_count -= 1;
         self.comparing -= usize::from(binding.compares);
         let terms = self.terms_of(&binding);
         if let Some(known) = self.by_terms.get_mut(&terms) {
-            known.retain(|other| *other != index);
+            known.retain(|other| *other != id);
             if known.is_empty() {
                 self.by_terms.remove(&terms);
             }
@@ -158,26 +160,26 @@ impl Topology {
         if let To::Exchange(address) = &binding.to
             && let Some(exchange) = self.exchanges.get_mut(&**address)
         {
-            exchange.incoming.remove(&index);
+            exchange.incoming.remove(&id);
         }
         if let Some(exchange) = self.exchanges.get_mut(&*binding.exchange) {
-            exchange.bindings.remove(&index);
+            exchange.bindings.remove(&id);
         }
         Some(binding)
     }
 
     /// Replaces a binding's maker and returns the one it had.
-    pub(super) fn set_maker(&mut self, index: u32, made_by: MadeBy) -> Option<MadeBy> {
-        let binding = self.bindings.get_mut(index as usize)?.as_mut()?;
+    pub(super) fn set_maker(&mut self, id: BindingId, made_by: MadeBy) -> Option<MadeBy> {
+        let binding = self.bindings.get_mut(id)?;
         Some(std::mem::replace(&mut binding.made_by, made_by))
     }
 
     /// All that somebody has made.
     pub(super) fn makers_mut(&mut self) -> impl Iterator<Item = &mut MadeBy> {
-        let bindings = self.bindings.iter_mut().flatten();
+        let bindings = self.bindings.iter_mut();
         let exchanges = self.exchanges.values_mut();
         bindings
-            .map(|binding| &mut binding.made_by)
+            .map(|(_, binding)| &mut binding.made_by)
             .chain(exchanges.map(|exchange| &mut exchange.made_by))
     }
 

@@ -14,7 +14,7 @@ use crate::Kernel;
 use crate::access::Access;
 use crate::books::Delta;
 use crate::effects::Safety;
-use crate::ids::QueueId;
+use crate::ids::{BindingId, QueueId};
 use crate::ledger::DropReason;
 use std::fmt::Write;
 use thalweg_model::syntax::ONE_LINE;
@@ -115,7 +115,7 @@ impl Kernel {
         );
     }
 
-    pub(super) fn persist_binding(&mut self, index: u32, safety: Safety) {
+    pub(super) fn persist_binding(&mut self, index: BindingId, safety: Safety) {
         let Some(binding) = self.binding(index) else {
             return;
         };
