@@ -71,8 +71,9 @@ fn report(tree: &Tree) -> Result<String, String> {
     }
     let mut out = String::from(
         "| crate | code lines | test lines | functions | six or more parameters | `too_many_arguments` allowed | \
-         `pub(crate)` fields | `pub(super)` fields | largest cycle of functions | calls not resolved |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+         `pub(crate)` fields | `pub(super)` fields | `pub` fields of inner records | of other inner structs | largest cycle of functions | \
+         calls not resolved |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     let mut kernel = String::new();
     for (folder, files) in &crates {
@@ -93,10 +94,11 @@ fn report(tree: &Tree) -> Result<String, String> {
             .iter()
             .filter(|function| function.sig.inputs.len() >= PARAMETERS_MANY)
             .count();
+        let (of_records, of_others) = krate.inner_fields();
         let structs = || krate.structs.values().flatten();
         let _ = writeln!(
             out,
-            "| {} | {lines} | {} | {} | {many} | {} | {} | {} | {} | {} of {} |",
+            "| {} | {lines} | {} | {} | {many} | {} | {} | {} | {of_records} | {of_others} | {} | {} of {} |",
             folder.rsplit('/').next().unwrap_or_default(),
             files.test_lines,
             krate.functions.len(),
@@ -311,6 +313,19 @@ mod tests {
         let a = &krate.structs["A"][0];
         assert_eq!((a.crate_fields, a.super_fields, a.fields.len()), (1, 1, 4));
         assert_eq!(krate.allows, 2);
+    }
+
+    #[test]
+    fn public_fields_of_inner_structs_are_counted_and_plain_records_apart() {
+        let text = "
+            pub struct Public { pub a: u8 }
+            struct Record { pub a: u8, pub b: u8 } impl Record { fn sum(&self) -> u8 { self.a + self.b } }
+            pub(crate) struct Hides { pub a: u8, b: u8 }
+            struct Changed { pub a: u8 } impl Changed { fn raise(&mut self) { self.a += 1; } }";
+        let files = parsed(&[("a.rs", text)]);
+        let mut krate = Krate::default();
+        files.iter().for_each(|(path, file)| krate.add(path, file));
+        assert_eq!(krate.inner_fields(), (2, 2));
     }
 
     #[test]

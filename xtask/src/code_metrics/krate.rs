@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use syn::visit::Visit;
-use syn::{Attribute, Block, Expr, Fields, ImplItem, Item, Signature, TraitItem, Visibility};
+use syn::{
+    Attribute, Block, Expr, Fields, ImplItem, Item, ReceiverKind, Signature, TraitItem, Visibility,
+};
 
 use super::types::{Ty, add_generics, parameters};
 
@@ -38,6 +40,15 @@ pub struct Struct {
     /// Fields that the whole crate may use, and those that the parent module may.
     pub crate_fields: usize,
     pub super_fields: usize,
+    /// Fields that are as visible as the struct, if that is not public itself.
+    pub inner_fields: usize,
+}
+
+impl Struct {
+    /// Whether it hides nothing.
+    fn is_open(&self) -> bool {
+        self.inner_fields == self.fields.len()
+    }
 }
 
 /// What was found in the files of one crate, tests apart.
@@ -100,7 +111,9 @@ impl<'a> Krate<'a> {
             fields: BTreeMap::new(),
             crate_fields: 0,
             super_fields: 0,
+            inner_fields: 0,
         };
+        let is_public = matches!(item.vis, Visibility::Public(_));
         let fields = match &item.fields {
             Fields::Named(fields) => &fields.named,
             Fields::Unnamed(fields) => &fields.unnamed,
@@ -112,14 +125,39 @@ impl<'a> Krate<'a> {
                 .as_ref()
                 .map_or(at.to_string(), ToString::to_string);
             found.fields.insert(name, Ty::of(&field.ty, &scope));
-            if let Visibility::Restricted(within) = &field.vis {
-                match within.path.is_ident("crate") {
+            match &field.vis {
+                Visibility::Restricted(within) => match within.path.is_ident("crate") {
                     true => found.crate_fields += 1,
                     false => found.super_fields += 1,
-                }
+                },
+                Visibility::Public(_) if !is_public => found.inner_fields += 1,
+                _ => {}
             }
         }
         self.remember(item.ident.to_string(), found);
+    }
+
+    /// `pub` fields of structs that are not public: of plain records, and of others. A plain record has only such fields and
+    /// no method that changes it.
+    pub fn inner_fields(&self) -> (usize, usize) {
+        let (mut of_records, mut of_others) = (0, 0);
+        for (name, found) in &self.structs {
+            let changes = |function: &Function<'_>| {
+                let receiver = function.sig.receiver();
+                function.of_trait.is_none()
+                    && function.owner.as_ref().is_some_and(|it| it.name == *name)
+                    && receiver
+                        .is_some_and(|it| matches!(it.kind, ReceiverKind::Reference(.., Some(_))))
+            };
+            let is_changed = self.functions.iter().any(changes);
+            for found in found {
+                match found.is_open() && !is_changed {
+                    true => of_records += found.inner_fields,
+                    false => of_others += found.inner_fields,
+                }
+            }
+        }
+        (of_records, of_others)
     }
 
     fn remember(&mut self, name: String, found: Struct) {
