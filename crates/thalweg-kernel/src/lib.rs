@@ -70,6 +70,7 @@ pub mod routes;
 mod seat_away;
 mod seating;
 mod seats;
+mod seats_away;
 mod session;
 mod settle;
 mod shards;

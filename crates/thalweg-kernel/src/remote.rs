@@ -6,7 +6,7 @@ use crate::aways::Aways;
 use crate::crowd::PacedElsewhere;
 use crate::ids::ShardId;
 use crate::kernel::Map;
-use crate::seat_away::SeatsAway;
+use crate::seats_away::SeatsAway;
 use crate::shards::ShardMessage;
 use crate::subscribe::PendingSubscribe;
 use crate::transfer::{Destination, LeftInTransfer};
