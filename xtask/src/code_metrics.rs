@@ -4,6 +4,7 @@
 //! pointers in fields.
 
 mod calls;
+mod harness;
 mod krate;
 mod types;
 
@@ -34,7 +35,7 @@ pub fn run() -> Outcome {
         Ok(tree) => tree,
         Err(why) => return Outcome::failed(why),
     };
-    match report(&tree) {
+    match report(&tree).and_then(|text| Ok(format!("{text}\n{}", harness::table(&tree)?))) {
         Ok(text) => {
             println!("{text}");
             Outcome::passed(1)

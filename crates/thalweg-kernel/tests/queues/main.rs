@@ -1,4 +1,4 @@
-//! Queues with names, without any protocol: a world of kernels, links that may be full, and a journal in memory.
+//! Queues with names, groups and watches, without any protocol: a world of kernels, links that may be full, and a journal in memory.
 //!
 //! After every command the books are checked, and that the journal does not contradict itself.
 
@@ -35,6 +35,7 @@ mod owners_of_sessions;
 mod pass;
 mod prefixes;
 mod promises;
+mod recorder;
 mod review;
 mod revoked;
 mod settlement;
@@ -43,4 +44,5 @@ mod shares;
 mod slow_mail;
 mod stamps;
 mod transactions;
+mod watches;
 mod world;

@@ -1,8 +1,8 @@
 //! Mail between shards: it arrives at once, or takes its time, in an order that a test chooses.
 
-use crate::world::{Who, World};
-use std::collections::VecDeque;
-use thalweg_kernel::{Kernel, LastValueWish, ShardId, ShardMessage, Wish};
+use crate::world::{Who, World, wish};
+use std::collections::{BTreeSet, VecDeque};
+use thalweg_kernel::{Kernel, ShardId, ShardMessage};
 use thalweg_model::Reliability;
 
 /// What is under way.
@@ -16,11 +16,17 @@ pub struct SlowMail {
 }
 
 impl World {
-    /// Everything arrives, and what follows from it, unless mail is slow.
-    pub fn deliver_mails(&mut self) {
+    /// What follows from a command, as far as mail is not slow.
+    pub fn end_command(&mut self) {
         if self.is_slow {
-            return self.end_turns();
+            self.end_turns();
+        } else {
+            self.deliver_mails();
         }
+    }
+
+    /// Everything arrives, and what follows from it.
+    pub fn deliver_mails(&mut self) {
         self.slow.under_way.clear();
         loop {
             if let Some((from, to, mail)) = self.out.mails.pop_front() {
@@ -41,7 +47,7 @@ impl World {
                     self.now,
                     &mut self.out,
                 );
-            } else if let Some(shard) = self.kernels.iter().position(Kernel::has_work) {
+            } else if let Some(shard) = self.next_turn() {
                 // The end of its turn.
                 self.out.shard = shard as u16;
                 self.kernels[shard].work(self.now, &mut self.out);
@@ -53,12 +59,18 @@ impl World {
     }
 
     pub fn end_turns(&mut self) {
-        while let Some(shard) = self.kernels.iter().position(Kernel::has_work) {
+        while let Some(shard) = self.next_turn() {
             self.out.shard = shard as u16;
             self.kernels[shard].work(self.now, &mut self.out);
             self.write();
         }
         self.number_mails();
+    }
+
+    /// A shard that has put something off, if that is done by itself.
+    fn next_turn(&self) -> Option<usize> {
+        let put_off = self.kernels.iter().position(Kernel::has_work);
+        put_off.filter(|_| !self.turns_wait)
     }
 
     fn number_mails(&mut self) {
@@ -83,6 +95,13 @@ impl World {
         self.run(usize::from(to.0), |kernel, out, now| {
             kernel.on_shard(from, mail, now, out)
         });
+    }
+
+    /// Pairs of shards between which something is under way.
+    pub fn ways(&self) -> Vec<(usize, usize)> {
+        let ways = self.out.mails.iter();
+        let ways = ways.map(|(from, to, _)| (usize::from(from.0), usize::from(to.0)));
+        BTreeSet::from_iter(ways).into_iter().collect()
     }
 
     /// All mail that one shard has sent so far arrives.
@@ -114,17 +133,6 @@ impl World {
 
     /// Asks without waiting for the answer.
     pub fn ask_to_join(&mut self, who: Who, filter: &str, group: &str, reliability: Reliability) {
-        let wish = Wish {
-            filter,
-            group: Some(group),
-            reliability,
-            no_local: false,
-            retain_as_published: false,
-            last_values: LastValueWish::Never,
-            id: 0,
-        };
-        self.run(who.shard, |kernel, out, now| {
-            kernel.subscribe(who.session, 1, &[wish], now, out)
-        });
+        self.ask_for(who, &wish(filter, Some(group), reliability));
     }
 }

@@ -4,200 +4,19 @@ pub use crate::dice::Dice;
 use crate::disk::Disk;
 pub use crate::kernels::{Who, draft};
 use crate::kernels::{balance, dropped, kernels, session, sum};
+pub use crate::recorder::{Apart, Event, Got, payload};
+use crate::recorder::{Link, Out};
 use crate::slow_mail::SlowMail;
 use std::cell::Cell;
-use std::collections::VecDeque;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    Answer, BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, ConsumerEnd, DeadLetter, Delivery,
-    Draft, DropReason, Effects, ExchangeKind, ExchangeSpec, Fetch, Grants, GroupStrategy, Handover,
-    Kernel, LastValueWish, Limits, LinkId, Observed, OpenSession, Outcome, Part, Purged,
-    QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal, Sent, Settled, Settlement, ShardId,
-    ShardMessage, Subscribed, Tag, Tags, TakenId, Ticket, Verdict, Will, Wish, exchange_address,
-    home, queue_address,
+    BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, DeadLetter, Draft, DropReason,
+    ExchangeKind, ExchangeSpec, Grants, GroupStrategy, Kernel, LastValueWish, Limits, LinkId,
+    OpenSession, Outcome, Part, Purged, QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal,
+    Settled, Settlement, ShardId, Subscribed, Tag, Tags, Ticket, Verdict, Will, Wish,
+    exchange_address, home, queue_address,
 };
-use thalweg_model::{Death, Properties, PropertyValue, Reliability, Span, Time};
-
-/// What came to a link.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Got {
-    pub text: String,
-    pub address: String,
-    pub line: u16,
-    pub consumer: u32,
-    pub tag: u64,
-    /// It is to be settled.
-    pub settles: bool,
-    pub deliveries: u32,
-    pub left: u64,
-    pub expires_in: Option<Span>,
-    pub priority: u8,
-    pub deaths: Vec<Death>,
-    /// It came through a subscription, not out of a queue.
-    pub is_delivery: bool,
-    /// Rises with whatever comes to any link.
-    pub order: u64,
-}
-
-/// A message that was taken by itself.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Apart {
-    pub id: TakenId,
-    pub text: String,
-    pub deliveries: u32,
-    pub left: u64,
-}
-
-/// An output.
-struct Link {
-    /// How many more messages it takes.
-    room: usize,
-    got: VecDeque<Got>,
-    /// Consumers that ended: line and number.
-    ended: Vec<(u16, u32)>,
-    /// Its peer can be told that one line has ended.
-    ends_lines: bool,
-    lines_ended: Vec<u16>,
-    closed: Option<CloseReason>,
-    /// What became of subscriptions, the first filter of each.
-    subscribed: Vec<Subscribed>,
-    taken: VecDeque<(Ticket, Result<Option<Apart>, Refusal>)>,
-    made: VecDeque<(Ticket, Result<(), Refusal>)>,
-    /// What it is sent waits for the journal.
-    held: bool,
-    /// For which batch, when that was said last.
-    held_in: u64,
-    /// Messages larger than this are refused.
-    bytes_max: usize,
-}
-
-impl Link {
-    fn take(&mut self, got: Got) -> Sent {
-        if self.closed.is_some() {
-            return Sent::Gone;
-        }
-        if got.text.len() > self.bytes_max {
-            return Sent::TooLarge;
-        }
-        if self.room == 0 {
-            return Sent::Full;
-        }
-        self.room -= 1;
-        self.got.push_back(got);
-        if self.room == 0 {
-            Sent::Congested
-        } else {
-            Sent::Room
-        }
-    }
-}
-
-/// What kernels ask for.
-#[derive(Default)]
-pub struct Out {
-    pub shard: u16,
-    links: Vec<Link>,
-    pub mails: VecDeque<(ShardId, ShardId, ShardMessage)>,
-    pub fetches: Vec<(u16, Fetch)>,
-    /// The batch that the last command has written to.
-    batch_last: u64,
-    order: u64,
-}
-
-impl Out {
-    fn next_order(&mut self) -> u64 {
-        self.order += 1;
-        self.order
-    }
-
-    fn link(&mut self, link: LinkId) -> &mut Link {
-        &mut self.links[link.0 as usize]
-    }
-}
-
-impl Effects for Out {
-    fn deliver(&mut self, link: LinkId, delivery: &Delivery<'_>) -> Sent {
-        let got = Got {
-            text: String::from_utf8_lossy(delivery.payload).into_owned(),
-            address: delivery.address.into(),
-            tag: u64::from(delivery.tag),
-            settles: delivery.tag != 0,
-            deliveries: u32::from(delivery.redelivered),
-            priority: delivery.priority,
-            is_delivery: true,
-            order: self.next_order(),
-            ..Got::default()
-        };
-        self.link(link).take(got)
-    }
-
-    fn release(&mut self, _: LinkId, _: Tag) {}
-
-    fn answer(&mut self, link: LinkId, ticket: Ticket, answer: Answer<'_>) {
-        let link = self.link(link);
-        match answer {
-            Answer::Subscribed(outcomes) => link.subscribed.push(outcomes[0]),
-            Answer::Taken(taken) => {
-                let taken = taken.map(|taken| {
-                    taken.map(|taken| Apart {
-                        id: taken.id,
-                        text: String::from_utf8_lossy(taken.message.payload()).into_owned(),
-                        deliveries: taken.deliveries,
-                        left: taken.left,
-                    })
-                });
-                link.taken.push_back((ticket, taken));
-            }
-            Answer::QueueMade(made) => link.made.push_back((ticket, made)),
-            Answer::Unsubscribed(_) | Answer::Value(_) | Answer::Values { .. } => {}
-        }
-    }
-
-    fn observe(&mut self, _: LinkId, _: u64, _: Observed<'_>) {}
-
-    fn disconnect(&mut self, link: LinkId, why: CloseReason) {
-        self.link(link).closed = Some(why);
-    }
-
-    fn hand_over(&mut self, link: LinkId, handover: &Handover<'_>) -> Sent {
-        let message = handover.message;
-        let details = message
-            .properties()
-            .and_then(|properties| properties.details.as_deref());
-        let got = Got {
-            text: String::from_utf8_lossy(message.payload()).into_owned(),
-            address: message.address().into(),
-            line: handover.line,
-            consumer: handover.consumer,
-            tag: handover.tag,
-            settles: handover.settles,
-            deliveries: handover.deliveries,
-            left: handover.left,
-            expires_in: handover.expires_in,
-            priority: message.priority(),
-            deaths: details.map_or_else(Vec::new, |details| details.deaths.clone()),
-            is_delivery: false,
-            order: self.next_order(),
-        };
-        self.link(link).take(got)
-    }
-
-    fn consumer_ended(&mut self, link: LinkId, line: u16, ended: ConsumerEnd) -> bool {
-        let link = self.link(link);
-        match ended {
-            ConsumerEnd::QueueGone(consumer) => link.ended.push((line, consumer)),
-            ConsumerEnd::NothingCame => link.ended.push((line, 0)),
-            ConsumerEnd::Stalled if link.ends_lines => link.lines_ended.push(line),
-            ConsumerEnd::Stalled => return false,
-        }
-        true
-    }
-
-    fn hold(&mut self, link: LinkId, batch: u64) {
-        let link = self.link(link);
-        (link.held, link.held_in) = (true, batch);
-    }
-}
+use thalweg_model::{Properties, PropertyValue, Reliability, Span, Time};
 
 /// See the module.
 pub struct World {
@@ -208,12 +27,18 @@ pub struct World {
     /// Mail between shards moves only when it is carried.
     pub is_slow: bool,
     pub slow: SlowMail,
+    /// Commands take no time; otherwise no two happen in one moment.
+    pub clock_stands: bool,
+    /// What a kernel has put off waits until a test has it done.
+    pub turns_wait: bool,
     limits: Limits,
     /// What clients may do, by client and user, after a restart or [`World::renew`].
     pub access: fn(&str, Option<&str>) -> Access,
     pub out: Out,
     pub disk: Disk,
     clients: u32,
+    /// Of watches.
+    pub cookies: u64,
     checks: Cell<u32>,
 }
 
@@ -378,10 +203,25 @@ impl World {
 
     /// Long queues are on disk only where no books are kept by prefix.
     pub fn without_prefixes(shards: u16, limits: Limits) -> World {
-        let limits = Limits {
-            journal: true,
-            ..limits
-        };
+        World::of(
+            shards,
+            Limits {
+                journal: true,
+                ..limits
+            },
+        )
+    }
+
+    /// Without a journal, for what is never written down: time goes on with each command, and what is put off waits.
+    pub fn unwritten(shards: u16, limits: Limits) -> World {
+        World {
+            clock_stands: false,
+            turns_wait: true,
+            ..World::of(shards, limits)
+        }
+    }
+
+    fn of(shards: u16, limits: Limits) -> World {
         let kernels = kernels(&limits, shards);
         let now = Time::from_secs(1_000);
         World {
@@ -390,11 +230,14 @@ impl World {
             has_transaction: false,
             is_slow: false,
             slow: SlowMail::default(),
+            clock_stands: true,
+            turns_wait: false,
             limits,
             access: |_, _| Access::ALL,
             out: Out::default(),
             disk: Disk::default(),
             clients: 0,
+            cookies: 0,
             checks: Cell::new(0),
         }
     }
@@ -409,11 +252,14 @@ impl World {
 
     /// Does something on a shard, and all that follows from it; then the books must balance.
     pub fn run<R>(&mut self, shard: usize, f: impl FnOnce(&mut Kernel, &mut Out, Time) -> R) -> R {
+        if !self.clock_stands {
+            self.now += Span::from_nanos(1_000);
+        }
         self.out.shard = shard as u16;
         let result = f(&mut self.kernels[shard], &mut self.out, self.now);
         self.out.batch_last = self.kernels[shard].batch_number();
         self.write();
-        self.deliver_mails();
+        self.end_command();
         self.check();
         result
     }
@@ -442,8 +288,16 @@ impl World {
         for kernel in &self.kernels {
             // Long queues are not counted after every command: that takes a minute and a half.
             self.checks.set(self.checks.get() + 1);
-            if copies < 100 || self.checks.get().is_multiple_of(50) {
+            if copies < 100 || !self.limits.journal || self.checks.get().is_multiple_of(50) {
                 kernel.recount().expect("the books are right");
+            }
+            if !self.limits.journal {
+                let values = kernel.totals().retained + kernel.totals().kept_values;
+                if kernel.totals().watches + values == 0 {
+                    assert_eq!(kernel.bytes_held(), 0, "bytes of nothing");
+                }
+                // What watchers have not taken waits, too, and is not counted one by one.
+                continue;
             }
             let mut in_queues = 0;
             kernel.for_each_queue(|queue| in_queues += queue.messages);
@@ -455,7 +309,10 @@ impl World {
                 assert_eq!(kernel.totals().queued_bytes, 0, "bytes of nothing");
             }
         }
-        // The books by prefix cover all addresses that are used here.
+        if !self.limits.journal {
+            return;
+        }
+        // The books by prefix cover all addresses that are used with a journal.
         let outstanding: u64 = self
             .kernels
             .iter()
@@ -478,15 +335,15 @@ impl World {
 
     /// A session that outlives its link by this much.
     pub fn connect_with(&mut self, shard: usize, name: &str, access: Access, expiry: Span) -> Who {
-        self.open(shard, "", name, access, expiry, None)
+        self.login(shard, "", name, access, expiry, None)
     }
 
     pub fn connect_in(&mut self, tenant: &str, name: &str) -> Who {
-        self.open(self.home(), tenant, name, Access::ALL, Span::ZERO, None)
+        self.login(self.home(), tenant, name, Access::ALL, Span::ZERO, None)
     }
 
     pub fn connect_with_will(&mut self, shard: usize, name: &str, will: Will) -> Who {
-        self.open(
+        self.login(
             shard,
             "",
             name,
@@ -519,7 +376,7 @@ impl World {
         }
     }
 
-    fn open(
+    fn login(
         &mut self,
         shard: usize,
         tenant: &str,
@@ -528,25 +385,30 @@ impl World {
         expiry: Span,
         will: Option<Will>,
     ) -> Who {
-        let link = self.new_link();
         let open = OpenSession {
             fresh: expiry == Span::ZERO,
             expiry,
             will: will.map(Box::new),
             access,
             tenant,
-            ..session(name, link)
+            ..session(name, self.new_link())
         };
-        let opened = self.run(shard, |kernel, out, now| {
-            let opened = kernel.open_session(open, now, out).expect("there is room");
-            kernel.start(opened.session, now, out);
-            opened
-        });
-        Who {
+        self.start(shard, open).expect("there is room")
+    }
+
+    /// Opens a session and starts it; nothing if it is refused.
+    pub fn start(&mut self, shard: usize, open: OpenSession<'_>) -> Option<Who> {
+        let link = open.link;
+        let session = self.run(shard, |kernel, out, now| {
+            let session = kernel.open_session(open, now, out).ok()?.session;
+            kernel.start(session, now, out);
+            Some(session)
+        })?;
+        Some(Who {
             shard,
-            session: opened.session,
+            session,
             link,
-        }
+        })
     }
 
     /// A name whose home is that shard.
@@ -560,28 +422,23 @@ impl World {
         }
     }
 
-    fn new_link(&mut self) -> LinkId {
+    pub fn new_link(&mut self) -> LinkId {
         self.out.links.push(Link {
             room: usize::MAX,
-            got: VecDeque::new(),
-            ended: Vec::new(),
-            ends_lines: false,
-            lines_ended: Vec::new(),
-            closed: None,
-            subscribed: Vec::new(),
-            taken: VecDeque::new(),
-            made: VecDeque::new(),
-            held: false,
-            held_in: 0,
             bytes_max: usize::MAX,
+            ..Link::default()
         });
         LinkId(self.out.links.len() as u32 - 1)
     }
 
     /// Its link is lost.
     pub fn lose(&mut self, who: Who) {
+        self.close(who, Closing::Lost);
+    }
+
+    pub fn close(&mut self, who: Who, how: Closing) {
         self.run(who.shard, |kernel, out, now| {
-            kernel.close_link(who.session, who.link, Closing::Lost, None, now, out);
+            kernel.close_link(who.session, who.link, how, None, now, out)
         });
     }
 
@@ -592,20 +449,21 @@ impl World {
         group: Option<&str>,
         reliability: Reliability,
     ) -> Subscribed {
-        let wish = Wish {
-            filter,
-            group,
-            reliability,
-            no_local: false,
-            retain_as_published: false,
-            last_values: LastValueWish::Never,
-            id: 0,
-        };
-        self.run(who.shard, |kernel, out, now| {
-            kernel.subscribe(who.session, 1, &[wish], now, out)
-        });
+        self.ask_for(who, &wish(filter, group, reliability));
         let answer = self.out.link(who.link).subscribed.pop();
         answer.expect("every subscribe is answered")
+    }
+
+    /// Subscribes without waiting for the answer.
+    pub fn ask_for(&mut self, who: Who, wish: &Wish<'_>) {
+        self.run(who.shard, |kernel, out, now| {
+            kernel.subscribe(who.session, 1, std::slice::from_ref(wish), now, out)
+        });
+    }
+
+    /// How many of its subscriptions were answered since this was asked last.
+    pub fn answers(&mut self, who: Who) -> usize {
+        self.out.link(who.link).subscribed.drain(..).count()
     }
 
     /// Settles what came through a subscription.
@@ -711,16 +569,7 @@ impl World {
         key: &str,
         arguments: &[(Box<str>, PropertyValue)],
     ) -> Result<(), Refusal> {
-        let (exchange, queue) = (x(exchange), q(queue));
-        let spec = BindSpec {
-            exchange: &exchange,
-            to: BindTo::Queue(&queue),
-            key,
-            arguments,
-        };
-        self.run(who.shard, |kernel, out, _| {
-            kernel.bind(who.session, &spec, out)
-        })
+        self.bind_to(who, exchange, BindTo::Queue(&q(queue)), key, arguments)
     }
 
     pub fn unbind(
@@ -730,10 +579,9 @@ impl World {
         queue: &str,
         key: &str,
     ) -> Result<(), Refusal> {
-        let (exchange, queue) = (x(exchange), q(queue));
         let spec = BindSpec {
-            exchange: &exchange,
-            to: BindTo::Queue(&queue),
+            exchange: &x(exchange),
+            to: BindTo::Queue(&q(queue)),
             key,
             arguments: &[],
         };
@@ -751,10 +599,20 @@ impl World {
         key: &str,
         arguments: &[(Box<str>, PropertyValue)],
     ) -> Result<(), Refusal> {
-        let (from, to) = (x(from), x(to));
+        self.bind_to(who, from, BindTo::Exchange(&x(to)), key, arguments)
+    }
+
+    fn bind_to(
+        &mut self,
+        who: Who,
+        exchange: &str,
+        to: BindTo<'_>,
+        key: &str,
+        arguments: &[(Box<str>, PropertyValue)],
+    ) -> Result<(), Refusal> {
         let spec = BindSpec {
-            exchange: &from,
-            to: BindTo::Exchange(&to),
+            exchange: &x(exchange),
+            to,
             key,
             arguments,
         };
@@ -889,26 +747,22 @@ impl World {
 
     /// Settles one of line 1.
     pub fn ack(&mut self, who: Who, tag: u64) {
-        let settled = self.settle(who, 1, tag, false, Verdict::Accept);
-        assert_eq!(settled, Settled::Known, "tag {tag}");
+        self.judge(who, tag, Verdict::Accept);
     }
 
     /// One of line 1 is not wanted.
     pub fn reject(&mut self, who: Who, tag: u64) {
-        assert_eq!(
-            self.settle(who, 1, tag, false, Verdict::Reject),
-            Settled::Known,
-            "tag {tag}"
-        );
+        self.judge(who, tag, Verdict::Reject);
     }
 
     /// One of line 1 is to come again.
     pub fn requeue(&mut self, who: Who, tag: u64) {
-        assert_eq!(
-            self.settle(who, 1, tag, false, Verdict::Requeue),
-            Settled::Known,
-            "tag {tag}"
-        );
+        self.judge(who, tag, Verdict::Requeue);
+    }
+
+    fn judge(&mut self, who: Who, tag: u64, verdict: Verdict) {
+        let settled = self.settle(who, 1, tag, false, verdict);
+        assert_eq!(settled, Settled::Known, "tag {tag}");
     }
 
     /// Asks for one message on line 1.
@@ -951,6 +805,11 @@ impl World {
         self.run(who.shard, |kernel, out, now| {
             kernel.settle_taken(taken.id, verdict, now, out)
         });
+    }
+
+    /// All that came to a link since this was asked last.
+    pub fn events(&mut self, who: Who) -> Vec<Event> {
+        self.out.link(who.link).events.drain(..).collect()
     }
 
     /// What came since this was asked last.
@@ -1032,6 +891,9 @@ impl World {
                 has_more = self.kernels[shard].poll_timeout() <= self.now + Span::from_nanos(1);
                 self.now += Span::from_nanos(u64::from(has_more));
             }
+            if self.turns_wait {
+                self.run(shard, |kernel, out, now| kernel.work(now, out));
+            }
         }
     }
 
@@ -1061,7 +923,7 @@ impl World {
             );
             self.write();
         }
-        self.deliver_mails();
+        self.end_command();
         self.check();
         self.wait(Span::ZERO);
     }
@@ -1099,6 +961,19 @@ impl World {
 
     pub fn dropped(&self, reason: DropReason) -> u64 {
         dropped(&self.kernels, reason)
+    }
+}
+
+/// A subscription that gets no last values.
+pub fn wish<'a>(filter: &'a str, group: Option<&'a str>, reliability: Reliability) -> Wish<'a> {
+    Wish {
+        filter,
+        group,
+        reliability,
+        no_local: false,
+        retain_as_published: false,
+        last_values: LastValueWish::Never,
+        id: 0,
     }
 }
 

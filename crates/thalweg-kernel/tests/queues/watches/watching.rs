@@ -1,13 +1,13 @@
 //! What a watcher is told, on one shard.
 
-use crate::world::{Event, Watch, Who, World, clear, draft, retained};
+use super::world::{Event, Watch, Who, World, clear, draft, retained};
 use thalweg_kernel::{DropReason, Limits, Outcome, Pressure, WatchEnd, WatchRefused};
 use thalweg_model::{Span, Time};
 
 fn one() -> (World, Who, Who) {
-    let mut world = World::new(1);
-    let reader = world.connect(0);
-    let writer = world.connect(0);
+    let mut world = World::watched(1);
+    let reader = world.connect_on(0);
+    let writer = world.connect_on(0);
     (world, reader, writer)
 }
 
@@ -24,7 +24,7 @@ fn a_watch_begins_with_what_others_have_seen_although_nobody_retained_it() {
     let (mut world, reader, writer) = one();
     let (first, _) = world.begin(reader, "a", 1);
     assert_eq!(world.say(writer, "a", "1"), Outcome::Accepted);
-    let other = world.connect(0);
+    let other = world.connect_on(0);
     assert_eq!(world.begin(other, "a", 1).1, Some("1".into()));
     assert_eq!(world.take_all(first), ["1"]);
 }
@@ -57,7 +57,7 @@ fn a_deep_watch_keeps_the_newest_in_their_order() {
     world.say(writer, "a", "5");
     world.say(writer, "a", "6");
     assert_eq!(world.events(reader), [Event::Changed(watch.cookie)]);
-    assert!(world.take(watch).is_some());
+    assert!(world.take_watched(watch).is_some());
     world.say(writer, "a", "7");
     // It has not taken all that waited.
     assert_eq!(world.events(reader), []);
@@ -156,7 +156,7 @@ fn a_watch_that_ends_takes_what_waits_along() {
 #[test]
 fn watches_end_with_their_link() {
     let (mut world, reader, writer) = one();
-    let other = world.connect(0);
+    let other = world.connect_on(0);
     let (watch, _) = world.begin(reader, "a", 1);
     let (deep, _) = world.begin(reader, "b", 3);
     let (stays, _) = world.begin(other, "a", 1);
@@ -178,7 +178,7 @@ fn watches_end_with_their_link() {
 
 #[test]
 fn watches_end_with_their_link_though_the_session_goes_on() {
-    let mut world = World::new(1);
+    let mut world = World::watched(1);
     let reader = world.connect_for(
         0,
         thalweg_kernel::access::Access::ALL,
@@ -195,14 +195,14 @@ fn watches_end_with_their_link_though_the_session_goes_on() {
 
 #[test]
 fn the_number_of_watches_is_bounded() {
-    let mut world = World::with(
+    let mut world = World::watched_with(
         1,
         Limits {
             watches_max: 2,
             ..Limits::default()
         },
     );
-    let reader = world.connect(0);
+    let reader = world.connect_on(0);
     let first = world.watch(reader, "a", 1);
     world.watch(reader, "b", 1);
     assert_eq!(
@@ -215,7 +215,7 @@ fn the_number_of_watches_is_bounded() {
 
 #[test]
 fn only_addresses_are_watched() {
-    let mut world = World::with(
+    let mut world = World::watched_with(
         1,
         Limits {
             levels_max: 3,
@@ -223,7 +223,7 @@ fn only_addresses_are_watched() {
             ..Limits::default()
         },
     );
-    let reader = world.connect(0);
+    let reader = world.connect_on(0);
     for address in ["", "a/+", "#", "a/b/c/d", "a-very-long-address", "a\0b"] {
         assert_eq!(
             world.try_watch(reader, address, 1).unwrap_err(),
@@ -270,7 +270,7 @@ fn what_waits_counts_as_held() {
 #[test]
 fn subscribers_and_watchers_of_an_address_both_get_it() {
     let (mut world, reader, writer) = one();
-    world.subscribe(writer, "a/#");
+    world.listen(writer, "a/#");
     let (watch, _) = world.begin(reader, "a/b", 1);
     assert_eq!(world.say(writer, "a/b", "1"), Outcome::Accepted);
     assert_eq!(world.events(writer), [Event::Delivered("1".into(), false)]);
@@ -299,7 +299,7 @@ fn operators_see_who_watches() {
 #[test]
 fn watches_of_many_come_and_go_in_any_order() {
     let (mut world, _, writer) = one();
-    let readers: Vec<Who> = (0..3).map(|_| world.connect(0)).collect();
+    let readers: Vec<Who> = (0..3).map(|_| world.connect_on(0)).collect();
     for seed in 0..30 {
         let mut dice = crate::world::Dice(seed);
         let mut watches: Vec<Watch> = Vec::new();

@@ -1,6 +1,6 @@
 //! Random runs with slow mail: what watchers see is in order, without a gap, and in the end what was published last.
 
-use crate::world::{Dice, Event, Watch, Who, World, address_at, draft, retained};
+use super::world::{Dice, Event, Watch, Who, World, address_at, draft, retained};
 use thalweg_kernel::Limits;
 use thalweg_model::Filter;
 
@@ -34,7 +34,7 @@ fn run(seed: u64, publishers: usize) {
     let mut dice = Dice(seed);
     let shards = 1 + dice.roll(3) as u16;
     let kept_filters = [Filter::new("a/#").expect("a filter")].into();
-    let mut world = World::with(
+    let mut world = World::watched_with(
         shards,
         Limits {
             kept_filters,
@@ -43,15 +43,15 @@ fn run(seed: u64, publishers: usize) {
     );
     let address = address_at(dice.roll(usize::from(shards)) as u16, shards);
     let writers: Vec<Who> = (0..shards)
-        .map(|shard| world.connect(usize::from(shard)))
+        .map(|shard| world.connect_on(usize::from(shard)))
         .collect();
     let readers: Vec<Who> = (0..shards)
-        .map(|shard| world.connect(usize::from(shard)))
+        .map(|shard| world.connect_on(usize::from(shard)))
         .collect();
     world.clock_stands = publishers == 1;
     let mut published = vec![0; usize::from(shards)];
     let mut seen: Vec<Seen> = Vec::new();
-    world.mail_is_slow = true;
+    world.is_slow = true;
     for _ in 0..60 {
         match dice.roll(10) {
             0 => {
@@ -86,14 +86,16 @@ fn run(seed: u64, publishers: usize) {
             _ => {
                 let ways = world.ways();
                 if !ways.is_empty() {
-                    world.deliver_mail(ways[dice.roll(ways.len())]);
+                    let (from, to) = ways[dice.roll(ways.len())];
+                    world.carry(from, to);
                 }
             }
         }
         hear(&mut world, &readers, &mut seen, &published, seed);
     }
-    while let Some(way) = Some(world.ways()).filter(|ways| !ways.is_empty()) {
-        world.deliver_mail(way[dice.roll(way.len())]);
+    while let Some(ways) = Some(world.ways()).filter(|ways| !ways.is_empty()) {
+        let (from, to) = ways[dice.roll(ways.len())];
+        world.carry(from, to);
         hear(&mut world, &readers, &mut seen, &published, seed);
     }
     take(&mut world, &mut seen, seed);

@@ -1,6 +1,6 @@
 //! Who may watch and read.
 
-use crate::world::{Event, World, address_at, retained};
+use super::world::{Event, World, address_at, retained};
 use thalweg_kernel::access::{Access, Otherwise, Permission, Permissions, Rule, Rules};
 use thalweg_kernel::{
     BindSpec, BindTo, DeadLetter, DropReason, ExchangeKind, ExchangeSpec, Kernel, ListSpec,
@@ -23,9 +23,9 @@ fn watching_and_reading_need_the_right_to_subscribe_and_to_receive() {
         (Permission::Subscribe.into(), false),
         (Permission::Receive.into(), false),
     ] {
-        let mut world = World::new(1);
-        let reader = world.connect_with(0, access(vec![Rule::allow(permissions, "a")]));
-        let writer = world.connect(0);
+        let mut world = World::watched(1);
+        let reader = world.connect_as(0, access(vec![Rule::allow(permissions, "a")]));
+        let writer = world.connect_on(0);
         world.publish(writer, retained("a", "1"));
         assert_eq!(world.read(reader, "a").is_some(), may, "{permissions:?}");
         match world.try_watch(reader, "a", 1) {
@@ -41,8 +41,8 @@ fn watching_and_reading_need_the_right_to_subscribe_and_to_receive() {
 
 #[test]
 fn a_watch_ends_when_its_session_may_not_see_the_address_any_more() {
-    let mut world = World::new(1);
-    let (reader, writer) = (world.connect(0), world.connect(0));
+    let mut world = World::watched(1);
+    let (reader, writer) = (world.connect_on(0), world.connect_on(0));
     let (denied, _) = world.begin(reader, "a", 1);
     let (allowed, _) = world.begin(reader, "b", 1);
     world.publish(writer, retained("a", "1"));
@@ -73,8 +73,8 @@ fn a_watch_ends_when_its_session_may_not_see_the_address_any_more() {
 
 #[test]
 fn nothing_comes_to_a_watch_whose_session_has_just_lost_the_right() {
-    let mut world = World::new(1);
-    let (reader, writer) = (world.connect(0), world.connect(0));
+    let mut world = World::watched(1);
+    let (reader, writer) = (world.connect_on(0), world.connect_on(0));
     let (watch, _) = world.begin(reader, "a", 1);
     world.run(0, |kernel, _, _| {
         kernel.set_access(reader.session, access(Vec::new()))
@@ -88,13 +88,13 @@ fn nothing_comes_to_a_watch_whose_session_has_just_lost_the_right() {
 
 #[test]
 fn a_list_is_full_of_what_its_reader_may_receive() {
-    let mut world = World::new(2);
+    let mut world = World::watched(2);
     let rules = vec![
         Rule::allow(Permission::Subscribe, "a/#"),
         Rule::allow(Permission::Receive, "a/+/open"),
     ];
-    let reader = world.connect_with(0, access(rules));
-    let writer = world.connect(1);
+    let reader = world.connect_as(0, access(rules));
+    let writer = world.connect_on(1);
     for number in 0..60 {
         let kind = if number < 40 { "secret" } else { "open" };
         world.publish(writer, retained(&format!("a/{number}/{kind}"), "x"));
@@ -112,13 +112,13 @@ fn a_list_is_full_of_what_its_reader_may_receive() {
 
 #[test]
 fn a_list_holds_only_what_its_reader_may_receive() {
-    let mut world = World::new(2);
+    let mut world = World::watched(2);
     let rules = vec![
         Rule::allow(Permission::Subscribe, "a/#"),
         Rule::allow(Permission::Receive, "a/+/open"),
     ];
-    let reader = world.connect_with(0, access(rules));
-    let writer = world.connect(1);
+    let reader = world.connect_as(0, access(rules));
+    let writer = world.connect_on(1);
     for address in ["a/1/open", "a/2/secret", "a/3/open"] {
         world.publish(writer, retained(address, "x"));
     }
@@ -146,7 +146,7 @@ fn lay(world: &mut World) {
         .iter()
         .position(Kernel::has_queues)
         .expect("one has them");
-    let admin = world.connect(home).session;
+    let admin = world.connect_on(home).session;
     let exchange = ExchangeSpec {
         address: "$x/to",
         kind: ExchangeKind::Fanout,
@@ -196,9 +196,9 @@ fn lay(world: &mut World) {
 #[test]
 fn a_watcher_is_told_only_of_what_it_may_receive_from_where_that_began() {
     for (depth, expected) in [(1, &["2"][..]), (3, &["1", "2"])] {
-        let mut world = World::new(1);
+        let mut world = World::watched(1);
         lay(&mut world);
-        let (reader, writer) = (world.connect_with(0, narrow()), world.connect(0));
+        let (reader, writer) = (world.connect_as(0, narrow()), world.connect_on(0));
         let (watch, _) = world.begin(reader, "$x/to/b", depth);
         world.say(writer, "$x/to/b", "1");
         world.say(writer, "$x/to/b", "2");
@@ -224,14 +224,14 @@ fn a_watcher_is_told_only_of_what_it_may_receive_from_where_that_began() {
 #[test]
 fn a_value_is_read_only_by_those_who_may_receive_from_where_it_began() {
     for shards in [1, 2] {
-        let mut world = World::new(shards);
+        let mut world = World::watched(shards);
         lay(&mut world);
         for shard in 0..usize::from(shards) {
             world.keep_last(shard, "kept", true);
         }
-        let writer = world.connect(0);
+        let writer = world.connect_on(0);
         for shard in 0..usize::from(shards) {
-            let (reader, other) = (world.connect_with(shard, narrow()), world.connect(shard));
+            let (reader, other) = (world.connect_as(shard, narrow()), world.connect_on(shard));
             world.say(writer, "kept", "open");
             assert_eq!(world.read(reader, "kept"), Some(Some("open".into())));
             world.say(writer, "b/secret", "hidden");
@@ -248,12 +248,12 @@ fn a_value_is_read_only_by_those_who_may_receive_from_where_it_began() {
 #[test]
 fn an_answer_under_way_is_judged_by_the_rights_of_its_arrival() {
     let addresses = [1, 2].map(|shard| address_at(shard, 3));
-    let mut world = World::new(3);
-    let (reader, writer) = (world.connect(0), world.connect(0));
+    let mut world = World::watched(3);
+    let (reader, writer) = (world.connect_on(0), world.connect_on(0));
     for address in &addresses {
         world.publish(writer, retained(address, "1"));
     }
-    world.mail_is_slow = true;
+    world.is_slow = true;
     world.run(0, |kernel, out, now| {
         assert!(kernel.list_last_values(
             reader.session,
@@ -273,7 +273,7 @@ fn an_answer_under_way_is_judged_by_the_rights_of_its_arrival() {
     }
     // One shard has answered of the list; the other has been asked.
     for way in [(0, 1), (0, 1), (0, 2), (1, 0)] {
-        world.deliver_mail(way);
+        world.carry(way.0, way.1);
     }
     assert_eq!(world.events(reader), []);
     let rules = access(vec![

@@ -1,6 +1,6 @@
 //! Who comes and goes is told at addresses that nobody else publishes to.
 
-use crate::world::{Event, Who, World, draft};
+use super::world::{Event, Who, World, draft};
 use thalweg_kernel::access::{Access, Otherwise, Permission, Rule, Rules};
 use thalweg_kernel::{Closing, KnownAs, Limits, Outcome, WatchRefused};
 use thalweg_model::Span;
@@ -8,7 +8,7 @@ use thalweg_model::Span;
 const SHARDS: u16 = 3;
 
 fn world() -> World {
-    World::with(SHARDS, limits())
+    World::watched_with(SHARDS, limits())
 }
 
 fn limits() -> Limits {
@@ -45,8 +45,8 @@ fn told(world: &mut World, who: Who) -> Vec<String> {
 }
 
 fn listener(world: &mut World, shard: usize, filter: &str) -> Who {
-    let who = world.connect(shard);
-    world.subscribe(who, filter);
+    let who = world.connect_on(shard);
+    world.listen(who, filter);
     who
 }
 
@@ -211,7 +211,7 @@ fn who_comes_later_finds_who_is_here_and_who_left_lately() {
     world
         .open(1, "here", named("here"), true, Span::ZERO)
         .expect("there is room");
-    world.connect(2);
+    world.connect_on(2);
     world.close(gone, Closing::Silent);
     let who = listener(&mut world, 2, "$presence/+");
     let mut found = told(&mut world, who);
@@ -228,7 +228,7 @@ fn who_comes_later_finds_who_is_here_and_who_left_lately() {
 
 #[test]
 fn names_that_come_once_do_not_add_up() {
-    let mut world = World::with(
+    let mut world = World::watched_with(
         1,
         Limits {
             presence_offline_max: 10,
@@ -260,7 +260,7 @@ fn names_that_come_once_do_not_add_up() {
 
 #[test]
 fn nothing_stays_of_who_left_where_that_is_wished() {
-    let mut world = World::with(
+    let mut world = World::watched_with(
         SHARDS,
         Limits {
             presence_offline: Span::ZERO,
@@ -341,11 +341,11 @@ fn whoever_is_refused_while_taking_over_has_left() {
 fn a_tenants_clients_are_told_of_apart() {
     let mut world = world();
     let plain = listener(&mut world, 0, "$presence/#");
-    let apart = world.connect_in("blue", 0, Access::ALL, Span::ZERO);
-    world.subscribe(apart, "$presence@blue/+");
+    let apart = world.connect_in_tenant("blue", 0, Access::ALL, Span::ZERO);
+    world.listen(apart, "$presence@blue/+");
     // As a wildcard over all of the tenant's own addresses reads.
-    let tenant = world.connect_in("blue", 1, Access::ALL, Span::ZERO);
-    world.subscribe(tenant, "$t@blue/#");
+    let tenant = world.connect_in_tenant("blue", 1, Access::ALL, Span::ZERO);
+    world.listen(tenant, "$t@blue/#");
     world
         .open(
             2,
@@ -371,7 +371,7 @@ fn nobody_publishes_there_whatever_the_rules_say() {
     )
     .expect("legal");
     for presence in [true, false] {
-        let mut world = World::with(
+        let mut world = World::watched_with(
             SHARDS,
             Limits {
                 presence,
@@ -379,7 +379,7 @@ fn nobody_publishes_there_whatever_the_rules_say() {
             },
         );
         for access in [Access::ALL, all.compile("", None)] {
-            let liar = world.connect_with(0, access);
+            let liar = world.connect_as(0, access);
             for address in [
                 "$presence/pump",
                 "$presence",
@@ -408,7 +408,7 @@ fn rules_say_who_may_know() {
         Otherwise::Deny,
     );
     let access = rules.expect("legal").compile("", None);
-    let curious = world.connect_with(0, access);
+    let curious = world.connect_as(0, access);
     assert_eq!(
         world.try_watch(curious, "$presence/pump", 1).err(),
         Some(WatchRefused::Denied)
@@ -425,8 +425,8 @@ fn rules_say_who_may_know() {
 
 #[test]
 fn where_nothing_is_told_nobody_waits_for_it() {
-    let mut world = World::new(SHARDS);
-    let who = world.connect(0);
+    let mut world = World::watched(SHARDS);
+    let who = world.connect_on(0);
     assert_eq!(
         world.try_watch(who, "$presence/pump", 1).err(),
         Some(WatchRefused::Denied)

@@ -1,16 +1,16 @@
 //! Questions and answers between shards: who asks subscribes to a reply address on one shard, who answers is on another.
 
-use crate::world::{Event, World};
+use super::world::{Event, World};
 use thalweg_kernel::Outcome;
 use thalweg_model::Properties;
 
 #[test]
 fn an_answer_finds_the_one_who_asked_on_another_shard() {
     for (here, away) in [(0, 1), (1, 2), (2, 0)] {
-        let mut world = World::new(3);
-        let (asks, answers) = (world.connect(here), world.connect(away));
-        world.subscribe(answers, "rpc/sum");
-        world.subscribe(asks, "$reply/17");
+        let mut world = World::watched(3);
+        let (asks, answers) = (world.connect_on(here), world.connect_on(away));
+        world.listen(answers, "rpc/sum");
+        world.listen(asks, "$reply/17");
         let properties = Properties {
             reply_to: Some("$reply/17".into()),
             ..Properties::default()
@@ -30,7 +30,7 @@ fn an_answer_finds_the_one_who_asked_on_another_shard() {
 
 #[test]
 fn an_answer_to_nobody_is_known_to_be_that() {
-    let mut world = World::new(2);
-    let answers = world.connect(1);
+    let mut world = World::watched(2);
+    let answers = world.connect_on(1);
     assert_eq!(world.say(answers, "$reply/17", "2"), Outcome::NoMatch);
 }

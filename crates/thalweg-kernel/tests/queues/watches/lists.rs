@@ -1,20 +1,20 @@
 //! Many values are listed.
 
-use crate::world::{Event, World, retained};
+use super::world::{Event, World, retained};
 use thalweg_kernel::{Limits, ListSpec};
 use thalweg_model::Filter;
 
 #[test]
 fn a_list_comes_from_all_shards_in_the_order_of_addresses() {
     for shards in 1..4 {
-        let mut world = World::new(shards);
-        let writer = world.connect(0);
+        let mut world = World::watched(shards);
+        let writer = world.connect_on(0);
         for number in (0..50).rev() {
             world.publish(writer, retained(&format!("a/{number:02}/x"), "1"));
             world.publish(writer, retained(&format!("b/{number:02}"), "1"));
         }
         for shard in 0..usize::from(shards) {
-            let reader = world.connect(shard);
+            let reader = world.connect_on(shard);
             let (values, complete) = world.list(reader, "a/+/x", 1000).expect("it may");
             let expected: Vec<String> =
                 (0..50).map(|number| format!("a/{number:02}/x=1")).collect();
@@ -26,14 +26,14 @@ fn a_list_comes_from_all_shards_in_the_order_of_addresses() {
 #[test]
 fn a_bounded_list_holds_the_first() {
     for shards in 1..4 {
-        let mut world = World::with(
+        let mut world = World::watched_with(
             shards,
             Limits {
                 list_max: 20,
                 ..Limits::default()
             },
         );
-        let (writer, reader) = (world.connect(0), world.connect(0));
+        let (writer, reader) = (world.connect_on(0), world.connect_on(0));
         for number in 0..30 {
             world.publish(writer, retained(&format!("a/{number:02}"), "1"));
         }
@@ -58,8 +58,8 @@ fn a_bounded_list_holds_the_first() {
 #[test]
 fn a_list_that_is_exactly_full_is_complete() {
     for shards in 1..4 {
-        let mut world = World::new(shards);
-        let (writer, reader) = (world.connect(0), world.connect(0));
+        let mut world = World::watched(shards);
+        let (writer, reader) = (world.connect_on(0), world.connect_on(0));
         for number in 0..10 {
             world.publish(writer, retained(&format!("a/{number}"), "1"));
         }
@@ -73,14 +73,14 @@ fn a_list_that_is_exactly_full_is_complete() {
 #[test]
 fn a_long_list_is_put_together_over_several_turns() {
     let kept_filters = [Filter::new("a/#").expect("a filter")].into();
-    let mut world = World::with(
+    let mut world = World::watched_with(
         2,
         Limits {
             kept_filters,
             ..Limits::default()
         },
     );
-    let (writer, reader) = (world.connect(0), world.connect(0));
+    let (writer, reader) = (world.connect_on(0), world.connect_on(0));
     for number in 0..6_000 {
         let address = format!("a/{number:04}/{}", number % 3);
         match number % 2 {
@@ -97,8 +97,8 @@ fn a_long_list_is_put_together_over_several_turns() {
 
 #[test]
 fn wildcards_list_no_address_of_the_brokers_own() {
-    let mut world = World::new(2);
-    let (writer, reader) = (world.connect(0), world.connect(1));
+    let mut world = World::watched(2);
+    let (writer, reader) = (world.connect_on(0), world.connect_on(1));
     world.publish(writer, retained("$own/a", "1"));
     world.publish(writer, retained("a", "1"));
     assert_eq!(world.list(reader, "#", 9), Some((vec!["a=1".into()], true)));
@@ -111,9 +111,9 @@ fn wildcards_list_no_address_of_the_brokers_own() {
 
 #[test]
 fn too_many_lists_at_once_are_answered_with_nothing() {
-    let mut world = World::new(2);
-    let reader = world.connect(0);
-    world.mail_is_slow = true;
+    let mut world = World::watched(2);
+    let reader = world.connect_on(0);
+    world.is_slow = true;
     for ticket in 0..300 {
         world.run(0, |kernel, out, now| {
             kernel.list_last_values(
@@ -142,12 +142,12 @@ fn too_many_lists_at_once_are_answered_with_nothing() {
 
 #[test]
 fn a_list_is_forgotten_when_its_reader_leaves() {
-    let mut world = World::new(2);
-    let (writer, reader) = (world.connect(0), world.connect(0));
+    let mut world = World::watched(2);
+    let (writer, reader) = (world.connect_on(0), world.connect_on(0));
     for number in 0..5_000 {
         world.publish(writer, retained(&format!("a/{number}"), "1"));
     }
-    world.mail_is_slow = true;
+    world.is_slow = true;
     world.run(0, |kernel, out, now| {
         kernel.list_last_values(
             reader.session,

@@ -1,6 +1,6 @@
 //! Values are remembered that nobody retained.
 
-use crate::world::{Event, World, address_at, clear, draft, retained};
+use super::world::{Event, World, address_at, clear, draft, retained};
 use thalweg_kernel::{Draft, Limits, Outcome};
 use thalweg_model::{Filter, Span};
 
@@ -17,11 +17,11 @@ fn keeping(filters: &[&str]) -> Limits {
 
 #[test]
 fn every_publish_to_a_kept_address_is_remembered() {
-    let mut world = World::with(3, keeping(&["a/#"]));
+    let mut world = World::watched_with(3, keeping(&["a/#"]));
     for home in 0..3 {
         let address = address_at(home, 3);
         for shard in 0..3 {
-            let (reader, writer) = (world.connect((shard + 1) % 3), world.connect(shard));
+            let (reader, writer) = (world.connect_on((shard + 1) % 3), world.connect_on(shard));
             assert_eq!(
                 world.say(writer, &address, &shard.to_string()),
                 Outcome::NoMatch
@@ -29,7 +29,7 @@ fn every_publish_to_a_kept_address_is_remembered() {
             assert_eq!(world.read(reader, &address), Some(Some(shard.to_string())));
         }
     }
-    let (reader, writer) = (world.connect(0), world.connect(1));
+    let (reader, writer) = (world.connect_on(0), world.connect_on(1));
     world.say(writer, "b", "1");
     assert_eq!(world.read(reader, "b"), Some(None));
 }
@@ -37,8 +37,8 @@ fn every_publish_to_a_kept_address_is_remembered() {
 #[test]
 fn the_newest_is_read_whether_it_was_retained_or_not() {
     for home in 0..2 {
-        let mut world = World::with(2, keeping(&["a/#"]));
-        let (reader, writer) = (world.connect(1), world.connect(0));
+        let mut world = World::watched_with(2, keeping(&["a/#"]));
+        let (reader, writer) = (world.connect_on(1), world.connect_on(0));
         let address = address_at(home, 2);
         let read = |world: &mut World| world.read(reader, &address).expect("it may");
         world.publish(writer, retained(&address, "1"));
@@ -66,12 +66,12 @@ fn the_newest_is_read_whether_it_was_retained_or_not() {
 
 #[test]
 fn subscribers_are_not_given_what_is_only_remembered() {
-    let mut world = World::with(2, keeping(&["#"]));
-    let (reader, writer) = (world.connect(0), world.connect(1));
+    let mut world = World::watched_with(2, keeping(&["#"]));
+    let (reader, writer) = (world.connect_on(0), world.connect_on(1));
     world.publish(writer, retained("a/1", "retained"));
     world.say(writer, "a/1", "remembered");
     world.say(writer, "a/2", "remembered");
-    world.subscribe(reader, "a/#");
+    world.listen(reader, "a/#");
     assert_eq!(
         world.events(reader),
         [Event::Delivered("retained".into(), true)]
@@ -80,10 +80,10 @@ fn subscribers_are_not_given_what_is_only_remembered() {
 
 #[test]
 fn a_watch_begins_with_what_is_remembered() {
-    let mut world = World::with(3, keeping(&["a/#"]));
+    let mut world = World::watched_with(3, keeping(&["a/#"]));
     for home in 0..3 {
         let address = address_at(home, 3);
-        let (reader, writer) = (world.connect(0), world.connect(1));
+        let (reader, writer) = (world.connect_on(0), world.connect_on(1));
         world.say(writer, &address, "1");
         assert_eq!(world.begin(reader, &address, 1).1, Some("1".into()));
     }
@@ -91,8 +91,8 @@ fn a_watch_begins_with_what_is_remembered() {
 
 #[test]
 fn one_address_is_kept_as_long_as_somebody_says_so() {
-    let mut world = World::new(3);
-    let (reader, writer) = (world.connect(0), world.connect(1));
+    let mut world = World::watched(3);
+    let (reader, writer) = (world.connect_on(0), world.connect_on(1));
     for home in 0..3 {
         let address = address_at(home, 3);
         world.say(writer, &address, "1");
@@ -111,8 +111,8 @@ fn one_address_is_kept_as_long_as_somebody_says_so() {
 
 #[test]
 fn a_wildcard_keeps_no_address_of_the_brokers_own() {
-    let mut world = World::with(1, keeping(&["#"]));
-    let (reader, writer) = (world.connect(0), world.connect(0));
+    let mut world = World::watched_with(1, keeping(&["#"]));
+    let (reader, writer) = (world.connect_on(0), world.connect_on(0));
     world.say(writer, "$own/a", "1");
     world.say(writer, "a", "1");
     assert_eq!(world.read(reader, "$own/a"), Some(None));
@@ -121,7 +121,7 @@ fn a_wildcard_keeps_no_address_of_the_brokers_own() {
 
 #[test]
 fn what_is_remembered_is_bounded_and_refusals_are_counted() {
-    let mut world = World::with(
+    let mut world = World::watched_with(
         1,
         Limits {
             kept_messages_max: 2,
@@ -129,7 +129,7 @@ fn what_is_remembered_is_bounded_and_refusals_are_counted() {
             ..keeping(&["#"])
         },
     );
-    let (reader, writer) = (world.connect(0), world.connect(0));
+    let (reader, writer) = (world.connect_on(0), world.connect_on(0));
     for address in ["a/1", "a/2", "a/3", "a/1"] {
         world.say(writer, address, "1");
     }
@@ -155,8 +155,8 @@ fn the_store_of_retained_messages_may_be_full_or_closed() {
         },
     ] {
         for home in 0..2 {
-            let mut world = World::with(2, limits.clone());
-            let (reader, writer) = (world.connect(0), world.connect(1));
+            let mut world = World::watched_with(2, limits.clone());
+            let (reader, writer) = (world.connect_on(0), world.connect_on(1));
             let address = address_at(home, 2);
             world.publish(writer, retained(&address, "1"));
             assert_eq!(world.read(reader, &address), Some(Some("1".into())));
@@ -168,8 +168,8 @@ fn the_store_of_retained_messages_may_be_full_or_closed() {
 
 #[test]
 fn what_is_remembered_expires() {
-    let mut world = World::with(1, keeping(&["a"]));
-    let (reader, writer) = (world.connect(0), world.connect(0));
+    let mut world = World::watched_with(1, keeping(&["a"]));
+    let (reader, writer) = (world.connect_on(0), world.connect_on(0));
     world.publish(
         writer,
         Draft {
@@ -186,8 +186,8 @@ fn what_is_remembered_expires() {
 
 #[test]
 fn settings_that_keep_less_forget_the_rest() {
-    let mut world = World::with(1, keeping(&["a/#", "b/#"]));
-    let (reader, writer) = (world.connect(0), world.connect(0));
+    let mut world = World::watched_with(1, keeping(&["a/#", "b/#"]));
+    let (reader, writer) = (world.connect_on(0), world.connect_on(0));
     world.say(writer, "a/1", "1");
     world.say(writer, "b/1", "1");
     world.kernels[0].set_limits(keeping(&["b/#"]));

@@ -1,21 +1,21 @@
 //! Watchers and publishers on different shards.
 
-use crate::world::{Event, World, address_at, clear, retained};
+use super::world::{Event, World, address_at, clear, retained};
 
 #[test]
 fn a_watch_is_ready_when_every_shard_knows_of_it() {
-    let mut world = World::new(3);
-    let reader = world.connect(0);
+    let mut world = World::watched(3);
+    let reader = world.connect_on(0);
     for home in 0..3 {
         let address = address_at(home, 3);
-        world.mail_is_slow = true;
+        world.is_slow = true;
         let watch = world.watch(reader, &address, 1);
         assert_eq!(world.events(reader), []);
         world.deliver_mails();
         assert_eq!(world.events(reader), [Event::Ready(watch.cookie, None)]);
-        world.mail_is_slow = false;
+        world.is_slow = false;
         for shard in 0..3 {
-            let writer = world.connect(shard);
+            let writer = world.connect_on(shard);
             world.say(writer, &address, &shard.to_string());
             assert_eq!(world.take_all(watch), [shard.to_string()], "home {home}");
         }
@@ -26,13 +26,13 @@ fn a_watch_is_ready_when_every_shard_knows_of_it() {
 #[test]
 fn what_was_published_on_its_way_home_is_not_missed() {
     // The publisher, the watcher and the home are three shards, and the publisher's mail to the home is slow.
-    let mut world = World::new(3);
-    let (reader, writer, address) = (world.connect(0), world.connect(1), address_at(2, 3));
-    world.mail_is_slow = true;
+    let mut world = World::watched(3);
+    let (reader, writer, address) = (world.connect_on(0), world.connect_on(1), address_at(2, 3));
+    world.is_slow = true;
     world.publish(writer, retained(&address, "1"));
     let watch = world.watch(reader, &address, 1);
     while let Some(way) = world.ways().into_iter().find(|way| *way != (1, 2)) {
-        world.deliver_mail(way);
+        world.carry(way.0, way.1);
     }
     assert_eq!(world.events(reader), []);
     world.deliver_mails();
@@ -44,21 +44,21 @@ fn what_was_published_on_its_way_home_is_not_missed() {
 
 #[test]
 fn what_is_published_meanwhile_is_what_a_watch_begins_with() {
-    let mut world = World::new(2);
-    let (reader, writer) = (world.connect(0), world.connect(1));
+    let mut world = World::watched(2);
+    let (reader, writer) = (world.connect_on(0), world.connect_on(1));
     for home in 0..2 {
         let address = address_at(home, 2);
         world.publish(writer, retained(&address, "1"));
-        world.mail_is_slow = true;
+        world.is_slow = true;
         let (watch, deep) = (
             world.watch(reader, &address, 1),
             world.watch(reader, &address, 9),
         );
-        world.deliver_mail((0, 1));
+        world.carry(0, 1);
         world.publish(writer, retained(&address, "2"));
         world.publish(writer, retained(&address, "3"));
         world.deliver_mails();
-        world.mail_is_slow = false;
+        world.is_slow = false;
         let events = world.events(reader);
         let ready: Vec<_> = events
             .iter()
@@ -91,16 +91,16 @@ fn what_is_published_meanwhile_is_what_a_watch_begins_with() {
 
 #[test]
 fn what_the_home_said_is_not_told_again_when_it_comes_by_itself() {
-    let mut world = World::new(3);
-    let (reader, writer, address) = (world.connect(0), world.connect(1), address_at(2, 3));
-    world.mail_is_slow = true;
+    let mut world = World::watched(3);
+    let (reader, writer, address) = (world.connect_on(0), world.connect_on(1), address_at(2, 3));
+    world.is_slow = true;
     let watch = world.watch(reader, &address, 9);
-    world.deliver_mail((0, 1));
+    world.carry(0, 1);
     // It knows of the watch, so it sends both ways; to the watcher's shard that takes longest.
     world.publish(writer, retained(&address, "1"));
     world.publish(writer, retained(&address, "2"));
     while let Some(way) = world.ways().into_iter().find(|way| *way != (1, 0)) {
-        world.deliver_mail(way);
+        world.carry(way.0, way.1);
     }
     let events = world.events(reader);
     world.deliver_mails();
@@ -122,11 +122,11 @@ fn what_the_home_said_is_not_told_again_when_it_comes_by_itself() {
 
 #[test]
 fn what_was_published_in_the_same_moment_as_the_beginning_is_not_missed() {
-    let mut world = World::new(3);
-    let (reader, writer, address) = (world.connect(0), world.connect(1), address_at(2, 3));
-    world.mail_is_slow = true;
+    let mut world = World::watched(3);
+    let (reader, writer, address) = (world.connect_on(0), world.connect_on(1), address_at(2, 3));
+    world.is_slow = true;
     let watch = world.watch(reader, &address, 1);
-    world.deliver_mail((0, 1));
+    world.carry(0, 1);
     world.run(1, |kernel, out, now| {
         for text in ["1", "2"] {
             kernel.publish(writer.session, retained(&address, text), now, out);
@@ -134,7 +134,7 @@ fn what_was_published_in_the_same_moment_as_the_beginning_is_not_missed() {
     });
     // The home has the first of both when it hears of the watch.
     for way in [(1, 2), (1, 2), (0, 2), (2, 0), (2, 0), (2, 0), (1, 0)] {
-        world.deliver_mail(way);
+        world.carry(way.0, way.1);
     }
     assert_eq!(
         world.events(reader),
@@ -146,11 +146,11 @@ fn what_was_published_in_the_same_moment_as_the_beginning_is_not_missed() {
 
 #[test]
 fn what_comes_while_a_watch_begins_is_bounded() {
-    let mut world = World::new(2);
-    let (reader, writer) = (world.connect(0), world.connect(0));
+    let mut world = World::watched(2);
+    let (reader, writer) = (world.connect_on(0), world.connect_on(0));
     let long = "x".repeat(10_000);
     for is_ended_early in [true, false] {
-        world.mail_is_slow = true;
+        world.is_slow = true;
         let watch = world.watch(reader, "b", 1000);
         for _ in 0..200 {
             world.say(writer, "b", &long);
@@ -173,11 +173,11 @@ fn what_comes_while_a_watch_begins_is_bounded() {
 
 #[test]
 fn a_subscription_waits_for_shards_that_have_not_heard_of_the_watch_before_it() {
-    let mut world = World::new(2);
-    let reader = world.connect(0);
-    world.mail_is_slow = true;
+    let mut world = World::watched(2);
+    let reader = world.connect_on(0);
+    world.is_slow = true;
     world.watch(reader, "a", 1);
-    world.subscribe(reader, "a");
+    world.listen(reader, "a");
     assert_eq!(world.answers(reader), 0);
     world.deliver_mails();
     assert_eq!(world.answers(reader), 1);
@@ -185,12 +185,12 @@ fn a_subscription_waits_for_shards_that_have_not_heard_of_the_watch_before_it() 
 
 #[test]
 fn a_value_that_was_cleared_meanwhile_is_gone() {
-    let mut world = World::new(2);
-    let (reader, writer, address) = (world.connect(0), world.connect(1), address_at(0, 2));
+    let mut world = World::watched(2);
+    let (reader, writer, address) = (world.connect_on(0), world.connect_on(1), address_at(0, 2));
     world.publish(writer, retained(&address, "1"));
-    world.mail_is_slow = true;
+    world.is_slow = true;
     let watch = world.watch(reader, &address, 1);
-    world.deliver_mail((0, 1));
+    world.carry(0, 1);
     world.publish(writer, clear(&address));
     world.deliver_mails();
     let events = world.events(reader);
@@ -203,8 +203,8 @@ fn a_value_that_was_cleared_meanwhile_is_gone() {
 
 #[test]
 fn other_shards_forget_an_address_with_its_last_watcher() {
-    let mut world = World::new(2);
-    let (reader, writer) = (world.connect(0), world.connect(1));
+    let mut world = World::watched(2);
+    let (reader, writer) = (world.connect_on(0), world.connect_on(1));
     let (first, _) = world.begin(reader, "a", 1);
     let (second, _) = world.begin(reader, "a", 1);
     let forwarded = |world: &World| world.kernels[1].ledger().forwarded;
@@ -216,7 +216,7 @@ fn other_shards_forget_an_address_with_its_last_watcher() {
     world.say(writer, "a", "3");
     assert_eq!(forwarded(&world), 2);
     // A subscription to the same filter is not forgotten with the watch.
-    world.subscribe(reader, "a");
+    world.listen(reader, "a");
     let (third, _) = world.begin(reader, "a", 1);
     world.unwatch(third);
     world.say(writer, "a", "4");
@@ -228,15 +228,15 @@ fn other_shards_forget_an_address_with_its_last_watcher() {
 
 #[test]
 fn a_watch_that_ends_before_it_is_ready_is_never_ready() {
-    let mut world = World::new(3);
-    let reader = world.connect(0);
-    world.mail_is_slow = true;
+    let mut world = World::watched(3);
+    let reader = world.connect_on(0);
+    world.is_slow = true;
     let watch = world.watch(reader, "a", 1);
     world.unwatch(watch);
     let again = world.watch(reader, "a", 1);
     world.deliver_mails();
     assert_eq!(world.events(reader), [Event::Ready(again.cookie, None)]);
-    let writer = world.connect(1);
+    let writer = world.connect_on(1);
     world.say(writer, "a", "1");
     world.deliver_mails();
     assert_eq!(world.take_all(again), ["1"]);

@@ -1,0 +1,229 @@
+//! What kernels ask of links, written down.
+
+use std::collections::VecDeque;
+use thalweg_kernel::{
+    Answer, CloseReason, ConsumerEnd, Delivery, Effects, Fetch, Handover, LinkId, Observed,
+    Refusal, Sent, ShardId, ShardMessage, Subscribed, Tag, TakenId, Ticket, WatchEnd,
+};
+use thalweg_model::{Death, Message, Span};
+
+/// What came to a link.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Got {
+    pub text: String,
+    pub address: String,
+    pub line: u16,
+    pub consumer: u32,
+    pub tag: u64,
+    /// It is to be settled.
+    pub settles: bool,
+    pub deliveries: u32,
+    pub left: u64,
+    pub expires_in: Option<Span>,
+    pub priority: u8,
+    pub deaths: Vec<Death>,
+    /// It came through a subscription, not out of a queue.
+    pub is_delivery: bool,
+    /// Rises with whatever comes to any link.
+    pub order: u64,
+}
+
+/// A message that was taken by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Apart {
+    pub id: TakenId,
+    pub text: String,
+    pub deliveries: u32,
+    pub left: u64,
+}
+
+/// What came to a link beside messages that are to be settled, in the order in which it came.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    Ready(u64, Option<String>),
+    Changed(u64),
+    Ended(u64, WatchEnd),
+    Read(Ticket, Option<String>),
+    /// `address=text`, and whether these are all.
+    Listed(Ticket, Vec<String>, bool),
+    /// Through a subscription; whether as a retained message.
+    Delivered(String, bool),
+}
+
+/// The text of a message.
+pub fn payload(message: &Message) -> String {
+    String::from_utf8_lossy(message.payload()).into_owned()
+}
+
+/// An output.
+#[derive(Default)]
+pub struct Link {
+    /// How many more messages it takes.
+    pub room: usize,
+    pub events: VecDeque<Event>,
+    pub got: VecDeque<Got>,
+    /// Consumers that ended: line and number.
+    pub ended: Vec<(u16, u32)>,
+    /// Its peer can be told that one line has ended.
+    pub ends_lines: bool,
+    pub lines_ended: Vec<u16>,
+    pub closed: Option<CloseReason>,
+    /// What became of subscriptions, the first filter of each.
+    pub subscribed: Vec<Subscribed>,
+    pub taken: VecDeque<(Ticket, Result<Option<Apart>, Refusal>)>,
+    pub made: VecDeque<(Ticket, Result<(), Refusal>)>,
+    /// What it is sent waits for the journal.
+    pub held: bool,
+    /// For which batch, when that was said last.
+    pub held_in: u64,
+    /// Messages larger than this are refused.
+    pub bytes_max: usize,
+}
+
+impl Link {
+    fn take(&mut self, got: Got) -> Sent {
+        if self.closed.is_some() {
+            return Sent::Gone;
+        }
+        if got.text.len() > self.bytes_max {
+            return Sent::TooLarge;
+        }
+        if self.room == 0 {
+            return Sent::Full;
+        }
+        self.room -= 1;
+        self.got.push_back(got);
+        if self.room == 0 {
+            Sent::Congested
+        } else {
+            Sent::Room
+        }
+    }
+}
+
+/// What kernels ask for.
+#[derive(Default)]
+pub struct Out {
+    pub shard: u16,
+    pub links: Vec<Link>,
+    pub mails: VecDeque<(ShardId, ShardId, ShardMessage)>,
+    pub fetches: Vec<(u16, Fetch)>,
+    /// The batch that the last command has written to.
+    pub batch_last: u64,
+    order: u64,
+}
+
+impl Out {
+    fn next_order(&mut self) -> u64 {
+        self.order += 1;
+        self.order
+    }
+
+    pub fn link(&mut self, link: LinkId) -> &mut Link {
+        &mut self.links[link.0 as usize]
+    }
+}
+
+impl Effects for Out {
+    fn deliver(&mut self, link: LinkId, delivery: &Delivery<'_>) -> Sent {
+        let got = Got {
+            text: String::from_utf8_lossy(delivery.payload).into_owned(),
+            address: delivery.address.into(),
+            tag: u64::from(delivery.tag),
+            settles: delivery.tag != 0,
+            deliveries: u32::from(delivery.redelivered),
+            priority: delivery.priority,
+            is_delivery: true,
+            order: self.next_order(),
+            ..Got::default()
+        };
+        let link = self.link(link);
+        let event = Event::Delivered(got.text.clone(), delivery.retain);
+        link.events.push_back(event);
+        link.take(got)
+    }
+
+    fn release(&mut self, _: LinkId, _: Tag) {}
+
+    fn answer(&mut self, link: LinkId, ticket: Ticket, answer: Answer<'_>) {
+        let link = self.link(link);
+        match answer {
+            Answer::Subscribed(outcomes) => link.subscribed.push(outcomes[0]),
+            Answer::Taken(taken) => {
+                let taken = taken.map(|taken| {
+                    taken.map(|taken| Apart {
+                        id: taken.id,
+                        text: payload(&taken.message),
+                        deliveries: taken.deliveries,
+                        left: taken.left,
+                    })
+                });
+                link.taken.push_back((ticket, taken));
+            }
+            Answer::QueueMade(made) => link.made.push_back((ticket, made)),
+            Answer::Value(value) => {
+                let event = Event::Read(ticket, value.map(payload));
+                link.events.push_back(event);
+            }
+            Answer::Values { values, complete } => {
+                let shown = |value: &Message| format!("{}={}", value.address(), payload(value));
+                let shown = values.iter().map(shown).collect();
+                let event = Event::Listed(ticket, shown, complete);
+                link.events.push_back(event);
+            }
+            Answer::Unsubscribed(_) => {}
+        }
+    }
+
+    fn observe(&mut self, link: LinkId, cookie: u64, observed: Observed<'_>) {
+        let event = match observed {
+            Observed::Ready(value) => Event::Ready(cookie, value.map(payload)),
+            Observed::Changed => Event::Changed(cookie),
+            Observed::Ended(why) => Event::Ended(cookie, why),
+        };
+        self.link(link).events.push_back(event);
+    }
+
+    fn disconnect(&mut self, link: LinkId, why: CloseReason) {
+        self.link(link).closed = Some(why);
+    }
+
+    fn hand_over(&mut self, link: LinkId, handover: &Handover<'_>) -> Sent {
+        let message = handover.message;
+        let details = message
+            .properties()
+            .and_then(|properties| properties.details.as_deref());
+        let got = Got {
+            text: String::from_utf8_lossy(message.payload()).into_owned(),
+            address: message.address().into(),
+            line: handover.line,
+            consumer: handover.consumer,
+            tag: handover.tag,
+            settles: handover.settles,
+            deliveries: handover.deliveries,
+            left: handover.left,
+            expires_in: handover.expires_in,
+            priority: message.priority(),
+            deaths: details.map_or_else(Vec::new, |details| details.deaths.clone()),
+            is_delivery: false,
+            order: self.next_order(),
+        };
+        self.link(link).take(got)
+    }
+
+    fn consumer_ended(&mut self, link: LinkId, line: u16, ended: ConsumerEnd) -> bool {
+        let link = self.link(link);
+        match ended {
+            ConsumerEnd::QueueGone(consumer) => link.ended.push((line, consumer)),
+            ConsumerEnd::NothingCame => link.ended.push((line, 0)),
+            ConsumerEnd::Stalled if link.ends_lines => link.lines_ended.push(line),
+            ConsumerEnd::Stalled => return false,
+        }
+        true
+    }
+
+    fn hold(&mut self, link: LinkId, batch: u64) {
+        let link = self.link(link);
+        (link.held, link.held_in) = (true, batch);
+    }
+}
