@@ -175,6 +175,38 @@ impl Backlog {
         }
     }
 
+    /// Puts many items where their orders say, in one pass over those that they come between: one by one, each would move
+    /// up to half of these.
+    pub(super) fn insert_all(&mut self, mut items: Vec<Item>) {
+        items.sort_by_key(|item| item.order);
+        let mut by_lane: Vec<Vec<Item>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        for item in items {
+            self.len += 1;
+            self.payload_bytes += item.message.payload().len() as u64;
+            self.memory += item.message.bytes();
+            if let Some(lane) = by_lane.get_mut(self.lane_of(&item.message)) {
+                lane.push(item);
+            }
+        }
+        for (lane, mut items) in self.lanes.iter_mut().zip(by_lane) {
+            let Some(last) = items.last() else {
+                continue;
+            };
+            let end = lane.partition_point(|other| other.order < last.order);
+            let mut before: Vec<Item> = lane.drain(..end).collect();
+            while let Some(item) = items.pop() {
+                while let Some(other) = before.pop_if(|other| other.order > item.order) {
+                    lane.push_front(other);
+                }
+                lane.push_front(item);
+            }
+            before
+                .into_iter()
+                .rev()
+                .for_each(|other| lane.push_front(other));
+        }
+    }
+
     /// Takes the next: the oldest of the highest priority.
     pub(super) fn pop(&mut self) -> Option<Item> {
         let item = self.lanes.iter_mut().rev().find_map(VecDeque::pop_front)?;
@@ -505,5 +537,62 @@ fn stored(item: &Item, place: u64, len: u32) -> Stored {
         reliability: item.message.reliability(),
         redelivered: item.deliveries > 0,
         ..Stored::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_model::{Reliability, RetainOp};
+
+    fn item(order: i64) -> Item {
+        let message = Message::new(
+            "$q/q",
+            b"x",
+            Reliability::AtLeastOnce,
+            RetainOp::None,
+            Time::NEVER,
+            Time::ZERO,
+            0,
+            None,
+        )
+        .with_priority((order % 7) as u8);
+        Item {
+            message,
+            order,
+            serial: 0,
+            expires: Time::NEVER,
+            deliveries: 0,
+            back: 0,
+        }
+    }
+
+    fn backlog(priority_max: u8, orders: impl Iterator<Item = i64>) -> Backlog {
+        let mut backlog = Backlog::new(priority_max);
+        orders.for_each(|order| backlog.insert(item(order)));
+        backlog
+    }
+
+    fn drained(mut backlog: Backlog) -> Vec<i64> {
+        std::iter::from_fn(|| backlog.pop().map(|item| item.order)).collect()
+    }
+
+    #[test]
+    fn many_at_once_are_where_each_would_be() {
+        for priority_max in [0, 2] {
+            for (there, back) in [(0..0, 1), (0..40, 1), (0..40, 2), (30..60, 3), (90..99, 4)] {
+                let returning: Vec<i64> =
+                    (0..100).filter(|order| order % (back + 1) == 0).collect();
+                let there = || there.clone().filter(|order| order % (back + 1) != 0);
+                let one_by_one = backlog(priority_max, there().chain(returning.iter().copied()));
+                let mut at_once = backlog(priority_max, there());
+                at_once.insert_all(returning.iter().rev().copied().map(item).collect());
+                assert_eq!(
+                    (at_once.len, at_once.payload_bytes, at_once.memory),
+                    (one_by_one.len, one_by_one.payload_bytes, one_by_one.memory)
+                );
+                assert_eq!(drained(at_once), drained(one_by_one));
+            }
+        }
     }
 }

@@ -160,6 +160,17 @@ impl Kernel {
         self.books.entered(Delta::copy(bytes));
     }
 
+    /// The same of many.
+    pub(super) fn put_all_back(&mut self, queue_id: QueueId, items: Vec<Item>) {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            return;
+        };
+        for item in &items {
+            self.books.entered(Delta::copy(item.message.bytes()));
+        }
+        queue.backlog.insert_all(items);
+    }
+
     /// Hands an item to a consumer that can take it right now; gives it back if there is none. Says whether it is to be
     /// settled. `fresh`: the item is not written down yet.
     pub(super) fn hand_to_somebody<E: Effects>(

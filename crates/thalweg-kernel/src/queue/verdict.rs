@@ -169,6 +169,7 @@ impl Kernel {
             // From the last to the first, so that what returns to a head comes in its order.
             taken.reverse();
         }
+        let mut returning: SmallVec<[(QueueId, Vec<Item>); 1]> = SmallVec::new();
         for unsettled in taken {
             if let Some(line) = self.line_mut(id, line) {
                 line.give_credit_back(unsettled.consumer);
@@ -176,7 +177,25 @@ impl Kernel {
             if !sources.contains(&unsettled.source) {
                 sources.push(unsettled.source);
             }
-            self.judge(id, line, unsettled, verdict, now);
+            match unsettled.source {
+                Source::Queue(queue_id)
+                    if verdict == Verdict::Requeue && self.queues.get(queue_id).is_some() =>
+                {
+                    self.books
+                        .settled(Delta::copy(unsettled.item.message.bytes()));
+                    let item = self.take_back(id, queue_id, unsettled.item, now);
+                    match returning.iter_mut().find(|(queue, _)| *queue == queue_id) {
+                        Some((_, items)) => items.extend(item),
+                        None => returning.push((queue_id, item.into_iter().collect())),
+                    }
+                }
+                _ => self.judge(id, line, unsettled, verdict, now),
+            }
+        }
+        for (queue_id, items) in returning {
+            self.put_all_back(queue_id, items);
+            self.trim(queue_id, now);
+            self.settle_deliveries(queue_id);
         }
         self.pump_after(id, line, sources, now, fx);
     }
@@ -283,42 +302,51 @@ impl Kernel {
         &mut self,
         id: SessionId,
         queue_id: QueueId,
-        mut item: Item,
+        item: Item,
         verdict: Verdict,
         now: Time,
     ) {
+        if verdict == Verdict::Requeue {
+            if let Some(item) = self.take_back(id, queue_id, item, now) {
+                self.put_back(queue_id, item);
+                self.trim(queue_id, now);
+            }
+            return self.settle_deliveries(queue_id);
+        }
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
         queue.unsettled -= 1;
+        queue.went += 1;
         let journal = queue.journal_number();
+        self.book_had(id, &item);
         match verdict {
-            Verdict::Accept => {
-                queue.went += 1;
-                self.book_had(id, &item);
-                self.forget_item(journal, &item, false);
-            }
-            Verdict::Requeue => {
-                item.deliveries = item.deliveries.saturating_add(1);
-                let too_often = queue
-                    .limits
-                    .deliveries_max
-                    .is_some_and(|max| item.deliveries > max);
-                self.hand_back(Some(id));
-                if too_often {
-                    self.give_up(queue_id, item, DeathReason::DeliveryLimit, now);
-                } else {
-                    self.put_back(queue_id, item);
-                    self.trim(queue_id, now);
-                }
-                self.settle_deliveries(queue_id);
-            }
-            Verdict::Reject => {
-                queue.went += 1;
-                self.book_had(id, &item);
-                self.leave_to_die(queue_id, &item, DeathReason::Rejected, now);
-            }
+            Verdict::Reject => self.leave_to_die(queue_id, &item, DeathReason::Rejected, now),
+            Verdict::Accept | Verdict::Requeue => self.forget_item(journal, &item, false),
         }
+    }
+
+    /// A message of a queue comes back undone; nothing if it was delivered too often and is given up.
+    fn take_back(
+        &mut self,
+        id: SessionId,
+        queue_id: QueueId,
+        mut item: Item,
+        now: Time,
+    ) -> Option<Item> {
+        let queue = self.queues.get_mut(queue_id)?;
+        queue.unsettled -= 1;
+        item.deliveries = item.deliveries.saturating_add(1);
+        let too_often = queue
+            .limits
+            .deliveries_max
+            .is_some_and(|max| item.deliveries > max);
+        self.hand_back(Some(id));
+        if too_often {
+            self.give_up(queue_id, item, DeathReason::DeliveryLimit, now);
+            return None;
+        }
+        Some(item)
     }
 
     /// Its receiver has had it; a refusal is the receiver's own.

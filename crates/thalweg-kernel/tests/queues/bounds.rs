@@ -338,6 +338,28 @@ fn many_that_are_settled_together_are_settled_bit_by_bit_and_no_newer_ones() {
     }
 }
 
+/// Two consumers had every other message: those of the second come between those of the first.
+#[test]
+fn many_that_come_back_between_others_are_in_their_order_again() {
+    let mut world = World::new();
+    let takers = ["a", "b"].map(|name| world.connect(name));
+    world.queue(takers[0], "q", &Terms::durable());
+    for taker in takers {
+        world.consume(taker, "q", 1, Taking::credit(MANY as u32 / 2));
+    }
+    let client = world.connect("c");
+    let texts: Vec<_> = (0..MANY).map(|number| number.to_string()).collect();
+    for text in &texts {
+        world.put(client, "q", text);
+    }
+    assert_eq!(world.waits("q"), 0);
+    for (taker, back) in takers.into_iter().zip([MANY / 2, MANY]) {
+        world.lose(taker);
+        assert_eq!(world.waits("q"), back);
+    }
+    assert!(world.drain_texts("q") == texts);
+}
+
 #[test]
 fn a_queue_that_ends_is_gone_at_once_and_its_memory_bit_by_bit() {
     for is_long in [false, true] {
