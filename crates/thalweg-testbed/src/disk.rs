@@ -208,6 +208,9 @@ impl Commits {
         gathering: u64,
         gathers_nothing: bool,
     ) -> Vec<(usize, u64)> {
+        if self.open.is_empty() && self.owed.is_empty() {
+            return Vec::new();
+        }
         for open in &mut self.open {
             open.is_safe |= open.is_empty
                 || open.safety == Safety::Lazy

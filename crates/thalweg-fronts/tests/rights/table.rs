@@ -4,6 +4,8 @@ use crate::client::{Asking, Mqtt, Receiver, Source, Target};
 use crate::paths::{Builder, Class, Path, Place, Push, Step, paths};
 use crate::world::{BLUE, Hello, Protocol, Who, World};
 use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use thalweg_kernel::access::{Otherwise, Permission, Permissions, Rule, Rules};
 use thalweg_model::Span;
 
@@ -129,31 +131,29 @@ pub struct Count {
 /// or all if the environment says `RIGHTS_TABLE=whole`.
 pub fn check(builder: Builder, expected: Count) {
     let is_whole = std::env::var("RIGHTS_TABLE").is_ok_and(|value| value == "whole");
-    let mut count = Count::default();
-    let mut dead: Vec<String> = Vec::new();
-    let mut leaks: BTreeMap<String, (usize, String)> = BTreeMap::new();
-    for path in &paths(builder) {
-        for way in ways(path) {
-            let mut rows = denials(&way);
-            rows.retain(|(denial, when)| is_whole || is_run(&way, *denial, *when));
-            if rows.is_empty() {
-                continue;
-            }
-            count.ways += 1;
-            if let Err(why) = run(&way, None) {
-                dead.push(format!("{}: {why}", way.name()));
-                continue;
-            }
-            for (denial, when) in rows {
-                count.rows += 1;
-                if run(&way, Some((denial, when))).is_err() {
-                    continue;
-                }
-                let key = format!("{} by {builder:?} | {denial:?} | {when:?}", path.name);
-                leaks.entry(key).or_insert((0, way.name())).0 += 1;
-            }
+    let paths = paths(builder);
+    let mut work: Vec<(Way<'_>, Vec<(Denial, When)>)> = Vec::new();
+    for way in paths.iter().flat_map(ways) {
+        let mut rows = denials(&way);
+        rows.retain(|(denial, when)| is_whole || is_run(&way, *denial, *when));
+        if !rows.is_empty() {
+            work.push((way, rows));
         }
     }
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Found::default()));
+    std::thread::scope(|scope| {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while let Some((way, rows)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    run_rows(way, rows, &found);
+                }
+            });
+        }
+    });
+    let Found { count, dead, leaks } = found
+        .into_inner()
+        .expect("a row that panics fails the test");
     println!("{builder:?}: {count:?}");
     for (key, (count, example)) in &leaks {
         println!("LEAK {key}: {count} times, as {example}");
@@ -173,6 +173,37 @@ pub fn check(builder: Builder, expected: Count) {
         is_whole || count == expected,
         "{count:?} and not {expected:?}"
     );
+}
+
+/// What came of the rows so far.
+#[derive(Default)]
+struct Found {
+    count: Count,
+    /// Ways that deliver nothing though nothing is denied.
+    dead: Vec<String>,
+    /// By kind of row: how many leak, and an example.
+    leaks: BTreeMap<String, (usize, String)>,
+}
+
+fn run_rows(way: &Way<'_>, rows: &[(Denial, When)], found: &Mutex<Found>) {
+    let control = run(way, None);
+    let is_alive = control.is_ok();
+    let rows = if is_alive { rows } else { &[] };
+    let leaking: Vec<_> = rows
+        .iter()
+        .filter(|row| run(way, Some(**row)).is_ok())
+        .collect();
+    let mut found = found.lock().expect("a row that panics fails the test");
+    found.count.ways += 1;
+    found.count.rows += rows.len();
+    if let Err(why) = control {
+        found.dead.push(format!("{}: {why}", way.name()));
+    }
+    for (denial, when) in leaking {
+        let Path { name, builder, .. } = way.path;
+        let key = format!("{name} by {builder:?} | {denial:?} | {when:?}");
+        found.leaks.entry(key).or_insert((0, way.name())).0 += 1;
+    }
 }
 
 /// Whether a row is run each time: all protocols, paths and denials with one another, of what is alike for the kernel a
@@ -447,7 +478,7 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
         shards,
         tenant,
     } = *way;
-    let mut world = World::new(shards);
+    let mut world = World::new(shards, &[publisher, how.protocol()]);
     let at_queues = world.bed.queue_shard();
     let (publisher_at, receiver_at) = (
         (at_queues + 1) % world.shards(),

@@ -122,7 +122,7 @@ impl Row {
     }
 
     fn run(&self) -> Found {
-        let mut world = World::new(self.shards);
+        let mut world = World::new(self.shards, &[self.protocol]);
         world.set_rights(OPERATOR, all());
         world.set_rights(EVE, all());
         let is_other = self.denial == Some(Denial::OtherTenant);

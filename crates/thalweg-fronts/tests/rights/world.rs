@@ -57,7 +57,8 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(shards: u16) -> Self {
+    /// A broker for clients of these protocols. Sockets of CoAP cost much and are there only if they are used.
+    pub fn new(shards: u16, protocols: &[Protocol]) -> Self {
         let tenants = || Box::from([Box::from(BLUE)]);
         let socket = |tenant: &str| {
             let settings = CoapSettings {
@@ -76,7 +77,10 @@ impl World {
                 tenants: tenants(),
                 ..StompSettings::default()
             }),
-            coap: vec![socket(""), socket(BLUE)],
+            coap: match protocols.contains(&Protocol::Coap) {
+                true => vec![socket(""), socket(BLUE)],
+                false => Vec::new(),
+            },
             coap_anonymous: None,
             ..Settings::default()
         });
