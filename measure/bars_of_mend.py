@@ -227,11 +227,13 @@ def measure_memory(args, _):
     filters = ["abuse::memory::", "abuse::buffers::", "abuse::connections::handshakes_that_stop_half_way"]
     env = {"THALWEG_ABUSE_SECONDS": str(seconds)}
     said = tests(args, filters, 20 * seconds + 900, env, ["--test-threads=1"])
-    for what, peak in re.findall(r"^(.+): (?:\d+ KiB held, )?.*?(\d+) KiB at most", said, re.M):
-        # Lines of buffers and memory; the one of `assert_unharmed` says the same once more.
-        if "the broker grew by" in what:
-            continue
-        yield f"{what}, {seconds} s: peak RSS", "160 MiB", f"{int(peak) / 1024:.0f} MiB", int(peak) <= 160 << 10
+    peaks: dict[str, int] = {}
+    # One that fails has said its peak before.
+    for line in (r"^(.+): the broker grew by .*, at most (\d+) KiB; pair", r"^(.+): \d+ KiB held, .* (\d+) KiB at most"):
+        for what, peak in re.findall(line, said, re.M):
+            peaks[what] = max(int(peak), peaks.get(what, 0))
+    for what, peak in peaks.items():
+        yield f"{what}, {seconds} s: peak RSS", "160 MiB", f"{peak / 1024:.0f} MiB", peak <= 160 << 10
     failed = re.findall(r"^test (\S+) \.\.\. FAILED", said, re.M)
     failed += re.findall(r"^    (abuse::\S+)$", said, re.M)
     if failed:
