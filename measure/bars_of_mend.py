@@ -276,10 +276,10 @@ def measure_l2(args, folder: Path):
     for tool in ("ip", "nft", "unshare"):
         if shutil.which(tool) is None:
             raise NotRun(f"{tool} is not there: thalweg bench doctor --install")
-    step, repeats = (10, 1) if args.short else (60, 5)
+    step, repeats = (10, 1) if args.short else (120, 5)
     out = folder / "E2d"
     words = ["bench", "suite", "E2d", "--losses", "20%", "--objective", "latency", "--step", f"{step}s", "--quiet"]
-    words += ["--payload", "60B,2000B", "--delay", "25ms,75ms", "--repeats", str(repeats), "--abreast", "12", "--out", str(out)]
+    words += ["--payload", "60B,2000B", "--delay", "25ms,75ms", "--repeats", str(repeats), "--abreast", "20", "--out", str(out)]
     try:
         done = subprocess.run([str(args.program), *words], timeout=1800, text=True, capture_output=True)
     except subprocess.TimeoutExpired as late:
