@@ -9,7 +9,7 @@ use thalweg_coap::{Code, Datagrams, Encoder, Kind, Token, empty, option};
 use thalweg_fronts::amqp::{AmqpFront, AmqpSettings};
 use thalweg_fronts::coap::{CoapFront, CoapSettings, PeerSecurity};
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings};
-use thalweg_fronts::{AnyFront, Links, LinksLimits, Stopped};
+use thalweg_fronts::{Links, LinksLimits, Stopped};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, Limits, LinkId, ShardId};
 use thalweg_model::Time;

@@ -451,7 +451,11 @@ impl<T: DeferredFront + ?Sized> Outbound for Deferred<T> {
     fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) -> Fate {
         let fate = match &mut self.front {
             Some(front) => front.disconnect(why, out),
-            // Its own code caused it, and finds out by the note.
+            // Its own code caused it, and finds out by the note. A link whose session takes deliveries is that session's.
+            None if self.takes_deliveries => {
+                self.note_effect(Effect::Disconnected(why));
+                Fate::LinkEnds
+            }
             None => Fate::LinkStays,
         };
         if fate == Fate::LinkStays {

@@ -171,6 +171,9 @@ pub trait Outbound {
 
 /// A protocol. See the module.
 pub trait Front: Outbound + Variant + Send {
+    /// Whether deliveries to it are worth a path of their own. Nothing else depends on it.
+    const DELIVERS_MUCH: bool = false;
+
     // --- input verbs
 
     /// Handles the next packet of a byte stream.

@@ -248,6 +248,17 @@ impl Links {
         self.kept
     }
 
+    /// Removes a link that goes on elsewhere: its front, and what was not sent yet. Nothing if it has a session, which cannot
+    /// move, or if it has ended.
+    pub fn detach(&mut self, id: LinkId) -> Option<(AnyFront, Vec<u8>)> {
+        let slot = self.links.get_mut(id.0 as usize)?;
+        let mut link = slot.take_if(|link| link.session.is_none() && !link.closing)?;
+        self.free.push(id.0);
+        self.kept -= link.kept;
+        link.out.drain(..link.sent);
+        Some((link.front, link.out))
+    }
+
     /// Counts what a front keeps for its peer now; whether there is memory for what that is more than before.
     pub(crate) fn count_kept(&mut self, id: LinkId, kept: usize, kernel: &Kernel) -> bool {
         let Some(link) = self.get_mut(id) else {
@@ -855,7 +866,7 @@ impl Effects for Links {
 }
 
 impl Links {
-    #[inline]
+    #[inline(always)]
     fn encode(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
         let limits = self.limits;
         let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
@@ -880,25 +891,56 @@ impl Links {
             link.make_room(needed, limits.output_max);
         }
         let before = link.out.len();
-        // Repeats leave whatever there is: the window bounds them. What is only noted is bounded by its front.
-        if self.unflushed > self.unflushed_most && !delivery.redelivered && !link.front.defers() {
-            self.congested.push(id);
-            return Sent::Full;
-        }
-        if let Err(why) = link.front.deliver(delivery, &mut link.out) {
+        let index;
+        let delivered = each_front!(&mut link.front, front => {
+            if !is_hot(&**front) {
+                return self.deliver_rarely(id, delivery);
+            }
+            // Repeats leave whatever there is: the window bounds them.
+            if self.unflushed > self.unflushed_most && !delivery.redelivered {
+                self.congested.push(id);
+                return Sent::Full;
+            }
+            index = index_of(&**front);
+            Outbound::deliver(&mut **front, delivery, &mut link.out)
+        });
+        if let Err(why) = delivered {
             return self.undelivered(id, why);
         }
-        self.packets[link.front.index()].sent += 1;
-        if link.front.defers() {
-            self.wake(id);
-            return Sent::Room;
-        }
+        self.packets[index].sent += 1;
         self.unflushed += link.out.len() - before;
         let (waiting, high) = (link.waiting(), link.high);
         if !link.dirty {
             link.dirty = true;
             self.dirty.push(id);
         }
+        self.wrote(id, waiting, high)
+    }
+
+    /// The same for fronts to which little is delivered. What is only noted is bounded by its front.
+    #[cold]
+    fn deliver_rarely(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
+            return Sent::Gone;
+        };
+        let defers = link.front.defers();
+        if self.unflushed > self.unflushed_most && !delivery.redelivered && !defers {
+            self.congested.push(id);
+            return Sent::Full;
+        }
+        let before = link.out.len();
+        let outbound = link.front.outbound();
+        if let Err(why) = outbound.deliver(delivery, &mut link.out) {
+            return self.undelivered(id, why);
+        }
+        self.packets[link.front.index()].sent += 1;
+        if defers {
+            self.wake(id);
+            return Sent::Room;
+        }
+        let (waiting, high) = (link.waiting(), link.high);
+        self.unflushed += link.out.len() - before;
+        self.mark_dirty(id);
         self.wrote(id, waiting, high)
     }
 
@@ -928,4 +970,15 @@ impl Links {
         }
         Sent::Congested
     }
+}
+
+/// Whether the front's type says that much is delivered to it.
+#[inline(always)]
+fn is_hot<F: Front>(_: &F) -> bool {
+    F::DELIVERS_MUCH
+}
+
+#[inline(always)]
+fn index_of<F: Variant>(_: &F) -> usize {
+    F::INDEX
 }

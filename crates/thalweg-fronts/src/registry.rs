@@ -2,7 +2,7 @@
 
 use crate::deferred::{DeferredFront, Effect};
 use crate::front::{Front, Outbound, Undelivered, Variant};
-use thalweg_kernel::{Delivery, Handover};
+use thalweg_kernel::Handover;
 
 /// Writes the enum of all fronts and what matches on it, each without a catch-all arm.
 macro_rules! fronts {
@@ -73,6 +73,7 @@ fronts! {
     Extension(crate::deferred::Extension),
 }
 
+#[allow(clippy::single_component_path_imports)] // It makes the macro a path for other modules.
 pub(crate) use each_front;
 
 // A link may move to another shard before its session is opened.
@@ -91,15 +92,6 @@ impl AnyFront {
     #[inline]
     pub(crate) fn index(&self) -> usize {
         each_front!(type of self, F => <F as Variant>::INDEX)
-    }
-
-    #[inline]
-    pub(crate) fn deliver(
-        &mut self,
-        delivery: &Delivery<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Undelivered> {
-        each_front!(self, front => Outbound::deliver(&mut **front, delivery, out))
     }
 
     #[inline]

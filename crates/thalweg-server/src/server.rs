@@ -9,7 +9,7 @@ use crate::keeper::{Duties, Keeper, Watched, memory_budget};
 use crate::listen::{Listener, ListenerSpec};
 use crate::lobby::{Arrival, Deliver, Lobby, LobbyHandle, LobbyReload};
 use crate::observer::{Ask, Inside, ListenerView, Observer, Overall};
-use crate::settings::{self, DtlsAcceptors, ShardSettings};
+use crate::settings::{self, DtlsAcceptors, Extensions, ShardSettings};
 use crate::shard::{Commits, Mailbox, PortParts, Shard, ShardParts, ToShard};
 use crate::threads::{self, OnFailure};
 use crate::transport::dtls::DtlsAcceptor;
@@ -43,6 +43,8 @@ pub struct StartOptions {
     /// Called if the journal fails for good, or a thread of the server panics: what needs that part does not work any more,
     /// and the process should end. [`end_process_on_panic`](crate::end_process_on_panic) ends it before a panic comes here.
     pub on_failure: Option<OnFailure>,
+    /// What is spoken on each listener of `kind = "extension"`, by its name.
+    pub extensions: Extensions,
 }
 
 /// A running server. Dropping it stops it.
@@ -54,6 +56,7 @@ pub struct Server {
     lobby: Option<LobbyHandle>,
     listening: Vec<(String, String)>,
     dtls: DtlsAcceptors,
+    extensions: Arc<Extensions>,
     /// The admin interface's end of TLS; the server watches its files with those of the listeners.
     admin_tls: Option<Arc<TlsAcceptor>>,
     shards: Vec<JoinHandle<()>>,
@@ -72,6 +75,19 @@ impl Server {
 
     /// The same with options. What the journal holds is taken up before the first connection is accepted.
     pub fn start_with(config: Config, options: StartOptions) -> Result<Server, Vec<StartError>> {
+        let extensions = Arc::new(options.extensions);
+        let unknown = config.enabled_listeners().filter(|(name, listener)| {
+            listener.kind == config::ListenerKind::Extension && !extensions.contains_key(*name)
+        });
+        let unknown = unknown.map(|(name, _)| {
+            StartError(format!(
+                "listeners.{name}.kind is extension, and this program has none of that name; set another kind"
+            ))
+        });
+        let unknown: Vec<_> = unknown.collect();
+        if !unknown.is_empty() {
+            return Err(unknown);
+        }
         let secret = crate::secret::recall(&config.data_dir);
         let vault =
             Vault::load(&settings::access_settings(&config, secret)).map_err(|errors| all(&errors));
@@ -154,6 +170,7 @@ impl Server {
             pool,
             &committer,
             &dtls,
+            &extensions,
             &secret,
             &on_failure,
         )
@@ -191,7 +208,14 @@ impl Server {
             journal,
             logins,
         };
-        watched.push(watched_access(&config, secret, &vault, &observer, &dtls));
+        watched.push(watched_access(
+            &config,
+            secret,
+            &vault,
+            &observer,
+            &dtls,
+            &extensions,
+        ));
         let duties = Duties {
             sys_every: sys_every(&config),
             watched,
@@ -206,6 +230,7 @@ impl Server {
             lobby,
             listening,
             dtls,
+            extensions,
             admin_tls,
             shards,
             keeper,
@@ -319,6 +344,7 @@ impl Server {
                 &self.vault,
                 &self.observer,
                 &dtls,
+                &self.extensions,
             ));
             keeper.change(Duties {
                 sys_every: sys_every(&config),
@@ -331,6 +357,7 @@ impl Server {
             self.shards.len(),
             anonymous_is_free(&self.vault),
             &dtls,
+            &self.extensions,
         );
         for shard in self.observer.shards.iter() {
             shard.tell(ToShard::Settings(Box::new(settings.clone())));
@@ -425,13 +452,13 @@ struct Usher {
 
 impl Deliver for Usher {
     fn deliver(&self, key: u64, arrival: Arrival) {
-        let count = self.shards.len() as u64;
+        let count = self.shards.len();
         let shard = match key {
             // No name yet: whoever's turn it is will name it, and be its home.
-            0 => self.next.fetch_add(1, Ordering::Relaxed) as u64 % count,
-            key => (key - 1) % count,
+            0 => self.next.fetch_add(1, Ordering::Relaxed) % count,
+            key => home_of(key, count),
         };
-        self.shards[shard as usize].tell(ToShard::Arrival(Box::new(arrival)));
+        self.shards[shard].tell(ToShard::Arrival(Box::new(arrival)));
     }
 
     fn make_room(&self, half_open: u64) {
@@ -439,6 +466,11 @@ impl Deliver for Usher {
             shard.tell(ToShard::MakeRoom(half_open));
         }
     }
+}
+
+/// The home shard of a routing key, which is not 0.
+pub(crate) fn home_of(key: u64, shards: usize) -> usize {
+    (key.saturating_sub(1) % shards as u64) as usize
 }
 
 fn all<E: fmt::Display>(errors: &[E]) -> Vec<StartError> {
@@ -573,6 +605,7 @@ fn watched_access(
     vault: &Arc<Vault>,
     observer: &Observer,
     dtls: &DtlsAcceptors,
+    extensions: &Arc<Extensions>,
 ) -> Watched {
     let access = settings::access_settings(config, secret);
     let jwt = &config.access.jwt;
@@ -583,11 +616,12 @@ fn watched_access(
         &jwt.public_key_file,
     ];
     let files = files.into_iter().flatten().cloned().collect();
-    let (config, vault, shards, dtls) = (
+    let (config, vault, shards, dtls, extensions) = (
         config.clone(),
         vault.clone(),
         observer.shards.clone(),
         dtls.clone(),
+        extensions.clone(),
     );
     let reload = move || {
         vault.reload(&access).map_err(|errors| {
@@ -597,7 +631,8 @@ fn watched_access(
                 .collect::<Vec<_>>()
                 .join("; ")
         })?;
-        let settings = ShardSettings::new(&config, shards.len(), anonymous_is_free(&vault), &dtls);
+        let free = anonymous_is_free(&vault);
+        let settings = ShardSettings::new(&config, shards.len(), free, &dtls, &extensions);
         for shard in shards.iter() {
             shard.tell(ToShard::Settings(Box::new(settings.clone())));
         }
@@ -647,12 +682,13 @@ fn start_shards(
     pool: Arc<VaultPool>,
     journal: &Option<(Arc<Journal>, CommitterHandle)>,
     dtls: &DtlsAcceptors,
+    extensions: &Extensions,
     secret: &[u8; 32],
     on_failure: &OnFailure,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     let count = halves.len();
     let mailboxes: Vec<Mailbox> = halves.iter().map(|half| half.mailbox.clone()).collect();
-    let settings = ShardSettings::new(config, count, anonymous_is_free(vault), dtls);
+    let settings = ShardSettings::new(config, count, anonymous_is_free(vault), dtls, extensions);
     let seed = crate::random::u64();
     let mut running = Vec::new();
     for (

@@ -7,7 +7,8 @@ use crate::config::{self, Config};
 use crate::datagram::DatagramSpec;
 use crate::journal::JournalSettings;
 use crate::listen::{Bind, ListenerSpec};
-use crate::lobby::{LobbySettings, Route, SILENCE_MAX};
+use crate::lobby::{LobbySettings, SILENCE_MAX};
+use crate::protocols;
 use crate::shard::buffers_share;
 use crate::transport::dtls::{DtlsAcceptor, DtlsFault, DtlsFiles};
 use crate::transport::proxy::{ProxyRule, ProxyVersions};
@@ -19,18 +20,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_coap::{EchoForObserve, Transmission};
 use thalweg_dtls::ServerLimits as DtlsLimits;
-use thalweg_fronts::amqp::AmqpSettings;
-use thalweg_fronts::coap::{CoapSettings, Notify};
-use thalweg_fronts::mqtt::{MqttSettings, home_key};
-use thalweg_fronts::stomp::{Dialect, StompSettings};
 use thalweg_fronts::{AnyFront, FrontSettings, LinksLimits};
 use thalweg_kernel::access::{Access, Otherwise};
-use thalweg_kernel::{ClientIds, GroupPolicy, Limits, OrderKey, Overflow, Safety, home};
+use thalweg_kernel::{ClientIds, GroupPolicy, Limits, OrderKey, Overflow, Safety};
 use thalweg_model::Span;
-use thalweg_mqtt::{QoS, ServerLimits};
-use thalweg_stomp::FrameLimits;
 
 /// What a shard is told. Sent to its thread, so what is shared within the shard is made there.
 #[derive(Clone)]
@@ -51,6 +45,9 @@ pub(crate) struct ShardSettings {
     dtls: DtlsAcceptors,
     dtls_limits: DtlsLimits,
 }
+
+/// What is spoken on listeners of `kind = "extension"`, by their names.
+pub type Extensions = HashMap<String, Arc<dyn FrontSettings>>;
 
 /// The files of DTLS listeners, by their names.
 pub(crate) type DtlsAcceptors = HashMap<Arc<str>, Arc<DtlsAcceptor>>;
@@ -80,19 +77,19 @@ impl ShardSettings {
         shards: usize,
         anonymous_is_free: bool,
         dtls: &DtlsAcceptors,
+        extensions: &Extensions,
     ) -> Self {
-        let listeners = config.enabled_listeners().map(|(name, listener)| {
+        let listeners = config.enabled_listeners().filter_map(|(name, listener)| {
             // Where client ids are bound to users, the one that a client chose is judged, though it comes without credentials.
-            let is_asked = listener.kind == config::ListenerKind::Mqtt && binds_client_ids(config);
+            let protocol = protocols::of(listener.kind);
+            let is_asked = protocol.chooses_client_ids() && binds_client_ids(config);
             let is_free = anonymous_is_free && config.admits_strangers(listener) && !is_asked;
             let anonymous = is_free.then_some(Access::ALL);
-            let fronts: Arc<dyn FrontSettings> = match listener.kind {
-                config::ListenerKind::Mqtt => Arc::new(mqtt_settings(config, listener)),
-                config::ListenerKind::Amqp => Arc::new(amqp_settings(config, listener)),
-                config::ListenerKind::Stomp => Arc::new(stomp_settings(config, listener)),
-                config::ListenerKind::Coap => Arc::new(coap_settings(config, listener, shards)),
+            let fronts = match protocol.fronts(config, listener, shards) {
+                Some(fronts) => fronts,
+                None => extensions.get(name)?.clone(),
             };
-            (name.into(), ListenerSettings { fronts, anonymous })
+            Some((name.into(), ListenerSettings { fronts, anonymous }))
         });
         let output_max = config.queue.output_bytes_max;
         let memory_bytes_max = config
@@ -240,7 +237,7 @@ fn group_policy(policy: &config::GroupPolicy) -> GroupPolicy {
 }
 
 /// What acknowledgements wait for.
-fn safety(fsync: config::Fsync) -> Safety {
+pub(crate) fn safety(fsync: config::Fsync) -> Safety {
     match fsync {
         config::Fsync::Always => Safety::Durable,
         config::Fsync::Interval | config::Fsync::Never => Safety::Written,
@@ -288,164 +285,8 @@ fn door_settings(config: &Config) -> DoorSettings {
     }
 }
 
-fn mqtt_settings(config: &Config, listener: &config::Listener) -> MqttSettings {
-    let mqtt = &config.mqtt;
-    MqttSettings {
-        limits: ServerLimits {
-            packet_bytes_max: u32::try_from(config.packet_bytes_max(listener)).unwrap_or(u32::MAX),
-            connect_bytes_max: u32::try_from(config.limits.connect_bytes_max).unwrap_or(u32::MAX),
-            topic_alias_max: mqtt.topic_alias_maximum,
-            topic_alias_out_max: mqtt.topic_alias_out_max,
-            receive_max: mqtt.receive_maximum,
-            client_id_bytes_max: u16::try_from(config.limits.client_id_bytes_max)
-                .unwrap_or(u16::MAX),
-            load_reports: mqtt.load_reports == config::LoadReports::Announced,
-        },
-        keep_alive_max: seconds(mqtt.keep_alive_max),
-        keep_alive_default: seconds(mqtt.keep_alive_default),
-        v3_expiry: config.session.v3_expiry,
-        maximum_qos: match mqtt.maximum_qos {
-            0 => QoS::AtMostOnce,
-            1 => QoS::AtLeastOnce,
-            _ => QoS::ExactlyOnce,
-        },
-        retain_available: config.retained.enabled,
-        wildcard_available: mqtt.wildcard_subscriptions,
-        shared_available: mqtt.shared_subscriptions,
-        subscription_ids_available: mqtt.subscription_identifiers,
-        response_information: mqtt.response_information.as_str().into(),
-        server_reference: mqtt.server_reference.as_str().into(),
-        topic_bytes_max: config.limits.topic_bytes_max,
-        assigned_may_return: !binds_client_ids(config),
-        publish_rate: listener.publish_rate,
-        safety: listener.fsync.map(safety),
-    }
-}
-
-fn binds_client_ids(config: &Config) -> bool {
+pub(crate) fn binds_client_ids(config: &Config) -> bool {
     config.access.client_ids != config::ClientIds::Any
-}
-
-fn amqp_settings(config: &Config, listener: &config::Listener) -> AmqpSettings {
-    let amqp = &config.amqp;
-    AmqpSettings {
-        tenants: tenants(config),
-        frame_max: u32::try_from(amqp.frame_bytes_max).unwrap_or(u32::MAX),
-        channel_max: amqp.channels_max,
-        heartbeat: amqp.heartbeat,
-        message_bytes_max: config.packet_bytes_max(listener),
-        consumers_max: amqp.consumers_per_channel_max,
-        publish_rate: listener.publish_rate,
-        safety: listener.fsync.map(safety),
-        ..AmqpSettings::default()
-    }
-}
-
-fn stomp_settings(config: &Config, listener: &config::Listener) -> StompSettings {
-    let stomp = &config.stomp;
-    let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let frame = FrameLimits {
-        headers_max: small(stomp.headers_max),
-        header_bytes_max: small(stomp.head_bytes_max),
-        head_bytes_max: small(stomp.head_bytes_max),
-        body_bytes_max: small(config.packet_bytes_max(listener)),
-        ..FrameLimits::default()
-    };
-    let connect_bytes_max = small(config.limits.connect_bytes_max);
-    let connect = FrameLimits {
-        header_bytes_max: frame.header_bytes_max.min(connect_bytes_max),
-        head_bytes_max: frame.head_bytes_max.min(connect_bytes_max),
-        // No body belongs to it, but some clients end it with a line too many.
-        body_bytes_max: 16,
-        ..frame
-    };
-    StompSettings {
-        limits: thalweg_stomp::ServerLimits { frame, connect },
-        selectors_refused: stomp.selectors_refused,
-        dialect: match stomp.dialect {
-            config::StompDialect::RabbitMq => Dialect::RabbitMq,
-            config::StompDialect::ActiveMq => Dialect::ActiveMq,
-            config::StompDialect::Slash => Dialect::Slash,
-        },
-        tenants: tenants(config),
-        hosts: names(&config.stomp.hosts),
-        nack_requeues: stomp.nack_requeues,
-        heart_beat_give: stomp.heart_beat,
-        heart_beat_want: stomp.heart_beat,
-        prefetch: stomp.prefetch,
-        subscriptions_max: stomp.subscriptions_max,
-        transactions_max: stomp.transactions_max,
-        publish_rate: listener.publish_rate,
-        safety: listener.fsync.map(safety),
-        ..StompSettings::default()
-    }
-}
-
-fn coap_settings(config: &Config, listener: &config::Listener, shards: usize) -> CoapSettings {
-    let coap = &config.coap;
-    let share = |total: usize| total.div_ceil(shards);
-    let machine = thalweg_coap::ServerSettings {
-        transmission: Transmission {
-            ack_timeout: coap.ack_timeout,
-            ack_random_percent: coap.ack_random_percent,
-            max_retransmit: coap.max_retransmit,
-            nstart: coap.nstart,
-            probing_rate: coap.probing_rate,
-            // What a client may take that writes to a disk before it acknowledges.
-            adaptive_least: coap.adaptive_timeout.then_some(Span::from_millis(100)),
-            ..Transmission::default()
-        },
-        peers_max: share(coap.peers_max),
-        addresses_are_proven: listener.transport == config::Transport::Dtls,
-        amplification_factor: coap.amplification_factor,
-        echo_for_observe: match coap.echo {
-            config::CoapEcho::Auto => EchoForObserve::Auto,
-            config::CoapEcho::Always => EchoForObserve::Always,
-            config::CoapEcho::Never => EchoForObserve::Never,
-        },
-        requests_per_second: coap
-            .request_rate
-            .map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX)),
-        remembered_max: share(coap.duplicates_max),
-        remembered_bytes_max: share(coap.duplicates_bytes_max),
-        relations_max: share(coap.observations_max),
-        relations_per_peer: coap.observations_per_peer_max,
-        confirm_within: coap.observer_check,
-        // 16 bytes are size exponent 0. RFC 7959 §2.2
-        block_exponent_max: (coap.max_block_size.max(16).ilog2() - 4) as u8,
-        transfer_bytes_max: config.packet_bytes_max(listener),
-        transfers_bytes_max: share(coap.transfers_bytes_max).max(config.packet_bytes_max(listener)),
-        // One that has no room could never be taken from a queue.
-        kept_responses_bytes_max: (4 << 20).max(config.packet_bytes_max(listener)),
-        fetch_within: coap.take_timeout,
-        ..thalweg_coap::ServerSettings::default()
-    };
-    CoapSettings {
-        machine: Arc::new(machine),
-        max_age_secs: u32::try_from(coap.max_age.secs()).unwrap_or(u32::MAX),
-        queue: coap.queue,
-        queue_max: coap.queue_max,
-        notify: match coap.notifications {
-            config::CoapNotifications::Auto => Notify::Auto,
-            config::CoapNotifications::Confirmable => Notify::Confirmable,
-            config::CoapNotifications::NonConfirmable => Notify::NonConfirmable,
-        },
-        observer_check: coap.observer_check,
-        discovery: coap.discovery,
-        notify_etag: coap.notify_etag,
-        observe_empty: coap.observe_empty,
-        auto_create: coap.auto_create,
-        emqx_paths: coap.plain_paths,
-        auto_declare_queues: coap.auto_declare_queues,
-        take_timeout: coap.take_timeout,
-        silence_max: coap.idle_timeout,
-        rpc_timeout: coap.rpc_timeout,
-        topics_max: coap.topics_max,
-        observers_max: share(coap.observations_max),
-        publish_rate: listener.publish_rate,
-        safety: listener.fsync.map(safety),
-        ..CoapSettings::default()
-    }
 }
 
 fn dtls_limits(config: &Config, shards: usize) -> DtlsLimits {
@@ -502,15 +343,15 @@ pub(crate) fn datagram_spec(name: &str, listener: &config::Listener) -> Option<D
     }
 }
 
-fn tenants(config: &Config) -> Box<[Box<str>]> {
+pub(crate) fn tenants(config: &Config) -> Box<[Box<str>]> {
     names(&config.tenants)
 }
 
-fn names(list: &[String]) -> Box<[Box<str>]> {
+pub(crate) fn names(list: &[String]) -> Box<[Box<str>]> {
     list.iter().map(|name| name.as_str().into()).collect()
 }
 
-fn seconds(span: Span) -> u16 {
+pub(crate) fn seconds(span: Span) -> u16 {
     u16::try_from(span.secs()).unwrap_or(u16::MAX)
 }
 
@@ -611,15 +452,7 @@ pub(crate) fn listener_spec(
         backlog: listener.backlog,
         keepalive: listener.tcp_keep_alive.map(duration),
         shard_completes_handshake: listener.kind != config::ListenerKind::Mqtt,
-        ..ListenerSpec::new(
-            name,
-            bind,
-            match listener.kind {
-                config::ListenerKind::Mqtt => route,
-                config::ListenerKind::Amqp | config::ListenerKind::Stomp => route_to_queues,
-                config::ListenerKind::Coap => route_anywhere,
-            },
-        )
+        ..ListenerSpec::new(name, bind, protocols::of(listener.kind).route())
     })
 }
 
@@ -632,46 +465,7 @@ fn websocket_settings(config: &Config, listener: &config::Listener) -> WebSocket
         },
         ..Default::default()
     };
-    let largest = config.packet_bytes_max(listener);
-    match listener.kind {
-        config::ListenerKind::Stomp => {
-            let largest = largest + config.stomp.head_bytes_max + FRAMING_BYTES;
-            WebSocketSettings {
-                protocol: "STOMP",
-                sub_protocols: ["v12.stomp", "v11.stomp", "v10.stomp"]
-                    .map(Into::into)
-                    .into(),
-                // The CONNECT frame says which version it is, so some libraries leave it to that.
-                sub_protocol_optional: true,
-                allows_text: true,
-                frame_bytes_max: largest,
-                message_bytes_max: largest,
-                ..defaults
-            }
-        }
-        config::ListenerKind::Coap => {
-            let largest = largest + FRAMING_BYTES;
-            WebSocketSettings {
-                protocol: "CoAP",
-                // RFC 8323 §4
-                sub_protocols: [thalweg_coap::stream::WEBSOCKET_PROTOCOL]
-                    .map(Into::into)
-                    .into(),
-                carries_coap: true,
-                frame_bytes_max: largest,
-                message_bytes_max: largest,
-                ..defaults
-            }
-        }
-        config::ListenerKind::Mqtt | config::ListenerKind::Amqp => {
-            let largest = largest.max(FRAMING_BYTES);
-            WebSocketSettings {
-                frame_bytes_max: largest,
-                message_bytes_max: largest,
-                ..defaults
-            }
-        }
-    }
+    protocols::of(listener.kind).websocket(config, listener, defaults)
 }
 
 fn proxy_rule(listener: &config::Listener) -> Option<ProxyRule> {
@@ -767,30 +561,8 @@ fn tls_mend(name: &str, fault: &TlsFault) -> String {
     }
 }
 
-/// Where a connection belongs: by its client identifier.
-fn route(bytes: &[u8], connect_bytes_max: usize) -> Route {
-    match home_key(bytes, connect_bytes_max) {
-        Ok(None) => Route::NeedMore,
-        Ok(Some(key)) => Route::Key(key),
-        Err(why) => Route::NotOurs(why),
-    }
-}
-
-/// Queues, and so everybody who speaks a protocol of queues, have one home. The first bytes are only waited for.
-fn route_to_queues(_: &[u8], _: usize) -> Route {
-    Route::Key(u64::from(home(QUEUES, u16::MAX).0) + 1)
-}
-
-/// Nobody's name is in the first bytes: the shards take turns. The one who connects speaks first (RFC 8323 §5.3).
-fn route_anywhere(_: &[u8], _: usize) -> Route {
-    Route::Key(0)
-}
-
-/// The name of the home of all queues.
-const QUEUES: &str = "$q";
-
 /// What a WebSocket message may have beside one packet of the largest size.
-const FRAMING_BYTES: usize = 1 << 16;
+pub(crate) const FRAMING_BYTES: usize = 1 << 16;
 
 fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.nanos())
@@ -810,7 +582,13 @@ mod tests {
 
     #[test]
     fn every_listener_has_a_front_of_its_protocol_and_one_that_is_gone_has_none() {
-        let settings = ShardSettings::new(&config(&[]), 2, true, &DtlsAcceptors::new());
+        let settings = ShardSettings::new(
+            &config(&[]),
+            2,
+            true,
+            &DtlsAcceptors::new(),
+            &Extensions::new(),
+        );
         let front = |listener: &str| settings.front(listener, false, 1);
         assert!(matches!(front("mqtt"), Some((AnyFront::Mqtt(_), false))));
         assert!(matches!(
@@ -856,38 +634,5 @@ mod tests {
             (all.settle_timeout, all.upgrade_reliability),
             (None, Some(true))
         );
-    }
-
-    #[test]
-    fn a_connect_stays_in_the_lobby_until_all_of_it_is_there() {
-        let connect = b"\x10\x12\x00\x04MQTT\x05\xc2\x00\x3c\x00\x00\x01a\x00\x00\x00\x00";
-        for cut in 1..connect.len() {
-            assert_eq!(
-                route(&connect[..cut], 1_000),
-                Route::NeedMore,
-                "{cut} bytes"
-            );
-        }
-        assert!(matches!(route(connect, 1_000), Route::Key(1..)));
-        assert!(matches!(
-            route(
-                b"\x10\xff\x7f\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x01a",
-                1_000
-            ),
-            Route::NotOurs(_)
-        ));
-    }
-
-    #[test]
-    fn whoever_speaks_a_protocol_of_queues_is_shown_to_the_home_of_queues() {
-        for shards in 1..=64 {
-            let Route::Key(key) = route_to_queues(b"AMQP", 0) else {
-                panic!("no bytes are needed")
-            };
-            assert_eq!(
-                (key - 1) % u64::from(shards),
-                u64::from(home(QUEUES, shards).0)
-            );
-        }
     }
 }

@@ -152,6 +152,8 @@ impl MqttFront {
 }
 
 impl Front for MqttFront {
+    const DELIVERS_MUCH: bool = true;
+
     #[inline]
     fn step(cx: &mut Cx<'_>, bytes: &[u8]) -> Step {
         let Cx {

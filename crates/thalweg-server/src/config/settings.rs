@@ -590,7 +590,7 @@ impl Config {
     /// The largest packet `listener` accepts; for protocols whose messages come in pieces, the largest message.
     pub fn packet_bytes_max(&self, listener: &Listener) -> usize {
         listener.packet_bytes_max.unwrap_or(match listener.kind {
-            ListenerKind::Mqtt => self.limits.packet_bytes_max,
+            ListenerKind::Mqtt | ListenerKind::Extension => self.limits.packet_bytes_max,
             ListenerKind::Amqp => self.amqp.message_bytes_max,
             ListenerKind::Stomp => self.stomp.message_bytes_max,
             ListenerKind::Coap => self.coap.message_bytes_max,

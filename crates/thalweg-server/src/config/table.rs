@@ -80,7 +80,7 @@ keys! {
     listener kind: Word(ListenerKind::WORDS), default "mqtt", Restart;
         "Protocol spoken on this listener. `mqtt` is 3.1, 3.1.1 and 5.0, told apart by each client's first packet; \
          `amqp` is 0-9-1; `stomp` is 1.0, 1.1 and 1.2, told apart likewise; `coap` is RFC 7252 over UDP and DTLS, and \
-         RFC 8323 over everything else. The built-in listeners `amqp`, `stomp`, `coap` and `coap-tcp` start as what they \
+         RFC 8323 over everything else; `extension` is what the program that starts the server speaks there. The built-in listeners `amqp`, `stomp`, `coap` and `coap-tcp` start as what they \
          are called.";
     listener transport: Word(Transport::WORDS), default "tcp", Restart;
         "What carries the bytes: plain TCP, TLS, WebSocket, WebSocket over TLS, a Unix socket, or for CoAP UDP and \

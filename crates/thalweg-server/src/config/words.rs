@@ -85,6 +85,8 @@ words! {
         Stomp = "stomp",
         /// CoAP: RFC 7252 in datagrams, RFC 8323 in streams.
         Coap = "coap",
+        /// What the program that started the server speaks on the listener of this name.
+        Extension = "extension",
     }
 }
 

@@ -11,9 +11,10 @@ use mio::{Interest, Registry, Token};
 use super::{HalfOpen, Slot};
 use crate::listen::ListenerSpec;
 use crate::transport::Transport;
+use thalweg_fronts::AnyFront;
+use thalweg_model::Time;
 
 /// A connection on its way to its home shard.
-#[derive(Debug)]
 pub struct Arrival {
     /// Non-blocking, and registered with no poll.
     pub socket: Socket,
@@ -31,6 +32,8 @@ pub struct Arrival {
     pub half_open: Option<HalfOpen>,
     /// Its place in the listener's counts: drop it when the socket is closed.
     pub slot: Slot,
+    /// Its front and the time of its accept, if it comes from another shard.
+    pub moved: Option<(AnyFront, Time)>,
 }
 
 /// Who is at the other end.

@@ -312,6 +312,7 @@ impl Waiting {
             accepted_at: self.accepted_at,
             half_open,
             slot: self.slot,
+            moved: None,
         }
     }
 

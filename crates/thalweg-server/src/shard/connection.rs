@@ -30,6 +30,8 @@ pub(crate) struct Connection {
     pub(crate) queued: bool,
     /// How many congested links its reading waits for.
     pub(crate) paused_by: u32,
+    /// The shard that it moves to as soon as nothing of it is being handled.
+    pub(crate) moves_to: Option<usize>,
     /// Connections whose reading waits for this one's output to drain.
     pub(crate) waiters: Vec<(LinkId, u64)>,
     /// When publishers began to wait for this one.
@@ -163,7 +165,7 @@ impl Connections {
         there.collect::<Vec<_>>().into_iter()
     }
 
-    /// The links whose fronts have timers of their own: those of CoAP.
+    /// The links whose fronts have timers of their own.
     pub(crate) fn with_timers(&self) -> impl Iterator<Item = LinkId> + '_ {
         let has = |connection: &Option<Box<Connection>>| {
             connection.as_ref().is_some_and(|c| c.front_due.is_some())

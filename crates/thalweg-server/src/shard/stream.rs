@@ -48,6 +48,7 @@ impl Shard {
         };
         if std::mem::take(&mut connection.held) {
             self.drive_tail(id);
+            self.move_home(id);
             return self.queue(id);
         }
         self.counts.reads += 1;
@@ -66,7 +67,7 @@ impl Shard {
         self.bound_buffers();
         match got {
             Ok(0) => return self.close(id),
-            Ok(_) => {}
+            Ok(_) => self.move_home(id),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if let Some(connection) = self.connections.get_mut(id) {
                     connection.readable = false;
@@ -225,10 +226,20 @@ impl Shard {
                     self.hold(id);
                     break;
                 }
-                Stopped::Upgrade | Stopped::Rehome(_) => {
-                    tracing::debug!(link = id.0, "closing: the server cannot move it yet");
+                Stopped::Upgrade => {
+                    tracing::debug!(link = id.0, "closing: TLS cannot begin in between yet");
                     if let Some(link) = self.links.get_mut(id) {
                         link.closing = true;
+                    }
+                    break;
+                }
+                Stopped::Rehome(key) => {
+                    let home = crate::server::home_of(key, self.shards.len());
+                    if home == usize::from(self.id.0) {
+                        continue;
+                    }
+                    if let Some(connection) = self.connections.get_mut(id) {
+                        connection.moves_to = Some(home);
                     }
                     break;
                 }

@@ -456,6 +456,7 @@ impl Shard {
             accepted_at,
             half_open,
             slot,
+            moved,
         } = arrival;
         let certified = peer.certificate_name.is_some();
         let Some((front, hears_parts)) =
@@ -464,6 +465,10 @@ impl Shard {
         else {
             tracing::debug!(listener = %peer.listener.name, "closed: the listener is gone");
             return;
+        };
+        let (front, since) = match moved {
+            Some(moved) => moved,
+            None => (front, clock::time_of(accepted_at)),
         };
         let front_due = front.has_timers().then_some(Time::NEVER);
         let id = self.links.open(front);
@@ -479,7 +484,6 @@ impl Shard {
         }
         let serial = self.serial_next;
         self.serial_next += 1;
-        let since = clock::time_of(accepted_at);
         if let Some(half_open) = &half_open {
             self.half_open.insert(half_open.serial(), id);
         }
@@ -499,6 +503,7 @@ impl Shard {
                 held: true,
                 queued: false,
                 paused_by: 0,
+                moves_to: None,
                 waiters: Vec::new(),
                 stalled_since: None,
                 login_ends: Time::NEVER,
@@ -533,7 +538,45 @@ impl Shard {
     /// Goes on with a connection whose input had to wait: first what was read already.
     pub(super) fn go_on(&mut self, id: LinkId) {
         self.drive_tail(id);
+        self.move_home(id);
         self.queue(id);
+    }
+
+    /// Sends a connection to the shard where its session belongs, once its front has found out which that is.
+    pub(super) fn move_home(&mut self, id: LinkId) {
+        let Some(to) = self.connections.get_mut(id).and_then(|c| c.moves_to) else {
+            return;
+        };
+        let Some((front, output)) = self.links.detach(id) else {
+            return;
+        };
+        let Some(mut connection) = self.connections.remove(id) else {
+            return;
+        };
+        let _ = self.poll.registry().deregister(&mut connection.socket);
+        self.door.forget(id, connection.serial);
+        if let Some(half_open) = &connection.half_open {
+            self.half_open.remove(&half_open.serial());
+        }
+        self.resume_all(std::mem::take(&mut connection.waiters));
+        let mut wire = connection.wire.split_off(connection.wire_sent);
+        match &mut connection.transport {
+            Transport::Plain => wire.extend_from_slice(&output),
+            // What cannot be encoded is found out by the next that is.
+            Transport::Filtered(filtered) => _ = filtered.encode(&output, &mut wire),
+        }
+        let arrival = Arrival {
+            socket: connection.socket,
+            transport: connection.transport,
+            input: connection.tail,
+            output: wire,
+            peer: connection.peer,
+            accepted_at: std::time::Instant::now(),
+            half_open: connection.half_open,
+            slot: connection._slot,
+            moved: Some((front, connection.since)),
+        };
+        self.shards[to].tell(ToShard::Arrival(Box::new(arrival)));
     }
 
     pub(super) fn on_readable(&mut self, id: LinkId, hung_up: bool) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use thalweg_amqp::methods::{basic, queue};
 use thalweg_amqp::{BasicProperties, Method};
 use thalweg_coap::stream::StreamSettings;
+use thalweg_fronts::FrontSettings as _;
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::{Access, Otherwise, Rules};
 use thalweg_model::syntax::{DOTTED, DOTTED_WITHOUT_SLASH, Syntax, read_level};
@@ -13,7 +14,7 @@ use thalweg_testbed::amqp::Amqp;
 use thalweg_testbed::coap::{CoapStream, Heard, Manner, PeerId};
 use thalweg_testbed::mqtt::Mqtt;
 use thalweg_testbed::stomp::Stomp;
-use thalweg_testbed::{Settings, Testbed, Who, amqp, mqtt, stomp};
+use thalweg_testbed::{Raw, Settings, Testbed, Who, amqp, mqtt, stomp};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -23,23 +24,27 @@ pub enum Protocol {
     Stomp,
     Coap,
     CoapStream,
+    /// The example of a front outside the broker's crates.
+    Line,
 }
 
 impl Protocol {
-    pub const ALL: [Protocol; 6] = [
+    pub const ALL: [Protocol; 7] = [
         Protocol::Mqtt3,
         Protocol::Mqtt5,
         Protocol::Amqp,
         Protocol::Stomp,
         Protocol::Coap,
         Protocol::CoapStream,
+        Protocol::Line,
     ];
     /// Those with consumers; peers of CoAP take one message at a time.
-    pub const CONSUMERS: [Protocol; 4] = [
+    pub const CONSUMERS: [Protocol; 5] = [
         Protocol::Mqtt3,
         Protocol::Mqtt5,
         Protocol::Amqp,
         Protocol::Stomp,
+        Protocol::Line,
     ];
 
     /// Whether a delivery can say that it is a repetition, also to somebody else than the first receiver.
@@ -125,6 +130,7 @@ enum End {
     Stomp(Who<Stomp>),
     Coap(PeerId),
     CoapStream(Who<CoapStream>),
+    Line(Who<Raw>),
 }
 
 impl End {
@@ -135,6 +141,7 @@ impl End {
             End::Amqp(who) => Ok(who.cast()),
             End::Stomp(who) => Ok(who.cast()),
             End::CoapStream(who) => Ok(who.cast()),
+            End::Line(who) => Ok(who.cast()),
             End::Coap(peer) => Err(peer),
         }
     }
@@ -165,6 +172,7 @@ enum Handle {
     Mqtt(mqtt::Received),
     Amqp(u64),
     Stomp(Box<stomp::Got>),
+    Line(String),
     /// It was acknowledged when it arrived.
     None,
 }
@@ -281,6 +289,16 @@ impl Stage {
                 self.bed.says(who, |client, up| client.csm(settings, up));
                 End::CoapStream(who)
             }
+            Protocol::Line => {
+                let settings = Arc::new(line_protocol::LineSettings::default());
+                let front = settings.stream_front(u64::from(self.names), None);
+                let shard = self.bed.home_of(name);
+                let who = self
+                    .bed
+                    .open(shard, front.expect("of connections"), Raw::default());
+                self.line(who, &["LOGIN", user, "x", &window.to_string()]);
+                End::Line(who)
+            }
         };
         self.bed.rest();
         Peer {
@@ -358,10 +376,24 @@ impl Stage {
                     client.side.send(&send, persistent, up)
                 });
             }
+            End::Line(who) => self.line(who, &["PUB", &place.topic(), body]),
             End::Coap(_) | End::CoapStream(_) => {
                 self.request(peer, "POST", place, "", body);
             }
         }
+    }
+
+    /// Says a line of the example's protocol.
+    fn line(&mut self, who: Who<Raw>, fields: &[&str]) {
+        let mut line = String::new();
+        for field in fields {
+            line_protocol::escape(field.as_bytes(), &mut line);
+            line.push(' ');
+        }
+        self.bed.says(who, |_, up| {
+            up.extend(line.trim_end().bytes());
+            up.push(b'\n');
+        });
     }
 
     fn request(&mut self, peer: Peer, method: &str, place: Place<'_>, options: &str, body: &str) {
@@ -433,6 +465,13 @@ impl Stage {
                 self.bed
                     .says(who, |client, up| client.side.subscribe(&subscribe, up));
             }
+            (End::Line(who), _) => {
+                let filter = match place {
+                    Place::Address(address) => address.to_owned(),
+                    Place::Queue(_) => format!("$share/group/{}", place.topic()),
+                };
+                self.line(who, &["SUB", &filter]);
+            }
             (_, Place::Address(_)) => self.request(peer, "GET", place, " observe=0", ""),
             (_, Place::Queue(_)) => self.request(peer, "GET", place, "", ""),
         }
@@ -503,6 +542,23 @@ impl Stage {
             }
             End::Coap(peer) => coap_deliveries(self.bed.heard(peer)),
             End::CoapStream(who) => coap_deliveries(self.bed.client(who).heard()),
+            End::Line(who) => {
+                let received = std::mem::take(&mut self.bed.client(who).received);
+                let lines = String::from_utf8(received).expect("text");
+                let fields = lines.lines().map(|line| {
+                    let fields = line.split(' ').map(line_protocol::unescape);
+                    fields.collect::<Option<Vec<_>>>().expect("text")
+                });
+                let messages = fields.filter(|fields| matches!(&*fields[0], "MSG" | "AGAIN"));
+                messages
+                    .map(|fields| Delivery {
+                        body: fields[3].clone(),
+                        address: Some(fields[2].clone()),
+                        redelivered: fields[0] == "AGAIN",
+                        handle: Handle::Line(fields[1].clone()),
+                    })
+                    .collect()
+            }
         }
     }
 
@@ -525,6 +581,7 @@ impl Stage {
                 self.bed
                     .says(who, |client, up| client.side.ack(&got.ack_in(None), up));
             }
+            (End::Line(who), Handle::Line(tag)) => self.line(who, &["ACK", tag]),
             (_, Handle::None) => {}
             other => panic!("{other:?}"),
         }
