@@ -2,14 +2,13 @@
 //! exchange = themselves, delivery tag = tag of the line, confirm = written behind the publish and held with it.
 //!
 //! Start reading at [`AmqpFront::step`]. A file is a noun or a verb: `connect`, `channel`, `exchange`, `queue`,
-//! `publish`, `confirm`, `transaction`, `consume`, `settle`, `deliver`; `names`, `arguments` and `properties` are the
+//! `publish`, `confirm`, `transaction`, `subscribe`, `settle`, `deliver`; `names`, `arguments` and `properties` are the
 //! words, `fault` is what peers are told when something cannot be done.
 
 mod arguments;
 mod channel;
 mod confirm;
 mod connect;
-mod consume;
 mod deliver;
 mod exchange;
 mod fault;
@@ -19,6 +18,7 @@ mod publish;
 mod queue;
 mod settings;
 mod settle;
+mod subscribe;
 mod transaction;
 
 use crate::LoginAnswer;

@@ -1,9 +1,9 @@
 //! MQTT 3.1, 3.1.1 and 5.0. Concept map: topic = address (byte for byte), PUBLISH with packet identifier = delivery with
 //! tag, PUBACK/PUBCOMP = settled, PUBREC = received, PUBREL = release, `$share/g/f` = filter `f` in group `g`.
 
+mod close;
 mod connect;
 mod deliver;
-mod goodbye;
 mod login;
 mod publish;
 mod subscribe;

@@ -2,14 +2,14 @@
 //! that is bound to a filter, SUBSCRIBE = the only consumer of a line, ACK and NACK = settle that line, receipt = written
 //! behind the command and held with it.
 
+mod close;
 mod connect;
 mod deliver;
 mod destination;
-mod goodbye;
 mod headers;
+mod publish;
 mod queues;
 mod read;
-mod send;
 mod settings;
 mod settle;
 mod subscribe;
@@ -21,9 +21,9 @@ use crate::front::{Cx, Front, FrontSettings, Step, Variant};
 use crate::link::Links;
 use crate::probe::Mark;
 use crate::registry::AnyFront;
+use close::Trouble;
 use connect::Opening;
-use goodbye::Trouble;
-use send::{Handled, Target};
+use publish::{Handled, Target};
 use std::sync::Arc;
 use subscription::Subscriptions;
 use thalweg_kernel::access::Access;

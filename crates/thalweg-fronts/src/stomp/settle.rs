@@ -1,7 +1,7 @@
 //! ACK and NACK.
 
+use super::publish::Handled;
 use super::queues::truth;
-use super::send::Handled;
 use super::{StompFront, Trouble};
 use crate::front::Variant;
 use crate::link::Links;

@@ -1,6 +1,6 @@
 //! BEGIN, COMMIT and ABORT.
 
-use super::send::{FULL_PAUSE, Handled, outcome_of};
+use super::publish::{FULL_PAUSE, Handled, outcome_of};
 use super::{StompFront, Trouble};
 use crate::front::Variant;
 use crate::link::Links;
