@@ -10,7 +10,7 @@ use crate::listen::{Listener, ListenerSpec};
 use crate::lobby::{Arrival, Deliver, Lobby, LobbyHandle, LobbyReload};
 use crate::observer::{Ask, Inside, ListenerView, Observer, Overall};
 use crate::settings::{self, DtlsAcceptors, Extensions, ShardSettings};
-use crate::shard::{Commits, Mailbox, PortParts, Shard, ShardParts, ToShard};
+use crate::shard::{self, Commits, Mailbox, PortParts, Shard, ShardParts, ToShard};
 use crate::threads::{self, OnFailure};
 use crate::transport::dtls::DtlsAcceptor;
 use crate::transport::tls::TlsAcceptor;
@@ -76,17 +76,9 @@ impl Server {
     /// The same with options. What the journal holds is taken up before the first connection is accepted.
     pub fn start_with(config: Config, options: StartOptions) -> Result<Server, Vec<StartError>> {
         let extensions = Arc::new(options.extensions);
-        let unknown = config.enabled_listeners().filter(|(name, listener)| {
-            listener.kind == config::ListenerKind::Extension && !extensions.contains_key(*name)
-        });
-        let unknown = unknown.map(|(name, _)| {
-            StartError(format!(
-                "listeners.{name}.kind is extension, and this program has none of that name; set another kind"
-            ))
-        });
-        let unknown: Vec<_> = unknown.collect();
+        let unknown = settings::unknown_extensions(&config, &extensions);
         if !unknown.is_empty() {
-            return Err(unknown);
+            return Err(all(&unknown));
         }
         let secret = crate::secret::recall(&config.data_dir);
         let vault =
@@ -456,7 +448,7 @@ impl Deliver for Usher {
         let shard = match key {
             // No name yet: whoever's turn it is will name it, and be its home.
             0 => self.next.fetch_add(1, Ordering::Relaxed) % count,
-            key => home_of(key, count),
+            key => shard::home_of(key, count),
         };
         self.shards[shard].tell(ToShard::Arrival(Box::new(arrival)));
     }
@@ -466,11 +458,6 @@ impl Deliver for Usher {
             shard.tell(ToShard::MakeRoom(half_open));
         }
     }
-}
-
-/// The home shard of a routing key, which is not 0.
-pub(crate) fn home_of(key: u64, shards: usize) -> usize {
-    (key.saturating_sub(1) % shards as u64) as usize
 }
 
 fn all<E: fmt::Display>(errors: &[E]) -> Vec<StartError> {

@@ -49,6 +49,20 @@ pub(crate) struct ShardSettings {
 /// What is spoken on listeners of `kind = "extension"`, by their names.
 pub type Extensions = HashMap<String, Arc<dyn FrontSettings>>;
 
+/// Words on each listener of an extension that this program does not have.
+pub(crate) fn unknown_extensions(config: &Config, extensions: &Extensions) -> Vec<String> {
+    let listeners = config.enabled_listeners();
+    let unknown = listeners.filter(|(name, listener)| {
+        listener.kind == config::ListenerKind::Extension && !extensions.contains_key(*name)
+    });
+    let words = unknown.map(|(name, _)| {
+        format!(
+            "listeners.{name}.kind is extension, and this program has none of that name; set another kind"
+        )
+    });
+    words.collect()
+}
+
 /// The files of DTLS listeners, by their names.
 pub(crate) type DtlsAcceptors = HashMap<Arc<str>, Arc<DtlsAcceptor>>;
 

@@ -12,6 +12,7 @@ mod linger;
 mod members;
 mod memory;
 mod ports;
+mod rehome;
 mod stream;
 mod turn;
 mod wheel;
@@ -33,6 +34,7 @@ pub use connection::{ConnectionView, Connections};
 pub(crate) use memory::{Held, short_of};
 pub(crate) use ports::PortParts;
 pub use ports::{PortView, Ports};
+pub(crate) use rehome::home_of;
 pub use turn::LoopCounts;
 pub(crate) use turn::{Parts as ShardParts, Shard};
 

@@ -84,6 +84,15 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "line-protocol",
+        &[
+            "thalweg-model",
+            "thalweg-kernel",
+            "thalweg-fronts",
+            "thalweg-server",
+        ],
+    ),
+    (
         "thalweg-admin",
         &["thalweg-model", "thalweg-kernel", "thalweg-server"],
     ),
@@ -149,6 +158,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         TESTBED,
         &[
+            // In its tests: the contracts hold the example, too.
+            "line-protocol",
             "thalweg-model",
             "thalweg-wire",
             "WIRES",

@@ -10,7 +10,7 @@ const DRAWERS: [&str; 6] = ["util", "utils", "common", "misc", "helper", "helper
 const CODE_LINES_MAX: usize = 700;
 
 /// Files that were longer when the rule came, with the most they may have. Entries only shrink or go.
-const RATCHET: [(&str, usize); 47] = [
+const RATCHET: [(&str, usize); 46] = [
     ("crates/thalweg-admin/tests/broker.rs", 1062),
     ("crates/thalweg-bench/src/e2/report.rs", 709),
     ("crates/thalweg-bench/src/e5/stage.rs", 778),
@@ -35,7 +35,6 @@ const RATCHET: [(&str, usize); 47] = [
     ("crates/thalweg-coap/src/stream/tests/requests.rs", 767),
     ("crates/thalweg-dtls/src/server/mod.rs", 707),
     ("crates/thalweg-dtls/src/server/tests/mod.rs", 773),
-    ("crates/thalweg-fronts/src/link.rs", 758),
     ("crates/thalweg-fronts/tests/amqp/world.rs", 759),
     ("crates/thalweg-fronts/tests/coap/data.rs", 715),
     ("crates/thalweg-fronts/tests/scenarios/durability.rs", 1024),

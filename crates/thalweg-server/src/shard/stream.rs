@@ -234,7 +234,7 @@ impl Shard {
                     break;
                 }
                 Stopped::Rehome(key) => {
-                    let home = crate::server::home_of(key, self.shards.len());
+                    let home = super::home_of(key, self.shards.len());
                     if home == usize::from(self.id.0) {
                         continue;
                     }
