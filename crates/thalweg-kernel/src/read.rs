@@ -121,8 +121,8 @@ impl Kernel {
         fx: &mut E,
     ) {
         if self.is_there(&asker) {
-            let value = value.filter(|value| self.may_read(asker.session, value));
-            fx.answer(asker.link, asker.ticket, Answer::Value(value));
+            let value = value.filter(|value| self.may_read(asker.session(), value));
+            fx.answer(asker.link(), asker.ticket(), Answer::Value(value));
         }
     }
 
@@ -273,8 +273,8 @@ impl Kernel {
         };
         let asker = self
             .sessions
-            .get(list.asker.session)
-            .filter(|session| session.uid() == list.asker.uid);
+            .get(list.asker.session())
+            .filter(|session| session.uid() == list.asker.uid());
         let Some(asker) = asker else {
             // Nobody waits for it any more.
             self.values.remove_list(question);
@@ -312,14 +312,14 @@ impl Kernel {
         }
         // Where both have one, the remembered one is the newer: it comes first, and sorting leaves it there.
         values.extend(retained);
-        values.retain(|value| self.may_read(asker.session, value));
+        values.retain(|value| self.may_read(asker.session(), value));
         values.sort_by(|a, b| a.address().cmp(b.address()));
         values.dedup_by(|later, earlier| later.address() == earlier.address());
         // A store that has more than that has given one more.
         let complete = values.len() <= max;
         values.truncate(max);
         let answer = Answer::Values { values, complete };
-        fx.answer(asker.link, asker.ticket, answer);
+        fx.answer(asker.link(), asker.ticket(), answer);
     }
 }
 

@@ -249,11 +249,30 @@ pub enum ShardMessage {
 /// Who asked another shard something, so that its answer finds the one who asked and nobody after him.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
-    pub(crate) session: SessionId,
-    pub(crate) uid: u64,
-    pub(crate) openings: u32,
-    pub(crate) link: LinkId,
-    pub(crate) ticket: Ticket,
+    session: SessionId,
+    uid: u64,
+    openings: u32,
+    link: LinkId,
+    ticket: Ticket,
+}
+
+impl Asker {
+    pub(crate) fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// The session's number, which no other session has.
+    pub(crate) fn uid(&self) -> u64 {
+        self.uid
+    }
+
+    pub(crate) fn link(&self) -> LinkId {
+        self.link
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.ticket
+    }
 }
 
 impl ShardMessage {

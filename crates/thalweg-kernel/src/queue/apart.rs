@@ -170,7 +170,7 @@ impl Kernel {
         known.used = now;
         let is_anothers = known
             .owner
-            .is_some_and(|owner| from != own_shard || owner != asker.session);
+            .is_some_and(|owner| from != own_shard || owner != asker.session());
         if is_anothers {
             Err(Refusal::Locked)
         } else {
@@ -186,7 +186,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         if self.is_there(&asker) {
-            fx.answer(asker.link, asker.ticket, Answer::QueueMade(made));
+            fx.answer(asker.link(), asker.ticket(), Answer::QueueMade(made));
         }
     }
 
@@ -227,7 +227,7 @@ impl Kernel {
         let queue = self.queues.get(queue_id)?;
         if queue
             .owner
-            .is_some_and(|owner| from != self.env.shard() || owner != asker.session)
+            .is_some_and(|owner| from != self.env.shard() || owner != asker.session())
         {
             return Some(Err(Refusal::Locked));
         }
@@ -345,13 +345,14 @@ impl Kernel {
         fx: &mut E,
     ) {
         let is_there = self.is_there(&asker);
-        let (link, ticket) = (asker.link, asker.ticket);
+        let (link, ticket) = (asker.link(), asker.ticket());
         match taken {
             Ok(Some((id, ..))) if !is_there => self.end_taken(id, TakenEnd::NotGiven, now, fx),
-            Ok(Some((id, message, ..))) if !self.may_have_of(asker.session, &queue, &message) => {
+            Ok(Some((id, message, ..))) if !self.may_have_of(asker.session(), &queue, &message) => {
                 // Its rights have changed meanwhile: it is judged by those of now.
                 self.end_taken(id, TakenEnd::NotGiven, now, fx);
-                if let Err(refusal) = self.take_apart(asker.session, link, ticket, &queue, now, fx)
+                if let Err(refusal) =
+                    self.take_apart(asker.session(), link, ticket, &queue, now, fx)
                 {
                     fx.answer(link, ticket, Answer::Taken(Err(refusal)));
                 }
