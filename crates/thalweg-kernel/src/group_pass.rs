@@ -2,10 +2,11 @@
 //! is can take it.
 
 use crate::Kernel;
+use crate::deliver::whole_secs;
 use crate::effects::{Delivery, Effects, Sent};
 use crate::group::Member;
 use crate::ids::{GroupId, SessionId};
-use crate::publish::{Draft, Outcome, whole_secs};
+use crate::publish::{Draft, Outcome};
 use crate::route_cache::Route;
 use thalweg_balance::Head;
 use thalweg_model::{Reliability, Time};

@@ -19,6 +19,7 @@ mod cell;
 mod client_ids;
 mod crowd;
 mod dedup;
+mod deliver;
 mod draft;
 mod durable;
 mod effects;

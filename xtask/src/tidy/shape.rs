@@ -43,7 +43,6 @@ const RATCHET: [(&str, usize); 46] = [
     ("crates/thalweg-journal/tests/faults.rs", 706),
     ("crates/thalweg-balance/src/adaptive.rs", 979),
     ("crates/thalweg-kernel/src/group.rs", 950),
-    ("crates/thalweg-kernel/src/publish.rs", 1016),
     ("crates/thalweg-kernel/src/queue/binding.rs", 820),
     ("crates/thalweg-kernel/src/seats.rs", 760),
     ("crates/thalweg-kernel/tests/queues/owners.rs", 751),
