@@ -2,7 +2,7 @@
 //! these verbs, and whoever implements them (the server, the simulator) carries them out in batches.
 
 use crate::ids::{LinkId, QueueId, SessionId, Tag, TakenId, Ticket};
-use crate::publish::Draft;
+use crate::publish::pipeline::Draft;
 use crate::queue::Refusal;
 use thalweg_model::{Message, Properties, Reliability, Span, Time};
 

@@ -2,10 +2,10 @@
 
 use crate::Kernel;
 use crate::access::Permission;
-use crate::group::Group;
+use crate::groups::group::Group;
 use crate::ids::{LinkId, SessionId, ShardId, WatchId};
 use crate::ledger::Account;
-use crate::route_cache::{Sink, SinkKind};
+use crate::routes::cached::{Sink, SinkKind};
 use crate::session::Session;
 use std::sync::Arc;
 use thalweg_model::{Filter, Message, Reliability, RetainOp, Span, Time};
@@ -222,7 +222,7 @@ impl Kernel {
 
     /// Up to `max` last values of this shard that match.
     pub fn last_values_matching(&self, filter: &Filter, max: usize, now: Time) -> Vec<Message> {
-        let mut cursor = crate::last_value::ScanCursor::default();
+        let mut cursor = crate::values::last_value::ScanCursor::default();
         let mut found = std::collections::VecDeque::new();
         while found.len() < max && !self.look(filter.as_str(), &mut cursor, now, &mut found) {
             if found.len() >= max {

@@ -2,19 +2,19 @@
 
 use crate::agenda::Agenda;
 use crate::books::Books;
-use crate::dedup::Dedup;
 use crate::env::Env;
-use crate::groups::Groups;
+use crate::groups::store::Groups;
 use crate::ids::ShardId;
 use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::made_up::NameKey;
+use crate::publish::dedup::Dedup;
+use crate::publish::stamp_mask::StampKey;
 use crate::queue::{Queues, Topology};
-use crate::remote::Remote;
-use crate::route_store::Routes;
+use crate::remote::store::Remote;
+use crate::routes::store::Routes;
 use crate::session::Sessions;
-use crate::stamp_mask::StampKey;
 use crate::values::Values;
 use hashbrown::HashMap;
 

@@ -1,7 +1,7 @@
 //! Every bound of the kernel, in one place. The server fills it in from the configuration.
 
 use crate::effects::Safety;
-use crate::group_policy::GroupPolicy;
+use crate::groups::policy::GroupPolicy;
 use std::sync::Arc;
 use thalweg_balance::GroupStrategy;
 use thalweg_model::{Filter, Reliability, Span};

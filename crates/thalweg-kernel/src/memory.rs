@@ -9,7 +9,7 @@
 //! and maybe a will.
 
 use crate::Kernel;
-use crate::group::Group;
+use crate::groups::group::Group;
 use crate::ids::SessionId;
 use crate::queue::{Binding, Exchange, Queue};
 use crate::session::{Pressure, Session, Will};

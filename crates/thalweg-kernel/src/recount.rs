@@ -1,7 +1,7 @@
 //! Counts what a kernel holds from what is there, so that tests can compare the books with it after each step.
 
 use crate::Kernel;
-use crate::group::Group;
+use crate::groups::group::Group;
 use crate::values::Cell;
 use std::ops::AddAssign;
 

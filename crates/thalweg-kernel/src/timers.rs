@@ -3,8 +3,8 @@
 use crate::Kernel;
 use crate::effects::{Effects, Safety};
 use crate::ids::{GroupId, QueueId, SessionId};
-use crate::read::LISTS_PER_TURN;
 use crate::session::Session;
+use crate::values::read::LISTS_PER_TURN;
 use std::collections::BTreeSet;
 use thalweg_model::{Span, Time};
 use thalweg_records::Record;

@@ -10,7 +10,7 @@ const DRAWERS: [&str; 6] = ["util", "utils", "common", "misc", "helper", "helper
 const CODE_LINES_MAX: usize = 700;
 
 /// Files that were longer when the rule came, with the most they may have. Entries only shrink or go.
-const RATCHET: [(&str, usize); 46] = [
+const RATCHET: [(&str, usize); 45] = [
     ("crates/thalweg-admin/tests/broker.rs", 1062),
     ("crates/thalweg-bench/src/e2/report.rs", 709),
     ("crates/thalweg-bench/src/e5/stage.rs", 778),
@@ -42,9 +42,9 @@ const RATCHET: [(&str, usize); 46] = [
     ("crates/thalweg-journal/src/recover.rs", 710),
     ("crates/thalweg-journal/tests/faults.rs", 706),
     ("crates/thalweg-balance/src/adaptive.rs", 979),
-    ("crates/thalweg-kernel/src/group.rs", 950),
+    ("crates/thalweg-kernel/src/groups/group.rs", 950),
     ("crates/thalweg-kernel/src/queue/binding.rs", 820),
-    ("crates/thalweg-kernel/src/seats.rs", 760),
+    ("crates/thalweg-kernel/src/groups/seats.rs", 760),
     ("crates/thalweg-kernel/tests/queues/owners.rs", 751),
     ("crates/thalweg-kernel/tests/queues/world.rs", 957),
     ("crates/thalweg-mqtt/src/tests/reports.rs", 705),

@@ -7,7 +7,7 @@ use super::Batch;
 use crate::effects::Fetch;
 use crate::ids::ShardId;
 use crate::kernel::Kernel;
-use crate::shards::ShardMessage;
+use crate::remote::shards::ShardMessage;
 use thalweg_model::Time;
 
 impl Kernel {

@@ -3,15 +3,18 @@
 //!
 //! *Knows:* records, and how safe they must be. *Must never know:* a session, a queue, a group but by its number.
 
+pub(crate) mod durable;
 mod gathering;
 mod handover;
+pub(crate) mod numbers;
+pub(crate) mod restore;
 
 pub use gathering::Batch;
 
-use crate::durable::{Pending, References};
 use crate::effects::{Fetch, Safety, Spot};
 use crate::ids::{SessionId, ShardId, Tag};
-use crate::numbers::Numbers;
+use crate::journal::durable::{Pending, References};
+use crate::journal::numbers::Numbers;
 use gathering::Gathering;
 use std::collections::VecDeque;
 use thalweg_records::Record;

@@ -12,7 +12,7 @@ use crate::books::Delta;
 use crate::effects::{Answer, Effects, Taken};
 use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
 use crate::ledger::DropReason;
-use crate::shards::{Asker, ShardMessage};
+use crate::remote::shards::{Asker, ShardMessage};
 use crate::timers::TimerKey;
 use crate::{Kernel, home};
 use thalweg_model::{Address, DeathReason, Message, Time};

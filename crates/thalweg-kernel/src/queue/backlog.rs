@@ -9,7 +9,7 @@
 
 use super::depth::Asked;
 use crate::effects::Spot;
-use crate::given_back::BackId;
+use crate::groups::given_back::BackId;
 use crate::recount::{Held, same};
 use std::collections::VecDeque;
 use thalweg_model::{Message, Time};

@@ -9,7 +9,7 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
 use crate::effects::Effects;
-use crate::group::{LineMember, Member, group_key};
+use crate::groups::group::{LineMember, Member, group_key};
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::timers::TimerKey;
 use thalweg_model::{DeathReason, Filter, Reliability, Time};

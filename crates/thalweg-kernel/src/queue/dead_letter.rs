@@ -6,11 +6,11 @@ use super::{Item, queue_address};
 use crate::Kernel;
 use crate::access::{Permission, is_brokers};
 use crate::books::Delta;
-use crate::cause::Cause;
 use crate::effects::Effects;
 use crate::ids::QueueId;
 use crate::ledger::DropReason;
-use crate::publish::Draft;
+use crate::publish::cause::Cause;
+use crate::publish::pipeline::Draft;
 use thalweg_model::{Death, DeathReason, Message, Properties, Reliability, RetainOp, Span, Time};
 
 /// A message that a queue gave up, on its way to where such messages go.

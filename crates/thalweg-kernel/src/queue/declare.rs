@@ -9,7 +9,7 @@ use crate::access::{Access, Permission};
 use crate::effects::Effects;
 use crate::ids::{QueueId, SessionId};
 use crate::memory::{Kept, queue_cost};
-use crate::route_cache::SinkKind;
+use crate::routes::cached::SinkKind;
 use crate::timers::TimerKey;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use crate::books::Delta;
 use crate::effects::{ConsumerEnd, Effects, Fetch, Holder, Spot};
 use crate::ids::{QueueId, SessionId, ShardId};
 use crate::ledger::DropReason;
-use crate::shards::Asker;
+use crate::remote::shards::Asker;
 use crate::{QueueLimits, Safety};
 use std::collections::VecDeque;
 use thalweg_model::{Message, Reliability, Time};

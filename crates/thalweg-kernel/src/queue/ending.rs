@@ -9,7 +9,7 @@ use crate::ids::{QueueId, SessionId};
 use crate::ledger::DropReason;
 use crate::memory::{Kept, queue_cost};
 use crate::queue::Refusal;
-use crate::route_cache::SinkKind;
+use crate::routes::cached::SinkKind;
 use thalweg_model::Time;
 
 /// How many messages one call drops, or gives the memory back of.

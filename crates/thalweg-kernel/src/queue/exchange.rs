@@ -7,7 +7,7 @@ use crate::access::Access;
 use crate::effects::Effects;
 use crate::ids::{BindingId, SessionId};
 use crate::memory::{Kept, exchange_cost};
-use crate::route_cache::SinkKind;
+use crate::routes::cached::SinkKind;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use thalweg_model::syntax::{DOTTED, read_level, write_key, write_level};

@@ -55,7 +55,7 @@ pub use view::{BindingView, ExchangeView, QueueView};
 pub(crate) use written::StoredTerms;
 
 use crate::ids::{BindingId, GroupId, QueueId, SessionId};
-use crate::pace::{Pace, eighths};
+use crate::publish::pace::{Pace, eighths};
 use crate::{Kernel, home};
 use std::collections::BTreeSet;
 use std::sync::Arc;

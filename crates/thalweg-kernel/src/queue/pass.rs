@@ -4,10 +4,10 @@ use super::Item;
 use super::line::{Source, Unsettled};
 use crate::Kernel;
 use crate::books::Delta;
-use crate::durable::Pending;
 use crate::effects::{Content, Effects, Handover, Sent};
 use crate::ids::{QueueId, SessionId};
-use crate::publish::Draft;
+use crate::journal::durable::Pending;
+use crate::publish::pipeline::Draft;
 use thalweg_model::{Reliability, Time};
 
 impl Kernel {

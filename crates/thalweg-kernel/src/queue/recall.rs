@@ -6,8 +6,8 @@ use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::effects::Effects;
 use crate::ids::{QueueId, SessionId, ShardId};
-use crate::last_value::ScanCursor;
-use crate::shards::ShardMessage;
+use crate::remote::shards::ShardMessage;
+use crate::values::last_value::ScanCursor;
 use std::collections::VecDeque;
 use thalweg_model::{Filter, Message, Time};
 

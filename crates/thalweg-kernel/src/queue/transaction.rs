@@ -6,9 +6,9 @@ use crate::Kernel;
 use crate::effects::Effects;
 use crate::ids::SessionId;
 use crate::memory::Kept;
-use crate::publish::{Draft, Outcome};
+use crate::publish::pipeline::{Draft, Outcome};
 use crate::session::Pressure;
-use crate::settle::Settled;
+use crate::session::settle::Settled;
 use thalweg_model::Time;
 
 /// What became of a publish that is part of a transaction.

@@ -6,11 +6,11 @@ use super::spec::{Tags, Verdict};
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::Effects;
-use crate::group_backlog::Waiting;
+use crate::groups::backlog::Waiting;
+use crate::groups::seats::Key;
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::ledger::DropReason;
-use crate::seats::Key;
-use crate::settle::Settled;
+use crate::session::settle::Settled;
 use smallvec::SmallVec;
 use thalweg_model::{DeathReason, Time};
 

@@ -10,14 +10,14 @@ use super::window::{SlotState, Window};
 use super::{Closing, HeldTickets, Will};
 use crate::access::Access;
 use crate::entry::Entry;
+use crate::groups::work_terms::SessionTerms;
 use crate::ids::{GroupId, LinkId, Tag};
 use crate::limits::Limits;
 use crate::memory::session_cost;
-use crate::pace::{Pace, SLOW_FROM, eighths};
-use crate::publish::Memo;
+use crate::publish::pace::{Pace, SLOW_FROM, eighths};
+use crate::publish::pipeline::Memo;
 use crate::queue::Lines;
 use crate::recount::Held;
-use crate::work_terms::SessionTerms;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use thalweg_model::{Message, Reliability, Span, Time};
@@ -99,7 +99,7 @@ impl Session {
             durable,
             judges_again: false,
             judges_repeats: false,
-            first_watch: crate::watch::NONE,
+            first_watch: crate::values::watch::NONE,
             weight: 0,
             pace: None,
             memo: Memo::default(),

@@ -2,11 +2,11 @@
 
 use super::connection::Arrival;
 use super::{Held, Session};
-use crate::crowd::Crowd;
 use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
 use crate::limits::Limits;
-use crate::presence::Presences;
+use crate::publish::crowd::Crowd;
+use crate::session::presence::Presences;
 use crate::slab::Slab;
 use std::sync::Arc;
 use thalweg_model::Time;

@@ -2,7 +2,7 @@
 
 use crate::ids::GroupId;
 use crate::memory::subscription_cost;
-use crate::retained::Scan;
+use crate::values::retained::Scan;
 
 /// One subscription, as its session remembers it.
 #[derive(Debug)]

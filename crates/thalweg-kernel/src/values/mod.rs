@@ -3,14 +3,20 @@
 //! *Knows:* values, which addresses are remembered, what watches an address, lists that are being put together. *Must never
 //! know:* a session but by its identifier, a route, another shard's values.
 
+pub(crate) mod cell;
+pub(crate) mod kept_value;
+pub mod last_value;
+pub(crate) mod read;
+pub(crate) mod retained;
+pub(crate) mod watch;
 mod watches;
 
 pub(crate) use watches::{Asking, Cell, NONE, NewWatcher, Watches};
 
 use crate::kernel::Map;
-use crate::last_value::{self, LastValues, ScanCursor};
 use crate::limits::Limits;
-use crate::read::List;
+use crate::values::last_value::{LastValues, ScanCursor};
+use crate::values::read::List;
 use std::ops::ControlFlow;
 use thalweg_model::{Message, Time};
 

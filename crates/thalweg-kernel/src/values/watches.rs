@@ -3,8 +3,8 @@
 
 use crate::books::Delta;
 use crate::ids::{LinkId, SessionId, ShardId};
+use crate::journal::numbers::shard_of;
 use crate::kernel::Map;
-use crate::numbers::shard_of;
 use crate::routes::arena::Arena;
 use std::collections::VecDeque;
 use thalweg_model::{Message, RetainOp, Span, Time};

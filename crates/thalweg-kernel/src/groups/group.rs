@@ -1,0 +1,386 @@
+//! A group: several sessions share what one filter brings; each message goes to one of them.
+//!
+//! The group is a queue of its own. A message that no member can take waits in the group, not at a member, so a slow or
+//! dead member holds nothing back; what a member has not settled when its link ends returns to the group. One shard owns
+//! the group, and only there does anything wait or is anybody chosen: see `group_home` for members on other shards.
+
+use crate::entry::{Entry, Via};
+use crate::groups::backlog::GroupBacklog;
+use crate::groups::given_back::GivenBack;
+use crate::groups::policy::Policy;
+use crate::groups::seats::Seats;
+use crate::groups::view::GroupCounters;
+use crate::ids::{GroupId, QueueId, SessionId, ShardId};
+use crate::publish::pace::Pace;
+use crate::queue::Delivered;
+use std::sync::Arc;
+use thalweg_balance::GroupStrategy;
+use thalweg_model::{Message, Reliability};
+
+/// Members of one filter under one name. The same name on another filter is another group.
+pub(crate) struct Group {
+    key: Arc<str>,
+    filter: Box<str>,
+    /// The shard that chooses.
+    owner: ShardId,
+    policy: Policy,
+    /// While a session that outlives its link is a member, on whichever shard, what the group holds is written down under
+    /// this number; otherwise 0.
+    number: u64,
+    /// What of it may have been delivered to members that end with their links.
+    delivered: Delivered,
+    members: Vec<Member>,
+    /// What other shards have, in the order of their numbers.
+    peers: Vec<Peer>,
+    /// Members with a link on other shards; only the owner has them. No session here has their numbers.
+    away: Vec<Member>,
+    /// Errands of which nothing was heard.
+    out: usize,
+    /// It ends, or what it holds is no longer written down, when they are back.
+    is_ending: bool,
+    /// The queue that it takes from; then nothing waits here that has not been with a member.
+    feed: Option<QueueId>,
+    /// Once publishers have waited for it.
+    pace: Option<Box<Pace>>,
+    /// Away only while it is asked.
+    seats: Option<Box<Seats>>,
+    pub waiting: GroupBacklog,
+    pub given_back: GivenBack,
+    pub counters: GroupCounters,
+}
+
+/// The members that another shard has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub shard: ShardId,
+    pub all: u32,
+    /// Whether a session that outlives the broker is among them.
+    pub durable: bool,
+}
+
+/// A member's terms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    pub session: SessionId,
+    pub reliability: Reliability,
+    pub id: u32,
+    /// Given if its copies come like those of queues.
+    pub line: Option<LineMember>,
+}
+
+/// A member that is a consumer of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LineMember {
+    pub line: u16,
+    pub consumer: u32,
+    pub settles: bool,
+}
+
+impl Group {
+    pub(crate) fn new(key: Arc<str>, filter: &str, owner: ShardId, policy: Policy) -> Self {
+        Group {
+            key,
+            filter: filter.into(),
+            owner,
+            policy,
+            number: 0,
+            delivered: Delivered::default(),
+            members: Vec::new(),
+            peers: Vec::new(),
+            away: Vec::new(),
+            out: 0,
+            is_ending: false,
+            feed: None,
+            pace: None,
+            seats: Some(Box::new(Seats::new(policy.strategy))),
+            waiting: GroupBacklog::default(),
+            given_back: GivenBack::default(),
+            counters: GroupCounters::default(),
+        }
+    }
+
+    /// Its name and filter, as [`group_key`] puts them together.
+    pub(crate) fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    pub(crate) fn filter(&self) -> &str {
+        &self.filter
+    }
+
+    /// The shard that chooses.
+    pub(crate) fn owner(&self) -> ShardId {
+        self.owner
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Its operator's policy is another now. With another strategy members are seated anew.
+    pub(crate) fn set_policy(&mut self, policy: Policy) {
+        if self.policy != policy {
+            self.policy = policy;
+            self.seats_changed();
+        }
+        if self.strategy() != policy.strategy {
+            let old = self.seats.take();
+            self.seats = Some(Box::new(Seats::after(old, policy.strategy)));
+        }
+    }
+
+    // --- members
+
+    /// Members on this shard, with or without a link.
+    pub(crate) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Members with a link on other shards, if this shard is the owner.
+    pub(crate) fn away(&self) -> &[Member] {
+        &self.away
+    }
+
+    /// Whether there is a member, with or without a link, on any shard.
+    pub(crate) fn has_members(&self) -> bool {
+        !self.members.is_empty() || !self.peers.is_empty()
+    }
+
+    /// Whether it chooses here and all its members are here.
+    #[inline]
+    pub(crate) fn is_all_on(&self, shard: ShardId) -> bool {
+        self.owner == shard && self.peers.is_empty() && self.away.is_empty()
+    }
+
+    /// All that can be chosen.
+    pub(crate) fn everybody(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().chain(&self.away)
+    }
+
+    pub(crate) fn add(&mut self, member: Member) {
+        self.members.push(member);
+        self.seats_changed();
+    }
+
+    /// Renews the terms of a session that is a member; false if it is not.
+    pub(crate) fn renew(&mut self, member: Member) -> bool {
+        let known = self.members.iter_mut();
+        match { known }.find(|known| known.session == member.session) {
+            Some(known) => *known = member,
+            None => return false,
+        }
+        self.seats_changed();
+        true
+    }
+
+    /// Forgets all memberships of a session.
+    pub(crate) fn leave(&mut self, id: SessionId) {
+        self.members.retain(|member| member.session != id);
+        self.seats_changed();
+    }
+
+    /// Forgets a member that is a consumer of a line.
+    pub(crate) fn leave_line(&mut self, id: SessionId, line: u16, consumer: u32) {
+        let is = |line_of: LineMember| (line_of.line, line_of.consumer) == (line, consumer);
+        self.members
+            .retain(|member| !(member.session == id && member.line.is_some_and(is)));
+        self.seats_changed();
+    }
+
+    /// Notes how many members another shard has.
+    pub(crate) fn set_peer(&mut self, peer: Peer) {
+        self.peers.retain(|known| known.shard != peer.shard);
+        if peer.all > 0 {
+            self.peers.push(peer);
+            self.peers.sort_unstable_by_key(|peer| peer.shard);
+        }
+    }
+
+    /// Takes it for granted that another shard has durable members, until it says how many.
+    pub(crate) fn expect_peer(&mut self, shard: ShardId) {
+        if self.peers.iter().all(|peer| peer.shard != shard) {
+            self.peers.push(Peer {
+                shard,
+                all: 1,
+                durable: true,
+            });
+        }
+    }
+
+    /// Whether a session that outlives the broker is a member on another shard.
+    pub(crate) fn has_durable_peer(&self) -> bool {
+        self.peers.iter().any(|peer| peer.durable)
+    }
+
+    /// Adds a member on another shard, or renews its terms.
+    pub(crate) fn add_away(&mut self, member: Member) {
+        let known = self.away.iter_mut();
+        match { known }.find(|known| known.session == member.session) {
+            Some(known) => *known = member,
+            None => self.away.push(member),
+        }
+        self.seats_changed();
+    }
+
+    pub(crate) fn forget_away(&mut self, id: SessionId) {
+        self.away.retain(|member| member.session != id);
+        self.seats_changed();
+    }
+
+    pub(crate) fn take_away(&mut self) -> Vec<Member> {
+        std::mem::take(&mut self.away)
+    }
+
+    // --- what is under way to members on other shards
+
+    pub(crate) fn has_errands(&self) -> bool {
+        self.out > 0
+    }
+
+    pub(crate) fn errand_left(&mut self) {
+        self.out += 1;
+    }
+
+    pub(crate) fn errand_is_back(&mut self) {
+        self.out = self.out.saturating_sub(1);
+    }
+
+    /// What must wait for errands is done when they are back.
+    pub(crate) fn end_after_errands(&mut self) {
+        self.is_ending = true;
+    }
+
+    /// Whether that is now; it is said once.
+    pub(crate) fn ends_now(&mut self) -> bool {
+        self.out == 0 && std::mem::take(&mut self.is_ending)
+    }
+
+    // --- the journal, the queue
+
+    /// The number under which what it holds is written down; 0 if it is not.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What it holds is written down from now on.
+    pub(crate) fn begin_durability(&mut self, number: u64) {
+        (self.number, self.delivered) = (number, Delivered::default());
+    }
+
+    /// What it holds is not written down any more.
+    pub(crate) fn end_durability(&mut self) {
+        self.number = 0;
+        self.waiting.forget_serials();
+    }
+
+    /// An earlier run left it under that number, and what may have been delivered of it.
+    pub(crate) fn restore(&mut self, number: u64, delivered: Option<Delivered>) {
+        self.number = number;
+        self.delivered = delivered.unwrap_or(self.delivered);
+    }
+
+    /// A message that waited goes to a member that ends with its link; what is to be written down of that, if anything:
+    /// the number and the serial up to which messages may have been delivered.
+    pub(crate) fn note_delivered(&mut self, serial: u64, step: u64) -> Option<(u64, u64)> {
+        if self.number == 0 || self.feed.is_some() {
+            return None;
+        }
+        Some((self.number, self.delivered.raise(serial, step)?))
+    }
+
+    /// The queue that it takes from.
+    #[inline]
+    pub(crate) fn feed(&self) -> Option<QueueId> {
+        self.feed
+    }
+
+    /// It takes from a queue from now on; its entries are the queue's, which is written down under that number.
+    pub(crate) fn link(&mut self, queue: QueueId, number: u64) {
+        (self.feed, self.number) = (Some(queue), number);
+    }
+
+    /// It takes from no queue any more.
+    pub(crate) fn unlink(&mut self) -> Option<QueueId> {
+        self.feed.take()
+    }
+
+    /// Its queue has ended: what members have is theirs alone.
+    pub(crate) fn lose_queue(&mut self) {
+        (self.feed, self.number) = (None, 0);
+    }
+
+    // --- seats
+
+    #[inline]
+    pub(crate) fn seats(&self) -> Option<&Seats> {
+        self.seats.as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn seats_mut(&mut self) -> Option<&mut Seats> {
+        self.seats.as_deref_mut()
+    }
+
+    /// Takes them out while the kernel is asked about members; [`Group::put_seats`] brings them back.
+    pub(crate) fn take_seats(&mut self) -> Option<Box<Seats>> {
+        self.seats.take()
+    }
+
+    pub(crate) fn put_seats(&mut self, seats: Box<Seats>) {
+        self.seats = Some(seats);
+    }
+
+    /// Members have come or gone, or their terms are others.
+    pub(crate) fn seats_changed(&mut self) {
+        if let Some(seats) = &mut self.seats {
+            seats.changed();
+        }
+    }
+
+    pub(crate) fn strategy(&self) -> GroupStrategy {
+        self.seats
+            .as_ref()
+            .map_or(GroupStrategy::RoundRobin, |seats| seats.strategy())
+    }
+
+    /// How long its publishers wait.
+    pub(crate) fn pace_mut(&mut self) -> &mut Pace {
+        self.pace.get_or_insert_default()
+    }
+}
+
+impl Member {
+    /// How surely it gets a message; `upgrades`: as surely as it wanted, however that was published.
+    pub(crate) fn reliability_of(&self, message: &Message, upgrades: bool) -> Reliability {
+        if upgrades {
+            self.reliability
+        } else {
+            self.reliability.min(message.reliability())
+        }
+    }
+
+    /// A copy for this member.
+    pub(crate) fn entry(
+        &self,
+        group: GroupId,
+        message: Message,
+        deliveries: u8,
+        upgrades: bool,
+    ) -> Entry {
+        Entry {
+            via: Via::Group(group, self.id),
+            serial: 0,
+            of_group: false,
+            reliability: self.reliability_of(&message, upgrades),
+            retain: false,
+            deliveries,
+            message,
+        }
+    }
+}
+
+/// The name by which a group is known on every shard.
+pub(crate) fn group_key(name: &str, filter: &str) -> Arc<str> {
+    // A group's name holds no '/', so this is unambiguous.
+    format!("{name}/{filter}").into()
+}

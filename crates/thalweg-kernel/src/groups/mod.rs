@@ -1,0 +1,21 @@
+//! Groups: who of those that share a filter has the next message. The store is [`store::Groups`].
+
+pub(crate) mod backlog;
+pub(crate) mod balance;
+pub(crate) mod eviction;
+pub(crate) mod explain;
+pub(crate) mod given_back;
+pub(crate) mod group;
+pub(crate) mod join;
+pub(crate) mod leavers;
+pub(crate) mod offer;
+pub(crate) mod ordered;
+pub(crate) mod pass;
+pub(crate) mod policy;
+pub(crate) mod returned;
+pub(crate) mod rights;
+pub(crate) mod seating;
+pub(crate) mod seats;
+pub(crate) mod store;
+pub(crate) mod view;
+pub(crate) mod work_terms;

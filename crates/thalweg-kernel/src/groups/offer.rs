@@ -1,0 +1,563 @@
+//! A message comes into a group: it goes to a member, here or on another shard, or waits until one can take it.
+
+use crate::Kernel;
+use crate::effects::{Effects, Safety};
+use crate::entry::Entry;
+use crate::groups::backlog::Waiting;
+use crate::groups::group::Member;
+use crate::groups::seats::Chosen;
+use crate::ids::{GroupId, SessionId};
+use crate::journal::durable::{Pending, Put};
+use crate::ledger::DropReason;
+use crate::publish::cause::Cause;
+use crate::queue::is_queue_address;
+use crate::remote::aways::is_away;
+use crate::remote::shards::ShardMessage;
+use thalweg_balance::LOOK_AHEAD;
+use thalweg_model::{Message, Reliability, Time};
+use thalweg_records::Record;
+
+impl Kernel {
+    /// One message for one member, wherever it is.
+    pub(crate) fn publish_to_group<E: Effects>(
+        &mut self,
+        group_id: GroupId,
+        message: &Message,
+        cause: &Cause,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(group) = self.groups.get(group_id) else {
+            return;
+        };
+        if group.owner() == self.env.shard() {
+            return self.offer(group_id, message, now, fx);
+        }
+        self.books.forwarded();
+        self.journal.promise();
+        let (owner, key, number, message) = (
+            group.owner(),
+            group.key().clone(),
+            group.number(),
+            message.clone(),
+        );
+        let mut from = (0, 0);
+        if cause.must_arrive && number != 0 {
+            // On its way it waits in the group's queue here.
+            from = (number, self.journal.next_serial());
+            self.journal
+                .refer(Pending::new(number, from.1, message.reliability(), 0));
+        }
+        self.remote.send(
+            owner,
+            ShardMessage::PublishToGroup {
+                key,
+                message,
+                safety: cause.safety,
+                from,
+            },
+        );
+    }
+
+    /// Another shard received a message for a group that is owned here.
+    pub(crate) fn on_publish_to_group<E: Effects>(
+        &mut self,
+        key: &str,
+        message: &Message,
+        now: Time,
+        fx: &mut E,
+    ) {
+        match self.groups.find(key) {
+            Some(group_id) => self.offer(group_id, message, now, fx),
+            None => {
+                // The last member left while the message was on its way.
+                self.book_routed(None, message.address());
+                self.book_drop(None, message.address(), DropReason::GroupEnded);
+            }
+        }
+    }
+
+    /// Whether a message that comes now would wait here.
+    pub(crate) fn group_must_wait(&self, group_id: GroupId) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
+            return false;
+        };
+        let can_take = |member: &Member| {
+            let session = self.sessions.get(member.session);
+            is_away(member.session)
+                || session.is_some_and(|it| {
+                    it.link().is_some() && !it.connection.is_congested() && it.has_credit()
+                })
+        };
+        group.owner() == self.env.shard()
+            && (!group.waiting.is_empty() || !group.everybody().any(can_take))
+    }
+
+    /// Gives a message to a member, or lets it wait in the group. What it refers to is written down by the caller.
+    fn offer<E: Effects>(&mut self, group_id: GroupId, message: &Message, now: Time, fx: &mut E) {
+        self.book_routed(None, message.address());
+        self.group_arrival(group_id, now);
+        // What came before goes before.
+        let is_behind = self
+            .groups
+            .get_mut(group_id)
+            .is_some_and(|group| !group.waiting.is_empty())
+            && self.is_in_line(group_id, now);
+        let chosen = if is_behind {
+            Chosen::Later
+        } else {
+            self.choose_member(group_id, message, false, &[], now)
+        };
+        let waits = matches!(chosen, Chosen::Later | Chosen::Bound);
+        let upgrades = self.upgrades(group_id);
+        if let Chosen::Member(member) = chosen {
+            if is_away(member.session) {
+                let number = self.group_number(group_id);
+                let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
+                let serial = if is_kept {
+                    self.journal.next_serial()
+                } else {
+                    0
+                };
+                if serial != 0 {
+                    self.journal
+                        .refer(Pending::new(number, serial, message.reliability(), 0));
+                }
+                let waiting = Waiting::new(message.clone(), serial, 0, now);
+                return self.send_errand(group_id, member.session, waiting, now);
+            }
+            if let Some(line) = member.line {
+                return self.offer_to_line(
+                    group_id,
+                    member.session,
+                    line,
+                    Waiting::new(message.clone(), 0, 0, now),
+                    now,
+                    fx,
+                );
+            }
+            return self.deliver_anew(group_id, &member, message, 0, now, fx);
+        }
+        if !waits && self.is_forbidden(group_id, message) {
+            // It must not stand in the way of what waits behind it.
+            return self.drop_of_group(group_id, message, DropReason::AccessDenied);
+        }
+        // Who waits behind others is wanted for reasons of its own.
+        let is_wanted = (waits && !is_behind)
+            || upgrades
+            || message.reliability() > Reliability::AtMostOnce
+            || self.has_receiver_with_link(group_id, message.address());
+        let (messages_max, bytes_max) = (
+            self.env.limits().group_messages_max,
+            self.env.limits().group_bytes_max,
+        );
+        let pressed = self.env.drops_waiting();
+        let bytes = message.bytes();
+        let Some(group) = self.groups.get_mut(group_id) else {
+            return self.book_drop(None, message.address(), DropReason::GroupEnded);
+        };
+        let number = group.number();
+        *(if waits {
+            &mut group.counters.held
+        } else {
+            &mut group.counters.nobody
+        }) += 1;
+        let reason = if !is_wanted {
+            DropReason::NoMember
+        } else if pressed {
+            DropReason::Memory
+        } else if (group.waiting.len() >= messages_max || group.waiting.bytes() + bytes > bytes_max)
+            // What comes from a queue was accepted there.
+            && !is_queue_address(group.filter())
+        {
+            DropReason::QueueFull
+        } else {
+            let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
+            let serial = if is_kept {
+                self.journal.next_serial()
+            } else {
+                0
+            };
+            if serial != 0 {
+                let pending = Pending::new(number, serial, message.reliability(), 0);
+                self.journal.refer(pending);
+            }
+            let Some(group) = self.groups.get_mut(group_id) else {
+                return;
+            };
+            let waiting = Waiting::new(message.clone(), serial, 0, now);
+            self.books.entered(group.waiting.push_back(waiting));
+            self.note_waiting_in_group(group_id, now);
+            if is_behind {
+                // More waiting may be reason enough to send. What is to be written down first waits for that.
+                if serial == 0 {
+                    return self.hand_over_waiting(group_id, now, fx);
+                }
+                self.look_at_group(group_id, now);
+            }
+            if matches!(chosen, Chosen::Bound) {
+                self.look_at_group(group_id, now + crate::groups::ordered::LOOK_ANEW);
+            }
+            return;
+        };
+        if reason != DropReason::NoMember {
+            self.sessions.crowd.note_left_out();
+            self.note_waiting_in_group(group_id, now);
+        }
+        self.drop_of_group(group_id, message, reason);
+    }
+
+    pub(crate) fn drop_of_group(
+        &mut self,
+        group_id: GroupId,
+        message: &Message,
+        reason: DropReason,
+    ) {
+        if let Some(group) = self.groups.get_mut(group_id) {
+            group.counters.dropped += 1;
+        }
+        self.book_drop(None, message.address(), reason);
+    }
+
+    /// Whether somebody is here who may receive from the address, though perhaps not now.
+    fn has_receiver_with_link(&self, group_id: GroupId, address: &str) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
+            return false;
+        };
+        group.everybody().any(|member| {
+            self.member_is_there(member.session)
+                && self.member_may_have_at(member.session, group, address)
+        })
+    }
+
+    /// Sends a new copy to a member that can take it. What it refers to is written down by the caller.
+    pub(crate) fn deliver_anew<E: Effects>(
+        &mut self,
+        group_id: GroupId,
+        member: &Member,
+        message: &Message,
+        deliveries: u8,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let upgrades = self.upgrades(group_id);
+        let mut entry = member.entry(group_id, message.clone(), deliveries, upgrades);
+        let owner = self.own(group_id, member, &mut entry);
+        let (serial, of_group, reliability) = (entry.serial, entry.of_group, entry.reliability);
+        let subscription_ids = entry.via.to_subscription_ids();
+        self.hand_out(member.session);
+        let mut put = self.send_entry(member.session, entry, now, fx);
+        if serial != 0 && !(of_group && self.is_gone_for_good(member.session, reliability, put)) {
+            // In the group's queue it waits, whatever the member does with it.
+            let handed = of_group && matches!(put, Put::Sent(_));
+            if of_group && put != Put::Done {
+                put = Put::Waits;
+            }
+            let group = self.group_number(group_id);
+            let pending = Pending {
+                subscription_ids,
+                handed,
+                ..Pending::new(owner, serial, reliability, group)
+            };
+            self.refer(member.session, pending, put);
+        }
+    }
+
+    /// Decides in which queue of the journal a member's new copy is, and names it there; returns the queue's number.
+    fn own(&mut self, group_id: GroupId, member: &Member, entry: &mut Entry) -> u64 {
+        let durable = self
+            .sessions
+            .get(member.session)
+            .filter(|session| session.is_durable())
+            .map(|session| session.uid());
+        let owner = durable.unwrap_or_else(|| self.group_number(group_id));
+        // What was published to be had once at the most is not written down, however surely it is handed on.
+        if owner != 0
+            && entry.reliability.min(entry.message.reliability()) > Reliability::AtMostOnce
+        {
+            if entry.serial == 0 {
+                entry.serial = self.journal.next_serial();
+            }
+            entry.of_group = durable.is_none();
+        }
+        owner
+    }
+
+    /// Whether a copy has left that can go to nobody else, for a receiver whose session ends with the broker at the latest:
+    /// then nothing of it is written down from now on.
+    fn is_gone_for_good(&mut self, id: SessionId, reliability: Reliability, put: Put) -> bool {
+        let Put::Sent(tag) = put else { return false };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return false;
+        };
+        if session.is_durable() || reliability != Reliability::ExactlyOnce {
+            return false;
+        }
+        session.window.forget_serial(tag);
+        true
+    }
+
+    /// Hands a message that waited in the group to a member that can take it now; gives it back if there is none.
+    fn give<E: Effects>(
+        &mut self,
+        group_id: GroupId,
+        waiting: Waiting,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<Waiting> {
+        let chosen = self.choose_again(
+            group_id,
+            &waiting.message,
+            waiting.deliveries > 0,
+            waiting.back,
+            now,
+        );
+        let Chosen::Member(member) = chosen else {
+            if matches!(chosen, Chosen::Later | Chosen::Bound) {
+                return Some(waiting);
+            }
+            if self.is_forbidden(group_id, &waiting.message) {
+                // It must not stand in the way of what waits behind it.
+                self.drop_of_group(group_id, &waiting.message, DropReason::AccessDenied);
+                self.persist_group_removed(group_id, waiting.serial);
+                return None;
+            }
+            return Some(waiting);
+        };
+        self.give_to(group_id, member, waiting, now, fx)
+    }
+
+    /// The same for the member that was chosen.
+    pub(crate) fn give_to<E: Effects>(
+        &mut self,
+        group_id: GroupId,
+        member: Member,
+        waiting: Waiting,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<Waiting> {
+        if is_away(member.session) {
+            self.send_errand(group_id, member.session, waiting, now);
+            return None;
+        }
+        if let Some(line) = member.line {
+            return self.give_to_line(group_id, member.session, line, waiting, now, fx);
+        }
+        // It settles or is lost; it does not give back.
+        self.forget_given_back(group_id, waiting.back);
+        let from = if waiting.serial == 0 {
+            0
+        } else {
+            self.group_number(group_id)
+        };
+        let upgrades = self.upgrades(group_id);
+        let entry = member.entry(group_id, waiting.message, waiting.deliveries, upgrades);
+        let entry = Entry {
+            serial: waiting.serial,
+            ..entry
+        };
+        self.hand_out(member.session);
+        self.move_to(member, entry, from, group_id, now, fx);
+        None
+    }
+
+    /// Sends a copy to a member and writes down how it came there from queue `from`; 0 if it was not written down.
+    pub(crate) fn move_to<E: Effects>(
+        &mut self,
+        member: Member,
+        entry: Entry,
+        from: u64,
+        group_id: GroupId,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let mut entry = entry;
+        let (id, old, redelivered, reliability) = (
+            member.session,
+            entry.serial,
+            entry.deliveries > 0,
+            entry.reliability,
+        );
+        if old == 0 && reliability < Reliability::ExactlyOnce {
+            // It was accepted when nobody who outlives the broker wanted it.
+            self.send_entry(id, entry, now, fx);
+            return;
+        }
+        let owner = self.own(group_id, &member, &mut entry);
+        let (serial, of_group, message) = (entry.serial, entry.of_group, entry.message.clone());
+        let subscription_ids = entry.via.to_subscription_ids();
+        if of_group
+            && reliability == Reliability::ExactlyOnce
+            && let Some(link) = self.sessions.get(id).and_then(|session| session.link())
+        {
+            // That it is nobody else's must be written down first.
+            fx.hold(link, self.journal.awaited());
+        }
+        self.note_group_delivery(group_id, if of_group { old } else { 0 }, id, fx);
+        let mut put = self.send_entry(id, entry, now, fx);
+        if of_group
+            && reliability == Reliability::ExactlyOnce
+            && let Put::Sent(tag) = put
+        {
+            self.journal.tell_when_left(id, tag);
+        }
+        if of_group && self.is_gone_for_good(id, reliability, put) {
+            if old != 0 {
+                self.journal.persist(
+                    &Record::Removed {
+                        queue: from,
+                        serial,
+                    },
+                    self.session_safety(id),
+                );
+            }
+            return;
+        }
+        if of_group && put != Put::Done {
+            put = Put::Waits;
+        }
+        if old == 0 {
+            let group = self.group_number(group_id);
+            let pending = Pending {
+                subscription_ids,
+                ..Pending::new(owner, serial, reliability, group)
+            };
+            if owner != 0 && serial != 0 {
+                self.persist_entry(id, &message, pending, put);
+            }
+            return;
+        }
+        let grant = (!of_group).then_some((reliability, member.id));
+        match put {
+            Put::Done => {
+                self.journal.persist(
+                    &Record::Removed {
+                        queue: from,
+                        serial,
+                    },
+                    Safety::Lazy,
+                );
+            }
+            _ if from == owner => {}
+            Put::Sent(tag) => {
+                let exactly_once = reliability == Reliability::ExactlyOnce;
+                let safety = if exactly_once {
+                    self.session_safety(id)
+                } else {
+                    Safety::Lazy
+                };
+                self.journal.persist(
+                    &Record::Moved {
+                        from,
+                        serial,
+                        to: owner,
+                        tag,
+                        redelivered,
+                        grant,
+                    },
+                    safety,
+                );
+            }
+            Put::Waits | Put::WaitsForDisk => {
+                self.journal.persist(
+                    &Record::Moved {
+                        from,
+                        serial,
+                        to: owner,
+                        tag: 0,
+                        redelivered,
+                        grant,
+                    },
+                    Safety::Lazy,
+                );
+            }
+        }
+    }
+
+    /// Gives what waits in a session's groups to whoever can take it.
+    pub(crate) fn pump_groups<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let mut at = 0;
+        while let Some(group_id) = self
+            .sessions
+            .get(id)
+            .and_then(|session| session.membership.groups().get(at).copied())
+        {
+            self.hand_over_waiting(group_id, now, fx);
+            at += 1;
+        }
+    }
+
+    pub(crate) fn hand_over_waiting<E: Effects>(
+        &mut self,
+        group_id: GroupId,
+        now: Time,
+        fx: &mut E,
+    ) {
+        if let Some(queue) = self.groups.get_mut(group_id).and_then(|group| group.feed()) {
+            return self.pump_queue(queue, now, fx);
+        }
+        if self.is_owned_elsewhere(group_id) {
+            return self.send_home(group_id);
+        }
+        if self
+            .groups
+            .get_mut(group_id)
+            .is_some_and(|group| group.waiting.is_empty())
+        {
+            return;
+        }
+        if self.is_ordered(group_id, now) {
+            return self.hand_over_in_order(group_id, now, fx);
+        }
+        // Those at the head that nobody who is there may have stand in nobody's way.
+        let mut at = 0;
+        loop {
+            let Some(group) = self.groups.get_mut(group_id) else {
+                return;
+            };
+            let Some((waiting, delta)) = group.waiting.remove(at) else {
+                return;
+            };
+            self.books.left(delta);
+            let since = waiting.since;
+            if waiting.message.expires() <= now {
+                group.counters.expired += 1;
+                self.forget_given_back(group_id, waiting.back);
+                self.book_expired(None, waiting.message.address());
+                self.persist_group_removed(group_id, waiting.serial);
+                continue;
+            }
+            // While it waits for somebody who has not given it back, the others take what is behind it.
+            let is_refused = waiting.back != 0;
+            if let Some(waiting) = self.give(group_id, waiting, now, fx) {
+                if let Some(group) = self.groups.get_mut(group_id) {
+                    self.books.entered(group.waiting.insert(at, waiting));
+                }
+                if at < LOOK_AHEAD && (is_refused || self.is_nobodys_for_now(group_id, at)) {
+                    at += 1;
+                    continue;
+                }
+                return;
+            }
+            if let Some(group) = self.groups.get_mut(group_id) {
+                group.counters.wait.add(now.since(since));
+            }
+        }
+    }
+
+    /// Whether somebody is there, but nobody who may have the message at this place of the queue, and others wait behind it.
+    fn is_nobodys_for_now(&self, group_id: GroupId, at: usize) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
+            return false;
+        };
+        let Some(waiting) = group
+            .waiting
+            .get(at)
+            .filter(|_| group.waiting.len() > at + 1)
+        else {
+            return false;
+        };
+        let has_seats = group.seats().is_some_and(|seats| seats.has_any());
+        has_seats && !self.has_receiver_with_link(group_id, waiting.message.address())
+    }
+}

@@ -1,0 +1,143 @@
+//! What operators say of groups, by filter.
+
+use crate::Kernel;
+use crate::groups::work_terms::OrderKey;
+use crate::limits::Limits;
+use thalweg_balance::GroupStrategy;
+use thalweg_model::{Filter, Span};
+
+/// What holds for groups whose filter is covered by this one. Of several policies the first that covers a group's filter
+/// counts; what it leaves out is as everywhere else.
+#[derive(Clone, Debug)]
+pub struct GroupPolicy {
+    /// Which groups: those whose members want nothing beyond it.
+    pub filter: Filter,
+    /// How they choose.
+    pub strategy: Option<GroupStrategy>,
+    /// What must stay in order.
+    pub order: Option<OrderKey>,
+    /// In place of [`Limits::group_settle_timeout`]. Whoever names it gives members that long, even with
+    /// [`Limits::group_adaptive_eviction`]: rare messages may take much longer than most.
+    pub settle_timeout: Option<Span>,
+    /// Whether members get a message as reliably as they subscribed, though it was published with less.
+    pub upgrade_reliability: Option<bool>,
+}
+
+/// The policy of one group, worked out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    pub strategy: GroupStrategy,
+    pub order: Option<OrderKey>,
+    pub settle_timeout: Span,
+    /// The adaptive strategy evicts no member that has been silent for less.
+    pub patience: Span,
+    pub upgrade_reliability: bool,
+}
+
+impl GroupPolicy {
+    /// One that says nothing yet.
+    pub fn new(filter: Filter) -> Self {
+        GroupPolicy {
+            filter,
+            strategy: None,
+            order: None,
+            settle_timeout: None,
+            upgrade_reliability: None,
+        }
+    }
+}
+
+impl Limits {
+    /// What holds for groups on a filter.
+    pub(crate) fn policy_of(&self, filter: &str) -> Policy {
+        let own = self
+            .group_policies
+            .iter()
+            .find(|policy| policy.filter.covers(filter));
+        let settle_timeout = own.and_then(|own| own.settle_timeout);
+        let patience = match (settle_timeout, self.group_adaptive_eviction) {
+            (Some(named), _) => named,
+            (None, true) => Span::ZERO,
+            (None, false) => self.group_settle_timeout,
+        };
+        Policy {
+            strategy: own
+                .and_then(|own| own.strategy)
+                .unwrap_or(self.group_strategy),
+            order: own.and_then(|own| own.order),
+            settle_timeout: settle_timeout.unwrap_or(self.group_settle_timeout),
+            patience,
+            upgrade_reliability: own.and_then(|own| own.upgrade_reliability).unwrap_or(false),
+        }
+    }
+}
+
+impl Kernel {
+    /// The limits have changed: groups whose strategy is another now begin anew.
+    pub(crate) fn renew_strategies(&mut self) {
+        let limits = &self.env.limits();
+        for group in self.groups.iter_mut() {
+            let policy = limits.policy_of(group.filter());
+            group.set_policy(policy);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_first_policy_that_covers_a_filter_counts_and_the_rest_is_as_everywhere() {
+        let policy = |filter: &str| GroupPolicy::new(Filter::new(filter).expect("legal"));
+        let limits = Limits {
+            group_strategy: GroupStrategy::Random,
+            group_policies: Arc::new([
+                GroupPolicy {
+                    strategy: Some(GroupStrategy::Sticky),
+                    ..policy("plant/+/jobs")
+                },
+                GroupPolicy {
+                    order: Some(OrderKey::Address),
+                    upgrade_reliability: Some(true),
+                    ..policy("plant/#")
+                },
+            ]),
+            ..Limits::default()
+        };
+        let jobs = limits.policy_of("plant/1/jobs");
+        assert_eq!(
+            (jobs.strategy, jobs.order, jobs.upgrade_reliability),
+            (GroupStrategy::Sticky, None, false)
+        );
+        let other = limits.policy_of("plant/+/#");
+        assert_eq!(
+            (other.strategy, other.order),
+            (GroupStrategy::Random, Some(OrderKey::Address))
+        );
+        assert!(other.upgrade_reliability && other.settle_timeout == limits.group_settle_timeout);
+        assert_eq!(limits.policy_of("#").order, None);
+    }
+
+    #[test]
+    fn members_have_the_whole_timeout_unless_adaptive_eviction_is_chosen() {
+        let (long, longer) = (Span::from_secs(30), Span::from_secs(600));
+        let named = GroupPolicy {
+            settle_timeout: Some(longer),
+            ..GroupPolicy::new(Filter::new("jobs").expect("legal"))
+        };
+        let limits = |adaptive| Limits {
+            group_policies: Arc::new([named.clone()]),
+            group_settle_timeout: long,
+            group_adaptive_eviction: adaptive,
+            ..Limits::default()
+        };
+        assert!(!Limits::default().group_adaptive_eviction);
+        for (adaptive, patience) in [(false, long), (true, Span::ZERO)] {
+            let limits = limits(adaptive);
+            assert_eq!(limits.policy_of("other").patience, patience);
+            assert_eq!(limits.policy_of("jobs").patience, longer);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What members of groups have not settled comes back: to the head of the group's queue, in order.
+//!
+//! Copies that may have left go to nobody else while their receiver's link lives, and exactly-once copies never do: they
+//! stay with the session, which may have begun to process them.
+
+use crate::Kernel;
+use crate::books::Delta;
+use crate::effects::{Effects, Safety};
+use crate::entry::{Entry, Via};
+use crate::groups::backlog::Waiting;
+use crate::ids::{GroupId, SessionId};
+use crate::ledger::DropReason;
+use thalweg_model::Time;
+use thalweg_records::Record;
+
+impl Kernel {
+    /// A member's link has ended: its unsettled at-least-once copies return to their groups, in order. Exactly-once
+    /// copies stay with the member, which may have begun to process them.
+    pub(crate) fn return_group_copies<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(number) = self.sessions.get(id).map(|session| session.uid()) else {
+            return;
+        };
+        let entries = self.take_group_copies(id);
+        self.return_to_groups(number, entries, now, fx);
+    }
+
+    /// Takes from a session what another member of a group may have: copies that never left, and unsettled
+    /// at-least-once copies.
+    pub(crate) fn take_group_copies(&mut self, id: SessionId) -> Vec<Entry> {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Vec::new();
+        };
+        if session.membership.groups().is_empty() && session.window.of_groups() == 0 {
+            return Vec::new();
+        }
+        let tags: Vec<u16> = session.movable().map(|(tag, ..)| tag).collect();
+        let mut entries = Vec::with_capacity(tags.len());
+        for tag in tags {
+            let Some(slot) = session.window.remove(tag) else {
+                continue;
+            };
+            self.remote
+                .seats
+                .give_back((id, u16::MAX, 0), u64::from(tag));
+            if let Some(mut entry) = slot.into_entry() {
+                entry.deliveries = entry.deliveries.saturating_add(1);
+                self.books.settled(Delta::copy(entry.message.bytes()));
+                session.counts.note_taken_back();
+                entries.push(entry);
+            }
+        }
+        entries.extend(self.take_unsent_copies(id));
+        entries
+    }
+
+    /// Takes from a session what groups gave it and has not left.
+    fn take_unsent_copies(&mut self, id: SessionId) -> Vec<Entry> {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Vec::new();
+        };
+        let entries = session.backlog.extract(|entry| entry.group().is_some());
+        for entry in &entries {
+            session.counts.note_taken_back();
+            self.books.left(Delta::copy(entry.message.bytes()));
+        }
+        entries
+    }
+
+    /// What a session was given by groups and did not fit into its output goes back to them: others may have room.
+    pub(crate) fn return_unsent<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
+        let Some(number) = self.sessions.get(id).map(|session| session.uid()) else {
+            return;
+        };
+        let entries = self.take_unsent_copies(id);
+        self.return_to_groups(number, entries, now, fx);
+    }
+
+    /// A session ends: what it was given exactly once ends with it.
+    pub(crate) fn count_lost_to_groups(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
+        for (_, slot) in session.window.iter() {
+            if let Some(group) = slot.entry().and_then(Entry::group)
+                && let Some(group) = self.groups.get_mut(group)
+            {
+                group.counters.dropped += 1;
+            }
+        }
+    }
+
+    /// Puts copies of session `number` back at the head of their groups' queues and offers them to other members.
+    pub(crate) fn return_to_groups<E: Effects>(
+        &mut self,
+        number: u64,
+        entries: Vec<Entry>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let mut touched: Vec<GroupId> = Vec::new();
+        for entry in entries.into_iter().rev() {
+            let Entry {
+                message,
+                via,
+                mut serial,
+                of_group,
+                deliveries,
+                ..
+            } = entry;
+            let Via::Group(group_id, _) = via else {
+                continue;
+            };
+            let redelivered = deliveries > 0;
+            self.order_changed(group_id);
+            let to = self.group_number(group_id);
+            if to == 0 {
+                if serial != 0 && !of_group {
+                    self.journal.persist(
+                        &Record::Removed {
+                            queue: number,
+                            serial,
+                        },
+                        Safety::Lazy,
+                    );
+                }
+                serial = 0;
+            } else if serial != 0 && !of_group {
+                self.journal.persist(
+                    &Record::Moved {
+                        from: number,
+                        serial,
+                        to,
+                        tag: 0,
+                        redelivered,
+                        grant: None,
+                    },
+                    Safety::Lazy,
+                );
+            }
+            let Some(group) = self.groups.get_mut(group_id) else {
+                self.book_drop(None, message.address(), DropReason::GroupEnded);
+                continue;
+            };
+            if let Some(queue) = group.feed() {
+                self.return_to_queue(queue, message, serial, deliveries, now);
+                continue;
+            }
+            group.counters.returned += u64::from(redelivered);
+            let waiting = Waiting::new(message, serial, deliveries, now);
+            self.books.entered(group.waiting.push_front(waiting));
+            if !touched.contains(&group_id) {
+                touched.push(group_id);
+            }
+        }
+        for group_id in touched {
+            self.hand_over_waiting(group_id, now, fx);
+        }
+    }
+}

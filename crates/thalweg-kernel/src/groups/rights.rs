@@ -1,0 +1,58 @@
+//! Which members of a group may be given a message.
+
+use crate::Kernel;
+use crate::access::Permission;
+use crate::groups::group::{Group, Member};
+use crate::ids::{GroupId, SessionId};
+use crate::remote::group_home::may_sit;
+use thalweg_model::Message;
+
+impl Kernel {
+    /// Whether this shard has members and none of them, here or away, may be given the message.
+    pub(crate) fn is_forbidden(&self, group_id: GroupId, message: &Message) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
+            return false;
+        };
+        let may = |member: &Member| self.member_may_have(member.session, group, message);
+        group.everybody().next().is_some() && !group.everybody().any(may)
+    }
+
+    /// Whether a group has a member that may be given what is published at an address.
+    pub(crate) fn has_member_allowed_at(&self, group_id: GroupId, address: &str) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
+            return false;
+        };
+        group
+            .everybody()
+            .any(|member| self.member_may_have_at(member.session, group, address))
+    }
+
+    /// Whether the member of a group may be given a message; if there is no such group any more, whether it may receive it.
+    pub(crate) fn is_member_allowed(
+        &self,
+        group_id: GroupId,
+        id: SessionId,
+        message: &Message,
+    ) -> bool {
+        match self.groups.get(group_id) {
+            Some(group) => self.member_may_have(id, group, message),
+            _ => self
+                .member_access(id)
+                .is_some_and(|access| access.may_receive(message)),
+        }
+    }
+
+    /// Whether a member of a group, here or away, may be given a message: it may receive it, and take it if the group takes
+    /// from a queue.
+    pub(crate) fn member_may_have(&self, id: SessionId, group: &Group, message: &Message) -> bool {
+        self.member_access(id)
+            .is_some_and(|access| access.may_receive(message) && may_sit(access, group))
+    }
+
+    /// The same of what is published at an address.
+    pub(crate) fn member_may_have_at(&self, id: SessionId, group: &Group, address: &str) -> bool {
+        self.member_access(id).is_some_and(|access| {
+            access.allows(Permission::Receive, address) && may_sit(access, group)
+        })
+    }
+}

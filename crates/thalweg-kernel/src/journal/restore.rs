@@ -1,0 +1,515 @@
+//! A new process takes up where the last one ended.
+
+use crate::access::Access;
+use crate::books::Delta;
+use crate::effects::{Effects, Safety};
+use crate::groups::backlog::Waiting;
+use crate::groups::group::{Member, group_key};
+use crate::ids::{GroupId, SessionId, ShardId};
+use crate::queue::StoredTerms;
+use crate::remote::group_home::owner_of;
+use crate::remote::shards::ShardMessage;
+use crate::remote::transfer::Destination;
+use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
+use crate::session::{HeldTickets, Left, Life, Session, SlotState, Will, Window, entry};
+use crate::timers::TimerKey;
+use crate::{DropReason, Kernel, home};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use thalweg_model::{Message, Time};
+use thalweg_records::{
+    Record, Sequences, State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription,
+    StoredWill,
+};
+
+/// A group's name and its filter.
+pub type GroupName = (Box<str>, Box<str>);
+
+/// One shard's part of a state.
+#[derive(Debug, Default)]
+pub struct Part {
+    /// Sessions whose home is the shard, by the number that names them in the journal, lowest first.
+    pub sessions: Vec<(u64, StoredSession)>,
+    /// What waits in groups that the shard owns, by the group's number.
+    pub groups: Vec<(u64, StoredGroup)>,
+    /// The shards that have members of a group, by its name and filter.
+    pub members: Arc<HashMap<GroupName, BTreeSet<u16>>>,
+    /// Name and filter of each group that held anything, wherever it is now, by its number.
+    pub group_names: Arc<HashMap<u64, GroupName>>,
+    /// Queues with names, exchanges and bindings, and what waits in them.
+    pub terms: Vec<(u64, StoredGroup)>,
+    /// What was under way between shards, by the number of the queue where it stands meanwhile.
+    pub transfers: Vec<(u64, StoredGroup)>,
+    /// Last values: place and length of their messages' records.
+    pub last_values: Vec<(u64, u32)>,
+    /// Publishers that stamp their messages, by user and number, and what was taken of theirs.
+    pub publishers: Vec<(Box<str>, u64, Sequences)>,
+    /// The highest number of a session or group, of any shard.
+    pub number_last: u64,
+    /// The highest serial, of any shard.
+    pub serial_last: u64,
+}
+
+impl Part {
+    /// Splits a state into what each of `shards` kernels takes up. The number of shards may have changed since the state was written.
+    pub fn split(state: State, shards: u16) -> Vec<Part> {
+        let mut parts: Vec<Part> = (0..shards.max(1))
+            .map(|_| Part {
+                number_last: state.queue_last,
+                serial_last: state.serial_last,
+                ..Part::default()
+            })
+            .collect();
+        // A group's entries go to its owner, who is to know where members are.
+        let mut members: HashMap<GroupName, BTreeSet<u16>> = HashMap::new();
+        for (number, session) in state.sessions {
+            let shard = home(&session.client, shards).0;
+            for subscription in &session.subscriptions {
+                if let Some(group) = &subscription.group {
+                    members
+                        .entry((group.clone(), subscription.filter.clone()))
+                        .or_default()
+                        .insert(shard);
+                }
+            }
+            parts[usize::from(shard)].sessions.push((number, session));
+        }
+        let names = state
+            .groups
+            .iter()
+            .map(|(number, group)| (*number, (group.name.clone(), group.filter.clone())));
+        let group_names = Arc::new(names.collect::<HashMap<_, _>>());
+        for (number, group) in state.groups {
+            if let Some(to) = Destination::of(&group) {
+                parts[usize::from(to.bringer(shards))]
+                    .transfers
+                    .push((number, group));
+                continue;
+            }
+            if StoredTerms::of(&group).is_some() {
+                parts[usize::from(home(crate::queue::HOME, shards).0)]
+                    .terms
+                    .push((number, group));
+                continue;
+            }
+            if crate::queue::is_queue_address(&group.filter) {
+                parts[usize::from(home(crate::queue::HOME, shards).0)]
+                    .groups
+                    .push((number, group));
+                continue;
+            }
+            let owner = owner_of(
+                &group_key(&group.name, &group.filter),
+                &group.filter,
+                shards,
+            );
+            parts[usize::from(owner.0)].groups.push((number, group));
+        }
+        for (address, value) in state.last_values {
+            parts[usize::from(home(&address, shards).0)]
+                .last_values
+                .push(value);
+        }
+        let owner = &mut parts[usize::from(home(crate::queue::HOME, shards).0)].publishers;
+        for (user, known) in state.publishers {
+            owner.extend(
+                known
+                    .into_iter()
+                    .map(|(publisher, sequences)| (user.clone(), publisher, sequences)),
+            );
+        }
+        let members = Arc::new(members);
+        for part in &mut parts {
+            // The order in which they were opened; a map has none.
+            part.sessions.sort_unstable_by_key(|(number, _)| *number);
+            part.groups.sort_unstable_by_key(|(number, _)| *number);
+            part.terms
+                .sort_unstable_by_key(|(number, group)| (StoredTerms::of(group), *number));
+            part.group_names = group_names.clone();
+            part.members = members.clone();
+            part.transfers.sort_unstable_by_key(|(number, _)| *number);
+        }
+        parts
+    }
+}
+
+impl Kernel {
+    /// Takes up what an earlier run left: sessions, their subscriptions, queues and windows, groups, last values. All
+    /// sessions are without a link; wills and expiries run from `now` for those that had one. To be called once, on a
+    /// new kernel, before anything else; [`Kernel::on_timeout`] should follow when all shards have done so, before any
+    /// link is opened and as long as something is due, so that wills and ends that are overdue happen first.
+    ///
+    /// `read` gets a message back by the place and length of its record; `access` says what a session may do, by client and user.
+    pub fn restore<E: Effects>(
+        &mut self,
+        part: Part,
+        read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+        access: &dyn Fn(&str, Option<&str>) -> Access,
+        now: Time,
+        fx: &mut E,
+    ) {
+        self.journal
+            .restore_numbers(part.number_last, part.serial_last);
+        for (place, len) in part.last_values {
+            match read(place, len) {
+                Some(message) if message.expires() <= now => {
+                    self.journal.persist(
+                        &Record::Cleared {
+                            address: message.address(),
+                        },
+                        Safety::Lazy,
+                    );
+                }
+                Some(message) => {
+                    if !self.keep_last_value(&message) {
+                        self.books.retain_refused();
+                    }
+                }
+                None => self.books.dropped_many(DropReason::Unreadable, 1),
+            }
+        }
+        self.restore_publishers(part.publishers, now);
+        for (number, terms) in part.terms {
+            self.restore_terms(number, terms, read, access, now);
+        }
+        let mut group_copies: Vec<(SessionId, u16, u64)> = Vec::new();
+        for (number, stored) in part.sessions {
+            let through_groups: Vec<(u16, u64)> = stored
+                .window
+                .iter()
+                .filter(|(_, slot)| slot.entry.group() != 0)
+                .map(|(tag, slot)| (*tag, slot.entry.group()))
+                .collect();
+            let id = self.restore_session(number, stored, read, access, now);
+            group_copies.extend(
+                through_groups
+                    .into_iter()
+                    .map(|(tag, group)| (id, tag, group)),
+            );
+        }
+        let mut groups: HashMap<u64, GroupId> = HashMap::new();
+        for (number, group) in part.groups {
+            self.expect_members(&group, &part.members);
+            if let Some(group_id) = self.restore_group(number, group, read, now) {
+                groups.insert(number, group_id);
+            }
+        }
+        for (id, tag, group) in group_copies {
+            // What waited in the group may be on another shard now. A copy whose session has left it is the session's own.
+            let named = || {
+                part.group_names
+                    .get(&group)
+                    .and_then(|(name, filter)| self.find_group(name, filter))
+            };
+            let of_queue = || self.group_of_queue(id, group);
+            let Some(group_id) = groups.get(&group).copied().or_else(named).or_else(of_queue)
+            else {
+                continue;
+            };
+            let Some(session) = self.sessions.get_mut(id) else {
+                continue;
+            };
+            session.window.restore_group(tag, group_id);
+        }
+        self.make_groups_durable();
+        for (number, transfer) in part.transfers {
+            self.restore_transfer(number, transfer, read, now);
+        }
+        if self.env.limits().group_redispatch {
+            // All links are lost: as when one is.
+            let ids: Vec<SessionId> = self.sessions.iter().map(|(id, _)| id).collect();
+            for id in ids {
+                self.return_group_copies(id, now, fx);
+            }
+        }
+    }
+
+    fn restore_session(
+        &mut self,
+        number: u64,
+        stored: StoredSession,
+        read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+        access: &dyn Fn(&str, Option<&str>) -> Access,
+        now: Time,
+    ) -> SessionId {
+        let had_link = stored.expires_at == Time::NEVER;
+        let user = stored.user.as_deref();
+        let will = stored.will.map(|will| {
+            let due = will.due;
+            (Box::new(will.into()), due)
+        });
+        let life = Life::restored(stored.expiry, stored.expires_at, will, now);
+        let (expires_at, will_due) = (life.expires_at(), life.will_due());
+        let mut held = HeldTickets::default();
+        for ticket in &stored.held {
+            held.insert(*ticket);
+        }
+        let client: Arc<str> = (&*stored.client).into();
+        let mut slots: Vec<(u16, StoredSlot)> = stored.window.into_iter().collect();
+        slots.sort_by_key(|(_, slot)| slot.entry.serial);
+        let mut lost: Vec<u16> = Vec::new();
+        let mut restored = stored.waiting.len();
+        let mut states = Vec::new();
+        for (tag, slot) in slots {
+            if slot.received {
+                states.push((
+                    tag,
+                    SlotState::ExpectReleased {
+                        durable: true,
+                        of_group: None,
+                    },
+                ));
+                continue;
+            }
+            restored += 1;
+            match read(slot.entry.place, slot.entry.len) {
+                Some(message) => {
+                    self.books.sent(Delta::copy(message.bytes()));
+                    self.books.restored_address(message.address());
+                    states.push((tag, SlotState::ExpectSettle(entry(slot.entry, message))));
+                }
+                None => lost.push(tag),
+            }
+        }
+        let window = Window::restored(states, now);
+        let access = Access::restored(&stored.access, || access(&client, user));
+        let left = Left {
+            client,
+            uid: number,
+            user: user.map(Into::into),
+            access,
+            life,
+            in_flight_max: stored.in_flight_max,
+            tickets: held,
+            window,
+            waiting: stored.waiting,
+            copies: restored,
+        };
+        let session = Session::restored(left, now);
+        self.books.entered(Delta::copies(
+            session.backlog.len(),
+            session.backlog.memory_held(),
+        ));
+        self.books.restored(restored);
+        let (id, other) = self.sessions.insert(session);
+        if let Some(other) = other {
+            self.end_double(other, id, now);
+        }
+        for tag in lost {
+            self.book_drop(Some(id), "", DropReason::Unreadable);
+            self.journal
+                .persist(&Record::Settled { queue: number, tag }, Safety::Lazy);
+        }
+        self.weigh_session(id);
+        for subscription in stored.subscriptions {
+            self.restore_subscription(id, subscription);
+        }
+        if will_due != Time::NEVER {
+            self.agenda.set_timer(will_due, TimerKey::Will(id));
+        }
+        if expires_at != Time::NEVER {
+            self.agenda
+                .set_timer(expires_at, TimerKey::SessionExpiry(id));
+        }
+        if had_link {
+            self.persist_session(id, Safety::Lazy);
+        }
+        id
+    }
+
+    /// Two sessions of one client id, as older journals may hold them: the one that would be kept longer stays, the other
+    /// ends as if it had expired.
+    fn end_double(&mut self, first: SessionId, second: SessionId, now: Time) {
+        let expires_at = |id| {
+            self.sessions
+                .get(id)
+                .map_or(Time::ZERO, |session| session.life.expires_at())
+        };
+        let (stays, goes) = if expires_at(first) > expires_at(second) {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        if let Some(session) = self.sessions.get_mut(goes) {
+            session.life.expire_at(now);
+        }
+        self.sessions.name(stays);
+        self.agenda.set_timer(now, TimerKey::SessionExpiry(goes));
+    }
+
+    fn restore_subscription(&mut self, id: SessionId, stored: StoredSubscription) {
+        let group = match &stored.group {
+            None => None,
+            Some(name) => {
+                let group_id = self.group_for(&group_key(name, &stored.filter), &stored.filter);
+                let member = Member {
+                    session: id,
+                    reliability: stored.reliability,
+                    id: stored.id,
+                    line: None,
+                };
+                if let Some(group) = self.groups.get_mut(group_id) {
+                    group.add(member);
+                }
+                Some(group_id)
+            }
+        };
+        let first_here = group.is_none() && !self.is_wanted_here(&stored.filter);
+        if group.is_none() {
+            let no_local = u8::from(stored.no_local) * NO_LOCAL;
+            let flags = no_local | (u8::from(stored.retain_as_published) * RETAIN_AS_PUBLISHED);
+            let (target, reliability) = (id.0, stored.reliability);
+            self.routes.insert(
+                &stored.filter,
+                Sink {
+                    target,
+                    id: stored.id,
+                    kind: SinkKind::Session,
+                    reliability,
+                    flags,
+                },
+            );
+        }
+        if let (Some(group), Some(session)) = (group, self.sessions.get_mut(id)) {
+            session.membership.join(group);
+        }
+        self.hold_subscription(id, &stored.filter, group);
+        if let Some(group) = group {
+            self.tell_seats(group, id);
+            self.tell_membership(group, 0);
+        } else if first_here {
+            let filter = stored.filter;
+            self.tell_shards(|_| ShardMessage::Interest {
+                filter: filter.clone(),
+                wanted: true,
+                question: 0,
+            });
+        }
+    }
+
+    /// Who else has members of a group that is owned here will say so; until then its word is taken for granted.
+    fn expect_members(
+        &mut self,
+        stored: &StoredGroup,
+        members: &HashMap<GroupName, BTreeSet<u16>>,
+    ) {
+        let Some(shards) = members.get(&(stored.name.clone(), stored.filter.clone())) else {
+            return;
+        };
+        let key = group_key(&stored.name, &stored.filter);
+        let own = self.env.shard();
+        for shard in shards
+            .iter()
+            .map(|shard| ShardId(*shard))
+            .filter(|shard| *shard != own)
+        {
+            let group_id = self.group_for(&key, &stored.filter);
+            let Some(group) = self.groups.get_mut(group_id) else {
+                return;
+            };
+            group.expect_peer(shard);
+        }
+    }
+
+    fn restore_group(
+        &mut self,
+        number: u64,
+        stored: StoredGroup,
+        read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+        now: Time,
+    ) -> Option<GroupId> {
+        if self.restore_into_queue(number, &stored, read) {
+            return None;
+        }
+        let count = stored.waiting.len();
+        self.books.restored(count);
+        let Some(group_id) = self.find_group(&stored.name, &stored.filter) else {
+            // Its last member has left; the record that says so was lost with the machine.
+            self.books.dropped_many(DropReason::GroupEnded, count);
+            self.journal
+                .persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+            return None;
+        };
+        // Each shard that had members had a queue of its own for the group; now they are one.
+        let to = match self.group_number(group_id) {
+            0 => number,
+            other => other,
+        };
+        let mut waiting: Vec<Waiting> = Vec::new();
+        let delivered_to = stored.delivered_to;
+        for Stored {
+            serial,
+            place,
+            len,
+            redelivered,
+            ..
+        } in stored.waiting
+        {
+            let redelivered = redelivered || serial <= delivered_to;
+            let Some(message) = read(place, len) else {
+                self.book_drop(None, "", DropReason::Unreadable);
+                self.journal.persist(
+                    &Record::Removed {
+                        queue: number,
+                        serial,
+                    },
+                    Safety::Lazy,
+                );
+                continue;
+            };
+            if to != number {
+                self.journal.persist(
+                    &Record::Moved {
+                        from: number,
+                        serial,
+                        to,
+                        tag: 0,
+                        redelivered,
+                        grant: None,
+                    },
+                    Safety::Lazy,
+                );
+            }
+            self.books.restored_address(message.address());
+            waiting.push(Waiting::new(message, serial, u8::from(redelivered), now));
+        }
+        if to != number {
+            self.journal
+                .persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+        }
+        // What comes from now on has not been delivered.
+        let serial_last = self.journal.serial_last();
+        let group = self.groups.get_mut(group_id)?;
+        let is_known = to == number && delivered_to > 0;
+        let serial = delivered_to.min(serial_last);
+        group.restore(to, is_known.then(|| crate::queue::Delivered::up_to(serial)));
+        self.books.entered(group.waiting.restore(waiting));
+        if is_known {
+            let queue = number;
+            self.journal
+                .persist(&Record::Delivered { queue, serial }, Safety::Lazy);
+        }
+        Some(group_id)
+    }
+
+    /// Groups with restored members hold what is written down from now on, whether or not they did before.
+    fn make_groups_durable(&mut self) {
+        for group_id in self.groups.ids() {
+            self.make_group_durable(group_id, Safety::Lazy);
+        }
+    }
+}
+
+impl From<StoredWill> for Will {
+    fn from(stored: StoredWill) -> Self {
+        Will {
+            address: stored.address,
+            payload: stored.payload,
+            reliability: stored.reliability,
+            retain: stored.retain,
+            delay: stored.delay,
+            expires_in: stored.expires_in,
+            properties: stored.properties,
+        }
+    }
+}

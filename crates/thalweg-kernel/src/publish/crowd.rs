@@ -1,0 +1,273 @@
+//! Receivers whose queues fill: who publishes to them is slowed, and is refused what nobody has room for.
+
+use crate::Kernel;
+use crate::ids::{GroupId, QueueId, SessionId, ShardId, Ticket};
+use crate::journal::durable::Put;
+use crate::kernel::Map;
+use crate::limits::Overflow;
+use crate::publish::pace::{SLOW_FROM, eighths};
+use crate::publish::pipeline::{Draft, Outcome, Published};
+use crate::remote::shards::ShardMessage;
+use crate::routes::cached::{NO_LOCAL, Route};
+use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
+use thalweg_records::Record;
+
+/// What a publish met on its way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Crowd {
+    /// Copies that their receivers had no room for.
+    left_out: u32,
+    /// Until when its publisher waits for a receiver that fills.
+    until: Option<Time>,
+}
+
+impl Crowd {
+    /// Whether it met anything.
+    #[inline(always)]
+    pub(crate) fn is_some(self) -> bool {
+        self.left_out != 0 || self.until.is_some()
+    }
+
+    /// Another message is spread.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self) {
+        *self = Crowd::default();
+    }
+
+    /// A receiver had no room for a copy that has just come.
+    pub(crate) fn note_left_out(&mut self) {
+        self.left_out += 1;
+    }
+
+    /// Its publisher waits until then for one of its receivers.
+    fn wait_until(&mut self, until: Option<Time>) {
+        self.until = self.until.max(until);
+    }
+}
+
+/// Publishers that wait for receivers of other shards are remembered up to this number; those who are not are not slowed.
+const PACED_MAX: usize = 4096;
+/// Behind a pause for a receiver on another shard a publisher waits this long with each message, so that it hears of the
+/// next pause before it has sent everything that it has.
+const PROBE: Span = Span::from_millis(2);
+/// For so long.
+const PROBES_FOR: Span = Span::from_millis(20);
+
+/// Publishers that wait for receivers on other shards.
+#[derive(Default)]
+pub(crate) struct PacedElsewhere {
+    /// Until when, by number.
+    publishers: Map<u64, Time>,
+    /// When the last of them goes on.
+    last: Time,
+}
+
+impl PacedElsewhere {
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.publishers.is_empty()
+    }
+
+    fn add(&mut self, publisher: u64, until: Time, now: Time) {
+        if self.publishers.len() >= PACED_MAX {
+            self.publishers.retain(|_, until| *until + PROBES_FOR > now);
+        }
+        if self.publishers.len() < PACED_MAX {
+            let known = self.publishers.entry(publisher).or_insert(until);
+            *known = until.max(*known);
+            self.last = self.last.max(until);
+        }
+    }
+
+    /// Until when a publisher waits that has sent something; `leaves` if that goes to another shard.
+    fn until(&mut self, publisher: u64, leaves: bool, now: Time) -> Option<Time> {
+        if self.last + PROBES_FOR <= now {
+            self.publishers.clear();
+        }
+        let until = *self.publishers.get(&publisher)?;
+        if until + PROBES_FOR <= now {
+            self.publishers.remove(&publisher);
+            return None;
+        }
+        if until > now {
+            return Some(until);
+        }
+        leaves.then(|| now + PROBE)
+    }
+}
+
+impl Kernel {
+    /// A copy was put somewhere for a session, which is not its publisher; `before` it was.
+    #[inline]
+    pub(crate) fn note_put(&mut self, id: SessionId, put: Put, before: Crowd, now: Time) {
+        let waits = matches!(put, Put::Waits | Put::WaitsForDisk);
+        if waits || self.sessions.crowd.left_out != before.left_out {
+            self.note_waiting(id, now);
+        }
+    }
+
+    /// A copy waits in a session's queue, or has no room there. Nobody waits for one that is away, nor for one that has taken
+    /// nothing for [`Limits::queue_pace_max`](crate::Limits::queue_pace_max).
+    fn note_waiting(&mut self, id: SessionId, now: Time) {
+        let limits = self.env.limits();
+        if limits.overflow != Overflow::DropNewest {
+            // Then the operator has chosen something else than to wait.
+            return;
+        }
+        let session = self.sessions.get_mut(id);
+        if let Some(session) = session.filter(|session| session.link().is_some()) {
+            let until = session.pause_publishers(limits, now);
+            self.sessions.crowd.wait_until(until);
+        }
+    }
+
+    /// A message waits in a queue with a name, or was refused there, and somebody takes from it. What a declaration bounds
+    /// it says itself what happens then; only the broker's own bounds are for publishers to wait.
+    pub(crate) fn note_waiting_in_queue(&mut self, queue_id: QueueId, now: Time) {
+        let limits = &self.env.limits();
+        let (messages_max, bytes_max) = (
+            limits.named_queue_messages_max,
+            limits.named_queue_bytes_max,
+        );
+        let pace_max = limits.queue_pace_max;
+        let Some(queue) = self.queues.get(queue_id) else {
+            return;
+        };
+        let eighths = queue.eighths(messages_max, bytes_max);
+        if eighths < SLOW_FROM || !self.is_taken_from(queue_id) {
+            return;
+        }
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            return;
+        };
+        let until = queue.pause(eighths, pace_max, now);
+        self.sessions.crowd.wait_until(until);
+    }
+
+    /// A message waits in a group that has a member with a link.
+    pub(crate) fn note_waiting_in_group(&mut self, group_id: GroupId, now: Time) {
+        let (messages_max, bytes_max) = (
+            self.env.limits().group_messages_max,
+            self.env.limits().group_bytes_max,
+        );
+        let pace_max = self.env.limits().queue_pace_max;
+        let Some(group) = self.groups.get(group_id) else {
+            return;
+        };
+        let eighths = eighths(group.waiting.len(), messages_max)
+            .max(eighths(group.waiting.bytes(), bytes_max));
+        if eighths < SLOW_FROM
+            || !group
+                .everybody()
+                .any(|member| self.member_is_there(member.session))
+        {
+            return;
+        }
+        let Some(group) = self.groups.get_mut(group_id) else {
+            return;
+        };
+        // Some of what was given comes back; but members may settle nothing.
+        let taken = match group.counters.settled {
+            0 => group.counters.chosen,
+            settled => settled,
+        };
+        let until = group.pace_mut().pause(taken, eighths, pace_max, now);
+        self.sessions.crowd.wait_until(until);
+    }
+
+    /// Its publisher is refused what nobody has room for, and waits for receivers that fill.
+    #[cold]
+    pub(crate) fn heed_crowd(
+        &mut self,
+        id: SessionId,
+        route: &Route,
+        draft: &Draft<'_>,
+        published: &mut Published,
+        now: Time,
+    ) {
+        let (is_refused, until) = self.after_crowd(route, id, draft);
+        if is_refused && published.outcome == Outcome::Accepted {
+            published.outcome = Outcome::Refused;
+        }
+        published.pause_until = published
+            .pause_until
+            .max(until)
+            .max(self.paced_until(id, route, now));
+    }
+
+    /// A refused message is not held: its ticket is free at once, and it may come again.
+    #[cold]
+    pub(crate) fn forget_ticket(&mut self, id: SessionId, ticket: Ticket) {
+        let safety = self.session_safety(id);
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        session.tickets.remove(ticket);
+        if session.is_durable() {
+            // It may have been written down as held.
+            self.journal.persist(
+                &Record::Released {
+                    queue: session.uid(),
+                    ticket,
+                },
+                safety,
+            );
+        }
+    }
+
+    /// A publish met full receivers, or ones that fill: what its publisher is told then, and for how long it waits.
+    #[cold]
+    fn after_crowd(
+        &mut self,
+        route: &Route,
+        publisher: SessionId,
+        draft: &Draft<'_>,
+    ) -> (bool, Option<Time>) {
+        let crowd = std::mem::take(&mut self.sessions.crowd);
+        if draft.reliability == Reliability::AtMostOnce {
+            return (false, None);
+        }
+        let is_own = |flags: u8, session| flags & NO_LOCAL != 0 && session == publisher;
+        let receivers = route
+            .receivers()
+            .iter()
+            .filter(|receiver| !is_own(receiver.flags, receiver.session))
+            .count();
+        let others =
+            route.shards().len() + route.queues().len() + usize::from(route.cell().is_some());
+        let is_kept =
+            draft.retain == RetainOp::Set || route.is_kept() || route.has_queues() || others > 0;
+        let is_refused = !is_kept
+            && crowd.left_out as usize >= receivers + route.groups().len()
+            && crowd.left_out > 0;
+        (is_refused, crowd.until)
+    }
+
+    /// The same of a message of another shard's, whose publisher is told to wait.
+    pub(crate) fn after_crowd_elsewhere(&mut self, from: ShardId, message: &Message) {
+        let crowd = std::mem::take(&mut self.sessions.crowd);
+        let is_sure = message.reliability() > Reliability::AtMostOnce && message.publisher() != 0;
+        if let (true, Some(until)) = (is_sure, crowd.until) {
+            self.remote.send(
+                from,
+                ShardMessage::Pace {
+                    publisher: message.publisher(),
+                    until,
+                },
+            );
+        }
+    }
+
+    /// A receiver on another shard fills.
+    pub(crate) fn on_pace(&mut self, publisher: u64, until: Time, now: Time) {
+        self.remote.paced.add(publisher, until, now);
+    }
+
+    /// Until when a publisher waits for receivers on other shards.
+    #[cold]
+    fn paced_until(&mut self, id: SessionId, route: &Route, now: Time) -> Option<Time> {
+        let uid = self.sessions.get(id)?.uid();
+        let leaves = !route.shards().is_empty() || !route.groups().is_empty();
+        self.remote.paced.until(uid, leaves, now)
+    }
+}

@@ -1,0 +1,519 @@
+//! Copies of a message for sessions of this shard: they are sent, or wait.
+
+use crate::Kernel;
+use crate::books::Delta;
+use crate::effects::{Delivery, Effects, Sent};
+use crate::entry::{Entry, SubscriptionIds, Via};
+use crate::ids::{SessionId, Tag};
+use crate::journal::durable::{Pending, Put};
+use crate::ledger::DropReason;
+use crate::limits::Overflow;
+use crate::publish::draft::Draft;
+use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
+use crate::session::Pressure;
+use crate::session::Slot;
+use crate::timers::TimerKey;
+use thalweg_balance::Parcel;
+use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
+
+/// A message in forms that are made once, however many receivers get it.
+struct Forms<'a, 'k> {
+    /// As the last receiver was given it at most once, most of which is the same for the next.
+    delivery: Option<Delivery<'a>>,
+    /// As it waits, or is kept until it is settled.
+    kept: &'k mut Option<Message>,
+}
+
+impl<'k> Forms<'_, 'k> {
+    #[inline(always)]
+    fn of(kept: &'k mut Option<Message>) -> Self {
+        Forms {
+            delivery: None,
+            kept,
+        }
+    }
+}
+
+impl Kernel {
+    /// Copies for this shard's own sessions: those that may receive from the message's origins as well.
+    #[inline(never)]
+    pub(crate) fn spread_to_all<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        route: &Route,
+        draft: &Draft<'_>,
+        kept: &mut Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let origins = draft.origins();
+        if origins.is_empty() {
+            return self.spread_here(publisher, route, draft, kept, now, fx);
+        }
+        let mut forms = Forms::of(kept);
+        for receiver in route.receivers() {
+            let session = self.sessions.get(receiver.session);
+            if session.is_some_and(|session| session.access().may_receive_from(origins)) {
+                self.spread_one(publisher, receiver, draft, &mut forms, now, fx);
+            }
+        }
+    }
+
+    /// The same, in the middle of the path that every message takes.
+    #[inline(always)]
+    pub(crate) fn spread_here<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        route: &Route,
+        draft: &Draft<'_>,
+        kept: &mut Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let mut forms = Forms::of(kept);
+        for receiver in route.receivers() {
+            self.spread_one(publisher, receiver, draft, &mut forms, now, fx);
+        }
+    }
+
+    /// A copy for one receiver.
+    #[inline(always)]
+    fn spread_one<'a, E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        receiver: &'a Receiver,
+        draft: &Draft<'a>,
+        forms: &mut Forms<'a, '_>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        if receiver.flags & NO_LOCAL != 0 && publisher == Some(receiver.session) {
+            return self.spread_without_own(receiver, draft, forms.kept, now, fx);
+        }
+        // It may have ended while the copies before this one were made.
+        let Some(session) = self.sessions.get_mut(receiver.session) else {
+            return;
+        };
+        session.counts.note_routed();
+        self.books.routed(draft.address);
+        let (reliability, retain) = receiver.terms_of(draft);
+        if reliability == Reliability::AtMostOnce
+            && let Some(link) = session.link()
+            // What waited while the session was away must not be overtaken.
+            && (!(self.env.limits().queue_at_most_once_offline
+                || session.connection.high_water() > 0)
+                || session.backlog.is_empty())
+        {
+            let delivery = forms.delivery.get_or_insert_with(|| Delivery {
+                address: draft.address,
+                payload: draft.payload,
+                reliability: Reliability::AtMostOnce,
+                retain: false,
+                redelivered: false,
+                tag: 0,
+                expires_in_secs: draft.expires_in.map(whole_secs),
+                priority: draft.priority,
+                properties: draft.properties,
+                subscription_ids: &[],
+                native: draft.native,
+            });
+            delivery.retain = retain;
+            delivery.native = if retain { None } else { draft.native };
+            let sent = match &receiver.overlap {
+                None => {
+                    delivery.subscription_ids = if receiver.id == 0 {
+                        &[]
+                    } else {
+                        std::slice::from_ref(&receiver.id)
+                    };
+                    fx.deliver(link, delivery)
+                }
+                Some(_) => {
+                    let many = receiver.subscription_ids();
+                    fx.deliver(
+                        link,
+                        &Delivery {
+                            subscription_ids: many.as_slice(),
+                            ..*delivery
+                        },
+                    )
+                }
+            };
+            if sent == Sent::Room
+                && !self.books.has_accounts()
+                && let Some(session) = self.sessions.get_mut(receiver.session)
+            {
+                // What `book_at_most_once` does when all is well, without a call.
+                session.counts.note_delivered();
+                self.books.delivered_without_account(draft.payload.len());
+                return;
+            }
+            if sent != Sent::Full || !self.waits_at_most_once(receiver.session) {
+                return self.book_at_most_once(
+                    receiver.session,
+                    sent,
+                    draft.address,
+                    draft.payload.len(),
+                );
+            }
+            self.congest(receiver.session);
+        }
+        self.spread_kept(publisher, receiver, draft, forms.kept, now, fx);
+    }
+
+    /// A copy for a receiver that has subscriptions which want the publisher's own messages and others which do not.
+    #[cold]
+    fn spread_without_own<E: Effects>(
+        &mut self,
+        receiver: &Receiver,
+        draft: &Draft<'_>,
+        kept: &mut Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        if let Some(rest) = receiver.without_no_local() {
+            self.spread_one(None, &rest, draft, &mut Forms::of(kept), now, fx);
+        }
+    }
+
+    /// A copy that somebody must keep: for a while, until it is settled, or because its receiver is away.
+    #[inline(never)]
+    fn spread_kept<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        receiver: &Receiver,
+        draft: &Draft<'_>,
+        kept: &mut Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let (reliability, retain) = receiver.terms_of(draft);
+        let has_high_water =
+            reliability == Reliability::AtMostOnce && self.waits_at_most_once(receiver.session);
+        if reliability == Reliability::AtMostOnce
+            && !has_high_water
+            && !self.env.limits().queue_at_most_once_offline
+        {
+            return self.book_drop(Some(receiver.session), draft.address, DropReason::LinkGone);
+        }
+        let message = self.keep(publisher, draft, kept, now);
+        let serial = if self.env.limits().journal {
+            self.serial_for(receiver.session)
+        } else {
+            0
+        };
+        let entry = Entry {
+            message,
+            via: Via::Own(receiver.subscription_ids()),
+            serial,
+            of_group: false,
+            reliability,
+            retain,
+            deliveries: 0,
+        };
+        let before = self.sessions.crowd;
+        let put = self.enqueue(receiver.session, entry, draft.address, now, fx);
+        // No publisher is slowed down for what may be dropped.
+        if publisher != Some(receiver.session) && !has_high_water {
+            self.note_put(receiver.session, put, before, now);
+        }
+        if serial == 0 {
+            return;
+        }
+        let Some(session) = self.sessions.get(receiver.session) else {
+            return;
+        };
+        let subscription_ids = receiver.subscription_ids();
+        let pending = Pending {
+            retain,
+            subscription_ids,
+            ..Pending::new(session.uid(), serial, reliability, 0)
+        };
+        self.refer(receiver.session, pending, put);
+    }
+
+    /// Books what became of an at-most-once copy.
+    pub(crate) fn book_at_most_once(
+        &mut self,
+        id: SessionId,
+        sent: Sent,
+        address: &str,
+        payload_len: usize,
+    ) {
+        if let Sent::Congested | Sent::Full = sent
+            && let Some(session) = self.sessions.get_mut(id)
+            && !session.connection.is_congested()
+        {
+            session.connection.congest();
+            self.output_changed(id);
+        }
+        match sent {
+            Sent::Room | Sent::Congested => self.book_delivered(id, address, payload_len),
+            Sent::Full => self.book_drop(Some(id), address, DropReason::SlowReceiver),
+            Sent::TooLarge => self.book_drop(Some(id), address, DropReason::TooLarge),
+            Sent::Gone => self.book_drop(Some(id), address, DropReason::LinkGone),
+        }
+    }
+
+    /// Sends a copy that must be settled, or lets it wait.
+    fn enqueue<E: Effects>(
+        &mut self,
+        id: SessionId,
+        entry: Entry,
+        address: &str,
+        now: Time,
+        fx: &mut E,
+    ) -> Put {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Put::Done;
+        };
+        if session.can_take() {
+            return self.send_addressed(id, entry, Some(address), now, fx);
+        }
+        let bytes = entry.message.bytes();
+        let to_disk = self.goes_to_disk(id, &entry, bytes);
+        if self.env.pressure()
+            >= (if to_disk {
+                Pressure::RefuseSessions
+            } else {
+                Pressure::DropWaiting
+            })
+        {
+            self.sessions.crowd.note_left_out();
+            self.book_drop(Some(id), entry.message.address(), DropReason::Memory);
+            return Put::Done;
+        }
+        if self.is_queue_full(id, bytes) {
+            if entry.reliability == Reliability::AtMostOnce && self.waits_at_most_once(id) {
+                self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
+                return Put::Done;
+            }
+            let bytes_max = self.session_bytes_max(id);
+            match self.env.limits().overflow {
+                Overflow::DropOldest
+                    if self.env.limits().queue_messages_max > 0 && bytes <= bytes_max =>
+                {
+                    // A large newcomer takes the place of several small ones.
+                    while self.is_queue_full(id, bytes) && self.drop_oldest(id) {}
+                    if self.is_queue_full(id, bytes) {
+                        // All that is left is being fetched.
+                        self.sessions.crowd.note_left_out();
+                        self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
+                        return Put::Done;
+                    }
+                }
+                Overflow::DropNewest | Overflow::DropOldest => {
+                    self.sessions.crowd.note_left_out();
+                    self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
+                    return Put::Done;
+                }
+                Overflow::Disconnect => {
+                    self.sessions.crowd.note_left_out();
+                    self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
+                    self.throw_out(id, now, fx);
+                    return Put::Done;
+                }
+            }
+        }
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Put::Done;
+        };
+        self.books.entered(Delta::copy(bytes));
+        if to_disk {
+            self.push_to_disk(id, entry);
+            return Put::WaitsForDisk;
+        }
+        session.backlog.push_back(entry);
+        Put::Waits
+    }
+
+    /// Sends a copy; the caller has made sure that the session can take it. An at-most-once copy that waited is sent
+    /// without a tag.
+    pub(crate) fn send_entry<E: Effects>(
+        &mut self,
+        id: SessionId,
+        entry: Entry,
+        now: Time,
+        fx: &mut E,
+    ) -> Put {
+        self.send_addressed(id, entry, None, now, fx)
+    }
+
+    /// The same. Who knows the message's address gives it, because a kept message has to check its own before it is
+    /// text.
+    fn send_addressed<E: Effects>(
+        &mut self,
+        id: SessionId,
+        entry: Entry,
+        address: Option<&str>,
+        now: Time,
+        fx: &mut E,
+    ) -> Put {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Put::Done;
+        };
+        let Some(link) = session.link() else {
+            return Put::Done;
+        };
+        if entry.reliability == Reliability::AtMostOnce {
+            if entry.serial != 0 && session.is_durable() {
+                // That it does not wait any more must be written down first, or it might be sent twice.
+                fx.hold(link, self.journal.awaited());
+            }
+            let sent = fx.deliver(link, &entry.delivery(0, address, now));
+            let waits = || entry.group().is_some() || self.waits_at_most_once(id);
+            if sent == Sent::Full && waits() {
+                return self.keep_unsent(id, entry, now);
+            }
+            self.book_at_most_once(
+                id,
+                sent,
+                entry.message.address(),
+                entry.message.payload().len(),
+            );
+            if let Some(group) = entry.group() {
+                let parcel = parcel(&entry.message, 0, entry.deliveries > 0);
+                self.group_copy_sent(id, group, &parcel, now);
+            }
+            return Put::Done;
+        }
+        let bytes = entry.message.bytes();
+        let group = entry.group();
+        let redelivered = entry.deliveries > 0;
+        let tag = session.window.push(entry, now);
+        let Some(entry) = session.window.newest().and_then(Slot::entry) else {
+            return Put::Done;
+        };
+        if entry.reliability == Reliability::ExactlyOnce
+            && entry.serial != 0
+            && session.is_durable()
+        {
+            // Its tag must be written down first: the receiver will tell a repetition by it.
+            fx.hold(link, self.journal.awaited());
+            if group.is_some() {
+                self.journal.tell_when_left(id, tag);
+            }
+        }
+        let sent = fx.deliver(link, &entry.delivery(tag, address, now));
+        let parcel = parcel(&entry.message, tag, redelivered);
+        match sent {
+            Sent::Room | Sent::Congested | Sent::Gone => {
+                session.connection.set_congested(sent != Sent::Room);
+                self.books.sent(Delta::copy(bytes));
+                self.books.redelivered(redelivered);
+                if let Some(group) = group {
+                    self.group_copy_sent(id, group, &parcel, now);
+                    self.expect_settlement(id, group, now);
+                }
+                if sent != Sent::Room {
+                    self.output_changed(id);
+                }
+                Put::Sent(tag)
+            }
+            Sent::Full => match session.window.undo(tag) {
+                Some(entry) => self.keep_unsent(id, entry, now),
+                None => Put::Done,
+            },
+            Sent::TooLarge => {
+                if let Some(entry) = session.window.undo(tag) {
+                    if let Some(group_id) = group {
+                        if let Some(group) = self.groups.get_mut(group_id) {
+                            group.counters.dropped += 1;
+                        }
+                        // It was chosen, and its key is not there after all.
+                        self.order_settled(group_id, (id, u16::MAX, 0), &entry.message);
+                    }
+                    self.book_drop(Some(id), entry.message.address(), DropReason::TooLarge);
+                }
+                Put::Done
+            }
+        }
+    }
+
+    /// A copy did not fit into its receiver's output. What came through a group goes back there before long.
+    #[cold]
+    fn keep_unsent(&mut self, id: SessionId, entry: Entry, now: Time) -> Put {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Put::Done;
+        };
+        session.connection.congest();
+        self.books.entered(Delta::copy(entry.message.bytes()));
+        if entry.group().is_some() {
+            self.agenda.set_timer(now, TimerKey::GroupUnsent(id));
+        }
+        session.backlog.push_front(entry);
+        self.output_changed(id);
+        Put::Waits
+    }
+}
+
+/// What a group's balancer is told of a copy; tag 0 if it is not to be settled.
+pub(crate) fn parcel(message: &Message, tag: Tag, again: bool) -> Parcel {
+    Parcel {
+        tag: u64::from(tag),
+        size: message.payload().len() as u32,
+        settles: tag != 0,
+        again,
+    }
+}
+
+impl Entry {
+    pub(crate) fn delivery<'a>(
+        &'a self,
+        tag: Tag,
+        address: Option<&'a str>,
+        now: Time,
+    ) -> Delivery<'a> {
+        let expires = self.message.expires();
+        Delivery {
+            address: address.unwrap_or_else(|| self.message.address()),
+            payload: self.message.payload(),
+            reliability: self.reliability,
+            retain: self.retain,
+            redelivered: self.deliveries > 0,
+            tag,
+            expires_in_secs: (expires != Time::NEVER).then(|| {
+                // What was written down has been rounded up to a millisecond; that must not become a second.
+                let left = Span::from_nanos(expires.since(now).nanos().saturating_sub(1_000_000));
+                left.secs_ceil().clamp(1, u64::from(u32::MAX)) as u32
+            }),
+            priority: self.message.priority(),
+            properties: self.message.properties(),
+            subscription_ids: self.via.subscription_ids(),
+            native: None,
+        }
+    }
+}
+
+impl Receiver {
+    /// How surely it gets a message, and whether as one that was retained.
+    #[inline(always)]
+    fn terms_of(&self, draft: &Draft<'_>) -> (Reliability, bool) {
+        let retain = draft.retain != RetainOp::None && self.flags & RETAIN_AS_PUBLISHED != 0;
+        (self.reliability.min(draft.reliability), retain)
+    }
+
+    pub(crate) fn subscription_ids(&self) -> SubscriptionIds {
+        match &self.overlap {
+            None => SubscriptionIds::of(self.id),
+            Some(sinks) => {
+                let ids: Vec<u32> = sinks
+                    .iter()
+                    .map(|sink| sink.id)
+                    .filter(|id| *id != 0)
+                    .collect();
+                match ids[..] {
+                    [] => SubscriptionIds::None,
+                    [id] => SubscriptionIds::One(id),
+                    _ => SubscriptionIds::Many(ids.into()),
+                }
+            }
+        }
+    }
+}
+
+/// Few messages say how long they are worth delivering; the others should not pay for the division.
+#[cold]
+pub(crate) fn whole_secs(span: Span) -> u32 {
+    span.secs_ceil().min(u64::from(u32::MAX)) as u32
+}

@@ -1,0 +1,12 @@
+//! A message comes in: authorize, deduplicate, match, remember, enqueue or deliver, persist. Start at [`pipeline`].
+
+pub(crate) mod cause;
+pub(crate) mod crowd;
+pub(crate) mod dedup;
+pub(crate) mod deliver;
+pub(crate) mod draft;
+pub(crate) mod pace;
+pub(crate) mod pipeline;
+pub(crate) mod room;
+pub(crate) mod stamp_mask;
+pub(crate) mod stamped;

@@ -1,0 +1,457 @@
+//! A member's side of a group that another shard owns (decision 0020).
+//!
+//! What happens to a member is said to the owner at the end of the turn, or with whatever else goes
+//! there; all of it keeps its order.
+
+use crate::Kernel;
+use crate::effects::Effects;
+use crate::entry::Entry;
+use crate::groups::backlog::Waiting;
+use crate::groups::group::Member;
+use crate::groups::seats::{Key, key};
+use crate::ids::{GroupId, SessionId, ShardId};
+use crate::ledger::DropReason;
+use crate::remote::group_mail::{CopyBack, Errand, Mail, Notice, Refused, Said};
+use crate::remote::seats_away::{Place, Running, member_of, place};
+use std::sync::Arc;
+use thalweg_balance::{LoadReport, Parcel, Step};
+use thalweg_model::{Message, Reliability, Span, Time};
+
+impl Kernel {
+    // --- members sit down and get up
+
+    /// Tells the owner of a group, if that is another shard, how a session's memberships are now.
+    pub(crate) fn tell_seats(&mut self, group_id: GroupId, id: SessionId) {
+        if self.env.shards() == 1 || !self.is_owned_elsewhere(group_id) {
+            return;
+        }
+        let Some(group) = self.groups.get(group_id) else {
+            return;
+        };
+        let members: Vec<Member> = group
+            .members()
+            .iter()
+            .filter(|member| member.session == id)
+            .copied()
+            .collect();
+        for member in members {
+            self.tell_seat(group_id, &member);
+        }
+    }
+
+    fn tell_seat(&mut self, group_id: GroupId, member: &Member) {
+        let place = place(group_id, key(member));
+        let Some(session) = self.sessions.get(member.session) else {
+            return;
+        };
+        let opening = session.link().map(|_| session.connection.opening());
+        let Some(group) = self.groups.get(group_id) else {
+            return;
+        };
+        let owner = group.owner();
+        let waits = session
+            .membership
+            .trial()
+            .is_some_and(|trial| trial.waits());
+        let seats = &mut self.remote.seats;
+        let here = seats.sit(place, owner, opening.is_some(), waits);
+        let notice = Notice {
+            key: group.key().clone(),
+            filter: group.filter().into(),
+            sitting: here.sitting,
+            opening,
+            epoch: here.epoch,
+            seen: seats.seen(owner),
+            client: session.client().clone(),
+            uid: session.uid(),
+            reliability: member.reliability,
+            terms: self.terms_of(member, group.key()),
+            ordered: self.order_wished(member, group.key()),
+            access: session.access().clone(),
+            is_shut: waits,
+            on_trial: session.membership.trial().is_some(),
+        };
+        self.send_report(owner);
+        self.send_group_mail(owner, Mail::Seat(notice));
+    }
+
+    /// A session leaves a group. What it has of it stays the group's.
+    pub(crate) fn leave_seats(&mut self, group_id: GroupId, id: SessionId) {
+        if self.remote.seats.is_empty() || !self.is_owned_elsewhere(group_id) {
+            return;
+        }
+        let Some(group) = self.groups.get(group_id) else {
+            return;
+        };
+        let members: Vec<Key> = group
+            .members()
+            .iter()
+            .filter(|member| member.session == id)
+            .map(key)
+            .collect();
+        for member in members {
+            self.leave_seat(group_id, member);
+        }
+    }
+
+    /// The same of one member.
+    pub(crate) fn leave_seat(&mut self, group_id: GroupId, member: Key) {
+        self.remote.seats.get_up(place(group_id, member));
+    }
+
+    /// A session ends: what it holds is no errand from then on.
+    pub(crate) fn end_errands(&mut self, id: SessionId) {
+        self.remote.seats.give_up_all(id);
+        self.seats_down(id);
+    }
+
+    /// A session has no link any more. What stays with it nevertheless is still an errand.
+    pub(crate) fn seats_down(&mut self, id: SessionId) {
+        self.remote.seats.all_go_down(id);
+    }
+
+    /// A group ends here: nobody will settle anything of it.
+    pub(crate) fn forget_errands(&mut self, group_id: GroupId) {
+        self.remote.seats.give_up_group(group_id);
+    }
+
+    // --- errands
+
+    /// The owner of a group has chosen a member here.
+    pub(crate) fn on_errand<E: Effects>(
+        &mut self,
+        owner: ShardId,
+        errand: Errand,
+        now: Time,
+        fx: &mut E,
+    ) {
+        self.books.arrived();
+        self.remote.seats.came(owner, errand.number);
+        let place = self.remote.seats.place_of(errand.sitting);
+        let here = place.and_then(|place| self.remote.seats.at(&place));
+        let member = place.and_then(|place| self.member_at(place));
+        let (Some(place), Some(here), Some(member)) = (place, here, member) else {
+            return self.send_back(owner, errand);
+        };
+        if here.epoch != errand.epoch {
+            return self.send_back(owner, errand);
+        }
+        let group_id = place.3;
+        // Its rights may have changed since the owner was told of them.
+        let is_denied = !self.is_member_allowed(group_id, member.session, &errand.message);
+        if !is_denied && self.member_can_take(&member, &errand.message, self.upgrades(group_id)) {
+            return self.run_errand(owner, group_id, &member, errand, now, fx);
+        }
+        self.remote.seats.shut(errand.sitting);
+        self.send_back(owner, errand);
+        if is_denied {
+            // The owner does not know what it may.
+            self.tell_seat(group_id, &member);
+        }
+    }
+
+    fn member_at(&self, place: Place) -> Option<Member> {
+        let group = self.groups.get(place.3)?;
+        group
+            .members()
+            .iter()
+            .find(|member| key(member) == member_of(place))
+            .copied()
+    }
+
+    /// An errand that cannot be run goes back as it came.
+    fn send_back(&mut self, owner: ShardId, errand: Errand) {
+        let Errand {
+            key,
+            sitting,
+            number,
+            from,
+            deliveries,
+            back,
+            message,
+            ..
+        } = errand;
+        self.books.forwarded();
+        let refused = Refused {
+            by: None,
+            known: back,
+        };
+        let copy = CopyBack {
+            message,
+            from,
+            deliveries,
+            errand: Some((sitting, number)),
+            refused,
+        };
+        self.remote.seats.bring(owner, key, copy);
+    }
+
+    /// Delivers an errand to a member that can take it.
+    fn run_errand<E: Effects>(
+        &mut self,
+        owner: ShardId,
+        group_id: GroupId,
+        member: &Member,
+        errand: Errand,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Errand {
+            sitting,
+            number,
+            from,
+            deliveries,
+            back,
+            message,
+            ..
+        } = errand;
+        self.book_routed(None, message.address());
+        self.remote.seats.begin(Running {
+            owner,
+            sitting,
+            number,
+            group: group_id,
+        });
+        if let Some(line) = member.line {
+            self.offer_to_line(
+                group_id,
+                member.session,
+                line,
+                Waiting {
+                    back,
+                    ..Waiting::new(message.clone(), 0, deliveries, now)
+                },
+                now,
+                fx,
+            );
+            self.write_down_errand(&message, from);
+        } else if self.is_of_queue_elsewhere(group_id) {
+            // The queue may end at any time, and with it the entry; so the message is written down anew.
+            self.deliver_anew(group_id, member, &message, deliveries, now, fx);
+            self.write_down_errand(&message, from);
+        } else {
+            let durable = self
+                .sessions
+                .get(member.session)
+                .is_some_and(|session| session.is_durable());
+            let mut serial = from.1;
+            if !durable && self.group_number(group_id) == 0 {
+                // Nobody who outlives the broker wants it any more.
+                self.took_over(from);
+                serial = 0;
+            }
+            let entry = member.entry(group_id, message, deliveries, self.upgrades(group_id));
+            self.hand_out(member.session);
+            self.move_to(
+                *member,
+                Entry { serial, ..entry },
+                from.0,
+                group_id,
+                now,
+                fx,
+            );
+        }
+        if self.remote.seats.is_over() {
+            return;
+        }
+        // It did not leave: it was dropped, or its output is full.
+        self.remote.seats.say(owner, sitting, Said::Back(number));
+        let unsent = |entry: &Entry| entry.group() == Some(group_id);
+        let is_full = self
+            .sessions
+            .get(member.session)
+            .is_some_and(|session| session.backlog.iter().any(unsent))
+            || self
+                .groups
+                .get_mut(group_id)
+                .is_some_and(|group| !group.waiting.is_empty());
+        if is_full {
+            self.remote.seats.shut(sitting);
+            // It keeps its place before what else goes back.
+            self.remote.seats.set_unsent(Some((sitting, number)));
+            self.return_unsent(member.session, now, fx);
+        }
+        self.send_home(group_id);
+        self.remote.seats.set_unsent(None);
+    }
+
+    /// In the same batch, so that it is never in both queues nor in none.
+    fn write_down_errand(&mut self, message: &Message, from: (u64, u64)) {
+        if self.journal.has_references() {
+            self.persist_kept(message, false, self.env.limits().safety);
+        }
+        self.took_over(from);
+    }
+
+    /// A delivery left; whether it is the errand that is just being run.
+    pub(crate) fn is_errand_sent(&mut self, group_id: GroupId, to: Key, parcel: &Parcel) -> bool {
+        self.remote.seats.sent(group_id, to, parcel)
+    }
+
+    /// An exactly-once delivery has come so far; whether it was an errand, and its owner is told.
+    pub(crate) fn is_errand_stepped(&mut self, of: Key, tag: u64, step: Step, now: Time) -> bool {
+        self.remote.seats.stepped(of, tag, step, now)
+    }
+
+    /// A delivery is settled, or goes back; whether it was an errand.
+    pub(crate) fn is_errand_over(&mut self, of: Key, tag: u64, is_done: bool) -> bool {
+        self.remote.seats.end(of, tag, is_done)
+    }
+
+    /// The owner has found that a member is silent for too long.
+    pub(crate) fn on_evict<E: Effects>(&mut self, sitting: u32, now: Time, fx: &mut E) {
+        if let Some(place) = self.remote.seats.place_of(sitting) {
+            self.evict_now(SessionId(place.0), place.3, now, fx);
+        }
+    }
+
+    // --- what members say
+
+    pub(crate) fn tell_load(&mut self, group_id: GroupId, id: SessionId, report: &LoadReport) {
+        let said = Said::Load(*report);
+        self.remote.seats.say_of(group_id, id, said);
+    }
+
+    pub(crate) fn tell_round_trip(
+        &mut self,
+        group_id: GroupId,
+        id: SessionId,
+        least: Span,
+        jitter: Span,
+    ) {
+        let said = Said::RoundTrip(least, jitter);
+        self.remote.seats.say_of(group_id, id, said);
+    }
+
+    /// A member has not settled something in time: the owner knows whether others are there.
+    pub(crate) fn tell_overdue(&mut self, id: SessionId, group_id: GroupId) {
+        self.remote.seats.say_of(group_id, id, Said::Overdue);
+    }
+
+    // --- what goes to owners
+
+    /// Whatever waits in a group of another owner goes there; seats that had been shut and have room again are open.
+    pub(crate) fn send_home(&mut self, group_id: GroupId) {
+        let Some(group) = self.groups.get_mut(group_id) else {
+            return;
+        };
+        let (owner, name, number) = (group.owner(), group.key().clone(), group.number());
+        if !group.waiting.is_empty() {
+            let (waiting, delta) = group.waiting.take_all();
+            self.books.left(delta);
+            for waiting in waiting {
+                let (errand, known) = (self.remote.seats.unsent(), waiting.back);
+                self.bring_home(
+                    owner,
+                    name.clone(),
+                    number,
+                    waiting,
+                    errand,
+                    Refused { by: None, known },
+                );
+            }
+        }
+        // What is only said waits for the end of the turn.
+        if self.remote.seats.has_copies_for(owner) {
+            self.send_report(owner);
+        }
+        for place in self.remote.seats.shut_in(group_id) {
+            if let Some(member) = self.member_at(place)
+                && self.has_room(&member)
+            {
+                self.tell_seat(group_id, &member);
+            }
+        }
+    }
+
+    /// A copy of a group goes to its owner.
+    fn bring_home(
+        &mut self,
+        owner: ShardId,
+        name: Arc<str>,
+        number: u64,
+        waiting: Waiting,
+        errand: Option<(u32, u64)>,
+        refused: Refused,
+    ) {
+        let Waiting {
+            message,
+            deliveries,
+            serial,
+            ..
+        } = waiting;
+        // The other shard routes and books it anew.
+        self.unbook_routed(None, message.address());
+        self.books.forwarded();
+        let from = if serial == 0 {
+            (0, 0)
+        } else {
+            (number, serial)
+        };
+        self.remote.seats.bring(
+            owner,
+            name,
+            CopyBack {
+                message,
+                from,
+                deliveries,
+                errand,
+                refused,
+            },
+        );
+    }
+
+    /// A member here gives back what it was given of a group that another shard owns.
+    pub(crate) fn refuse_errand(&mut self, group_id: GroupId, by: Key, waiting: Waiting) {
+        let Some(group) = self.groups.get_mut(group_id) else {
+            return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
+        };
+        let (owner, name, number) = (group.owner(), group.key().clone(), group.number());
+        let here = self.remote.seats.at(&place(group_id, by));
+        let refused = Refused {
+            by: here.map(|here| here.sitting),
+            known: waiting.back,
+        };
+        self.bring_home(owner, name, number, waiting, None, refused);
+    }
+
+    fn has_room(&self, member: &Member) -> bool {
+        let Some(session) = self
+            .sessions
+            .get(member.session)
+            .filter(|session| session.is_trusted())
+        else {
+            return false;
+        };
+        match member.line {
+            Some(line) => self.consumer_can_take(member.session, line.line, line.consumer),
+            None if member.reliability == Reliability::AtMostOnce => {
+                session.link().is_some() && !session.connection.is_congested()
+            }
+            None => session.can_take(),
+        }
+    }
+
+    fn send_report(&mut self, owner: ShardId) {
+        if let Some(report) = self.remote.seats.take_report(owner) {
+            self.send_group_mail(owner, Mail::Report(report));
+        }
+    }
+
+    /// Tells owners what they have not been told, at the end of a turn.
+    pub(crate) fn tell_owners(&mut self) {
+        for place in self.remote.seats.take_changed() {
+            if let Some(member) = self.member_at(place) {
+                self.tell_seat(place.3, &member);
+            }
+        }
+        self.send_reports();
+    }
+
+    /// The same without looking for what has changed.
+    pub(crate) fn send_reports(&mut self) {
+        for (owner, report) in self.remote.seats.take_reports() {
+            self.send_group_mail(owner, Mail::Report(report));
+        }
+    }
+}

@@ -1,0 +1,645 @@
+//! What kernels tell each other. Every pair of shards has a channel that keeps order.
+
+use crate::access::Access;
+use crate::effects::{Effects, Safety};
+use crate::groups::group::Peer;
+use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
+use crate::journal::numbers::shard_of;
+use crate::memory::{Kept, route_cost};
+use crate::publish::pipeline::Draft;
+use crate::publish::stamped::StampedPublish;
+use crate::queue::{Refusal, TakenEnd, Wanted};
+use crate::remote::group_mail::GroupMail;
+use crate::routes::cached::{NO_LOCAL, Route, Sink, SinkKind};
+use crate::session::Session;
+use crate::session::presence::PresenceNews;
+use crate::values::last_value::ScanCursor;
+use crate::values::read::ListCursor;
+use crate::{Kernel, home};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use thalweg_model::{Message, Reliability, Time};
+
+/// A message from one kernel to another.
+#[derive(Debug)]
+pub enum ShardMessage {
+    /// The sender has, or no longer has, sessions that want a filter. Answered if `question` is not 0.
+    Interest {
+        /// The canonical filter.
+        filter: Box<str>,
+        /// Whether it is wanted from now on.
+        wanted: bool,
+        /// The sender's number for its question.
+        question: u32,
+    },
+    /// How many members of a group the sender has. Answered if `question` is not 0.
+    Membership {
+        /// The group's name and filter.
+        key: Arc<str>,
+        /// The group's filter.
+        filter: Box<str>,
+        /// Members, with or without a link.
+        all: u32,
+        /// Whether a session that outlives the broker is among them.
+        durable: bool,
+        /// The sender's number for its question.
+        question: u32,
+    },
+    /// Your question is answered: what you said is in force here.
+    Done {
+        /// The number of the question.
+        question: u32,
+    },
+    /// For your sessions that want its address.
+    Publish {
+        /// The message.
+        message: Message,
+        /// How safe it must be before its publisher's acknowledgement leaves.
+        safety: Safety,
+        /// The entry that it is in a queue of the sender's, if it was written down there: number and serial.
+        from: (u64, u64),
+        /// If given, only for sessions whose home is each of these shards, when there are so many.
+        only: Option<Arc<[(u16, u16)]>>,
+    },
+    /// For a group that you own.
+    PublishToGroup {
+        /// The group's name and filter.
+        key: Arc<str>,
+        /// The message.
+        message: Message,
+        /// How safe it must be before its publisher's acknowledgement leaves.
+        safety: Safety,
+        /// The entry that it was in the sender's queue, if it was written down there: number and serial.
+        from: (u64, u64),
+    },
+    /// A receiver that one of your sessions publishes to is filling: that session waits.
+    Pace {
+        /// The session's number.
+        publisher: u64,
+        /// Until when.
+        until: Time,
+    },
+    /// A publish with a stamp, whose publisher you know if anybody does.
+    PublishStamped(Box<StampedPublish>),
+    /// A session's peer came or left, and you are the home of the address where that is told.
+    Presence(Box<PresenceNews>),
+    /// Between a group's owner and a shard that has members of it.
+    Group(GroupMail),
+    /// Becomes, or clears, the last value of its address, whose home you are.
+    Retain {
+        /// The message; its retain operation says which.
+        message: Message,
+        /// How safe it must be before its publisher's acknowledgement leaves.
+        safety: Safety,
+        /// The entry that it is in a queue of the sender's, if it was written down there: number and serial.
+        from: (u64, u64),
+    },
+    /// The sender has readers who watch an address. Answered by `Done`, and over the address's home, unless that is the
+    /// sender, by `Vouched`.
+    Watch {
+        /// The canonical address.
+        address: Box<str>,
+        /// The sender's number for its question.
+        question: u32,
+    },
+    /// The sender knows that `to` watches an address whose home you are, and has sent you whatever came before: say so.
+    Vouch {
+        /// Who watches.
+        to: ShardId,
+        /// The canonical address.
+        address: Box<str>,
+        /// That shard's number for its question.
+        question: u32,
+    },
+    /// One more shard knows what you watch.
+    Vouched {
+        /// That shard.
+        by: ShardId,
+        /// The number of the question.
+        question: u32,
+        /// The last value of the address, whose home the sender is.
+        value: Option<Message>,
+    },
+    /// To be remembered as the last value of its address, whose home you are, although nobody retained it.
+    Keep {
+        /// The message.
+        message: Message,
+    },
+    /// Whether every publish to an address is remembered from now on.
+    KeepLast {
+        /// The canonical address.
+        address: Box<str>,
+        /// Whether it is.
+        keep: bool,
+    },
+    /// What is the last value of an address whose home you are?
+    Read {
+        /// Who asks.
+        asker: Asker,
+        /// The canonical address.
+        address: Box<str>,
+    },
+    /// It is this.
+    ReadDone {
+        /// Who asked.
+        asker: Asker,
+        /// The value.
+        value: Option<Message>,
+    },
+    /// Which last values do you have, beginning there? Answered once.
+    List {
+        /// The sender's number for its question.
+        question: u32,
+        /// The canonical filter.
+        filter: Box<str>,
+        /// Where to begin.
+        at: Box<ListCursor>,
+    },
+    /// Some of them.
+    Listed {
+        /// The number of the question.
+        question: u32,
+        /// Those that were remembered, then those that were retained.
+        found: [Vec<Message>; 2],
+        /// Where to go on.
+        at: Box<ListCursor>,
+    },
+    /// Somebody wants the first message of a queue, by itself.
+    TakeApart {
+        /// Who asks.
+        asker: Asker,
+        /// The address of the queue.
+        queue: Box<str>,
+        /// What he may have of it.
+        access: Access,
+    },
+    /// The answer to that: the message, how often it was delivered before, and how many are left; or why there is none.
+    TakenApart {
+        /// Who asked.
+        asker: Asker,
+        /// The address of the queue.
+        queue: Box<str>,
+        /// The answer.
+        taken: Result<Option<(TakenId, Message, u32, u64)>, Refusal>,
+    },
+    /// Somebody wants a queue to be made, if there is none of that address.
+    MakeQueue {
+        /// Who asks.
+        asker: Asker,
+        /// The address of the queue.
+        queue: Box<str>,
+    },
+    /// It is there, or cannot be.
+    QueueMade {
+        /// Who asked.
+        asker: Asker,
+        /// The answer.
+        made: Result<(), Refusal>,
+    },
+    /// What became of a message that was taken apart.
+    SettleTaken {
+        /// The message's number.
+        taken: TakenId,
+        /// How it ended.
+        end: TakenEnd,
+    },
+    /// Which of your last values are for a queue of mine? Answered as often as it takes.
+    Recall {
+        /// The queue.
+        queue: QueueId,
+        /// Which of them.
+        wanted: Wanted,
+        /// Where to go on.
+        cursor: ScanCursor,
+    },
+    /// Some that are.
+    Recalled {
+        /// The queue.
+        queue: QueueId,
+        /// The values.
+        messages: Vec<Message>,
+        /// What to ask next, if there are more.
+        more: Option<Box<ShardMessage>>,
+    },
+    /// Which of your last values match?
+    Scan {
+        /// Whose scan.
+        session: SessionId,
+        /// Which of its scans.
+        serial: u32,
+        /// The canonical filter.
+        filter: Box<str>,
+        /// Where to go on.
+        cursor: ScanCursor,
+    },
+    /// Some that match.
+    Found {
+        /// Whose scan.
+        session: SessionId,
+        /// Which of its scans.
+        serial: u32,
+        /// The values.
+        messages: Vec<Message>,
+        /// Where to go on; nothing when there are no more.
+        cursor: Option<ScanCursor>,
+    },
+}
+
+/// Who asked another shard something, so that its answer finds the one who asked and nobody after him.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    session: SessionId,
+    uid: u64,
+    openings: u32,
+    link: LinkId,
+    ticket: Ticket,
+}
+
+impl Asker {
+    pub(crate) fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// The session's number, which no other session has.
+    pub(crate) fn uid(&self) -> u64 {
+        self.uid
+    }
+
+    pub(crate) fn link(&self) -> LinkId {
+        self.link
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+}
+
+impl ShardMessage {
+    /// Whether an acknowledgement waits until the receiver has it as safe as it asks.
+    pub fn is_reliable(&self) -> bool {
+        match self {
+            ShardMessage::Publish { safety, .. }
+            | ShardMessage::PublishToGroup { safety, .. }
+            | ShardMessage::Retain { safety, .. } => *safety > Safety::Lazy,
+            // What its repetition must not overtake is known when it has been handled.
+            ShardMessage::PublishStamped(publish) => {
+                publish.message().reliability() > Reliability::AtMostOnce
+            }
+            _ => false,
+        }
+    }
+
+    /// Bytes of memory it holds, roughly, for whoever bounds what is under way.
+    pub fn bytes(&self) -> usize {
+        match self {
+            ShardMessage::Publish { message, .. }
+            | ShardMessage::PublishToGroup { message, .. }
+            | ShardMessage::Retain { message, .. }
+            | ShardMessage::Keep { message } => message.bytes(),
+            ShardMessage::Group(mail) => mail.bytes(),
+            ShardMessage::PublishStamped(publish) => publish.bytes(),
+            ShardMessage::Presence(news) => news.bytes(),
+            ShardMessage::Vouched { value, .. } | ShardMessage::ReadDone { value, .. } => {
+                size_of::<ShardMessage>() + value.as_ref().map_or(0, Message::bytes)
+            }
+            ShardMessage::TakenApart {
+                taken: Ok(Some((_, message, ..))),
+                ..
+            } => message.bytes(),
+            ShardMessage::Listed { found, .. } => found.iter().flatten().map(Message::bytes).sum(),
+            ShardMessage::Found { messages, .. } | ShardMessage::Recalled { messages, .. } => {
+                messages.iter().map(Message::bytes).sum()
+            }
+            _ => size_of::<ShardMessage>(),
+        }
+    }
+}
+
+impl Kernel {
+    /// Takes a message from another shard's kernel.
+    pub fn on_shard<E: Effects>(
+        &mut self,
+        from: ShardId,
+        message: ShardMessage,
+        now: Time,
+        fx: &mut E,
+    ) {
+        match message {
+            ShardMessage::Publish {
+                message,
+                safety,
+                from: entry,
+                only,
+            } => {
+                self.sessions.crowd.begin();
+                self.on_publish(
+                    from,
+                    &message,
+                    safety,
+                    only.as_deref().unwrap_or_default(),
+                    now,
+                    fx,
+                );
+                if self.sessions.crowd.is_some() {
+                    self.after_crowd_elsewhere(from, &message);
+                }
+                self.took_over(entry);
+            }
+            ShardMessage::PublishToGroup {
+                key,
+                message,
+                safety,
+                from: entry,
+            } => {
+                self.books.arrived();
+                self.sessions.crowd.begin();
+                self.on_publish_to_group(&key, &message, now, fx);
+                if self.sessions.crowd.is_some() {
+                    self.after_crowd_elsewhere(from, &message);
+                }
+                if self.journal.has_references() {
+                    self.persist_kept(&message, false, safety);
+                }
+                // In the same batch, so that it is never in both queues nor in none.
+                self.took_over(entry);
+            }
+            ShardMessage::Pace { publisher, until } => self.on_pace(publisher, until, now),
+            ShardMessage::PublishStamped(publish) => {
+                self.sessions.crowd.begin();
+                self.on_stamped(&publish, now, fx);
+                if self.sessions.crowd.is_some() {
+                    self.after_crowd_elsewhere(from, publish.message());
+                }
+            }
+            ShardMessage::Presence(news) => self.on_presence(*news, now, fx),
+            ShardMessage::Group(mail) => self.on_group_mail(from, mail, now, fx),
+            ShardMessage::Retain {
+                message,
+                safety,
+                from,
+            } => self.on_retain(message, safety, from),
+            ShardMessage::Interest {
+                filter,
+                wanted,
+                question,
+            } => {
+                self.on_interest(from, &filter, wanted);
+                self.answer_shard(from, question);
+            }
+            ShardMessage::Membership {
+                key,
+                filter,
+                all,
+                durable,
+                question,
+            } => {
+                let peer = Peer {
+                    shard: from,
+                    all,
+                    durable,
+                };
+                self.on_membership(peer, &key, &filter, now, fx);
+                self.answer_shard(from, question);
+            }
+            ShardMessage::Done { question } => self.on_done(from, question, now, fx),
+            ShardMessage::Watch { address, question } => {
+                self.on_watch(from, address, question, now)
+            }
+            ShardMessage::Vouch {
+                to,
+                address,
+                question,
+            } => self.on_vouch(from, to, &address, question, now),
+            ShardMessage::Vouched {
+                by,
+                question,
+                value,
+            } => self.on_vouched(by, question, value, now, fx),
+            ShardMessage::Keep { message } => self.remember_here(message),
+            ShardMessage::KeepLast { address, keep } => {
+                self.on_keep_last(&address, keep);
+            }
+            ShardMessage::Read { asker, address } => {
+                let value = self.values.latest(&address, now).cloned();
+                self.remote
+                    .send(from, ShardMessage::ReadDone { asker, value });
+            }
+            ShardMessage::ReadDone { asker, value } => self.on_read(asker, value.as_ref(), fx),
+            ShardMessage::List {
+                question,
+                filter,
+                mut at,
+            } => {
+                let found = self.list_some(&filter, &mut at, now);
+                self.remote.send(
+                    from,
+                    ShardMessage::Listed {
+                        question,
+                        found,
+                        at,
+                    },
+                );
+            }
+            ShardMessage::Listed {
+                question,
+                found,
+                at,
+            } => self.on_listed(from, question, found, at, fx),
+            ShardMessage::TakeApart {
+                asker,
+                queue,
+                access,
+            } => {
+                self.on_take_apart(from, asker, &access, queue, now, fx);
+            }
+            ShardMessage::TakenApart {
+                asker,
+                queue,
+                taken,
+            } => self.on_taken_apart(asker, queue, taken, now, fx),
+            ShardMessage::MakeQueue { asker, queue } => {
+                let made = self.make_queue_for(from, asker, &queue, now);
+                // Behind what tells that shard of the queue.
+                self.remote
+                    .send(from, ShardMessage::QueueMade { asker, made });
+            }
+            ShardMessage::QueueMade { asker, made } => self.on_queue_made(asker, made, fx),
+            ShardMessage::SettleTaken { taken, end } => self.end_taken(taken, end, now, fx),
+            ShardMessage::Recall {
+                queue,
+                wanted,
+                cursor,
+            } => self.on_recall(from, queue, wanted, cursor, now),
+            ShardMessage::Recalled {
+                queue,
+                messages,
+                more,
+            } => self.on_recalled(from, queue, messages, more, now, fx),
+            ShardMessage::Scan {
+                session,
+                serial,
+                filter,
+                mut cursor,
+            } => {
+                let mut found = VecDeque::new();
+                let done = self.look(&filter, &mut cursor, now, &mut found);
+                let cursor = (!done).then_some(cursor);
+                self.remote.send(
+                    from,
+                    ShardMessage::Found {
+                        session,
+                        serial,
+                        messages: found.into(),
+                        cursor,
+                    },
+                );
+            }
+            ShardMessage::Found {
+                session,
+                serial,
+                messages,
+                cursor,
+            } => {
+                self.on_found(session, serial, messages, cursor, now, fx);
+            }
+        }
+        self.end_command(now, fx);
+    }
+
+    pub(crate) fn on_publish<E: Effects>(
+        &mut self,
+        from: ShardId,
+        message: &Message,
+        safety: Safety,
+        only: &[(u16, u16)],
+        now: Time,
+        fx: &mut E,
+    ) {
+        self.books.arrived();
+        let (before, cause) = (
+            self.journal.promises(),
+            self.cause_elsewhere(message, safety),
+        );
+        let mut route = self.route(message.address());
+        if !only.is_empty() {
+            let is_meant = |client: &str| {
+                only.iter()
+                    .all(|(shard, shards)| home(client, *shards).0 == *shard)
+            };
+            route = Rc::new(self.work_out_for(message.address(), is_meant));
+        }
+        let expires = message.expires();
+        let draft = Draft {
+            expires_in: (expires != Time::NEVER).then(|| expires.since(now)),
+            ..Draft::of(message)
+        };
+        let own = self.own_receiver(message.publisher(), &route);
+        self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
+        if let Some(cell) = route.cell() {
+            self.offer_to_cell(cell, message, Some(from), fx);
+        }
+        if route.has_queues() {
+            self.spread_to_queues(&route, message, message.properties(), &cause, now, fx);
+        }
+        if self.journal.has_references() {
+            self.persist_kept(message, false, safety);
+        }
+        for address in &route.onward().redirects {
+            self.spread_redirected(address, message, &cause, now, fx);
+        }
+        self.end_command(now, fx);
+        self.await_all(&cause, message.reliability(), before, fx);
+    }
+
+    /// The publisher of a message that comes back from another shard, if it is among those who want none of their own.
+    pub(crate) fn own_receiver(&self, publisher: u64, route: &Route) -> Option<SessionId> {
+        if publisher == 0 || shard_of(publisher) != self.env.shard().0 {
+            return None;
+        }
+        let not_own = route
+            .receivers()
+            .iter()
+            .filter(|receiver| receiver.flags & NO_LOCAL != 0);
+        let mut sessions = not_own.map(|receiver| receiver.session);
+        sessions.find(|id| {
+            self.sessions
+                .get(*id)
+                .is_some_and(|session| session.uid() == publisher)
+        })
+    }
+
+    pub(crate) fn on_interest(&mut self, from: ShardId, filter: &str, wanted: bool) {
+        let target = u32::from(from.0);
+        let is = |sink: &Sink| sink.kind == SinkKind::Shard && sink.target == target;
+        let known = self.routes.sinks(filter).iter().any(is);
+        if wanted && !known {
+            let reliability = Reliability::ExactlyOnce;
+            self.routes.insert(
+                filter,
+                Sink {
+                    target,
+                    id: 0,
+                    kind: SinkKind::Shard,
+                    reliability,
+                    flags: 0,
+                },
+            );
+            self.env.entered(Kept::Interest, route_cost(filter));
+        } else if !wanted && known {
+            self.routes.remove(filter, is);
+            self.env.left(Kept::Interest, route_cost(filter));
+        }
+    }
+
+    fn answer_shard(&mut self, to: ShardId, question: u32) {
+        if question != 0 {
+            self.remote.send(to, ShardMessage::Done { question });
+        }
+    }
+
+    fn on_done<E: Effects>(&mut self, from: ShardId, question: u32, now: Time, fx: &mut E) {
+        if !self.remote.is_pending(question) {
+            return self.on_watch_known(from, question, now, fx);
+        }
+        if let Some(pending) = self.remote.answered(question) {
+            self.finish_subscribe(pending, now, fx);
+        }
+    }
+
+    /// Tells every other shard; how many there are.
+    pub(crate) fn tell_shards(&mut self, message: impl Fn(ShardId) -> ShardMessage) -> usize {
+        for shard in (0..self.env.shards())
+            .map(ShardId)
+            .filter(|shard| *shard != self.env.shard())
+        {
+            self.remote.send(shard, message(shard));
+        }
+        usize::from(self.env.shards()) - 1
+    }
+
+    /// Who asks now, for an answer that may come later.
+    pub(crate) fn asker(&self, id: SessionId, link: LinkId, ticket: Ticket) -> Option<Asker> {
+        let session = self
+            .sessions
+            .get(id)
+            .filter(|session| session.link().is_some())?;
+        Some(Asker {
+            session: id,
+            uid: session.uid(),
+            openings: session.connection.opening(),
+            link,
+            ticket,
+        })
+    }
+
+    /// Whether whoever asked is still there.
+    pub(crate) fn is_there(&self, asker: &Asker) -> bool {
+        let is = |session: &Session| {
+            (session.uid(), session.connection.opening()) == (asker.uid, asker.openings)
+        };
+        self.sessions
+            .get(asker.session)
+            .is_some_and(|session| session.link().is_some() && is(session))
+    }
+}
