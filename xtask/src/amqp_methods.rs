@@ -92,7 +92,6 @@ struct Method {
 struct Field {
     name: String,
     wire: Wire,
-    /// Not for logs.
     secret: bool,
     doc: String,
 }

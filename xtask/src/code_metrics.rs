@@ -29,7 +29,6 @@ const PARAMETERS_MANY: usize = 6;
 /// Structs with more fields are listed.
 const FIELDS_MANY: usize = 15;
 
-/// Prints the tables.
 pub fn run() -> Outcome {
     let tree = match Tree::of_work_tree(&crate::tree()) {
         Ok(tree) => tree,

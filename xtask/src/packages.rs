@@ -60,7 +60,6 @@ pub fn for_integration() -> Result<(), String> {
     ensure(&[FAULTS, more].concat())
 }
 
-/// What counts instructions.
 pub fn for_instruction_counts() -> Result<(), String> {
     ensure(&[("valgrind", "valgrind")])
 }

@@ -24,13 +24,11 @@ impl Program {
         Self::new(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())).args(words)
     }
 
-    /// More arguments.
     pub fn args<S: AsRef<std::ffi::OsStr>>(mut self, words: impl IntoIterator<Item = S>) -> Self {
         self.command.args(words);
         self
     }
 
-    /// One environment variable.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self

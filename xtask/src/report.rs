@@ -17,7 +17,6 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Nothing but successes.
     pub fn passed(count: u32) -> Self {
         Self {
             passed: count,
@@ -25,14 +24,12 @@ impl Outcome {
         }
     }
 
-    /// One failure.
     pub fn failed(why: impl Into<String>) -> Self {
         let mut outcome = Self::default();
         outcome.fail(why);
         outcome
     }
 
-    /// One more failure.
     pub fn fail(&mut self, why: impl Into<String>) {
         self.failed += 1;
         self.reasons.push(why.into());
@@ -69,7 +66,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// No steps yet.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,6 +1,7 @@
 //! The rules of the house, each a function from a tree of files (or cargo's metadata) to the places that break it.
 
 mod arrows;
+mod comments;
 mod documents;
 mod links;
 pub mod shape;
@@ -50,7 +51,7 @@ impl fmt::Display for Breach {
 /// A rule's name and its check.
 type Rule = (&'static str, fn(&Tree) -> Vec<Breach>);
 
-const RULES: [Rule; 18] = [
+const RULES: [Rule; 19] = [
     (
         "sans-I/O crates name no I/O",
         words::no_io_in_sans_io_crates,
@@ -61,6 +62,10 @@ const RULES: [Rule; 18] = [
     ),
     ("no drawer modules", shape::no_drawer_modules),
     ("no file is too long", shape::no_long_files),
+    (
+        "doc comments say more than the name",
+        comments::no_short_doc_comments,
+    ),
     ("nothing is left to do", words::nothing_left_to_do),
     ("unwrap stands beside a reason", words::unwrap_has_a_reason),
     ("crates open with what they know", shape::crates_have_a_head),

@@ -23,7 +23,6 @@ pub(crate) struct AccountView {
     pub(crate) queued: u64,
 }
 
-/// A client's books.
 #[derive(Debug, Serialize)]
 pub(crate) struct ClientAccount {
     client: Arc<str>,

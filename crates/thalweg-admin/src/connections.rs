@@ -93,7 +93,6 @@ pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<Page<Co
     Ok(Json(page(said.await?, &uri, limit, |_, _| ())))
 }
 
-/// How to kick.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kick {

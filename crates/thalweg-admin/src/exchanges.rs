@@ -17,7 +17,6 @@ use thalweg_model::PropertyValue;
 /// Bindings of one exchange that are shown.
 const BOUND_MAX: usize = 100;
 
-/// An exchange.
 #[derive(Debug, Serialize)]
 pub(crate) struct ExchangeRow {
     tenant: String,

@@ -49,9 +49,7 @@ impl fmt::Display for Caller {
 /// What a caller may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// Ask.
     Read,
-    /// Ask and change.
     Admin,
 }
 

@@ -64,7 +64,6 @@ struct WaitRow {
     messages: u64,
 }
 
-/// A member.
 #[derive(Clone, Debug, Serialize)]
 struct SeatRow {
     client: Arc<str>,

@@ -12,7 +12,6 @@ pub(crate) struct Health {
     status: &'static str,
 }
 
-/// The process lives.
 pub(crate) async fn lives() -> Json<Health> {
     Json(Health { status: "alive" })
 }

@@ -28,7 +28,6 @@ pub(crate) struct Books {
     copies: Copies,
 }
 
-/// What came in.
 #[derive(Debug, Serialize)]
 struct Publishes {
     received: u64,

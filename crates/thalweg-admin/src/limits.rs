@@ -8,7 +8,6 @@ use serde::Serialize;
 use thalweg_kernel::{Limits, Totals};
 use thalweg_model::Span;
 
-/// All limits.
 #[derive(Debug, Serialize)]
 pub(crate) struct LimitsView {
     items: Vec<LimitRow>,
@@ -18,7 +17,6 @@ pub(crate) struct LimitsView {
 /// A limit: of what, how much, and how much of it is used where one number can say so.
 #[derive(Debug, Serialize)]
 struct LimitRow {
-    /// The configuration's key.
     key: &'static str,
     /// What it bounds: each `session`, `group`, `queue`, `address`, `transaction`, or the whole `process`.
     per: &'static str,

@@ -8,7 +8,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use thalweg_server::{DatagramCounts, DtlsCounts, ListenerView, PortView};
 
-/// All listeners.
 #[derive(Debug, Serialize)]
 pub(crate) struct Listeners {
     items: Vec<ListenerRow>,
@@ -40,7 +39,6 @@ struct DatagramsRow {
     unsent: u64,
 }
 
-/// Likewise.
 #[derive(Debug, Serialize)]
 struct DtlsRow {
     peers: usize,

@@ -20,7 +20,6 @@ use thalweg_server::{LoopCounts, clock};
 /// The most sessions that can be asked for.
 const SESSIONS_MAX: usize = 100;
 
-/// The most groups.
 const GROUPS_MAX: usize = 100;
 
 /// The most members of each of them.
@@ -78,7 +77,6 @@ struct StageRow {
     nanos_p99: Option<u64>,
 }
 
-/// A shard's load.
 #[derive(Debug, Serialize)]
 struct ShardRow {
     shard: u16,

@@ -168,7 +168,6 @@ pub fn start(observer: Observer, settings: AdminSettings) -> Result<AdminHandle,
 }
 
 impl AdminHandle {
-    /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }

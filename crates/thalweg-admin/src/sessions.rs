@@ -16,7 +16,6 @@ use thalweg_kernel::{Kernel, SessionView};
 use thalweg_model::Span;
 use thalweg_server::{Inside, clock};
 
-/// A session.
 #[derive(Debug, Serialize)]
 pub(crate) struct SessionRow {
     client: Arc<str>,

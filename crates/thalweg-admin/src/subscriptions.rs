@@ -12,7 +12,6 @@ use thalweg_kernel::SubscriptionView;
 use thalweg_model::filter::shown;
 use thalweg_model::{Address, Filter};
 
-/// A subscription.
 #[derive(Debug, Serialize)]
 pub(crate) struct SubscriptionRow {
     client: Arc<str>,

@@ -13,7 +13,6 @@ use thalweg_server::stages::{BOUNDS_NANOS, Histogram, SPANS, Span, Stages};
 /// Receivers that are named, over all shards.
 const RECEIVERS_NAMED_MAX: usize = 1000;
 
-/// What to trace.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Question {

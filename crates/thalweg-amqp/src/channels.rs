@@ -2,7 +2,6 @@
 
 use crate::gathering::Gathering;
 
-/// One channel.
 #[derive(Debug)]
 pub(crate) struct Channel {
     number: u16,
@@ -22,7 +21,6 @@ pub(crate) enum ChannelState {
 
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
-    /// By number.
     entries: Vec<Channel>,
     /// Place of the one used last.
     last: usize,

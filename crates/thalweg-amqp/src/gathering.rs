@@ -71,7 +71,6 @@ impl Gathering {
         peek_id(self.parts.method()).unwrap_or_default()
     }
 
-    /// Bytes held.
     pub(crate) fn len(&self) -> usize {
         self.parts.bytes.len()
     }

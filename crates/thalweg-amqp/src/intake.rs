@@ -24,14 +24,12 @@ pub(crate) struct Intake {
     limits: IntakeLimits,
     /// Largest frame; never 0.
     pub(crate) frame_max: u32,
-    /// Highest channel number.
     pub(crate) channel_max: u16,
     pub(crate) channels: Channels,
     /// Bytes of unfinished messages.
     pub(crate) gathered_bytes: usize,
 }
 
-/// What was heard.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -39,7 +37,6 @@ pub(crate) struct Intake {
 )]
 pub(crate) enum Heard<'b> {
     Heartbeat,
-    /// Nothing to tell.
     Consumed,
     /// On channel 0.
     Connection(Method<'b>),

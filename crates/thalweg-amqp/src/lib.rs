@@ -3,6 +3,7 @@
 //! *Knows:* the specification (sections such as `§4.2.3` are those of its version 0-9-1) and what RabbitMQ added to it.
 //! *Must never know:* the kernel, a socket, a clock. Start reading at [`ServerSide::handle_input`].
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod channels;
 mod client;

@@ -58,7 +58,6 @@ pub(crate) fn put_channel_close(
     put_method(number, &Method::ChannelClose(close), out);
 }
 
-/// Appends a heartbeat.
 pub(crate) fn put_heartbeat(out: &mut Vec<u8>) {
     put_whole(frame::HEARTBEAT, 0, &[], out);
 }

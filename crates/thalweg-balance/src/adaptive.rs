@@ -45,7 +45,6 @@ const LOOK_AGAIN: f64 = 2e-4;
 /// Longest time before it is looked again at members that report, or have stopped to.
 const LOOK_AT_SUSPENDED: f64 = 1.0;
 
-/// A group.
 pub(super) struct Adaptive {
     members: Vec<Option<Box<Member>>>,
     free: Vec<Place>,
@@ -61,7 +60,6 @@ pub(super) struct Adaptive {
     is_stale: bool,
     refreshed: f64,
     acknowledged: u32,
-    /// Who acknowledged last.
     hint: Option<Place>,
     scan: usize,
     rate: f64,
@@ -918,7 +916,6 @@ impl Adaptive {
         Time::from_nanos(((now + self.pause()) * 1e9) as u64)
     }
 
-    /// Seconds until then.
     fn pause(&self) -> f64 {
         (0.3 * self.fastest).max(LOOK_AGAIN)
     }

@@ -138,7 +138,6 @@ impl Fewest {
         }
     }
 
-    /// Whoever stands first.
     #[inline]
     pub(super) fn first(&self) -> Option<Place> {
         let (at, word) = self

@@ -90,7 +90,6 @@ pub struct Head {
     pub size: u32,
     /// What a strategy that binds messages to members goes by.
     pub turn: u64,
-    /// A random number.
     pub random: u64,
     /// Once sent it can never go to another member.
     pub once: bool,
@@ -127,9 +126,7 @@ pub enum Choice {
 pub enum Signal {
     /// By its acknowledgements, which come when it is done.
     Acknowledges,
-    /// By its reports.
     Reports,
-    /// Not at all.
     Silent,
 }
 
@@ -169,7 +166,6 @@ enum Kind {
 }
 
 impl Balancer {
-    /// One without members.
     pub fn new(strategy: GroupStrategy) -> Self {
         Balancer(match strategy {
             GroupStrategy::Score => Kind::Score(Score::default()),
@@ -178,7 +174,6 @@ impl Balancer {
         })
     }
 
-    /// A member comes.
     pub fn join(&mut self, terms: Terms, now: Time) -> Place {
         match &mut self.0 {
             Kind::Turns(turns) => turns.join(terms),

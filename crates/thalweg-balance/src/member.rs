@@ -42,7 +42,6 @@ pub(super) struct Out {
     pub(super) recorded: Option<(f64, f64)>,
 }
 
-/// One member.
 pub(super) struct Member {
     pub(super) signal: Signal,
     pub(super) terms: Terms,

@@ -22,7 +22,6 @@ pub(super) struct Parallel {
     gaps: u32,
     short: u32,
     suspected: bool,
-    /// It is so.
     pub(super) found: bool,
     /// Mean of what a message takes alone.
     pub(super) alone_mean: f64,

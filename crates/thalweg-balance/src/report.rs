@@ -23,7 +23,6 @@ const SMALLEST: f64 = 1e6;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Credible {
     pub(crate) waiting: f64,
-    /// Seconds per message.
     pub(crate) each: f64,
     pub(crate) concurrency: Option<u16>,
 }

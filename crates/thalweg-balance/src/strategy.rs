@@ -75,7 +75,6 @@ const NAMES: &[(GroupStrategy, &[&str])] = &[
 ];
 
 impl GroupStrategy {
-    /// Their own names.
     pub const WORDS: &'static [&'static str] = &[
         "adaptive",
         "round-robin",
@@ -111,7 +110,6 @@ impl GroupStrategy {
         NAMES.iter().find(is).map(|(strategy, _)| *strategy)
     }
 
-    /// Its own name.
     pub fn name(self) -> &'static str {
         let own = NAMES.iter().find(|(strategy, _)| *strategy == self);
         own.and_then(|(_, names)| names.first())

@@ -3,7 +3,6 @@
 use super::{Choice, GroupStrategy, Head, Place, Terms};
 use std::collections::BTreeSet;
 
-/// Weights divide this.
 const WHOLE: u64 = 1 << 32;
 /// Ranks that grow beyond this are all made smaller.
 const RANK_MAX: u64 = 1 << 62;

@@ -38,7 +38,6 @@ fn erf(x: f64) -> f64 {
     (1.0 - series * t * (-x * x).exp()).copysign(x)
 }
 
-/// Both by interpolation.
 fn rectified(z: f64) -> (f64, f64) {
     if z <= -WIDTH {
         return (0.0, 0.0);

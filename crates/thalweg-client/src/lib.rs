@@ -14,6 +14,7 @@
 //! ```
 // One place asks the system for `TCP_INFO` through a macro of `nix`, which may say otherwise: `driver/network.rs`.
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod adaptive;
 #[cfg(feature = "amqp")]

@@ -21,7 +21,6 @@ pub(crate) struct Unconfirmed {
     entries: VecDeque<MessageId>,
     /// Entries that are not [`NOTHING`].
     count: usize,
-    /// Most entries.
     max: usize,
     /// How many more go one at a time.
     careful: usize,
@@ -45,7 +44,6 @@ impl Unconfirmed {
         (self.first, self.count, self.was_full) = (first, 0, false);
     }
 
-    /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.count
     }

@@ -289,7 +289,6 @@ struct Line {
 
 /// What came of it, per tenth of a second.
 struct Flow {
-    /// Consumed per publisher.
     consumed: Vec<Vec<u64>>,
     /// The longest the queue was.
     queue: Vec<usize>,

@@ -202,7 +202,6 @@ pub(crate) enum KeptBody {
         options: Vec<u8>,
         payload: Vec<u8>,
     },
-    /// A notification.
     Notification(Arc<SharedBody>),
 }
 

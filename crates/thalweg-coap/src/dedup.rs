@@ -36,7 +36,6 @@ pub(crate) struct Key {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     peer: u64,
-    /// When, in ticks.
     at: u32,
     fingerprint: u32,
     /// Where its body begins, counted from the first body ever, and wrapping.

@@ -33,7 +33,6 @@ pub(crate) enum Content {
     Empty,
     /// A whole datagram, message id and all.
     Encoded(Vec<u8>),
-    /// A notification.
     Notification(Notification),
 }
 

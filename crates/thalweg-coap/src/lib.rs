@@ -5,6 +5,7 @@
 //! clock. Start reading at [`Message::decode`] for one message, [`ServerSide::handle_datagram`] for the peers of a socket,
 //! [`stream::ServerSide::handle_input`] for one connection.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod block;
 mod blockwise;

@@ -286,7 +286,6 @@ pub(crate) fn merged<'o>(
     })
 }
 
-/// Writes an option.
 #[inline]
 pub(crate) fn put(encoder: &mut Encoder<'_>, number: u16, value: Value<'_>) {
     match value {

@@ -98,7 +98,6 @@ impl Peer {
     }
 }
 
-/// All peers.
 #[derive(Debug)]
 pub(crate) struct Peers {
     pub slots: Slots<Peer>,

@@ -7,7 +7,6 @@ const CHUNK: usize = 256;
 /// How many chunks stay when there is no record.
 const CHUNKS_KEPT: usize = 16;
 
-/// No record.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Records by number. A number is used again after its record went, under another generation.

@@ -9,6 +9,7 @@
 //! first. What takes a library of certificates is behind the trait [`Certificate`]. Not spoken: renegotiation,
 //! resumption, raw public keys, connection identifiers (RFC 9146), DTLS 1.3.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod alert;
 mod certificate;

@@ -90,7 +90,6 @@ pub struct Capabilities {
 pub struct Syntax {
     /// What an address looks like.
     pub example: &'static str,
-    /// Between levels.
     pub separator: char,
     /// One level, any number of levels.
     pub wildcards: Option<(&'static str, &'static str)>,
@@ -101,7 +100,6 @@ pub struct Syntax {
 /// What a subscriber is told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receives {
-    /// Every message.
     Messages,
     /// What an address holds now; a value that another has replaced already may never come.
     Values,
@@ -110,7 +108,6 @@ pub enum Receives {
 /// How a publisher says what the payload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentTypeModel {
-    /// Not at all.
     No,
     /// Any media type, as text.
     Text,
@@ -121,7 +118,6 @@ pub enum ContentTypeModel {
 /// Properties of the user's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropertyModel {
-    /// None.
     No,
     /// Text; a name may repeat, and the order counts.
     RepeatableText,
@@ -134,9 +130,7 @@ pub enum PropertyModel {
 /// What ties an answer to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CorrelationModel {
-    /// Nothing.
     No,
-    /// Bytes.
     Bytes,
     /// Short text; bytes go by a header.
     ShortText,
@@ -147,9 +141,7 @@ pub enum CorrelationModel {
 /// The unit of an expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpiryUnit {
-    /// Whole seconds.
     Seconds,
-    /// Milliseconds.
     Milliseconds,
 }
 
@@ -286,7 +278,6 @@ pub enum Aspect {
     Address,
     /// An address of 300 bytes.
     LongAddress,
-    /// What wildcards match.
     Wildcard,
     /// Messages of one publisher on one address.
     Order,
@@ -304,13 +295,11 @@ pub enum Aspect {
     BinaryProperty,
     /// Text that ties an answer to its request.
     Correlation,
-    /// Bytes that do.
     BinaryCorrelation,
     /// Where the answer goes.
     Reply,
     /// How long it lives.
     Expiry,
-    /// Its priority.
     Priority,
     /// The last value of its address, for those who come later.
     LastValue,
@@ -407,7 +396,6 @@ impl Aspect {
 /// What a subscriber sees of what a publisher said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell {
-    /// What was said.
     Exact,
     /// What was said, by a rule.
     Rule(Rule),
@@ -428,7 +416,6 @@ pub enum Rule {
     CutKey,
     /// Of one name only the first is left.
     FirstOfName,
-    /// Values become text.
     AsText,
     /// Bytes in a header of their own.
     CorrelationHeader,

@@ -80,7 +80,6 @@ pub struct Delivered {
 /// A [`Handover`] that can wait.
 #[derive(Debug)]
 pub struct HandedOver {
-    /// The consumer's line.
     pub line: u16,
     /// The consumer; 0 if one message was asked for without one.
     pub consumer: u32,
@@ -90,7 +89,6 @@ pub struct HandedOver {
     pub settles: bool,
     /// How often it was delivered before.
     pub deliveries: u32,
-    /// The message.
     pub message: Message,
     /// Messages that wait behind it.
     pub left: u64,
@@ -223,7 +221,6 @@ pub trait DeferredFront: Send {
         false
     }
 
-    /// Begins it.
     fn start(&mut self, _: &mut Cx<'_>) {}
 
     /// Whether it is to be told ([`Effect::Room`]) that only so many bytes wait in its output.

@@ -21,7 +21,6 @@ use thalweg_model::{Span, Time};
 pub struct Cx<'a> {
     /// All links of the shard; the kernel's [`Effects`](thalweg_kernel::Effects).
     pub links: &'a mut Links,
-    /// The shard's kernel.
     pub kernel: &'a mut Kernel,
     /// The front's own link.
     pub id: LinkId,
@@ -109,7 +108,6 @@ pub enum ConsumerFate {
 /// What ends when the kernel ends the connection of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The link.
     LinkEnds,
     /// One session of several; the link stays.
     LinkStays,

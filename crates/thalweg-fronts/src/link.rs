@@ -45,7 +45,6 @@ const HEAD_BYTES: usize = 16;
 
 /// A connection without its socket.
 pub struct Link {
-    /// Translates.
     pub front: AnyFront,
     /// Bytes for the peer, those that are sent already first.
     out: Vec<u8>,
@@ -78,7 +77,6 @@ pub struct Link {
 pub struct Driven {
     /// Bytes that are done with.
     pub consumed: usize,
-    /// Why it stopped.
     pub stopped: Stopped,
 }
 
@@ -146,7 +144,6 @@ pub struct Links {
 }
 
 impl Links {
-    /// No links yet.
     pub fn new(limits: LinksLimits) -> Self {
         Links {
             links: Vec::new(),
@@ -179,7 +176,6 @@ impl Links {
         self.set_unflushed_max(self.unflushed_most);
     }
 
-    /// Adds a link.
     pub fn open(&mut self, front: impl Into<AnyFront>) -> LinkId {
         let link = Link {
             front: front.into(),
@@ -637,7 +633,6 @@ impl Links {
         }
     }
 
-    /// Questions about peers.
     pub fn take_logins(&mut self) -> Vec<(LinkId, LoginAsk)> {
         std::mem::take(&mut self.logins)
     }

@@ -8,7 +8,6 @@ use thalweg_model::Time;
 pub enum LoginAsk {
     /// A user name and a password, or neither.
     Password {
-        /// The session's name.
         client: Box<str>,
         /// The peer chose that name; otherwise we made it up.
         chosen: bool,
@@ -19,29 +18,23 @@ pub enum LoginAsk {
     },
     /// A step of a challenge-response exchange.
     Exchange {
-        /// The session's name.
         client: Box<str>,
         /// The peer chose that name; otherwise we made it up.
         chosen: bool,
         /// The mechanism, by the name SASL gives it.
         method: Box<str>,
-        /// The peer's data.
         data: Box<[u8]>,
         /// Whether this begins an exchange; one that is going on is forgotten.
         first: bool,
     },
     /// The transport has proved who it is: one of many on one link. The answer comes through
     /// [`Links::on_proven`](crate::Links::on_proven).
-    Proven {
-        /// Who.
-        identity: Box<str>,
-    },
+    Proven { identity: Box<str> },
 }
 
 /// What the server says.
 #[derive(Clone, Debug)]
 pub enum LoginAnswer {
-    /// Come in.
     Allowed {
         /// Who it is; nobody in particular if absent.
         user: Option<Box<str>>,
@@ -54,10 +47,8 @@ pub enum LoginAnswer {
     },
     /// The exchange goes on.
     Continue {
-        /// Our data.
         data: Box<[u8]>,
     },
-    /// Stay out.
     Refused(LoginRefusal),
 }
 

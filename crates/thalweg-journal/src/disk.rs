@@ -14,7 +14,6 @@ pub const QUARANTINE: &str = "quarantine";
 
 /// A directory of files. Names are relative and have no folders but `quarantine/`.
 pub trait Disk: Clone + Send + Sync + 'static {
-    /// An open file.
     type File: DiskFile;
     /// Holds the directory for this process until it is dropped.
     type Lock: Send + Sync + 'static;
@@ -29,7 +28,6 @@ pub trait Disk: Clone + Send + Sync + 'static {
     fn create(&self, name: &str) -> io::Result<Self::File>;
     /// Gives a file another name; a file that had it is gone.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a name.
     fn unlink(&self, name: &str) -> io::Result<()>;
     /// Gives a file of this directory a second name in another one (a backup's).
     fn hard_link(&self, name: &str, to: &Self, to_name: &str) -> io::Result<()>;
@@ -121,7 +119,6 @@ impl OsDisk {
         Ok(Self { path: path.into() })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -34,31 +34,23 @@ pub enum FileFault {
 #[non_exhaustive]
 pub enum OpenError {
     /// Another process has the directory.
-    Locked {
-        /// The directory.
-        directory: String,
-        /// Who has it.
-        holder: String,
-    },
+    Locked { directory: String, holder: String },
     /// The settings contradict each other.
     Options(String),
     /// The operating system refused.
     Io {
         /// What we were doing to which file.
         doing: String,
-        /// What it said.
         error: io::Error,
     },
     /// A file is not what its name says, or not ours.
     File {
-        /// The file.
         file: String,
         /// What is wrong with it.
         fault: FileFault,
     },
     /// A file belongs to another journal.
     OtherJournal {
-        /// The file.
         file: String,
         /// The journal it belongs to.
         its: u128,
@@ -69,7 +61,6 @@ pub enum OpenError {
     Damaged(Damage),
     /// There is no room for the first segment.
     Full {
-        /// The directory.
         directory: String,
         /// What the system said.
         error: io::Error,
@@ -98,7 +89,6 @@ pub struct Damage {
 /// Frames at the end that nobody was promised: written, never known to be durable, and torn or lost in part.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DroppedTail {
-    /// The file.
     pub file: String,
     /// Where in it the dropped part begins.
     pub offset: u64,
@@ -124,7 +114,6 @@ pub enum ReadError {
     Io {
         /// What we were doing to which file.
         doing: String,
-        /// What it said.
         error: io::Error,
     },
 }

@@ -12,7 +12,6 @@ pub const FORMAT: u8 = 1;
 pub const HEADER_BYTES: usize = 48;
 /// Frames begin at multiples of this.
 pub const ALIGN: usize = 8;
-/// The longest payload.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 const HEADER_CRC_AT: usize = HEADER_BYTES - 4;
 

@@ -25,7 +25,6 @@ const SMALL_SEGMENTS: [u64; 3] = [1 << 20, 64 << 10, 8 << 10];
 pub struct ReplayFrom {
     /// Which journal the checkpoint was made from.
     pub journal: u128,
-    /// The next frame.
     pub index: Index,
     /// Where it begins, header and all; or where its predecessor ended, if it begins a later segment.
     pub place: Place,
@@ -48,9 +47,7 @@ impl ReplayFrom {
 /// What is known of a segment without reading its frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentInfo {
-    /// Its number.
     pub number: u64,
-    /// Its first frame.
     pub first_index: Index,
     /// Its last frame; less than the first if it has none.
     pub last_index: Index,
@@ -111,7 +108,6 @@ struct Moved {
     to: Place,
 }
 
-/// Files kept ready.
 struct Shelf {
     names: Vec<String>,
     /// The number of the last one named.
@@ -167,7 +163,6 @@ impl<D: Disk> Inventory<D> {
         }
     }
 
-    /// The directory.
     pub fn disk(&self) -> &D {
         &self.disk
     }

@@ -12,7 +12,6 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Where a walk through frames stands: what the next frame has to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expected {
-    /// Its index.
     pub index: Index,
     /// The chain hash it has to name.
     pub hash: u64,
@@ -60,7 +59,6 @@ pub enum Found<'a> {
     Frame(u64, FrameHeader, &'a [u8]),
     /// The end that was given.
     End,
-    /// Something else.
     Fault(FrameFault),
 }
 

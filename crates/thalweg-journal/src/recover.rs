@@ -25,7 +25,6 @@ pub struct Recovered {
     pub frames: u64,
     /// How many bytes of records were in them.
     pub bytes: u64,
-    /// This opening.
     pub epoch: u32,
     /// The last frame there is.
     pub last_index: Index,
@@ -39,7 +38,6 @@ pub struct Recovered {
 pub(crate) struct Recovery<D: Disk> {
     pub inventory: Inventory<D>,
     pub recovered: Recovered,
-    /// Where it ended.
     pub before: Ending,
     /// The number for the next segment.
     pub number: u64,
@@ -49,7 +47,6 @@ pub(crate) struct Recovery<D: Disk> {
     pub superfluous: Vec<(String, u64)>,
 }
 
-/// Where reading begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Start {
     /// With the first frame there ever was.

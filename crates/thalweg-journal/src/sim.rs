@@ -165,7 +165,6 @@ impl SimDisk {
         Self::from_moment(self.state().now.clone(), seed)
     }
 
-    /// The moment now.
     pub fn moment(&self) -> Moment {
         self.state().now.clone()
     }
@@ -705,7 +704,6 @@ impl Drop for SimLock {
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);

@@ -20,7 +20,6 @@ pub struct SpareKeeper {
 }
 
 impl SpareKeeper {
-    /// Starts the thread.
     pub fn start<D: Disk>(inventory: Arc<Inventory<D>>) -> io::Result<Self> {
         let is_stopping = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&is_stopping);

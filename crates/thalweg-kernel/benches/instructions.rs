@@ -406,7 +406,6 @@ fn draft(address: &str) -> Draft<'_> {
     }
 }
 
-/// Counts deliveries.
 struct Nowhere(u32);
 
 impl Effects for Nowhere {

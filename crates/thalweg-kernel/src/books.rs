@@ -241,7 +241,6 @@ impl Books {
         self.ledger.redelivered += u64::from(again);
     }
 
-    /// A copy expired.
     pub(crate) fn expired(&mut self, address: &str) {
         self.ledger.expired += 1;
         if let Some(account) = self.accounts.of(address) {

@@ -72,7 +72,6 @@ pub enum WatchEnd {
 pub struct Taken<'a> {
     /// What to settle it by, within [`Limits::take_settle_timeout`](crate::Limits::take_settle_timeout).
     pub id: TakenId,
-    /// The message.
     pub message: &'a Message,
     /// How often it was given to somebody before.
     pub deliveries: u32,
@@ -106,7 +105,6 @@ pub struct Spot {
 /// Whose messages wait on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// A session's.
     Session(SessionId),
     /// Those of a queue with a name.
     Queue(QueueId),
@@ -115,7 +113,6 @@ pub enum Holder {
 /// Messages that a queue wants back.
 #[derive(Debug)]
 pub struct Fetch {
-    /// Whose queue.
     pub holder: Holder,
     /// Tells this fetch's answer from that of an earlier one, or of an earlier holder of that number.
     pub question: u64,
@@ -141,7 +138,6 @@ pub enum Sent {
 /// A message on its way to one receiver.
 #[derive(Debug)]
 pub struct Delivery<'a> {
-    /// The canonical address.
     pub address: &'a str,
     /// The payload, byte for byte.
     pub payload: &'a [u8],
@@ -155,7 +151,6 @@ pub struct Delivery<'a> {
     pub tag: Tag,
     /// Whole seconds it is still worth delivering, if it expires.
     pub expires_in_secs: Option<u32>,
-    /// Its priority.
     pub priority: u8,
     /// The metadata, if any.
     pub properties: Option<&'a Properties>,
@@ -168,7 +163,6 @@ pub struct Delivery<'a> {
 /// A message on its way out of a queue to a consumer.
 #[derive(Clone, Copy)]
 pub struct Handover<'a> {
-    /// The consumer's line.
     pub line: u16,
     /// The consumer; 0 if one message was asked for without one.
     pub consumer: u32,
@@ -178,7 +172,6 @@ pub struct Handover<'a> {
     pub settles: bool,
     /// How often it was delivered before.
     pub deliveries: u32,
-    /// The message.
     pub message: Content<'a>,
     /// How long it is still worth delivering, if it expires.
     pub expires_in: Option<Span>,
@@ -196,7 +189,6 @@ pub enum Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// The canonical address.
     pub fn address(self) -> &'a str {
         match self {
             Content::Kept(message) => message.address(),
@@ -240,7 +232,6 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Its priority.
     #[inline]
     pub fn priority(self) -> u8 {
         match self {
@@ -273,7 +264,6 @@ impl<'a> Content<'a> {
 pub struct Native<'a> {
     /// Which encoding; fronts agree among themselves on the numbers.
     pub dialect: u8,
-    /// A whole frame.
     pub frame: &'a [u8],
 }
 
@@ -290,7 +280,6 @@ pub enum Answer<'a> {
     Values {
         /// In byte order of their addresses.
         values: Vec<Message>,
-        /// These are all.
         complete: bool,
     },
     /// To [`Kernel::take_apart`](crate::Kernel::take_apart); nothing if the queue is empty.

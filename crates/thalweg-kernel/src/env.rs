@@ -51,7 +51,6 @@ impl Env {
         std::mem::replace(&mut self.limits, limits)
     }
 
-    /// This shard.
     #[inline]
     pub(crate) fn shard(&self) -> ShardId {
         self.shard

@@ -15,7 +15,6 @@ use thalweg_model::{Filter, Message, Reliability, RetainOp, Span, Time};
 pub struct SessionView {
     /// The name it is found by.
     pub client: Arc<str>,
-    /// The authenticated user.
     pub user: Option<Arc<str>>,
     /// Its link, if it has one now.
     pub link: Option<LinkId>,
@@ -29,7 +28,6 @@ pub struct SessionView {
     pub subscriptions: usize,
     /// Copies that wait for it.
     pub waiting: usize,
-    /// Their bytes.
     pub waiting_bytes: usize,
     /// Copies sent and not settled.
     pub in_flight: u32,
@@ -37,7 +35,6 @@ pub struct SessionView {
     pub in_flight_max: u16,
     /// Its link's output is above the high-water mark.
     pub congested: bool,
-    /// Messages it published.
     pub received: u64,
     /// It outlives the broker, too.
     pub durable: bool,
@@ -48,7 +45,6 @@ pub struct SessionView {
 /// A subscription, as operators see it.
 #[derive(Clone, Debug)]
 pub struct SubscriptionView {
-    /// Whose.
     pub client: Arc<str>,
     /// The canonical filter; see [`thalweg_model::filter::shown`].
     pub filter: Box<str>,
@@ -86,11 +82,9 @@ pub struct Explained {
 pub struct Totals {
     /// Sessions with a link.
     pub sessions_online: usize,
-    /// All sessions.
     pub sessions: usize,
     /// All subscriptions of this shard's sessions.
     pub subscriptions: usize,
-    /// Last values.
     pub retained: usize,
     /// Bytes of last values.
     pub retained_bytes: usize,
@@ -100,9 +94,7 @@ pub struct Totals {
     pub in_flight: usize,
     /// Bytes of copies that wait or are in flight.
     pub queued_bytes: usize,
-    /// Groups.
     pub groups: usize,
-    /// Watches.
     pub watches: usize,
     /// Values that are remembered although nobody retained them.
     pub kept_values: usize,

@@ -31,7 +31,6 @@ pub enum DropReason {
     LinkGone,
     /// It waited on disk and could not be read back.
     Unreadable,
-    /// Its queue ended.
     QueueEnded,
     /// Its queue was emptied.
     Purged,
@@ -96,7 +95,6 @@ pub struct Ledger {
     pub own: u64,
     /// Publishes that at least one sink of this process wanted.
     pub matched: u64,
-    /// Publishes nobody wanted.
     pub unmatched: u64,
     /// Publishes refused by access rules or limits.
     pub refused: u64,
@@ -116,7 +114,6 @@ pub struct Ledger {
     pub routed: u64,
     /// Copies that an earlier run left behind, waiting or in flight.
     pub restored: u64,
-    /// Copies delivered.
     pub delivered: u64,
     /// Bytes of their payloads.
     pub delivered_bytes: u64,
@@ -162,7 +159,6 @@ pub struct Account {
     pub routed: u64,
     /// Copies that an earlier run left behind.
     pub restored: u64,
-    /// Copies delivered.
     pub delivered: u64,
     /// Copies whose time ran out.
     pub expired: u64,

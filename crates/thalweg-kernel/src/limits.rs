@@ -75,7 +75,6 @@ pub struct Limits {
     /// Whether a group's at-least-once deliveries that a member has not settled go to the others as soon as its link
     /// ends.
     pub group_redispatch: bool,
-    /// Queues with names.
     pub queues_max: usize,
     /// Messages that may wait in one of them, whatever was declared; more are refused.
     pub named_queue_messages_max: u64,

@@ -3,6 +3,7 @@
 //! *Knows:* nothing but itself. *Must never know:* a protocol, a socket, a file, a clock or a thread; time comes in as
 //! a value. Start reading at [`Message`], then [`Address`] and [`Filter`].
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod address;
 pub mod filter;

@@ -36,7 +36,6 @@ pub struct Message(Arc<Kept>);
 
 #[derive(Debug)]
 struct Kept {
-    /// Address, then payload.
     body: Body,
     address_len: u16,
     reliability: Reliability,

@@ -3,6 +3,7 @@
 //! *Knows:* the specifications (statement ids such as `[MQTT-3.3.1-4]` are those of MQTT 5.0; `[MQTT3-…]` those of
 //! 3.1.1). *Must never know:* the kernel, a socket, a clock. Start reading at [`ServerSide::handle_input`].
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod alias;
 mod client;

@@ -10,7 +10,6 @@ pub(crate) fn string<'a>(r: &mut Reader<'a>) -> Result<&'a str, PeerFault> {
     checked(r.bytes16().ok_or(PeerFault::TRUNCATED)?)
 }
 
-/// Reads binary data.
 #[inline]
 pub(crate) fn binary<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], PeerFault> {
     r.bytes16().ok_or(PeerFault::TRUNCATED)

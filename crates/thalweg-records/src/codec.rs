@@ -214,7 +214,6 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Nothing may follow.
     pub(super) fn finish(&self) -> Result<(), RecordFault> {
         if self.is_empty() {
             Ok(())

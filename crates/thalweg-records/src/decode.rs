@@ -92,7 +92,6 @@ pub(super) struct MessageHead<'a> {
     pub(super) publisher: u64,
     pub(super) held: Option<(u64, u16)>,
     pub(super) address: &'a str,
-    /// How many follow.
     pub(super) references: usize,
 }
 
@@ -163,7 +162,6 @@ fn message<'a>(fields: &mut Input<'a>) -> Result<Message<'a>, RecordFault> {
     })
 }
 
-/// All but messages.
 pub(super) fn other<'a>(kind: u8, fields: &mut Input<'a>) -> Result<Record<'a>, RecordFault> {
     let record = match kind {
         kind::SESSION => Record::Session(session(fields)?),

@@ -106,7 +106,6 @@ pub(super) mod value_kind {
 }
 
 impl Record<'_> {
-    /// Appends the record.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Record::Message(message) => put_message(out, message),

@@ -25,7 +25,6 @@ const CONTRADICTIONS_MAX: usize = 100;
 pub struct Contradiction {
     /// Where the record begins.
     pub place: u64,
-    /// What is wrong.
     pub what: &'static str,
     /// The queue it speaks of.
     pub queue: u64,

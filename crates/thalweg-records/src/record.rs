@@ -16,88 +16,60 @@ pub enum Record<'a> {
     /// A session was opened, resumed, left or changed: all that is known of it but subscriptions and queue.
     Session(SessionRecord<'a>),
     /// A session is gone with all it had.
-    SessionEnded {
-        /// The session's number.
-        queue: u64,
-    },
+    SessionEnded { queue: u64 },
     /// A subscription is new or has changed.
     Subscribed(SubscriptionRecord<'a>),
     /// A subscription is gone.
     Unsubscribed {
-        /// The session's number.
         queue: u64,
-        /// The canonical filter.
         filter: &'a str,
         /// The group it was shared with.
         group: Option<&'a str>,
     },
     /// A group that holds entries of its own exists from now on.
     Group {
-        /// The group's number.
         queue: u64,
-        /// Its name.
         name: &'a str,
-        /// Its filter.
         filter: &'a str,
     },
     /// A group holds entries no longer; what it had is gone.
-    GroupEnded {
-        /// The group's number.
-        queue: u64,
-    },
+    GroupEnded { queue: u64 },
     /// A message was accepted: for queues, as a last value, and as held from its publisher.
     Message(Message<'a>),
     /// An exactly-once message of a publisher was accepted that nobody wanted.
     Held {
-        /// The publisher's session.
         queue: u64,
         /// Its number for the message.
         ticket: u16,
     },
     /// The publisher will not repeat it.
     Released {
-        /// The publisher's session.
         queue: u64,
         /// Its number for the message.
         ticket: u16,
     },
     /// A waiting entry of a session was given a tag, to be sent.
     Sent {
-        /// The session.
         queue: u64,
-        /// The entry.
         serial: u64,
         /// Its tag from now on.
         tag: u16,
     },
     /// The receiver has an exactly-once entry; only its release is still to be confirmed.
-    Received {
-        /// The session.
-        queue: u64,
-        /// The entry's tag.
-        tag: u16,
-    },
+    Received { queue: u64, tag: u16 },
     /// An entry that was sent is done with.
-    Settled {
-        /// The session.
-        queue: u64,
-        /// The entry's tag.
-        tag: u16,
-    },
+    Settled { queue: u64, tag: u16 },
     /// An entry is done with that is named by its serial: settled through a member of its group, expired, dropped, or
     /// moved to another shard.
     Removed {
         /// The session or group.
         queue: u64,
-        /// The entry.
         serial: u64,
     },
     /// An entry changed its queue: from a group to a member or back. Its serial stays, and with it its place in line.
     /// With a member it has the group's number from then on, in a group none.
     Moved {
-        /// Where it was.
         from: u64,
-        /// The entry.
         serial: u64,
         /// Where it is now.
         to: u64,
@@ -111,32 +83,25 @@ pub enum Record<'a> {
     },
     /// What waits in a group up to this serial may have been delivered to members that end with their links.
     Delivered {
-        /// The group.
         queue: u64,
         /// The last of them.
         serial: u64,
     },
     /// The last value of an address is forgotten.
-    Cleared {
-        /// The canonical address.
-        address: &'a str,
-    },
+    Cleared { address: &'a str },
     /// An entry whose message is elsewhere; checkpoints only.
     Entry {
-        /// Whose.
         reference: Reference<'a>,
         /// Where the message's record begins.
         place: u64,
         /// How long that record is.
         len: u32,
-        /// When it expires.
         expires: Time,
         /// Its receiver has it (see [`Record::Received`]); then there is no message any more and `place` is 0.
         received: bool,
     },
     /// A last value whose message is elsewhere; checkpoints only.
     LastValue {
-        /// The canonical address.
         address: &'a str,
         /// Where the message's record begins.
         place: u64,
@@ -147,25 +112,16 @@ pub enum Record<'a> {
     Stamped {
         /// The publisher's user, empty if it did not say who it is.
         user: &'a str,
-        /// The publisher.
         publisher: u64,
         /// Its number for the message.
         sequence: u64,
     },
     /// Nothing is known of a publisher any more.
-    PublisherForgotten {
-        /// The publisher's user.
-        user: &'a str,
-        /// The publisher.
-        publisher: u64,
-    },
+    PublisherForgotten { user: &'a str, publisher: u64 },
     /// Which messages of a publisher were taken; checkpoints only.
     Publisher {
-        /// The publisher's user.
         user: &'a str,
-        /// The publisher.
         publisher: u64,
-        /// The highest number.
         highest: u64,
         /// From it on downwards, as [`Sequences::runs`](crate::Sequences::runs) has it.
         runs: Cow<'a, [u64]>,
@@ -174,7 +130,6 @@ pub enum Record<'a> {
     Numbers {
         /// The highest queue number.
         queue: u64,
-        /// The highest serial.
         serial: u64,
     },
 }
@@ -182,11 +137,9 @@ pub enum Record<'a> {
 /// A session, as it is written down.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionRecord<'a> {
-    /// Its number.
     pub queue: u64,
     /// The name under which it is found again.
     pub client: &'a str,
-    /// The authenticated user.
     pub user: Option<&'a str>,
     /// How long it outlives its link.
     pub expiry: Span,
@@ -204,7 +157,6 @@ pub struct SessionRecord<'a> {
 /// A will, as it is written down.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WillRecord<'a> {
-    /// What is published.
     pub body: BodyRecord<'a>,
     /// How long after the loss of the link.
     pub delay: Span,
@@ -217,9 +169,7 @@ pub struct WillRecord<'a> {
 /// A subscription, as it is written down.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SubscriptionRecord<'a> {
-    /// The session's number.
     pub queue: u64,
-    /// The canonical filter.
     pub filter: &'a str,
     /// The group it is shared with.
     pub group: Option<&'a str>,
@@ -236,9 +186,7 @@ pub struct SubscriptionRecord<'a> {
 /// What a message says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BodyRecord<'a> {
-    /// The canonical address.
     pub address: &'a str,
-    /// The payload.
     pub payload: &'a [u8],
     /// What the publisher asked for.
     pub reliability: Reliability,
@@ -246,20 +194,16 @@ pub struct BodyRecord<'a> {
     pub retain: RetainOp,
     /// Higher goes first where a queue orders by it.
     pub priority: u8,
-    /// The metadata.
     pub properties: Option<Cow<'a, Properties>>,
 }
 
 /// A message, as it is written down.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message<'a> {
-    /// What it says.
     pub body: BodyRecord<'a>,
-    /// When it expires.
     pub expires: Time,
     /// When the broker received it.
     pub ingress: Time,
-    /// Its publisher's number.
     pub publisher: u64,
     /// It has become the last value of its address (or cleared it, if that is what its retain operation says).
     pub is_last_value: bool,
@@ -274,7 +218,6 @@ pub struct Message<'a> {
 pub struct Reference<'a> {
     /// The session or group.
     pub queue: u64,
-    /// The entry.
     pub serial: u64,
     /// Its tag, 0 while it waits.
     pub tag: u16,
@@ -295,7 +238,6 @@ pub struct Reference<'a> {
 pub struct RecordFault {
     /// Where in the input.
     pub at: usize,
-    /// What is wrong.
     pub what: &'static str,
 }
 

@@ -14,9 +14,7 @@ type ByNumber<T> = HashMap<u64, T, foldhash::fast::RandomState>;
 /// The state that a run of records leads to. Messages stay where they were written; the state only says where.
 #[derive(Debug, Default)]
 pub struct State {
-    /// Sessions by number.
     pub sessions: ByNumber<StoredSession>,
-    /// Groups by number.
     pub groups: ByNumber<StoredGroup>,
     /// Last values by address: place and length of their messages' records.
     pub last_values: BTreeMap<Box<str>, (u64, u32)>,
@@ -44,12 +42,10 @@ impl PartialEq for State {
     }
 }
 
-/// A session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredSession {
     /// The name under which it is found again.
     pub client: Box<str>,
-    /// The authenticated user.
     pub user: Option<Box<str>>,
     /// How long it outlives its link.
     pub expiry: Span,
@@ -71,18 +67,13 @@ pub struct StoredSession {
     pub window: BTreeMap<u16, StoredSlot>,
 }
 
-/// A will.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredWill {
-    /// Where it goes.
     pub address: Box<str>,
-    /// Its payload.
     pub payload: Box<[u8]>,
-    /// How surely.
     pub reliability: Reliability,
     /// Whether it becomes the last value.
     pub retain: RetainOp,
-    /// Its metadata.
     pub properties: Option<Box<Properties>>,
     /// How long after the loss of the link.
     pub delay: Span,
@@ -92,10 +83,8 @@ pub struct StoredWill {
     pub expires_in: Option<Span>,
 }
 
-/// A subscription.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredSubscription {
-    /// The canonical filter.
     pub filter: Box<str>,
     /// The group it is shared with.
     pub group: Option<Box<str>>,
@@ -112,9 +101,7 @@ pub struct StoredSubscription {
 /// A group that holds entries of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredGroup {
-    /// Its name.
     pub name: Box<str>,
-    /// Its filter.
     pub filter: Box<str>,
     /// What waits in it up to this serial may have been delivered.
     pub delivered_to: u64,
@@ -148,7 +135,6 @@ pub struct Stored {
 /// An entry that was sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredSlot {
-    /// The entry.
     pub entry: Stored,
     /// Its receiver has it: only the release is still to be confirmed, and `entry` names no message.
     pub received: bool,
@@ -157,13 +143,10 @@ pub struct StoredSlot {
 /// How much a state holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Sessions.
     pub sessions: usize,
-    /// Subscriptions.
     pub subscriptions: usize,
     /// Entries that wait or are in flight.
     pub entries: usize,
-    /// Last values.
     pub last_values: usize,
     /// Groups with entries of their own.
     pub groups: usize,

@@ -42,12 +42,10 @@ mod flag {
 }
 
 impl Waiting {
-    /// How many wait.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -519,7 +519,6 @@ impl Journal {
         self.committer.has_failed()
     }
 
-    /// How it is.
     pub(crate) fn status(&self) -> JournalStatus {
         let counters = &self.counters;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -33,11 +33,9 @@ pub enum Bind {
 pub struct ListenerSpec {
     /// Name in the configuration's table, for logs and metrics.
     pub name: Arc<str>,
-    /// Where it listens.
     pub bind: Bind,
     /// Every connection starts with a PROXY header, if there is a rule for it; one without is refused.
     pub proxy: Option<ProxyRule>,
-    /// TLS, if any.
     pub tls: Option<Arc<TlsAcceptor>>,
     /// WebSocket, if any; inside TLS if both are there.
     pub websocket: Option<Arc<WebSocketSettings>>,
@@ -97,7 +95,6 @@ pub(crate) enum ListenSocket {
 }
 
 impl Listener {
-    /// Binds and listens.
     pub fn bind(spec: ListenerSpec) -> Result<Listener, ListenFault> {
         let (socket, local, _file) = match &spec.bind {
             Bind::Tcp(address) => {

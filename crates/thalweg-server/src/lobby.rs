@@ -42,7 +42,6 @@ pub enum Route {
     NotOurs(&'static str),
 }
 
-/// The lobby's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LobbySettings {
     /// Connections open at once on all listeners together; beyond it a new one is closed at once.

@@ -23,17 +23,12 @@ pub(crate) type Ask = Box<dyn FnOnce(&mut Inside<'_>) + Send>;
 
 /// A shard from inside.
 pub struct Inside<'a> {
-    /// Which.
     pub shard: u16,
-    /// Its kernel.
     pub kernel: &'a mut Kernel,
-    /// Its links.
     pub links: &'a mut Links,
-    /// Its connections.
     pub connections: &'a Connections,
     /// Its sockets of datagrams.
     pub ports: &'a Ports,
-    /// The turn's time.
     pub now: Time,
     /// Where messages' time went.
     pub stages: &'a Stages,
@@ -77,7 +72,6 @@ pub(crate) struct Overall {
 /// A listener, as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerView {
-    /// Its name.
     pub name: String,
     /// The protocol, as the configuration calls it.
     pub kind: &'static str,

@@ -10,7 +10,6 @@ pub(crate) fn fill(bytes: &mut [u8]) {
         .expect("the operating system has random numbers");
 }
 
-/// A random number.
 pub(crate) fn u64() -> u64 {
     let mut bytes = [0; 8];
     fill(&mut bytes);

@@ -31,7 +31,6 @@ use thalweg_model::Span;
 pub(crate) struct ShardSettings {
     pub(crate) kernel: Limits,
     pub(crate) links: LinksLimits,
-    /// The longest batch.
     pub(crate) frame_bytes_max: usize,
     pub(crate) connect_timeout: Span,
     pub(crate) pace_max: Span,
@@ -327,7 +326,6 @@ pub(crate) fn dtls_acceptor(
         .map_err(fault)
 }
 
-/// Where they are.
 pub(crate) fn dtls_files(listener: &config::Listener) -> DtlsFiles {
     let certificate = match (&listener.tls.certificate, &listener.tls.key) {
         (Some(certificate), Some(key)) => {

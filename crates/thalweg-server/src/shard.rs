@@ -76,7 +76,6 @@ pub(crate) enum ToShard {
     BoundBuffers,
     /// Somebody wants to look in.
     Ask(Ask),
-    /// New settings.
     Settings(Box<ShardSettings>),
     /// Say good-bye to everybody and end.
     Stop,

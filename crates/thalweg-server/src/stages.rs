@@ -20,19 +20,14 @@ pub const SPANS: [&str; 10] = [
 pub enum Span {
     /// A read of the socket.
     NetRead = 0,
-    /// Bytes to event.
     WireDecode = 1,
-    /// Event to command.
     FrontIn = 2,
     /// Access, admission, last value, matching, queues.
     KernelPublish = 3,
-    /// Deliveries to bytes.
     FrontOut = 6,
-    /// The publisher's acknowledgement.
     FrontAck = 7,
     /// A write to the socket.
     NetWrite = 8,
-    /// The receiver's acknowledgement.
     KernelSettle = 9,
 }
 
@@ -42,14 +37,11 @@ pub const BOUNDS_NANOS: [u64; 16] = [
     1_638_400, 6_553_600, 26_214_400,
 ];
 
-/// One stage's samples.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
     /// Samples at or below each bound, and above all of them.
     pub buckets: [u64; BOUNDS_NANOS.len() + 1],
-    /// Nanoseconds in all.
     pub sum_nanos: u64,
-    /// Samples in all.
     pub count: u64,
 }
 
@@ -61,7 +53,6 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Adds a sample.
     pub fn record(&mut self, span: Span, nanos: u64) {
         let histogram = &mut self.histograms[span as usize];
         let bucket = BOUNDS_NANOS

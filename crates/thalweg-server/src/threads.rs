@@ -12,7 +12,6 @@ use std::thread::{self, JoinHandle};
 pub struct ServerFailure {
     /// The part: the journal, or a thread by its name.
     pub what: String,
-    /// The reason.
     pub why: String,
 }
 

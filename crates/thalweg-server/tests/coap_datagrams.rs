@@ -63,7 +63,6 @@ struct Peer {
     next_id: u16,
 }
 
-/// What came.
 struct Answer {
     kind: Kind,
     code: Code,

@@ -99,7 +99,6 @@ impl Member {
         Member { stream, bytes: 0 }
     }
 
-    /// Reads once.
     fn read(&mut self, patience: Duration) {
         self.stream
             .set_read_timeout(Some(patience))
@@ -112,7 +111,6 @@ impl Member {
         }
     }
 
-    /// Whole messages.
     fn got(&self) -> usize {
         self.bytes / PACKET
     }

@@ -58,7 +58,6 @@ pub(crate) struct Found {
 const _: () = assert!(Known::COUNT <= u32::BITS as usize);
 
 impl Found {
-    /// Forgets all headers.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.there = 0;

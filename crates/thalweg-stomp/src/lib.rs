@@ -4,6 +4,7 @@
 //! *Knows:* the specifications (a clause such as `1.2#Value_Encoding` is a heading of the page of that version).
 //! *Must never know:* the kernel, a socket, a clock. Start reading at [`ServerSide::handle_input`].
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod client;
 mod codec;

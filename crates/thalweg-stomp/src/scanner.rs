@@ -44,7 +44,6 @@ impl Default for FrameLimits {
 /// A complete frame whose headers are well-formed.
 pub(crate) struct Frame<'s, 'b> {
     pub(crate) command: Command,
-    /// The agreed version.
     pub(crate) version: Version,
     pub(crate) headers: Headers<'b>,
     pub(crate) body: &'b [u8],

@@ -23,7 +23,6 @@ const WARNINGS_MAX: usize = 10;
 
 /// A journal, opened with its state.
 pub struct Loaded<D: Disk> {
-    /// To write on.
     pub journal: Journal<D>,
     /// What its records add up to.
     pub state: State,
@@ -164,7 +163,6 @@ fn remove_unfinished<D: Disk>(disk: &D) -> Result<(), OpenError> {
 #[derive(Default)]
 struct Found {
     state: State,
-    /// Newest first.
     readable: Vec<CheckpointHead>,
     unreadable: Vec<String>,
     warnings: Vec<String>,
@@ -279,12 +277,10 @@ pub(crate) struct Folded {
 }
 
 impl<D: Disk> Archive<D> {
-    /// The newest checkpoint.
     pub fn newest(&self) -> Option<CheckpointHead> {
         self.checkpoints.first().copied()
     }
 
-    /// The packs.
     pub fn packs(&self) -> &Arc<Packs<D>> {
         &self.packs
     }

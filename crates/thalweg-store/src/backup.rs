@@ -32,14 +32,11 @@ pub struct Backup {
     pub files_copied: u64,
     /// How many bytes were copied.
     pub bytes_copied: u64,
-    /// What it holds.
     pub counts: Counts,
 }
 
-/// What was restored.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Restored {
-    /// Files.
     pub files: u64,
     /// How many bytes they have.
     pub bytes: u64,
@@ -50,11 +47,9 @@ pub struct Restored {
 /// What is in a journal that was opened and read to the last record.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Verified {
-    /// The last frame.
     pub index: Index,
     /// Frames behind the checkpoint.
     pub frames: u64,
-    /// What it holds.
     pub counts: Counts,
     /// Messages that were read, each once.
     pub messages: u64,

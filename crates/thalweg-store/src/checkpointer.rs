@@ -84,7 +84,6 @@ impl fmt::Display for Round {
     }
 }
 
-/// The thread.
 pub struct Checkpointer<D: Disk> {
     orders: Option<Sender<Order<D>>>,
     thread: Option<JoinHandle<()>>,
@@ -140,7 +139,6 @@ impl<D: Disk> Checkpointer<D> {
         })
     }
 
-    /// Where to ask.
     pub fn handle(&self) -> Option<CheckpointerHandle<D>> {
         Some(CheckpointerHandle {
             orders: self.orders.clone()?,

@@ -55,13 +55,10 @@ pub enum Sync {
 /// One batch of one shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Submission {
-    /// Whose it is.
     pub shard: u16,
     /// The shard's own number for it; they rise with every submission of the shard.
     pub number: u64,
-    /// The records.
     pub payload: Vec<u8>,
-    /// Whether somebody waits.
     pub sync: Sync,
 }
 
@@ -72,7 +69,6 @@ pub enum Event<'a> {
     /// These of one shard are written: they survive the process, and not yet the machine. Their payloads may be taken
     /// out for use again.
     Written {
-        /// Whose they are.
         shard: u16,
         /// Number and place of each, in order.
         written: &'a [(u64, Place)],
@@ -83,18 +79,14 @@ pub enum Event<'a> {
     },
     /// Everything this shard submitted up to this number is durable.
     Durable {
-        /// Whose they are.
         shard: u16,
         /// The last of them.
         number: u64,
     },
     /// A submission of this shard is longer than a frame can be. It is not written, and those behind it are.
     Refused {
-        /// Whose it is.
         shard: u16,
-        /// Its number.
         number: u64,
-        /// Why.
         error: &'a LogError,
     },
     /// Writing failed for good. Nothing is written any more, and what was not durable never will be.
@@ -171,7 +163,6 @@ impl Committer {
         })
     }
 
-    /// Where to submit.
     pub fn handle(&self) -> CommitterHandle {
         CommitterHandle {
             shared: Arc::clone(&self.shared),

@@ -26,7 +26,6 @@ const TEXT_SHOWN: usize = 120;
 pub struct Inspected {
     /// Frames, or lines of a pack's table.
     pub entries: u64,
-    /// Records.
     pub records: u64,
     /// Places where something is wrong.
     pub damages: u64,
@@ -376,7 +375,6 @@ impl Show<'_> {
     }
 }
 
-/// Segment and offset.
 fn shown(place: Place) -> String {
     format!("{:x}:{:07x}", place.number(), place.0 % Place::SPAN)
 }

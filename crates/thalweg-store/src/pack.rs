@@ -91,7 +91,6 @@ pub struct Line {
     pub len: u32,
 }
 
-/// An open pack.
 pub struct Pack<F> {
     /// What its head says.
     pub head: PackHead,
@@ -165,7 +164,6 @@ impl<F: DiskFile> Pack<F> {
         self.table.get(at).copied()
     }
 
-    /// Reads a record.
     pub fn read(&self, line: Line, into: &mut Vec<u8>) -> io::Result<()> {
         into.clear();
         into.resize(line.len as usize, 0);

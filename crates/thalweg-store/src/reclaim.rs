@@ -182,7 +182,6 @@ pub(crate) struct Needs {
     pub segments: Vec<SegmentInfo>,
     of_segments: Vec<Need>,
     of_packs: Vec<Need>,
-    /// What nothing has.
     pub lost: Vec<(u64, u32)>,
 }
 

@@ -32,7 +32,6 @@ pub struct Settings {
     pub stomp: Arc<StompSettings>,
     /// One datagram socket each, on every shard.
     pub coap: Vec<Arc<CoapSettings>>,
-    /// Of connections.
     pub coap_stream: Arc<CoapSettings>,
     /// What strangers may do over CoAP datagrams.
     pub coap_anonymous: Option<Access>,
@@ -182,7 +181,6 @@ impl Testbed {
         bed
     }
 
-    /// Starts a process.
     fn begin(&mut self) {
         let Settings {
             shards,
@@ -386,7 +384,6 @@ impl Testbed {
         self.pipes[who.pipe].is_stalled
     }
 
-    /// The connection breaks.
     pub fn lose<C>(&mut self, who: Who<C>) {
         self.close(who);
         self.rest();

@@ -18,9 +18,7 @@ pub struct PeerId(pub usize);
 /// What a peer does with confirmable messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// It acknowledges them.
     Polite,
-    /// It does nothing.
     Silent,
     /// It rejects every message that is no acknowledgement.
     Rejecting,

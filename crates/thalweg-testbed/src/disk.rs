@@ -26,7 +26,6 @@ pub enum Loss {
 /// Places between two frames, so that a place that is off by a little is noticed.
 const GAP: u64 = 64;
 
-/// See the module.
 #[derive(Default)]
 pub struct Disk {
     frames: Vec<Frame>,

@@ -145,7 +145,6 @@ impl Mqtt {
         self.side.connect(connect, up).expect("short strings");
     }
 
-    /// The packet identifier.
     pub fn publish(&mut self, publish: &PublishOut<'_>, up: &mut Vec<u8>) -> u16 {
         self.id_last += 1;
         let publish = PublishOut {
@@ -158,7 +157,6 @@ impl Mqtt {
         self.id_last
     }
 
-    /// The packet identifier.
     pub fn subscribe(&mut self, filter: &str, options: SubscribeOptions, up: &mut Vec<u8>) -> u16 {
         self.id_last += 1;
         let subscribe = SubscribeOut {

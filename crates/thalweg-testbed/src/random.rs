@@ -24,7 +24,6 @@ impl Random {
         self.below(times) == 0
     }
 
-    /// One of several.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len())]
     }

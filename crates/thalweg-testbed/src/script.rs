@@ -11,7 +11,6 @@ use thalweg_model::{Span, Time};
 /// How many sessions [`small`] brokers have.
 pub const SESSIONS_MAX: usize = 6;
 
-/// See the module.
 pub struct Script {
     pub bed: Testbed,
     ends: [Option<Who<Raw>>; 2],
@@ -97,7 +96,6 @@ impl Script {
         }
     }
 
-    /// Time goes by.
     pub fn wait(&mut self, span: Span) {
         self.bed.now += span;
         self.bed.on_datagram_timeouts();

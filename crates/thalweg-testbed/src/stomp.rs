@@ -48,7 +48,6 @@ impl Got {
         std::str::from_utf8(&self.body).expect("text")
     }
 
-    /// What acknowledges it.
     pub fn ack_in<'a>(&'a self, transaction: Option<&'a str>) -> AckOut<'a> {
         AckOut {
             ack: self.ack.as_deref().unwrap_or_default(),

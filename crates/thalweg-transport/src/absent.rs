@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::TransportFault;
 
-/// Never made.
 #[derive(Debug)]
 pub enum Absent {}
 

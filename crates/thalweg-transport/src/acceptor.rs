@@ -66,7 +66,6 @@ pub struct TlsAcceptor {
 }
 
 impl TlsAcceptor {
-    /// Reads the files.
     pub fn new(files: TlsFiles) -> Result<TlsAcceptor, TlsFault> {
         let config = RwLock::new(Arc::new(server_config(&files)?));
         Ok(TlsAcceptor { files, config })

@@ -12,7 +12,6 @@ use super::tls::{ClientCertificates, NameFrom, TlsFiles, TlsOldest};
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// An empty one.
     pub fn new() -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!(

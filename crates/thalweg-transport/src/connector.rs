@@ -36,7 +36,6 @@ pub struct TlsConnector {
 }
 
 impl TlsConnector {
-    /// Reads the files.
     pub fn new(files: &TlsClientFiles) -> Result<TlsConnector, TlsFault> {
         let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()

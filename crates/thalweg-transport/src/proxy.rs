@@ -18,12 +18,9 @@ pub struct ProxyRule {
 /// Versions of the header, told apart by their first bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProxyVersions {
-    /// Either.
     #[default]
     Any,
-    /// The text header.
     V1,
-    /// The binary header.
     V2,
 }
 

@@ -143,32 +143,24 @@ pub enum NameFrom {
 pub enum TlsFault {
     /// The file cannot be read.
     Unreadable {
-        /// The file.
         file: PathBuf,
         /// What the system says.
         reason: String,
     },
     /// The file is there but holds no PEM section of the kind that is needed.
     Nothing {
-        /// The file.
         file: PathBuf,
         /// What was looked for: `certificate`, `private key`, `revocation list`.
         wanted: &'static str,
     },
     /// A PEM section is damaged or holds something that TLS cannot use.
     Unusable {
-        /// The file.
         file: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
     /// The key is not that of the certificate.
-    KeyMismatch {
-        /// The private key.
-        key: PathBuf,
-        /// The certificate.
-        certificate: PathBuf,
-    },
+    KeyMismatch { key: PathBuf, certificate: PathBuf },
     /// Client certificates are asked for, but there is no authority to check them against.
     NoAuthority,
     /// The TLS library refuses the combination.

@@ -2,6 +2,7 @@
 //!
 //! *Knows:* bytes. *Must never know:* a protocol, a socket, a clock. Start reading at [`Reader`].
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod reader;
 pub mod testkit;

@@ -36,7 +36,6 @@ impl ClientMechanism {
 }
 
 impl std::fmt::Debug for ClientMechanism {
-    /// Without secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name().name())
     }

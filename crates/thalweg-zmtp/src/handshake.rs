@@ -51,7 +51,6 @@ pub struct Login<'b> {
 }
 
 impl std::fmt::Debug for Login<'_> {
-    /// Without the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Login({})", self.username.escape_ascii())
     }

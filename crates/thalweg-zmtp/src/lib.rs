@@ -11,6 +11,7 @@
 //! known, with a fault that says so. Those versions have no security mechanism, so that RFC 37 demands the refusal
 //! wherever PLAIN or CURVE is configured, and libzmq itself refuses them where an authenticator is installed.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod client;
 mod command;

@@ -6,7 +6,6 @@ use thalweg_bench::command::{self, BenchCommand, Outcome};
 
 use crate::failure::Failure;
 
-/// Runs the command.
 pub fn run(command: &BenchCommand, out: &mut dyn Write) -> Result<(), Failure> {
     let outcome = command::run(command, out).map_err(|error| Failure::new(error.to_string()))?;
     let words = match outcome {

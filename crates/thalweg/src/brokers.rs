@@ -33,7 +33,6 @@ pub struct SessionWish {
 
 /// A client that is connected, and what was said about the way there.
 pub struct Brokers {
-    /// The client.
     pub client: Client,
     ways: Vec<BrokerUrl>,
     connect_timeout: Duration,

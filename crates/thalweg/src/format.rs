@@ -73,7 +73,6 @@ marks! {
 pub struct Arrival<'a> {
     /// Where it was published.
     pub topic: &'a str,
-    /// What was published.
     pub payload: &'a [u8],
     /// With which QoS it came.
     pub qos: QoS,
@@ -89,11 +88,9 @@ pub struct Arrival<'a> {
     pub correlation: Option<&'a [u8]>,
     /// Seconds until it expires.
     pub expiry_secs: Option<u32>,
-    /// The user's properties.
     pub user: Vec<(&'a str, &'a str)>,
     /// Subscription identifiers (MQTT 5).
     pub subscription_ids: Vec<u32>,
-    /// When it came.
     pub time: SystemTime,
 }
 
@@ -200,7 +197,6 @@ impl FromStr for Format {
 }
 
 impl Format {
-    /// Prints one message.
     pub fn write(&self, arrival: &Arrival<'_>, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Format::Raw => out.write_all(arrival.payload),

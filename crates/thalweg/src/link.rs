@@ -54,7 +54,6 @@ pub enum Step {
     Moved,
     /// The time given is over.
     TimedOut,
-    /// Ctrl-C.
     Interrupted,
     /// A hand has done what it was given.
     Worked(Done),
@@ -75,7 +74,6 @@ pub struct Terms {
 pub struct Reply<'a> {
     /// The client's side of MQTT.
     pub machine: &'a mut ClientSide,
-    /// Bytes to send.
     pub out: &'a mut Vec<u8>,
 }
 

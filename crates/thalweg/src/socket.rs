@@ -15,7 +15,6 @@ use crate::quantity::spoken;
 /// A connected stream socket.
 #[derive(Debug)]
 pub enum Socket {
-    /// TCP.
     Tcp(TcpStream),
     /// A Unix domain socket.
     #[cfg(unix)]

@@ -98,7 +98,6 @@ pub fn run(args: &SubArgs, filters: &[String], out: &mut dyn Write) -> Result<()
     result.and(goodbye)
 }
 
-/// How reports travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carrier {
     Ping,

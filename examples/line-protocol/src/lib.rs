@@ -60,7 +60,6 @@ impl FrontSettings for LineSettings {
     }
 }
 
-/// One connection.
 struct LineFront {
     settings: Arc<LineSettings>,
     /// Makes the session's name.

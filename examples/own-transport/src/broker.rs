@@ -22,7 +22,6 @@ struct Hall {
 
 struct Guest {
     stream: TcpStream,
-    /// Number and filter.
     filters: Vec<(u32, String)>,
 }
 

@@ -19,7 +19,6 @@ pub struct Graph {
     calls: Vec<BTreeSet<usize>>,
     /// Method calls with the name of one of the crate's methods on something whose type is not evident.
     pub unresolved: usize,
-    /// All edges.
     pub edges: usize,
 }
 
@@ -104,7 +103,6 @@ impl<'k> Index<'k> {
 }
 
 impl Graph {
-    /// Reads every body.
     pub fn of(krate: &Krate<'_>) -> Self {
         let index = Index::new(krate);
         let mut graph = Self {

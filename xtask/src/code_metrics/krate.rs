@@ -33,7 +33,6 @@ impl Function<'_> {
     }
 }
 
-/// A struct's fields.
 pub struct Struct {
     pub parameters: Vec<String>,
     pub fields: BTreeMap<String, Ty>,
@@ -63,7 +62,6 @@ pub struct Krate<'a> {
 }
 
 impl<'a> Krate<'a> {
-    /// Adds a file.
     pub fn add(&mut self, path: &'a str, file: &'a syn::File) {
         self.allows += allows(&file.attrs);
         self.items(path, &file.items);

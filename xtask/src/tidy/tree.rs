@@ -33,7 +33,6 @@ impl Tree {
         Ok(tree)
     }
 
-    /// A made-up tree.
     #[cfg(test)]
     pub fn fixture(files: &[(&str, &str)]) -> Self {
         let texts = files

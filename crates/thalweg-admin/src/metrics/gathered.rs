@@ -26,9 +26,7 @@ pub const GROUPS_SHOWN_MAX: usize = 1_000;
 /// What the process and its shards say.
 #[derive(Debug, Default)]
 pub struct Gathered {
-    /// The program's version.
     pub version: &'static str,
-    /// Since the start.
     pub uptime: Duration,
     /// Whether all listeners accept.
     pub ready: bool,
@@ -38,11 +36,9 @@ pub struct Gathered {
     pub memory_bytes: usize,
     /// How many they may be.
     pub memory_bytes_max: usize,
-    /// The lobby's counts.
     pub lobby: LobbyCounts,
     /// The counts of log-ins.
     pub logins: LoginCounts,
-    /// Shards there are.
     pub shards: usize,
     /// The loops of the shards that answered, by shard.
     pub loops: Vec<(u16, LoopCounts)>,
@@ -60,7 +56,6 @@ pub struct Gathered {
     pub queues: QueueSums,
     /// Each of them by its address, unless there are more than [`QUEUES_SHOWN_MAX`].
     pub each_queue: BTreeMap<Arc<str>, QueueFigures>,
-    /// Groups, summed up.
     pub groups: GroupFigures,
     /// Each of them as `$share/<name>/<filter>`, unless there are more than [`GROUPS_SHOWN_MAX`].
     pub each_group: BTreeMap<String, GroupFigures>,
@@ -118,9 +113,7 @@ impl PortSums {
 /// All queues and exchanges.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueueSums {
-    /// Queues there are.
     pub count: u64,
-    /// What they hold.
     pub figures: QueueFigures,
     /// Exchanges there are, those that are always there included.
     pub exchanges: u64,
@@ -131,20 +124,17 @@ pub struct QueueSums {
 /// What a queue holds, or all together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueueFigures {
-    /// Messages that wait.
     pub messages: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
     /// Messages given to consumers and not settled.
     pub unsettled: u64,
-    /// Consumers.
     pub consumers: u64,
 }
 
 /// What a group does, or all together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GroupFigures {
-    /// Members.
     pub members: u64,
     /// Those that are connected.
     pub members_online: u64,
@@ -152,7 +142,6 @@ pub struct GroupFigures {
     pub suspended: u64,
     /// Messages that wait for any member.
     pub waiting: u64,
-    /// Their bytes.
     pub waiting_bytes: u64,
     /// Messages given to members and not settled.
     pub unsettled: u64,

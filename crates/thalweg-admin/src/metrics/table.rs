@@ -15,7 +15,6 @@ pub enum Kind {
     Counter,
     /// Goes up and down.
     Gauge,
-    /// Samples by size.
     Histogram,
 }
 
@@ -30,13 +29,10 @@ impl Kind {
     }
 }
 
-/// A metric.
 pub struct Metric {
     /// Its name; counters end in `_total`, and units stand before that.
     pub name: &'static str,
-    /// How it behaves.
     pub kind: Kind,
-    /// What is counted.
     pub unit: &'static str,
     /// Its label, if it has one.
     pub label: Option<&'static str>,
@@ -49,9 +45,7 @@ pub struct Metric {
 
 /// How a metric's values are read.
 pub(super) enum Read {
-    /// One whole number.
     One(fn(&Gathered) -> u64),
-    /// One real number.
     Real(fn(&Gathered) -> f64),
     /// One whole number for each value of the label.
     Each(fn(&Gathered, &mut Show<'_>)),

@@ -63,7 +63,6 @@ impl<'b> BasicProperties<'b> {
             .properties()
     }
 
-    /// Flags and properties.
     #[inline]
     pub(crate) fn decode(bytes: &'b [u8]) -> Result<Self, Malformed> {
         let mut p = BasicProperties::default();

@@ -375,7 +375,6 @@ impl<'b> Method<'b> {
         }
     }
 
-    /// Who sends it.
     pub(crate) const fn sender(&self) -> Sender {
         match self {
             Method::ConnectionStartOk(_)

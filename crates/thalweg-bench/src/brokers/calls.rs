@@ -65,7 +65,6 @@ impl Counting {
         });
     }
 
-    /// Counts no longer.
     pub fn pause(&self) {
         self.change(|counter| match counter {
             Counter::Perf(mut perf) => perf.ask("disable").map(|()| Counter::Perf(perf)),

@@ -65,7 +65,6 @@ struct Ends {
 pub struct Usage {
     /// Processor seconds, all threads and child processes.
     pub cpu_s: f64,
-    /// Resident memory, KiB.
     pub rss_kib: u64,
     /// Proportional share of memory, KiB.
     pub pss_kib: u64,
@@ -206,7 +205,6 @@ fn elsewhere(text: &str, wanted: &[Protocol]) -> Result<Running, NoBroker> {
     })
 }
 
-/// A protocol's name.
 fn word(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Mqtt => "mqtt",

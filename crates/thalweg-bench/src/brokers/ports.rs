@@ -8,9 +8,7 @@ use std::sync::{Mutex, PoisonError};
 /// What a port is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// TCP.
     Tcp,
-    /// UDP.
     Udp,
 }
 

@@ -129,7 +129,6 @@ impl Process {
         has_said && inside(space, || Ok(launch.addresses.iter().all(accepts))).unwrap_or(false)
     }
 
-    /// Its folder.
     #[cfg(test)]
     pub fn folder(&self) -> PathBuf {
         self.folder.clone()

@@ -25,7 +25,6 @@ pub struct Site<'a> {
     pub space: Option<&'a Space>,
     /// Its folder, there already, removed with the broker.
     pub folder: PathBuf,
-    /// Its address.
     pub host: IpAddr,
     /// Ports that it has taken.
     pub ports: Ports,
@@ -34,9 +33,7 @@ pub struct Site<'a> {
 /// A command with its environment.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
-    /// The program.
     pub program: PathBuf,
-    /// Its arguments.
     pub arguments: Vec<String>,
     /// What is added to the environment.
     pub environment: Vec<(&'static str, String)>,
@@ -47,7 +44,6 @@ pub struct Order {
 pub struct Launch {
     /// Something that has to run beside it.
     pub before: Option<Order>,
-    /// The broker.
     pub broker: Order,
     /// What it says when it is ready, besides accepting.
     pub says: Option<&'static str>,
@@ -62,7 +58,6 @@ pub struct Launch {
 }
 
 impl<'a> Site<'a> {
-    /// A new one.
     pub fn new(cell: &'a Cell, space: Option<&'a Space>) -> io::Result<Site<'a>> {
         let host: Ipv4Addr = match space {
             Some(_) => BROKER_HOST.parse().map_err(io::Error::other)?,

@@ -12,9 +12,7 @@ use crate::cell::Protocol;
 /// A program that can be measured as broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
-    /// This program.
     Thalweg,
-    /// Eclipse Mosquitto.
     Mosquitto,
     /// RabbitMQ, with its plugins for MQTT and STOMP.
     Rabbitmq,
@@ -22,18 +20,15 @@ pub enum System {
     Ejabberd,
     /// nats-server, its MQTT side.
     Nats,
-    /// libzmq's XSUB/XPUB proxy.
     ZmqProxy,
     /// No broker: subscribers of libzmq connect to its publishers.
     ZmqPeers,
     /// No broker: Eclipse Cyclone DDS.
     CycloneDds,
-    /// libcoap's example server.
     Libcoap,
 }
 
 impl System {
-    /// All there are.
     pub const ALL: [System; 9] = [
         System::Thalweg,
         System::Mosquitto,
@@ -98,7 +93,6 @@ impl System {
         }
     }
 
-    /// Its program.
     pub fn program(self) -> Result<PathBuf, NoBroker> {
         let found = match self {
             System::Thalweg => thalweg::program(),

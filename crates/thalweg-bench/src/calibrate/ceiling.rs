@@ -17,7 +17,6 @@ use crate::load::{Gave, Got, Pacer, SideTable, Times, clock};
 use crate::speed::sink::{Sink, serve, serve_datagrams};
 use crate::speed::sinks::{Amqp, Mqtt, Stomp};
 
-/// Runs the test.
 pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
     let lasts = if wishes.quick { SECOND / 2 } else { 2 * SECOND };
     let mut findings = vec![bare(lasts, stop)];
@@ -307,7 +306,6 @@ fn sink_of(protocol: Protocol) -> io::Result<SocketAddr> {
     Ok(address)
 }
 
-/// Messages a second.
 const BAR: f64 = 1e7;
 /// Messages under way, where they are acknowledged.
 const WINDOW: u32 = 1000;

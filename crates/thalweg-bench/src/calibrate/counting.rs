@@ -53,7 +53,6 @@ impl Service for Injected {
     }
 }
 
-/// Runs the test.
 pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
     let of_each = if wishes.quick { 20 } else { 100 };
     let mut findings = Vec::new();

@@ -33,7 +33,6 @@ pub trait Service: Send {
     fn serve(&mut self, topic: &str, number: u64, now: u64) -> Fate;
 }
 
-/// Everything at once.
 #[derive(Debug)]
 pub struct AtOnce;
 
@@ -81,7 +80,6 @@ impl Fake {
         })
     }
 
-    /// Where it is.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -84,7 +84,6 @@ const EXCHANGES: [Exchange; 5] = [
 struct Reckoned {
     /// Frames with something in them.
     data: Wire,
-    /// CoAP's empty acknowledgements.
     empty: Wire,
     /// CoAP's questions whether somebody is there, and their answers.
     pings: Wire,

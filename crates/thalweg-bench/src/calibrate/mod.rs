@@ -29,7 +29,6 @@ use serde::Serialize;
 use crate::cell::{Cell, Driver, Leg, Link, Load, Phases, Protocol, Workload};
 use crate::net::check;
 
-/// How to calibrate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wishes {
     /// What everything random is drawn from.
@@ -42,9 +41,7 @@ pub struct Wishes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It is.
     Held,
-    /// It is not.
     Missed,
     /// Nothing is expected of it: it is good to know.
     Told,
@@ -55,7 +52,6 @@ pub enum Verdict {
 /// One thing that was measured although it was known.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// What.
     pub what: String,
     /// What it has to be, in words.
     pub expected: String,
@@ -105,7 +101,6 @@ impl Finding {
         }
     }
 
-    /// With a number.
     #[must_use]
     pub fn with(mut self, name: &str, value: f64) -> Finding {
         self.figures.insert(name.to_owned(), value);
@@ -118,15 +113,12 @@ impl Finding {
 pub struct Check {
     /// Its number in EXPERIMENTS 5, E0.
     pub number: u8,
-    /// Its name.
     pub name: &'static str,
-    /// What it shows.
     pub about: &'static str,
     /// Runs it; it ends early when told to stop.
     pub run: fn(&Wishes, &AtomicBool) -> Vec<Finding>,
 }
 
-/// All of them.
 pub const CHECKS: [Check; 6] = [
     Check {
         number: 1,

@@ -35,7 +35,6 @@ impl Service for Servers {
     }
 }
 
-/// Runs the test.
 pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
     let lasts = if wishes.quick { 2_000 * MS } else { 4_000 * MS };
     let (mut regular, mut random) = (Vec::new(), Vec::new());
@@ -133,7 +132,6 @@ fn measure(arrivals: &str, lasts: u64, seed: u64, stop: &AtomicBool) -> std::io:
 
 /// How long a server takes, nanoseconds.
 const SERVICE: u64 = 10 * MS;
-/// ρ.
 const LOAD: f64 = 0.5;
 /// Servers side by side: more messages in the same time.
 const SERVERS: u32 = 64;

@@ -28,7 +28,6 @@ impl Service for Stalling {
     }
 }
 
-/// Runs the test.
 pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
     let (every, lasts) = if wishes.quick {
         (2_000 * MS, 200 * MS)
@@ -116,7 +115,6 @@ fn judge(lasts: u64, measured: &Measured) -> Vec<Finding> {
     ]
 }
 
-/// Messages a second.
 const RATE: f64 = 1000.0;
 /// Few, so that the stall catches few that are under way.
 const WINDOW: u32 = 4;

@@ -16,12 +16,9 @@ use crate::stats::{mean, median, sd, t_cdf};
 /// Fewer runs than this say nothing about what runs differ by.
 pub const RUNS_MIN: usize = 5;
 
-/// A run before.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The folder's name.
     pub name: String,
-    /// What it has.
     pub results: Results,
 }
 

@@ -60,17 +60,12 @@ impl fmt::Display for Verdict {
 /// A figure of a point in both folders.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The point.
     pub point: String,
-    /// The figure.
     pub metric: &'static Metric,
     /// Median with its interval (95 %, bootstrap) where there are two repeats, before.
     pub base: (f64, Option<Interval>),
-    /// After.
     pub new: (f64, Option<Interval>),
-    /// Repeats of both.
     pub counts: (usize, usize),
-    /// New over base.
     pub ratio: Option<f64>,
     /// How likely it is chance, after Holm.
     pub p: Option<f64>,
@@ -82,7 +77,6 @@ pub struct Change {
     pub verdict: Verdict,
 }
 
-/// What was found.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
     /// Figures of points that both have.

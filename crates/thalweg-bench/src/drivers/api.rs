@@ -24,7 +24,6 @@ pub struct Publishing {
     clients: Vec<Client>,
     topics: Vec<String>,
     options: Options,
-    /// None: nobody acknowledges.
     window: Option<u32>,
     /// Of each flow, messages without an outcome.
     under_way: Vec<u32>,
@@ -36,7 +35,6 @@ pub struct Publishing {
 }
 
 impl Publishing {
-    /// Connects.
     pub fn connect(job: &Job) -> Result<Publishing, Fault> {
         let clients = (0..job.connections)
             .map(|number| client(job, &job.publish, job.publish_at, "p", number));
@@ -206,7 +204,6 @@ impl Publisher for Publishing {
 
 /// Subscribers: one client or several for each copy.
 pub struct Subscribing {
-    /// With the copy.
     subscriptions: Vec<(u32, Subscription)>,
     clients: Vec<Client>,
     parked: Arc<Parked>,
@@ -216,7 +213,6 @@ pub struct Subscribing {
 }
 
 impl Subscribing {
-    /// Connects and subscribes.
     pub fn connect(job: &Job) -> Result<Subscribing, Fault> {
         let options = SubscribeOptions {
             reliability: reliability(&job.subscribe),

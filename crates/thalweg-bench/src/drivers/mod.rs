@@ -60,7 +60,6 @@ impl Job {
         format!("{}/{flow}", self.prefixes.1)
     }
 
-    /// Of a cell.
     pub fn of(cell: &Cell, run: u32, publish_at: SocketAddr, subscribe_at: SocketAddr) -> Job {
         let login = login(cell, std::env::var(PASSWORD).ok());
         Job {
@@ -122,7 +121,6 @@ const CONNECTIONS_MAX: u32 = 8;
 /// What went wrong, in words; the trial is over.
 pub type Fault = String;
 
-/// Publishes.
 pub trait Publisher: Send {
     /// Gives a message of a flow; it leaves in [`Publisher::turn`] at the latest. [`Gave::Full`] if the window is used up, or
     /// what was given before has not left.
@@ -160,15 +158,12 @@ pub trait Publisher: Send {
 pub struct Received<'a> {
     /// Which of the topic's subscribers has it, from 0.
     pub copy: u32,
-    /// Its topic.
     pub topic: &'a str,
-    /// What it says.
     pub payload: &'a [u8],
     /// When it came, nanoseconds of the clock.
     pub at: u64,
 }
 
-/// Receives.
 pub trait Subscriber: Send {
     /// Waits until something comes, at most until `until`, and tells everything that is there.
     fn receive(&mut self, until: u64, hear: &mut dyn FnMut(Received<'_>)) -> Result<(), Fault>;

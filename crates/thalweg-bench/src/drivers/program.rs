@@ -37,44 +37,34 @@ use super::Fault;
 /// What a program says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// It may begin.
     Ready,
     /// A message was handed over.
     Sent {
-        /// Its flow.
         flow: u32,
-        /// Its number.
         seq: u32,
         /// When it was tried first.
         tried: u64,
         /// When it was handed over.
         at: u64,
     },
-    /// A message came.
     Received {
         /// To which of the topic's subscribers.
         copy: u32,
-        /// Its flow.
         flow: u32,
-        /// Its number.
         seq: u32,
-        /// When.
         at: u64,
     },
     /// A message was acknowledged.
     Acknowledged,
-    /// A note.
     Note(String),
     /// Messages that were received and thrown away.
     Overflow(u64),
-    /// It is done.
     End,
     /// It is done because of this.
     Fault(String),
 }
 
 impl Said {
-    /// Reads a line.
     pub fn read(line: &str) -> Result<Said, String> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let numbers: Vec<u64> = rest
@@ -158,12 +148,10 @@ impl Program {
         }
     }
 
-    /// Lets it begin.
     pub fn begin(&mut self, at: u64) -> Result<(), Fault> {
         self.tell(&format!("begin {at}"))
     }
 
-    /// Lets it end.
     pub fn end(&mut self) -> Result<(), Fault> {
         self.tell("end")
     }
@@ -177,7 +165,6 @@ impl Program {
         }
     }
 
-    /// Its process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

@@ -48,7 +48,6 @@ impl Writer {
         })
     }
 
-    /// Writes a trial.
     pub fn write(&mut self, trial: &Trial) -> io::Result<()> {
         let steps: Vec<String> = trial
             .steps
@@ -117,7 +116,6 @@ impl Writer {
     }
 }
 
-/// Reads a folder.
 pub fn read(folder: &Path) -> io::Result<Run> {
     let about = serde_json::from_str(&text(folder, "run.json")?)?;
     let mut trials: Vec<Trial> = table(folder, "trials.csv", TRIAL_HEAD, trial_of)?;

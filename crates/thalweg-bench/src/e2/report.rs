@@ -209,7 +209,6 @@ impl Condition<'_> {
         self.trials.first().map_or(0, |trial| trial.steps.len())
     }
 
-    /// Mean over repeats.
     fn cost(&self, way: Way, step: usize, goal: Goal) -> f64 {
         mean(self.of(way).map(|trial| trial.cost(step, goal)))
     }

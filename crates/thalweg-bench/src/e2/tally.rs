@@ -79,7 +79,6 @@ impl Tally {
         self.lock().1
     }
 
-    /// The messages.
     pub fn take(&self) -> Vec<Message> {
         std::mem::take(&mut self.lock().0)
     }

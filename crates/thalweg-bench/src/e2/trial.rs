@@ -9,7 +9,6 @@ use crate::report::trial::{mean, quantile};
 /// One message. Times are since the first message's slot began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its topic's number.
     pub flow: u32,
     /// When it was to be published.
     pub intended: Duration,
@@ -30,19 +29,15 @@ pub struct Message {
 /// One look at everything, each second and at each change of loss.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// When.
     pub at: Duration,
     /// The loss from now on.
     pub loss: Loss,
     /// Bytes and frames sent so far by clients and broker, lost ones included.
     pub bytes: u64,
-    /// Frames.
     pub frames: u64,
     /// Packets that came to the link and those lost on it.
     pub came: u64,
-    /// Lost ones.
     pub lost: u64,
-    /// The publisher's protocol.
     pub publishes: String,
     /// The protocol that most of the subscriber's subscriptions are on.
     pub subscribes: String,
@@ -53,11 +48,9 @@ pub struct Sample {
 /// Something that was said.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// When.
     pub at: Duration,
     /// What: `explain-publisher`, `explain-subscriber`, `trouble`.
     pub what: String,
-    /// The words.
     pub words: String,
 }
 
@@ -66,50 +59,38 @@ pub struct Event {
 pub struct Trial {
     /// Number of the course.
     pub number: usize,
-    /// Its way.
     pub way: Way,
     /// Bytes of a message.
     pub payload: usize,
     /// One-way delay of the link.
     pub delay: Duration,
-    /// Which repeat.
     pub repeat: u32,
-    /// Its seed.
     pub seed: u64,
-    /// Losses.
     pub steps: Vec<Loss>,
     /// How long each lasted.
     pub step: Duration,
     /// Whether it came to its end, and with what if not.
     pub trouble: String,
-    /// Messages by sequence.
     pub messages: Vec<Message>,
-    /// Samples in time.
     pub samples: Vec<Sample>,
-    /// What was said.
     pub events: Vec<Event>,
 }
 
 /// A step in numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepSum {
-    /// Messages published.
     pub published: usize,
-    /// Of these, received.
     pub received: usize,
     /// Mean, median, 90 %, 99 % and greatest time from intended to received, ms.
     pub mean: f64,
-    /// Median.
     pub p50: f64,
     /// 90 %.
     pub p90: f64,
     /// 99 %.
     pub p99: f64,
-    /// Greatest.
     pub max: f64,
     /// Bytes on the wire in the step for each message published in it.
     pub bytes: f64,
-    /// Frames likewise.
     pub frames: f64,
     /// Part of all packets that was lost.
     pub loss: f64,

@@ -37,7 +37,6 @@ pub fn policies() -> String {
     text
 }
 
-/// A broker.
 #[derive(Debug)]
 pub struct Broker {
     address: SocketAddr,
@@ -127,7 +126,6 @@ impl Broker {
         }
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -24,7 +24,6 @@ pub struct Cell {
     pub variant: &'static str,
     /// The strategy, as the broker's settings name it.
     pub strategy: &'static str,
-    /// What happens.
     pub scenario: Scenario,
     /// Which repeat, from 1.
     pub repeat: u32,
@@ -42,7 +41,6 @@ impl Cell {
         format!("e5/{}/{}", self.strategy, self.number)
     }
 
-    /// The group.
     pub fn filter(&self) -> String {
         format!("$share/e5/{}/#", self.topic())
     }

@@ -50,13 +50,10 @@ impl Ord for Order {
 pub struct Progress {
     /// Cells that are over.
     pub over: usize,
-    /// Cells that run.
     pub running: usize,
-    /// Cells in all.
     pub all: usize,
 }
 
-/// The loop.
 pub struct Lab {
     epoll: OwnedFd,
     timer: OwnedFd,

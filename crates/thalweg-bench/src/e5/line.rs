@@ -22,7 +22,6 @@ pub enum Heard {
     Welcome { takes_reports: bool },
     /// The subscription stands, or does not.
     Subscribed(bool),
-    /// A message.
     Message {
         header: Header,
         qos: QoS,
@@ -84,13 +83,11 @@ impl Header {
 /// What a client says in CONNECT.
 #[derive(Clone, Copy, Debug)]
 pub struct Introduction<'a> {
-    /// Its identifier.
     pub name: &'a str,
     /// User properties: the terms on which it works.
     pub words: &'a [(&'static str, String)],
 }
 
-/// A connection.
 #[derive(Debug)]
 pub struct Line {
     stream: TcpStream,
@@ -106,7 +103,6 @@ pub struct Line {
     delay: u64,
     inward: VecDeque<(u64, Vec<u8>)>,
     outward: VecDeque<(u64, Vec<u8>)>,
-    /// Bytes that left.
     pub bytes_out: u64,
 }
 
@@ -263,7 +259,6 @@ impl Line {
         Ok(told)
     }
 
-    /// Says goodbye.
     pub fn close(mut self, epoll_of: &impl std::os::fd::AsFd) {
         let mut out = Vec::new();
         self.machine.disconnect(
@@ -323,7 +318,6 @@ impl Line {
         }
     }
 
-    /// The next packet.
     pub fn hear(&mut self) -> Option<Heard> {
         let bytes = self.inbox.get(self.begun..).unwrap_or_default();
         let (used, heard) = match self.machine.handle_input(bytes) {

@@ -15,7 +15,6 @@ use thalweg_mqtt::{QoS, ReportRules, Reporter};
 /// A message as a worker has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its number.
     pub job: usize,
     /// Which connection of this worker brought it.
     pub connection: u32,
@@ -23,7 +22,6 @@ pub struct Piece {
     pub id: u16,
     /// Its quality of service there.
     pub qos: QoS,
-    /// When it came.
     pub came: u64,
 }
 
@@ -35,25 +33,20 @@ struct Busy {
     ends: u64,
     /// Which sleep it is.
     sleep: u64,
-    /// What it takes.
     takes: u64,
 }
 
 /// What was begun: sleep so long and come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begun {
-    /// What.
     pub piece: Piece,
     /// When to come back.
     pub ends: u64,
-    /// With this number.
     pub sleep: u64,
 }
 
-/// What was finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// What.
     pub piece: Piece,
     /// By how many nanoseconds we woke too late.
     pub late: u64,
@@ -99,7 +92,6 @@ impl Bench {
         (self.book, self.lies) = (rules.map(|rules| Reporter::new(rules, span(now))), lies);
     }
 
-    /// A message came.
     pub fn take(&mut self, piece: Piece) {
         self.queue.push_back(piece);
         if let Some(book) = &mut self.book {

@@ -30,7 +30,6 @@ pub struct Part {
 /// Where a trial stands among others by modelled energy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rank {
-    /// The device.
     pub profile: &'static str,
     /// Which of the trials, as they were given.
     pub trial: usize,

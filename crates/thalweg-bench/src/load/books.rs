@@ -10,9 +10,7 @@ use crate::cell::{Quantiles, Row, Second, Standing};
 /// The sender's and the receivers' books of a trial.
 #[derive(Clone, Debug)]
 pub struct Books {
-    /// What was sent.
     pub sent: Sent,
-    /// What came.
     pub got: Got,
 }
 

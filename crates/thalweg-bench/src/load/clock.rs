@@ -6,7 +6,6 @@ use rustix::event::Timespec;
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Now.
 #[inline]
 pub fn now() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))

@@ -6,7 +6,6 @@ use super::sent::{histogram, with_digits};
 use super::sequence::{Came, Sequence};
 use super::{Header, Times};
 
-/// What came.
 #[derive(Clone, Debug)]
 pub struct Got {
     times: Times,
@@ -15,7 +14,6 @@ pub struct Got {
     sequences: Vec<Sequence>,
     /// Copies of messages of the measured phase that came for the first time.
     pub delivered: u64,
-    /// That came again.
     pub duplicates: u64,
     /// That came for the first time, but behind a later one.
     pub reordered: u64,
@@ -45,7 +43,6 @@ pub struct Got {
 pub struct Beside {
     /// When flow 1 began and ended to send, nanoseconds of the clock.
     pub from: u64,
-    /// As above.
     pub to: u64,
     /// Response times in nanoseconds.
     pub parts: [Histogram<u64>; 3],
@@ -109,7 +106,6 @@ const SLOTS_MAX: usize = 3000;
 /// What came in a second: how many for the first time, and their response times.
 #[derive(Clone, Debug)]
 pub struct GotInSecond {
-    /// How many.
     pub received: u64,
     /// Nanoseconds, 2 significant digits.
     pub response: Histogram<u64>,

@@ -13,7 +13,6 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 pub struct Header {
     /// Which trial, so that nothing strays.
     pub run: u32,
-    /// Publisher and topic.
     pub flow: u32,
     /// Which of the flow's, from 0.
     pub seq: u32,
@@ -28,7 +27,6 @@ pub struct Header {
 pub enum Layout {
     /// Bytes, as many as there is room for.
     Binary,
-    /// A JSON object.
     Json,
 }
 

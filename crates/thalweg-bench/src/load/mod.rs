@@ -28,11 +28,9 @@ pub use sent::Sent;
 /// When what happens, in nanoseconds of [`clock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// The warm-up begins.
     pub begin: u64,
     /// The measured phase begins.
     pub measure: u64,
-    /// It ends.
     pub end: u64,
     /// The drain is over at the latest.
     pub give_up: u64,

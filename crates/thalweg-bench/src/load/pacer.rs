@@ -13,7 +13,6 @@ use crate::sim::random::Random;
 /// What a driver did with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gave {
-    /// It has it.
     Taken,
     /// It has no room for one of this flow now.
     Full,

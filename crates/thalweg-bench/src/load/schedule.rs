@@ -13,7 +13,6 @@ use crate::traces::replay::Drawn;
 pub struct Item {
     /// When, in nanoseconds since the beginning.
     pub at: u64,
-    /// Of which flow.
     pub flow: u32,
     /// Which of the flow's, from 0.
     pub seq: u32,
@@ -26,7 +25,6 @@ pub struct Item {
 pub enum Arrivals {
     /// At equal distances, each flow with a phase of its own.
     Periodic,
-    /// Without memory.
     Poisson,
     /// At equal distances, all flows at the same moment.
     Burst,
@@ -49,7 +47,6 @@ impl Arrivals {
 /// How large messages are.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sizes {
-    /// All the same.
     Fixed(u32),
     /// As a list says, over and over; each flow begins where the seed says.
     Listed(Vec<u32>),
@@ -66,7 +63,6 @@ impl Sizes {
         }
     }
 
-    /// The largest.
     pub fn max(&self) -> u32 {
         match self {
             Sizes::Fixed(size) => *size,

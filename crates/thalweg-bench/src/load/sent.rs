@@ -23,7 +23,6 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Nothing yet.
     pub fn new(times: Times) -> Sent {
         Sent {
             times,

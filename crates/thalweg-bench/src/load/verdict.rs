@@ -7,7 +7,6 @@ use crate::cell::{Cell, Load, Row, Standing};
 pub struct Evidence {
     /// Messages that were due in the measured phase.
     pub intended: u64,
-    /// Of those, sent.
     pub sent: u64,
     /// Copies of those that were sent, for all subscribers.
     pub expected: u64,
@@ -124,9 +123,7 @@ fn not_arrived(expected: u64, delivered: u64) -> Option<String> {
 const ARRIVED_MIN: f64 = 0.99;
 /// Of what was intended.
 const ACHIEVED_MIN: f64 = 0.99;
-/// Nanoseconds.
 const LAG_MAX: u64 = 1_000_000;
-/// Of a core.
 const CPU_MAX: f64 = 0.9;
 
 #[cfg(test)]

@@ -16,12 +16,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::network::{BROKER_HOST, CLIENT_HOST, Network};
 use super::split::{Sender, Sorter, Split, Talks, publishing, sum};
 
-/// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// When it was seen, since the capture began.
     pub at: Duration,
-    /// Whose it is.
     pub sender: Sender,
     /// Its bytes, with 14 of Ethernet's header.
     pub length: u64,
@@ -37,7 +35,6 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// All frames.
     pub fn all(&self) -> Split {
         sum(&self.talks)
     }
@@ -202,7 +199,6 @@ fn look(
 }
 
 const ETHERNET_HEADER: usize = 14;
-/// ETH_P_ALL.
 const EVERY_PROTOCOL: u16 = 3;
 const FRAME_MAX: usize = 65_536;
 const BUFFER: usize = 8 << 20;

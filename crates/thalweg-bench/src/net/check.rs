@@ -15,11 +15,9 @@ use crate::cell::Engine;
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// What.
     pub what: String,
     /// What it should be.
     pub wanted: String,
-    /// What it is.
     pub found: String,
     /// Whether that is right; None where it only says how good this machine is.
     pub is_right: Option<bool>,

@@ -38,7 +38,6 @@ impl Shape {
     }
 }
 
-/// One direction.
 #[derive(Debug)]
 pub struct Pipe {
     shape: Shape,

@@ -11,9 +11,7 @@ use super::units::Loss;
 /// Packets that came into the link from one side, and those of them that were lost there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Came.
     pub came: u64,
-    /// Lost, of these.
     pub lost: u64,
 }
 

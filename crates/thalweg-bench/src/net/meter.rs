@@ -7,12 +7,10 @@ use std::os::unix::fs::FileExt;
 
 use super::space::Space;
 
-/// Bytes and frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wire {
     /// Bytes of Ethernet frames, header included, padding and checksum not.
     pub bytes: u64,
-    /// Frames.
     pub frames: u64,
 }
 
@@ -99,7 +97,6 @@ fn sent_of(table: &str, device: &str) -> Option<(Wire, u64)> {
     Some((Wire { bytes, frames }, dropped))
 }
 
-/// Destination, source, type.
 const ETHERNET_HEADER: u64 = 14;
 /// Two devices have less than a tenth of this.
 const TABLE_MAX: usize = 16 << 10;

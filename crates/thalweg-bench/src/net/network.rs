@@ -49,7 +49,6 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// A cell's link.
     pub fn of(link: &Link, seed: u64) -> Plan {
         let shape = Shape {
             delay: Duration::from_nanos(link.delay_ns),
@@ -84,14 +83,12 @@ impl Plan {
 /// What a network has carried since it is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Sent by clients.
     pub up: Wire,
     /// Sent by the broker.
     pub down: Wire,
 }
 
 impl Reading {
-    /// Both.
     pub fn sum(&self) -> Wire {
         self.up + self.down
     }
@@ -213,12 +210,10 @@ impl Network {
         })
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where clients run.
     pub fn client(&self) -> &Space {
         &self.client
     }

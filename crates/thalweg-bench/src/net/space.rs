@@ -47,7 +47,6 @@ impl Space {
         names
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -3,7 +3,6 @@
 /// What some bytes were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// Payloads of messages.
     pub payload: u64,
     /// Pings, heartbeats and their answers.
     pub keep_alive: u64,

@@ -17,7 +17,6 @@ pub struct Split {
     pub protocol: u64,
     /// Headers of Ethernet, IP and TCP or UDP of the same frames.
     pub transport: u64,
-    /// The same frames.
     pub data_frames: u64,
     /// Frames that only acknowledge: TCP without data, CoAP's empty acknowledgements.
     pub acknowledgements: Wire,
@@ -27,12 +26,10 @@ pub struct Split {
     pub keep_alive: Wire,
     /// Frames that begin and end connections.
     pub connection: Wire,
-    /// Anything else.
     pub other: Wire,
 }
 
 impl Split {
-    /// All of it.
     pub fn total(&self) -> Wire {
         let data = Wire {
             bytes: self.payload + self.protocol + self.transport,
@@ -45,7 +42,6 @@ impl Split {
             + self.other
     }
 
-    /// Both.
     pub fn with(&self, other: &Split) -> Split {
         Split {
             payload: self.payload + other.payload,
@@ -64,18 +60,14 @@ impl Split {
 /// Who has sent a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sender {
-    /// Clients.
     Client,
-    /// The broker.
     Broker,
 }
 
 /// What the connection of one client's port has carried. UDP has none; there a port is as good.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Talk {
-    /// From the client.
     pub up: Split,
-    /// From the broker.
     pub down: Split,
 }
 
@@ -107,7 +99,6 @@ struct Line {
     sent: BTreeSet<Vec<u8>>,
 }
 
-/// Sorts frames.
 #[derive(Debug, Default)]
 pub struct Sorter {
     lines: BTreeMap<(Sender, u16), Line>,

@@ -8,7 +8,6 @@ use std::time::Duration;
 pub struct Loss(u32);
 
 impl Loss {
-    /// Every packet arrives.
     pub const NONE: Loss = Loss(0);
 
     /// From millionths, at most all of them.
@@ -16,12 +15,10 @@ impl Loss {
         Loss(count.min(MILLION))
     }
 
-    /// From a percentage.
     pub fn percent(percent: f64) -> Loss {
         Loss::millionths((percent * 1e4).round().clamp(0.0, f64::from(MILLION)) as u32)
     }
 
-    /// In millionths.
     pub fn as_millionths(self) -> u32 {
         self.0
     }
@@ -31,7 +28,6 @@ impl Loss {
         f64::from(self.0) / f64::from(MILLION)
     }
 
-    /// As a percentage.
     pub fn as_percent(self) -> f64 {
         f64::from(self.0) / 1e4
     }

@@ -1,6 +1,5 @@
 //! Axes: where a value stands, and at which values a line is drawn.
 
-/// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// Its name with its unit.
@@ -9,7 +8,6 @@ pub struct Axis {
     pub log: bool,
     /// Where it begins, whatever is drawn.
     pub from: Option<f64>,
-    /// Where it ends.
     pub to: Option<f64>,
 }
 
@@ -24,7 +22,6 @@ impl Axis {
         }
     }
 
-    /// A logarithmic axis.
     pub fn log(label: &str) -> Axis {
         Axis {
             label: label.to_owned(),
@@ -64,9 +61,7 @@ impl Axis {
 /// Where an axis begins and ends, and its lines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ticks {
-    /// Where it begins.
     pub least: f64,
-    /// Where it ends.
     pub most: f64,
     /// What is written beside it.
     pub major: Vec<f64>,

@@ -6,16 +6,13 @@ use super::axis::{Axis, shown};
 use super::chart::{LEFT, RIGHT, TOP, WIDTH, escaped, key, names_of_axes};
 use super::plate::Plate;
 
-/// Rows of bands.
 #[derive(Clone, Debug)]
 pub struct Bands {
     /// What it is called.
     pub title: String,
-    /// To the right.
     pub x: Axis,
     /// What the colours are: names of things.
     pub y: String,
-    /// What may hold.
     pub things: Vec<String>,
     /// A row: its name and its bands, from, to and which thing.
     pub rows: Vec<(String, Vec<Band>)>,

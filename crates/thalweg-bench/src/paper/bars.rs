@@ -266,7 +266,6 @@ fn lines(name: &str, room: f64) -> Vec<&str> {
     all
 }
 
-/// Three digits.
 fn rounded(value: f64) -> f64 {
     let unit = 10_f64.powf(value.abs().max(1e-9).log10().floor() - 2.0);
     (value / unit).round() * unit

@@ -14,11 +14,8 @@ use super::plate::Plate;
 pub struct Chart {
     /// What it is called.
     pub title: String,
-    /// To the right.
     pub x: Axis,
-    /// Upwards.
     pub y: Axis,
-    /// What is drawn.
     pub series: Vec<Series>,
     /// Lines that something must not or cannot cross: their value on the y axis, and words.
     pub limits: Vec<(f64, String)>,
@@ -38,9 +35,7 @@ pub struct Series {
 /// A point, and the ends of its 95 % interval where there is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// To the right.
     pub x: f64,
-    /// Upwards.
     pub y: f64,
     /// The interval around y.
     pub interval: Option<(f64, f64)>,

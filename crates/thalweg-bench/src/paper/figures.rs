@@ -16,7 +16,6 @@ use crate::studies::{Study, e2, e3};
 pub struct Figure {
     /// The name of its table: `figures/NAME.csv`.
     pub file: String,
-    /// The drawing.
     pub drawing: Drawing,
     /// What it shows and what is to be known.
     pub caption: String,
@@ -27,14 +26,11 @@ pub struct Figure {
 /// One of two kinds.
 #[derive(Clone, Debug)]
 pub enum Drawing {
-    /// Lines.
     Chart(Chart),
-    /// Bars.
     Bars(Bars),
 }
 
 impl Drawing {
-    /// In SVG.
     pub fn svg(&self) -> Option<String> {
         match self {
             Drawing::Chart(chart) => chart.svg(),
@@ -42,7 +38,6 @@ impl Drawing {
         }
     }
 
-    /// As a table.
     pub fn csv(&self) -> String {
         match self {
             Drawing::Chart(chart) => chart.csv(),

@@ -17,7 +17,6 @@ use crate::studies::group::{Group, groups, name_of};
 pub struct Input {
     /// `run.json`
     pub about: Value,
-    /// All trials.
     pub trials: Vec<(Cell, Row)>,
     /// Those that count, repeats together.
     pub groups: Vec<Group>,
@@ -32,9 +31,7 @@ pub struct Input {
 pub struct Moment {
     /// From the beginning of the warm-up.
     pub second: f64,
-    /// Published in it.
     pub sent: f64,
-    /// Received in it.
     pub received: f64,
     /// 99th percentile of the response, microseconds.
     pub p99_us: f64,

@@ -10,7 +10,6 @@ use crate::report::study::Ruling;
 pub struct Case {
     /// The suite it belongs to.
     pub suite: String,
-    /// Its name.
     pub name: String,
     /// How long it took.
     pub seconds: f64,
@@ -21,7 +20,6 @@ pub struct Case {
 /// What became of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
-    /// It passed.
     Passed,
     /// A statement did not come out.
     Failed(String),
@@ -47,7 +45,6 @@ impl Case {
         }
     }
 
-    /// Of a trial.
     pub fn of_trial(suite: &str, cell: &Cell, row: &Row) -> Case {
         let end = match &row.standing {
             Standing::Valid => End::Passed,
@@ -65,7 +62,6 @@ impl Case {
     }
 }
 
-/// The file.
 pub fn xml(cases: &[Case]) -> String {
     let mut suites: Vec<&str> = Vec::new();
     for case in cases {

@@ -189,7 +189,6 @@ pub fn promises(input: &Input, document: &mut Document) {
     }
 }
 
-/// Drawings and tables.
 pub fn body(part: &Part, document: &mut Document) {
     let input = &part.input;
     if !part.figures.is_empty() {

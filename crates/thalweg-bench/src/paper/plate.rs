@@ -2,7 +2,6 @@
 
 use super::chart::{STYLE, WIDTH, escaped};
 
-/// A drawing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plate {
     title: String,

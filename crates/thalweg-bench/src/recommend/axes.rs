@@ -2,7 +2,6 @@
 
 use crate::cell::{Cell, Load, Row, Workload};
 
-/// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Axis {
     /// Bytes of a message.
@@ -158,7 +157,6 @@ impl Point {
         }))
     }
 
-    /// On one axis.
     pub fn on(&self, axis: Axis) -> f64 {
         self.0.get(axis.at()).copied().unwrap_or_default()
     }
@@ -206,7 +204,6 @@ pub fn short(number: f64) -> String {
     }
 }
 
-/// Bytes in words.
 pub fn bytes(count: f64) -> String {
     if count >= 10_000.0 {
         format!("{} kB", short(count / 1000.0))

@@ -11,7 +11,6 @@ use crate::cell::{Cell, Driver, Leg, Protocol};
 pub struct Choice {
     /// The broker, or the library where there is none.
     pub system: String,
-    /// Whose client speaks.
     pub driver: Driver,
     /// How it is published.
     pub publish: Leg,
@@ -88,7 +87,6 @@ impl Choice {
         format!("{legs}{with} ({})", beside.join(", "))
     }
 
-    /// As JSON.
     pub fn json(&self) -> Value {
         json!({ "name": self.name(), "system": self.system, "driver": self.driver, "publish": self.publish,
             "subscribe": self.subscribe, "variant": self.variant })

@@ -23,7 +23,6 @@ pub struct Field {
     pub is_group: bool,
     /// Bits a second of the link.
     pub link_rate: Option<u64>,
-    /// What was compared.
     pub choices: Vec<Choice>,
     samples: Vec<Sample>,
 }
@@ -62,7 +61,6 @@ pub struct Figure {
     pub is_stretched: bool,
     /// Measurement points that it was made of.
     pub points: usize,
-    /// Trials at these.
     pub trials: usize,
     /// Trials at the one of these that has fewest.
     pub repeats_least: usize,

@@ -6,7 +6,6 @@ use crate::energy;
 /// A figure of a trial. Units: microseconds, bytes, messages a second, KiB, microjoules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Metric {
-    /// Mean response time.
     Latency,
     /// 90th percentile of it.
     LatencyP90,
@@ -26,7 +25,6 @@ pub enum Metric {
     Delivered,
 }
 
-/// All of them.
 pub const METRICS: [Metric; 9] = [
     Metric::Latency,
     Metric::LatencyP90,
@@ -100,7 +98,6 @@ impl Metric {
         }
     }
 
-    /// Back again.
     pub fn unscaled(self, place: f64) -> f64 {
         if self.is_linear() { place } else { place.exp() }
     }
@@ -180,7 +177,6 @@ impl Metric {
     }
 }
 
-/// Microseconds in words.
 pub fn time(micros: f64) -> String {
     use super::axes::short;
     match micros {

@@ -48,7 +48,6 @@ pub use turn::Turn;
 
 use crate::energy;
 
-/// An answer.
 #[derive(Clone, Debug)]
 pub struct Advice {
     /// The question in a line.
@@ -59,16 +58,13 @@ pub struct Advice {
     pub conditions: Vec<(String, Vec<String>)>,
     /// Extensions of this broker that would help where nothing else does.
     pub extensions: Vec<&'static str>,
-    /// The answer itself.
     pub outcome: Outcome,
     /// What the studies say of the same question, and other things to know.
     pub notes: Vec<String>,
 }
 
-/// The answer itself.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// By numbers.
     Ranked(Box<Ranking>),
     /// By what a study states without numbers.
     Stated(Stated),

@@ -26,7 +26,6 @@ pub struct Order {
     pub usually: BTreeMap<String, f64>,
     /// The best first; those in one place are equal, or nothing is said of them.
     pub order: Vec<Vec<String>>,
-    /// In our words.
     pub says: String,
 }
 
@@ -53,7 +52,6 @@ pub fn orders() -> Result<Vec<Order>, String> {
         .map_err(|error| format!("orders.json: {error}"))
 }
 
-/// The studies' numbers.
 pub fn paper() -> Result<Vec<(Cell, Row)>, String> {
     table("paper.csv", include_str!("data/paper.csv"))
 }

@@ -34,16 +34,13 @@ pub enum Standing {
     Equal,
     /// The intervals overlap: neither better nor equal is shown.
     NotToldApart,
-    /// Worse.
     Worse,
 }
 
 /// Candidates, the best first.
 #[derive(Clone, Debug)]
 pub struct Ranking {
-    /// Of whose numbers.
     pub source: About,
-    /// Where.
     pub point: Point,
     /// What of it was not asked for.
     pub assumed: Vec<(Axis, f64)>,
@@ -51,7 +48,6 @@ pub struct Ranking {
     pub goals: Vec<(Metric, f64)>,
     /// What was not weighed, because it is not known of all.
     pub not_weighed: Vec<Metric>,
-    /// The best first.
     pub candidates: Vec<Candidate>,
     /// What was measured and left out, and why.
     pub left_out: Vec<(String, String)>,
@@ -72,7 +68,6 @@ pub struct Ranking {
 pub struct Confidence {
     /// By the spread of repeats alone; none where too few are there to have a spread.
     pub probability: Option<f64>,
-    /// In a word.
     pub level: Level,
     /// Trials at the point with the fewest of them, of both candidates.
     pub repeats_least: usize,
@@ -85,7 +80,6 @@ pub struct Confidence {
 pub enum Level {
     /// Below 80 %, or not enough is known to say a number.
     Low,
-    /// In between.
     Medium,
     /// From 95 % on, with three repeats at least everywhere and nothing assumed.
     High,

@@ -66,7 +66,6 @@ impl Outside {
         }
     }
 
-    /// In a line.
     pub fn words(&self) -> String {
         let verb = if self.is_measured {
             "was measured"

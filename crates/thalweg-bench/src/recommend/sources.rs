@@ -13,7 +13,6 @@ use super::{ceilings, courses};
 use crate::cell::{Cell, Leg, Load, Protocol, Quantiles, Row, Standing, Workload};
 use crate::{report, results};
 
-/// Measurements, and whose.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The folder, or `paper`, `expected`.
@@ -26,7 +25,6 @@ pub struct Source {
     pub finished_unix_s: Option<u64>,
     /// Trials, those that do not count as well.
     pub trials: Vec<(Cell, Row)>,
-    /// Orders without numbers.
     pub orders: Vec<Order>,
     /// What has to be known of it.
     pub notes: Vec<String>,
@@ -38,7 +36,6 @@ pub type Told = (Vec<(Cell, Row)>, Vec<String>);
 /// A source without its trials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
-    /// Its name.
     pub name: String,
     /// What kind of numbers these are.
     pub kind: Kind,
@@ -46,7 +43,6 @@ pub struct About {
     pub machine: String,
     /// When it was finished, in seconds since 1970.
     pub finished_unix_s: Option<u64>,
-    /// Trials that count.
     pub valid: usize,
     /// Trials that do not.
     pub not_valid: usize,
@@ -100,7 +96,6 @@ impl Source {
         }
     }
 
-    /// Opens one.
     pub fn open(path: &Path) -> io::Result<Source> {
         if !path.exists() {
             match path.to_str() {
@@ -157,7 +152,6 @@ impl Source {
         })
     }
 
-    /// What we computed.
     pub fn expected() -> io::Result<Source> {
         let trials = published::expected().map_err(io::Error::other)?;
         Ok(Source::committed(

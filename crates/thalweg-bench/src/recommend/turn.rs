@@ -10,11 +10,8 @@ use super::ranking::{Standing, cost, standing};
 /// The nearest change of the situation after which something else is best.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    /// What changes.
     pub axis: Axis,
-    /// To where.
     pub at: f64,
-    /// It was more.
     pub is_below: bool,
     /// What is best beyond.
     pub then: Choice,
@@ -25,7 +22,6 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// In a sentence.
     pub fn words(&self) -> String {
         let place = match self.axis {
             Axis::Loss => format!("{} % of loss", short(100.0 * self.at)),

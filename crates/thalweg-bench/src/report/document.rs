@@ -7,31 +7,23 @@ use std::fmt::Write as _;
 pub enum Block {
     /// The heading of a section.
     Heading(String),
-    /// A paragraph.
     Text(String),
-    /// A table.
     Table(Table),
     /// A drawing in SVG, and what it shows. Only where there is room for drawings.
     Figure {
-        /// The drawing.
         svg: String,
-        /// What it shows.
         caption: String,
     },
     /// A drawing that takes its colours from the page; as many stand beside each other as there is room for.
     Chart {
-        /// The drawing.
         svg: String,
-        /// What it shows.
         caption: String,
         /// The command that measures it again; empty where the page has one for all.
         command: String,
     },
     /// A table that is shown when somebody asks for it.
     Folded {
-        /// What it is.
         words: String,
-        /// The table.
         table: Table,
         /// It is short enough for a terminal.
         is_brief: bool,
@@ -65,10 +57,8 @@ impl Tile {
     }
 }
 
-/// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// Names of columns.
     pub head: Vec<String>,
     /// Rows of as many cells.
     pub rows: Vec<Vec<String>>,
@@ -94,28 +84,23 @@ impl Table {
         }
     }
 
-    /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 }
 
-/// A document.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
     /// What it is called.
     pub title: String,
-    /// Its pieces.
     pub blocks: Vec<Block>,
 }
 
 impl Document {
-    /// Adds a heading.
     pub fn heading(&mut self, words: impl Into<String>) {
         self.blocks.push(Block::Heading(words.into()));
     }
 
-    /// Adds a paragraph.
     pub fn text(&mut self, words: impl Into<String>) {
         self.blocks.push(Block::Text(words.into()));
     }
@@ -127,7 +112,6 @@ impl Document {
         }
     }
 
-    /// Adds a drawing.
     pub fn figure(&mut self, svg: String, caption: impl Into<String>) {
         self.blocks.push(Block::Figure {
             svg,

@@ -20,13 +20,10 @@ pub struct Group<'g> {
 /// A mean over repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stat {
-    /// The mean.
     pub mean: f64,
     /// Half of its 95 % interval; not a number for less than two.
     pub half: f64,
-    /// Least and greatest.
     pub range: (f64, f64),
-    /// How many.
     pub count: usize,
 }
 
@@ -88,7 +85,6 @@ impl<'g> Group<'g> {
         }
     }
 
-    /// The trials.
     pub fn trials(&self) -> impl Iterator<Item = &'g Trial> + use<'g> {
         self.trials.iter().copied()
     }

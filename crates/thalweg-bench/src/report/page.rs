@@ -91,13 +91,11 @@ pub struct Findings {
     pub checks: Vec<Check>,
     /// Rows against the limit.
     pub rows: Vec<Row>,
-    /// The report.
     pub document: Document,
     /// The same figures for programs.
     pub json: Value,
 }
 
-/// Finds it.
 pub fn findings(run: &Run) -> Findings {
     let groups = Groups::of(&run.trials);
     let checks = study::checks(&groups);

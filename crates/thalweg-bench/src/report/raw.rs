@@ -61,7 +61,6 @@ pub fn write_about(folder: &Path, about: &Value) -> io::Result<()> {
     fs::write(folder.join("run.json"), text)
 }
 
-/// Reads a folder.
 pub fn read(folder: &Path) -> io::Result<Run> {
     let about = fs::read_to_string(folder.join("run.json"))
         .map_err(|error| named(error, folder, "run.json"))

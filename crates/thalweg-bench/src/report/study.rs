@@ -9,13 +9,10 @@ use super::trial::{Trial, mean, quantile};
 /// A statement of the study and what became of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// Its name.
     pub id: &'static str,
-    /// What it says.
     pub what: String,
     /// The study's figure, or the bar.
     pub study: String,
-    /// Ours.
     pub ours: String,
     /// Whether it came out.
     pub ruling: Ruling,
@@ -24,9 +21,7 @@ pub struct Check {
 /// Whether something came out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ruling {
-    /// It did.
     Reproduced,
-    /// Under a condition.
     Under(String),
     /// It did not, and why.
     Not(String),

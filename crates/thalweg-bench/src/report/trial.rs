@@ -5,7 +5,6 @@
 pub struct Message {
     /// When it should have been published.
     pub intended: u64,
-    /// When it was.
     pub sent: u64,
     /// When a worker had it first.
     pub received: u64,
@@ -29,7 +28,6 @@ pub struct Message {
 
 /// What did not happen.
 pub const NEVER: u64 = u64::MAX;
-/// Who is nobody.
 pub const NOBODY: u16 = u16::MAX;
 
 impl Message {
@@ -68,7 +66,6 @@ fn ms(nanos: u64) -> f64 {
 /// Whether a trial counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does.
     Valid,
     /// What sent or worked was not able to keep its own times.
     GeneratorLimited,
@@ -77,7 +74,6 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// All verdicts.
     pub const ALL: [Verdict; 3] = [Verdict::Valid, Verdict::GeneratorLimited, Verdict::Invalid];
 
     /// As it is written.
@@ -141,7 +137,6 @@ pub struct Trial {
     pub closed: u32,
     /// When the incident of the trial happened, in nanoseconds; [`NEVER`] without one.
     pub incident: u64,
-    /// The messages.
     pub messages: Vec<Message>,
 }
 

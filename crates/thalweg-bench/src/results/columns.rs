@@ -4,7 +4,6 @@ use crate::cell::{
     CallCounter, Calls, Cell, Driver, Engine, Load, Protocol, Quantiles, Row, Standing, Workload,
 };
 
-/// A column.
 struct Column {
     name: &'static str,
     unit: &'static str,
@@ -12,7 +11,6 @@ struct Column {
     of: fn(&Cell, &Row) -> String,
 }
 
-/// The first line.
 pub fn head() -> String {
     COLUMNS
         .iter()

@@ -5,13 +5,10 @@ use crate::cell::{Cell, Quantiles, Row};
 /// A figure of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// Its name.
     pub name: &'static str,
-    /// Its unit.
     pub unit: Unit,
     /// Which way is better.
     pub better: Better,
-    /// What it is.
     pub meaning: &'static str,
     /// Its value; none where it was not measured.
     pub of: fn(&Cell, &Row) -> Option<f64>,
@@ -20,19 +17,14 @@ pub struct Metric {
 /// What a figure is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// µs
     Micros,
-    /// s
     Seconds,
-    /// B
     Bytes,
-    /// KiB
     Kibibytes,
     /// 1/s
     PerSecond,
     /// Part of one, written in percent.
     Part,
-    /// Things: compared exactly.
     Count,
     /// A number of things that is no whole one.
     Number,
@@ -78,9 +70,7 @@ impl Unit {
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Less.
     Lower,
-    /// More.
     Higher,
     /// It says what was done, not how well.
     Neither,
@@ -109,7 +99,6 @@ macro_rules! metrics {
     };
 }
 
-/// All of them.
 pub const METRICS: &[Metric] = metrics! {
     "mean", Micros, Lower, "response, mean", |_, r| received(&r.response, r.response.mean);
     "p50", Micros, Lower, "response, median", |_, r| received(&r.response, r.response.p50);

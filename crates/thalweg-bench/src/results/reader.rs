@@ -33,7 +33,6 @@ pub fn read(folder: &Path) -> io::Result<Results> {
 /// A line of `cells.jsonl`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Line {
-    /// What was measured.
     pub cell: Cell,
     /// What came of it.
     pub row: Row,
@@ -63,7 +62,6 @@ pub fn trials(folder: &Path) -> io::Result<Vec<(Cell, Row)>> {
     Ok(trials)
 }
 
-/// Lines that end.
 pub fn whole_lines(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive('\n')
         .filter_map(|line| line.strip_suffix('\n'))

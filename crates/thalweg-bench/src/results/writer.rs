@@ -147,7 +147,6 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Where it writes.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -28,7 +28,6 @@ impl<'a> Say<'a> {
         }
     }
 
-    /// A second.
     pub fn second(&mut self, values: &[Named]) -> io::Result<()> {
         match (self.quiet, self.json) {
             (true, _) => Ok(()),
@@ -47,7 +46,6 @@ impl<'a> Say<'a> {
         self.out.flush()
     }
 
-    /// The end.
     pub fn summary(&mut self, row: &Row, roles: Roles) -> io::Result<()> {
         if self.json {
             writeln!(self.out, "{}", json!({ "summary": row }))?;
@@ -93,9 +91,7 @@ impl<'a> Say<'a> {
 /// Which halves of a row mean something.
 #[derive(Clone, Copy, Debug)]
 pub struct Roles {
-    /// It publishes.
     pub sends: bool,
-    /// It receives.
     pub receives: bool,
 }
 

@@ -33,7 +33,6 @@ pub type Trial<'a> = dyn Fn(&Cell, &AtomicBool) -> Measured + Sync + 'a;
 pub struct Manner {
     /// Tiny cells at once; 1 is one after the other.
     pub side_by_side: usize,
-    /// Nothing is said.
     pub is_quiet: bool,
 }
 
@@ -176,7 +175,6 @@ impl Signals {
         })
     }
 
-    /// Whether to stop.
     pub fn stop(&self) -> &AtomicBool {
         &self.stop
     }

@@ -10,9 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub struct State {
     /// Trials over in this run.
     pub over: usize,
-    /// Of so many.
     pub all: usize,
-    /// Under way.
     pub running: usize,
     /// Over that do not count.
     pub invalid: usize,
@@ -37,7 +35,6 @@ impl State {
         (self.waiting + self.planned_running) * seen.clamp(0.8, 5.0)
     }
 
-    /// The line.
     pub fn words(&self, elapsed: Duration) -> String {
         let invalid = match self.invalid {
             0 => String::new(),

@@ -48,7 +48,6 @@ impl Queue {
         Some(first)
     }
 
-    /// It is over.
     pub fn ended(&mut self, cell: &Cell) {
         if let Some(at) = self
             .running
@@ -59,7 +58,6 @@ impl Queue {
         }
     }
 
-    /// Trials under way.
     pub fn running(&self) -> usize {
         self.running.len()
     }

@@ -12,7 +12,6 @@
 pub struct Goal {
     /// Where it begins, messages a second in all.
     pub start: f64,
-    /// Never more.
     pub most: f64,
     /// Ratio of neighbours at the end, less one: 0.03.
     pub tolerance: f64,
@@ -66,7 +65,6 @@ impl Goal {
     }
 }
 
-/// What is next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
     /// A trial at this rate; a long one where it has to last.
@@ -76,11 +74,9 @@ pub enum Step {
         /// As long as the scenario says; else a few seconds.
         is_long: bool,
     },
-    /// It is over.
     End(Found),
 }
 
-/// What was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Found {
     /// Highest rate that passed all confirmations; none if nothing did.
@@ -95,7 +91,6 @@ pub struct Found {
     pub trials: u32,
 }
 
-/// The search.
 #[derive(Clone, Debug)]
 pub struct Search {
     goal: Goal,
@@ -114,7 +109,6 @@ enum Stage {
         low: Option<f64>,
         high: Option<f64>,
     },
-    /// Passed, failed.
     Bisect {
         low: f64,
         high: f64,

@@ -19,7 +19,6 @@ use crate::results::metric::{METRICS, Metric, Unit, metric};
 use crate::scenario::section::nearest;
 use crate::stats::median;
 
-/// An assertion.
 #[derive(Clone, Debug)]
 pub struct Assertion {
     text: String,
@@ -48,7 +47,6 @@ impl Judged {
 }
 
 impl Assertion {
-    /// Reads one.
     pub fn parse(text: &str) -> Result<Assertion, String> {
         parse(text).map_err(|why| format!("assert: {text}: {why}"))
     }
@@ -159,7 +157,6 @@ impl Compare {
     }
 }
 
-/// Which points count.
 #[derive(Clone, Debug)]
 struct Condition {
     name: String,

@@ -31,10 +31,8 @@ use crate::sim::random::Random;
 use section::{nearest, place};
 use tree::{Kind, Node};
 
-/// A scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Its name.
     pub name: String,
     /// Names of the axes that are swept.
     pub axes: Vec<String>,

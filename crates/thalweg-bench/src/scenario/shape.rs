@@ -15,7 +15,6 @@ use crate::cell::{
 /// What is of the scenario and not of a point.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Its name.
     pub name: String,
     /// How often each point is measured. Default 3.
     pub repeats: u32,
@@ -346,7 +345,6 @@ enum Class {
     Fixed,
     Json,
     Trace,
-    /// Of study A.
     Study(&'static str),
 }
 

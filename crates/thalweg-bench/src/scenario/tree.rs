@@ -7,7 +7,6 @@ use saphyr_parser::{Event, Parser};
 pub struct Node {
     /// Where it begins, from 1; 0 for what was given on the command line.
     pub line: usize,
-    /// What it is.
     pub kind: Kind,
 }
 

@@ -46,7 +46,6 @@ pub fn frequency(text: &str) -> Result<f64, String> {
     units::frequency(text)
 }
 
-/// A count.
 pub fn count(text: &str) -> Result<u32, String> {
     text.parse()
         .map_err(|_| format!("{text}: a count is expected"))
@@ -63,7 +62,6 @@ pub fn some(text: &str) -> Result<u32, String> {
     })
 }
 
-/// A seed.
 pub fn seed(text: &str) -> Result<u64, String> {
     text.parse()
         .map_err(|_| format!("{text}: a seed is a count"))
@@ -77,13 +75,11 @@ pub fn factor(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A core.
 pub fn core(text: &str) -> Result<usize, String> {
     text.parse()
         .map_err(|_| format!("{text}: a core is a number from 0"))
 }
 
-/// A switch.
 pub fn switch(text: &str) -> Result<bool, String> {
     match text {
         "true" => Ok(true),
@@ -92,7 +88,6 @@ pub fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Any word.
 pub fn word(text: &str) -> Result<String, String> {
     if text.is_empty() {
         Err("it is empty".to_owned())
@@ -101,7 +96,6 @@ pub fn word(text: &str) -> Result<String, String> {
     }
 }
 
-/// A protocol.
 pub fn protocol(text: &str) -> Result<Protocol, String> {
     one_of(
         text,
@@ -117,7 +111,6 @@ pub fn protocol(text: &str) -> Result<Protocol, String> {
     )
 }
 
-/// Whose client speaks.
 pub fn driver(text: &str) -> Result<Driver, String> {
     one_of(
         text,

@@ -35,7 +35,6 @@ pub(super) enum Asked {
     Hold { worker: usize },
 }
 
-/// See the module.
 pub(super) struct Broker {
     kernel: Kernel,
     outbox: Outbox,
@@ -242,7 +241,6 @@ impl Broker {
             .report_load(session, report, now, &mut self.outbox);
     }
 
-    /// Time has passed.
     pub(super) fn fire(&mut self, now: Time) {
         self.kernel.on_timeout(now, &mut self.outbox);
         if self.kernel.has_work() {

@@ -14,9 +14,7 @@ use super::world::run;
 pub struct Condition {
     /// What it is called.
     pub name: &'static str,
-    /// What happens.
     pub scenario: Scenario,
-    /// What must hold.
     pub bar: (f64, f64),
     /// What would be better.
     pub stretch: Option<(f64, f64)>,
@@ -31,9 +29,7 @@ pub struct Condition {
 pub struct Measured {
     /// Mean and 99th percentile in terms of the limit: the mean over seeds.
     pub ratio: (f64, f64),
-    /// Seconds.
     pub limit: (f64, f64),
-    /// Each run.
     pub runs: Vec<Outcome>,
 }
 

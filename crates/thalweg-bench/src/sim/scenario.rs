@@ -8,11 +8,9 @@ use super::random::Random;
 /// A law of service times; the mean is 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Law {
-    /// Always the same.
     Deterministic,
     /// Evenly off by this part at the most.
     Nearly(f64),
-    /// Memoryless.
     Exponential,
     /// With this coefficient of variation.
     LogNormal(f64),
@@ -24,12 +22,10 @@ pub enum Law {
     Size,
 }
 
-/// How messages come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
     /// Independently of each other.
     Poisson,
-    /// At equal intervals.
     Periodic,
     /// At intervals that are this part off, evenly.
     Publisher(f64),
@@ -58,7 +54,6 @@ pub enum Acks {
 /// What a worker says of its load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reports {
-    /// Nothing.
     Never,
     /// What waits and what a message took, every so many seconds: the thesis's client.
     Every(f64),
@@ -79,7 +74,6 @@ pub struct Worker {
     pub handlers: u32,
     /// Whether it says so.
     pub declares: bool,
-    /// When it acknowledges.
     pub acks: Acks,
     /// As reliably it subscribes.
     pub reliability: Reliability,
@@ -102,17 +96,13 @@ pub struct Worker {
 /// Something that happens to a worker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Incident {
-    /// What.
     pub what: What,
-    /// To which worker.
     pub worker: usize,
-    /// When.
     pub at: f64,
     /// For how long, where that means anything.
     pub lasts: f64,
 }
 
-/// What can happen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
     /// Its process does nothing and says nothing for a while.
@@ -142,18 +132,14 @@ pub struct Churn {
     pub away: f64,
 }
 
-/// A run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The members.
     pub workers: Vec<Worker>,
     /// The law of service times.
     pub law: Law,
     /// The law of arrivals.
     pub arrivals: Arrivals,
-    /// Messages per second.
     pub rate: f64,
-    /// How many.
     pub messages: usize,
     /// How reliably they are published.
     pub reliability: Reliability,
@@ -177,14 +163,12 @@ pub struct Scenario {
     pub seed: u64,
 }
 
-/// A message.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     /// When it is published.
     pub at: f64,
     /// What it takes, in terms of a worker's mean.
     pub work: f64,
-    /// Bytes.
     pub size: u32,
     /// Below the number of keys.
     pub key: u64,

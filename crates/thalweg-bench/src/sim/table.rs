@@ -15,9 +15,7 @@ use super::world::run;
 pub struct Row {
     /// Who asks for it.
     pub source: Source,
-    /// What happens.
     pub condition: String,
-    /// What is measured.
     pub figure: &'static str,
     /// The unit of `ours`, `paper` and `limit`.
     pub unit: &'static str,
@@ -31,11 +29,9 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// The ratio that BALANCING's own simulation of the algorithm had.
     pub reference: Option<f64>,
-    /// What must hold.
     pub bar: Bar,
     /// What would be better: a ratio.
     pub stretch: Option<f64>,
-    /// Whether it does.
     pub verdict: Verdict,
 }
 
@@ -70,9 +66,7 @@ pub enum Bar {
 pub enum Verdict {
     /// It is even within the stretch.
     Stretched,
-    /// It holds.
     Holds,
-    /// It does not.
     Missed,
     /// There is no bar.
     Shown,

@@ -25,7 +25,6 @@ pub enum Seen {
     Events,
     /// Acknowledged when done, no report.
     Acknowledges,
-    /// Nothing at all.
     Silent,
 }
 
@@ -69,7 +68,6 @@ fn scenario(third: f64, period: f64, seen: Seen, seed: u64) -> Scenario {
 /// What a member got of messages 500 to 1000.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steady {
-    /// How many.
     pub messages: usize,
     /// Mean wait until taken, in milliseconds.
     pub mean: f64,

@@ -14,20 +14,13 @@ use super::world::{Event, World, seconds, span};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Word {
     // To the worker.
-    Message {
-        job: usize,
-        tag: Tag,
-    },
+    Message { job: usize, tag: Tag },
     Released(Tag),
     Closed,
     // To the broker.
     Settled(Tag),
     Recorded(Tag),
-    /// Nanoseconds.
-    Report {
-        waiting: u64,
-        each: u64,
-    },
+    Report { waiting: u64, each: u64 },
 }
 
 /// A message at a worker, and the connection it came on.
@@ -91,7 +84,6 @@ impl Client {
         }
     }
 
-    /// It could work.
     pub(super) fn is_active(&self) -> bool {
         self.alive && !self.frozen
     }

@@ -54,7 +54,6 @@ pub(super) enum Event {
     Quits(usize),
     Connects(usize),
     Publish(usize),
-    /// The kernel's timer.
     Kernel,
     Measure,
     KeepAlive {

@@ -18,11 +18,9 @@ pub trait Sink {
     /// None when the connection is over.
     fn take(&mut self, input: &[u8], out: &mut Vec<u8>) -> Option<usize>;
 
-    /// Messages that came.
     fn messages(&self) -> u64;
 }
 
-/// When messages came.
 #[derive(Debug, Default)]
 pub struct Clock {
     /// The first and the last, and how many.

@@ -3,14 +3,11 @@
 use super::describe::{Interval, mean, sd};
 use super::special::{normal_cdf, t_cdf, t_quantile};
 
-/// Welch's test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Welch {
     /// Mean of the second less mean of the first.
     pub difference: f64,
-    /// Its standard error.
     pub error: f64,
-    /// The statistic.
     pub t: f64,
     /// Degrees of freedom (Welch and Satterthwaite).
     pub degrees: f64,
@@ -159,7 +156,6 @@ pub fn ratio_interval(first: &[f64], second: &[f64], confidence: f64) -> Option<
 /// What two one-sided tests say.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Equality {
-    /// Second over first.
     pub ratio: f64,
     /// How likely what was seen is if they differ by the margin: small means equal.
     pub p: f64,

@@ -6,11 +6,8 @@ use crate::sim::random::Random;
 /// An estimate and the range it is in with a stated confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// The estimate.
     pub middle: f64,
-    /// Lower end.
     pub low: f64,
-    /// Upper end.
     pub high: f64,
     /// How many numbers it rests on.
     pub count: usize,

@@ -8,7 +8,6 @@ use crate::cell::{Cell, Leg, Protocol};
 use crate::e5::plan::Budget;
 use crate::report::groups::{Stat, short};
 
-/// Losses in percent.
 pub const LOSSES: [f64; 6] = [0.0, 5.0, 10.0, 15.0, 20.0, 25.0];
 /// Sizes of E2c.
 pub const SIZES: [u32; 9] = [20, 60, 200, 600, 1200, 2000, 4000, 8000, 16_000];

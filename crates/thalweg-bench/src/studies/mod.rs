@@ -30,15 +30,12 @@ pub enum Study {
     E2,
     /// Flood, periodic, sporadic, policies.
     E3,
-    /// One device.
     E4,
 }
 
 impl Study {
-    /// All of them.
     pub const ALL: [Study; 4] = [Study::E1, Study::E2, Study::E3, Study::E4];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Study::E1 => "E1",

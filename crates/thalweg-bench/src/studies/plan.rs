@@ -113,7 +113,6 @@ pub fn coap(is_confirmable: bool) -> Leg {
     }
 }
 
-/// Any other protocol.
 pub fn of(protocol: Protocol, qos: u8) -> Leg {
     Leg {
         protocol,

@@ -7,20 +7,17 @@ use crate::report::study::Ruling;
 pub struct Shape {
     /// Its name in EXPERIMENTS 5.
     pub id: &'static str,
-    /// What it says.
     pub what: &'static str,
     /// The study's own figures.
     pub paper: &'static str,
     /// With the systems of the study, or their stand-ins.
     pub baseline: Found,
-    /// With ours.
     pub ours: Found,
 }
 
 /// What was found in one of the two columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// Figures.
     pub figures: String,
     /// Whether it came out.
     pub ruling: Ruling,

@@ -119,7 +119,6 @@ pub fn measure(study: Study, args: &SuiteArgs, folder: &Path, stop: &AtomicBool)
     failure.map_or(Ok(()), Err)
 }
 
-/// A trial.
 fn attempt(cell: &Cell, stop: &AtomicBool) -> Measured {
     match cell.publish.protocol {
         Protocol::Coap if cell.system == fragments::SYSTEM => fragments::run(cell, stop),

@@ -20,12 +20,10 @@ use std::path::Path;
 
 use super::quantiles::Quantiles;
 
-/// A trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     /// Lines of the head: key, value.
     pub about: Vec<(String, String)>,
-    /// What happens.
     pub body: Body,
 }
 
@@ -43,20 +41,16 @@ pub enum Body {
 pub struct Message {
     /// Microseconds since the beginning.
     pub at_us: u64,
-    /// Who sends it.
     pub source: u32,
-    /// Bytes.
     pub bytes: u32,
 }
 
 /// What a source does in 15 minutes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bin {
-    /// Messages a second.
     pub rate: f64,
     /// Gaps, with a mean of one.
     pub gaps: Quantiles,
-    /// Bytes.
     pub sizes: Quantiles,
 }
 
@@ -64,7 +58,6 @@ pub struct Bin {
 pub const BIN_S: u64 = 900;
 
 impl Trace {
-    /// Writes it.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{FIRST}")?;
         for (key, value) in &self.about {

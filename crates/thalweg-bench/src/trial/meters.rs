@@ -40,7 +40,6 @@ impl Threads {
         }
     }
 
-    /// Of another process.
     pub fn of_process(id: u32) -> Threads {
         Threads {
             folder: PathBuf::from(format!("/proc/{id}/task")),
@@ -81,16 +80,12 @@ fn numbers(folder: &PathBuf) -> BTreeSet<u32> {
 /// All meters at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
-    /// The broker's.
     pub broker: Usage,
-    /// The clients'.
     pub client: Cpu,
-    /// Of both sides.
     pub wire: Option<Wire>,
 }
 
 impl Sample {
-    /// Now.
     pub fn take(broker: &Running, threads: &Threads, network: Option<&Network>) -> Sample {
         // What changes fastest first; to look at all processes and threads takes milliseconds.
         let wire = network

@@ -30,7 +30,6 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq)]
 enum Played {
     Nothing,
-    /// Time, flow, size.
     Messages(Vec<(u64, u32, u32)>),
     /// Distributions, drawn from while it plays.
     Drawn(Arc<Trace>),

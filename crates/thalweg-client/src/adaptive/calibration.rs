@@ -70,7 +70,6 @@ pub(super) struct Protocol {
     pub(super) protocol: String,
     pub(super) is_stream: bool,
     pub(super) overhead_bytes: f64,
-    /// Of a stamp.
     pub(super) stamp_bytes: f64,
     /// What the peer answers to an at-most-once message; 0: nothing.
     pub(super) answer_at_most_once_bytes: f64,

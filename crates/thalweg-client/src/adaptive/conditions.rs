@@ -103,7 +103,6 @@ impl Path {
         self.seen = Some(now);
     }
 
-    /// Time passes.
     pub(super) fn fade(&mut self, seconds: f64, now: Time) {
         // Rare messages: the memory reaches further back, so that there is something in it.
         let stretch = (SAMPLES_WANTED / self.long.tried.get().max(1.0)).clamp(1.0, 5.0);

@@ -5,7 +5,6 @@
 
 use super::calibration::CalibrationError;
 
-/// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Object(Object),
@@ -66,7 +65,6 @@ impl Object {
         }
     }
 
-    /// Takes a text.
     pub(crate) fn text(&mut self, key: &str) -> Result<String, CalibrationError> {
         match self.take(key) {
             Some(Value::Text(text)) => Ok(text),
@@ -75,7 +73,6 @@ impl Object {
         }
     }
 
-    /// Takes an object.
     pub(super) fn object(&mut self, key: &str) -> Result<Object, CalibrationError> {
         match self.take(key) {
             Some(Value::Object(object)) => Ok(object),

@@ -13,7 +13,6 @@ use crate::transport::Medium;
 /// What the network and the user's messages are like.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Situation {
-    /// Mean, in bytes.
     pub(super) payload_bytes: f64,
     /// How much longer than the calibration's topic and options the user's are, in bytes.
     pub(super) extra_bytes: f64,
@@ -21,9 +20,7 @@ pub(super) struct Situation {
     pub(super) shares: [f64; 3],
     /// Probability that a packet is lost, each way.
     pub(super) loss: f64,
-    /// Without any loss.
     pub(super) round_trip_ms: f64,
-    /// Messages a second.
     pub(super) rate_per_s: f64,
     /// Topics among which they are spread: CoAP has one message per topic under way.
     pub(super) topics: f64,

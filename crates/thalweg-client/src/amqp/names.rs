@@ -76,7 +76,6 @@ impl Target {
 pub(super) struct Origin {
     exchange: String,
     key: String,
-    /// The canonical address.
     pub(super) address: String,
 }
 

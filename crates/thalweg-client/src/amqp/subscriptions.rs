@@ -56,14 +56,12 @@ struct Subscription {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The channel opens.
     Opening,
     /// The channel opens and is not wanted any more.
     Abandoned,
     /// Everything was said; the consumer is not confirmed yet.
     Asked,
     Active,
-    /// The consumer ends.
     Cancelling,
     /// What came is being settled; then the channel ends.
     Draining,
@@ -107,7 +105,6 @@ impl Subscriptions {
             .map(|at| FIRST + at as u16)
     }
 
-    /// A free channel.
     fn free(&mut self, channel_max: u16) -> Option<u16> {
         let at = self
             .places
@@ -124,7 +121,6 @@ impl Subscriptions {
         Some(ch)
     }
 
-    /// Begins a subscription.
     pub(super) fn begin(
         &mut self,
         wish: &SubscribeWish<'_>,

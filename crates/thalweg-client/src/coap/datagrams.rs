@@ -836,7 +836,6 @@ fn nobody() -> LinkFault {
     }
 }
 
-/// A fresh machine.
 fn machine(endpoint: &Endpoint, settings: &CoapSettings) -> ClientSide {
     let usual = Transmission {
         nstart: settings.nstart.max(1),

@@ -37,7 +37,6 @@ pub(super) struct Observation<R> {
 pub(super) enum End {
     /// It registers again at that time.
     Later(Time),
-    /// It is over.
     Over,
 }
 

@@ -280,7 +280,6 @@ impl Handle {
         }
     }
 
-    /// A subscription's name.
     pub(crate) fn next_subscription(&self) -> SubscriptionId {
         SubscriptionId(
             self.shared

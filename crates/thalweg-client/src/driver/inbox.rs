@@ -24,7 +24,6 @@ pub(crate) struct Inbox {
     pub(crate) drafts: Vec<u8>,
     /// How many there are.
     pub(crate) messages: usize,
-    /// Everything else.
     pub(crate) commands: Vec<Command>,
     /// Messages that users have taken.
     pub(crate) taken: Vec<DeliveryToken>,
@@ -52,7 +51,6 @@ pub(crate) struct Inbox {
 pub(crate) enum Command {
     /// Another broker: the next destination.
     Open(Box<BrokerUrl>),
-    /// Wants messages.
     Subscribe {
         id: SubscriptionId,
         filter: String,
@@ -60,7 +58,6 @@ pub(crate) enum Command {
         mailbox: Arc<Mailbox>,
         reply: Reply<Result<Reliability, Refusal>>,
     },
-    /// Wants no more.
     Unsubscribe(SubscriptionId),
     /// Asks; the draft is the question.
     Request {
@@ -84,8 +81,6 @@ pub(crate) enum Command {
         timeout: Duration,
         reply: Option<Reply<Result<(), ClientError>>>,
     },
-    /// How is it?
     Status(Sender<Status>),
-    /// Why this protocol?
     Explain(Sender<Explanation>),
 }

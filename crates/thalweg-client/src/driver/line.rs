@@ -36,7 +36,6 @@ const DATAGRAMS_MAX: usize = 256;
 /// How long a connection that was given up may take to send what is left and to hear the end.
 const FAREWELL: Span = Span::from_secs(1);
 
-/// A lane's connection.
 pub(super) struct Line {
     lane: usize,
     state: State,
@@ -103,7 +102,6 @@ impl Line {
         }
     }
 
-    /// Begins a connection.
     pub(super) fn connect(
         &mut self,
         engine: &mut Engine,
@@ -144,7 +142,6 @@ impl Line {
         }
     }
 
-    /// The resolver's answer.
     pub(super) fn resolved(
         &mut self,
         outcome: Result<Vec<SocketAddr>, String>,

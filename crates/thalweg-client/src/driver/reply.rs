@@ -19,7 +19,6 @@ struct Cell<T> {
     waker: Option<Waker>,
 }
 
-/// Both ends.
 pub(crate) fn reply<T>() -> (Reply<T>, Answer<T>) {
     let cell = Arc::new(Mutex::new(Cell {
         value: None,

@@ -9,7 +9,6 @@ use mio::{Interest, Registry, Token};
 
 use super::datagrams::Datagrams;
 
-/// A socket.
 #[derive(Debug)]
 pub(super) enum Socket {
     Tcp(TcpStream),

@@ -100,7 +100,6 @@ impl Stored {
         }
     }
 
-    /// Wakes who waits.
     pub(crate) fn wake(&self) {
         let wakers = std::mem::take(&mut lock(&self.exceptions).wakers);
         wakers.into_iter().for_each(Waker::wake);

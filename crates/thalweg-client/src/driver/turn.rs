@@ -39,7 +39,6 @@ const DRAFT_BYTES_PER_TURN: usize = 256 << 10;
 const FAILURES_KEPT: usize = 1024;
 const FAILURES_SHOWN: usize = 64;
 
-/// A client's thread.
 pub(super) struct Driver {
     shared: Arc<Shared>,
     poll: mio::Poll,

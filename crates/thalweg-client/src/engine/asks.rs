@@ -246,7 +246,6 @@ impl Core {
         }
     }
 
-    /// An answer came.
     pub(super) fn answered(
         &mut self,
         request: RequestId,

@@ -30,7 +30,6 @@ pub(super) struct Key {
 /// Where a message is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Nobody's.
     #[default]
     Free,
     /// In its way's queue.
@@ -66,7 +65,6 @@ pub(super) struct Slot {
     pub spooled: bool,
 }
 
-/// All unsettled messages.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     slots: Vec<Slot>,

@@ -80,7 +80,6 @@ impl Flights {
         self.by_id.get_mut(&id)
     }
 
-    /// It is over.
     pub(super) fn end(&mut self, id: u16) -> Option<Flight> {
         let ended = self.by_id.remove(&id);
         let was_counted = ended.is_some_and(|flight| flight.qos == QoS::ExactlyOnce);
@@ -98,7 +97,6 @@ impl Flights {
         self.exactly_once
     }
 
-    /// Identifiers in use.
     pub(super) fn ids(&self) -> impl Iterator<Item = u16> + '_ {
         self.by_id.keys().copied()
     }

@@ -17,7 +17,6 @@ pub(super) struct LoadBook {
     open: VecDeque<(DeliveryId, Time)>,
     /// When the last one was settled.
     settled: Time,
-    /// When to report.
     next: Time,
 }
 
@@ -76,7 +75,6 @@ impl LoadBook {
         self.plan(now);
     }
 
-    /// When to report.
     pub(super) fn next(&self) -> Time {
         self.next
     }

@@ -20,11 +20,16 @@ pub(super) struct Questions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WayBack {
     /// There is none; the topic it would have.
-    Closed { topic: String },
+    Closed {
+        topic: String,
+    },
     /// The server was asked for it.
-    Asked { topic: String },
-    /// Answers may come.
-    Open { topic: String },
+    Asked {
+        topic: String,
+    },
+    Open {
+        topic: String,
+    },
 }
 
 /// A question that has not left.
@@ -116,7 +121,6 @@ impl Questions {
         self.asked.iter().any(|(asked, _)| *asked == request)
     }
 
-    /// Where answers come.
     pub(super) fn topic(&self) -> &str {
         match &self.way_back {
             WayBack::Closed { topic } | WayBack::Asked { topic } | WayBack::Open { topic } => topic,

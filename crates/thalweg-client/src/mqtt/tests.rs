@@ -280,7 +280,6 @@ impl Pair {
         pair
     }
 
-    /// A connected pair.
     fn up(settings: MqttSettings) -> Pair {
         let mut pair = Pair::new(settings);
         pair.reach();

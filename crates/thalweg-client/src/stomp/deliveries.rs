@@ -19,7 +19,6 @@ struct Place {
 }
 
 impl Deliveries {
-    /// Keeps a name.
     pub(super) fn add(&mut self, name: &str) -> Option<DeliveryId> {
         let index = match self.free.pop() {
             Some(index) => index,

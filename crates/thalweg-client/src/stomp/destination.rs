@@ -179,7 +179,6 @@ pub(super) enum Source {
     Shared {
         /// What comes into it.
         destination: String,
-        /// Its name.
         queue: String,
     },
 }

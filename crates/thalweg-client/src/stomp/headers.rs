@@ -135,7 +135,6 @@ pub(super) struct Said {
 pub(super) struct Scratch {
     /// Encoded as [`Properties`].
     pub(super) properties: Vec<u8>,
-    /// A destination.
     pub(super) reply_to: String,
     pub(super) correlation: Vec<u8>,
 }

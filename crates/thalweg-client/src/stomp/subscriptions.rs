@@ -122,7 +122,6 @@ impl Subscriptions {
         }
     }
 
-    /// Ends a subscription.
     pub(super) fn end(&mut self, id: SubscriptionId, machine: &ClientSide, out: &mut Vec<u8>) {
         let Some(place) = self.entries.iter().position(|it| it.id == id) else {
             return;

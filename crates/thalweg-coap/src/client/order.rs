@@ -22,7 +22,6 @@ use crate::{Code, Datagrams, Failure, RequestId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Now,
-    /// Naming this message.
     After(u16),
     Waits,
 }

@@ -12,11 +12,9 @@ use crate::{Block, Code, Options, RequestId, Sequence, Token};
 pub(crate) enum Phase {
     /// The answer to what was sent last.
     ExpectResponse,
-    /// Notifications.
     Observing,
     /// The response to its deregistration.
     ExpectEnd,
-    /// A reset.
     ExpectPong,
 }
 

@@ -21,7 +21,6 @@ pub(super) enum Say {
     Request,
     /// This block of the response, please.
     Fetch(Block),
-    /// No more notifications.
     Deregister,
 }
 
@@ -200,7 +199,6 @@ impl ClientSide {
         }
     }
 
-    /// Ends a request.
     pub(super) fn end(&mut self, index: u32, now: Time, out: &mut Datagrams) -> Option<Pending> {
         let mut pending = self.requests.remove(index)?;
         for buffer in [

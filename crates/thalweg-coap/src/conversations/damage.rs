@@ -9,7 +9,6 @@ use super::*;
 const SEED: u64 = 20;
 const ROUNDS: usize = 30_000;
 
-/// Datagrams worth damaging.
 fn samples() -> Vec<Vec<u8>> {
     let block = |number: u32, more| {
         Block {

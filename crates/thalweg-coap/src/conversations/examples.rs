@@ -23,7 +23,6 @@ fn content(payload: &[u8]) -> Response<'_> {
     }
 }
 
-/// GET /temperature
 fn get_temperature(kind: Kind, id: u16, token: &[u8]) -> Vec<u8> {
     message(kind, Code::GET, id, token, |encoder| {
         encoder.option(option::URI_PATH, b"temperature");

@@ -38,10 +38,12 @@ pub(super) enum Shape {
     /// A text that is not empty.
     Text,
     /// An unsigned number within bounds.
-    Number { min: u64, max: u64 },
+    Number {
+        min: u64,
+        max: u64,
+    },
     /// Tag 1 and a number of seconds.
     Date,
-    /// A byte string.
     Bytes,
 }
 

@@ -59,7 +59,6 @@ impl ServerSide {
         Some(id)
     }
 
-    /// Ends the wait.
     #[inline]
     pub(super) fn close(&mut self, id: ExchangeId) -> Option<Exchange> {
         let mut exchange = self.exchanges.close(id)?;

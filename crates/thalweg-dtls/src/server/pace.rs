@@ -18,7 +18,6 @@ pub(super) struct Pace {
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// The address, hashed.
     address: u64,
     since: Time,
     begun: u8,

@@ -24,7 +24,6 @@ pub(super) struct Peers {
     associations: usize,
 }
 
-/// One address.
 pub(super) struct Peer {
     pub address: SocketAddr,
     association: Option<Association>,
@@ -52,7 +51,6 @@ fn network(address: &SocketAddr) -> IpAddr {
     }
 }
 
-/// No place.
 const NOWHERE: usize = usize::MAX;
 
 impl Peers {

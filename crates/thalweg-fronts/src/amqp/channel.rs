@@ -16,7 +16,6 @@ use super::fault::Fault;
 #[derive(Default)]
 pub(super) struct Channel {
     pub(super) number: u16,
-    /// By rising number.
     pub(super) consumers: Vec<Consumer>,
     pub(super) consumer_last: u32,
     /// Bytes of memory of the consumers, by [`Consumer::bytes`].
@@ -49,9 +48,7 @@ pub(super) struct Consumer {
 pub(super) enum Mode {
     #[default]
     Plain,
-    /// Publishes are confirmed.
     Confirm {
-        /// Publishes so far.
         published: u64,
         /// The last one that is confirmed or refused.
         confirmed: u64,

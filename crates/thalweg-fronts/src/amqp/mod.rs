@@ -64,7 +64,6 @@ pub struct AmqpFront {
     names: u32,
     /// What a peer that offers no credentials may do, if it may come in.
     anonymous: Option<Access>,
-    /// The session's name.
     client: Box<str>,
     /// What the peer said of itself: its client properties that are text.
     about: Box<[(Box<str>, Box<str>)]>,

@@ -34,7 +34,6 @@ const HIDDEN: [&str; 2] = ["BCC", STAMP_PROPERTY];
 /// Whether a publish is done with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handled {
-    /// It is.
     Done,
     /// It must be handed in again later.
     Later,

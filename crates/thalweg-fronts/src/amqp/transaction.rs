@@ -11,7 +11,6 @@ use thalweg_kernel::{Outcome, Refusal};
 /// What a transaction's peer may have to be told.
 #[derive(Default)]
 pub(super) struct Transaction {
-    /// Publishes so far.
     published: usize,
     /// Those that come back if nobody wants them; the kernel counts their bytes.
     mandatory: Vec<Mandatory>,
@@ -48,7 +47,6 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Notes a publish.
     pub(super) fn gather(&mut self, publish: &Publish<'_>) {
         let Some(transaction) = self.transaction() else {
             return;

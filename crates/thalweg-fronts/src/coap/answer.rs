@@ -46,7 +46,6 @@ impl Answer {
         }
     }
 
-    /// A representation.
     pub(super) fn content(content_format: u16, payload: Vec<u8>) -> Self {
         Answer {
             content_format: Some(content_format),

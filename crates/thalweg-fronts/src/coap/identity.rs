@@ -18,7 +18,6 @@ use thalweg_model::{Span, Time};
 /// What the transport below says of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerSecurity<'a> {
-    /// Nothing: plain datagrams.
     None,
     /// It is encrypted, and the peer is nobody in particular.
     Encrypted,
@@ -40,7 +39,6 @@ impl<'a> PeerSecurity<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct IdentityId(pub(super) u32);
 
-/// Nobody in particular.
 pub(super) const NOBODY: IdentityId = IdentityId(0);
 
 /// How long a refusal is remembered.
@@ -83,11 +81,9 @@ enum State {
 /// Whether somebody may come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// With this session.
     In(SessionId),
     /// The server is being asked.
     Asked,
-    /// No.
     Out(LoginRefusal),
 }
 
@@ -443,7 +439,6 @@ impl Identities {
         }
     }
 
-    /// Closes all sessions.
     pub(super) fn close_all(
         &mut self,
         link: LinkId,

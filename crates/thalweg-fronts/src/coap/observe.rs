@@ -29,9 +29,7 @@ use thalweg_model::{Message, Reliability, Span, Time};
 /// What became of a value on its way to an observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
-    /// More may follow.
     Sent,
-    /// Not now.
     Busy,
     /// There is no such observation any more.
     Ended,

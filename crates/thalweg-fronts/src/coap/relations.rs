@@ -6,14 +6,12 @@ use std::collections::VecDeque;
 use thalweg_kernel::WatchId;
 use thalweg_model::Message;
 
-/// One observation.
 pub(super) struct Relation {
     /// The machine's number of it; nothing while it is being registered.
     pub(super) number: u64,
     /// A value that the machine was too busy to take.
     pub(super) parked: Option<Message>,
     pub(super) watch: WatchId,
-    /// Whose session watches.
     pub(super) identity: u32,
     generation: u32,
     /// Rises from one to the next.
@@ -41,9 +39,7 @@ pub(super) const NO_FORMAT: u16 = u16::MAX;
 pub(super) enum State {
     /// For the kernel, and the first response.
     Registering,
-    /// For a change.
     Idle,
-    /// For the machine.
     Busy,
 }
 
@@ -149,7 +145,6 @@ impl Relations {
         self.len
     }
 
-    /// Bytes of memory.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>()

@@ -26,13 +26,11 @@ pub(super) enum Resource<'b> {
     Topic(&'b str),
     /// `/ps/data` and nothing behind it: all addresses.
     AllData,
-    /// An address.
     Data(Style),
     /// `/q/<name>`.
     Queue(&'b str),
     /// `/rpc/<levels…>`.
     Rpc,
-    /// None of ours.
     Unknown,
 }
 

@@ -175,7 +175,6 @@ impl<S: Side> Handler<S> {
         }
     }
 
-    /// Somebody has answered.
     pub(super) fn on_reply(&mut self, call: u64, message: &Message, cx: &mut Cx<'_>) {
         let Some(exchange) = self.calls.take(call) else {
             return;
@@ -204,7 +203,6 @@ impl<S: Side> Handler<S> {
 }
 
 impl<X: Copy> Calls<X> {
-    /// Who asked.
     fn peek(&self, call: u64) -> Option<X> {
         self.slots
             .get(call as u32 as usize)

@@ -8,7 +8,6 @@ use thalweg_model::Span;
 /// What the operator decides about CoAP.
 #[derive(Clone, Debug)]
 pub struct CoapSettings {
-    /// The message layer's.
     pub machine: Arc<ServerSettings>,
     /// The tenant whose addresses the paths are; `""` is the default one.
     pub tenant: Box<str>,
@@ -48,7 +47,6 @@ pub struct CoapSettings {
     pub waiting_bytes_max: usize,
     /// Values and topics that one answer lists.
     pub list_max: usize,
-    /// Topics.
     pub topics_max: usize,
     /// Observations of one socket or connection.
     pub observers_max: usize,
@@ -71,7 +69,6 @@ pub enum Notify {
     /// Those of messages that are at least once.
     #[default]
     Auto,
-    /// All.
     Confirmable,
     /// As few as may be.
     NonConfirmable,
@@ -125,7 +122,6 @@ macro_rules! counts {
                 [$((stringify!($name), self.$name)),*].into_iter()
             }
 
-            /// Adds another socket's.
             pub fn add(&mut self, other: &CoapCounts) {
                 $(self.$name += other.$name;)*
             }

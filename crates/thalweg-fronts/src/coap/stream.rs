@@ -39,7 +39,6 @@ const BUFFER_KEPT: usize = 4 << 10;
 /// After so long without a sweep what was used is looked through.
 const SWEEP_AFTER: Span = Span::from_secs(30);
 
-/// One connection.
 pub struct CoapStreamFront {
     handler: Handler<StreamSide>,
     /// The server is being asked who it is.

@@ -22,7 +22,6 @@ use thalweg_coap::pubsub::{Configuration, Refusal, TopicFilter};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicId([u8; 8]);
 
-/// A topic.
 #[derive(Debug)]
 pub(super) struct Topic {
     /// What is said about it.
@@ -61,7 +60,6 @@ pub(super) enum Applied {
     Same,
     /// It is gone, and so are the data at this address; nothing if it had none here.
     Gone(Option<Box<str>>),
-    /// Nobody knew it.
     Unknown,
 }
 
@@ -292,7 +290,6 @@ impl Topics {
         Ok(applied)
     }
 
-    /// Forgets a topic.
     fn remove(&mut self, id: TopicId) -> Option<Topic> {
         let topic = self.by_id.remove(&id)?;
         self.changed_counts.remove(&id);

@@ -120,7 +120,6 @@ pub(super) fn accept(options: &Options<'_>) -> Option<u16> {
 pub(super) enum Condition {
     /// There is no value.
     Nothing,
-    /// There is one.
     Something,
     /// It is one of these.
     OneOf(Vec<Box<[u8]>>),

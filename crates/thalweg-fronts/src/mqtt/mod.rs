@@ -28,7 +28,6 @@ pub use connect::home_key;
 /// What the operator decides about MQTT.
 #[derive(Clone, Debug)]
 pub struct MqttSettings {
-    /// The codec's limits.
     pub limits: ServerLimits,
     /// The longest keep-alive; clients that ask for more, or for none, are given this. 0 leaves them their choice.
     pub keep_alive_max: u16,

@@ -27,7 +27,6 @@ const RETAIN_OFF: PeerFault = PeerFault {
 /// Whether a PUBLISH is done with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handled {
-    /// It is.
     Done,
     /// It must be handed in again later.
     Later,

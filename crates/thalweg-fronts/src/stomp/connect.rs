@@ -21,7 +21,6 @@ const WANTED_MIN: u32 = 1000;
 
 /// What is remembered of a CONNECT while its sender is being checked.
 pub(super) struct Opening {
-    /// The session's name.
     session: Box<str>,
     heart_beat: (u32, u32),
 }

@@ -18,7 +18,6 @@ use thalweg_stomp::{Destination, SendFrame};
 /// Whether a frame is done with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handled {
-    /// It is.
     Done,
     /// It must be handed in again later.
     Later,
@@ -39,10 +38,11 @@ pub(super) struct Target {
 /// What is to be done if nobody takes a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Nothing.
     Topic,
     /// The queue must be made; or it is another's, and nothing.
-    Queue { is_made_here: bool },
+    Queue {
+        is_made_here: bool,
+    },
     /// The exchange may be gone.
     Exchange,
 }

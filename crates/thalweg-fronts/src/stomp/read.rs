@@ -25,7 +25,6 @@ struct Read {
 }
 
 impl Reads {
-    /// Notes a question.
     pub(super) fn add(&mut self, id: &str, destination: &str) -> Result<Ticket, Trouble> {
         if self.waiting.len() >= READS_MAX {
             return Err(Trouble::new(
@@ -49,7 +48,6 @@ impl Reads {
         Ok(ticket)
     }
 
-    /// Forgets a question.
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<(Box<str>, Box<str>)> {
         let at = self.waiting.iter().position(|read| read.ticket == ticket)?;
         let read = self.waiting.swap_remove(at);

@@ -38,7 +38,6 @@ impl Dialect {
 /// What the operator decides about STOMP.
 #[derive(Clone, Debug)]
 pub struct StompSettings {
-    /// The codec's limits.
     pub limits: ServerLimits,
     /// How topics are written.
     pub dialect: Dialect,

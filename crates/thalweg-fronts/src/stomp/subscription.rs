@@ -5,7 +5,6 @@ use thalweg_stomp::AckMode;
 /// A subscription is the only consumer of its line, and this is its number.
 pub(super) const CONSUMER: u32 = 1;
 
-/// One subscription.
 pub(super) struct Subscription {
     /// The scope of its delivery numbers.
     pub(super) line: u16,
@@ -43,7 +42,6 @@ pub(super) const SUBSCRIPTION_BYTES: usize = 512;
 
 /// What MESSAGE says in `destination`.
 pub(super) enum Shows {
-    /// What SUBSCRIBE said.
     AsSubscribed,
     /// What SUBSCRIBE said, if the message was sent to this queue; the topic or the exchange, if it came from there.
     Queue(Box<str>),
@@ -56,7 +54,6 @@ pub(super) enum Shows {
 /// The subscriptions of a connection. Lines rise, so that what is said of a line that is gone is known as such.
 #[derive(Default)]
 pub(super) struct Subscriptions {
-    /// By rising line.
     by_line: Vec<Subscription>,
     line_last: u16,
     /// Bytes of memory of all.

@@ -418,7 +418,6 @@ impl Stage {
         assert!(self.script.bed.total(|totals| totals.sessions) <= SESSIONS_MAX);
     }
 
-    /// Everybody goes.
     pub fn end(mut self) {
         self.script.bed.shards[0].kernel.set_journal_full(false);
         self.script.end();

@@ -16,10 +16,8 @@ use thalweg_testbed::mqtt::Mqtt;
 pub use thalweg_testbed::mqtt::Received;
 use thalweg_testbed::{Settings, Testbed};
 
-/// An AMQP client.
 pub type Who = thalweg_testbed::Who<Amqp>;
 
-/// An MQTT client.
 pub type Other = thalweg_testbed::Who<Mqtt>;
 
 /// How a client connects.
@@ -310,7 +308,6 @@ impl World {
         self.bed.answer_login(answer);
     }
 
-    /// Time goes by.
     pub fn wait(&mut self, span: Span) {
         self.bed.wait(span);
     }

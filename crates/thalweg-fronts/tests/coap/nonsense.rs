@@ -301,7 +301,6 @@ impl Stage {
         assert!(totals.sessions <= 8 && totals.watches <= 20);
     }
 
-    /// Everybody goes.
     pub fn end(mut self) {
         for which in 0..2 {
             self.script.close(which);

@@ -14,13 +14,11 @@ use thalweg_testbed::coap::{CoapStream, Heard, Said, stream_request};
 use thalweg_testbed::mqtt::Mqtt;
 use thalweg_testbed::{Settings, Testbed};
 
-/// A connection.
 pub type Who = thalweg_testbed::Who<CoapStream>;
 
 pub struct Stage {
     pub bed: Testbed,
     opened: Vec<Who>,
-    /// An MQTT client.
     listener: Option<thalweg_testbed::Who<Mqtt>>,
 }
 
@@ -268,7 +266,6 @@ impl Stage {
         last.expect("a request was heard")
     }
 
-    /// The listener publishes.
     pub fn publishes(&mut self, topic: &str, payload: &[u8]) {
         let publish = thalweg_mqtt::PublishOut {
             topic,

@@ -15,7 +15,6 @@ use thalweg_testbed::mqtt::Mqtt;
 pub use thalweg_testbed::mqtt::Received as Got;
 use thalweg_testbed::{Settings, Testbed};
 
-/// An MQTT client.
 pub type Other = thalweg_testbed::Who<Mqtt>;
 
 pub struct World {
@@ -179,7 +178,6 @@ impl World {
         self.heard(who).iter().map(Heard::line).collect()
     }
 
-    /// Acknowledges or rejects.
     pub fn replies(&mut self, who: Who, kind: Kind, id: u16) {
         let mut out = Vec::new();
         empty(&mut out, kind, id);
@@ -199,7 +197,6 @@ impl World {
         self.bed.peer_gone(who);
     }
 
-    /// Closes the sockets.
     pub fn shut_down(&mut self) {
         self.bed.close_sockets();
     }
@@ -227,7 +224,6 @@ impl World {
         self.bed.mqtt_publish(other, publish);
     }
 
-    /// Publishes text.
     pub fn mqtt_says(&mut self, other: Other, topic: &str, text: &str, qos: QoS, retain: bool) {
         let publish = thalweg_mqtt::PublishOut {
             topic,
@@ -253,7 +249,6 @@ impl World {
         self.bed.mqtt_got(other)
     }
 
-    /// The only one.
     #[track_caller]
     pub fn mqtt_message(&mut self, other: Other) -> Got {
         let got = self.mqtt_messages(other);

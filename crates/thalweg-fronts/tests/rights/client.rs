@@ -23,7 +23,6 @@ pub struct Mqtt {
 /// Where a message is published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A plain address.
     Plain(String),
     /// The same, named through AMQP's default exchange.
     Alias(String),

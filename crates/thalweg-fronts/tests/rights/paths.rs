@@ -13,10 +13,8 @@ pub enum Builder {
 /// Whose a queue or exchange is, by its place on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Published to.
     Begin,
     Middle,
-    /// Received from.
     End,
     /// No place: what joins places. Always done by the builder.
     Joint,
@@ -29,7 +27,6 @@ pub enum Step {
     Exchange(String, &'static str, Vec<(&'static str, Argument)>),
     /// Exchange, queue, key, arguments.
     Bind(String, String, &'static str, Vec<(&'static str, Argument)>),
-    /// From, to, key.
     BindExchange(String, String, &'static str),
 }
 
@@ -37,7 +34,6 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Push {
     Nothing,
-    /// Time passes.
     Wait,
     /// The operator rejects what is in a middle queue, or the first.
     Reject,

@@ -209,7 +209,6 @@ impl World {
         }
     }
 
-    /// The connection breaks.
     pub fn lose(&mut self, who: Who) {
         if let Some(last) = self.last(who) {
             self.bed.lose(last);

@@ -202,7 +202,6 @@ impl World {
         self.rest();
     }
 
-    /// Says good-bye.
     pub fn leave(&mut self, who: Who) {
         let (reason, none) = (ReasonCode::Success, DisconnectProps::default());
         self.bed
@@ -379,7 +378,6 @@ impl World {
         self.bed.is_closed(who)
     }
 
-    /// Time goes by.
     pub fn wait(&mut self, span: Span) {
         self.bed.wait(span);
     }

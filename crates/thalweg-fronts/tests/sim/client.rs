@@ -23,7 +23,6 @@ pub struct Client {
     pub persistent: bool,
     /// Never ends its session and never unsubscribes: what it is promised can be demanded at the end.
     pub anchor: bool,
-    /// Its session's number.
     pub session: usize,
     /// Whether its session must be there, or must not, at the next connection; nothing where it cannot know.
     expected: Option<bool>,

@@ -14,7 +14,6 @@ use thalweg_testbed::mqtt::PACKET_BYTES_MAX;
 pub use thalweg_testbed::mqtt::{Packet, Received as Got};
 use thalweg_testbed::{Client, Settings, Shard, Testbed, Who};
 
-/// A connection.
 pub type Pipe = Who<End>;
 
 /// The client's end of a connection. Its machine sees what the broker has written; it looks at what has arrived.
@@ -64,7 +63,6 @@ impl Client for End {
     }
 }
 
-/// Everything.
 pub struct Net {
     bed: Testbed,
     pub pipes: Vec<Pipe>,

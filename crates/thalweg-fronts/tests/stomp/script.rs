@@ -158,7 +158,6 @@ impl Stage {
         assert!(self.script.bed.total(|totals| totals.sessions) <= SESSIONS_MAX);
     }
 
-    /// Everybody goes.
     pub fn end(mut self) {
         self.script.end();
         let sessions = self.script.bed.total(|totals| totals.sessions);

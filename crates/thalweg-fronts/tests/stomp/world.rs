@@ -14,10 +14,8 @@ use thalweg_testbed::stomp::Stomp;
 pub use thalweg_testbed::stomp::{Got, Heard};
 use thalweg_testbed::{Settings, Testbed};
 
-/// A STOMP client.
 pub type Who = thalweg_testbed::Who<Stomp>;
 
-/// An MQTT client.
 pub type Other = thalweg_testbed::Who<Mqtt>;
 
 /// How a client connects.
@@ -103,7 +101,6 @@ impl World {
         self.bed.says(who, |client, up| write(&mut client.side, up))
     }
 
-    /// Whatever bytes.
     pub fn writes(&mut self, who: Who, bytes: &[u8]) {
         self.says(who, |_, up| up.extend_from_slice(bytes));
     }

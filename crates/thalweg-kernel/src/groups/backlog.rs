@@ -14,7 +14,6 @@ pub(crate) struct Waiting {
     pub deliveries: u8,
     /// Names it in the group's queue in the journal; 0 if it is not written down there.
     pub serial: u64,
-    /// Since when.
     pub since: Time,
     /// The errand that it came back from undelivered; 0 for none.
     pub errand: u64,

@@ -32,11 +32,9 @@ const LOOK_AGAIN: Span = Span::from_secs(5);
 /// A receiver whose link was ended because it had not settled what groups gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evicted {
-    /// Its name.
     pub client: Arc<str>,
     /// The group: its name, and its filter.
     pub group: Box<str>,
-    /// The group's filter.
     pub filter: Box<str>,
     /// How many deliveries it had not settled that others may have.
     pub returned: usize,

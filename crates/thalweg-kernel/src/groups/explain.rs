@@ -106,7 +106,6 @@ impl Kernel {
     }
 }
 
-/// Why this member.
 fn why(view: &GroupView, seat: &GroupMemberView) -> String {
     let has = match seat.unsettled {
         0 => "it has nothing to settle".to_owned(),

@@ -31,7 +31,6 @@ pub(crate) struct GivenBack {
     by_number: BTreeMap<BackId, Refused>,
 }
 
-/// Of one message.
 #[derive(Clone, Default)]
 struct Refused {
     /// The last is the last who did.

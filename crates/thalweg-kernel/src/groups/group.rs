@@ -58,7 +58,6 @@ pub(crate) struct Peer {
     pub durable: bool,
 }
 
-/// A member's terms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member {
     pub session: SessionId,

@@ -159,7 +159,6 @@ impl Kernel {
         Some(waiting)
     }
 
-    /// Puts it back.
     fn put_waiting(&mut self, group_id: GroupId, at: usize, waiting: Waiting) {
         if let Some(group) = self.groups.get_mut(group_id) {
             self.books.entered(group.waiting.insert(at, waiting));

@@ -12,7 +12,6 @@ use thalweg_model::{Filter, Span};
 pub struct GroupPolicy {
     /// Which groups: those whose members want nothing beyond it.
     pub filter: Filter,
-    /// How they choose.
     pub strategy: Option<GroupStrategy>,
     /// What must stay in order.
     pub order: Option<OrderKey>,

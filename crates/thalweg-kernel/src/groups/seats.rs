@@ -45,7 +45,6 @@ pub(crate) type Key = (SessionId, u16, u32);
 #[derive(Clone, Copy)]
 struct Seat {
     place: Place,
-    /// Of which link.
     opening: u32,
     /// What the balancer knows.
     terms: Terms,

@@ -15,11 +15,8 @@ use thalweg_model::{Span, Time};
 /// A group, as operators see it: one shard's part of it.
 #[derive(Clone, Debug)]
 pub struct GroupView {
-    /// Its name.
     pub name: Box<str>,
-    /// Its filter.
     pub filter: Box<str>,
-    /// How it chooses.
     pub strategy: GroupStrategy,
     /// What stays in order, if anything does.
     pub ordered: Option<OrderKey>,
@@ -27,7 +24,6 @@ pub struct GroupView {
     pub members: usize,
     /// Messages that wait for any member.
     pub waiting: usize,
-    /// Their bytes.
     pub waiting_bytes: usize,
     /// How long the first of them has waited.
     pub oldest: Option<Span>,
@@ -40,7 +36,6 @@ pub struct GroupView {
 /// A member of a group, as operators see it.
 #[derive(Clone, Debug)]
 pub struct GroupMemberView {
-    /// Its session.
     pub client: Arc<str>,
     /// It has a link.
     pub online: bool,
@@ -69,7 +64,6 @@ pub struct GroupMemberView {
 /// What became of a group's messages since it was made; only growing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupCounters {
-    /// Messages that came.
     pub arrived: u64,
     /// Deliveries to members, repeated ones among them.
     pub chosen: u64,

@@ -15,7 +15,6 @@ pub struct WorkTerms {
     pub weight: Option<u16>,
     /// How many messages it works on at once.
     pub concurrency: Option<u16>,
-    /// When it settles.
     pub settles: Option<SettlesWhen>,
     /// What must stay in order.
     pub ordered: Option<OrderKey>,

@@ -80,7 +80,6 @@ impl References {
 pub(crate) enum Put {
     /// In flight under this tag.
     Sent(Tag),
-    /// It waits.
     Waits,
     /// It waits, in memory only until it is written.
     WaitsForDisk,

@@ -22,7 +22,6 @@ pub struct Batch {
     pub number: u64,
     /// Its frame; they rise by one, from 1 on. Frames of one batch follow each other.
     pub frame: u64,
-    /// The records.
     pub bytes: Vec<u8>,
     /// How safe they must be before what waits for them may leave.
     pub safety: Safety,
@@ -69,7 +68,6 @@ struct Mark {
 }
 
 impl Gathering {
-    /// The first batch.
     pub(super) fn new() -> Self {
         Gathering {
             batch: Batch {

@@ -50,7 +50,6 @@ const PACED_MAX: usize = 4096;
 /// Behind a pause for a receiver on another shard a publisher waits this long with each message, so that it hears of the
 /// next pause before it has sent everything that it has.
 const PROBE: Span = Span::from_millis(2);
-/// For so long.
 const PROBES_FOR: Span = Span::from_millis(20);
 
 /// Publishers that wait for receivers on other shards.

@@ -8,7 +8,6 @@ use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Stamp, Tim
 pub struct Draft<'a> {
     /// The canonical address; the front has checked it.
     pub address: &'a str,
-    /// The payload.
     pub payload: &'a [u8],
     /// How surely the publisher wants it delivered.
     pub reliability: Reliability,
@@ -18,11 +17,9 @@ pub struct Draft<'a> {
     pub expires_in: Option<Span>,
     /// Higher goes first where a queue orders by it.
     pub priority: u8,
-    /// Its metadata.
     pub properties: Option<&'a Properties>,
     /// The publisher's number for an exactly-once message; not routed twice until released.
     pub ticket: Ticket,
-    /// The publisher's encoding.
     pub native: Option<Native<'a>>,
     /// Names the publish for ever: a repetition is answered as the first was, and not routed again.
     pub stamp: Option<Stamp>,

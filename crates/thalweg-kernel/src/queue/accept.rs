@@ -21,7 +21,6 @@ use thalweg_model::{DeathReason, Message, Properties, Reliability, RetainOp, Tim
 pub(crate) struct Queued {
     /// There was one that wanted it.
     pub wanted: bool,
-    /// One refused it.
     pub refused: bool,
 }
 

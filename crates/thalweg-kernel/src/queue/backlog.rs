@@ -46,7 +46,6 @@ pub(super) struct Backlog {
     lanes: Vec<VecDeque<Item>>,
     /// Messages in memory and on disk.
     len: usize,
-    /// Their payloads' bytes.
     payload_bytes: u64,
     /// Memory of what is in `lanes`.
     memory: usize,

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use thalweg_model::syntax::{DOTTED, write_level};
 use thalweg_model::{Properties, PropertyValue, Reliability};
 
-/// A binding.
 pub(crate) struct Binding {
     pub exchange: Box<str>,
     pub to: To,
@@ -32,7 +31,6 @@ pub(crate) struct Binding {
     pub number: u64,
 }
 
-/// Whereto.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum To {
     Queue(QueueId),

@@ -77,7 +77,6 @@ impl Kernel {
         }
     }
 
-    /// A group ends.
     pub(crate) fn unlink_group_from_queue<E: Effects>(
         &mut self,
         group_id: GroupId,

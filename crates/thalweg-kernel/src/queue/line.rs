@@ -9,7 +9,6 @@ use thalweg_model::{Message, Stamp};
 /// What a session has that takes from queues. Nothing for the others.
 #[derive(Default)]
 pub(crate) struct Lines {
-    /// By number.
     pub(super) lines: Vec<Line>,
     pub(super) transactions: Vec<(u32, Transaction)>,
     /// Queues that are the session's alone.
@@ -24,7 +23,6 @@ pub(super) struct Line {
     /// How many of `unsettled` count against the credit: those that came through consumers.
     pub(super) in_flight: u32,
     pub(super) tag_last: u64,
-    /// By rising tag.
     pub(super) unsettled: VecDeque<Unsettled>,
     /// All were to be settled, up to this tag, and are not yet; 0 if that is not so.
     pub(super) settling: u64,
@@ -76,11 +74,8 @@ pub(super) enum Step {
     Publish(Message, Box<[String]>, Option<Stamp>),
     /// A message is settled.
     Settle {
-        /// Its line.
         line: u16,
-        /// Itself.
         unsettled: Unsettled,
-        /// How.
         verdict: Verdict,
     },
 }

@@ -61,7 +61,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_model::{Span, Time};
 
-/// A queue.
 pub(crate) struct Queue {
     address: Arc<str>,
     /// Never used again by any other queue.

@@ -54,7 +54,6 @@ pub enum QueueOverflow {
     /// Gives the oldest message up.
     #[default]
     DropHead,
-    /// Refuses the newcomer.
     RejectPublish,
     /// Refuses the newcomer, which becomes a dead letter.
     RejectPublishDeadLetter,
@@ -74,9 +73,7 @@ pub struct DeadLetter {
 pub struct QueueStatus {
     /// It was there before.
     pub existed: bool,
-    /// Messages that wait.
     pub messages: u64,
-    /// Its consumers.
     pub consumers: u32,
 }
 
@@ -85,7 +82,6 @@ pub struct QueueStatus {
 pub enum ExchangeKind {
     /// The key is the binding's.
     Direct,
-    /// Not at all.
     Fanout,
     /// Word by word, with wildcards.
     Topic,
@@ -98,7 +94,6 @@ pub enum ExchangeKind {
 pub struct ExchangeSpec<'a> {
     /// Its address, see [`exchange_address`].
     pub address: &'a str,
-    /// How it compares.
     pub kind: ExchangeKind,
     /// It outlives the broker.
     pub durable: bool,
@@ -119,12 +114,10 @@ pub enum BindTo<'a> {
     Exchange(&'a str),
 }
 
-/// A binding.
 #[derive(Clone, Debug)]
 pub struct BindSpec<'a> {
     /// The address of the exchange.
     pub exchange: &'a str,
-    /// Whereto.
     pub to: BindTo<'a>,
     /// The key, as its maker wrote it.
     pub key: &'a str,
@@ -160,7 +153,6 @@ pub enum Tags {
     One(u64),
     /// All up to the one of this tag.
     UpTo(u64),
-    /// All there are.
     All,
 }
 
@@ -200,7 +192,6 @@ pub enum Refusal {
     Locked,
     /// It has consumers, or bindings, or somebody has it alone.
     InUse,
-    /// It has messages.
     NotEmpty,
     /// It exists and is not what was declared; this differs.
     Differs(&'static str),

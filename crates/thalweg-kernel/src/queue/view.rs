@@ -8,10 +8,8 @@ use crate::ids::QueueId;
 use std::sync::Arc;
 use thalweg_model::PropertyValue;
 
-/// A queue.
 #[derive(Clone, Debug)]
 pub struct QueueView {
-    /// Its address.
     pub address: Arc<str>,
     /// It outlives the broker.
     pub durable: bool,
@@ -21,13 +19,11 @@ pub struct QueueView {
     pub owner: Option<Arc<str>>,
     /// Its bounds and choices.
     pub limits: QueueLimits,
-    /// Messages that wait.
     pub messages: usize,
     /// Bytes of their payloads.
     pub bytes: u64,
     /// Messages given and not settled.
     pub unsettled: usize,
-    /// Its consumers.
     pub consumers: usize,
     /// Messages that ever came, since the broker started.
     pub came: u64,
@@ -35,12 +31,9 @@ pub struct QueueView {
     pub went: u64,
 }
 
-/// An exchange.
 #[derive(Clone, Debug)]
 pub struct ExchangeView {
-    /// Its address.
     pub address: Box<str>,
-    /// How it compares.
     pub kind: ExchangeKind,
     /// It outlives the broker.
     pub durable: bool,
@@ -50,18 +43,15 @@ pub struct ExchangeView {
     pub internal: bool,
     /// The address of the exchange that gets what nobody wants.
     pub alternate: Option<Box<str>>,
-    /// Its bindings.
     pub bindings: Vec<BindingView>,
 }
 
-/// A binding.
 #[derive(Clone, Debug)]
 pub struct BindingView {
     /// The address of the queue or exchange that it leads to.
     pub to: Box<str>,
     /// The key, as its maker wrote it.
     pub key: Box<str>,
-    /// Its arguments.
     pub arguments: Box<[(Box<str>, PropertyValue)]>,
 }
 

@@ -22,7 +22,6 @@ pub(crate) fn is_away(id: SessionId) -> bool {
     id.0 & AWAY != 0
 }
 
-/// A seat away.
 pub(crate) struct Away {
     shard: ShardId,
     sitting: u32,
@@ -169,7 +168,6 @@ pub(crate) struct Sent {
     pub sitting: u32,
     pub epoch: u32,
     pub number: u64,
-    /// It is answered.
     pub is_open: bool,
     /// The member's receiver settles it.
     pub settles: bool,

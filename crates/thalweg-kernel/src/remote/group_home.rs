@@ -85,7 +85,6 @@ impl Kernel {
         Some(group_id)
     }
 
-    /// A group ends.
     pub(crate) fn forget_all_away(&mut self, group_id: GroupId) {
         let away = self
             .groups

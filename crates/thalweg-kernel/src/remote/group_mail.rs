@@ -23,7 +23,6 @@ pub(crate) enum Mail {
     Evict { sitting: u32 },
 }
 
-/// A member.
 #[derive(Debug)]
 pub(crate) struct Notice {
     pub key: Arc<str>,
@@ -114,7 +113,6 @@ pub(crate) struct CopyBack {
 pub(crate) struct Refused {
     /// The sitting of who has just done so.
     pub by: Option<u32>,
-    /// Of those before.
     pub known: BackId,
 }
 

@@ -30,7 +30,6 @@ pub(crate) struct SeatsAway {
     current: Option<Running>,
     /// The sitting and number of one that did not fit, while it goes back.
     unsent: Option<(u32, u64)>,
-    /// By owner.
     reports: Vec<(ShardId, Report)>,
     /// Members that owners are to be told of anew; and all of them.
     retell: Vec<SessionId>,

@@ -26,7 +26,6 @@ use thalweg_model::{Message, Reliability, Time};
 pub enum ShardMessage {
     /// The sender has, or no longer has, sessions that want a filter. Answered if `question` is not 0.
     Interest {
-        /// The canonical filter.
         filter: Box<str>,
         /// Whether it is wanted from now on.
         wanted: bool,
@@ -37,7 +36,6 @@ pub enum ShardMessage {
     Membership {
         /// The group's name and filter.
         key: Arc<str>,
-        /// The group's filter.
         filter: Box<str>,
         /// Members, with or without a link.
         all: u32,
@@ -53,7 +51,6 @@ pub enum ShardMessage {
     },
     /// For your sessions that want its address.
     Publish {
-        /// The message.
         message: Message,
         /// How safe it must be before its publisher's acknowledgement leaves.
         safety: Safety,
@@ -66,7 +63,6 @@ pub enum ShardMessage {
     PublishToGroup {
         /// The group's name and filter.
         key: Arc<str>,
-        /// The message.
         message: Message,
         /// How safe it must be before its publisher's acknowledgement leaves.
         safety: Safety,
@@ -74,12 +70,7 @@ pub enum ShardMessage {
         from: (u64, u64),
     },
     /// A receiver that one of your sessions publishes to is filling: that session waits.
-    Pace {
-        /// The session's number.
-        publisher: u64,
-        /// Until when.
-        until: Time,
-    },
+    Pace { publisher: u64, until: Time },
     /// A publish with a stamp, whose publisher you know if anybody does.
     PublishStamped(Box<StampedPublish>),
     /// A session's peer came or left, and you are the home of the address where that is told.
@@ -98,23 +89,19 @@ pub enum ShardMessage {
     /// The sender has readers who watch an address. Answered by `Done`, and over the address's home, unless that is the
     /// sender, by `Vouched`.
     Watch {
-        /// The canonical address.
         address: Box<str>,
         /// The sender's number for its question.
         question: u32,
     },
     /// The sender knows that `to` watches an address whose home you are, and has sent you whatever came before: say so.
     Vouch {
-        /// Who watches.
         to: ShardId,
-        /// The canonical address.
         address: Box<str>,
         /// That shard's number for its question.
         question: u32,
     },
     /// One more shard knows what you watch.
     Vouched {
-        /// That shard.
         by: ShardId,
         /// The number of the question.
         question: u32,
@@ -122,41 +109,22 @@ pub enum ShardMessage {
         value: Option<Message>,
     },
     /// To be remembered as the last value of its address, whose home you are, although nobody retained it.
-    Keep {
-        /// The message.
-        message: Message,
-    },
+    Keep { message: Message },
     /// Whether every publish to an address is remembered from now on.
-    KeepLast {
-        /// The canonical address.
-        address: Box<str>,
-        /// Whether it is.
-        keep: bool,
-    },
+    KeepLast { address: Box<str>, keep: bool },
     /// What is the last value of an address whose home you are?
-    Read {
-        /// Who asks.
-        asker: Asker,
-        /// The canonical address.
-        address: Box<str>,
-    },
-    /// It is this.
+    Read { asker: Asker, address: Box<str> },
     ReadDone {
-        /// Who asked.
         asker: Asker,
-        /// The value.
         value: Option<Message>,
     },
     /// Which last values do you have, beginning there? Answered once.
     List {
         /// The sender's number for its question.
         question: u32,
-        /// The canonical filter.
         filter: Box<str>,
-        /// Where to begin.
         at: Box<ListCursor>,
     },
-    /// Some of them.
     Listed {
         /// The number of the question.
         question: u32,
@@ -167,7 +135,6 @@ pub enum ShardMessage {
     },
     /// Somebody wants the first message of a queue, by itself.
     TakeApart {
-        /// Who asks.
         asker: Asker,
         /// The address of the queue.
         queue: Box<str>,
@@ -176,70 +143,50 @@ pub enum ShardMessage {
     },
     /// The answer to that: the message, how often it was delivered before, and how many are left; or why there is none.
     TakenApart {
-        /// Who asked.
         asker: Asker,
         /// The address of the queue.
         queue: Box<str>,
-        /// The answer.
         taken: Result<Option<(TakenId, Message, u32, u64)>, Refusal>,
     },
     /// Somebody wants a queue to be made, if there is none of that address.
     MakeQueue {
-        /// Who asks.
         asker: Asker,
         /// The address of the queue.
         queue: Box<str>,
     },
     /// It is there, or cannot be.
     QueueMade {
-        /// Who asked.
         asker: Asker,
-        /// The answer.
         made: Result<(), Refusal>,
     },
     /// What became of a message that was taken apart.
-    SettleTaken {
-        /// The message's number.
-        taken: TakenId,
-        /// How it ended.
-        end: TakenEnd,
-    },
+    SettleTaken { taken: TakenId, end: TakenEnd },
     /// Which of your last values are for a queue of mine? Answered as often as it takes.
     Recall {
-        /// The queue.
         queue: QueueId,
-        /// Which of them.
         wanted: Wanted,
         /// Where to go on.
         cursor: ScanCursor,
     },
-    /// Some that are.
     Recalled {
-        /// The queue.
         queue: QueueId,
-        /// The values.
         messages: Vec<Message>,
         /// What to ask next, if there are more.
         more: Option<Box<ShardMessage>>,
     },
     /// Which of your last values match?
     Scan {
-        /// Whose scan.
         session: SessionId,
         /// Which of its scans.
         serial: u32,
-        /// The canonical filter.
         filter: Box<str>,
         /// Where to go on.
         cursor: ScanCursor,
     },
-    /// Some that match.
     Found {
-        /// Whose scan.
         session: SessionId,
         /// Which of its scans.
         serial: u32,
-        /// The values.
         messages: Vec<Message>,
         /// Where to go on; nothing when there are no more.
         cursor: Option<ScanCursor>,

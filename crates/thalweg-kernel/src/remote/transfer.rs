@@ -26,7 +26,6 @@ pub(crate) type From = (u64, u64);
 /// What tells sessions by their homes: those whose home is a certain shard when there are so many, for each of these.
 pub(crate) type Homes = SmallVec<[(u16, u16); 1]>;
 
-/// Whereto.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// Sessions; the last of their homes is the shard that has them.

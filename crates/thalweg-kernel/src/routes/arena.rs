@@ -101,7 +101,6 @@ impl<T> Arena<T> {
         at * CHUNK + slot
     }
 
-    /// Forgets a value.
     pub(crate) fn remove(&mut self, id: u32) -> Option<T> {
         let at = id / CHUNK;
         let chunk = self.chunks.get_mut(at as usize)?;
@@ -151,10 +150,8 @@ impl<T> Arena<T> {
     }
 }
 
-/// Names no value.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Values per chunk.
 const CHUNK: u32 = 1024;
 
 #[cfg(test)]

@@ -151,7 +151,6 @@ impl<S: Copy> RouteTable<S> {
         self.len == 0
     }
 
-    /// Different filters.
     pub fn filters(&self) -> usize {
         self.exact.filters() + self.wild.filters() + self.prefixes.filters()
     }

@@ -15,7 +15,6 @@ use thalweg_records::{Stored, Waiting};
 /// Fewer in memory than this: the next are fetched.
 const FETCH_BELOW: usize = 128;
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct Backlog {
     memory: VecDeque<Entry>,

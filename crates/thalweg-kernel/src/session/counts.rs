@@ -2,7 +2,6 @@
 
 use crate::ledger::{Account, DropReason, take_back};
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct Counts {
     received: u64,

@@ -17,7 +17,6 @@ const FETCH_MAX: usize = 256;
 /// Bytes after which no more messages are fetched at once.
 const FETCH_BYTES_MAX: usize = 1 << 20;
 
-/// See the module.
 #[derive(Default)]
 pub(super) struct DiskQueue {
     /// Asked for and not here yet.
@@ -66,7 +65,6 @@ impl DiskQueue {
         self.bytes
     }
 
-    /// Memory it takes.
     pub(super) fn memory(&self) -> usize {
         (self.fetching.len() + self.stored.len()) * size_of::<Stored>()
     }

@@ -3,7 +3,6 @@
 use super::{Closing, Will};
 use thalweg_model::{Span, Time};
 
-/// See the module.
 pub(crate) struct Life {
     expiry: Span,
     /// [`Time::NEVER`] while there is a link.

@@ -4,7 +4,6 @@
 use crate::ids::GroupId;
 use thalweg_model::Time;
 
-/// See the module.
 pub(crate) struct Membership {
     groups: Vec<GroupId>,
     /// When the session was last done with the first of its groups' copies.

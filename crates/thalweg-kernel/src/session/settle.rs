@@ -25,7 +25,6 @@ pub enum Settlement {
 /// Whether what a receiver said made sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// It did.
     Known,
     /// There is no such delivery, or it is in another state.
     Unknown,

@@ -11,7 +11,6 @@ use crate::slab::Slab;
 use std::sync::Arc;
 use thalweg_model::Time;
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct Sessions {
     /// Who is here, of all whose presence this shard tells.
@@ -64,7 +63,6 @@ impl Sessions {
         self.by_client.get(client).copied()
     }
 
-    /// The same, itself.
     pub(crate) fn of_client(&self, client: &str) -> Option<&Session> {
         self.get(self.id_of(client)?)
     }

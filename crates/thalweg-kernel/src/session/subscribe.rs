@@ -37,11 +37,9 @@ pub struct Wish<'a> {
 /// Which last values a subscriber wants at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastValueWish {
-    /// All that match.
     Always,
     /// All that match, unless the subscription existed before.
     IfNew,
-    /// None.
     Never,
 }
 

@@ -12,7 +12,6 @@ pub(crate) struct Held {
     pub group: Option<GroupId>,
 }
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct Subscriptions {
     held: Vec<Held>,

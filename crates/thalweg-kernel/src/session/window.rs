@@ -13,7 +13,6 @@ use thalweg_model::{Message, Reliability, Time};
 /// Widest distance between the oldest and the newest tag in the ring.
 const SPAN_MAX: usize = 8192;
 
-/// An unsettled delivery.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub state: SlotState,
@@ -73,7 +72,6 @@ pub(crate) enum SlotState {
     },
 }
 
-/// The window itself.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     ring: VecDeque<Option<Slot>>,

@@ -70,7 +70,6 @@ enum Position {
 }
 
 impl LastValues {
-    /// An empty store.
     pub fn new(limits: Limits) -> Self {
         LastValues {
             limits,

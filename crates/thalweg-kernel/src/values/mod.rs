@@ -22,7 +22,6 @@ use thalweg_model::{Message, Time};
 
 /// The last values of this shard's addresses, and who watches or lists values.
 pub(crate) struct Values {
-    /// What publishers retained.
     retained: LastValues,
     /// Values that were not retained, of addresses whose every publish is remembered; newer than those in `retained` where
     /// both have one.

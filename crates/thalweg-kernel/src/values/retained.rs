@@ -55,7 +55,6 @@ impl Scan {
 /// What became of a retain operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retained {
-    /// It was applied.
     Here,
     /// Another shard, the address's home, applies it.
     Elsewhere,

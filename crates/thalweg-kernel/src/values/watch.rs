@@ -36,7 +36,6 @@ pub enum WatchRefused {
     BadAddress,
     /// There are as many watches as there may be.
     TooMany,
-    /// Memory is short.
     Overloaded,
 }
 
@@ -47,7 +46,6 @@ pub struct WatchSpec<'a> {
     pub link: LinkId,
     /// The reader's name for it.
     pub cookie: u64,
-    /// The address.
     pub address: &'a str,
     /// With 1 (or 0) a newer value takes the place of one that was not taken yet; with more the newest so many wait, in
     /// their order.
@@ -159,7 +157,6 @@ impl Kernel {
         }
     }
 
-    /// Ends a watch.
     pub fn unwatch(&mut self, watch: WatchId, now: Time) {
         let _ = now;
         self.remove_watcher(watch.0, DropReason::Unwatched);

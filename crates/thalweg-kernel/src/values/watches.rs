@@ -85,7 +85,6 @@ const _: () = assert!(size_of::<Watcher>() <= 48);
 enum WatchState {
     /// Not every shard routes to it yet.
     ExpectReady,
-    /// All there is.
     Idle,
     /// The cell's value waits for it, or there is something in `waiting`.
     ExpectTake,
@@ -105,7 +104,6 @@ pub(crate) struct NewWatcher {
 /// What became of a message for a watcher.
 pub(crate) struct Offered {
     pub session: SessionId,
-    /// Nothing waited before.
     pub is_first: bool,
     /// The message waits for this watcher by itself, and not as the cell's value.
     pub is_queued: bool,
@@ -143,7 +141,6 @@ impl Watches {
         self.needs_recheck
     }
 
-    /// Rights have changed.
     pub(crate) fn rights_changed(&mut self) {
         self.needs_recheck = self.count > 0;
     }

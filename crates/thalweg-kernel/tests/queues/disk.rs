@@ -11,7 +11,6 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Where it stands.
     pub fn write(&mut self, bytes: Vec<u8>) -> u64 {
         let place = self
             .frames

@@ -33,7 +33,6 @@ const WAYS: [Way; 8] = [
     Way::DropHead,
 ];
 
-/// Who wants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wants {
     Queue,

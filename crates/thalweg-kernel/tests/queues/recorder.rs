@@ -55,7 +55,6 @@ pub fn payload(message: &Message) -> String {
     String::from_utf8_lossy(message.payload()).into_owned()
 }
 
-/// An output.
 #[derive(Default)]
 pub struct Link {
     /// How many more messages it takes.

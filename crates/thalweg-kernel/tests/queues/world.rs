@@ -18,7 +18,6 @@ use thalweg_kernel::{
 };
 use thalweg_model::{Properties, PropertyValue, Reliability, Span, Time};
 
-/// See the module.
 pub struct World {
     pub now: Time,
     pub kernels: Vec<Kernel>,
@@ -37,7 +36,6 @@ pub struct World {
     pub out: Out,
     pub disk: Disk,
     clients: u32,
-    /// Of watches.
     pub cookies: u64,
     checks: Cell<u32>,
 }
@@ -112,7 +110,6 @@ impl Taking {
         }
     }
 
-    /// Settled when sent.
     pub fn blindly() -> Taking {
         Taking {
             settles: false,
@@ -817,7 +814,6 @@ impl World {
         self.out.link(who.link).got.drain(..).collect()
     }
 
-    /// Its texts.
     pub fn texts(&mut self, who: Who) -> Vec<String> {
         self.got(who).into_iter().map(|got| got.text).collect()
     }

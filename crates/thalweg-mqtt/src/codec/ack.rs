@@ -51,7 +51,6 @@ pub(crate) fn fitting<'a>(info: &Info<'a>, mut fits: impl FnMut(&Info<'a>) -> bo
         .unwrap_or_default()
 }
 
-/// Decodes the body.
 #[inline]
 pub(crate) fn decode<'b>(
     body: &'b [u8],

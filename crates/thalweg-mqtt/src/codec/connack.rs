@@ -124,7 +124,6 @@ impl PropertySource for ConnAck<'_> {
     }
 }
 
-/// Decodes the body.
 pub(crate) fn decode(body: &[u8], v5: bool) -> Result<(ConnAck<'_>, Properties<'_>), PeerFault> {
     let mut r = Reader::new(body);
     let flags = r.u8().ok_or(PeerFault::TRUNCATED)?;

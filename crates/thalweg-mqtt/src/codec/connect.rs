@@ -160,7 +160,6 @@ pub(crate) struct Refused {
     pub(crate) level: u8,
 }
 
-/// Decodes CONNECT.
 pub(crate) fn decode(frame: Frame<'_>) -> Result<Connect<'_>, Refused> {
     let mut r = Reader::new(frame.body);
     let unversioned = |fault| Refused {

@@ -39,7 +39,6 @@ pub struct DisconnectProps<'a> {
     pub session_expiry: Option<u32>,
 }
 
-/// Decodes the body.
 pub(crate) fn decode(body: &[u8], sender: Sender, v5: bool) -> Result<Disconnect<'_>, PeerFault> {
     let mut r = Reader::new(body);
     if !v5 && !r.is_empty() {

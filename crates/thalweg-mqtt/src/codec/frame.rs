@@ -14,7 +14,6 @@ use crate::varint::{self, Varint};
 pub(crate) struct Frame<'b> {
     /// Packet type and flags.
     pub(crate) first: u8,
-    /// The whole packet.
     pub(crate) whole: &'b [u8],
     /// What follows the fixed header.
     pub(crate) body: &'b [u8],

@@ -154,7 +154,6 @@ impl<'b> Fields<'b> {
         })
     }
 
-    /// The packet.
     #[inline]
     pub(crate) fn publish(self, frame: &Frame<'b>) -> Publish<'b> {
         // The alias belongs to one connection, and the expiry shrinks while the message waits. [MQTT-3.3.2-6]

@@ -127,7 +127,6 @@ impl SubscribeOptions {
     }
 }
 
-/// Decodes the body.
 pub(crate) fn decode(body: &[u8], v5: bool) -> Result<Subscribe<'_>, PeerFault> {
     let mut r = Reader::new(body);
     let id = r.u16().ok_or(PeerFault::TRUNCATED)?;
@@ -168,7 +167,6 @@ impl PropertySource for SubscribeOut<'_> {
     }
 }
 
-/// Appends SUBSCRIBE.
 pub(crate) fn encode(
     s: &SubscribeOut<'_>,
     version: Version,

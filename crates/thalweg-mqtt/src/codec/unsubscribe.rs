@@ -60,7 +60,6 @@ pub struct UnsubscribeOut<'a> {
     pub user: Option<&'a dyn TextPairs>,
 }
 
-/// Decodes the body.
 pub(crate) fn decode(body: &[u8], v5: bool) -> Result<Unsubscribe<'_>, PeerFault> {
     let mut r = Reader::new(body);
     let id = r.u16().ok_or(PeerFault::TRUNCATED)?;
@@ -92,7 +91,6 @@ impl PropertySource for UnsubscribeOut<'_> {
     }
 }
 
-/// Appends UNSUBSCRIBE.
 pub(crate) fn encode(
     u: &UnsubscribeOut<'_>,
     version: Version,

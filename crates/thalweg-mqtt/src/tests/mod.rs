@@ -55,7 +55,6 @@ fn pair(connect: &ConnectOut<'_>, limits: ServerLimits) -> (ClientSide, ServerSi
     (client, server)
 }
 
-/// A plain connection.
 fn plain_pair(version: Version) -> (ClientSide, ServerSide) {
     pair(
         &ConnectOut {

@@ -10,7 +10,6 @@ pub struct AccessError {
     pub path: PathBuf,
     /// The line, counted from 1; none when the whole file is at fault.
     pub line: Option<usize>,
-    /// What is wrong.
     pub problem: String,
     /// What to do about it.
     pub mend: String,

@@ -49,7 +49,6 @@ struct Turns<K> {
 /// What [`FairQueue::pop`] does with the first request of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Hands it out.
     Take,
     /// Leaves it for later.
     Hold,

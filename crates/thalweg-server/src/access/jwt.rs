@@ -32,7 +32,6 @@ struct TokenKey {
 /// What a good token says.
 #[derive(Clone, Debug)]
 pub struct TokenClaims {
-    /// Whom it names.
     pub user: Arc<str>,
     /// The second since 1970 from which it is no longer good, leeway included. None: it has no end.
     pub expires_at_unix: Option<u64>,
@@ -66,7 +65,6 @@ pub enum TokenError {
 }
 
 impl TokenKeys {
-    /// Reads the keys.
     pub fn load(settings: &TokenSettings) -> Result<Self, Vec<AccessError>> {
         jwt_signature::install();
         let (mut keys, mut errors) = (Vec::new(), Vec::new());

@@ -32,7 +32,6 @@ struct Entry {
 }
 
 impl PasswordFile {
-    /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, Vec<AccessError>> {
         Self::parse(&read_text(path).map_err(|error| vec![error])?, path)
     }

@@ -269,7 +269,6 @@ const ARGON2_KIB_LIMIT: u32 = 262_144;
 /// The most passes over that memory.
 const ARGON2_PASSES_LIMIT: u32 = 64;
 
-/// The most lanes.
 const ARGON2_LANES_LIMIT: u32 = 64;
 
 /// The shortest argon2id hash: fewer bytes could be met by chance.

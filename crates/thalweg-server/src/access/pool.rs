@@ -203,7 +203,6 @@ impl VaultPool {
         self.shared.lock().queue.len()
     }
 
-    /// What was counted.
     pub fn counts(&self) -> LoginCounts {
         let state = self.shared.lock();
         let names = RefusalReason::ALL.iter().map(|reason| reason.name());

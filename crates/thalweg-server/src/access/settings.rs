@@ -94,7 +94,6 @@ pub struct TokenKeySettings {
     pub id: Option<String>,
     /// The only algorithm this key serves.
     pub algorithm: TokenAlgorithm,
-    /// The key itself.
     pub source: TokenKeySource,
 }
 

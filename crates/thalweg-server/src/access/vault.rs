@@ -195,7 +195,6 @@ impl Vault {
 }
 
 impl Moment {
-    /// Reads both clocks.
     pub fn now() -> Self {
         let unix_seconds = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)

@@ -18,7 +18,6 @@ pub struct ConfigError {
 /// Where a value came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
     #[default]
     Default,
     /// A line of the configuration file; line `0` is the file as a whole.
@@ -28,9 +27,7 @@ pub enum Origin {
         /// The line, counted from 1.
         line: usize,
     },
-    /// An environment variable.
     Environment {
-        /// Its name.
         variable: String,
     },
     /// A `--set` on the command line.

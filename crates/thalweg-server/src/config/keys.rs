@@ -12,7 +12,6 @@ use super::table::{KEYS, LISTENER_PRESETS};
 pub struct Key {
     /// The dotted name; `<name>` stands for the name of a listener.
     pub name: &'static str,
-    /// What it takes.
     pub kind: Kind,
     /// The value when nobody sets it, as it would be written behind `--set`; empty is "not set".
     pub default: &'static str,

@@ -15,38 +15,28 @@ use super::words::Fsync;
 pub enum Kind {
     /// `true` or `false`.
     Flag,
-    /// A whole number.
     Count {
-        /// Least.
         min: u64,
-        /// Most.
         max: u64,
     },
     /// A number of bytes, plain or with a unit.
     Size {
-        /// Least.
         min: u64,
-        /// Most.
         max: u64,
     },
     /// A length of time with its unit.
     Duration {
-        /// Least.
         min: Span,
-        /// Most.
         max: Span,
         /// The step values must be a multiple of.
         step: Span,
     },
-    /// Events per second.
     Rate,
-    /// Bytes per second.
     SizeRate,
     /// One of these words.
     Word(&'static [&'static str]),
     /// How a shared subscription chooses, by any name that the kernel understands.
     Strategy,
-    /// Text.
     Text,
     /// The path of a file that must exist.
     File,
@@ -56,33 +46,27 @@ pub enum Kind {
     Socket,
     /// An IP address and port, or the path of a Unix socket.
     Bind,
-    /// Several IP addresses.
     Addresses,
     /// Topic filters, each with a sync policy.
     Policies,
     /// What is said of shared subscriptions by filter, at most so many entries.
     GroupPolicies {
-        /// Most.
         max: usize,
     },
     /// Topic filters, at most so many.
     Filters {
-        /// Most.
         max: usize,
     },
     /// Topic prefixes of whole levels, at most so many.
     Prefixes {
-        /// Most.
         max: usize,
     },
     /// Names of tenants or machines, at most so many.
     Names {
-        /// Most.
         max: usize,
     },
     /// Origins of web pages, at most so many.
     Origins {
-        /// Most.
         max: usize,
     },
     /// Permission bits in octal.

@@ -85,7 +85,6 @@ pub(super) fn parse(written: &Written, max: usize) -> Result<Vec<GroupPolicy>, F
     Ok(policies)
 }
 
-/// One entry.
 fn policy(entry: &[(String, Written)]) -> Result<GroupPolicy, Fault> {
     let filter = match entry.iter().find(|(name, _)| name == "filter") {
         Some((_, Written::Quoted(text))) => filter_of(text)?,

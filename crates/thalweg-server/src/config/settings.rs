@@ -80,11 +80,9 @@ pub struct Log {
 pub struct Listener {
     /// Whether the broker opens it.
     pub enabled: bool,
-    /// The protocol spoken.
     pub kind: ListenerKind,
     /// What carries the bytes.
     pub transport: Transport,
-    /// Where it listens.
     pub bind: Bind,
     /// Whether peers without credentials are let in; `None` means "only on loopback and Unix sockets".
     /// See [`Listener::admits_anonymous`].
@@ -145,7 +143,6 @@ pub struct Tls {
     pub client_certificate: ClientCertificate,
     /// Which part of the certificate names the user.
     pub identity: CertificateIdentity,
-    /// Oldest version accepted.
     pub minimum_version: TlsVersion,
     /// The keys of clients, by identity; DTLS only.
     pub psk_file: Option<PathBuf>,
@@ -171,7 +168,6 @@ pub struct Admin {
     pub bind: SocketAddr,
     /// A Unix socket on which it is served too.
     pub unix_socket: Option<PathBuf>,
-    /// Its permission bits.
     pub unix_mode: u32,
     /// The bearer token of the role `admin`.
     pub token: Option<String>,
@@ -188,9 +184,7 @@ pub struct Admin {
 /// `admin.tls.*`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AdminTls {
-    /// The certificate chain.
     pub certificate: Option<PathBuf>,
-    /// Its private key.
     pub key: Option<PathBuf>,
 }
 
@@ -257,7 +251,6 @@ pub struct Limits {
     pub handshakes_max: usize,
     /// Bytes of a CONNECT, or of another first packet.
     pub connect_bytes_max: usize,
-    /// Longest client id.
     pub client_id_bytes_max: usize,
     /// Largest packet. See [`Config::packet_bytes_max`].
     pub packet_bytes_max: usize,
@@ -301,7 +294,6 @@ pub struct Queue {
 /// `queues.*`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queues {
-    /// Most queues.
     pub count_max: usize,
     /// Most messages that wait in one queue.
     pub messages_max: u64,
@@ -309,7 +301,6 @@ pub struct Queues {
     pub bytes_max: u64,
     /// Bytes of one queue's messages that wait in memory.
     pub memory_bytes_max: usize,
-    /// Most exchanges.
     pub exchanges_max: usize,
     /// Most bindings of all exchanges together.
     pub bindings_max: usize,
@@ -335,7 +326,6 @@ pub struct Session {
 pub struct Retained {
     /// Whether retained messages are kept at all.
     pub enabled: bool,
-    /// Most retained messages.
     pub messages_max: usize,
     /// Most bytes of retained messages.
     pub bytes_max: usize,
@@ -466,7 +456,6 @@ pub struct Stomp {
     pub selectors_refused: bool,
     /// How often signs of life are offered and wanted; [`Span::ZERO`] is never.
     pub heart_beat: Span,
-    /// Largest body.
     pub message_bytes_max: usize,
     /// Most headers of a frame.
     pub headers_max: usize,
@@ -483,15 +472,11 @@ pub struct Stomp {
 /// `coap.*`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coap {
-    /// ACK_TIMEOUT.
     pub ack_timeout: Span,
-    /// ACK_RANDOM_FACTOR, in percent.
     pub ack_random_percent: u16,
-    /// MAX_RETRANSMIT.
     pub max_retransmit: u8,
     /// The first wait follows the measured round trip.
     pub adaptive_timeout: bool,
-    /// NSTART.
     pub nstart: u8,
     /// PROBING_RATE, in bytes a second.
     pub probing_rate: u32,
@@ -517,7 +502,6 @@ pub struct Coap {
     pub notify_etag: bool,
     /// Max-Age of what does not expire. In whole seconds.
     pub max_age: Span,
-    /// Largest body.
     pub message_bytes_max: usize,
     /// Largest block: a power of two.
     pub max_block_size: u16,
@@ -525,7 +509,6 @@ pub struct Coap {
     pub transfers_bytes_max: usize,
     /// Peers known at once.
     pub peers_max: usize,
-    /// Observations at once.
     pub observations_max: usize,
     /// Observations of one peer.
     pub observations_per_peer_max: u16,
@@ -537,7 +520,6 @@ pub struct Coap {
     pub echo: CoapEcho,
     /// Answers remembered for repeated requests.
     pub duplicates_max: usize,
-    /// Bytes of them.
     pub duplicates_bytes_max: usize,
     /// Topics that clients may have made.
     pub topics_max: usize,
@@ -696,5 +678,4 @@ impl std::fmt::Display for Bind {
     }
 }
 
-/// Most shards.
 pub const SHARDS_MAX: usize = 64;

@@ -49,7 +49,6 @@ macro_rules! words {
 words! {
     /// How much the broker writes to its log.
     LogLevel {
-        /// Nothing.
         Off = "off",
         /// What an operator must act on.
         Error = "error",
@@ -59,7 +58,6 @@ words! {
         Info = "info",
         /// Each connection and each refusal.
         Debug = "debug",
-        /// Each packet.
         Trace = "trace",
     }
 }
@@ -67,7 +65,6 @@ words! {
 words! {
     /// The shape of a log line.
     LogFormat {
-        /// For people.
         Text = "text",
         /// One JSON object per line, for collectors.
         Json = "json",
@@ -105,19 +102,14 @@ words! {
 words! {
     /// What carries the bytes of a listener.
     Transport {
-        /// Plain TCP.
         Tcp = "tcp",
-        /// TLS over TCP.
         Tls = "tls",
-        /// WebSocket over TCP.
         Ws = "ws",
         /// WebSocket over TLS over TCP.
         Wss = "wss",
         /// A Unix domain stream socket.
         Unix = "unix",
-        /// UDP datagrams.
         Udp = "udp",
-        /// DTLS over UDP.
         Dtls = "dtls",
     }
 }
@@ -127,7 +119,6 @@ words! {
     CoapNotifications {
         /// Those of messages that are delivered at least once, and of the others one now and then.
         Auto = "auto",
-        /// All of them.
         Confirmable = "con",
         /// One now and then.
         NonConfirmable = "non",
@@ -139,9 +130,7 @@ words! {
     CoapEcho {
         /// While many peers are known, somebody may be making them up.
         Auto = "auto",
-        /// Always.
         Always = "always",
-        /// Never.
         Never = "never",
     }
 }
@@ -183,11 +172,8 @@ words! {
 words! {
     /// Whether, and in which version, connections open with a PROXY protocol header.
     ProxyProtocol {
-        /// They do not.
         Off = "off",
-        /// The text header.
         V1 = "v1",
-        /// The binary header.
         V2 = "v2",
         /// Either, told apart by the first bytes.
         Any = "any",
@@ -223,9 +209,7 @@ words! {
 words! {
     /// What happens to an action that no access rule mentions.
     AccessDefault {
-        /// It is allowed.
         Allow = "allow",
-        /// It is refused.
         Deny = "deny",
     }
 }
@@ -257,7 +241,6 @@ words! {
 words! {
     /// What of a shared subscription must stay in order.
     GroupOrder {
-        /// One publisher's messages.
         Publisher = "publisher",
         /// The messages of one topic.
         Topic = "topic",

@@ -181,7 +181,6 @@ pub(super) struct Spare {
 }
 
 impl<'d> Batch<'d> {
-    /// An empty one.
     pub(super) fn new(spare: &mut Spare) -> Self {
         let Spare {
             messages,

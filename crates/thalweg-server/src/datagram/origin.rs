@@ -10,7 +10,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// and then the system chooses.
 const PEERS_MAX: usize = 32 << 10;
 
-/// See the module.
 #[derive(Default)]
 pub(super) struct Origins {
     /// The address at which peers ask as a rule, of each family.

@@ -12,17 +12,13 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 /// What a socket has seen since it was opened; `waiting` is a gauge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatagramCounts {
-    /// Datagrams received.
     pub received: u64,
-    /// Their bytes.
     pub received_bytes: u64,
     /// System calls that brought some.
     pub receive_calls: u64,
     /// Dropped by the system because they were not read in time (`listeners.<name>.receive_buffer`).
     pub overflown: u64,
-    /// Datagrams sent.
     pub sent: u64,
-    /// Their bytes.
     pub sent_bytes: u64,
     /// System calls that sent some.
     pub send_calls: u64,

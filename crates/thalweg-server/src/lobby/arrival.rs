@@ -24,7 +24,6 @@ pub struct Arrival {
     pub input: Vec<u8>,
     /// Wire bytes that are still to be sent, before anything else.
     pub output: Vec<u8>,
-    /// Who it is.
     pub peer: PeerInfo,
     /// When it was accepted; the time until the first packet counts from here.
     pub accepted_at: Instant,

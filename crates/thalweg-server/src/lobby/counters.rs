@@ -58,7 +58,6 @@ counters! {
     oversized,
     /// Handed over with key 0: the bytes were not of the listener's protocol, or the key did not come in time.
     unrouted,
-    /// Failed TLS handshakes.
     failed_tls,
     /// Failed WebSocket upgrades, and plain HTTP requests.
     failed_websocket,

@@ -50,10 +50,12 @@ pub(super) enum Step {
     /// Wait for the socket.
     Wait,
     /// Hand it over; false when the key is not known.
-    Deliver { key: u64, routed: bool },
+    Deliver {
+        key: u64,
+        routed: bool,
+    },
     /// It failed: count it and advance again, which tells the peer and waits until it has read why.
     Explain(TransportFault),
-    /// Drop it.
     Drop(Why),
 }
 
@@ -284,7 +286,6 @@ impl Waiting {
         Ok(())
     }
 
-    /// Leaves the lobby.
     pub(super) fn into_arrival(
         mut self,
         registry: &Registry,

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use thalweg_fronts::FrontSettings;
 use thalweg_fronts::amqp::AmqpSettings;
 
-/// See the module.
 pub(super) struct Amqp;
 
 impl Protocol for Amqp {

@@ -10,7 +10,6 @@ use thalweg_fronts::FrontSettings;
 use thalweg_fronts::coap::{CoapSettings, Notify};
 use thalweg_model::Span;
 
-/// See the module.
 pub(super) struct Coap;
 
 impl Protocol for Coap {

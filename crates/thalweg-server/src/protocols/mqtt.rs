@@ -9,7 +9,6 @@ use thalweg_fronts::FrontSettings;
 use thalweg_fronts::mqtt::{MqttSettings, home_key};
 use thalweg_mqtt::{QoS, ServerLimits};
 
-/// See the module.
 pub(super) struct Mqtt;
 
 impl Protocol for Mqtt {

@@ -10,7 +10,6 @@ use thalweg_fronts::FrontSettings;
 use thalweg_fronts::stomp::{Dialect, StompSettings};
 use thalweg_stomp::FrameLimits;
 
-/// See the module.
 pub(super) struct Stomp;
 
 impl Protocol for Stomp {

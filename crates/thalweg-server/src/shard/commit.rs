@@ -34,7 +34,6 @@ pub(crate) struct Committed {
     pub(crate) spent: Vec<Vec<u8>>,
 }
 
-/// See the module.
 pub(crate) struct Commits {
     /// Nothing is persisted if absent.
     journal: Option<(Arc<Journal>, CommitterHandle)>,
@@ -65,7 +64,6 @@ pub(crate) struct Commits {
 
 struct Open {
     frame: u64,
-    /// Its batch.
     number: u64,
     safety: Safety,
     bytes: usize,

@@ -81,11 +81,9 @@ pub struct Connections {
 pub struct ConnectionView {
     /// Where it comes from; nothing for a unix socket.
     pub peer: Option<SocketAddr>,
-    /// The listener's name.
     pub listener: String,
     /// `tcp` or `unix`, with `+tls` and `+websocket`.
     pub transport: &'static str,
-    /// Since when.
     pub since: Time,
     /// When a whole packet last came.
     pub heard_at: Time,

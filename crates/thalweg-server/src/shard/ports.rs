@@ -102,7 +102,6 @@ pub struct Ports {
     inbox: Inbox,
     /// What is being sent; the fronts have the other halves.
     out: Datagrams,
-    /// The same, encrypted.
     sealed: Datagrams,
     /// What a call of DTLS gave.
     opened: DtlsOutput,
@@ -113,13 +112,10 @@ pub struct Ports {
 /// A port, as operators see it.
 #[derive(Clone, Debug)]
 pub struct PortView {
-    /// The listener's name.
     pub listener: String,
     /// `udp` or `udp+dtls`.
     pub transport: &'static str,
-    /// Where it listens.
     pub local: SocketAddr,
-    /// Since when.
     pub since: Time,
     /// What the socket has seen.
     pub datagrams: DatagramCounts,
@@ -168,7 +164,6 @@ impl Ports {
         });
     }
 
-    /// All of them.
     pub fn views(&self) -> impl Iterator<Item = PortView> + '_ {
         self.list.iter().flatten().map(|port| PortView {
             listener: port.listener.to_string(),

@@ -48,13 +48,9 @@ const SLIM_EVERY: Span = Span::from_secs(1);
 /// Counters of one shard's loop.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoopCounts {
-    /// Turns.
     pub turns: u64,
-    /// Reads of sockets.
     pub reads: u64,
-    /// Writes to sockets.
     pub writes: u64,
-    /// Times it slept.
     pub sleeps: u64,
     /// Publishers paused for a congested receiver.
     pub paces: u64,

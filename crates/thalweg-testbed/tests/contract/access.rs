@@ -6,7 +6,6 @@ use thalweg_kernel::access::{Otherwise, Permission, Rule, Rules};
 const ADDRESS: Place<'_> = Place::Address("a/b");
 const QUEUE: Place<'_> = Place::Queue("work");
 
-/// Everything but this.
 fn but(permission: Permission, pattern: &str) -> Rules {
     Rules::new(vec![Rule::deny(permission, pattern)], Otherwise::Allow).expect("a filter")
 }

@@ -185,7 +185,6 @@ pub struct Stage {
     names: u32,
 }
 
-/// Rights to everything.
 pub fn everything() -> Rules {
     Rules::new(Vec::new(), Otherwise::Allow).expect("no rules")
 }

@@ -84,7 +84,6 @@ impl Broker {
         self.ports.mqtt
     }
 
-    /// The MQTT-over-WebSocket listener.
     pub fn websocket(&self) -> SocketAddr {
         self.ports.websocket
     }

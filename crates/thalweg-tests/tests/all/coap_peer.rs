@@ -25,7 +25,6 @@ pub struct Peer {
     failed: Vec<RequestId>,
 }
 
-/// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub code: Code,
@@ -34,7 +33,6 @@ pub struct Answer {
     pub location: Vec<String>,
 }
 
-/// What is asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     pub code: Code,
@@ -45,7 +43,6 @@ pub struct Ask<'a> {
 }
 
 impl<'a> Ask<'a> {
-    /// Confirmable, without queries.
     pub fn of(code: Code, path: &'a [&'a str], payload: &'a [u8]) -> Self {
         Self {
             code,

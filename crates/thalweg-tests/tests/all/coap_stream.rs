@@ -248,7 +248,6 @@ impl Peer {
         }
     }
 
-    /// CSMs are exchanged.
     fn connected(broker: &Broker) -> Self {
         let mut peer = Self::silent(broker.coap());
         peer.say_csm();

@@ -38,7 +38,6 @@ impl BoxKey {
         }
     }
 
-    /// A new box.
     pub(super) fn sealed(&self, nonce: &[u8; 24], text: &[&[u8]]) -> Vec<u8> {
         let mut boxed = vec![0; TAG_LEN];
         text.iter().for_each(|part| boxed.extend_from_slice(part));

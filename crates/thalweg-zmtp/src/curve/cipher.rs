@@ -63,7 +63,6 @@ impl Cipher {
         Ok(text.ok_or(PeerFault::CURVE_BOX)?.decrypted())
     }
 
-    /// Appends a MESSAGE.
     pub(crate) fn seal(&mut self, flags: u8, body: &[&[u8]], out: &mut Vec<u8>) {
         self.sent += 1;
         let len: usize = body.iter().map(|part| part.len()).sum();
@@ -111,7 +110,6 @@ impl Cipher {
 }
 
 impl std::fmt::Debug for Cipher {
-    /// Without the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Cipher(sent {}, heard {})", self.sent, self.heard)
     }

@@ -18,7 +18,6 @@ pub struct CurveClient {
 
 /// A client that has said HELLO.
 pub(crate) struct Hello {
-    /// C' and c'.
     ours: KeyPair,
     vouch_nonce: [u8; 16],
     /// Of boxes between C' and S.

@@ -18,7 +18,6 @@ pub struct CurveServer {
 }
 
 impl std::fmt::Debug for CurveServer {
-    /// Without the seed.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "CurveServer({:?})", self.keys)
     }

@@ -10,7 +10,6 @@ mod transcripts;
 
 use crate::*;
 
-/// All mechanisms.
 fn mechanisms() -> ServerMechanisms {
     ServerMechanisms {
         null: true,

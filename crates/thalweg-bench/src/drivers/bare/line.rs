@@ -14,7 +14,6 @@ use thalweg_mqtt::{
 use crate::cell::Leg;
 use crate::drivers::Fault;
 
-/// A connection.
 #[derive(Debug)]
 pub struct Line {
     stream: TcpStream,
@@ -34,9 +33,7 @@ pub struct Line {
     pub in_flight: u32,
     /// Identifiers of QoS 2 messages that were received and are not released.
     pub recorded: BTreeSet<u16>,
-    /// Bytes that left.
     pub bytes_out: u64,
-    /// Bytes that came.
     pub bytes_in: u64,
 }
 

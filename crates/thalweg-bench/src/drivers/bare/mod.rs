@@ -14,7 +14,6 @@ use super::{Fault, Job, Publisher, Received, Subscriber};
 use crate::load::{Gave, clock};
 use line::Line;
 
-/// Publishers.
 #[derive(Debug)]
 pub struct Publishing {
     lines: Vec<Line>,
@@ -28,7 +27,6 @@ pub struct Publishing {
 }
 
 impl Publishing {
-    /// Connects.
     pub fn connect(job: &Job) -> Result<Publishing, Fault> {
         let doorbell = Doorbell::new()?;
         let mut lines = Vec::new();
@@ -185,7 +183,6 @@ impl Publisher for Publishing {
     }
 }
 
-/// Subscribers.
 #[derive(Debug)]
 pub struct Subscribing {
     lines: Vec<Line>,
@@ -197,7 +194,6 @@ pub struct Subscribing {
 }
 
 impl Subscribing {
-    /// Connects and subscribes.
     pub fn connect(job: &Job) -> Result<Subscribing, Fault> {
         let doorbell = Doorbell::new()?;
         let topics: Vec<String> = (0..job.flows)

@@ -8,7 +8,6 @@ use thalweg_model::Span;
 
 use super::super::NetworkReading;
 
-/// Microseconds.
 pub(super) type Micros = u64;
 
 pub(super) const SECOND: Micros = 1_000_000;
@@ -76,7 +75,6 @@ impl Wire {
     }
 }
 
-/// When CoAP repeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum CoapTimers {
     /// After 2 to 3 s, doubled.

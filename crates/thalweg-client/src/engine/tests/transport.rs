@@ -162,7 +162,6 @@ impl SimTransport {
         self.asked.remove(&awaited).is_some()
     }
 
-    /// Messages under way.
     fn under_way(&self) -> usize {
         self.asked.range(..Awaited::Welcome).count()
     }

@@ -65,7 +65,6 @@ enum Step {
     ToClient(Vec<u8>),
     /// The client sees the end of the connection.
     Closed,
-    /// The broker does.
     BrokerClosed,
 }
 

@@ -50,7 +50,6 @@ fn client_event<'b>(client: &mut ClientSide, bytes: &'b [u8]) -> ClientEvent<'b>
     event
 }
 
-/// No options.
 fn none(_: &mut Encoder<'_>) {}
 
 /// Asks to observe, or to observe no more, `a`.

@@ -144,7 +144,6 @@ fn config(keys: &str, certificate: Option<ServerIdentity>) -> Arc<ServerConfig> 
     Arc::new(ServerConfig::new(Some(PskTable::parse(keys).unwrap()), certificate, "").unwrap())
 }
 
-/// A client's certificate.
 fn sensor_7() -> Identity {
     Identity::new(AUTHORITY, "sensor 7")
 }

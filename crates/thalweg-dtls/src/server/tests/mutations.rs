@@ -21,7 +21,6 @@ struct Case {
     seed: u64,
 }
 
-/// What was seen.
 #[derive(Default)]
 struct Seen {
     /// Suite and what was waited for.

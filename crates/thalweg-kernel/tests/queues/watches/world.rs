@@ -129,7 +129,6 @@ impl World {
         self.ask_for(who, &wish);
     }
 
-    /// Not retained.
     pub fn say(&mut self, who: Who, address: &str, text: &str) -> Outcome {
         self.publish(who, draft(address, text))
     }

@@ -19,7 +19,6 @@ pub struct ExpectClientFinal {
     verifier: ScramVerifier,
     /// Base64 of the header that `c=` must repeat.
     channel_binding: String,
-    /// Both sides' nonces.
     nonce: String,
     /// `client-first-message-bare "," server-first-message`.
     auth_message: String,
@@ -28,7 +27,6 @@ pub struct ExpectClientFinal {
 /// A client that knows the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proven {
-    /// Who it is.
     pub user: Arc<str>,
     /// The last message to it, which proves the server.
     pub server_final: Vec<u8>,

@@ -32,7 +32,6 @@ pub struct DtlsAcceptor {
 }
 
 impl DtlsAcceptor {
-    /// Reads the files.
     pub fn new(files: DtlsFiles) -> Result<DtlsAcceptor, DtlsFault> {
         let loaded = RwLock::new(Arc::new(read(&files)?));
         Ok(DtlsAcceptor {

@@ -27,7 +27,6 @@ fn builder(urls: &[&str]) -> ClientBuilder {
     })
 }
 
-/// A running client.
 fn connect(urls: &[&str]) -> Client {
     builder(urls)
         .connect_blocking()

@@ -168,7 +168,6 @@ impl Connect {
         self
     }
 
-    /// Adds one property.
     pub fn with(mut self, property: Vec<u8>) -> Self {
         self.properties.extend(property);
         self
@@ -300,7 +299,6 @@ impl Publish {
         self
     }
 
-    /// Adds one property.
     pub fn with(mut self, property: Vec<u8>) -> Self {
         self.properties.extend(property);
         self
@@ -335,7 +333,6 @@ pub fn subscribe(version: Version, id: u16, all: &[u8], filters: &[(&str, u8)]) 
     packet(0x82, &body)
 }
 
-/// UNSUBSCRIBE.
 pub fn unsubscribe(version: Version, id: u16, filters: &[&str]) -> Vec<u8> {
     let mut body = id.to_be_bytes().to_vec();
     if version == V5 {
@@ -374,7 +371,6 @@ pub fn disconnect_with(reason: u8, all: &[u8]) -> Vec<u8> {
     packet(0xE0, &[vec![reason], properties(all)].concat())
 }
 
-/// AUTH.
 pub fn auth(reason: u8, all: &[u8]) -> Vec<u8> {
     packet(0xF0, &[vec![reason], properties(all)].concat())
 }

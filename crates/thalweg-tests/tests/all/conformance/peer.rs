@@ -28,7 +28,6 @@ pub struct Peer {
     broker: Arc<Broker>,
 }
 
-/// What CONNACK said.
 #[derive(Clone, Debug)]
 pub struct Connack {
     pub session_present: bool,
@@ -39,7 +38,6 @@ pub struct Connack {
 /// How a broker ended a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It just closed.
     Silent,
     /// CONNACK with this code came first.
     Connack(u8),
@@ -139,7 +137,6 @@ impl Peer {
         (self, connack)
     }
 
-    /// Which program answers.
     pub fn kind(&self) -> Kind {
         self.broker.kind()
     }
@@ -155,7 +152,6 @@ impl Peer {
         self.next_id
     }
 
-    /// The next packet.
     pub fn next(&mut self) -> Packet {
         self.next_before(Instant::now() + PATIENCE)
             .unwrap_or_else(|| panic!("the broker closed the connection"))

@@ -37,7 +37,6 @@ fn collect(members: &mut [Peer], publisher: &mut Peer, count: usize) -> Vec<Vec<
     got
 }
 
-/// Their payloads.
 fn texts(got: &[Vec<Message>]) -> Vec<Vec<String>> {
     got.iter()
         .map(|got| {

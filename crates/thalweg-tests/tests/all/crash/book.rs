@@ -74,7 +74,6 @@ pub struct Stream {
 /// What is done with a stream's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// They are published.
     Plain,
     /// They are published and kept.
     Retained,

@@ -8,7 +8,6 @@ use crate::conformance::packet::Version::{self, V5, V31, V311};
 
 const EXPIRY: u32 = 86_400;
 
-/// Comes and goes.
 const RESTLESS: Presence = Presence {
     stays: (0.1, 1.2),
     away: (0.05, 0.8),
@@ -29,7 +28,6 @@ const SHAKY: Presence = Presence {
     polite: 0.1,
 };
 
-/// Never long anywhere.
 const FICKLE: Presence = Presence {
     stays: (0.05, 0.5),
     away: (0.01, 0.2),

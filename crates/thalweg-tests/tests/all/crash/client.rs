@@ -646,7 +646,6 @@ impl Client {
         }
     }
 
-    /// SUBACK or UNSUBACK.
     fn take_answer(&mut self, id: u16, codes: &[u8], book: &mut Book) {
         let now = book.now();
         book.trail.note(

@@ -222,7 +222,6 @@ fn as_a_gateway() {
     client.close(PATIENCE).expect("an orderly end");
 }
 
-/// A gateway's process.
 struct Gateway {
     child: Child,
     lines: Receiver<String>,

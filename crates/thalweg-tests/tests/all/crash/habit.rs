@@ -20,20 +20,24 @@ pub enum Habit {
         pause: (f64, f64),
         sizes: Sizes,
     },
-    /// Takes what comes.
     Listener,
     /// Takes what comes into a session that ends with each connection; nobody counts it.
-    Passer { filter: &'static str },
-    /// Subscribes and unsubscribes.
+    Passer {
+        filter: &'static str,
+    },
     Flipper {
         filter: &'static str,
         qos: u8,
         next: Moment,
     },
     /// Makes a session, ends it on purpose, and looks whether it stays ended.
-    Ender { ending: bool },
+    Ender {
+        ending: bool,
+    },
     /// Has a will, and dies.
-    Mortal { number: u32 },
+    Mortal {
+        number: u32,
+    },
     /// Notes whose wills are published.
     Heir,
     /// Reads all retained messages, again and again.
@@ -107,7 +111,6 @@ impl Habit {
         )
     }
 
-    /// CONNACK has come.
     pub fn greeted(client: &mut Client, book: &mut Book, present: bool) {
         match &mut client.habit {
             Habit::Passer { filter } => {

@@ -33,7 +33,6 @@ pub enum Way {
     Cut(Disk),
 }
 
-/// When to stop.
 #[derive(Clone, Copy, Debug)]
 pub enum End {
     AfterKills(u32),

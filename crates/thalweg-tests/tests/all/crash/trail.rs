@@ -49,7 +49,6 @@ impl Trail {
         story
     }
 
-    /// Removes the file.
     pub fn forget(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }

@@ -19,7 +19,6 @@ pub struct Line {
     next_id: u16,
 }
 
-/// What came.
 #[derive(Debug)]
 pub enum Came {
     Packet(Packet),
@@ -87,7 +86,6 @@ impl Line {
         }
     }
 
-    /// The next packet.
     pub fn next(&mut self, within: Duration) -> Came {
         if self.early.is_empty() {
             self.read(within)
@@ -146,7 +144,6 @@ impl Line {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 
-    /// RST.
     pub fn reset(self) {
         let _ = socket2::SockRef::from(&self.socket).set_linger(Some(Duration::ZERO));
     }

@@ -10,7 +10,6 @@ use super::PATIENCE;
 pub struct Taken {
     pub who: String,
     pub number: u32,
-    /// DUP, or redelivered.
     pub again: bool,
 }
 

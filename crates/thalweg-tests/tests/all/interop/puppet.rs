@@ -26,9 +26,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub enum Library {
     /// Eclipse Paho for Python.
     PahoPython,
-    /// gmqtt, asyncio.
     Gmqtt,
-    /// MQTT.js on Node.
     Mqttjs,
     /// The HiveMQ client for Java.
     Hivemq,
@@ -50,9 +48,7 @@ pub enum Library {
     Stompjs,
     /// aiocoap for Python: CoAP.
     Aiocoap,
-    /// go-coap: CoAP.
     GoCoap,
-    /// node-coap: CoAP.
     NodeCoap,
 }
 
@@ -333,7 +329,6 @@ pub struct Peer {
     name: String,
     relay: Relay,
     events: Receiver<Value>,
-    /// What CONNACK said.
     pub session_present: bool,
 }
 
@@ -444,9 +439,7 @@ fn reasons(reply: &Value) -> Vec<u64> {
 /// A message as a test states it or a library reports it.
 #[derive(Clone, PartialEq)]
 pub struct Message {
-    /// Topic name.
     pub topic: String,
-    /// Bytes, exactly.
     pub payload: Vec<u8>,
     /// 0 to 2.
     pub qos: u8,

@@ -56,7 +56,6 @@ impl RabbitMq {
         }
     }
 
-    /// AMQP, then STOMP.
     fn urls(&self) -> [String; 2] {
         [
             format!("amqp://127.0.0.1:{}", self.first_port),

@@ -15,7 +15,6 @@ use super::endpoint::{self, Endpoint};
 use super::puppet::{Connect, Library, Message, PATIENCE, Peer};
 use crate::broker::Broker;
 
-/// Who speaks what.
 pub const SPEAKERS: [(Protocol, Library); 14] = [
     (Protocol::Mqtt3, Library::PahoPython),
     (Protocol::Mqtt3, Library::PahoGo3),
@@ -70,7 +69,6 @@ pub struct Place {
     pub mqtt: String,
     /// Key of `amq.topic`.
     pub amqp: String,
-    /// Destination.
     pub stomp: String,
     /// Path of a URI.
     pub coap: String,
@@ -113,9 +111,7 @@ impl Place {
 /// What a publisher says of its message.
 #[derive(Clone, Debug, Default)]
 pub struct Post {
-    /// Bytes.
     pub payload: Vec<u8>,
-    /// Media type.
     pub content_type: Option<String>,
     /// Names and typed values, as the puppets write them.
     pub user: Vec<(String, Value)>,
@@ -123,9 +119,7 @@ pub struct Post {
     pub correlation: Option<Vec<u8>>,
     /// Where the answer goes, in the publisher's own words.
     pub reply_to: Option<String>,
-    /// Seconds it lives.
     pub expiry: Option<u32>,
-    /// Priority.
     pub priority: Option<u8>,
     /// Whether it is the last value of its address from now on.
     pub keep: bool,
@@ -148,11 +142,8 @@ impl Post {
 pub struct Seen {
     /// Topic, routing key or destination.
     pub address: String,
-    /// Bytes.
     pub payload: Vec<u8>,
-    /// Media type.
     pub content_type: Option<String>,
-    /// The user's properties.
     pub user: Vec<(String, Value)>,
     /// What ties an answer to its request, decoded.
     pub correlation: Option<Vec<u8>>,
@@ -162,7 +153,6 @@ pub struct Seen {
     pub reply_to: Option<String>,
     /// Milliseconds that are said to be left.
     pub expiry_ms: Option<u64>,
-    /// Priority.
     pub priority: Option<u64>,
     /// Flagged as delivered before.
     pub redelivered: bool,
@@ -195,11 +185,8 @@ impl fmt::Debug for Seen {
     }
 }
 
-/// A connected client.
 pub struct Speaker {
-    /// What it speaks.
     pub protocol: Protocol,
-    /// Who made it.
     pub library: Library,
     door: Door,
 }
@@ -223,7 +210,6 @@ impl fmt::Debug for Speaker {
 }
 
 impl Speaker {
-    /// Connects.
     pub fn open(broker: &Broker, (protocol, library): (Protocol, Library)) -> Self {
         Self::open_with(broker, (protocol, library), false)
     }
@@ -496,7 +482,6 @@ impl Speaker {
         }
     }
 
-    /// The network fails.
     pub fn cut(&self) {
         match &self.door {
             Door::Mqtt(peer) => peer.cut(),

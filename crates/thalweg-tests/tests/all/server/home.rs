@@ -41,7 +41,6 @@ impl Drop for Folder {
     }
 }
 
-/// A running server.
 pub struct Home {
     pub server: Server,
     pub folder: Folder,

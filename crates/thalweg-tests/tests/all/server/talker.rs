@@ -17,7 +17,6 @@ use crate::conformance::packet::*;
 /// Longer than anything here takes; a test that waits for it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
-/// One connection.
 pub struct Talker {
     socket: Socket,
     transport: Transport,
@@ -26,7 +25,6 @@ pub struct Talker {
     next_id: u16,
 }
 
-/// What CONNACK said.
 #[derive(Clone, Debug)]
 pub struct Connack {
     pub code: u8,
@@ -219,7 +217,6 @@ impl Talker {
         }
     }
 
-    /// The next packet.
     pub fn next(&mut self) -> Packet {
         self.next_or_end()
             .expect("the server closed the connection")

@@ -40,7 +40,6 @@ pub struct Heard {
     /// The publisher's attempts: a message that it sends again is a new one to the broker at QoS 1.
     pub attempt: u32,
     pub dup: bool,
-    /// The broker's.
     pub life: u32,
 }
 

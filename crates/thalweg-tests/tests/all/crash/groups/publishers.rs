@@ -21,7 +21,6 @@ struct Outgoing {
     stream: usize,
     number: u32,
     attempt: u32,
-    /// PUBREC has come.
     released: bool,
 }
 

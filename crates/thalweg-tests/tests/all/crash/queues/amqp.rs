@@ -45,7 +45,6 @@ pub enum Trouble {
     Gone,
     /// The broker closed the channel with this code and text; it is open again.
     Refused(u16, String),
-    /// No answer came.
     Silent,
 }
 
@@ -231,7 +230,6 @@ impl Amqp {
         self.declare_with(name, terms, &table)
     }
 
-    /// With these arguments.
     pub fn declare_with(&mut self, name: &str, terms: Terms, table: &[u8]) -> Result<(), Trouble> {
         let arguments = [
             short(0),
@@ -378,7 +376,6 @@ impl Amqp {
         }
     }
 
-    /// An orderly end.
     pub fn close(mut self) {
         let _ = self.ask(
             0,

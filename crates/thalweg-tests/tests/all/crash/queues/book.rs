@@ -66,7 +66,6 @@ pub enum Verdict {
     Requeue,
 }
 
-/// A durable queue.
 #[derive(Debug)]
 struct Queue {
     name: &'static str,
@@ -96,7 +95,6 @@ struct Sent {
     confirmed: bool,
 }
 
-/// A transaction.
 #[derive(Debug, Default)]
 struct Group {
     members: Vec<Mark>,

@@ -74,7 +74,6 @@ impl Pace {
     }
 }
 
-/// AMQP, with confirms.
 pub fn confirmed(world: &World, who: &str, ways: &[Way], mut luck: Luck) {
     while !world.is_at_rest() {
         luck.next();
@@ -159,7 +158,6 @@ fn confirm_all(
     }
 }
 
-/// AMQP transactions.
 pub fn transactions(world: &World, who: &str, ways: &[Way], mut luck: Luck) {
     while !world.is_at_rest() {
         luck.next();

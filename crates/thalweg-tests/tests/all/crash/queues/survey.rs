@@ -17,7 +17,6 @@ const OWN: &str = "own";
 /// A pause between two looks in one life of the broker.
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// Declares something.
 pub type Declare = fn(&mut Amqp) -> Result<(), Trouble>;
 
 /// What is declared durable once and must stay.
@@ -27,7 +26,6 @@ pub struct Topology {
     pub queues: Vec<(&'static str, Option<&'static str>)>,
     /// Exchanges and their kinds.
     pub exchanges: Vec<(&'static str, &'static str)>,
-    /// Exchange, queue, key.
     pub bindings: Vec<(&'static str, &'static str, &'static str)>,
     /// Durable subscriptions of STOMP, by destination.
     pub subscriptions: Vec<&'static str>,

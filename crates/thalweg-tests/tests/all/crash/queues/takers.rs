@@ -138,7 +138,6 @@ fn hand<'a>(world: &'a World, manner: &'a Manner, tie: Tie, luck: &mut Luck) -> 
     }
 }
 
-/// AMQP, pushed.
 pub fn pushed(world: &World, manner: &Manner, mut luck: Luck) {
     while !world.is_over() {
         let open = || {
