@@ -10,6 +10,9 @@ use thalweg_model::{NativeProperties, Properties};
 /// The number of AMQP's encoding: the payload of a content header frame, whose body size says nothing.
 pub(crate) const AMQP: u8 = 91;
 
+/// The number of ZMTP's: where a message was cut into frames. What it says is of no use to other protocols.
+pub(crate) const ZMTP: u8 = 37;
+
 /// The content header, if this is AMQP's encoding.
 #[inline]
 pub(crate) fn amqp_header(native: &NativeProperties) -> Option<&[u8]> {

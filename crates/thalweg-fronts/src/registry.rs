@@ -63,6 +63,8 @@ fronts! {
     Amqp(crate::amqp::AmqpFront),
     /// STOMP 1.0 to 1.2.
     Stomp(crate::stomp::StompFront),
+    /// ZMTP 3.0 and 3.1.
+    Zmtp(crate::zmtp::ZmtpFront),
     /// CoAP over UDP or DTLS: all peers of one socket.
     CoapDatagrams(crate::deferred::Deferred<crate::coap::CoapFront>),
     /// CoAP over TCP, TLS or WebSocket.

@@ -89,6 +89,12 @@ impl<'b> Message<'b> {
         Message { raw }
     }
 
+    /// The message whose [`Message::raw`] this is. Other bytes give a message of whatever frames they begin with.
+    #[inline]
+    pub const fn from_raw(raw: &'b [u8]) -> Self {
+        Message { raw }
+    }
+
     /// The frames with their heads: what every unencrypted connection of either version writes for this message.
     #[inline]
     pub const fn raw(self) -> &'b [u8] {

@@ -79,6 +79,11 @@ impl Traffic {
         }
     }
 
+    /// Bytes of a message of which some frames are kept here and others are to come.
+    pub fn gathered_bytes(&self) -> usize {
+        self.partial.capacity()
+    }
+
     /// The version that the connection speaks.
     pub fn version(&self) -> Version {
         self.version

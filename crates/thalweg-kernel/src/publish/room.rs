@@ -39,6 +39,15 @@ impl Kernel {
                 || self.env.drops_waiting() && self.must_wait_in_memory(id, draft))
     }
 
+    /// Books a message that its front could give no address, and that goes nowhere.
+    pub fn refuse(&mut self, id: SessionId, payload_len: usize) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.counts.note_received();
+            self.books.received(payload_len);
+            self.books.refused();
+        }
+    }
+
     /// Whether a copy would have to wait in memory, so far as is known here: what sessions and groups on other shards have
     /// room for is not.
     fn must_wait_in_memory(&mut self, id: SessionId, draft: &Draft<'_>) -> bool {

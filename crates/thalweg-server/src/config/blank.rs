@@ -157,6 +157,14 @@ impl Config {
                 message_bytes_max: 0,
                 consumers_per_channel_max: 0,
             },
+            zmtp: Zmtp {
+                high_water: 0,
+                last_value: false,
+                queue: String::new(),
+                heart_beat: Span::ZERO,
+                message_bytes_max: 0,
+                subscription_bytes_max: 0,
+            },
             stomp: Stomp {
                 dialect: StompDialect::RabbitMq,
                 hosts: Vec::new(),

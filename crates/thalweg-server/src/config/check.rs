@@ -73,11 +73,12 @@ impl Checks<'_> {
                 format!("Set {bind} to {wanted}, or change {transport}"),
             );
         }
-        if listener.kind == ListenerKind::Amqp && listener.transport.is_websocket() {
+        let has_no_websocket = matches!(listener.kind, ListenerKind::Amqp | ListenerKind::Zmtp);
+        if has_no_websocket && listener.transport.is_websocket() {
             let kind = format!("listeners.{name}.kind");
             let what = format!(
-                "{kind} is amqp, which cannot be spoken over {transport} = {}",
-                listener.transport
+                "{kind} is {}, which cannot be spoken over {transport} = {}",
+                listener.kind, listener.transport
             );
             self.report(
                 &[transport.clone(), kind],

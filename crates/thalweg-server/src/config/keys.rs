@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use super::built_in::LISTENER_PRESETS;
 use super::kind::{Fault, Kind, Value, Written};
 use super::landing::Field;
 use super::nearest::nearest;
 use super::settings::{Config, Listener};
-use super::table::{KEYS, LISTENER_PRESETS};
+use super::table::KEYS;
 
 /// One setting, declared once: parser, checks, explanations, reference and reload all come from this.
 pub struct Key {

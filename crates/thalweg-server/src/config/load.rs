@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use super::built_in::{LISTENERS_BUILT_IN, LISTENERS_UNLESS_OTHERS};
 use super::check::check;
 use super::error::{ConfigError, Origin, Origins};
 use super::keys::Key;
 use super::kind::{Value, Written};
 use super::settings::Config;
 use super::sources::Gathered;
-use super::table::{LISTENERS_BUILT_IN, LISTENERS_UNLESS_OTHERS};
 
 impl Config {
     /// Reads `file` if there is one, then `env` (variables that begin with `THALWEG_`), then `sets` (`key=value`); the

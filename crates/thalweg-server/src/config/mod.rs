@@ -4,6 +4,7 @@
 //! Start reading at the table in `table.rs`; [`Config`] is what the rest of the broker sees.
 
 mod blank;
+mod built_in;
 mod check;
 mod error;
 mod explain;

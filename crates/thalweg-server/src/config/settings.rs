@@ -56,6 +56,8 @@ pub struct Config {
     pub amqp: Amqp,
     /// `stomp.*`
     pub stomp: Stomp,
+    /// `zmtp.*`
+    pub zmtp: Zmtp,
     /// `coap.*`
     pub coap: Coap,
     /// `groups.*`
@@ -443,6 +445,23 @@ pub struct Amqp {
     pub consumers_per_channel_max: usize,
 }
 
+/// `zmtp.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Zmtp {
+    /// How many messages wait for a subscriber that does not keep up.
+    pub high_water: u32,
+    /// Whether a new subscription brings last values.
+    pub last_value: bool,
+    /// The queue of PUSH and PULL sockets.
+    pub queue: String,
+    /// How often a peer is asked for a sign of life; [`Span::ZERO`] is never.
+    pub heart_beat: Span,
+    /// Largest message, all its frames together.
+    pub message_bytes_max: usize,
+    /// Longest prefix of a subscription.
+    pub subscription_bytes_max: usize,
+}
+
 /// `stomp.*`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stomp {
@@ -576,6 +595,7 @@ impl Config {
             ListenerKind::Amqp => self.amqp.message_bytes_max,
             ListenerKind::Stomp => self.stomp.message_bytes_max,
             ListenerKind::Coap => self.coap.message_bytes_max,
+            ListenerKind::Zmtp => self.zmtp.message_bytes_max,
         })
     }
 

@@ -80,15 +80,17 @@ keys! {
     listener kind: Word(ListenerKind::WORDS), default "mqtt", Restart;
         "Protocol spoken on this listener. `mqtt` is 3.1, 3.1.1 and 5.0, told apart by each client's first packet; \
          `amqp` is 0-9-1; `stomp` is 1.0, 1.1 and 1.2, told apart likewise; `coap` is RFC 7252 over UDP and DTLS, and \
-         RFC 8323 over everything else; `extension` is what the program that starts the server speaks there. The built-in listeners `amqp`, `stomp`, `coap` and `coap-tcp` start as what they \
-         are called.";
+         RFC 8323 over everything else; `zmtp` is 3.0 and 3.1, of ZeroMQ; `extension` is what the program that starts \
+         the server speaks there. The built-in listeners `amqp`, `stomp`, `coap` and `coap-tcp` start as what they are \
+         called, and so does `zmtp`, which is there once it is mentioned.";
     listener transport: Word(Transport::WORDS), default "tcp", Restart;
         "What carries the bytes: plain TCP, TLS, WebSocket, WebSocket over TLS, a Unix socket, or for CoAP UDP and \
          DTLS. The built-in listener `websocket` starts as `ws` and `coap` as `udp`. AMQP has no WebSocket transport.";
     listener bind: Bind, default "", Now;
         "IP address and port to listen on, or the path of a Unix socket. Must be given, except for the built-in \
          listeners: `mqtt` has 127.0.0.1:1883, `websocket` 127.0.0.1:8083, `amqp` 127.0.0.1:5672, `stomp` \
-         127.0.0.1:61613, and `coap` and `coap-tcp` 127.0.0.1:5683, of UDP and of TCP. Over TLS (and DTLS) the usual \
+         127.0.0.1:61613, `coap` and `coap-tcp` 127.0.0.1:5683, of UDP and of TCP, and `zmtp`, once it is mentioned, \
+         127.0.0.1:5555. Over TLS (and DTLS) the usual \
          ports are 8883, 8084, 5671, 61614 and 5684, and STOMP over WebSocket has 15674. Port 0 lets the system \
          choose.";
     listener anonymous: Flag, default "local" none "local", NewConnections;
@@ -100,9 +102,9 @@ keys! {
         "Most connections at once on this listener, within `limits.connections_max`. When reached, new ones are \
          closed at accept. UDP has none; see `coap.peers_max`.";
     listener packet_bytes_max: packet_bytes(), default "inherit" none "inherit", NewConnections;
-        "Largest packet accepted on this listener, in place of `limits.packet_bytes_max`; for AMQP, STOMP and CoAP the \
-         largest message, in place of `amqp.message_bytes_max`, `stomp.message_bytes_max` and \
-         `coap.message_bytes_max`.";
+        "Largest packet accepted on this listener, in place of `limits.packet_bytes_max`; for AMQP, STOMP, CoAP and \
+         ZMTP the largest message, in place of `amqp.message_bytes_max`, `stomp.message_bytes_max`, \
+         `coap.message_bytes_max` and `zmtp.message_bytes_max`.";
     listener publish_rate: Rate, default "inherit" none "inherit", NewConnections;
         "Publishes per second accepted from each connection of this listener, in place of `limits.publish_rate`; 0 \
          is no limit. Over UDP it counts for each identity.";
@@ -528,6 +530,24 @@ keys! {
     broker stomp.transactions_max: Count { min: 1, max: 65_536 }, default "64", NewConnections;
         "Most open transactions of one STOMP connection.";
 
+    broker zmtp.high_water: Count { min: 0, max: 10_000_000 }, default "1000", NewConnections;
+        "Messages that wait for a ZeroMQ subscriber that does not keep up, beside what is in its output (`queue.output_bytes_max`). \
+         Beyond that the newest is dropped, and counted as `queue_full`. 0: none waits.";
+    broker zmtp.last_value: Flag, default "false", NewConnections;
+        "Whether a subscription of a ZeroMQ client brings the last values (MQTT: retained messages) of the addresses that \
+         begin with its prefix.";
+    broker zmtp.queue: Text, default "zmtp", NewConnections;
+        "Name of the queue that PUSH sockets send to and PULL sockets take from. ZeroMQ has no names for that; clients of other \
+         protocols use the queue by this one. It is made when the first of them connects.";
+    broker zmtp.heart_beat: Duration { min: Span::ZERO, max: Span::from_secs(3600), step: Span::from_millis(1) },
+        default "30s", NewConnections;
+        "How often a ZeroMQ client of ZMTP 3.1 is asked for a sign of life (PING). One that sends nothing for three times as \
+         long is disconnected. 0s is never. What a client asks for by a time to live in its own PING comes first.";
+    broker zmtp.message_bytes_max: message_bytes(), default "16MiB", NewConnections;
+        "Largest message of a ZeroMQ client, all its frames together. A client that sends a larger one is disconnected.";
+    broker zmtp.subscription_bytes_max: Size { min: 64, max: 64 * KIB }, default "4KiB", NewConnections;
+        "Longest prefix that a ZeroMQ client may subscribe to. A client that sends a longer one is disconnected.";
+
     broker coap.ack_timeout: Duration { min: Span::from_millis(10), max: Span::from_secs(3600), step: NANO },
         default "2s", Now;
         "Time that a confirmable CoAP message waits for its acknowledgement before it is sent again; each repetition \
@@ -659,29 +679,6 @@ keys! {
     broker sys.interval: seconds(1, 86_400), default "10s" none "off", Now;
         "Time between two rounds of statistics under $SYS.";
 }
-
-/// What the listeners that exist without being mentioned have instead of the defaults above.
-pub(super) const LISTENER_PRESETS: &[(&str, &str)] = &[
-    ("listeners.mqtt.bind", "127.0.0.1:1883"),
-    ("listeners.websocket.bind", "127.0.0.1:8083"),
-    ("listeners.websocket.transport", "ws"),
-    ("listeners.amqp.bind", "127.0.0.1:5672"),
-    ("listeners.amqp.kind", "amqp"),
-    ("listeners.stomp.bind", "127.0.0.1:61613"),
-    ("listeners.stomp.kind", "stomp"),
-    ("listeners.coap.bind", "127.0.0.1:5683"),
-    ("listeners.coap.kind", "coap"),
-    ("listeners.coap.transport", "udp"),
-    ("listeners.coap-tcp.bind", "127.0.0.1:5683"),
-    ("listeners.coap-tcp.kind", "coap"),
-];
-
-/// The listeners that exist without being mentioned.
-pub(super) const LISTENERS_BUILT_IN: [&str; 2] = ["mqtt", "websocket"];
-
-/// Those that do so only where no other listener is mentioned: somebody who has said where MQTT is spoken may have
-/// another broker on these ports, or a reason to have no more doors than he named.
-pub(super) const LISTENERS_UNLESS_OTHERS: [&str; 4] = ["amqp", "coap", "coap-tcp", "stomp"];
 
 /// MQTT's own limit is a Remaining Length of 268,435,455 behind a fixed header of five bytes ([MQTT5-1.5.5]).
 const fn packet_bytes() -> Kind {

@@ -82,6 +82,8 @@ words! {
         Stomp = "stomp",
         /// CoAP: RFC 7252 in datagrams, RFC 8323 in streams.
         Coap = "coap",
+        /// ZMTP 3.0 and 3.1, the protocol between sockets of ZeroMQ.
+        Zmtp = "zmtp",
         /// What the program that started the server speaks on the listener of this name.
         Extension = "extension",
     }

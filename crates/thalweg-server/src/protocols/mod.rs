@@ -5,6 +5,7 @@ mod amqp;
 mod coap;
 mod mqtt;
 mod stomp;
+mod zmtp;
 
 use crate::config::{Config, Listener, ListenerKind};
 use crate::lobby::Route;
@@ -54,6 +55,7 @@ pub(crate) fn of(kind: ListenerKind) -> &'static dyn Protocol {
         ListenerKind::Amqp => &amqp::Amqp,
         ListenerKind::Stomp => &stomp::Stomp,
         ListenerKind::Coap => &coap::Coap,
+        ListenerKind::Zmtp => &zmtp::Zmtp,
         ListenerKind::Extension => &Extension,
     }
 }

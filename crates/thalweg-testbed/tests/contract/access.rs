@@ -54,7 +54,7 @@ fn nobody_receives_without_the_right_to_subscribe_and_to_receive() {
         for permission in [Permission::Subscribe, Permission::Receive] {
             let mut stage = Stage::new(1);
             let publisher = stage.connect(Protocol::Mqtt5, "publisher");
-            stage.set_rights(user(protocol), but(permission, "a/b"));
+            stage.set_rights(user(protocol), but(permission, protocol.covers_a_b()));
             let eve = stage.connect(protocol, user(protocol));
             stage.ask(eve, ADDRESS);
             stage.publish(publisher, ADDRESS, "denied");

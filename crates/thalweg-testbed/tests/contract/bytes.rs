@@ -57,12 +57,14 @@ fn one_byte_at_a_time_means_the_same() {
 }
 
 /// How conversations begin, so that nonsense gets beyond the first frame.
-const BEGINNINGS: [&[u8]; 5] = [
+const BEGINNINGS: [&[u8]; 6] = [
     b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a",
     b"\x10\x0e\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x01a",
     b"AMQP\x00\x00\x09\x01",
     b"CONNECT\naccept-version:1.2\nhost:/\n\n\0",
     b"\x00\xe1",
+    b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+      \x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB",
 ];
 
 fn front(bed: &mut Testbed, number: usize) -> AnyFront {
@@ -71,7 +73,8 @@ fn front(bed: &mut Testbed, number: usize) -> AnyFront {
         0 | 1 => bed.mqtt_front(anonymous),
         2 => bed.amqp_front(anonymous),
         3 => bed.stomp_front(anonymous),
-        _ => bed.coap_stream_front(anonymous),
+        4 => bed.coap_stream_front(anonymous),
+        _ => bed.zmtp_front(anonymous),
     }
 }
 

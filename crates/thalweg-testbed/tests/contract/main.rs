@@ -8,3 +8,4 @@ mod memory;
 mod names;
 mod peer;
 mod settlement;
+mod zmtp;

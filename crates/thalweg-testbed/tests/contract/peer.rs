@@ -5,6 +5,7 @@ use thalweg_amqp::methods::{basic, queue};
 use thalweg_amqp::{BasicProperties, Method};
 use thalweg_coap::stream::StreamSettings;
 use thalweg_fronts::FrontSettings as _;
+use thalweg_fronts::zmtp::{ZmtpSettings, address};
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::{Access, Otherwise, Rules};
 use thalweg_model::syntax::{DOTTED, DOTTED_WITHOUT_SLASH, Syntax, read_level};
@@ -14,7 +15,9 @@ use thalweg_testbed::amqp::Amqp;
 use thalweg_testbed::coap::{CoapStream, Heard, Manner, PeerId};
 use thalweg_testbed::mqtt::Mqtt;
 use thalweg_testbed::stomp::Stomp;
+use thalweg_testbed::zmtp::Zmtp;
 use thalweg_testbed::{Raw, Settings, Testbed, Who, amqp, mqtt, stomp};
+use thalweg_zmtp::{ClientMechanism, SocketType};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -26,10 +29,11 @@ pub enum Protocol {
     CoapStream,
     /// The example of a front outside the broker's crates.
     Line,
+    Zmtp,
 }
 
 impl Protocol {
-    pub const ALL: [Protocol; 7] = [
+    pub const ALL: [Protocol; 8] = [
         Protocol::Mqtt3,
         Protocol::Mqtt5,
         Protocol::Amqp,
@@ -37,6 +41,7 @@ impl Protocol {
         Protocol::Coap,
         Protocol::CoapStream,
         Protocol::Line,
+        Protocol::Zmtp,
     ];
     /// Those with consumers; peers of CoAP take one message at a time.
     pub const CONSUMERS: [Protocol; 5] = [
@@ -49,7 +54,21 @@ impl Protocol {
 
     /// Whether a delivery can say that it is a repetition, also to somebody else than the first receiver.
     pub fn marks_redeliveries(self) -> bool {
-        !matches!(self, Protocol::Coap | Protocol::CoapStream)
+        !matches!(self, Protocol::Coap | Protocol::CoapStream | Protocol::Zmtp)
+    }
+
+    /// Whether a consumer settles what it takes; for a PULL it is settled when it is sent.
+    pub fn settles(self) -> bool {
+        self != Protocol::Zmtp
+    }
+
+    /// What covers whatever a peer that asks for the address `a/b` asks for.
+    pub fn covers_a_b(self) -> &'static str {
+        match self {
+            // A prefix: `a/bc` begins so, too.
+            Protocol::Zmtp => "a/#",
+            _ => "a/b",
+        }
     }
 
     /// Whether it has words for a queue. STOMP undoes `%2F` in names and nothing else, as RabbitMQ does.
@@ -131,20 +150,14 @@ enum End {
     Coap(PeerId),
     CoapStream(Who<CoapStream>),
     Line(Who<Raw>),
+    /// By its place among those; each opens sockets as it needs them.
+    Zmtp(usize),
 }
 
-impl End {
-    /// Its connection, or the peer that has none.
-    fn connection(self) -> Result<Who<()>, PeerId> {
-        match self {
-            End::Mqtt(who) => Ok(who.cast()),
-            End::Amqp(who) => Ok(who.cast()),
-            End::Stomp(who) => Ok(who.cast()),
-            End::CoapStream(who) => Ok(who.cast()),
-            End::Line(who) => Ok(who.cast()),
-            End::Coap(peer) => Err(peer),
-        }
-    }
+/// The sockets of a program that speaks ZMTP: what each is for, and the queue that it knows.
+struct Sockets {
+    user: String,
+    open: Vec<(SocketType, String, Who<Zmtp>)>,
 }
 
 /// A client of some protocol.
@@ -182,6 +195,7 @@ pub struct Stage {
     pub bed: Testbed,
     /// Connections of CoAP are nobody's here.
     of_nobody: Access,
+    programs: Vec<Sockets>,
     names: u32,
 }
 
@@ -214,6 +228,7 @@ impl Stage {
         Stage {
             bed,
             of_nobody: Access::ALL,
+            programs: Vec::new(),
             names: 0,
         }
     }
@@ -298,6 +313,13 @@ impl Stage {
                 self.line(who, &["LOGIN", user, "x", &window.to_string()]);
                 End::Line(who)
             }
+            Protocol::Zmtp => {
+                self.programs.push(Sockets {
+                    user: user.to_owned(),
+                    open: Vec::new(),
+                });
+                End::Zmtp(self.programs.len() - 1)
+            }
         };
         self.bed.rest();
         Peer {
@@ -379,6 +401,17 @@ impl Stage {
             End::Coap(_) | End::CoapStream(_) => {
                 self.request(peer, "POST", place, "", body);
             }
+            End::Zmtp(program) => match place {
+                Place::Address(address) => {
+                    let who = self.socket(program, SocketType::Pub, "");
+                    let first = frame(address);
+                    self.bed.zmtp_send(who, &[&first, body.as_bytes()]);
+                }
+                Place::Queue(name) => {
+                    let who = self.socket(program, SocketType::Push, name);
+                    self.bed.zmtp_send(who, &[body.as_bytes()]);
+                }
+            },
         }
     }
 
@@ -471,6 +504,13 @@ impl Stage {
                 };
                 self.line(who, &["SUB", &filter]);
             }
+            (End::Zmtp(program), Place::Address(address)) => {
+                let who = self.socket(program, SocketType::Sub, "");
+                self.bed.zmtp_subscribe(who, &frame(address));
+            }
+            (End::Zmtp(program), Place::Queue(name)) => {
+                self.socket(program, SocketType::Pull, name);
+            }
             (_, Place::Address(_)) => self.request(peer, "GET", place, " observe=0", ""),
             (_, Place::Queue(_)) => self.request(peer, "GET", place, "", ""),
         }
@@ -558,6 +598,51 @@ impl Stage {
                     })
                     .collect()
             }
+            End::Zmtp(program) => {
+                let mut received = Vec::new();
+                let open = self.programs[program].open.iter();
+                let sockets: Vec<Who<Zmtp>> = open.map(|(_, _, who)| *who).collect();
+                for who in sockets {
+                    received.extend(self.bed.zmtp_got(who).into_iter().map(zmtp_delivery));
+                }
+                received
+            }
+        }
+    }
+
+    /// A socket of a program, connected if it was not yet.
+    fn socket(&mut self, program: usize, kind: SocketType, queue: &str) -> Who<Zmtp> {
+        let Sockets { user, open } = &self.programs[program];
+        if let Some((_, _, who)) = open.iter().find(|it| (it.0, &*it.1) == (kind, queue)) {
+            return *who;
+        }
+        let login = ClientMechanism::Plain {
+            username: user.clone().into_bytes(),
+            password: b"x".to_vec(),
+        };
+        self.bed.settings.zmtp = Arc::new(ZmtpSettings {
+            queue: queue.into(),
+            ..ZmtpSettings::default()
+        });
+        let who = self.bed.open_zmtp(kind, login, None);
+        let open = &mut self.programs[program].open;
+        open.push((kind, queue.to_owned(), who));
+        who
+    }
+
+    /// Its connections, or the peer that has none.
+    fn connections(&self, peer: Peer) -> Result<Vec<Who<()>>, PeerId> {
+        match peer.end {
+            End::Mqtt(who) => Ok(vec![who.cast()]),
+            End::Amqp(who) => Ok(vec![who.cast()]),
+            End::Stomp(who) => Ok(vec![who.cast()]),
+            End::CoapStream(who) => Ok(vec![who.cast()]),
+            End::Line(who) => Ok(vec![who.cast()]),
+            End::Zmtp(program) => {
+                let open = self.programs[program].open.iter();
+                Ok(open.map(|(_, _, who)| who.cast()).collect())
+            }
+            End::Coap(peer) => Err(peer),
         }
     }
 
@@ -588,24 +673,28 @@ impl Stage {
 
     /// From now on it does not even acknowledge that a message has arrived.
     pub fn fall_silent(&mut self, peer: Peer) {
-        match peer.end.connection() {
-            Ok(who) => self.bed.set_reading(who, false),
+        match self.connections(peer) {
+            Ok(all) => all
+                .into_iter()
+                .for_each(|who| self.bed.set_reading(who, false)),
             Err(peer) => self.bed.set_manner(peer, Manner::Silent),
         }
     }
 
     /// Reads what has waited.
     pub fn read_again(&mut self, peer: Peer) {
-        match peer.end.connection() {
-            Ok(who) => self.bed.set_reading(who, true),
+        match self.connections(peer) {
+            Ok(all) => all
+                .into_iter()
+                .for_each(|who| self.bed.set_reading(who, true)),
             Err(peer) => self.bed.set_manner(peer, Manner::Polite),
         }
     }
 
     /// The connection breaks. Who has none is not heard of until the broker gives up.
     pub fn lose(&mut self, peer: Peer) {
-        match peer.end.connection() {
-            Ok(who) => self.bed.lose(who),
+        match self.connections(peer) {
+            Ok(all) => all.into_iter().for_each(|who| self.bed.lose(who)),
             Err(peer) => {
                 self.bed.set_manner(peer, Manner::Silent);
                 self.bed.run_for(thalweg_model::Span::from_secs(300));
@@ -614,14 +703,43 @@ impl Stage {
     }
 
     pub fn is_closed(&self, peer: Peer) -> bool {
-        let connection = peer.end.connection();
-        connection.is_ok_and(|who| self.bed.is_closed(who))
+        let connections = self.connections(peer);
+        connections.is_ok_and(|all| all.into_iter().any(|who| self.bed.is_closed(who)))
     }
 
     /// Bytes that are written for it and have not left.
     pub fn waiting(&self, peer: Peer) -> usize {
-        let connection = peer.end.connection();
-        connection.map_or(0, |who| self.bed.waiting(who))
+        let connections = self.connections(peer).unwrap_or_default();
+        connections
+            .into_iter()
+            .map(|who| self.bed.waiting(who))
+            .sum()
+    }
+}
+
+/// The first frame of an address.
+fn frame(canonical: &str) -> Vec<u8> {
+    let mut frame = Vec::new();
+    address::write(canonical, &mut frame);
+    frame
+}
+
+/// What a SUB gets has an address in front, what a PULL gets has not.
+fn zmtp_delivery(frames: Vec<Vec<u8>>) -> Delivery {
+    let (body, first) = match &frames[..] {
+        [body] => (body, None),
+        [first, body] => (body, Some(first)),
+        _ => panic!("{frames:?}"),
+    };
+    Delivery {
+        body: String::from_utf8_lossy(body).into_owned(),
+        address: first.map(|first| {
+            let mut canonical = String::new();
+            address::read(first, &mut canonical);
+            canonical
+        }),
+        redelivered: false,
+        handle: Handle::None,
     }
 }
 

@@ -6,7 +6,7 @@ const QUEUE: Place<'_> = Place::Queue("work");
 
 #[test]
 fn what_a_lost_consumer_has_not_settled_comes_again_to_a_consumer_of_any_protocol() {
-    for first in Protocol::ALL {
+    for first in Protocol::ALL.into_iter().filter(|it| it.settles()) {
         for second in Protocol::ALL {
             let mut stage = Stage::new(1);
             stage.declare("work");

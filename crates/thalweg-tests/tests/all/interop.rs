@@ -23,6 +23,7 @@ mod requests;
 mod speaker;
 mod waiting;
 mod workers;
+mod zeromq;
 
 use puppet::Library;
 

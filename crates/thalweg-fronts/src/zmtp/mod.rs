@@ -1,0 +1,252 @@
+//! ZeroMQ: sockets of ZMTP 3.0 and 3.1 in the one message space.
+//!
+//! One port serves all: the peer's socket type says what it is here. PUB publishes, SUB subscribes to prefixes, PUSH sends to
+//! a queue and PULL takes from it; XPUB and XSUB are PUB and SUB.
+
+pub mod address;
+mod connect;
+mod deliver;
+mod parts;
+mod publish;
+mod settings;
+mod subscribe;
+
+use crate::AnyFront;
+use crate::LoginAnswer;
+use crate::front::{Cx, Front, FrontSettings, Step, Variant};
+use connect::Handshake;
+use publish::Scratch;
+use std::sync::Arc;
+use subscribe::Subscriptions;
+use thalweg_kernel::Closing;
+use thalweg_kernel::access::Access;
+use thalweg_model::{Span, Time};
+use thalweg_zmtp::{Event, Gathered, PeerFault, SocketType, Traffic, Version};
+
+pub use settings::ZmtpSettings;
+
+/// The consumer of a PULL, and its line.
+const CONSUMER: u32 = 1;
+const LINE: u16 = 1;
+/// Times a sign of life may fail to come.
+const BEATS_MISSED: u64 = 3;
+
+/// ZMTP's side of a link.
+pub struct ZmtpFront {
+    settings: Arc<ZmtpSettings>,
+    /// Unique in the process and hard to guess.
+    nonce: u64,
+    /// What peers without credentials may do; `None`: they have to log in.
+    anonymous: Option<Access>,
+    stage: Stage,
+    /// What could not be borrowed from the input; empty between two steps.
+    gathered: Gathered,
+    subscriptions: Subscriptions,
+    /// Buffers of a publish; away during one.
+    scratch: Option<Box<Scratch>>,
+    /// The first frame of a delivery.
+    head: Vec<u8>,
+    /// What the peer says of itself, for operators.
+    said: Vec<(Box<str>, Box<str>)>,
+    /// How long the peer wants to be thought alive after its last byte; zero: as long as we like.
+    time_to_live: Span,
+    ping_due: Time,
+    fault: Option<Box<str>>,
+}
+
+enum Stage {
+    Handshake(Box<Handshake>),
+    Open(Traffic, Role),
+    Closed,
+}
+
+/// What a peer is here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Publisher,
+    Subscriber,
+    /// It sends to the queue.
+    Pusher,
+    /// It takes from the queue.
+    Puller,
+}
+
+impl Role {
+    /// What a peer of this socket type is, and the type of socket that it finds here.
+    fn of(peer: SocketType) -> Option<(Role, SocketType)> {
+        match peer {
+            SocketType::Pub | SocketType::Xpub => Some((Role::Publisher, SocketType::Xsub)),
+            SocketType::Sub | SocketType::Xsub => Some((Role::Subscriber, SocketType::Xpub)),
+            SocketType::Push => Some((Role::Pusher, SocketType::Pull)),
+            SocketType::Pull => Some((Role::Puller, SocketType::Push)),
+            _ => None,
+        }
+    }
+}
+
+impl ZmtpFront {
+    /// A front for a new connection; see [`FrontSettings::stream_front`].
+    pub fn new(settings: Arc<ZmtpSettings>, nonce: u64, anonymous: Option<Access>) -> Self {
+        let handshake = Handshake::new(&settings, anonymous.is_some());
+        ZmtpFront {
+            settings,
+            nonce,
+            anonymous,
+            stage: Stage::Handshake(Box::new(handshake)),
+            gathered: Gathered::default(),
+            subscriptions: Subscriptions::default(),
+            scratch: None,
+            head: Vec::new(),
+            said: Vec::new(),
+            time_to_live: Span::ZERO,
+            ping_due: Time::NEVER,
+            fault: None,
+        }
+    }
+
+    /// Lets the front write traffic, if it is open.
+    fn write_traffic(cx: &mut Cx<'_>, write: impl FnOnce(&mut Traffic, &mut Vec<u8>)) {
+        ZmtpFront::write(cx.links, cx.id, |front, out| {
+            if let Stage::Open(traffic, _) = &mut front.stage {
+                write(traffic, out);
+            }
+        });
+    }
+
+    fn on_event(cx: &mut Cx<'_>, role: Role, event: Event<'_>) {
+        match event {
+            Event::Consumed | Event::Pong(_) | Event::Unknown { .. } => {}
+            Event::Message(message) => match role {
+                Role::Publisher | Role::Pusher => ZmtpFront::publish(cx, role, message),
+                // XSUB may send messages up to its publishers; there is nobody to want them.
+                Role::Subscriber | Role::Puller => {}
+            },
+            Event::Subscribe(prefix) => ZmtpFront::on_subscribe(cx, prefix),
+            Event::Cancel(prefix) => ZmtpFront::on_cancel(cx, prefix),
+            Event::Ping { ttl, context } => {
+                if let Some(front) = ZmtpFront::of(cx.links, cx.id) {
+                    front.time_to_live = Span::from_millis(u64::from(ttl) * 100);
+                }
+                ZmtpFront::write_traffic(cx, |traffic, out| traffic.pong(context, out));
+            }
+        }
+    }
+
+    /// The peer broke the protocol: the link ends without a word, as the specification wants it.
+    fn fail(cx: &mut Cx<'_>, fault: &PeerFault) {
+        ZmtpFront::give_up(cx, &fault.to_string());
+    }
+
+    /// Ends the link.
+    fn give_up(cx: &mut Cx<'_>, why: &str) {
+        if let Some(front) = ZmtpFront::of(cx.links, cx.id) {
+            front.stage = Stage::Closed;
+            front.fault = Some(why.into());
+        }
+        cx.end(Closing::Cut, None);
+    }
+}
+
+impl Front for ZmtpFront {
+    #[inline]
+    fn step(cx: &mut Cx<'_>, bytes: &[u8]) -> Step {
+        let Some(front) = ZmtpFront::of(cx.links, cx.id) else {
+            return Step::Hold;
+        };
+        let (traffic, role) = match &mut front.stage {
+            Stage::Open(traffic, role) => (traffic, *role),
+            Stage::Handshake(_) => return ZmtpFront::shake_hands(cx, bytes),
+            Stage::Closed => return Step::Hold,
+        };
+        let mut gathered = std::mem::take(&mut front.gathered);
+        let step = match traffic.handle_input(bytes, &mut gathered) {
+            Ok(None) => Step::NeedMore,
+            Ok(Some((len, event))) => {
+                ZmtpFront::on_event(cx, role, event);
+                Step::Consumed(len)
+            }
+            Err(fault) => {
+                ZmtpFront::fail(cx, &fault);
+                Step::Hold
+            }
+        };
+        if let Some(front) = ZmtpFront::of(cx.links, cx.id) {
+            front.gathered = gathered;
+        }
+        step
+    }
+
+    fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {
+        ZmtpFront::on_verdict(cx, answer);
+    }
+
+    fn on_timer(cx: &mut Cx<'_>) {
+        let now = cx.now;
+        ZmtpFront::write(cx.links, cx.id, |front, out| {
+            if let Stage::Open(traffic, _) = &mut front.stage
+                && front.ping_due <= now
+            {
+                front.ping_due = now + front.settings.heart_beat;
+                traffic.ping(0, b"", out);
+            }
+        });
+    }
+
+    fn name(&self) -> &'static str {
+        "zmtp"
+    }
+
+    fn is_connected(&self) -> bool {
+        matches!(self.stage, Stage::Open(..))
+    }
+
+    fn holds_input(&self) -> bool {
+        matches!(&self.stage, Stage::Handshake(handshake) if handshake.is_waiting())
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.fault.as_deref().map(Into::into)
+    }
+
+    /// What the peer asked for itself, or what it was promised to be asked.
+    fn silence_max(&self) -> Option<Span> {
+        if self.time_to_live > Span::ZERO {
+            return Some(self.time_to_live);
+        }
+        (self.ping_due != Time::NEVER)
+            .then(|| Span::from_nanos(self.settings.heart_beat.nanos() * BEATS_MISSED))
+    }
+
+    fn gathered_bytes(&self) -> usize {
+        match &self.stage {
+            Stage::Open(traffic, _) => traffic.gathered_bytes(),
+            Stage::Handshake(_) | Stage::Closed => 0,
+        }
+    }
+
+    fn client_properties(&self) -> &[(Box<str>, Box<str>)] {
+        &self.said
+    }
+
+    fn has_timers(&self) -> bool {
+        true
+    }
+
+    fn next_timer(&self) -> Time {
+        self.ping_due
+    }
+}
+
+impl FrontSettings for ZmtpSettings {
+    fn stream_front(self: Arc<Self>, nonce: u64, anonymous: Option<Access>) -> Option<AnyFront> {
+        Some(ZmtpFront::new(self, nonce, anonymous).into())
+    }
+}
+
+/// How operators see a peer.
+fn dialect(version: Version) -> &'static str {
+    match version {
+        Version::V30 => "ZMTP 3.0",
+        Version::V31 => "ZMTP 3.1",
+    }
+}

@@ -1,0 +1,49 @@
+//! Listeners that need not say what they are, because their names do.
+
+/// What the listeners that exist without being mentioned have instead of the defaults above.
+pub(super) const LISTENER_PRESETS: &[(&str, &str)] = &[
+    ("listeners.mqtt.bind", "127.0.0.1:1883"),
+    ("listeners.websocket.bind", "127.0.0.1:8083"),
+    ("listeners.websocket.transport", "ws"),
+    ("listeners.amqp.bind", "127.0.0.1:5672"),
+    ("listeners.amqp.kind", "amqp"),
+    ("listeners.stomp.bind", "127.0.0.1:61613"),
+    ("listeners.stomp.kind", "stomp"),
+    ("listeners.coap.bind", "127.0.0.1:5683"),
+    ("listeners.coap.kind", "coap"),
+    ("listeners.coap.transport", "udp"),
+    ("listeners.coap-tcp.bind", "127.0.0.1:5683"),
+    ("listeners.coap-tcp.kind", "coap"),
+    ("listeners.zmtp.bind", "127.0.0.1:5555"),
+    ("listeners.zmtp.kind", "zmtp"),
+];
+
+/// The listeners that exist without being mentioned.
+pub(super) const LISTENERS_BUILT_IN: [&str; 2] = ["mqtt", "websocket"];
+
+/// Those that do so only where no other listener is mentioned: somebody who has said where MQTT is spoken may have
+/// another broker on these ports, or a reason to have no more doors than he named.
+///
+/// `zmtp` is not among them: port 5555 is what examples of ZeroMQ bind themselves.
+pub(super) const LISTENERS_UNLESS_OTHERS: [&str; 4] = ["amqp", "coap", "coap-tcp", "stomp"];
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    #[test]
+    fn zeromq_has_a_listener_once_it_is_mentioned() {
+        let opened = |sets: &[&str]| -> Vec<String> {
+            let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+            let loaded = Config::from_text(None, std::iter::empty(), &sets);
+            let (config, _) = loaded.unwrap_or_else(|errors| panic!("{errors:?}"));
+            let listeners = config.enabled_listeners();
+            listeners
+                .map(|(name, listener)| format!("{name} {} {}", listener.kind, listener.bind))
+                .collect()
+        };
+        let zmtp = "zmtp zmtp 127.0.0.1:5555".to_owned();
+        assert!(!opened(&[]).contains(&zmtp));
+        assert!(opened(&["listeners.zmtp.enabled=true"]).contains(&zmtp));
+    }
+}

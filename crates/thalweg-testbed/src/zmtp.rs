@@ -1,0 +1,161 @@
+//! Sockets of ZeroMQ.
+
+use crate::bed::Testbed;
+use crate::client::{Client, Who};
+use std::collections::VecDeque;
+use thalweg_fronts::AnyFront;
+use thalweg_fronts::zmtp::ZmtpFront;
+use thalweg_kernel::access::Access;
+use thalweg_zmtp::{
+    Announcement, ClientMechanism, ClientSide, Event, Gathered, HandshakeEvent, Limits, PeerFault,
+    SocketType, Traffic,
+};
+
+/// A socket that connects.
+pub struct Zmtp {
+    handshake: ClientSide,
+    /// There once the handshake is over.
+    pub traffic: Option<Traffic>,
+    /// Frames of each message that arrived.
+    pub got: VecDeque<Vec<Vec<u8>>>,
+    /// Prefixes that the broker wants.
+    pub wanted: Vec<Vec<u8>>,
+    /// Why the broker refuses it.
+    pub refused: Option<Vec<u8>>,
+    pub pings: u32,
+    pub pongs: u32,
+    gathered: Gathered,
+}
+
+impl Zmtp {
+    pub fn new(mechanism: ClientMechanism, socket: SocketType) -> Zmtp {
+        let ours = Announcement::of(socket);
+        Zmtp {
+            handshake: ClientSide::new(Limits::default(), mechanism, &ours),
+            traffic: None,
+            got: VecDeque::new(),
+            wanted: Vec::new(),
+            refused: None,
+            pings: 0,
+            pongs: 0,
+            gathered: Gathered::default(),
+        }
+    }
+
+    /// Sends a message; nothing before the handshake is over.
+    pub fn send(&mut self, frames: &[&[u8]], up: &mut Vec<u8>) {
+        let Some(traffic) = &mut self.traffic else {
+            return;
+        };
+        for (at, frame) in frames.iter().enumerate() {
+            traffic.frame(frame, at + 1 < frames.len(), up);
+        }
+    }
+
+    pub fn subscribe(&mut self, prefix: &[u8], up: &mut Vec<u8>) {
+        if let Some(traffic) = &mut self.traffic {
+            traffic.subscribe(prefix, up);
+        }
+    }
+
+    pub fn cancel(&mut self, prefix: &[u8], up: &mut Vec<u8>) {
+        if let Some(traffic) = &mut self.traffic {
+            traffic.cancel(prefix, up);
+        }
+    }
+
+    fn shake_hands(&mut self, down: &mut Vec<u8>, up: &mut Vec<u8>) -> bool {
+        let (len, event) = match self.handshake.handle_input(down, up) {
+            Ok(Some(step)) => step,
+            Ok(None) => return false,
+            Err(PeerFault::MECHANISM) => {
+                self.refused = Some(b"mechanism".to_vec());
+                return false;
+            }
+            Err(fault) => panic!("the broker breaks ZMTP: {fault}"),
+        };
+        match event {
+            HandshakeEvent::Peer(_) => self.traffic = self.handshake.traffic(),
+            HandshakeEvent::Error(reason) => self.refused = Some(reason.to_vec()),
+            HandshakeEvent::Consumed | HandshakeEvent::Login(_) => {}
+        }
+        down.drain(..len);
+        true
+    }
+}
+
+impl Client for Zmtp {
+    fn receive(&mut self, down: &mut Vec<u8>, up: &mut Vec<u8>) {
+        while self.traffic.is_none() {
+            if !self.shake_hands(down, up) {
+                return;
+            }
+        }
+        let Some(traffic) = &mut self.traffic else {
+            return;
+        };
+        let mut used = 0;
+        loop {
+            let handled = traffic.handle_input(&down[used..], &mut self.gathered);
+            let Some((len, event)) = handled.expect("the broker speaks ZMTP") else {
+                break;
+            };
+            used += len;
+            match event {
+                Event::Message(message) => self
+                    .got
+                    .push_back(message.frames().map(<[u8]>::to_vec).collect()),
+                Event::Subscribe(prefix) => self.wanted.push(prefix.to_vec()),
+                Event::Ping { context, .. } => {
+                    self.pings += 1;
+                    traffic.pong(context, up);
+                }
+                Event::Pong(_) => self.pongs += 1,
+                Event::Consumed | Event::Cancel(_) | Event::Unknown { .. } => {}
+            }
+        }
+        down.drain(..used);
+    }
+}
+
+impl Testbed {
+    pub fn zmtp_front(&mut self, anonymous: Option<Access>) -> AnyFront {
+        let nonce = self.next_nonce();
+        ZmtpFront::new(self.settings.zmtp.clone(), nonce, anonymous).into()
+    }
+
+    /// Connects a socket. Without `anonymous` the broker asks who it is.
+    pub fn open_zmtp(
+        &mut self,
+        socket: SocketType,
+        mechanism: ClientMechanism,
+        anonymous: Option<Access>,
+    ) -> Who<Zmtp> {
+        let front = self.zmtp_front(anonymous);
+        let client = Zmtp::new(mechanism, socket);
+        let who = self.open(self.queue_shard(), front, client);
+        self.write(who, |client, up| client.handshake.greet(up));
+        self.rest();
+        who
+    }
+
+    /// Connects a socket that needs no login.
+    pub fn zmtp(&mut self, socket: SocketType) -> Who<Zmtp> {
+        self.open_zmtp(socket, ClientMechanism::Null, Some(Access::ALL))
+    }
+
+    /// Sends a message.
+    pub fn zmtp_send(&mut self, who: Who<Zmtp>, frames: &[&[u8]]) {
+        self.says(who, |client, up| client.send(frames, up));
+    }
+
+    /// Subscribes to a prefix.
+    pub fn zmtp_subscribe(&mut self, who: Who<Zmtp>, prefix: &[u8]) {
+        self.says(who, |client, up| client.subscribe(prefix, up));
+    }
+
+    /// The messages that arrived since this was last asked.
+    pub fn zmtp_got(&mut self, who: Who<Zmtp>) -> Vec<Vec<Vec<u8>>> {
+        self.client(who).got.drain(..).collect()
+    }
+}

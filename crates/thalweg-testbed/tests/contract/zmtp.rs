@@ -1,0 +1,279 @@
+//! What only sockets of ZeroMQ can do, and what they cannot.
+
+use std::sync::Arc;
+use thalweg_fronts::zmtp::ZmtpSettings;
+use thalweg_kernel::{DropReason, Limits, LinkId};
+use thalweg_model::Span;
+use thalweg_mqtt::{ConnectOut, PublishOut, QoS, SubscribeOptions};
+use thalweg_testbed::mqtt::Mqtt;
+use thalweg_testbed::zmtp::Zmtp;
+use thalweg_testbed::{Settings, Testbed, Who};
+use thalweg_zmtp::{ClientMechanism, SocketType};
+
+const NULL: ClientMechanism = ClientMechanism::Null;
+
+fn bed() -> Testbed {
+    Testbed::new(Settings::default())
+}
+
+fn mqtt(bed: &mut Testbed, client_id: &str) -> Who<Mqtt> {
+    let connect = ConnectOut {
+        client_id,
+        ..ConnectOut::default()
+    };
+    let who = bed.open_mqtt(&connect, Some(thalweg_kernel::access::Access::ALL));
+    bed.rest();
+    who
+}
+
+fn publish(bed: &mut Testbed, who: Who<Mqtt>, topic: &str, payload: &[u8], retain: bool) {
+    let publish = PublishOut {
+        topic,
+        payload,
+        retain,
+        qos: QoS::AtMostOnce,
+        ..PublishOut::default()
+    };
+    bed.says(who, |client, up| client.publish(&publish, up));
+}
+
+fn sub(bed: &mut Testbed, prefix: &[u8]) -> Who<Zmtp> {
+    let who = bed.zmtp(SocketType::Sub);
+    bed.zmtp_subscribe(who, prefix);
+    who
+}
+
+fn texts(bed: &mut Testbed, who: Who<Zmtp>) -> Vec<Vec<String>> {
+    let text = |frame: Vec<u8>| String::from_utf8_lossy(&frame).into_owned();
+    let got = bed.zmtp_got(who).into_iter();
+    got.map(|frames| frames.into_iter().map(text).collect())
+        .collect()
+}
+
+#[test]
+fn frames_come_back_as_they_were_cut() {
+    let mut bed = bed();
+    let (publisher, subscriber) = (bed.zmtp(SocketType::Pub), sub(&mut bed, b""));
+    let xsub = bed.zmtp(SocketType::Xsub);
+    bed.zmtp_subscribe(xsub, b"plant");
+    assert_eq!(bed.client(publisher).wanted, [b""]);
+    let messages: [&[&[u8]]; 7] = [
+        &[b"plant/hall", b"21"],
+        &[b"plant/hall", b""],
+        &[b"plant/hall", b"21", b"", b"C"],
+        &[b"plant 21 C"],
+        &[b"plant|21"],
+        &[b"plant"],
+        &[b"plant/+/\xFF%2B", b"\0\xFF"],
+    ];
+    for frames in messages {
+        bed.zmtp_send(publisher, frames);
+    }
+    for who in [subscriber, xsub] {
+        assert_eq!(bed.zmtp_got(who), messages.map(|it| it.map(<[u8]>::to_vec)));
+    }
+}
+
+trait MapFrames {
+    fn map(&self, f: fn(&[u8]) -> Vec<u8>) -> Vec<Vec<u8>>;
+}
+
+impl MapFrames for [&[u8]] {
+    fn map(&self, f: fn(&[u8]) -> Vec<u8>) -> Vec<Vec<u8>> {
+        self.iter().map(|frame| f(frame)).collect()
+    }
+}
+
+#[test]
+fn frames_that_waited_come_back_as_they_were_cut() {
+    let mut bed = bed();
+    let (push, pull) = (bed.zmtp(SocketType::Push), SocketType::Pull);
+    let messages: [&[&[u8]]; 3] = [&[b"one"], &[b"two", b"", b"frames"], &[b""]];
+    for frames in messages {
+        bed.zmtp_send(push, frames);
+    }
+    let pull = bed.zmtp(pull);
+    assert_eq!(
+        bed.zmtp_got(pull),
+        messages.map(|frames| MapFrames::map(frames, <[u8]>::to_vec))
+    );
+}
+
+#[test]
+fn mqtt_and_zeromq_meet() {
+    let mut bed = bed();
+    let (device, publisher) = (mqtt(&mut bed, "device"), bed.zmtp(SocketType::Pub));
+    let subscriber = sub(&mut bed, b"plant/ha");
+    bed.mqtt_subscribe(device, "plant/#", SubscribeOptions::default());
+    bed.zmtp_send(publisher, &[b"plant/hall", b"2", b"1"]);
+    bed.zmtp_send(publisher, &[b"plant/x rest of it"]);
+    let got = bed.mqtt_got(device).into_iter();
+    let got: Vec<_> = got.map(|got| (got.topic, got.payload)).collect();
+    assert_eq!(
+        got,
+        [
+            ("plant/hall".to_owned(), b"21".to_vec()),
+            ("plant/x".to_owned(), b"rest of it".to_vec())
+        ]
+    );
+    texts(&mut bed, subscriber);
+    publish(&mut bed, device, "plant/hall/1", b"on", false);
+    publish(&mut bed, device, "plant/yard", b"off", false);
+    assert_eq!(texts(&mut bed, subscriber), [["plant/hall/1", "on"]]);
+}
+
+#[test]
+fn subscriptions_count_and_end() {
+    let mut bed = bed();
+    let (publisher, subscriber) = (bed.zmtp(SocketType::Pub), sub(&mut bed, b"a"));
+    bed.zmtp_subscribe(subscriber, b"a");
+    let cancel = |bed: &mut Testbed| bed.says(subscriber, |client, up| client.cancel(b"a", up));
+    cancel(&mut bed);
+    bed.zmtp_send(publisher, &[b"a", b"1"]);
+    cancel(&mut bed);
+    bed.zmtp_send(publisher, &[b"a", b"2"]);
+    cancel(&mut bed);
+    assert_eq!(texts(&mut bed, subscriber), [["a", "1"]]);
+}
+
+#[test]
+fn a_prefix_reaches_into_what_one_frame_says_behind_its_address() {
+    let mut bed = bed();
+    let publisher = bed.zmtp(SocketType::Pub);
+    let subscriber = sub(&mut bed, b"10001 2");
+    for text in ["10001 20 C", "10001 30 C", "10002 20 C", "10001"] {
+        bed.zmtp_send(publisher, &[text.as_bytes()]);
+    }
+    bed.zmtp_send(publisher, &[b"10001", b"2"]);
+    assert_eq!(texts(&mut bed, subscriber), [["10001 20 C"]]);
+}
+
+#[test]
+fn last_values_come_on_a_new_prefix_if_that_is_wanted() {
+    for last_values in [false, true] {
+        let mut bed = bed();
+        bed.settings.zmtp = Arc::new(ZmtpSettings {
+            last_values,
+            ..ZmtpSettings::default()
+        });
+        let device = mqtt(&mut bed, "device");
+        publish(&mut bed, device, "plant/hall", b"21", true);
+        publish(&mut bed, device, "yard", b"3", true);
+        let subscriber = sub(&mut bed, b"pl");
+        let expected: &[[&str; 2]] = if last_values {
+            &[["plant/hall", "21"]]
+        } else {
+            &[]
+        };
+        assert_eq!(texts(&mut bed, subscriber), expected);
+    }
+}
+
+#[test]
+fn a_subscriber_that_does_not_keep_up_has_a_mark_and_the_rest_is_counted() {
+    let mut bed = Testbed::new(Settings {
+        outputs: thalweg_fronts::LinksLimits {
+            output_high: 1000,
+            output_max: 2000,
+            ..Default::default()
+        },
+        zmtp: Arc::new(ZmtpSettings {
+            high_water: 10,
+            ..ZmtpSettings::default()
+        }),
+        ..Settings::default()
+    });
+    let (publisher, slow) = (bed.zmtp(SocketType::Pub), sub(&mut bed, b"a"));
+    let quick = sub(&mut bed, b"a");
+    bed.set_reading(slow, false);
+    for number in 0..1000 {
+        bed.zmtp_send(publisher, &[b"a", format!("{number:04}").as_bytes()]);
+    }
+    assert_eq!(bed.zmtp_got(quick).len(), 1000);
+    bed.set_reading(slow, true);
+    bed.rest();
+    let got = texts(&mut bed, slow);
+    let dropped = bed.sum(|kernel| kernel.ledger().dropped[DropReason::QueueFull as usize]);
+    assert_eq!(got.len() as u64 + dropped, 1000);
+    assert!((10..400).contains(&got.len()), "{} came", got.len());
+    let numbers: Vec<&String> = got.iter().map(|frames| &frames[1]).collect();
+    assert!(numbers.is_sorted(), "{numbers:?}");
+}
+
+#[test]
+fn logins_are_checked_and_other_sockets_are_refused() {
+    let mut bed = bed();
+    let plain = |name: &[u8]| ClientMechanism::Plain {
+        username: name.to_vec(),
+        password: b"x".to_vec(),
+    };
+    let who = bed.open_zmtp(SocketType::Sub, plain(b"eve"), None);
+    assert_eq!(bed.asked.len(), 1);
+    let answer =
+        thalweg_fronts::LoginAnswer::Refused(thalweg_fronts::LoginRefusal::BadUserOrPassword);
+    bed.answer_login(answer);
+    bed.rest();
+    assert_eq!(bed.client(who).refused.as_deref(), Some(&b"400"[..]));
+    assert!(bed.is_closed(who));
+    for socket in [SocketType::Dealer, SocketType::Pair] {
+        let who = bed.zmtp(socket);
+        assert!(bed.is_closed(who), "{socket:?}");
+    }
+    // Without a login there is no NULL.
+    let who = bed.open_zmtp(SocketType::Sub, NULL, None);
+    assert_eq!(bed.client(who).refused.as_deref(), Some(&b"mechanism"[..]));
+}
+
+#[test]
+fn heart_beats_go_both_ways_and_silence_ends_a_connection() {
+    let mut bed = bed();
+    let who = sub(&mut bed, b"a");
+    bed.says(who, |client, up| {
+        let traffic = client.traffic.as_mut().expect("it is open");
+        traffic.ping(0, b"ctx", up);
+    });
+    assert_eq!(bed.client(who).pongs, 1);
+    bed.run_for(Span::from_secs(65));
+    assert_eq!(bed.client(who).pings, 2);
+    let link = LinkId(0);
+    let silence_max = |bed: &Testbed| bed.shards[0].links.silence_max(link);
+    assert_eq!(silence_max(&bed), Some(Span::from_secs(90)));
+    bed.says(who, |client, up| {
+        let traffic = client.traffic.as_mut().expect("it is open");
+        traffic.ping(50, b"", up);
+    });
+    assert_eq!(silence_max(&bed), Some(Span::from_secs(5)));
+    bed.shards[0].links.on_silence(link);
+    bed.rest();
+    assert!(bed.is_closed(who));
+}
+
+#[test]
+fn what_has_no_address_is_refused_and_counted() {
+    let mut bed = bed();
+    let (publisher, subscriber) = (bed.zmtp(SocketType::Pub), sub(&mut bed, b""));
+    bed.zmtp_send(publisher, &[b"", b"body"]);
+    bed.zmtp_send(publisher, &[b" body"]);
+    bed.zmtp_send(publisher, &[b"a", b"body"]);
+    assert_eq!(texts(&mut bed, subscriber), [["a", "body"]]);
+    assert_eq!(bed.sum(|kernel| kernel.ledger().refused), 2);
+}
+
+#[test]
+fn more_subscriptions_than_a_session_may_have_are_not_in_force() {
+    let mut bed = Testbed::new(Settings {
+        limits: Limits {
+            subscriptions_max: 2,
+            ..Limits::default()
+        },
+        ..Settings::default()
+    });
+    let (publisher, subscriber) = (bed.zmtp(SocketType::Pub), sub(&mut bed, b"a"));
+    for prefix in [b"b", b"c"] {
+        bed.zmtp_subscribe(subscriber, prefix);
+    }
+    for first in [b"a", b"b", b"c"] {
+        bed.zmtp_send(publisher, &[first, b"1"]);
+    }
+    assert_eq!(texts(&mut bed, subscriber), [["a", "1"], ["b", "1"]]);
+}
