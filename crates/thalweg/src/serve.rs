@@ -101,6 +101,7 @@ impl Broker {
         let options = StartOptions {
             repair,
             on_failure: Some(on_failure(failure)),
+            ..StartOptions::default()
         };
         let server = Server::start_with(config.clone(), options)
             .map_err(|errors| in_words(errors).code(EXIT_FAILED))?;
