@@ -127,7 +127,7 @@ impl Effects for Links {
 }
 
 impl Links {
-    #[inline(always)]
+    #[inline]
     fn encode(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
         let limits = self.limits;
         let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {

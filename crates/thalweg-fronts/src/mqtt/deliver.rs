@@ -8,7 +8,7 @@ use thalweg_model::{Properties, PropertyValue, Reliability};
 use thalweg_mqtt::{DisconnectProps, PublishOut, QoS, ReasonCode, TextPairs, TooLarge};
 
 impl Outbound for MqttFront {
-    #[inline(always)]
+    #[inline]
     fn deliver(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
         if let Some(native) = delivery.native
             && native.dialect == self.dialect()
