@@ -241,7 +241,7 @@ def measure_memory(args, _):
 
 
 def measure_crash(args, _):
-    seconds = 15 if args.short else 150
+    seconds = 15 if args.short else 200
     env = {"THALWEG_CRASH_SECONDS": str(seconds), "THALWEG_CRASH_SEED": "77"}
     said = tests(args, ["crash::queues::ways::for_minutes"], seconds + 900, env, ["--exact", "--ignored"])
     told = " ".join(line.strip() for line in said.splitlines() if re.search(r"kill|confirm|lost", line))
