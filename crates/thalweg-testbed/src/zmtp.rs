@@ -144,7 +144,6 @@ impl Testbed {
         self.open_zmtp(socket, ClientMechanism::Null, Some(Access::ALL))
     }
 
-    /// Sends a message.
     pub fn zmtp_send(&mut self, who: Who<Zmtp>, frames: &[&[u8]]) {
         self.says(who, |client, up| client.send(frames, up));
     }

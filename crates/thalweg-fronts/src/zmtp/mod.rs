@@ -137,7 +137,6 @@ impl ZmtpFront {
         ZmtpFront::give_up(cx, &fault.to_string());
     }
 
-    /// Ends the link.
     fn give_up(cx: &mut Cx<'_>, why: &str) {
         if let Some(front) = ZmtpFront::of(cx.links, cx.id) {
             front.stage = Stage::Closed;

@@ -33,7 +33,6 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Says it.
     pub(super) fn put(self, properties: &mut Properties) {
         let mut bytes = Vec::new();
         match self {

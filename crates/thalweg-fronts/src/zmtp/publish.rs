@@ -15,7 +15,6 @@ pub(super) struct Scratch {
     address: String,
     /// Frames, one behind the other.
     payload: Vec<u8>,
-    /// Their lengths.
     lengths: Vec<u8>,
     /// Say where the message was cut.
     properties: Properties,

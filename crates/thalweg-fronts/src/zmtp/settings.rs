@@ -7,7 +7,6 @@ use thalweg_zmtp::Limits;
 /// What the operator decides about ZeroMQ.
 #[derive(Clone, Debug)]
 pub struct ZmtpSettings {
-    /// The codec's limits.
     pub limits: Limits,
     /// How many messages wait for a subscriber that does not keep up, beside what is in its output; the newest is dropped
     /// beyond that. 0: none.

@@ -152,7 +152,7 @@ impl Effects for Out {
                 let taken = taken.map(|taken| {
                     taken.map(|taken| Apart {
                         id: taken.id,
-                        text: payload(&taken.message),
+                        text: payload(taken.message),
                         deliveries: taken.deliveries,
                         left: taken.left,
                     })

@@ -9,7 +9,6 @@ use thalweg_fronts::FrontSettings;
 use thalweg_fronts::zmtp::ZmtpSettings;
 use thalweg_zmtp::Limits;
 
-/// See the module.
 pub(super) struct Zmtp;
 
 impl Protocol for Zmtp {
