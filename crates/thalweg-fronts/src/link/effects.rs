@@ -129,7 +129,6 @@ impl Effects for Links {
 impl Links {
     #[inline]
     fn encode(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
-        let limits = self.limits;
         let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
             return Sent::Gone;
         };
@@ -139,9 +138,9 @@ impl Links {
         let waiting = link.waiting();
         let room = if delivery.reliability == Reliability::AtMostOnce {
             // One message larger than the whole buffer still goes into an empty one.
-            waiting + delivery.payload.len() <= limits.output_max || waiting == 0
+            waiting == 0 || waiting + delivery.payload.len() <= self.limits.output_max
         } else {
-            waiting <= limits.output_high || delivery.redelivered
+            waiting <= self.limits.output_high || delivery.redelivered
         };
         if !room {
             self.congested.push(id);
@@ -149,7 +148,7 @@ impl Links {
         }
         let needed = delivery.payload.len() + delivery.address.len() + HEAD_BYTES;
         if link.out.len() > LARGE_BYTES && link.out.len() + needed > link.out.capacity() {
-            link.make_room(needed, limits.output_max);
+            link.make_room(needed, self.limits.output_max);
         }
         let before = link.out.len();
         let index;
@@ -169,8 +168,9 @@ impl Links {
             return self.undelivered(id, why);
         }
         self.packets[index].sent += 1;
-        self.unflushed += link.out.len() - before;
-        let (waiting, high) = (link.waiting(), link.high);
+        let written = link.out.len() - before;
+        self.unflushed += written;
+        let (waiting, high) = (waiting + written, link.high);
         if !link.dirty {
             link.dirty = true;
             self.dirty.push(id);
