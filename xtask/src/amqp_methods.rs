@@ -294,7 +294,7 @@ impl Spec {
                 m.function_path()
             );
         }
-        out += "}\n}\n\n/// Who sends it.\npub(crate) const fn sender(&self) -> Sender {\nmatch self {\n";
+        out += "}\n}\n\npub(crate) const fn sender(&self) -> Sender {\nmatch self {\n";
         for side in ["client", "server", "both"] {
             let _ = writeln!(
                 out,
