@@ -1,4 +1,4 @@
-"""What README shows is what runs."""
+"""What docs/five-minutes.md shows is what runs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from conftest import TREE
 READING = TREE / "examples" / "reading" / "reading.py"
 
 
-def test_the_lines_of_the_readme_run(broker):
+def test_the_lines_of_the_tutorial_run(broker):
     lines = READING.read_text()
-    assert f"```python\n{lines}```" in (TREE / "README.md").read_text()
+    assert f"```python\n{lines}```" in (TREE / "docs" / "five-minutes.md").read_text()
     for protocol in ("mqtt", "coap"):
         lines = lines.replace(f'"{protocol}://127.0.0.1"', f'"{broker.url(protocol)}"')
     ran = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, timeout=60)
