@@ -241,9 +241,17 @@ def limit(jobs, rate):
 # --- runs
 
 
+GIVEN: set[int] = set()
+
+
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+    """A port that nothing listens on and that was not returned before."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        if port not in GIVEN:
+            GIVEN.add(port)
+            return port
 
 
 class Broker:
