@@ -78,8 +78,9 @@ pub enum Step {
     Hold,
     /// What follows is a TLS handshake on the same connection (STARTTLS). Not carried out by the server yet: it closes.
     Upgrade,
-    /// The link belongs on the home shard of this key, as [`Route`](FrontSettings::route) would have said had the first bytes
-    /// told. Before a session is opened, and at most once for each link: the front is asked again wherever the link is then.
+    /// The link belongs on the home shard of this key, which its first bytes do not hold (where they do, the server's
+    /// `protocols/` reads it from them). Before a session is opened, and at most once for each link: the front is asked
+    /// again wherever the link is then.
     Rehome(u64),
 }
 
