@@ -248,6 +248,10 @@ def measure_crash(args, _):
     kills = max((int(found) for found in re.findall(r"(\d+) kills", said)), default=0)
     is_clean = "test result: ok. 1 passed" in said
     is_enough = kills >= (1 if args.short else 200)
+    if not is_clean:
+        story = TREE / "target" / "bars-of-mend-crash.txt"
+        story.write_text(said)
+        told = f"{story}: {told}"
     yield "redirects and dead letters, kill -9", "0 lost, 200 kills", told[:300] or "no figures", is_clean and is_enough
 
 
