@@ -1,7 +1,9 @@
 //! Who may come in: answers the fronts' questions, slow ones on the vault's threads.
 
 use crate::access::scram::{ExpectClientFinal, ScramServer};
-use crate::access::{Login, LoginRequest, Refusal, RefusalReason, Users, Vault, VaultPool};
+use crate::access::{
+    Login, LoginRequest, PeerState, Refusal, RefusalReason, Users, Vault, VaultPool,
+};
 use crate::clock;
 use crate::settings::DoorSettings;
 use crate::shard::{Mailbox, ToShard};
@@ -9,7 +11,6 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use thalweg_fronts::{Links, LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::{Kernel, LinkId};
 use thalweg_model::Time;
@@ -41,8 +42,8 @@ pub(crate) struct Door {
     /// Who was in the password file when the sessions' rules were renewed last.
     users: Users,
     exchanges: HashMap<(LinkId, u64), ExpectClientFinal>,
-    /// Set when the connection closes before the pool has answered.
-    pending: HashMap<(LinkId, u64), Arc<AtomicBool>>,
+    /// Log-ins that the pool has not answered.
+    pending: HashMap<(LinkId, u64), Arc<PeerState>>,
 }
 
 impl Door {
@@ -108,10 +109,10 @@ impl Door {
                         ends,
                     });
                 });
-                let abandoned = Arc::new(AtomicBool::new(false));
-                let verdict = self.pool.ask(request, abandoned.clone(), reply);
+                let peer: Arc<PeerState> = Arc::default();
+                let verdict = self.pool.ask(request, peer.clone(), reply);
                 if verdict.is_none() {
-                    self.pending.insert((link, serial), abandoned);
+                    self.pending.insert((link, serial), peer);
                 }
                 verdict.map(|verdict| answer_of(verdict, &client, None))
             }
@@ -251,9 +252,13 @@ impl Door {
         answer_of(verdict, &request.client_id, None)
     }
 
-    /// Whether the log-in of a connection waits, and many others do.
-    pub(crate) fn is_behind_many(&self, link: LinkId, serial: u64) -> bool {
-        self.pending.contains_key(&(link, serial)) && self.pool.waiting() > MANY
+    /// A peer has closed its side; returns whether its log-in waits, and many others do.
+    pub(crate) fn on_half_close(&self, link: LinkId, serial: u64) -> bool {
+        let Some(peer) = self.pending.get(&(link, serial)) else {
+            return false;
+        };
+        peer.set_half_closed();
+        self.pool.waiting() > MANY
     }
 
     /// The pool has answered.
@@ -266,8 +271,8 @@ impl Door {
         if !self.exchanges.is_empty() {
             self.exchanges.remove(&(link, serial));
         }
-        if let Some(abandoned) = self.pending.remove(&(link, serial)) {
-            abandoned.store(true, Ordering::Relaxed);
+        if let Some(peer) = self.pending.remove(&(link, serial)) {
+            peer.set_gone();
         }
     }
 }

@@ -52,6 +52,8 @@ pub(super) enum Verdict {
     Take,
     /// Leaves it for later.
     Hold,
+    /// Takes it if nothing else of its network can be taken.
+    TakeLast,
     /// Drops it and looks at the user's next.
     Drop,
 }
@@ -202,6 +204,28 @@ impl<T> FairQueue<T> {
 impl<T> Lane<T> {
     /// Adds the size of what leaves to `bytes`.
     fn pop(
+        &mut self,
+        bytes: &mut usize,
+        mut judge: impl FnMut(u64, &T) -> Verdict,
+    ) -> Option<(u64, T)> {
+        let mut is_any_last = false;
+        let taken = self.pop_next(bytes, |user, value| match judge(user, value) {
+            Verdict::TakeLast => {
+                is_any_last = true;
+                Verdict::Hold
+            }
+            verdict => verdict,
+        });
+        if taken.is_some() || !is_any_last {
+            return taken;
+        }
+        self.pop_next(bytes, |user, value| match judge(user, value) {
+            Verdict::TakeLast => Verdict::Take,
+            verdict => verdict,
+        })
+    }
+
+    fn pop_next(
         &mut self,
         bytes: &mut usize,
         mut judge: impl FnMut(u64, &T) -> Verdict,
@@ -398,6 +422,29 @@ mod tests {
         assert_eq!(queue.pop(judge), None);
         assert_eq!((queue.len(), queue.bytes), (1, 1));
         assert_eq!(all(&mut queue), ["held"]);
+    }
+
+    #[test]
+    fn what_is_taken_last_waits_for_the_others_of_its_network_only() {
+        let mut queue = queue(100, 100);
+        fill(
+            &mut queue,
+            &[
+                (1, 1, "last 1"),
+                (1, 2, "last 2"),
+                (1, 3, "a"),
+                (2, 1, "last 3"),
+                (1, 4, "b"),
+            ],
+        );
+        let judge = |_: Asker, value: &&str| match value.starts_with("last") {
+            true => Verdict::TakeLast,
+            false => Verdict::Take,
+        };
+        let order: Vec<_> =
+            std::iter::from_fn(|| queue.pop(judge).map(|(_, value)| value)).collect();
+        assert_eq!(order, ["a", "last 3", "b", "last 1", "last 2"]);
+        assert_eq!((queue.len(), queue.bytes, queue.lanes.len()), (0, 0, 0));
     }
 
     #[test]

@@ -28,7 +28,9 @@ pub use password_file::{
     PasswordFile, add_password, add_scram_verifier, delete_user, hash_password, user_name_problem,
 };
 pub use password_hash::PasswordHash;
-pub use pool::{LoginCounts, Reply, VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, VaultPool};
+pub use pool::{
+    LoginCounts, PeerState, Reply, VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, VaultPool,
+};
 pub use settings::{
     AccessSettings, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings,
 };

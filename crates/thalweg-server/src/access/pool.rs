@@ -1,7 +1,8 @@
 //! A few threads that verify credentials, so that no event loop waits for a slow hash.
 //!
-//! Three things keep one peer from taking them all: what is known already is answered before the queue; the queue takes
-//! turns between networks and users; and who has failed repeatedly waits longer before each next attempt.
+//! Four things keep one peer from taking them all: what is known already is answered before the queue; the queue takes
+//! turns between networks and users; a peer that has closed its side comes behind the others of its network; and who has
+//! failed repeatedly waits longer before each next attempt.
 
 use super::failures::{Failures, Lines, LogLine};
 use super::fair_queue::{Asker, Bounds, FairQueue, Verdict};
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -23,12 +24,39 @@ pub type Reply = Box<dyn FnOnce(Result<Login, Refusal>) + Send>;
 
 /// Threads around one [`Vault`], with a bounded queue in front of them.
 ///
-/// Every queued request is answered exactly once, also when the pool shuts down, unless it was abandoned. Dropping the
+/// Every queued request is answered exactly once, also when the pool shuts down, unless its peer is gone. Dropping the
 /// pool shuts it down, which joins the threads: a reply must not own the pool.
 pub struct VaultPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
+
+/// What has become of the peer whose log-in waits. Its connection sets it, the pool reads it.
+#[derive(Debug, Default)]
+pub struct PeerState(AtomicU8);
+
+impl PeerState {
+    /// The peer has closed its side. It may still want the answer, but comes behind the others of its network.
+    pub fn set_half_closed(&self) {
+        self.0.fetch_max(HALF_CLOSED, Ordering::Relaxed);
+    }
+
+    /// The connection has ended: the request is dropped without an answer.
+    pub fn set_gone(&self) {
+        self.0.store(GONE, Ordering::Relaxed);
+    }
+
+    fn is_half_closed(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == HALF_CLOSED
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == GONE
+    }
+}
+
+const HALF_CLOSED: u8 = 1;
+const GONE: u8 = 2;
 
 /// Counts of log-ins since the start.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +97,7 @@ struct State {
 
 struct Waiting {
     request: LoginRequest,
-    abandoned: Arc<AtomicBool>,
+    peer: Arc<PeerState>,
     reply: Reply,
 }
 
@@ -113,12 +141,12 @@ impl VaultPool {
         Ok(pool)
     }
 
-    /// Answers what takes no time. Everything else is queued, and `reply` is called later, unless `abandoned` is set
-    /// first: then the request is dropped without an answer. Never blocks for longer than the queue's lock.
+    /// Answers what takes no time. Everything else is queued, and `reply` is called later, unless the peer is gone by
+    /// then. Never blocks for longer than the queue's lock.
     pub fn ask(
         &self,
         request: LoginRequest,
-        abandoned: Arc<AtomicBool>,
+        peer: Arc<PeerState>,
         reply: Reply,
     ) -> Option<Result<Login, Refusal>> {
         let shared = &self.shared;
@@ -133,14 +161,14 @@ impl VaultPool {
             if state.closed {
                 return Some(Err(shutting_down()));
             }
-            let is_dead = |waiting: &Waiting| waiting.abandoned.load(Ordering::Relaxed);
+            let is_dead = |waiting: &Waiting| waiting.peer.is_gone();
             let welcome = state.failures.is_welcome(asker);
             state.queue.push(
                 asker,
                 bytes,
                 Waiting {
                     request,
-                    abandoned,
+                    peer,
                     reply,
                 },
                 welcome,
@@ -150,11 +178,11 @@ impl VaultPool {
         shared.work.notify_one();
         for Waiting {
             request,
-            abandoned,
+            peer,
             reply,
         } in lost
         {
-            if !abandoned.load(Ordering::Relaxed) {
+            if !peer.is_gone() {
                 let refusal = Refusal::about(
                     &request,
                     RefusalReason::Unavailable,
@@ -255,10 +283,11 @@ impl Shared {
             } = &mut *state;
             let mut soonest: Option<Instant> = None;
             let next = queue.pop(|asker, waiting| {
-                if waiting.abandoned.load(Ordering::Relaxed) {
+                if waiting.peer.is_gone() {
                     return Verdict::Drop;
                 }
                 match failures.held_until(asker, now) {
+                    None if waiting.peer.is_half_closed() => Verdict::TakeLast,
                     None => Verdict::Take,
                     Some(until) => {
                         soonest = Some(soonest.map_or(until, |soonest| soonest.min(until)));

@@ -1,14 +1,14 @@
 //! Tests of the vault and its pool.
 
 use super::super::{
-    Reply, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings, VaultPool,
+    PeerState, Reply, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings, VaultPool,
     password_file,
 };
 use super::*;
 use crate::threads::tests::failures;
 use serde_json::json;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use thalweg_kernel::access::Permission;
@@ -474,13 +474,15 @@ fn what_nobody_waits_for_any_more_is_not_worked_off() {
     let (pool, hold) = held_up(&files, 1_000);
     let (sender, receiver) = mpsc::channel();
     for number in 0..100 {
-        let (sender, abandoned) = (sender.clone(), Arc::new(AtomicBool::new(false)));
+        let (sender, peer) = (sender.clone(), Arc::<PeerState>::default());
         let reply = Box::new(move |_: Result<Login, Refusal>| _ = sender.send(number));
         assert!(
-            pool.ask(from(1, &format!("user{number}")), abandoned.clone(), reply)
+            pool.ask(from(1, &format!("user{number}")), peer.clone(), reply)
                 .is_none()
         );
-        abandoned.store(number != 70, Ordering::Relaxed);
+        if number != 70 {
+            peer.set_gone();
+        }
     }
     drop(hold);
     drop(sender);
@@ -494,6 +496,36 @@ fn what_nobody_waits_for_any_more_is_not_worked_off() {
         counts.by_protocol.into_iter().collect::<Vec<_>>(),
         [("mqtt", 1)]
     );
+}
+
+#[test]
+fn a_right_password_waits_for_no_log_in_of_its_network_whose_peer_has_closed_its_side() {
+    let files = Files::new();
+    password_file::add_password(&files.0.join("passwords"), "carol", b"right").expect("added");
+    let (pool, hold) = held_up(&files, 1_000);
+    let (sender, receiver) = mpsc::channel();
+    let submit = |request: LoginRequest| {
+        let (sender, peer) = (sender.clone(), Arc::<PeerState>::default());
+        let user = request.user.clone();
+        let reply = Box::new(move |verdict: Result<Login, Refusal>| {
+            let _ = sender.send((user, verdict.is_ok()));
+        });
+        assert!(pool.ask(request, peer.clone(), reply).is_none());
+        peer
+    };
+    for number in 0..20 {
+        submit(from(1, &format!("random{number}"))).set_half_closed();
+    }
+    submit(LoginRequest {
+        password: Some((*b"right").into()),
+        ..from(1, "carol")
+    });
+    (20..32).for_each(|number| submit(from(1, &format!("random{number}"))).set_half_closed());
+    drop(hold);
+    drop(sender);
+    let order: Vec<_> = receiver.iter().collect();
+    assert_eq!(order[0], (Some("carol".into()), true));
+    assert_eq!(order.len(), 33, "who has closed its side may listen");
 }
 
 #[test]

@@ -550,13 +550,14 @@ impl Shard {
         self.queue(id);
     }
 
-    /// Whether a peer has closed its side while its log-in waits among many. With few it may have said all it wants to say.
+    /// Whether a peer has closed its side while its log-in waits among many. With few it may have said all it wants to say;
+    /// then its log-in comes last.
     pub(super) fn is_given_up(&mut self, id: LinkId) -> bool {
         let connection = self
             .connections
             .get_mut(id)
             .filter(|connection| connection.hung_up);
-        connection.is_some_and(|connection| self.door.is_behind_many(id, connection.serial))
+        connection.is_some_and(|connection| self.door.on_half_close(id, connection.serial))
     }
 
     pub(super) fn queue(&mut self, id: LinkId) {
