@@ -18,7 +18,7 @@ pub(crate) struct Entry {
     pub reliability: Reliability,
     pub retain: bool,
     /// How often it was delivered to somebody who did not settle it.
-    pub deliveries: u8,
+    pub deliveries: u16,
 }
 
 // Each copy that waits for a session has one.

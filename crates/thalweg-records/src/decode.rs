@@ -240,6 +240,11 @@ pub(super) fn other<'a>(kind: u8, fields: &mut Input<'a>) -> Result<Record<'a>, 
             queue: fields.number()?,
             serial: fields.number()?,
         },
+        kind::RETURNED => Record::Returned {
+            queue: fields.number()?,
+            serial: fields.number()?,
+            deliveries: fields.small()?,
+        },
         kind::CLEARED => Record::Cleared {
             address: fields.text()?,
         },

@@ -33,6 +33,7 @@ pub(super) mod kind {
     pub const PUBLISHER: u8 = 19;
     pub const PUBLISHER_FORGOTTEN: u8 = 20;
     pub const DELIVERED: u8 = 21;
+    pub const RETURNED: u8 = 22;
     pub const MESSAGE: u8 = 0xE0;
 }
 
@@ -119,6 +120,15 @@ impl Record<'_> {
             Record::Delivered { queue, serial } => {
                 put_numbers(out, kind::DELIVERED, [*queue, *serial])
             }
+            Record::Returned {
+                queue,
+                serial,
+                deliveries,
+            } => put_numbers(
+                out,
+                kind::RETURNED,
+                [*queue, *serial, u64::from(*deliveries)],
+            ),
             Record::Received { queue, tag } => {
                 put_numbers(out, kind::RECEIVED, [*queue, u64::from(*tag)])
             }

@@ -158,7 +158,7 @@ impl State {
                 grant,
             } => {
                 let change = |entry: &mut Stored| {
-                    entry.redelivered |= redelivered;
+                    entry.deliveries = entry.deliveries.max(u16::from(*redelivered));
                     if let Some((reliability, id)) = *grant {
                         (entry.reliability, entry.subscription_id) = (reliability, id);
                     }
@@ -188,6 +188,11 @@ impl State {
                 }
                 None => contradiction(place, "an unknown group", *queue, *serial),
             },
+            Record::Returned {
+                queue,
+                serial,
+                deliveries,
+            } => self.returned(*queue, *serial, *deliveries, place),
             Record::GroupEnded { queue } => match self.groups.remove(queue) {
                 Some(_) => Ok(()),
                 None => contradiction(place, "an unknown group", *queue, 0),
@@ -394,6 +399,28 @@ impl State {
         match self.waiting(to, place)?.insert(entry) {
             Ok(()) => Ok(()),
             Err(_) => contradiction(place, "an entry that waits already", to, serial),
+        }
+    }
+
+    fn returned(&mut self, queue: u64, serial: u64, deliveries: u16, place: u64) -> Applied {
+        let waiting = self.waiting(queue, place)?;
+        if let Some(entry) = waiting.remove(serial) {
+            let _ = waiting.insert(Stored {
+                deliveries,
+                ..entry
+            });
+            return Ok(());
+        }
+        let session = self.sessions.get_mut(&queue);
+        let mut slots = session
+            .into_iter()
+            .flat_map(|session| session.window.values_mut());
+        match slots.find(|slot| slot.entry.serial == serial && !slot.received) {
+            Some(slot) => {
+                slot.entry.deliveries = deliveries;
+                Ok(())
+            }
+            None => contradiction(place, "an unknown entry", queue, serial),
         }
     }
 

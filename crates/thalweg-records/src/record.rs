@@ -81,6 +81,12 @@ pub enum Record<'a> {
         /// none). A group has none, nor have journals of before.
         grant: Option<(Reliability, u32)>,
     },
+    /// A waiting entry came back from receivers that did not settle it, so often by now.
+    Returned {
+        queue: u64,
+        serial: u64,
+        deliveries: u16,
+    },
     /// What waits in a group up to this serial may have been delivered to members that end with their links.
     Delivered {
         queue: u64,

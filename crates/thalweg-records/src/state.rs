@@ -126,8 +126,8 @@ pub struct Stored {
     pub reliability: Reliability,
     /// The receiver sees that it is a last value.
     pub retain: bool,
-    /// It may have been delivered before.
-    pub redelivered: bool,
+    /// How often it may have been delivered without being settled.
+    pub deliveries: u16,
     /// What is rare: the group it came through (0 for none), and all subscriptions if several matched.
     pub rare: Option<Box<(u64, Vec<u32>)>>,
 }
@@ -192,7 +192,7 @@ impl Stored {
             subscription_id: ids.first().copied().unwrap_or(0),
             reliability: reference.reliability,
             retain: reference.retain,
-            redelivered: reference.redelivered,
+            deliveries: u16::from(reference.redelivered),
             rare: is_rare.then(|| Box::new((reference.group, several))),
         }
     }
@@ -206,6 +206,18 @@ impl Stored {
         }
     }
 
+    /// Writes the records of an entry of queue `queue`.
+    fn write(&self, queue: u64, tag: u16, received: bool, out: &mut dyn FnMut(&Record<'_>)) {
+        out(&self.record(queue, tag, received));
+        if self.deliveries > 1 {
+            out(&Record::Returned {
+                queue,
+                serial: self.serial,
+                deliveries: self.deliveries,
+            });
+        }
+    }
+
     fn record(&self, queue: u64, tag: u16, received: bool) -> Record<'_> {
         let reference = Reference {
             queue,
@@ -213,7 +225,7 @@ impl Stored {
             tag,
             reliability: self.reliability,
             retain: self.retain,
-            redelivered: self.redelivered,
+            redelivered: self.deliveries > 0,
             group: self.group(),
             subscription_ids: self.subscription_ids(),
         };
@@ -301,7 +313,7 @@ impl State {
             group
                 .waiting
                 .iter()
-                .for_each(|entry| out(&entry.record(queue, 0, false)));
+                .for_each(|entry| entry.write(queue, 0, false, out));
         }
         for (queue, session) in by_rising_number(&self.sessions) {
             out(&session.record(queue));
@@ -318,11 +330,11 @@ impl State {
             session
                 .window
                 .iter()
-                .for_each(|(tag, slot)| out(&slot.entry.record(queue, *tag, slot.received)));
+                .for_each(|(tag, slot)| slot.entry.write(queue, *tag, slot.received, out));
             session
                 .waiting
                 .iter()
-                .for_each(|entry| out(&entry.record(queue, 0, false)));
+                .for_each(|entry| entry.write(queue, 0, false, out));
         }
         for (address, &(place, len)) in &self.last_values {
             out(&Record::LastValue {

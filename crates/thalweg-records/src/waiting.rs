@@ -39,6 +39,8 @@ mod flag {
     pub const EXPIRES: u8 = 1 << 4;
     pub const ID: u8 = 1 << 5;
     pub const RARE: u8 = 1 << 6;
+    /// It was delivered more than once.
+    pub const COUNT: u8 = 1 << 7;
 }
 
 impl Waiting {
@@ -224,7 +226,8 @@ impl Packed {
             bytes.push(
                 entry.reliability as u8
                     | bit(entry.retain, flag::RETAIN)
-                    | bit(entry.redelivered, flag::REDELIVERED)
+                    | bit(entry.deliveries > 0, flag::REDELIVERED)
+                    | bit(entry.deliveries > 1, flag::COUNT)
                     | bit(entry.expires_secs != 0, flag::EXPIRES)
                     | bit(entry.subscription_id != 0, flag::ID)
                     | bit(entry.rare.is_some(), flag::RARE),
@@ -246,6 +249,9 @@ impl Packed {
                 rare.1
                     .iter()
                     .for_each(|id| put_number(&mut bytes, u64::from(*id)));
+            }
+            if entry.deliveries > 1 {
+                put_number(&mut bytes, u64::from(entry.deliveries));
             }
             (serial, end) = (entry.serial, entry.place.wrapping_add(u64::from(entry.len)));
         }
@@ -309,7 +315,7 @@ impl Iterator for Unpacking<'_> {
             len,
             reliability: input.reliability(flags).unwrap_or(Reliability::ExactlyOnce),
             retain: is(flag::RETAIN),
-            redelivered: is(flag::REDELIVERED),
+            deliveries: u16::from(is(flag::REDELIVERED)),
             ..Stored::default()
         };
         if is(flag::EXPIRES) {
@@ -323,6 +329,9 @@ impl Iterator for Unpacking<'_> {
             let count = input.count(1).ok()?;
             let ids = (0..count).map(|_| input.small().unwrap_or(0)).collect();
             entry.rare = Some(Box::new((group, ids)));
+        }
+        if is(flag::COUNT) {
+            entry.deliveries = input.small().ok()?;
         }
         Some(entry)
     }

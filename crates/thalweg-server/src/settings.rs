@@ -246,6 +246,8 @@ fn group_policy(policy: &config::GroupPolicy) -> GroupPolicy {
         }),
         settle_timeout: policy.settle_timeout,
         upgrade_reliability: policy.upgrade_qos,
+        deliveries_max: policy.delivery_limit,
+        dead_letter: policy.dead_letter.as_deref().map(Into::into),
     }
 }
 

@@ -428,6 +428,7 @@ fn kind(record: &Record<'_>) -> &'static str {
         Record::Group { .. } => "group",
         Record::GroupEnded { .. } => "group-ended",
         Record::Delivered { .. } => "delivered",
+        Record::Returned { .. } => "returned",
         Record::Message(_) => "message",
         Record::Held { .. } => "held",
         Record::Released { .. } => "released",
@@ -560,6 +561,11 @@ fn describe(record: &Record<'_>) -> String {
         Record::Removed { queue, serial } | Record::Delivered { queue, serial } => {
             format!("{kind} {queue}#{serial}")
         }
+        Record::Returned {
+            queue,
+            serial,
+            deliveries,
+        } => format!("{kind} {queue}#{serial}, delivered {deliveries} times"),
         Record::Moved {
             from,
             serial,

@@ -11,7 +11,7 @@ use thalweg_model::{Message, Time};
 pub(crate) struct Waiting {
     pub message: Message,
     /// How often it was delivered to somebody who did not settle it.
-    pub deliveries: u8,
+    pub deliveries: u16,
     /// Names it in the group's queue in the journal; 0 if it is not written down there.
     pub serial: u64,
     pub since: Time,
@@ -25,7 +25,7 @@ pub(crate) struct Waiting {
 const _: () = assert!(size_of::<Waiting>() <= 40);
 
 impl Waiting {
-    pub(crate) fn new(message: Message, serial: u64, deliveries: u8, since: Time) -> Self {
+    pub(crate) fn new(message: Message, serial: u64, deliveries: u16, since: Time) -> Self {
         Waiting {
             message,
             deliveries,

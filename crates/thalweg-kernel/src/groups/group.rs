@@ -77,6 +77,7 @@ pub(crate) struct LineMember {
 
 impl Group {
     pub(crate) fn new(key: Arc<str>, filter: &str, owner: ShardId, policy: Policy) -> Self {
+        let seats = Seats::new(policy.strategy);
         Group {
             key,
             filter: filter.into(),
@@ -91,7 +92,7 @@ impl Group {
             is_ending: false,
             feed: None,
             pace: None,
-            seats: Some(Box::new(Seats::new(policy.strategy))),
+            seats: Some(Box::new(seats)),
             waiting: GroupBacklog::default(),
             given_back: GivenBack::default(),
             counters: GroupCounters::default(),
@@ -118,13 +119,14 @@ impl Group {
 
     /// Its operator's policy is another now. With another strategy members are seated anew.
     pub(crate) fn set_policy(&mut self, policy: Policy) {
+        let strategy = policy.strategy;
         if self.policy != policy {
             self.policy = policy;
             self.seats_changed();
         }
-        if self.strategy() != policy.strategy {
+        if self.strategy() != strategy {
             let old = self.seats.take();
-            self.seats = Some(Box::new(Seats::after(old, policy.strategy)));
+            self.seats = Some(Box::new(Seats::after(old, strategy)));
         }
     }
 
@@ -363,7 +365,7 @@ impl Member {
         &self,
         group: GroupId,
         message: Message,
-        deliveries: u8,
+        deliveries: u16,
         upgrades: bool,
     ) -> Entry {
         Entry {

@@ -146,12 +146,13 @@ impl Kernel {
             // What is under way is still named in the queue.
             return self.note_group_ending(group_id);
         }
-        self.journal.persist(
-            &Record::GroupEnded {
-                queue: group.number(),
-            },
-            Safety::Lazy,
-        );
+        let queue = group.number();
+        self.bury_soon(queue);
+        self.journal
+            .persist(&Record::GroupEnded { queue }, Safety::Lazy);
+        let Some(group) = self.groups.get(group_id) else {
+            return;
+        };
         let mut members: Vec<SessionId> = group
             .members()
             .iter()

@@ -14,7 +14,7 @@ use crate::queue::is_queue_address;
 use crate::remote::aways::is_away;
 use crate::remote::shards::ShardMessage;
 use thalweg_balance::LOOK_AHEAD;
-use thalweg_model::{Message, Reliability, Time};
+use thalweg_model::{DeathReason, Message, Reliability, Time};
 use thalweg_records::Record;
 
 impl Kernel {
@@ -236,7 +236,7 @@ impl Kernel {
         group_id: GroupId,
         member: &Member,
         message: &Message,
-        deliveries: u8,
+        deliveries: u16,
         now: Time,
         fx: &mut E,
     ) {
@@ -521,10 +521,9 @@ impl Kernel {
             self.books.left(delta);
             let since = waiting.since;
             if waiting.message.expires() <= now {
-                group.counters.expired += 1;
                 self.forget_given_back(group_id, waiting.back);
-                self.book_expired(None, waiting.message.address());
-                self.persist_group_removed(group_id, waiting.serial);
+                let (message, why) = (waiting.message, DeathReason::Expired);
+                self.give_up_of_group(group_id, message, waiting.serial, why, now);
                 continue;
             }
             // While it waits for somebody who has not given it back, the others take what is behind it.

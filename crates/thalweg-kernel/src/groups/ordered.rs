@@ -21,7 +21,7 @@ use crate::ledger::DropReason;
 use crate::remote::aways::Away;
 use smallvec::SmallVec;
 use thalweg_balance::{GroupStrategy, Head, LOOK_AHEAD};
-use thalweg_model::{Message, Reliability, Span, Time};
+use thalweg_model::{DeathReason, Message, Reliability, Span, Time};
 
 /// How long what waits for a bound key waits at the most before members are looked at anew.
 pub(crate) const LOOK_ANEW: Span = Span::from_millis(100);
@@ -356,12 +356,9 @@ impl Kernel {
             let (since, again, back) = (waiting.since, waiting.deliveries > 0, waiting.back);
             if message.expires() <= now {
                 if let Some(waiting) = self.take_waiting(group_id, at) {
-                    if let Some(group) = self.groups.get_mut(group_id) {
-                        group.counters.expired += 1;
-                    }
                     self.forget_given_back(group_id, back);
-                    self.book_expired(None, message.address());
-                    self.persist_group_removed(group_id, waiting.serial);
+                    let why = DeathReason::Expired;
+                    self.give_up_of_group(group_id, message, waiting.serial, why, now);
                 }
                 continue;
             }

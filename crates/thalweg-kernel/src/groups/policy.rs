@@ -3,6 +3,7 @@
 use crate::Kernel;
 use crate::groups::work_terms::OrderKey;
 use crate::limits::Limits;
+use std::sync::Arc;
 use thalweg_balance::GroupStrategy;
 use thalweg_model::{Filter, Span};
 
@@ -20,10 +21,14 @@ pub struct GroupPolicy {
     pub settle_timeout: Option<Span>,
     /// Whether members get a message as reliably as they subscribed, though it was published with less.
     pub upgrade_reliability: Option<bool>,
+    /// Deliveries of a message that no member settles before it is given up.
+    pub deliveries_max: Option<u32>,
+    /// The address to which messages go that are given up: delivered too often, expired, or refused by a member.
+    pub dead_letter: Option<Arc<str>>,
 }
 
 /// The policy of one group, worked out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
     pub strategy: GroupStrategy,
     pub order: Option<OrderKey>,
@@ -31,6 +36,8 @@ pub(crate) struct Policy {
     /// The adaptive strategy evicts no member that has been silent for less.
     pub patience: Span,
     pub upgrade_reliability: bool,
+    pub deliveries_max: Option<u32>,
+    pub dead_letter: Option<Arc<str>>,
 }
 
 impl GroupPolicy {
@@ -42,6 +49,8 @@ impl GroupPolicy {
             order: None,
             settle_timeout: None,
             upgrade_reliability: None,
+            deliveries_max: None,
+            dead_letter: None,
         }
     }
 }
@@ -67,6 +76,8 @@ impl Limits {
             settle_timeout: settle_timeout.unwrap_or(self.group_settle_timeout),
             patience,
             upgrade_reliability: own.and_then(|own| own.upgrade_reliability).unwrap_or(false),
+            deliveries_max: own.and_then(|own| own.deliveries_max),
+            dead_letter: own.and_then(|own| own.dead_letter.clone()),
         }
     }
 }
@@ -85,7 +96,6 @@ impl Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[test]
     fn the_first_policy_that_covers_a_filter_counts_and_the_rest_is_as_everywhere() {

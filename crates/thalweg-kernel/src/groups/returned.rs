@@ -10,7 +10,7 @@ use crate::entry::{Entry, Via};
 use crate::groups::backlog::Waiting;
 use crate::ids::{GroupId, SessionId};
 use crate::ledger::DropReason;
-use thalweg_model::Time;
+use thalweg_model::{DeathReason, Message, Time};
 use thalweg_records::Record;
 
 impl Kernel {
@@ -89,6 +89,49 @@ impl Kernel {
         }
     }
 
+    /// Whether a message that came back undone to a group without a queue has been delivered too often. How often it was is
+    /// written down if that is limited. The owner alone judges.
+    pub(crate) fn is_too_often(&mut self, group_id: GroupId, serial: u64, deliveries: u16) -> bool {
+        let group = self.groups.get(group_id);
+        let Some((max, queue)) = group
+            .filter(|group| group.owner() == self.env.shard() && deliveries > 0)
+            .and_then(|group| Some((group.policy().deliveries_max?, group.number())))
+        else {
+            return false;
+        };
+        let is_too_often = u32::from(deliveries) > max;
+        if !is_too_often {
+            self.persist_returned(queue, serial, deliveries);
+        }
+        is_too_often
+    }
+
+    /// A group does not keep a message any longer.
+    pub(crate) fn give_up_of_group(
+        &mut self,
+        group_id: GroupId,
+        message: Message,
+        serial: u64,
+        why: DeathReason,
+        now: Time,
+    ) {
+        match why {
+            DeathReason::Expired => {
+                if let Some(group) = self.groups.get_mut(group_id) {
+                    group.counters.expired += 1;
+                }
+                self.book_expired(None, message.address());
+            }
+            DeathReason::DeliveryLimit => {
+                self.drop_of_group(group_id, &message, DropReason::DeliveryLimit)
+            }
+            DeathReason::Overflow | DeathReason::Rejected => {
+                self.drop_of_group(group_id, &message, DropReason::QueueFull)
+            }
+        }
+        self.leave_group_to_die(group_id, message, serial, why, now);
+    }
+
     /// Puts copies of session `number` back at the head of their groups' queues and offers them to other members.
     pub(crate) fn return_to_groups<E: Effects>(
         &mut self,
@@ -146,6 +189,13 @@ impl Kernel {
                 continue;
             }
             group.counters.returned += u64::from(redelivered);
+            if self.is_too_often(group_id, serial, deliveries) {
+                self.give_up_of_group(group_id, message, serial, DeathReason::DeliveryLimit, now);
+                continue;
+            }
+            let Some(group) = self.groups.get_mut(group_id) else {
+                continue;
+            };
             let waiting = Waiting::new(message, serial, deliveries, now);
             self.books.entered(group.waiting.push_front(waiting));
             if !touched.contains(&group_id) {

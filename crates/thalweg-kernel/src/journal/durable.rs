@@ -400,6 +400,18 @@ impl Kernel {
         }
     }
 
+    /// Writes down how often an entry of a queue was delivered that waits there again.
+    pub(crate) fn persist_returned(&mut self, queue: u64, serial: u64, deliveries: u16) {
+        if queue != 0 && serial != 0 {
+            let returned = Record::Returned {
+                queue,
+                serial,
+                deliveries,
+            };
+            self.journal.persist(&returned, Safety::Lazy);
+        }
+    }
+
     /// The number of a group that holds entries of its own; 0 if it does not.
     pub(crate) fn group_number(&self, group: GroupId) -> u64 {
         self.groups.get(group).map_or(0, |group| group.number())

@@ -158,6 +158,7 @@ impl Gathering {
             // Another record speaks of the entry: its message must be there.
             Record::Moved { serial, .. }
             | Record::Removed { serial, .. }
+            | Record::Returned { serial, .. }
             | Record::Sent { serial, .. } => {
                 self.unmark(*serial);
             }

@@ -441,11 +441,11 @@ impl Kernel {
             serial,
             place,
             len,
-            redelivered,
+            deliveries,
             ..
         } in stored.waiting
         {
-            let redelivered = redelivered || serial <= delivered_to;
+            let deliveries = deliveries.max(u16::from(serial <= delivered_to));
             let Some(message) = read(place, len) else {
                 self.book_drop(None, "", DropReason::Unreadable);
                 self.journal.persist(
@@ -464,14 +464,14 @@ impl Kernel {
                         serial,
                         to,
                         tag: 0,
-                        redelivered,
+                        redelivered: deliveries > 0,
                         grant: None,
                     },
                     Safety::Lazy,
                 );
             }
             self.books.restored_address(message.address());
-            waiting.push(Waiting::new(message, serial, u8::from(redelivered), now));
+            waiting.push(Waiting::new(message, serial, deliveries, now));
         }
         if to != number {
             self.journal

@@ -508,8 +508,11 @@ impl Backlog {
 impl Deep {
     /// Serials, and whether each may have been delivered.
     fn entries(&self) -> impl Iterator<Item = (u64, bool)> {
-        let fetching = self.fetching.iter().map(|it| (it.serial, it.redelivered));
-        let stored = self.stored.iter().map(|it| (it.serial, it.redelivered));
+        let fetching = self
+            .fetching
+            .iter()
+            .map(|it| (it.serial, it.deliveries > 0));
+        let stored = self.stored.iter().map(|it| (it.serial, it.deliveries > 0));
         let fresh = self.fresh.iter();
         let fresh = fresh.map(|(item, _)| (item.serial, item.deliveries > 0));
         fetching.chain(stored).chain(fresh)
@@ -534,7 +537,7 @@ fn stored(item: &Item, place: u64, len: u32) -> Stored {
         place,
         len,
         reliability: item.message.reliability(),
-        redelivered: item.deliveries > 0,
+        deliveries: u16::try_from(item.deliveries).unwrap_or(u16::MAX),
         ..Stored::default()
     }
 }

@@ -7,7 +7,7 @@ use crate::Kernel;
 use crate::access::{Permission, is_brokers};
 use crate::books::Delta;
 use crate::effects::Effects;
-use crate::ids::QueueId;
+use crate::ids::{GroupId, QueueId};
 use crate::ledger::DropReason;
 use crate::publish::cause::Cause;
 use crate::publish::pipeline::Draft;
@@ -88,23 +88,7 @@ impl Kernel {
         let Some(dead_letter) = &queue.limits.dead_letter else {
             return false;
         };
-        let from = message
-            .properties()
-            .and_then(|properties| properties.details.as_deref());
-        let deaths = from.map_or(&[][..], |details| &details.deaths);
-        // The latest is first: what has happened since it was here last.
-        let round = deaths
-            .iter()
-            .position(|death| *death.queue == *queue.address)
-            .map(|at| &deaths[..=at]);
-        if why != DeathReason::Rejected
-            && round.is_some_and(|round| {
-                round
-                    .iter()
-                    .all(|death| death.reason != DeathReason::Rejected)
-            })
-        {
-            // Nobody's decision brings it here again and again: it would go round for ever.
+        if goes_round(&queue.address, &message, why) {
             return false;
         }
         let key = match &dead_letter.key {
@@ -133,7 +117,69 @@ impl Kernel {
             self.books.refused();
             return false;
         }
-        let queue_address = Box::<str>::from(&*queue.address);
+        let from = queue.address.clone();
+        self.note_dead_letter_at(address, message, &from, why, original, now);
+        true
+    }
+
+    /// Notes a message for the end of the command that a group does not keep, of which `serial` is the name in the group's
+    /// queue in the journal or 0. One that goes nowhere is forgotten at once.
+    pub(crate) fn leave_group_to_die(
+        &mut self,
+        group_id: GroupId,
+        message: Message,
+        serial: u64,
+        why: DeathReason,
+        now: Time,
+    ) {
+        let queue = if serial == 0 {
+            0
+        } else {
+            self.group_number(group_id)
+        };
+        let original = Original::Kept { queue, serial };
+        if !self.note_dead_letter_of_group(group_id, message, why, original, now) {
+            self.persist_group_removed(group_id, serial);
+        }
+    }
+
+    /// The same of one that stands elsewhere; false if the group, or the queue it takes from, has no place for dead letters.
+    pub(crate) fn note_dead_letter_of_group(
+        &mut self,
+        group_id: GroupId,
+        message: Message,
+        why: DeathReason,
+        original: Original,
+        now: Time,
+    ) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
+            return false;
+        };
+        if let Some(queue) = group.feed() {
+            return self.note_dead_letter(queue, message, why, original, now);
+        }
+        let Some(address) = &group.policy().dead_letter else {
+            return false;
+        };
+        let from = format!("$g/{}", group.key());
+        if goes_round(&from, &message, why) {
+            return false;
+        }
+        let address = String::from(&**address);
+        self.note_dead_letter_at(address, message, &from, why, original, now);
+        true
+    }
+
+    /// Notes a message for the end of the command that was in `from` and goes to `address`.
+    fn note_dead_letter_at(
+        &mut self,
+        address: String,
+        message: Message,
+        from: &str,
+        why: DeathReason,
+        original: Original,
+        now: Time,
+    ) {
         let mut properties = message.properties().cloned().unwrap_or_default();
         let details = properties.add_origin(message.address());
         let lifetime = message.expires();
@@ -142,11 +188,11 @@ impl Kernel {
         let known = details
             .deaths
             .iter()
-            .position(|death| *death.queue == *queue_address && death.reason == why);
+            .position(|death| *death.queue == *from && death.reason == why);
         let mut death = match known {
             Some(at) => details.deaths.remove(at),
             None => Death {
-                queue: queue_address,
+                queue: from.into(),
                 reason: why,
                 count: 0,
                 address: message.address().into(),
@@ -170,7 +216,6 @@ impl Kernel {
                 self.agenda.bury_kept(given_up);
             }
         }
-        true
     }
 
     /// Publishes a dead letter that could wait, and forgets it where it stood.
@@ -186,7 +231,7 @@ impl Kernel {
     }
 
     /// A queue ends, and with it what is written down of its messages: those that have died need not wait any longer.
-    pub(super) fn bury_soon(&mut self, number: u64) {
+    pub(crate) fn bury_soon(&mut self, number: u64) {
         let is_of = |given_up: &GivenUp| matches!(given_up.original, Original::Kept { queue, .. } if queue == number);
         if number == 0 {
             return;
@@ -250,6 +295,19 @@ impl Kernel {
             self.await_all(&cause, draft.reliability, before, fx);
         }
     }
+}
+
+/// Whether a message has come back to where it was without a receiver's decision: it would go round for ever.
+fn goes_round(place: &str, message: &Message, why: DeathReason) -> bool {
+    let details = message
+        .properties()
+        .and_then(|properties| properties.details.as_deref());
+    let deaths = details.map_or(&[][..], |details| &details.deaths);
+    let is_decided = |death: &Death| death.reason == DeathReason::Rejected;
+    // The latest is first: what has happened since it was here last.
+    let last = deaths.iter().position(|death| *death.queue == *place);
+    why != DeathReason::Rejected
+        && last.is_some_and(|last| !deaths.iter().take(last + 1).any(is_decided))
 }
 
 /// The tenant whose queue an address names; the default tenant's name is empty.

@@ -131,7 +131,7 @@ impl Kernel {
                 continue;
             };
             let expires = message.expires();
-            let deliveries = u32::from(stored.redelivered);
+            let deliveries = u32::from(stored.deliveries);
             self.put_back(
                 queue_id,
                 Item {

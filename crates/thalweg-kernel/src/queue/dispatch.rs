@@ -478,7 +478,7 @@ impl Kernel {
             group,
             message.clone(),
             serial,
-            u8::try_from(deliveries).unwrap_or(u8::MAX),
+            u16::try_from(deliveries).unwrap_or(u16::MAX),
             now,
             fx,
         );
@@ -504,19 +504,22 @@ impl Kernel {
         queue_id: QueueId,
         message: Message,
         serial: u64,
-        deliveries: u8,
+        deliveries: u16,
         now: Time,
     ) {
-        let max = self
-            .queues
-            .get(queue_id)
-            .and_then(|queue| queue.limits.deliveries_max);
+        let queue = self.queues.get(queue_id);
+        let (max, journal) = queue.map_or((None, 0), |queue| {
+            (queue.limits.deliveries_max, queue.journal_number())
+        });
         let is_too_often = max.is_some_and(|max| u32::from(deliveries) > max);
         let Some(item) = self.take_back_item(queue_id, message, serial, deliveries) else {
             return;
         };
         if is_too_often {
             return self.give_up(queue_id, item, DeathReason::DeliveryLimit, now);
+        }
+        if max.is_some() && deliveries > 0 {
+            self.persist_returned(journal, serial, deliveries);
         }
         self.put_back(queue_id, item);
         self.agenda.pump(queue_id);
@@ -528,7 +531,7 @@ impl Kernel {
         queue_id: QueueId,
         message: Message,
         serial: u64,
-        deliveries: u8,
+        deliveries: u16,
     ) {
         let Some(item) = self.take_back_item(queue_id, message, serial, deliveries) else {
             return;
@@ -542,7 +545,7 @@ impl Kernel {
         queue_id: QueueId,
         message: Message,
         serial: u64,
-        deliveries: u8,
+        deliveries: u16,
     ) -> Option<Item> {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             self.book_drop(None, message.address(), DropReason::QueueEnded);

@@ -152,7 +152,7 @@ impl Kernel {
         &mut self,
         queue_id: QueueId,
         message: &Message,
-        deliveries: u8,
+        deliveries: u16,
         now: Time,
     ) {
         self.book_routed(None, message.address());
@@ -199,7 +199,11 @@ impl Kernel {
         let waiting: Vec<Stored> = stored.waiting.iter().collect();
         self.books.restored(waiting.len());
         for Stored {
-            serial, place, len, ..
+            serial,
+            place,
+            len,
+            deliveries,
+            ..
         } in waiting.into_iter().rev()
         {
             let Some(message) = read(place, len) else {
@@ -220,7 +224,8 @@ impl Kernel {
                     Safety::Lazy,
                 );
             }
-            self.let_wait_again(queue_id, message, if to == 0 { 0 } else { serial }, 1);
+            let serial = if to == 0 { 0 } else { serial };
+            self.let_wait_again(queue_id, message, serial, deliveries.max(1));
         }
         self.persist_ended(number);
         true
@@ -271,7 +276,7 @@ impl Kernel {
         group_id: GroupId,
         message: Message,
         serial: u64,
-        deliveries: u8,
+        deliveries: u16,
         now: Time,
         fx: &mut E,
     ) -> bool {
@@ -442,7 +447,7 @@ fn parcel(message: &Message, tag: u64, again: bool) -> Parcel {
 }
 
 impl Item {
-    fn of_group(message: Message, serial: u64, deliveries: u8) -> Self {
+    fn of_group(message: Message, serial: u64, deliveries: u16) -> Self {
         let expires = message.expires();
         Item {
             message,

@@ -37,7 +37,7 @@ pub(crate) use accept::Queued;
 pub use apart::TakenEnd;
 use backlog::{Backlog, Item};
 pub(crate) use binding::Binding;
-pub(crate) use dead_letter::GivenUp;
+pub(crate) use dead_letter::{GivenUp, Original};
 pub(crate) use delivered::Delivered;
 pub use ending::Purged;
 pub(crate) use exchange::Exchange;

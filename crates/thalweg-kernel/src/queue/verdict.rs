@@ -48,7 +48,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Settled {
-        // What goes back goes back at once, in its order; nothing is written down of it.
+        // What goes back goes back at once, in its order; only how often it was delivered is written down, if that is limited.
         let (tags, settled) = match verdict {
             Verdict::Requeue => (tags, Settled::Known),
             Verdict::Accept | Verdict::Reject => self.settled_at_once(id, line, tags),
@@ -290,7 +290,12 @@ impl Kernel {
                             if !self.is_owned_elsewhere(group_id) {
                                 self.forget_given_back(group_id, item.back);
                             }
-                            self.persist_group_removed(group_id, item.serial);
+                            if verdict == Verdict::Reject {
+                                let (message, why) = (item.message, DeathReason::Rejected);
+                                self.leave_group_to_die(group_id, message, item.serial, why, now);
+                            } else {
+                                self.persist_group_removed(group_id, item.serial);
+                            }
                         }
                     }
                 }
@@ -337,14 +342,15 @@ impl Kernel {
         let queue = self.queues.get_mut(queue_id)?;
         queue.unsettled -= 1;
         item.deliveries = item.deliveries.saturating_add(1);
-        let too_often = queue
-            .limits
-            .deliveries_max
-            .is_some_and(|max| item.deliveries > max);
+        let (max, journal) = (queue.limits.deliveries_max, queue.journal_number());
         self.hand_back(Some(id));
-        if too_often {
+        if max.is_some_and(|max| item.deliveries > max) {
             self.give_up(queue_id, item, DeathReason::DeliveryLimit, now);
             return None;
+        }
+        if max.is_some() {
+            let deliveries = u16::try_from(item.deliveries).unwrap_or(u16::MAX);
+            self.persist_returned(journal, item.serial, deliveries);
         }
         Some(item)
     }
@@ -373,8 +379,8 @@ impl Kernel {
             back,
             ..
         } = item;
-        let deliveries = u8::try_from(deliveries)
-            .unwrap_or(u8::MAX)
+        let deliveries = u16::try_from(deliveries)
+            .unwrap_or(u16::MAX)
             .saturating_add(1);
         let mut waiting = Waiting {
             back,
@@ -390,6 +396,13 @@ impl Kernel {
             return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
         };
         group.counters.returned += 1;
-        self.books.entered(group.waiting.push_front(waiting));
+        if self.is_too_often(group_id, serial, deliveries) {
+            self.forget_given_back(group_id, waiting.back);
+            let (message, why) = (waiting.message, DeathReason::DeliveryLimit);
+            return self.give_up_of_group(group_id, message, serial, why, now);
+        }
+        if let Some(group) = self.groups.get_mut(group_id) {
+            self.books.entered(group.waiting.push_front(waiting));
+        }
     }
 }

@@ -259,7 +259,7 @@ impl Kernel {
             serial,
             place,
             len,
-            redelivered,
+            deliveries,
             ..
         } in waiting
         {
@@ -283,7 +283,7 @@ impl Kernel {
                 return;
             };
             let order = queue.backlog.next_order();
-            let deliveries = u32::from(redelivered);
+            let deliveries = u32::from(deliveries);
             queue.backlog.insert(Item {
                 message,
                 order,
@@ -363,9 +363,10 @@ fn flagged(waiting: Waiting, delivered_to: u64) -> Waiting {
     }
     let mut flagged = Waiting::default();
     for stored in waiting {
-        let redelivered = stored.redelivered || stored.serial <= delivered_to;
+        let may_be_delivered = u16::from(stored.serial <= delivered_to);
+        let deliveries = stored.deliveries.max(may_be_delivered);
         let _ = flagged.insert(Stored {
-            redelivered,
+            deliveries,
             ..stored
         });
     }

@@ -20,7 +20,7 @@ use crate::remote::group_mail::{CopyBack, Errand, GroupMail, Mail, Notice, Repor
 use crate::remote::shards::ShardMessage;
 use std::sync::Arc;
 use thalweg_balance::Parcel;
-use thalweg_model::{Message, Reliability, Span, Time};
+use thalweg_model::{DeathReason, Message, Reliability, Span, Time};
 
 /// The shard that owns a group.
 pub(crate) fn owner_of(key: &str, filter: &str, shards: u16) -> ShardId {
@@ -444,6 +444,14 @@ impl Kernel {
             return;
         };
         group.counters.returned += u64::from(deliveries > 0);
+        if self.is_too_often(group_id, serial, deliveries) {
+            self.forget_given_back(group_id, back);
+            let why = DeathReason::DeliveryLimit;
+            return self.give_up_of_group(group_id, message, serial, why, now);
+        }
+        let Some(group) = self.groups.get_mut(group_id) else {
+            return;
+        };
         let errand = errand.map_or(0, |(_, number)| number);
         // What a member has had, and what came back from earlier errands, goes before.
         let goes_before =

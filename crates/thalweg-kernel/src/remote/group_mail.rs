@@ -90,7 +90,7 @@ pub(crate) struct Errand {
     pub number: u64,
     /// The entry that it is in the owner's queue, if it is written down there: number and serial.
     pub from: (u64, u64),
-    pub deliveries: u8,
+    pub deliveries: u16,
     /// The owner's; it comes back with the message.
     pub back: BackId,
     pub message: Message,
@@ -102,7 +102,7 @@ pub(crate) struct CopyBack {
     pub message: Message,
     /// The entry that it is until the owner has it: number and serial, 0 for none.
     pub from: (u64, u64),
-    pub deliveries: u8,
+    pub deliveries: u16,
     /// The errand, if its member never saw it: the sitting and its number.
     pub errand: Option<(u32, u64)>,
     pub refused: Refused,

@@ -250,7 +250,7 @@ fn stored(entry: Entry, place: u64, len: u32) -> Stored {
         },
         reliability: entry.reliability,
         retain: entry.retain,
-        redelivered: entry.deliveries > 0,
+        deliveries: entry.deliveries,
         rare,
     }
 }
@@ -268,6 +268,6 @@ pub(crate) fn entry(stored: Stored, message: Message) -> Entry {
         of_group: false,
         reliability: stored.reliability,
         retain: stored.retain,
-        deliveries: u8::from(stored.redelivered),
+        deliveries: stored.deliveries,
     }
 }

@@ -6,9 +6,10 @@ use crate::effects::{Effects, Safety};
 use crate::entry::Entry;
 use crate::ids::{GroupId, LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
+use crate::queue::Original;
 use crate::session::{Received, SlotState};
 use thalweg_balance::Step;
-use thalweg_model::{Message, Reliability, Time};
+use thalweg_model::{DeathReason, Message, Reliability, Time};
 use thalweg_records::Record;
 
 /// What a receiver says.
@@ -96,6 +97,9 @@ impl Kernel {
                         }
                         self.book_settled(id, &entry);
                         if let Some(group) = entry.group() {
+                            if said == Settlement::Rejected {
+                                self.group_copy_refused(group, &entry.message, now);
+                            }
                             self.group_copy_done(id, group, tag, &entry.message, now);
                         }
                         self.persist_settled(id, &entry, tag);
@@ -145,6 +149,14 @@ impl Kernel {
     ) {
         self.end_trial(id);
         self.group_copy_settled(id, group, tag, message, now);
+    }
+
+    /// A member of a group will not have a message.
+    #[cold]
+    fn group_copy_refused(&mut self, group: GroupId, message: &Message, now: Time) {
+        // Where it stood it is forgotten in the same batch.
+        let (message, why) = (message.clone(), DeathReason::Rejected);
+        self.note_dead_letter_of_group(group, message, why, Original::New, now);
     }
 
     /// What was held of a delivery has left: the message, or its release.

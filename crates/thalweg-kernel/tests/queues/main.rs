@@ -18,6 +18,7 @@ mod exchanges;
 mod flags;
 mod full;
 mod given_back;
+mod group_limits;
 mod group_views;
 mod groups;
 mod high_water;

@@ -580,11 +580,8 @@ impl Run {
         let order = is_ordered.then_some(OrderKey::Address);
         let filter = Filter::new("t/#").expect("legal");
         let policy = GroupPolicy {
-            filter,
-            strategy: None,
             order,
-            settle_timeout: None,
-            upgrade_reliability: None,
+            ..GroupPolicy::new(filter)
         };
         let limits = Limits {
             group_strategy,

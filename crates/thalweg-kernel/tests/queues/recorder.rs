@@ -132,6 +132,10 @@ impl Effects for Out {
             settles: delivery.tag != 0,
             deliveries: u32::from(delivery.redelivered),
             priority: delivery.priority,
+            deaths: delivery
+                .properties
+                .and_then(|properties| properties.details.as_ref())
+                .map_or_else(Vec::new, |details| details.deaths.clone()),
             is_delivery: true,
             order: self.next_order(),
             ..Got::default()

@@ -87,8 +87,8 @@ fn a_message_waits_where_it_was_written() {
         "an expiry is rounded up"
     );
     assert_eq!(
-        (entry.reliability, entry.retain, entry.redelivered),
-        (Reliability::AtLeastOnce, true, true)
+        (entry.reliability, entry.retain, entry.deliveries),
+        (Reliability::AtLeastOnce, true, 1)
     );
     assert_eq!((&entry.rare, journal.state.serial_last), (&None, 7));
 }
@@ -201,12 +201,8 @@ fn an_entry_that_returns_from_a_member_to_its_group_is_first_in_line_again() {
         });
     let slot = &journal.session().window[&4];
     assert_eq!(
-        (
-            slot.entry.serial,
-            slot.entry.group(),
-            slot.entry.redelivered
-        ),
-        (1, 9, false)
+        (slot.entry.serial, slot.entry.group(), slot.entry.deliveries),
+        (1, 9, 0)
     );
     let journal = journal.and(&Record::Moved {
         from: 1,
@@ -220,10 +216,47 @@ fn an_entry_that_returns_from_a_member_to_its_group_is_first_in_line_again() {
     assert!(
         group
             .iter()
-            .map(|entry| (entry.serial, entry.redelivered))
-            .eq([(1, true), (2, false)])
+            .map(|entry| (entry.serial, entry.deliveries))
+            .eq([(1, 1), (2, 0)])
     );
     assert!(group.iter().all(|entry| entry.group() == 0) && journal.session().window.is_empty());
+}
+
+#[test]
+fn how_often_an_entry_was_delivered_goes_with_it() {
+    let group = Record::Group {
+        queue: 9,
+        name: "g",
+        filter: "f",
+    };
+    let moved = |from, to, tag| Record::Moved {
+        from,
+        serial: 1,
+        to,
+        tag,
+        redelivered: true,
+        grant: None,
+    };
+    let journal = Journal::with_session()
+        .and(&group)
+        .and_message(&[reference(9, 1)])
+        .and(&Record::Returned {
+            queue: 9,
+            serial: 1,
+            deliveries: 300,
+        })
+        .and(&moved(9, 1, 4));
+    assert_eq!(journal.session().window[&4].entry.deliveries, 300);
+    let rewritten = rewritten(&journal.state);
+    assert_eq!(rewritten.sessions[&1].window[&4].entry.deliveries, 300);
+    let journal = journal.and(&moved(1, 9, 0));
+    let deliveries = journal.state.groups[&9].waiting.iter();
+    assert!(deliveries.map(|entry| entry.deliveries).eq([300]));
+    journal.refuses(&Record::Returned {
+        queue: 9,
+        serial: 2,
+        deliveries: 1,
+    });
 }
 
 #[test]

@@ -206,6 +206,17 @@ impl Model {
                     grant: None,
                 }
             }
+            17 => {
+                let in_windows = self.windows.iter().filter(|(_, (_, received))| !received);
+                let in_windows = in_windows.map(|((queue, _), (serial, _))| (*queue, *serial));
+                let (queue, serial) = dice.one(self.waiting().into_iter().chain(in_windows))?;
+                let deliveries = dice.below(400) as u16;
+                Record::Returned {
+                    queue,
+                    serial,
+                    deliveries,
+                }
+            }
             16 => {
                 let address = dice.one(self.last_values.keys().cloned())?;
                 self.last_values.remove(&address);

@@ -291,6 +291,13 @@ pub(super) fn record() -> impl Strategy<Value = Record<'static>> {
         }),
         number().prop_map(|queue| Record::GroupEnded { queue }),
         (number(), number()).prop_map(|(queue, serial)| Record::Delivered { queue, serial }),
+        (number(), number(), any::<u16>()).prop_map(|(queue, serial, deliveries)| {
+            Record::Returned {
+                queue,
+                serial,
+                deliveries,
+            }
+        }),
         a_message().prop_map(Record::Message),
         tagged().prop_map(|(queue, ticket)| Record::Held { queue, ticket }),
         tagged().prop_map(|(queue, ticket)| Record::Released { queue, ticket }),

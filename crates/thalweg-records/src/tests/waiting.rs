@@ -21,7 +21,7 @@ fn entry(serial: u64) -> Stored {
             Reliability::ExactlyOnce,
         ][serial as usize % 3],
         retain: has(8),
-        redelivered: has(10),
+        deliveries: if has(10) { (mixed >> 20) as u16 } else { 0 },
         rare: has(12).then(|| Box::new((mixed >> 40, vec![1; serial as usize % 4]))),
     }
 }

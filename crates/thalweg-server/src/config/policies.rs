@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use thalweg_kernel::GroupStrategy;
-use thalweg_model::{Filter, Span};
+use thalweg_model::{Address, Filter, Span};
 use toml::de::{DeTable, DeValue};
 
 use super::kind::{Fault, Kind, Value, Written, fault, filter_of, show_duration};
@@ -24,6 +24,10 @@ pub struct GroupPolicy {
     pub settle_timeout: Option<Span>,
     /// Whether members get messages as reliably as they subscribed, though they were published with less.
     pub upgrade_qos: Option<bool>,
+    /// Deliveries of a message that no member acknowledges before it is given up.
+    pub delivery_limit: Option<u32>,
+    /// The topic to which messages go that are given up.
+    pub dead_letter: Option<Box<str>>,
 }
 
 impl GroupPolicy {
@@ -34,6 +38,8 @@ impl GroupPolicy {
             order: None,
             settle_timeout: None,
             upgrade_qos: None,
+            delivery_limit: None,
+            dead_letter: None,
         }
     }
 }
@@ -97,7 +103,7 @@ fn policy(entry: &[(String, Written)]) -> Result<GroupPolicy, Fault> {
             let names = FIELDS.iter().map(|(field, ..)| *field);
             let mend = match nearest(name, names.chain(["filter"])) {
                 Some(near) => format!("Did you mean {near}?"),
-                None => "Write filter, strategy, order, settle_timeout and upgrade_qos".into(),
+                None => "Write filter, strategy, order, settle_timeout, upgrade_qos, delivery_limit and dead_letter".into(),
             };
             return Err(fault(
                 format!(
@@ -117,13 +123,27 @@ fn policy(entry: &[(String, Written)]) -> Result<GroupPolicy, Fault> {
             Value::Text(word) if name == "strategy" => {
                 policy.strategy = GroupStrategy::named(&word)
             }
+            Value::Text(topic) if name == "dead_letter" => {
+                policy.dead_letter = Some(dead_letter(&policy.filter, &topic)?)
+            }
             Value::Text(word) => policy.order = GroupOrder::from_word(&word),
+            Value::Number(limit) => policy.delivery_limit = u32::try_from(limit).ok(),
             Value::Length(span) => policy.settle_timeout = Some(span),
             Value::Flag(flag) => policy.upgrade_qos = Some(flag),
             _ => {}
         }
     }
     Ok(policy)
+}
+
+fn dead_letter(filter: &Filter, topic: &str) -> Result<Box<str>, Fault> {
+    match Address::check(topic) {
+        Ok(()) => Ok(topic.into()),
+        Err(_) => Err(fault(
+            format!("has \"{filter}\", whose dead_letter \"{topic}\" is not a topic"),
+            "Write a topic without wildcards, such as jobs/dead, or $q/dead for a queue",
+        )),
+    }
 }
 
 fn field(
@@ -167,6 +187,13 @@ pub(super) fn show(policies: &[GroupPolicy]) -> String {
             policy
                 .upgrade_qos
                 .map(|upgrade| format!("upgrade_qos = {upgrade}")),
+            policy
+                .delivery_limit
+                .map(|limit| format!("delivery_limit = {limit}")),
+            policy
+                .dead_letter
+                .as_ref()
+                .map(|topic| format!("dead_letter = {}", quoted(topic))),
         ];
         format!(
             "{{ {} }}",
@@ -179,7 +206,7 @@ pub(super) fn show(policies: &[GroupPolicy]) -> String {
 /// What to write, in words.
 pub(super) fn expectation(max: usize) -> String {
     format!(
-        "at most {max} tables [[groups.policies]] with filter, strategy, order, settle_timeout and upgrade_qos, or {EXAMPLE}, \
+        "at most {max} tables [[groups.policies]] with filter, strategy, order, settle_timeout, upgrade_qos, delivery_limit and dead_letter, or {EXAMPLE}, \
          which is how it is written outside the file, too"
     )
 }
@@ -214,6 +241,15 @@ const FIELDS: &[(&str, Kind, Option<&str>)] = &[
     ("order", Kind::Word(GroupOrder::WORDS), None),
     ("settle_timeout", super::table::SETTLE_TIMEOUT, Some("off")),
     ("upgrade_qos", Kind::Flag, None),
+    (
+        "delivery_limit",
+        Kind::Count {
+            min: 1,
+            max: 60_000,
+        },
+        None,
+    ),
+    ("dead_letter", Kind::Text, None),
 ];
 
 const EXAMPLE: &str = "[{ filter = \"jobs/#\", strategy = \"round-robin\" }]";
@@ -237,7 +273,8 @@ mod tests {
     #[test]
     fn policies_keep_their_order_and_read_back_as_they_are_shown() {
         let text = "[groups]\nstrategy = \"round_robin\"\n\n[[groups.policies]]\nfilter = \"plant/+/jobs\"\nstrategy = \"LBECT\"\n\
-                    order = \"publisher\"\n[[groups.policies]]\nfilter = \"plant/#\"\nsettle_timeout = \"off\"\nupgrade_qos = true\n\
+                    order = \"publisher\"\n[[groups.policies]]\nfilter = \"plant/#\"\nsettle_timeout = \"off\"\nupgrade_qos = true\ndelivery_limit = 5\n\
+                    dead_letter = \"plant/dead\"\n\
                     [[groups.policies]]\nfilter = \"#\"\nstrategy = \"hash_topic\"\norder = \"off\"\nsettle_timeout = \"90s\"\n";
         let (config, origins) = load(text, &[]).unwrap_or_else(|errors| panic!("{errors:?}"));
         assert_eq!(config.groups.strategy, GroupStrategy::RoundRobin);
@@ -251,6 +288,10 @@ mod tests {
         assert_eq!(
             (plant.strategy, plant.settle_timeout, plant.upgrade_qos),
             (None, Some(Span::FOREVER), Some(true))
+        );
+        assert_eq!(
+            (plant.delivery_limit, plant.dead_letter.as_deref()),
+            (Some(5), Some("plant/dead"))
         );
         assert_eq!(
             (rest.order, rest.settle_timeout),
@@ -299,6 +340,12 @@ mod tests {
                 policy("filter = \"a\"\nsettle_timeout = 5"),
                 "has \"a\", whose settle_timeout is \"5\", which is not a duration with its unit. Write a duration from 1s to 7d, \
                  such as 10s, 5m or 1h, or \"off\"."
+                    .into(),
+            ),
+            (
+                policy("filter = \"a\"\ndead_letter = \"dead/#\""),
+                "has \"a\", whose dead_letter \"dead/#\" is not a topic. Write a topic without wildcards, such as jobs/dead, or \
+                 $q/dead for a queue."
                     .into(),
             ),
             (

@@ -658,7 +658,11 @@ keys! {
          keys of that name. `order` is `publisher` or `topic`: a message goes to no other member while an earlier \
          one of its publisher, or topic, is unacknowledged; with `off` members decide. `upgrade_qos = true` delivers \
          QoS 0 publishes with the QoS that members subscribed with, so that slow members are seen and nothing is lost \
-         with them; MQTT has no such rule.";
+         with them; MQTT has no such rule. A message that members have been given `delivery_limit` times without \
+         acknowledging it is given up at the next time. `dead_letter` is the topic to which messages go that are given \
+         up, that expire while they wait, or that a member refuses (a PUBACK or PUBREC of 0x80 and above, a reject of \
+         AMQP without requeue); `$q/dead` is a queue. Of a shared subscription that takes from a queue the queue's \
+         own limits count.";
     broker groups.messages_max: Count { min: 1, max: 1_000_000_000 }, default "100000", Now;
         "Most messages that wait for one shared subscription when no member can take them. Further ones are dropped and \
          counted; of QoS 1 or 2, and if nobody else has got them, they are refused as with `queue.overflow`.";
