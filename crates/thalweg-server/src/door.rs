@@ -1,6 +1,5 @@
 //! Who may come in: answers the fronts' questions, slow ones on the vault's threads.
 
-use crate::access::scram::{ExpectClientFinal, ScramServer};
 use crate::access::{
     Login, LoginRequest, PeerState, Refusal, RefusalReason, Users, Vault, VaultPool,
 };
@@ -14,6 +13,7 @@ use std::sync::Arc;
 use thalweg_fronts::{Links, LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::{Kernel, LinkId};
 use thalweg_model::Time;
+use thalweg_scram::{ExpectClientFinal, ScramServer};
 
 /// The only mechanism of challenge and response there is.
 const SCRAM: &str = "SCRAM-SHA-256";
@@ -197,14 +197,15 @@ impl Door {
         if first {
             let mut nonce = [0; NONCE_BYTES];
             crate::random::fill(&mut nonce);
-            let (expect, server_first) =
-                match ScramServer::start(&nonce).first(data, |user| vault.scram_verifier(user)) {
-                    Ok(begun) => begun,
-                    Err(error) => {
-                        let problem = format!("malformed SCRAM message: {error}");
-                        return self.refuse(&request, RefusalReason::NotAuthorized, problem);
-                    }
-                };
+            let (expect, server_first) = match ScramServer::start(&nonce)
+                .first(data, |user| vault.scram_verifier(user))
+            {
+                Ok(begun) => begun,
+                Err(error) => {
+                    let problem = format!("malformed SCRAM message: {error}");
+                    return self.refuse(&request, RefusalReason::NotAuthorized, problem);
+                }
+            };
             request.user = Some(expect.user().into());
             if self.pool.is_held(&request) {
                 let problem = "too many failed log-ins of this user from this network; try again in some seconds";

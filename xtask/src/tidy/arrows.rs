@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Breach, SANS_IO};
 
-/// The wire crates: each knows its own specification and, of ours, only `thalweg-wire`.
+/// The wire crates: each knows its own specification and, of ours, only `thalweg-wire` and `thalweg-scram`.
 const WIRES: [&str; 7] = [
     "thalweg-mqtt",
     "thalweg-coap",
@@ -33,7 +33,8 @@ const IO_DEPENDENCIES: [&str; 10] = [
 const ARROWS: &[(&str, &[&str])] = &[
     ("thalweg-model", &[]),
     ("thalweg-wire", &["thalweg-model"]),
-    ("WIRES", &["thalweg-wire"]),
+    ("thalweg-scram", &[]),
+    ("WIRES", &["thalweg-wire", "thalweg-scram"]),
     ("thalweg-balance", &["thalweg-model"]),
     ("thalweg-records", &["thalweg-model"]),
     (
@@ -65,6 +66,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "thalweg-model",
             "thalweg-wire",
+            "thalweg-scram",
             "WIRES",
             "thalweg-records",
             "thalweg-kernel",

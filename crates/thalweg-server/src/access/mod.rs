@@ -14,7 +14,6 @@ mod login;
 mod password_file;
 mod password_hash;
 mod pool;
-pub mod scram;
 mod settings;
 mod vault;
 mod verdict_cache;

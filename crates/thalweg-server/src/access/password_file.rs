@@ -4,7 +4,6 @@
 //! one with a SCRAM verifier; [`PasswordHash`] lists the forms. Editing keeps every other line as it is, byte for byte.
 
 use super::password_hash::fill_random;
-use super::scram::{ITERATIONS_MIN, ScramVerifier};
 use super::{AccessError, PasswordHash};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -12,6 +11,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use thalweg_scram::{ITERATIONS_MIN, ScramVerifier};
 
 pub use super::password_hash::hash_password;
 
@@ -162,7 +162,8 @@ pub fn add_scram_verifier(path: &Path, user: &str, password: &[u8]) -> Result<bo
     let mut salt = [0; 16];
     fill_random(&mut salt)
         .map_err(|error| AccessError::file(path, error.to_string(), "try again"))?;
-    let verifier = ScramVerifier::derive(password, &salt, ITERATIONS_MIN).to_string();
+    let verifier =
+        ScramVerifier::derive(password, &salt, ITERATIONS_MIN).to_string();
     put_line(path, user, &verifier, |stored| {
         stored.starts_with(ScramVerifier::PREFIX)
     })

@@ -7,7 +7,6 @@
 //! SCRAM-SHA-256$ITERATIONS:SALT$STOREDKEY:SERVERKEY   RFC 5803's idea of a SCRAM verifier
 //! ```
 
-use super::scram::ScramVerifier;
 use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -15,6 +14,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use sha2::{Digest, Sha512};
 use std::fmt;
 use subtle::ConstantTimeEq;
+use thalweg_scram::ScramVerifier;
 
 /// A stored password that others can be compared with, in constant time. It never shows its contents.
 #[derive(Clone, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 
 use super::jwt::looks_like_token;
 use super::password_hash::fill_random;
-use super::scram::ScramVerifier;
 use super::verdict_cache::VerdictCache;
 use super::{
     AccessError, AccessSettings, AclFile, Login, LoginRequest, PasswordFile, Refusal,
@@ -13,6 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 use thalweg_kernel::ClientIds;
 use thalweg_kernel::access::{Otherwise, Rules};
+use thalweg_scram::ScramVerifier;
 
 /// Passwords, tokens, SCRAM verifiers and rules, shared by all threads and replaced as a whole on reload.
 ///

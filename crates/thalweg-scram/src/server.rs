@@ -41,7 +41,7 @@ impl ScramServer {
     }
 
     /// Reads the client-first-message and returns the server-first-message. `lookup` must give an unknown user a
-    /// [`ScramVerifier::fake`], as [`Vault::scram_verifier`](crate::access::Vault::scram_verifier) does.
+    /// [`ScramVerifier::fake`], or the answer shows which users exist.
     pub fn first(
         self,
         client_first: &[u8],
@@ -155,7 +155,7 @@ fn unescape(name: &str) -> Result<String, ScramError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::example;
+    use crate::example;
     use super::*;
 
     fn verifier() -> ScramVerifier {

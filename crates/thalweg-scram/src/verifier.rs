@@ -139,7 +139,7 @@ const SALT_BYTES_LIMIT: usize = 128;
 
 #[cfg(test)]
 mod tests {
-    use super::super::example;
+    use crate::example;
     use super::*;
 
     fn example_verifier() -> ScramVerifier {

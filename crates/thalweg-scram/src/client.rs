@@ -126,7 +126,7 @@ const GS2_HEADER: &str = "n,,";
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ScramServer, ScramVerifier, example};
+    use crate::{ScramServer, ScramVerifier, example};
     use super::*;
 
     fn start() -> (ExpectServerFirst, Vec<u8>) {
