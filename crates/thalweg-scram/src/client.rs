@@ -1,8 +1,8 @@
 //! The other side: for the command line, and to test the broker's side against.
 
-use super::verifier::salted_password;
 use super::{
-    ITERATIONS_LIMIT, ITERATIONS_MIN, Key, ScramError, attribute, hash, hmac, is_nonce, text, xor,
+    ChannelBinding, ITERATIONS_LIMIT, ITERATIONS_MIN, Key, ScramError, ScramHash, attribute,
+    bound_header, is_nonce, text,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,10 +14,13 @@ pub struct ScramClient;
 
 /// Waits for salt and iterations. Debug output hides the password.
 pub struct ExpectServerFirst {
+    hash: ScramHash,
     password: Box<[u8]>,
     nonce: String,
     /// `client-first-message-bare`.
     bare: String,
+    /// What `c=` says.
+    channel_binding: String,
 }
 
 /// Waits for the server's proof.
@@ -27,16 +30,29 @@ pub struct ExpectServerFinal {
 
 impl ScramClient {
     /// The client-first-message. `nonce`: 18 or more fresh random bytes, never used before.
-    pub fn start(user: &str, password: &[u8], nonce: &[u8]) -> (ExpectServerFirst, Vec<u8>) {
+    /// With a `binding` this is the mechanism's `-PLUS`.
+    pub fn start(
+        hash: ScramHash,
+        binding: Option<&ChannelBinding>,
+        user: &str,
+        password: &[u8],
+        nonce: &[u8],
+    ) -> (ExpectServerFirst, Vec<u8>) {
+        let header = match binding {
+            None => String::from("n,,"),
+            Some(binding) => format!("p={},,", binding.name),
+        };
         let nonce = STANDARD.encode(nonce);
         // RFC 5802 §5.1: in this order, so that the escapes' own `=` stays.
         let bare = format!(
             "n={},r={nonce}",
             user.replace('=', "=3D").replace(',', "=2C")
         );
-        let client_first = format!("{GS2_HEADER}{bare}").into_bytes();
+        let client_first = format!("{header}{bare}").into_bytes();
         (
             ExpectServerFirst {
+                hash,
+                channel_binding: bound_header(&header, binding),
                 password: password.into(),
                 nonce,
                 bare,
@@ -72,9 +88,10 @@ impl ExpectServerFirst {
         if !(ITERATIONS_MIN..=ITERATIONS_LIMIT).contains(&iterations) {
             return Err(ScramError::IterationsOutOfRange);
         }
-        let salted = salted_password(&self.password, &salt, iterations);
-        let client_key = hmac(&salted, &[b"Client Key"]);
-        let without_proof = format!("c={},r={nonce}", STANDARD.encode(GS2_HEADER));
+        let hash = self.hash;
+        let salted = hash.salted_password(&self.password, &salt, iterations);
+        let client_key = hash.hmac(&salted, &[b"Client Key"]);
+        let without_proof = format!("c={},r={nonce}", self.channel_binding);
         let auth_message = [
             self.bare.as_bytes(),
             b",",
@@ -82,9 +99,9 @@ impl ExpectServerFirst {
             b",",
             without_proof.as_bytes(),
         ];
-        let proof = xor(&client_key, &hmac(&hash(&client_key), &auth_message));
-        let server_signature = hmac(&hmac(&salted, &[b"Server Key"]), &auth_message);
-        let client_final = format!("{without_proof},p={}", STANDARD.encode(proof)).into_bytes();
+        let proof = client_key.xor(&hash.hmac(&hash.hash(&client_key), &auth_message));
+        let server_signature = hash.hmac(&hash.hmac(&salted, &[b"Server Key"]), &auth_message);
+        let client_final = format!("{without_proof},p={}", STANDARD.encode(&*proof)).into_bytes();
         Ok((ExpectServerFinal { server_signature }, client_final))
     }
 }
@@ -100,7 +117,7 @@ impl ExpectServerFinal {
         let signature = STANDARD
             .decode(signature)
             .map_err(|_| ScramError::InvalidEncoding)?;
-        match signature.ct_eq(&self.server_signature).into() {
+        match signature.ct_eq(&*self.server_signature).into() {
             true => Ok(()),
             false => Err(ScramError::ServerNotProven),
         }
@@ -121,19 +138,22 @@ impl fmt::Debug for ExpectServerFinal {
     }
 }
 
-/// No channel binding, no other identity to act for (RFC 5802 §7 `gs2-header`).
-const GS2_HEADER: &str = "n,,";
-
 #[cfg(test)]
 mod tests {
-    use crate::{ScramServer, ScramVerifier, example};
     use super::*;
+    use crate::{ScramServer, ScramVerifier, example};
 
     fn start() -> (ExpectServerFirst, Vec<u8>) {
         let nonce = STANDARD
             .decode(example::CLIENT_NONCE)
             .expect("the example's nonce happens to be base64");
-        ScramClient::start(example::USER, example::PASSWORD, &nonce)
+        ScramClient::start(
+            ScramHash::Sha256,
+            None,
+            example::USER,
+            example::PASSWORD,
+            &nonce,
+        )
     }
 
     #[test]
@@ -143,6 +163,50 @@ mod tests {
         let (expect, client_final) = expect.last(example::SERVER_FIRST).expect("legal");
         assert_eq!(client_final, example::CLIENT_FINAL);
         assert_eq!(expect.finish(example::SERVER_FINAL), Ok(()));
+    }
+
+    #[test]
+    fn the_example_of_rfc_5802_is_met_byte_for_byte() {
+        let nonce = STANDARD.decode("fyko+d2lbbFgONRv9qkxdawL").expect("base64");
+        let (expect, client_first) =
+            ScramClient::start(ScramHash::Sha1, None, "user", b"pencil", &nonce);
+        assert_eq!(client_first, b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL");
+        let server_first: &[u8] =
+            b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096";
+        let (expect, client_final) = expect.last(server_first).expect("legal");
+        let expected: &[u8] =
+            b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=";
+        assert_eq!(client_final, expected);
+        assert_eq!(expect.finish(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ="), Ok(()));
+    }
+
+    #[test]
+    fn a_client_on_another_connection_than_it_believes_is_refused() {
+        let binding = |octet| ChannelBinding {
+            name: "tls-exporter",
+            data: vec![octet; 32],
+        };
+        let verifier = ScramVerifier::derive(ScramHash::Sha256, b"pencil", &[3; 16], 4096);
+        let last = |there: Option<ChannelBinding>, here| {
+            let (client, first) = ScramClient::start(
+                ScramHash::Sha256,
+                there.as_ref(),
+                "user",
+                b"pencil",
+                &[7; 18],
+            );
+            let server = ScramServer::start(&[1; 18], here);
+            let (server, challenge) = server.first(&first, |_| verifier.clone())?;
+            let (_, proof) = client.last(&challenge).expect("legal");
+            server.last(&proof).map(|_| ())
+        };
+        assert_eq!(last(Some(binding(1)), Some(binding(1))), Ok(()));
+        assert_eq!(last(None, None), Ok(()));
+        let differ = Err(ScramError::ChannelBindingsDontMatch);
+        assert_eq!(last(Some(binding(2)), Some(binding(1))), differ);
+        let refused = Err(ScramError::ChannelBindingNotSupported);
+        assert_eq!(last(Some(binding(1)), None), refused);
+        assert_eq!(last(None, Some(binding(1))), refused);
     }
 
     #[test]
@@ -200,19 +264,29 @@ mod tests {
         for seed in 0..48u64 {
             let mut state = seed;
             let (user, password) = (random_text(&mut state, 20), random_text(&mut state, 40));
+            let hash = [ScramHash::Sha1, ScramHash::Sha256][(seed / 3 % 2) as usize];
+            let binding = (seed % 4 == 1).then(|| ChannelBinding {
+                name: "tls-exporter",
+                data: vec![seed as u8; 32],
+            });
             let (salt, nonces) = (
                 next(&mut state).to_be_bytes(),
                 [next(&mut state), next(&mut state)],
             );
             let iterations = 4096 + (next(&mut state) % 50) as u32;
-            let verifier = ScramVerifier::derive(password.as_bytes(), &salt, iterations);
+            let verifier = ScramVerifier::derive(hash, password.as_bytes(), &salt, iterations);
             let offered = match seed % 3 {
                 0 => random_text(&mut state, 40),
                 _ => password.clone(),
             };
-            let (client, first) =
-                ScramClient::start(&user, offered.as_bytes(), &nonces[0].to_be_bytes());
-            let (server, challenge) = ScramServer::start(&nonces[1].to_be_bytes())
+            let (client, first) = ScramClient::start(
+                hash,
+                binding.as_ref(),
+                &user,
+                offered.as_bytes(),
+                &nonces[0].to_be_bytes(),
+            );
+            let (server, challenge) = ScramServer::start(&nonces[1].to_be_bytes(), binding.clone())
                 .first(&first, |name| {
                     assert_eq!(name, user, "seed {seed}");
                     verifier
@@ -242,10 +316,10 @@ mod tests {
 
     #[test]
     fn an_unknown_user_is_answered_like_a_known_one_and_fails_like_a_wrong_password() {
-        let real = ScramVerifier::derive(b"x", &[3; 16], 4096);
+        let real = ScramVerifier::derive(ScramHash::Sha256, b"x", &[3; 16], 4096);
         let (client, first) = start();
         let fake = ScramVerifier::fake(&[9; 32], example::USER, Some(&real));
-        let (server, challenge) = ScramServer::start(&[1; 18])
+        let (server, challenge) = ScramServer::start(&[1; 18], None)
             .first(&first, |_| fake)
             .expect("legal");
         let (_, proof) = client.last(&challenge).expect("looks right");

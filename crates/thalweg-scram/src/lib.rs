@@ -1,4 +1,4 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677) as two machines without I/O.
+//! SCRAM-SHA-256 and SCRAM-SHA-1 (RFC 5802, RFC 7677) as two machines without I/O, for every protocol that has SASL.
 //!
 //! ```text
 //! ScramClient::start ──client-first──▶ ScramServer::first          (looks the verifier up)
@@ -7,24 +7,48 @@
 //! ExpectServerFinal::finish ◀──server-final──                      (the server is proven)
 //! ```
 //!
-//! Nonces come from the caller. Channel binding is not offered (there is no `-PLUS` here), which decides how the
-//! flags `n`, `y` and `p` are answered. User names and passwords are used as the UTF-8 that they are: SASLprep changes
+//! Nonces come from the caller, and so does what binds an exchange to its TLS connection ([`ChannelBinding`], the `-PLUS`
+//! mechanisms). User names and passwords are used as the UTF-8 that they are: SASLprep changes
 //! nothing for ASCII, and its tables are not carried here.
 
+#![forbid(unsafe_code)]
+
 mod client;
+mod hash;
 mod server;
 mod verifier;
 
 pub use client::{ExpectServerFinal, ExpectServerFirst, ScramClient};
+pub use hash::ScramHash;
 pub use server::{ExpectClientFinal, Proven, ScramServer};
 pub use verifier::ScramVerifier;
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::{Digest, Sha256};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hash::Key;
 use std::fmt;
 
-/// The mechanism's registered name, e.g. for MQTT 5's Authentication Method.
-pub const MECHANISM: &str = "SCRAM-SHA-256";
+/// What both ends of a TLS connection know and nobody between them: RFC 5056. Only the same type and data on both ends prove
+/// that it is one connection.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ChannelBinding {
+    /// The registered name, e.g. `tls-exporter` (RFC 9266).
+    pub name: &'static str,
+    /// For `tls-exporter` 32 octets of keying material.
+    pub data: Vec<u8>,
+}
+
+impl fmt::Debug for ChannelBinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ChannelBinding({})", self.name)
+    }
+}
+
+/// Base64 of `cbind-input`, RFC 5802 §7: the header of the first message, and the binding if there is one.
+fn bound_header(header: &str, binding: Option<&ChannelBinding>) -> String {
+    let data = binding.map_or(&[][..], |binding| &binding.data);
+    STANDARD.encode([header.as_bytes(), data].concat())
+}
 
 /// Why an exchange ended. [`ScramError::server_final`] is what a server may still say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +59,7 @@ pub enum ScramError {
     TooLong,
     /// A mandatory extension (`m=`) is asked for (RFC 5802 §5.1).
     ExtensionsNotSupported,
-    /// The client insists on channel binding (`p=`).
+    /// The client insists on a channel binding (`p=`) that this exchange does not have, or has none where it must.
     ChannelBindingNotSupported,
     /// The client's final message repeats another channel-binding header than its first.
     ChannelBindingsDontMatch,
@@ -80,7 +104,7 @@ impl fmt::Display for ScramError {
                 "a SCRAM extension is asked for that is not known"
             }
             ScramError::ChannelBindingNotSupported => {
-                "the client insists on channel binding, which is not offered"
+                "the client insists on a channel binding that is not offered"
             }
             ScramError::ChannelBindingsDontMatch => {
                 "the client changed its mind about channel binding"
@@ -107,27 +131,6 @@ pub const ITERATIONS_LIMIT: u32 = 2_000_000;
 
 /// The longest message either side reads, in bytes.
 pub const MESSAGE_BYTES_LIMIT: usize = 4096;
-
-type Key = [u8; 32];
-
-/// `HMAC(key, parts[0] + parts[1] + …)`.
-fn hmac(key: &[u8], parts: &[&[u8]]) -> Key {
-    let mut mac =
-        Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length (RFC 2104 §2)");
-    for part in parts {
-        mac.update(part);
-    }
-    mac.finalize().into_bytes().into()
-}
-
-/// `H(key)`.
-fn hash(key: &Key) -> Key {
-    Sha256::digest(key).into()
-}
-
-fn xor(a: &Key, b: &Key) -> Key {
-    std::array::from_fn(|index| a[index] ^ b[index])
-}
 
 /// A message as text, if it may be one.
 fn text(message: &[u8]) -> Result<&str, ScramError> {

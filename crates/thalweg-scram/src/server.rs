@@ -1,6 +1,8 @@
 //! The broker's side.
 
-use super::{Key, ScramError, ScramVerifier, attribute, hash, hmac, is_nonce, text, xor};
+use super::{
+    ChannelBinding, Key, ScramError, ScramVerifier, attribute, bound_header, is_nonce, text,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use subtle::ConstantTimeEq;
 #[derive(Debug)]
 pub struct ScramServer {
     nonce: String,
+    binding: Option<ChannelBinding>,
 }
 
 /// Waits for the client's proof.
@@ -17,7 +20,7 @@ pub struct ScramServer {
 pub struct ExpectClientFinal {
     user: Arc<str>,
     verifier: ScramVerifier,
-    /// Base64 of the header that `c=` must repeat.
+    /// Base64 of the header, and of the binding, that `c=` must repeat.
     channel_binding: String,
     nonce: String,
     /// `client-first-message-bare "," server-first-message`.
@@ -33,9 +36,10 @@ pub struct Proven {
 }
 
 impl ScramServer {
-    /// `nonce`: 18 or more fresh random bytes, never used before.
-    pub fn start(nonce: &[u8]) -> Self {
+    /// `nonce`: 18 or more fresh random bytes, never used before. With a `binding` this is the mechanism's `-PLUS`.
+    pub fn start(nonce: &[u8], binding: Option<ChannelBinding>) -> Self {
         ScramServer {
+            binding,
             nonce: STANDARD.encode(nonce),
         }
     }
@@ -54,11 +58,21 @@ impl ScramServer {
         else {
             return Err(ScramError::InvalidEncoding);
         };
-        match flag {
-            // RFC 5802 §6: `y` is a client that could bind, but believes that we cannot; it is right.
-            "n" | "y" => {}
-            _ if flag.starts_with("p=") => return Err(ScramError::ChannelBindingNotSupported),
-            _ => return Err(ScramError::InvalidEncoding),
+        match (flag, &self.binding) {
+            // RFC 5802 §6: `y` is a client that could bind, but believes that we cannot. It is right, or it would have
+            // chosen the mechanism that does.
+            ("n" | "y", None) => {}
+            ("n" | "y", Some(_)) => return Err(ScramError::ChannelBindingNotSupported),
+            _ => {
+                let name = flag.strip_prefix("p=").ok_or(ScramError::InvalidEncoding)?;
+                if self
+                    .binding
+                    .as_ref()
+                    .is_none_or(|binding| binding.name != name)
+                {
+                    return Err(ScramError::ChannelBindingNotSupported);
+                }
+            }
         }
         // RFC 5802 §5.1: a mandatory extension would stand first.
         if bare.starts_with("m=") {
@@ -88,7 +102,10 @@ impl ScramServer {
         let expect = ExpectClientFinal {
             user: user.into(),
             verifier,
-            channel_binding: STANDARD.encode(format!("{flag},{authorization},")),
+            channel_binding: bound_header(
+                &format!("{flag},{authorization},"),
+                self.binding.as_ref(),
+            ),
             nonce,
             auth_message: format!("{bare},{server_first}"),
         };
@@ -114,7 +131,8 @@ impl ExpectClientFinal {
         let proof = STANDARD
             .decode(proof)
             .map_err(|_| ScramError::InvalidEncoding)?;
-        let proof: Key = proof.try_into().map_err(|_| ScramError::InvalidEncoding)?;
+        let hash = self.verifier.hash;
+        let proof = Key::new(hash, &proof).ok_or(ScramError::InvalidEncoding)?;
         if channel_binding != self.channel_binding {
             return Err(ScramError::ChannelBindingsDontMatch);
         }
@@ -122,13 +140,13 @@ impl ExpectClientFinal {
             return Err(ScramError::WrongNonce);
         }
         let auth_message = [self.auth_message.as_bytes(), b",", without_proof.as_bytes()];
-        let signature = hmac(&self.verifier.stored_key, &auth_message);
-        let client_key = xor(&proof, &signature);
-        if !bool::from(hash(&client_key).ct_eq(&self.verifier.stored_key)) {
+        let signature = hash.hmac(&self.verifier.stored_key, &auth_message);
+        let client_key = proof.xor(&signature);
+        if !bool::from(hash.hash(&client_key).ct_eq(&*self.verifier.stored_key)) {
             return Err(ScramError::InvalidProof);
         }
-        let server_signature = hmac(&self.verifier.server_key, &auth_message);
-        let server_final = format!("v={}", STANDARD.encode(server_signature)).into_bytes();
+        let server_signature = hash.hmac(&self.verifier.server_key, &auth_message);
+        let server_final = format!("v={}", STANDARD.encode(&*server_signature)).into_bytes();
         Ok(Proven {
             user: self.user,
             server_final,
@@ -155,11 +173,12 @@ fn unescape(name: &str) -> Result<String, ScramError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::example;
     use super::*;
+    use crate::example;
 
     fn verifier() -> ScramVerifier {
         ScramVerifier::derive(
+            crate::ScramHash::Sha256,
             example::PASSWORD,
             &STANDARD.decode(example::SALT).expect("base64"),
             4096,
@@ -169,6 +188,7 @@ mod tests {
     fn first(client_first: &[u8]) -> Result<(ExpectClientFinal, Vec<u8>), ScramError> {
         ScramServer {
             nonce: example::SERVER_NONCE.into(),
+            binding: None,
         }
         .first(client_first, |_| verifier())
     }

@@ -1,9 +1,8 @@
 //! What a server keeps instead of a password.
 
-use super::{ITERATIONS_LIMIT, ITERATIONS_MIN, Key, hash, hmac};
+use super::{ITERATIONS_LIMIT, ITERATIONS_MIN, Key, ScramHash};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sha2::Sha256;
 use std::fmt;
 use subtle::ConstantTimeEq;
 
@@ -11,6 +10,7 @@ use subtle::ConstantTimeEq;
 /// the server. Debug output hides the keys; [`fmt::Display`] writes the password file's form.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScramVerifier {
+    pub(super) hash: ScramHash,
     pub(super) iterations: u32,
     pub(super) salt: Box<[u8]>,
     pub(super) stored_key: Key,
@@ -22,44 +22,47 @@ impl ScramVerifier {
     pub const PREFIX: &'static str = "SCRAM-SHA-256$";
 
     /// Derives the verifier of a password; costs `iterations` (4,096 to 2,000,000; others are clamped) times an HMAC.
-    pub fn derive(password: &[u8], salt: &[u8], iterations: u32) -> Self {
+    pub fn derive(hash: ScramHash, password: &[u8], salt: &[u8], iterations: u32) -> Self {
         let iterations = iterations.clamp(ITERATIONS_MIN, ITERATIONS_LIMIT);
-        let salted = salted_password(password, salt, iterations);
+        let salted = hash.salted_password(password, salt, iterations);
         ScramVerifier {
+            hash,
             iterations,
             salt: salt.into(),
-            stored_key: hash(&hmac(&salted, &[b"Client Key"])),
-            server_key: hmac(&salted, &[b"Server Key"]),
+            stored_key: hash.hash(&hash.hmac(&salted, &[b"Client Key"])),
+            server_key: hash.hmac(&salted, &[b"Server Key"]),
         }
     }
 
     /// A verifier that no password meets, looking like `like`'s: what an unknown user is answered with. The same name
     /// and secret give the same salt each time, as a known user's would be.
     pub fn fake(secret: &[u8; 32], user: &str, like: Option<&ScramVerifier>) -> Self {
+        let hash = like.map_or(ScramHash::Sha256, |like| like.hash);
         let salt_bytes = like.map_or(SALT_BYTES, |like| like.salt.len());
-        let mut salt = Vec::with_capacity(salt_bytes + size_of::<Key>());
+        let mut salt = Vec::with_capacity(salt_bytes + hash.len());
         for block in 0u32.. {
             if salt.len() >= salt_bytes {
                 break;
             }
-            salt.extend_from_slice(&hmac(
+            salt.extend_from_slice(&hash.hmac(
                 secret,
                 &[b"fake salt", &block.to_be_bytes(), user.as_bytes()],
             ));
         }
         salt.truncate(salt_bytes);
         ScramVerifier {
+            hash,
             iterations: like.map_or(ITERATIONS_MIN, |like| like.iterations),
             salt: salt.into(),
-            stored_key: hmac(secret, &[b"fake stored key", user.as_bytes()]),
-            server_key: hmac(secret, &[b"fake server key", user.as_bytes()]),
+            stored_key: hash.hmac(secret, &[b"fake stored key", user.as_bytes()]),
+            server_key: hash.hmac(secret, &[b"fake server key", user.as_bytes()]),
         }
     }
 
     /// Whether a password sent in the clear is the one this was derived from; in constant time.
     pub fn verify(&self, password: &[u8]) -> bool {
-        let derived = Self::derive(password, &self.salt, self.iterations);
-        derived.stored_key.ct_eq(&self.stored_key).into()
+        let derived = Self::derive(self.hash, password, &self.salt, self.iterations);
+        derived.stored_key.ct_eq(&*self.stored_key).into()
     }
 
     /// Reads `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`.
@@ -86,6 +89,7 @@ impl ScramVerifier {
             ));
         }
         Ok(ScramVerifier {
+            hash: ScramHash::Sha256,
             iterations: iterations.ok_or_else(|| {
                 format!("the SCRAM iterations are not {ITERATIONS_MIN} to {ITERATIONS_LIMIT} (RFC 7677 §4)")
             })?,
@@ -99,11 +103,11 @@ impl ScramVerifier {
 impl fmt::Display for ScramVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [salt, stored, server] =
-            [&*self.salt, &self.stored_key, &self.server_key].map(|b| STANDARD.encode(b));
+            [&*self.salt, &*self.stored_key, &*self.server_key].map(|b| STANDARD.encode(b));
         write!(
             f,
-            "{}{}:{salt}${stored}:{server}",
-            Self::PREFIX,
+            "{}${}:{salt}${stored}:{server}",
+            self.hash.mechanism(),
             self.iterations
         )
     }
@@ -117,18 +121,12 @@ impl fmt::Debug for ScramVerifier {
     }
 }
 
-/// `Hi(password, salt, i)` of RFC 5802 §2.2, which is PBKDF2 with HMAC-SHA-256.
-pub(super) fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> Key {
-    pbkdf2::pbkdf2_hmac_array::<Sha256, 32>(password, salt, iterations)
-}
-
 fn parse_key(text: &str) -> Result<Key, String> {
     let bytes = STANDARD
         .decode(text)
         .map_err(|_| "a SCRAM key is not base64")?;
-    bytes
-        .try_into()
-        .map_err(|bytes: Vec<u8>| format!("a SCRAM key holds {} bytes instead of 32", bytes.len()))
+    Key::new(ScramHash::Sha256, &bytes)
+        .ok_or_else(|| format!("a SCRAM key holds {} bytes instead of 32", bytes.len()))
 }
 
 /// Salts of unknown users hold this many bytes where there is no known user to look like.
@@ -139,11 +137,12 @@ const SALT_BYTES_LIMIT: usize = 128;
 
 #[cfg(test)]
 mod tests {
-    use crate::example;
     use super::*;
+    use crate::example;
 
     fn example_verifier() -> ScramVerifier {
         ScramVerifier::derive(
+            ScramHash::Sha256,
             example::PASSWORD,
             &STANDARD.decode(example::SALT).expect("base64"),
             4096,
@@ -168,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_fake_looks_like_a_real_one_and_is_the_same_each_time() {
-        let real = ScramVerifier::derive(b"x", &[7; 40], 5000);
+        let real = ScramVerifier::derive(ScramHash::Sha256, b"x", &[7; 40], 5000);
         let fake = ScramVerifier::fake(&[1; 32], "nobody", Some(&real));
         assert_eq!((fake.iterations, fake.salt.len()), (5000, 40));
         assert_eq!(fake, ScramVerifier::fake(&[1; 32], "nobody", Some(&real)));

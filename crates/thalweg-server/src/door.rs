@@ -13,10 +13,10 @@ use std::sync::Arc;
 use thalweg_fronts::{Links, LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::{Kernel, LinkId};
 use thalweg_model::Time;
-use thalweg_scram::{ExpectClientFinal, ScramServer};
+use thalweg_scram::{ExpectClientFinal, ScramHash, ScramServer};
 
 /// The only mechanism of challenge and response there is.
-const SCRAM: &str = "SCRAM-SHA-256";
+const SCRAM: &str = ScramHash::Sha256.mechanism();
 /// Bytes of randomness in our part of a nonce.
 const NONCE_BYTES: usize = 24;
 
@@ -197,7 +197,7 @@ impl Door {
         if first {
             let mut nonce = [0; NONCE_BYTES];
             crate::random::fill(&mut nonce);
-            let (expect, server_first) = match ScramServer::start(&nonce)
+            let (expect, server_first) = match ScramServer::start(&nonce, None)
                 .first(data, |user| vault.scram_verifier(user))
             {
                 Ok(begun) => begun,

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use thalweg_scram::{ITERATIONS_MIN, ScramVerifier};
+use thalweg_scram::{ITERATIONS_MIN, ScramHash, ScramVerifier};
 
 pub use super::password_hash::hash_password;
 
@@ -163,7 +163,7 @@ pub fn add_scram_verifier(path: &Path, user: &str, password: &[u8]) -> Result<bo
     fill_random(&mut salt)
         .map_err(|error| AccessError::file(path, error.to_string(), "try again"))?;
     let verifier =
-        ScramVerifier::derive(password, &salt, ITERATIONS_MIN).to_string();
+        ScramVerifier::derive(ScramHash::Sha256, password, &salt, ITERATIONS_MIN).to_string();
     put_line(path, user, &verifier, |stored| {
         stored.starts_with(ScramVerifier::PREFIX)
     })
