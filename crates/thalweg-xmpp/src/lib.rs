@@ -3,7 +3,7 @@
 //! *Knows:* the specifications: RFC 6120 (streams, TLS, SASL, binding), RFC 7622 (addresses), RFC 7395 (framing over
 //! WebSocket), XEP-0198 (stream management), XEP-0199 (ping). A clause such as `6120#4.9.3.1` is a section of the RFC of that
 //! number. *Must never know:* the kernel, a socket, a clock, randomness; what a stanza means. Start reading at
-//! [`Element`].
+//! [`ServerSide::handle_input`], then at [`Element`].
 //!
 //! XML comes in through `rxml`, which refuses what XMPP forbids (document types, entities, comments, processing instructions)
 //! and bounds names and attribute values. [`Limits`] bounds the rest. A stanza is borrowed from the input: its elements are
@@ -11,17 +11,29 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod client;
 mod fault;
+mod features;
 mod jid;
+mod management;
 pub mod ns;
 mod reader;
+mod sasl;
+mod server;
+mod stanza;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod write;
 
+pub use client::{ClientEvent, ClientSettings, ClientSide, Credentials, TlsPolicy};
 pub use fault::PeerFault;
+pub use features::{Features, StartTls};
 pub use jid::{Jid, JidProblem};
+pub use management::Management;
 pub use reader::{Framing, Limits, StreamHeader, parse_document};
+pub use sasl::{Mechanism, Mechanisms, Plain, SaslFailure};
+pub use server::{ServerEvent, ServerSettings, ServerSide};
+pub use stanza::{ErrorType, Stanza, StanzaError, StanzaKind};
 pub use tree::{Attributes, Children, Descendants, Element, Tree};
 pub use write::{is_xml_text, put_attribute, put_text};
