@@ -39,6 +39,8 @@ mod targets {
     pub mod stomp_client_side;
     pub mod stomp_connection;
     pub mod stomp_server_side;
+    pub mod xmpp_client_side;
+    pub mod xmpp_server_side;
     pub mod zmtp_client_side;
     pub mod zmtp_server_side;
 }
@@ -89,6 +91,8 @@ fuzz! {
     stomp_client_side: 20_000 of "stomp",
     stomp_connection: 1000 of "stomp",
     stomp_server_side: 15_000 of "stomp",
+    xmpp_client_side: 2000 of "xmpp",
+    xmpp_server_side: 1000 of "xmpp",
     zmtp_client_side: 400 of "zmtp",
     zmtp_server_side: 1000 of "zmtp",
 }
