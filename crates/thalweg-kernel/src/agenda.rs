@@ -217,7 +217,10 @@ impl Kernel {
             match task {
                 Task::Bury(given_up) => self.bury(given_up, now, fx),
                 Task::BuryKept(given_up) => self.bury_kept(given_up, now, fx),
-                Task::Pump(queue) => self.pump_queue(queue, now, fx),
+                Task::Pump(queue) => {
+                    self.serve_marked(queue, now, fx);
+                    self.pump_queue(queue, now, fx);
+                }
             }
         }
     }

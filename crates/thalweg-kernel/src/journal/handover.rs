@@ -39,7 +39,8 @@ impl Kernel {
         self.journal.gathering.take_full()
     }
 
-    /// Batches up to this one are as safe as was asked for: deliveries that waited for them leave.
+    /// Batches up to this one are as safe as was asked for: deliveries that waited for them leave. [`Kernel::work`] goes on
+    /// with queues that waited.
     pub fn batch_is_safe(&mut self, number: u64, now: Time) {
         while let Some((_, session, tag)) = self
             .journal
@@ -47,6 +48,13 @@ impl Kernel {
             .pop_front_if(|(batch, ..)| *batch <= number)
         {
             self.delivery_left(session, tag, now);
+        }
+        while let Some((_, queue, to)) = self
+            .journal
+            .marks
+            .pop_front_if(|(batch, ..)| *batch <= number)
+        {
+            self.mark_is_safe(queue, to);
         }
     }
 

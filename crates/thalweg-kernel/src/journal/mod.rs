@@ -12,7 +12,7 @@ pub(crate) mod restore;
 pub use gathering::Batch;
 
 use crate::effects::{Fetch, Safety, Spot};
-use crate::ids::{SessionId, ShardId, Tag};
+use crate::ids::{QueueId, SessionId, ShardId, Tag};
 use crate::journal::durable::{Pending, References};
 use crate::journal::numbers::Numbers;
 use gathering::Gathering;
@@ -29,6 +29,8 @@ pub(crate) struct Journal {
     references: References,
     /// Deliveries that wait for a batch and that somebody wants to know to have left, by rising batch.
     leaving: VecDeque<(u64, SessionId, Tag)>,
+    /// Marks of queues that wait for a batch and that somebody wants to know to be safe, by rising batch.
+    marks: VecDeque<(u64, QueueId, u64)>,
     numbers: Numbers,
     /// Messages that were written or sent to other shards, so that a flow can see whether one was.
     promises: u64,
@@ -46,6 +48,7 @@ impl Journal {
             is_awaited: false,
             references: References::default(),
             leaving: VecDeque::new(),
+            marks: VecDeque::new(),
             numbers: Numbers::new(shard, shards),
             promises: 0,
             bytes_written: 0,
@@ -145,6 +148,17 @@ impl Journal {
     pub(crate) fn tell_when_left(&mut self, session: SessionId, tag: Tag) {
         self.leaving
             .push_back((self.gathering.number(), session, tag));
+    }
+
+    /// Asks for [`Kernel::mark_is_safe`] as soon as what was persisted is safe.
+    pub(crate) fn tell_when_marked(&mut self, queue: QueueId, to: u64) {
+        self.is_awaited = true;
+        self.marks.push_back((self.gathering.number(), queue, to));
+    }
+
+    /// A queue's mark was set back: what was said of earlier ones is void.
+    pub(crate) fn forget_marks(&mut self, queue: QueueId) {
+        self.marks.retain(|(_, of, _)| *of != queue);
     }
 
     /// A session has no link any more: nothing leaves that was held on it.

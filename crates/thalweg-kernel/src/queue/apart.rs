@@ -5,6 +5,7 @@
 //! over.
 
 use super::declare::may_use;
+use super::depth::Asked;
 use super::spec::{Refusal, Verdict};
 use super::{HOME, Item, is_queue_address};
 use crate::access::{Access, Permission};
@@ -90,7 +91,7 @@ impl Kernel {
             .sessions
             .get(id)
             .map_or(Access::ALL, |session| session.access().clone());
-        match self.serve_taker(self.env.shard(), asker, &access, queue, now, fx) {
+        match self.serve_taker(self.env.shard(), asker, &access, queue, now) {
             Some(Err(refusal)) => return Err(refusal),
             Some(taken) => self.on_taken_apart(asker, queue.into(), taken, now, fx),
             None => {}
@@ -190,16 +191,15 @@ impl Kernel {
         }
     }
 
-    pub(crate) fn on_take_apart<E: Effects>(
+    pub(crate) fn on_take_apart(
         &mut self,
         from: ShardId,
         asker: Asker,
         access: &Access,
         queue: Box<str>,
         now: Time,
-        fx: &mut E,
     ) {
-        if let Some(taken) = self.serve_taker(from, asker, access, &queue, now, fx) {
+        if let Some(taken) = self.serve_taker(from, asker, access, &queue, now) {
             self.remote.send(
                 from,
                 ShardMessage::TakenApart {
@@ -211,15 +211,15 @@ impl Kernel {
         }
     }
 
-    /// Takes the first message out of a queue that `access` may have; nothing if it has to be fetched first.
-    fn serve_taker<E: Effects>(
+    /// Takes the first message out of a queue that `access` may have; nothing if it has to be fetched first, or marked as
+    /// delivered.
+    fn serve_taker(
         &mut self,
         from: ShardId,
         asker: Asker,
         access: &Access,
         address: &str,
         now: Time,
-        fx: &mut E,
     ) -> Option<Found> {
         let Some(queue_id) = self.queues.find(address) else {
             return Some(Err(Refusal::NoQueue));
@@ -247,7 +247,7 @@ impl Kernel {
                 if !passed.is_empty() {
                     break Some(Ok(None));
                 }
-                let asked = super::depth::Asked::Apart(from, asker, access.clone());
+                let asked = Asked::Apart(from, asker, access.clone());
                 break if self.asks_deep(queue_id, asked) {
                     None
                 } else {
@@ -265,7 +265,13 @@ impl Kernel {
                 passed.push(item);
                 continue;
             }
-            break Some(Ok(Some(self.set_apart(queue_id, item, left, now, fx))));
+            if !self.is_marked(queue_id, item.serial) {
+                passed.push(item);
+                let asked = Asked::Apart(from, asker, access.clone());
+                self.queues.get_mut(queue_id)?.mark.await_safety(asked);
+                break None;
+            }
+            break Some(Ok(Some(self.set_apart(queue_id, item, left, now))));
         };
         passed
             .into_iter()
@@ -274,15 +280,14 @@ impl Kernel {
         answer
     }
 
-    fn set_apart<E: Effects>(
+    fn set_apart(
         &mut self,
         queue_id: QueueId,
         item: Item,
         left: u64,
         now: Time,
-        fx: &mut E,
     ) -> (TakenId, Message, u32, u64) {
-        self.note_delivery(queue_id, item.serial, None, fx);
+        self.note_unheld_delivery(queue_id, item.serial);
         let (message, deliveries) = (item.message.clone(), item.deliveries);
         self.books.sent(Delta::copy(message.bytes()));
         self.books.redelivered(deliveries > 0);
@@ -297,7 +302,7 @@ impl Kernel {
         (TakenId(taken), message, deliveries, left)
     }
 
-    /// Somebody who had to wait for what is on disk.
+    /// Somebody who had to wait for what is on disk, or for the mark.
     pub(super) fn serve_taker_again<E: Effects>(
         &mut self,
         from: ShardId,
@@ -307,7 +312,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(taken) = self.serve_taker(from, asker, access, address, now, fx) else {
+        let Some(taken) = self.serve_taker(from, asker, access, address, now) else {
             return;
         };
         if from == self.env.shard() {

@@ -1,5 +1,6 @@
 //! Queues are made and ended.
 
+use super::delivered::Mark;
 use super::exchange::{subtree, write_address};
 use super::maker::MadeBy;
 use super::spec::{DeadLetter, QueueLimits, QueueSpec, QueueStatus, Refusal, queue_address};
@@ -185,8 +186,7 @@ impl Kernel {
             had_consumer: false,
             groups: Vec::new(),
             bindings: BTreeSet::new(),
-            delivered_to: 0,
-            delivered_ahead: 0,
+            mark: Mark::default(),
             left: 0,
             used: now,
             came: 0,

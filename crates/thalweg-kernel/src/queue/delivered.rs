@@ -1,17 +1,24 @@
 //! Which messages of a durable queue may have been delivered, as a start finds it in the journal.
 //!
 //! A message that is handed over as it comes is written down as delivered. Of those that waited, the queue's own record
-//! names the highest serial that may have left; it is raised ahead of what leaves, further each time, so that a long queue
-//! costs a record in a thousand messages. When the last consumer leaves, or a message returns to a queue without one, it is
-//! set back to what did leave. So it is exact after consumers have gone in good order; otherwise it covers at most as many
-//! again as were delivered, and no more than [`AHEAD_MAX`].
+//! names the highest serial that may have left, the mark; it is raised ahead of what leaves, further each time, so that a
+//! long queue costs a record in a thousand messages. When the last consumer leaves, or a message returns to a queue without
+//! one, it is set back to what did leave. So it is exact after consumers have gone in good order; otherwise it covers at most
+//! as many again as were delivered, and no more than [`AHEAD_MAX`].
+//!
+//! No message that waited reaches its receiver before a mark that covers it is safe. A session of this shard is sent it, and
+//! its output is held; what another shard, or a receiver without a line, is to have stays in the queue (decision 0055).
 
+use super::Queue;
+use super::depth::Asked;
 use crate::Kernel;
 use crate::effects::{Effects, Safety};
 use crate::ids::{GroupId, QueueId, SessionId};
+use std::collections::VecDeque;
+use thalweg_model::Time;
 use thalweg_records::Record;
 
-/// Messages for which it is raised at once, at the most.
+/// Messages for which the mark is raised at once, at the most.
 const AHEAD_MAX: u64 = 1024;
 
 /// What of a group may have been delivered to members that end with their links.
@@ -43,50 +50,135 @@ impl Delivered {
     }
 }
 
+/// Up to which serial messages of a durable queue may have been delivered, as far as the journal has it.
+#[derive(Default)]
+pub(super) struct Mark {
+    /// What was written down last.
+    to: u64,
+    /// No higher than that, and as safe as was asked for.
+    safe: u64,
+    /// How many serials further it is raised next.
+    ahead: u64,
+    /// Receivers that may have what they asked for when it is safe.
+    awaited_by: VecDeque<Asked>,
+}
+
+impl Mark {
+    pub(super) fn restored(to: u64) -> Self {
+        Mark {
+            to,
+            safe: to,
+            ..Mark::default()
+        }
+    }
+
+    pub(super) fn serial(&self) -> u64 {
+        self.to
+    }
+
+    pub(super) fn await_safety(&mut self, asked: Asked) {
+        self.awaited_by.push_back(asked);
+    }
+
+    pub(super) fn take_awaiting(&mut self) -> VecDeque<Asked> {
+        std::mem::take(&mut self.awaited_by)
+    }
+}
+
 impl Kernel {
-    /// A message that waited is about to be delivered; what its receiver is sent waits until that is written down. A receiver
-    /// on another shard, and one that is not a session, cannot be made to wait: for them all of the queue's messages may have
-    /// been delivered from now on.
+    /// A message that waited is about to be delivered to a session of this shard; what that is sent waits until the mark is
+    /// safe.
     #[inline]
     pub(super) fn note_delivery<E: Effects>(
         &mut self,
         queue_id: QueueId,
         serial: u64,
-        to: Option<SessionId>,
+        to: SessionId,
         fx: &mut E,
     ) {
         let Some(queue) = self.queues.get_mut(queue_id).filter(|queue| queue.durable) else {
             return;
         };
         queue.left = queue.left.max(serial);
-        if serial > queue.delivered_to {
-            self.raise_delivered(queue_id, serial, to, fx);
+        if serial > queue.mark.safe {
+            self.hold_for_mark(queue_id, serial, to, fx);
         }
     }
 
     #[cold]
-    fn raise_delivered<E: Effects>(
+    fn hold_for_mark<E: Effects>(
         &mut self,
         queue_id: QueueId,
         serial: u64,
-        to: Option<SessionId>,
+        to: SessionId,
         fx: &mut E,
     ) {
+        let is_higher = |queue: &Queue| serial > queue.mark.to;
+        if self.queues.get(queue_id).is_some_and(is_higher) {
+            self.raise_mark(queue_id, serial);
+        }
+        if let Some(link) = self.sessions.get(to).and_then(|session| session.link()) {
+            fx.hold(link, self.journal.awaited());
+        }
+    }
+
+    /// Whether a message that waited may go to a receiver whose output is not held here. Otherwise the queue is looked at
+    /// again when a mark that covers it is safe.
+    pub(super) fn is_marked(&mut self, queue_id: QueueId, serial: u64) -> bool {
+        let step = u64::from(self.env.shards());
+        let Some(queue) = self.queues.get(queue_id).filter(|queue| queue.durable) else {
+            return true;
+        };
+        let mark = &queue.mark;
+        let is_safe = serial <= mark.safe;
+        // Where many leave it is raised before it is reached, and nothing waits for it.
+        let is_near = mark.ahead == AHEAD_MAX && serial + AHEAD_MAX / 2 * step > mark.to;
+        if serial > mark.to || (serial != 0 && is_near) {
+            self.raise_mark(queue_id, serial);
+        }
+        is_safe
+    }
+
+    /// A message goes to a receiver whose output is not held here.
+    pub(super) fn note_unheld_delivery(&mut self, queue_id: QueueId, serial: u64) {
+        if let Some(queue) = self.queues.get_mut(queue_id) {
+            queue.left = queue.left.max(serial);
+        }
+    }
+
+    fn raise_mark(&mut self, queue_id: QueueId, serial: u64) {
         let (step, safety) = (u64::from(self.env.shards()), self.env.limits().safety);
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
-        queue.delivered_to = match to {
-            Some(_) => serial + queue.delivered_ahead * step,
-            None => u64::MAX,
-        };
-        queue.delivered_ahead = (queue.delivered_ahead * 2 + 1).min(AHEAD_MAX);
+        let mark = &mut queue.mark;
+        mark.to = serial + mark.ahead * step;
+        mark.ahead = (mark.ahead * 2 + 1).min(AHEAD_MAX);
+        let to = mark.to;
         self.persist_queue(queue_id, safety);
-        if let Some(link) = to
-            .and_then(|id| self.sessions.get(id))
-            .and_then(|session| session.link())
-        {
-            fx.hold(link, self.journal.awaited());
+        self.journal.tell_when_marked(queue_id, to);
+    }
+
+    /// A mark is written down, as safe as was asked for.
+    pub(crate) fn mark_is_safe(&mut self, queue_id: QueueId, to: u64) {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            return;
+        };
+        queue.mark.safe = queue.mark.safe.max(to);
+        if !queue.groups.is_empty() || !queue.mark.awaited_by.is_empty() {
+            self.agenda.pump(queue_id);
+        }
+    }
+
+    /// Receivers that asked for one message each, and waited for the mark.
+    pub(crate) fn serve_marked<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            return;
+        };
+        let asked = queue.mark.take_awaiting();
+        if !asked.is_empty() {
+            let address = queue.address.clone();
+            self.serve(&address, asked, now, fx);
         }
     }
 
@@ -118,10 +210,12 @@ impl Kernel {
         let Some(queue) = self.queues.get(queue_id) else {
             return;
         };
-        let is_taken_from =
-            queue.unsettled > 0 || !queue.consumers.is_empty() || !queue.groups.is_empty();
+        let is_taken_from = queue.unsettled > 0
+            || !queue.consumers.is_empty()
+            || !queue.groups.is_empty()
+            || !queue.mark.awaited_by.is_empty();
         // Nothing was raised since the last time; or what was given up is not where it goes yet, and may wait here again.
-        if queue.delivered_ahead == 0 || is_taken_from || self.agenda.kept().next().is_some() {
+        if queue.mark.ahead == 0 || is_taken_from || self.agenda.kept().next().is_some() {
             return;
         }
         let (delivered, first_of_others) = queue.backlog.delivered(queue.left);
@@ -144,8 +238,9 @@ impl Kernel {
             }
         }
         if let Some(queue) = self.queues.get_mut(queue_id) {
-            (queue.delivered_to, queue.delivered_ahead, queue.left) = (to, 0, last);
+            (queue.mark, queue.left) = (Mark::restored(to), last);
         }
+        self.journal.forget_marks(queue_id);
         self.persist_queue(queue_id, Safety::Lazy);
     }
 }

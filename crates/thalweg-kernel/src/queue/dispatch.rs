@@ -74,6 +74,12 @@ impl Kernel {
                 passed.push(item);
                 continue;
             };
+            let serial = next.serial;
+            if let Taker::Group(group) = taker
+                && self.waits_for_mark(queue_id, group, serial)
+            {
+                break;
+            }
             self.next_turn(queue_id, turn);
             let Some(item) = self
                 .queues
@@ -316,7 +322,7 @@ impl Kernel {
         let (journal, left) = (queue.journal_number(), queue.backlog.len() as u64);
         let source = Source::Queue(queue_id);
         if !fresh {
-            self.note_delivery(queue_id, item.serial, Some(to.session), fx);
+            self.note_delivery(queue_id, item.serial, to.session, fx);
         }
         let settles = self.hand_over(
             (to.session, to.line, to.number),

@@ -116,7 +116,8 @@ impl Kernel {
         {
             lines.own_queues.retain(|own| *own != queue_id);
         }
-        let asked = queue.backlog.take_asked();
+        let mut asked = queue.backlog.take_asked();
+        asked.append(&mut queue.mark.take_awaiting());
         self.serve(&queue.address, asked, now, fx);
         self.queues.add_ended(queue);
         self.topology_changed();

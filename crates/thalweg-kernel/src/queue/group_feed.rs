@@ -270,6 +270,18 @@ impl Kernel {
             .any(|member| self.member_can_take(member, message, upgrades))
     }
 
+    /// Whether a message stays in its queue until it is marked as delivered, because members of this group are on other
+    /// shards.
+    pub(super) fn waits_for_mark(
+        &mut self,
+        queue_id: QueueId,
+        group_id: GroupId,
+        serial: u64,
+    ) -> bool {
+        let group = self.groups.get(group_id);
+        group.is_some_and(|group| !group.away().is_empty()) && !self.is_marked(queue_id, serial)
+    }
+
     /// Gives a queue's message to a member of a group; false if none can take it.
     pub(super) fn give_to_member<E: Effects>(
         &mut self,
@@ -287,13 +299,12 @@ impl Kernel {
         let Chosen::Member(member) = chosen else {
             return false;
         };
-        if let Some(queue) = self.groups.get(group_id).and_then(|group| group.feed()) {
-            self.note_delivery(
-                queue,
-                serial,
-                (!is_away(member.session)).then_some(member.session),
-                fx,
-            );
+        match self.groups.get(group_id).and_then(|group| group.feed()) {
+            Some(queue_id) if is_away(member.session) => {
+                self.note_unheld_delivery(queue_id, serial);
+            }
+            Some(queue_id) => self.note_delivery(queue_id, serial, member.session, fx),
+            None => {}
         }
         if is_away(member.session) {
             self.send_errand(

@@ -39,6 +39,7 @@ use backlog::{Backlog, Item};
 pub(crate) use binding::Binding;
 pub(crate) use dead_letter::{GivenUp, Original};
 pub(crate) use delivered::Delivered;
+use delivered::Mark;
 pub use ending::Purged;
 pub(crate) use exchange::Exchange;
 pub(crate) use line::Lines;
@@ -89,10 +90,8 @@ pub(crate) struct Queue {
     groups: Vec<GroupId>,
     /// Bindings that lead here.
     bindings: BTreeSet<BindingId>,
-    /// See [`Kernel::note_delivery`]: the highest serial that may have been delivered, how far it is raised ahead, and the
-    /// highest of those that waited and left.
-    delivered_to: u64,
-    delivered_ahead: u64,
+    mark: Mark,
+    /// The highest serial of those that waited and left.
     left: u64,
     /// Once publishers have waited for it.
     pace: Option<Box<Pace>>,

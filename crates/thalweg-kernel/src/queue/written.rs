@@ -6,6 +6,7 @@
 
 use super::binding::To;
 use super::declare::NewQueue;
+use super::delivered::Mark;
 use super::exchange::Exchange;
 use super::maker::StoredMaker;
 use super::spec::{DeadLetter, ExchangeKind, QueueLimits, QueueOverflow};
@@ -238,17 +239,11 @@ impl Kernel {
         let queue_id = self.add_queue(new, now);
         self.set_queues_maker(queue_id, made_by.compile(access));
         self.books.restored(stored.waiting.len());
-        // What comes from now on has not been delivered. Where receivers cannot be made to wait for that to be written down,
-        // it stays as it is until no consumer is left.
+        // What comes from now on has not been delivered.
         let serial_last = self.journal.serial_last();
         if let Some(queue) = self.queues.get_mut(queue_id).filter(|_| delivered_to > 0) {
             queue.left = delivered_to.min(serial_last);
-            let is_all = delivered_to == u64::MAX;
-            (queue.delivered_to, queue.delivered_ahead) = if is_all {
-                (delivered_to, 1)
-            } else {
-                (queue.left, 0)
-            };
+            queue.mark = Mark::restored(queue.left);
             self.persist_queue(queue_id, Safety::Lazy);
         }
         let waiting = match self.restore_deep(queue_id, flagged(stored.waiting, delivered_to)) {
@@ -378,7 +373,7 @@ fn queue_terms(queue: &Queue) -> String {
     let mut lines = Lines::default();
     lines.add("address", &queue.address);
     lines.add_number("auto-delete", queue.auto_delete);
-    lines.add("delivered", &queue.delivered_to.to_string());
+    lines.add("delivered", &queue.mark.serial().to_string());
     let numbers = [
         ("ttl-ms", limits.message_ttl.map(Span::millis)),
         ("idle-ms", limits.idle_expiry.map(Span::millis)),

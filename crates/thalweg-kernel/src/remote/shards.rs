@@ -398,7 +398,7 @@ impl Kernel {
                 queue,
                 access,
             } => {
-                self.on_take_apart(from, asker, &access, queue, now, fx);
+                self.on_take_apart(from, asker, &access, queue, now);
             }
             ShardMessage::TakenApart {
                 asker,

@@ -1,8 +1,8 @@
 //! What comes flagged after a start: what had been delivered, and nothing else.
 
 use crate::world::{Taking, Terms, Who, World, firm, q};
-use thalweg_kernel::Draft;
 use thalweg_kernel::access::Access;
+use thalweg_kernel::{Draft, Limits};
 use thalweg_model::{Reliability, Span};
 
 /// What a queue has after a start: texts, and whether each comes flagged.
@@ -121,24 +121,115 @@ fn flags_are_exact_where_messages_do_not_leave_in_their_order() {
     );
 }
 
-/// Who takes apart is not made to wait for the mark of its queue, so the mark of the life before must do.
-#[test]
-fn what_was_taken_apart_just_before_a_kill_comes_flagged() {
-    let mut world = World::new();
+/// A queue with the messages 0 to 9, and a client as far from it as there are shards: a member of a group, or one who takes
+/// messages by themselves.
+fn far_taker(shards: u16) -> (World, Who) {
+    let mut world = World::with(shards, Limits::default());
     let client = world.connect("c");
     world.queue(client, "q", &Terms::durable());
-    world.put(client, "q", "0");
-    assert!(world.take_apart(client, "q").expect("it may").is_some());
-    world.restart();
-    let client = world.connect("c");
-    world.put(client, "q", "1");
-    let before = world.disk.frames();
-    for _ in 0..2 {
-        assert!(world.take_apart(client, "q").expect("it may").is_some());
+    for number in 0..10 {
+        world.put(client, "q", &number.to_string());
     }
-    world.disk.cut(before);
-    world.restart();
-    assert_eq!(flags(&mut world, "q"), expected(0..2, &[0, 1]));
+    let shard = (world.home() + usize::from(shards) - 1) % usize::from(shards);
+    let name = world.name_on(shard);
+    let taker = world.connect_with(shard, &name, Access::ALL, Span::ZERO);
+    (world, taker)
+}
+
+fn ask(world: &mut World, taker: Who, is_member: bool) {
+    if is_member {
+        world.subscribe(taker, &q("q"), Some("g"), Reliability::AtLeastOnce);
+    } else {
+        world.ask_apart(taker, "q").expect("it may");
+    }
+}
+
+fn came(world: &mut World, taker: Who) -> usize {
+    let apart = std::iter::from_fn(|| world.taken(taker)).count();
+    world.got(taker).len() + apart
+}
+
+#[test]
+fn nothing_reaches_another_shard_or_one_who_takes_apart_before_it_is_marked() {
+    for (shards, is_member) in [(1, false), (2, false), (2, true)] {
+        let (mut world, taker) = far_taker(shards);
+        world.is_disk_slow = true;
+        let before = world.disk.frames();
+        ask(&mut world, taker, is_member);
+        assert_eq!(came(&mut world, taker), 0, "{shards} shards, {is_member}");
+        world.disk.cut(before);
+        world.restart();
+        world.is_disk_slow = false;
+        assert_eq!(flags(&mut world, "q"), expected(0..10, &[]));
+        let (mut world, taker) = far_taker(shards);
+        world.is_disk_slow = true;
+        ask(&mut world, taker, is_member);
+        world.sync();
+        assert_eq!(came(&mut world, taker), 1, "{shards} shards, {is_member}");
+        world.restart();
+        let got = flags(&mut world, "q");
+        let flagged: &[u32] = if got[1].1 { &[0, 1] } else { &[0] };
+        assert_eq!(
+            got,
+            expected(0..10, flagged),
+            "{shards} shards, {is_member}"
+        );
+    }
+}
+
+#[test]
+fn a_start_flags_of_what_far_receivers_take_as_many_again_at_most() {
+    for (shards, is_member) in [(1, false), (2, false), (2, true)] {
+        for most in [2, 5] {
+            let (mut world, taker) = far_taker(shards);
+            let mut had = 0;
+            if is_member {
+                ask(&mut world, taker, true);
+                had = take_some(&mut world, taker, false, most).len();
+                world.wait(Span::from_millis(10));
+                had += world.got(taker).len();
+            }
+            while had < most {
+                ask(&mut world, taker, false);
+                had += came(&mut world, taker);
+            }
+            world.restart();
+            world.restart();
+            let got = flags(&mut world, "q");
+            let what = format!("{shards} shards, {is_member}, {had} had left: {got:?}");
+            let settled = 10 - got.len();
+            assert!(settled == 0 || is_member, "{what}");
+            let flagged = got.iter().take_while(|(_, flagged)| *flagged).count();
+            assert!(flagged + settled >= had, "{what}");
+            assert!(flagged + settled <= 2 * had, "{what}");
+            assert!(got[flagged..].iter().all(|(_, flagged)| !flagged), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_long_queue_that_leaves_for_another_shard_is_seldom_marked() {
+    let mut world = World::without_prefixes(2, Limits::default());
+    let client = world.connect("c");
+    world.queue(client, "q", &Terms::durable());
+    for number in 0..8_000 {
+        world.put(client, "q", &number.to_string());
+    }
+    let shard = 1 - world.home();
+    let name = world.name_on(shard);
+    let taker = world.connect_with(shard, &name, Access::ALL, Span::ZERO);
+    let mut waited = 0;
+    for _ in 0..8_000 {
+        world.is_disk_slow = true;
+        world.ask_apart(taker, "q").expect("it may");
+        if came(&mut world, taker) == 0 {
+            waited += 1;
+            world.sync();
+            assert_eq!(came(&mut world, taker), 1);
+        }
+        world.sync();
+    }
+    assert!(waited <= 11, "{waited} waited for the disk");
 }
 
 /// A member of the group `g` of `t` that ends with its link: a session, or a consumer of a line.

@@ -30,6 +30,8 @@ pub struct World {
     pub clock_stands: bool,
     /// What a kernel has put off waits until a test has it done.
     pub turns_wait: bool,
+    /// Batches are written, and only [`World::sync`] says that they are safe.
+    pub is_disk_slow: bool,
     limits: Limits,
     /// What clients may do, by client and user, after a restart or [`World::renew`].
     pub access: fn(&str, Option<&str>) -> Access,
@@ -229,6 +231,7 @@ impl World {
             slow: SlowMail::default(),
             clock_stands: true,
             turns_wait: false,
+            is_disk_slow: false,
             limits,
             access: |_, _| Access::ALL,
             out: Out::default(),
@@ -265,11 +268,14 @@ impl World {
     pub fn write(&mut self) {
         let from = ShardId(self.out.shard);
         let kernel = &mut self.kernels[usize::from(from.0)];
-        if let Some(batch) = kernel.take_batch(Vec::new())
-            && !batch.bytes.is_empty()
-        {
-            let place = self.disk.write(batch.bytes);
-            kernel.on_written(batch.frame, place);
+        if let Some(batch) = kernel.take_batch(Vec::new()) {
+            if !batch.bytes.is_empty() {
+                let place = self.disk.write(batch.bytes);
+                kernel.on_written(batch.frame, place);
+            }
+            if !self.is_disk_slow {
+                kernel.batch_is_safe(batch.number, self.now);
+            }
         }
         let mails = kernel.take_outbox().into_iter();
         self.out
@@ -277,6 +283,16 @@ impl World {
             .extend(mails.map(|(to, mail)| (from, to, mail)));
         let fetches = kernel.take_fetches().into_iter();
         (self.out.fetches).extend(fetches.map(|fetch| (from.0, fetch)));
+    }
+
+    /// All that is written is safe, and what comes is as soon as it is written.
+    pub fn sync(&mut self) {
+        self.is_disk_slow = false;
+        for shard in 0..self.kernels.len() {
+            self.run(shard, |kernel, _, now| {
+                kernel.batch_is_safe(kernel.batch_number() - 1, now);
+            });
+        }
     }
 
     /// What every command must leave behind.
@@ -771,14 +787,18 @@ impl World {
 
     /// Takes one message by itself, from any shard.
     pub fn take_apart(&mut self, who: Who, queue: &str) -> Result<Option<Apart>, Refusal> {
-        let asked = self.run(who.shard, |kernel, out, now| {
-            kernel.take_apart(who.session, who.link, 7, &q(queue), now, out)
-        });
-        match (asked, self.taken(who)) {
+        match (self.ask_apart(who, queue), self.taken(who)) {
             (Ok(()), Some((7, taken))) => taken,
             (Err(refusal), None) => Err(refusal),
             other => panic!("{other:?} instead of one answer"),
         }
+    }
+
+    /// The same without waiting for the answer.
+    pub fn ask_apart(&mut self, who: Who, queue: &str) -> Result<(), Refusal> {
+        self.run(who.shard, |kernel, out, now| {
+            kernel.take_apart(who.session, who.link, 7, &q(queue), now, out)
+        })
     }
 
     /// Has a queue made if there is none, from any shard.

@@ -7,5 +7,6 @@ mod credit;
 mod memory;
 mod names;
 mod peer;
+mod restart;
 mod settlement;
 mod zmtp;
