@@ -45,7 +45,7 @@ impl Kernel {
         if draft.reliability != Reliability::AtMostOnce || self.books.has_accounts() {
             return false;
         }
-        let (here, random) = (self.env.shard(), self.env.random());
+        let here = self.env.shard();
         let Some(group) = self.groups.get_mut(group_id) else {
             return false;
         };
@@ -77,7 +77,7 @@ impl Kernel {
                 queued: 1,
                 size,
                 turn: 0,
-                random,
+                random: self.env.random(),
                 once: false,
                 again: false,
             };

@@ -35,11 +35,29 @@ impl Kernel {
         route: &Route,
         draft: &Draft<'_>,
     ) -> Cause {
+        self.cause_from(publisher, self.number_of(publisher), route, draft)
+    }
+
+    /// The number of a publisher's session; 0 for the broker itself.
+    #[inline]
+    pub(crate) fn number_of(&self, publisher: Option<SessionId>) -> u64 {
+        publisher
+            .and_then(|id| self.sessions.get(id))
+            .map_or(0, |session| session.uid())
+    }
+
+    /// The same as [`Kernel::cause_of`], where the number of the publisher's session is known.
+    #[inline]
+    pub(crate) fn cause_from(
+        &self,
+        publisher: Option<SessionId>,
+        number: u64,
+        route: &Route,
+        draft: &Draft<'_>,
+    ) -> Cause {
         Cause {
             publisher,
-            number: publisher
-                .and_then(|id| self.sessions.get(id))
-                .map_or(0, |session| session.uid()),
+            number,
             safety: self.asked_safety(publisher, route, draft),
             must_arrive: self.must_arrive(publisher, draft),
         }

@@ -100,9 +100,9 @@ impl Kernel {
         if reliability == Reliability::AtMostOnce
             && let Some(link) = session.link()
             // What waited while the session was away must not be overtaken.
-            && (!(self.env.limits().queue_at_most_once_offline
-                || session.connection.high_water() > 0)
-                || session.backlog.is_empty())
+            && (session.backlog.is_empty()
+                || !(self.env.limits().queue_at_most_once_offline
+                    || session.connection.high_water() > 0))
         {
             let delivery = forms.delivery.get_or_insert_with(|| Delivery {
                 address: draft.address,
@@ -139,10 +139,7 @@ impl Kernel {
                     )
                 }
             };
-            if sent == Sent::Room
-                && !self.books.has_accounts()
-                && let Some(session) = self.sessions.get_mut(receiver.session)
-            {
+            if sent == Sent::Room && !self.books.has_accounts() {
                 // What `book_at_most_once` does when all is well, without a call.
                 session.counts.note_delivered();
                 self.books.delivered_without_account(draft.payload.len());

@@ -329,13 +329,14 @@ impl Kernel {
         };
         let before = self.journal.promises();
         let mut refused = false;
-        if !self.pass(queue, publisher, draft, now, fx) {
+        let number = self.number_of(publisher);
+        if !self.pass(queue, number, draft, now, fx) {
             let message = self.keep(publisher, draft, &mut None, now);
             refused = self.accept(queue, &message, now, fx);
         }
         self.books.matched();
         if self.env.limits().journal {
-            let cause = self.cause_of(publisher, route, draft);
+            let cause = self.cause_from(publisher, number, route, draft);
             let has_more = self.agenda.is_due();
             self.write_down(&cause, draft, false, has_more, now);
             if has_more {

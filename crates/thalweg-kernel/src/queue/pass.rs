@@ -5,18 +5,18 @@ use super::line::{Source, Unsettled};
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Content, Effects, Handover, Sent};
-use crate::ids::{QueueId, SessionId};
+use crate::ids::QueueId;
 use crate::journal::durable::Pending;
 use crate::publish::pipeline::Draft;
 use thalweg_model::{Reliability, Time};
 
 impl Kernel {
-    /// Hands a message that has just come to the only consumer of a queue. If that settles nothing, the
+    /// Hands a message that has just come, from the session of that number, to the only consumer of a queue. If that settles nothing, the
     /// message need not even be kept. What is not handed over goes the long way (`accept`), which comes to the same.
     pub(crate) fn pass<E: Effects>(
         &mut self,
         queue_id: QueueId,
-        publisher: Option<SessionId>,
+        made_by: u64,
         draft: &Draft<'_>,
         now: Time,
         fx: &mut E,
@@ -28,9 +28,6 @@ impl Kernel {
         } else {
             0
         };
-        let made_by = publisher
-            .and_then(|id| self.sessions.get(id))
-            .map_or(0, |session| session.uid());
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return false;
         };
