@@ -100,9 +100,13 @@ impl Traffic {
         bytes: &'b [u8],
         gathered: &'b mut Gathered,
     ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
-        // Most messages are one short frame that is there as a whole.
-        if let [0, len, ..] = bytes
-            && let Some(raw) = bytes.get(..2 + usize::from(*len))
+        // Most messages are one or two short frames that are there as a whole.
+        let last = match bytes {
+            [MORE, len, ..] => 2 + usize::from(*len),
+            _ => 0,
+        };
+        if let Some([0, len]) = bytes.get(last..last + 2)
+            && let Some(raw) = bytes.get(..last + 2 + usize::from(*len))
             && self.is_plain(raw.len())
         {
             self.seen = 0;
@@ -115,7 +119,7 @@ impl Traffic {
         }
     }
 
-    /// Whether a single frame of so many octets is a message and nothing else.
+    /// Whether frames of so many octets are a message and nothing else.
     #[inline]
     fn is_plain(&self, len: usize) -> bool {
         !self.peer_subscribes

@@ -154,7 +154,7 @@ impl Links {
         let index;
         let delivered = each_front!(&mut link.front, front => {
             if !is_hot(&**front) {
-                return self.deliver_rarely(id, delivery);
+                return self.deliver_apart(id, delivery);
             }
             // Repeats leave whatever there is: the window bounds them.
             if self.unflushed > self.unflushed_most && !delivery.redelivered {
@@ -178,30 +178,44 @@ impl Links {
         self.wrote(id, waiting, high)
     }
 
-    /// The same for fronts to which little is delivered. What is only noted is bounded by its front.
+    /// The same for all other fronts.
     #[cold]
-    fn deliver_rarely(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
+    fn deliver_apart(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
+        let Some(link) = self.get(id) else {
+            return Sent::Gone;
+        };
+        each_front!(type of link.front, F => self.deliver_as::<F>(id, delivery))
+    }
+
+    /// The same for one of them. What is only noted is bounded by its front.
+    #[inline]
+    fn deliver_as<F: Front>(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
         let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
             return Sent::Gone;
         };
-        let defers = link.front.defers();
+        let before = link.out.len();
+        let Some(front) = F::from_any_mut(&mut link.front) else {
+            return Sent::Gone;
+        };
+        let defers = front.defers();
         if self.unflushed > self.unflushed_most && !delivery.redelivered && !defers {
             self.congested.push(id);
             return Sent::Full;
         }
-        let before = link.out.len();
-        let outbound = link.front.outbound();
-        if let Err(why) = outbound.deliver(delivery, &mut link.out) {
+        if let Err(why) = front.deliver(delivery, &mut link.out) {
             return self.undelivered(id, why);
         }
-        self.packets[link.front.index()].sent += 1;
+        self.packets[F::INDEX].sent += 1;
         if defers {
             self.wake(id);
             return Sent::Room;
         }
-        let (waiting, high) = (link.waiting(), link.high);
         self.unflushed += link.out.len() - before;
-        self.mark_dirty(id);
+        let (waiting, high) = (link.waiting(), link.high);
+        if !link.dirty {
+            link.dirty = true;
+            self.dirty.push(id);
+        }
         self.wrote(id, waiting, high)
     }
 

@@ -33,31 +33,32 @@ impl<'a> Parts<'a> {
         }
     }
 
+    #[inline]
     pub(super) fn put(self, properties: &mut Properties) {
-        let mut bytes = Vec::new();
-        match self {
+        let separated;
+        let (head, rest): (&[u8], &[u8]) = match self {
             Parts::Two => {
                 properties.native = None;
                 return;
             }
-            Parts::One(separator) => {
-                bytes.push(ONE);
-                bytes.extend(separator);
+            Parts::One(None) => (&[ONE], &[]),
+            Parts::One(Some(separator)) => {
+                separated = [ONE, separator];
+                (&separated, &[])
             }
-            Parts::Several(lengths) => {
-                bytes.push(SEVERAL);
-                bytes.extend_from_slice(lengths);
-            }
-        }
+            Parts::Several(lengths) => (&[SEVERAL], lengths),
+        };
         if let Some(native) = &mut properties.native
-            && native.bytes.len() == bytes.len()
+            && native.bytes.len() == head.len() + rest.len()
         {
-            native.bytes.copy_from_slice(&bytes);
+            let (to_head, to_rest) = native.bytes.split_at_mut(head.len());
+            to_head.copy_from_slice(head);
+            to_rest.copy_from_slice(rest);
             return;
         }
         properties.native = Some(NativeProperties {
             dialect: native::ZMTP,
-            bytes: bytes.into(),
+            bytes: [head, rest].concat().into(),
         });
     }
 
