@@ -94,7 +94,8 @@ fn java(sources: &Path, folder: &Path) -> Result<(), String> {
         .run()?;
     Program::new("javac")
         .args(["-cp", &format!("{}/*", folder.join("lib").display()), "-d"])
-        .args([folder.join("classes"), sources.join("HivemqPeer.java")])
+        .args([folder.join("classes")])
+        .args(["HivemqPeer.java", "JeromqPeer.java"].map(|name| sources.join(name)))
         .run()
 }
 
@@ -108,6 +109,7 @@ fn go(sources: &Path, folder: &Path) -> Result<(), String> {
             "./paho5",
             "./amqp091",
             "./coap",
+            "./zmq4",
         ])
         .folder(sources)
         .run()

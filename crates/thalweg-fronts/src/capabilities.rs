@@ -20,16 +20,19 @@ pub enum Protocol {
     Stomp,
     /// CoAP with publish and subscribe.
     Coap,
+    /// ZeroMQ: ZMTP 3.0 and 3.1.
+    Zmtp,
 }
 
 impl Protocol {
     /// All of them, in the order of the tables.
-    pub const ALL: [Protocol; 5] = [
+    pub const ALL: [Protocol; 6] = [
         Protocol::Mqtt3,
         Protocol::Mqtt5,
         Protocol::Amqp,
         Protocol::Stomp,
         Protocol::Coap,
+        Protocol::Zmtp,
     ];
 
     /// What it can say.
@@ -40,6 +43,7 @@ impl Protocol {
             Protocol::Amqp => &AMQP,
             Protocol::Stomp => &STOMP,
             Protocol::Coap => &COAP,
+            Protocol::Zmtp => &ZMTP,
         }
     }
 }
@@ -266,6 +270,33 @@ pub const COAP: Capabilities = Capabilities {
     last_value_out: "`GET`, and the first notification",
     redelivered: None,
     queue: "`POST` to and `GET` from `/q/name`",
+    group: None,
+};
+
+/// ZeroMQ: a message is its frames, of which the first is the address.
+pub const ZMTP: Capabilities = Capabilities {
+    name: "ZeroMQ",
+    reliability: "at most once",
+    syntax: Syntax {
+        example: "`a/b`, any bytes",
+        separator: '/',
+        wildcards: None,
+        escaped: "nothing",
+    },
+    address_bytes_max: None,
+    level_bytes_max: None,
+    receives: Receives::Messages,
+    content_type: ContentTypeModel::No,
+    properties: PropertyModel::No,
+    correlation: CorrelationModel::No,
+    reply_to: None,
+    request: None,
+    expiry: None,
+    priority_max: None,
+    last_value_in: None,
+    last_value_out: "subscribe, with `zmtp.last_value`",
+    redelivered: None,
+    queue: "PUSH and PULL: the queue `zmtp.queue`",
     group: None,
 };
 
@@ -517,7 +548,8 @@ pub fn expected(from: &Capabilities, to: &Capabilities, aspect: Aspect) -> Cell 
         (true, true) => Cell::Exact,
     };
     match aspect {
-        Aspect::Payload | Aspect::LastValue => Cell::Exact,
+        Aspect::Payload => Cell::Exact,
+        Aspect::LastValue => exact_if(from.last_value_in.is_some(), true),
         Aspect::Order if to.receives == Receives::Values => Cell::Rule(Rule::NewestValue),
         Aspect::Order => Cell::Exact,
         Aspect::Wildcard if to.syntax.wildcards.is_none() => Cell::Unasked,
@@ -747,19 +779,23 @@ mod tests {
     fn payloads_and_last_values_are_exact_everywhere_and_order_wherever_messages_come() {
         for from in Protocol::ALL {
             for to in Protocol::ALL {
-                for aspect in [Aspect::Payload, Aspect::LastValue] {
-                    assert_eq!(cell(from, to, aspect), Cell::Exact);
-                }
-                for aspect in [Aspect::Order, Aspect::Wildcard] {
-                    assert_eq!(cell(from, to, aspect) == Cell::Exact, to != Protocol::Coap);
-                }
+                assert_eq!(cell(from, to, Aspect::Payload), Cell::Exact);
+                let is_last = cell(from, to, Aspect::LastValue) == Cell::Exact;
+                assert_eq!(is_last, from != Protocol::Zmtp);
+                let is_in_order = cell(from, to, Aspect::Order) == Cell::Exact;
+                assert_eq!(is_in_order, to != Protocol::Coap);
+                let has_wildcards = !matches!(to, Protocol::Coap | Protocol::Zmtp);
+                assert_eq!(
+                    cell(from, to, Aspect::Wildcard) == Cell::Exact,
+                    has_wildcards
+                );
             }
         }
     }
 
     #[test]
     fn a_few_cells_by_hand() {
-        use Protocol::{Amqp, Coap, Mqtt3, Mqtt5, Stomp};
+        use Protocol::{Amqp, Coap, Mqtt3, Mqtt5, Stomp, Zmtp};
         for (from, to, aspect, wanted) in [
             (Mqtt5, Mqtt3, Aspect::ContentType, Cell::Dropped),
             (Mqtt3, Mqtt5, Aspect::ContentType, Cell::Unsaid),
@@ -787,6 +823,9 @@ mod tests {
             (Stomp, Coap, Aspect::Reply, Cell::Dropped),
             (Coap, Amqp, Aspect::LongAddress, Cell::Rule(Rule::CutKey)),
             (Amqp, Coap, Aspect::Expiry, Cell::Rule(Rule::SecondsLeft)),
+            (Zmtp, Mqtt5, Aspect::Expiry, Cell::Unsaid),
+            (Mqtt5, Zmtp, Aspect::TextProperty, Cell::Dropped),
+            (Zmtp, Amqp, Aspect::Address, Cell::Rule(Rule::OtherSyntax)),
         ] {
             assert_eq!(cell(from, to, aspect), wanted, "{from:?} {to:?} {aspect:?}");
         }

@@ -5,12 +5,14 @@ go 1.24.0
 require (
 	github.com/eclipse/paho.golang v0.23.0
 	github.com/eclipse/paho.mqtt.golang v1.5.1
+	github.com/go-zeromq/zmq4 v0.17.0
 	github.com/plgd-dev/go-coap/v3 v3.4.0
 	github.com/rabbitmq/amqp091-go v1.16.0
 )
 
 require (
 	github.com/dsnet/golib/memfile v1.0.0 // indirect
+	github.com/go-zeromq/goczmq/v4 v4.2.2 // indirect
 	github.com/gorilla/websocket v1.5.3 // indirect
 	github.com/pion/dtls/v3 v3.0.6 // indirect
 	github.com/pion/logging v0.2.3 // indirect
@@ -21,4 +23,5 @@ require (
 	golang.org/x/net v0.44.0 // indirect
 	golang.org/x/sync v0.17.0 // indirect
 	golang.org/x/sys v0.36.0 // indirect
+	golang.org/x/text v0.29.0 // indirect
 )

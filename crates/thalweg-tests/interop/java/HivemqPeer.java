@@ -351,7 +351,7 @@ public final class HivemqPeer {
         return (List<Map<String, Object>>) object.get(key);
     }
 
-    private static Map<String, Object> fields(Object... pairs) {
+    static Map<String, Object> fields(Object... pairs) {
         var map = new LinkedHashMap<String, Object>();
         for (int at = 0; at < pairs.length; at += 2) {
             map.put((String) pairs[at], pairs[at + 1]);
@@ -359,7 +359,7 @@ public final class HivemqPeer {
         return map;
     }
 
-    private static void write(Map<String, Object> line) {
+    static void write(Map<String, Object> line) {
         var text = Json.text(line);
         synchronized (System.out) {
             System.out.println(text);
@@ -368,7 +368,7 @@ public final class HivemqPeer {
     }
 
     /** As much JSON as the puppet's lines need; the library brings none. */
-    private static final class Json {
+    static final class Json {
         private final String input;
         private int at;
 

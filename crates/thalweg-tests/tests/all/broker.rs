@@ -44,6 +44,7 @@ pub struct Options {
     guarded: bool,
     queues: bool,
     coap: bool,
+    zmtp: bool,
     namespace: Option<String>,
 }
 
@@ -61,6 +62,7 @@ struct Ports {
     stomps: SocketAddr,
     stomp_secure_websocket: SocketAddr,
     coap: SocketAddr,
+    zmtp: SocketAddr,
 }
 
 impl Broker {
@@ -116,6 +118,11 @@ impl Broker {
     /// The listener for CoAP over UDP, and over TCP on the same port, when [`Options::coap`] asked for it.
     pub fn coap(&self) -> SocketAddr {
         self.ports.coap
+    }
+
+    /// The listener for ZeroMQ, when [`Options::zmtp`] asked for it.
+    pub fn zmtp(&self) -> SocketAddr {
+        self.ports.zmtp
     }
 
     /// The listeners for AMQP over TLS, STOMP over TLS, and STOMP over WebSocket over TLS, when both [`Options::queues`] and
@@ -213,6 +220,12 @@ impl Options {
         self
     }
 
+    /// A listener for ZeroMQ too, whose subscribers get last values.
+    pub fn zmtp(mut self) -> Self {
+        self.zmtp = true;
+        self
+    }
+
     /// In a network namespace, whose loopback and other links are up already.
     pub fn in_namespace(mut self, name: &str) -> Self {
         self.namespace = Some(name.to_owned());
@@ -275,6 +288,7 @@ impl Options {
             stomps: free_port(),
             stomp_secure_websocket: free_port(),
             coap: free_port(),
+            zmtp: free_port(),
         };
         let mut command = match kind {
             Kind::Thalweg => self.thalweg(&folder, ports),
@@ -359,6 +373,10 @@ impl Options {
             command
                 .arg("--set")
                 .arg(format!("listeners.coap-tcp.bind={}", ports.coap));
+        }
+        if self.zmtp {
+            let bind = format!("listeners.zmtp.bind={}", ports.zmtp);
+            command.args(["--set", &bind, "--set", "zmtp.last_value=true"]);
         }
         if self.queues && self.encrypted {
             for (name, kind, transport, address) in [

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use thalweg_fronts::capabilities::{Aspect, Cell, Protocol, Rule, expected};
 
 use super::puppet::Library;
-use super::speaker::{ONE_EACH, Place, Post, SPEAKERS, Seen, Speaker, broker, who_can};
+use super::speaker::{
+    ONE_EACH, Place, Post, SOCKETS, SPEAKERS, Seen, Speaker, broker, everybody, who_can,
+};
 
 /// A publish and how to look at what becomes of it.
 struct Case {
@@ -88,7 +90,7 @@ fn nothing_more(_: &Case, _: Cell, _: &Seen) -> Result<(), String> {
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn payloads_are_exact_between_all_libraries() {
     let Some(broker) = broker() else { return };
-    let speakers = Speaker::all(&broker, &SPEAKERS);
+    let speakers = Speaker::all(&broker, &everybody());
     let case = |place: &str, payload: Vec<u8>| Case {
         aspect: Aspect::Payload,
         place: Place::plain(place),
@@ -101,9 +103,9 @@ fn payloads_are_exact_between_all_libraries() {
     play(&speakers, &speakers, &small);
     drop(speakers);
     // A megabyte; go-coap and node-coap lose their way in notifications that come in blocks, whoever sends them.
-    let publishers = Speaker::all(&broker, &ONE_EACH);
+    let publishers = Speaker::all(&broker, &[&ONE_EACH[..], &SOCKETS[..1]].concat());
     let can = |library: &Library| !matches!(library, Library::GoCoap | Library::NodeCoap);
-    let subscribers: Vec<_> = SPEAKERS
+    let subscribers: Vec<_> = everybody()
         .into_iter()
         .filter(|(_, library)| can(library))
         .collect();
@@ -120,7 +122,7 @@ fn payloads_are_exact_between_all_libraries() {
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn addresses_are_exact_or_written_in_the_other_syntax() {
     let Some(broker) = broker() else { return };
-    let speakers = Speaker::all(&broker, &SPEAKERS);
+    let speakers = Speaker::all(&broker, &everybody());
     let mut cases: Vec<Case> = [
         Place::plain("address/plain"),
         Place::of("a.b/c.d", "a%2Eb.c%2Ed"),
@@ -206,7 +208,7 @@ fn reserved_addresses_are_hidden_from_wildcards_of_every_protocol() {
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn wildcards_match_alike_in_every_syntax() {
     let Some(broker) = broker() else { return };
-    let speakers = Speaker::all(&broker, &SPEAKERS);
+    let speakers = Speaker::all(&broker, &everybody());
     let subscribers: Vec<_> = who_can(&SPEAKERS, |can| can.syntax.wildcards.is_some()).collect();
     let subscribers = Speaker::all(&broker, &subscribers);
     for speaker in &subscribers {
@@ -247,7 +249,7 @@ fn wildcards_match_alike_in_every_syntax() {
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn order_holds_between_all_libraries() {
     let Some(broker) = broker() else { return };
-    let speakers = Speaker::all(&broker, &SPEAKERS);
+    let speakers = Speaker::all(&broker, &everybody());
     let place = Place::plain("order/x");
     speakers
         .iter()
@@ -281,7 +283,7 @@ fn order_holds_between_all_libraries() {
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn what_is_said_beside_the_payload_arrives_as_the_records_say() {
     let Some(broker) = broker() else { return };
-    let speakers = Speaker::all(&broker, &SPEAKERS);
+    let speakers = Speaker::all(&broker, &everybody());
     let text = |value: &str| json!(["text", value]);
     let user = |pairs: &[(&str, Value)]| {
         pairs
@@ -478,9 +480,10 @@ fn last_values_reach_whoever_comes_later() {
         }
     }
     let mut wrong = Vec::new();
-    for to in Speaker::all(&broker, &SPEAKERS) {
+    for to in Speaker::all(&broker, &everybody()) {
         match to.protocol.capabilities().syntax.wildcards {
             Some(_) => to.subscribe(&Place::plain("last/+"), true),
+            None if to.protocol == Protocol::Zmtp => to.subscribe(&Place::plain("last/"), true),
             None => (0..publishers.len()).for_each(|number| to.subscribe(&place(number), true)),
         }
         let mut seen: Vec<String> = Vec::new();

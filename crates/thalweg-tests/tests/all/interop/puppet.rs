@@ -50,6 +50,14 @@ pub enum Library {
     Aiocoap,
     GoCoap,
     NodeCoap,
+    /// pyzmq: ZeroMQ by libzmq.
+    Pyzmq,
+    /// zeromq.js on Node: ZeroMQ by libzmq.
+    ZeromqJs,
+    /// go-zeromq/zmq4: ZeroMQ without libzmq.
+    Zmq4Go,
+    /// JeroMQ for Java: ZeroMQ without libzmq.
+    Jeromq,
 }
 
 impl Library {
@@ -70,7 +78,7 @@ impl Library {
 
     /// The running puppet of this library, started on first use.
     pub(super) fn puppet(self) -> &'static Puppet {
-        static PUPPETS: [OnceLock<Puppet>; 15] = [const { OnceLock::new() }; 15];
+        static PUPPETS: [OnceLock<Puppet>; 19] = [const { OnceLock::new() }; 19];
         PUPPETS[self as usize].get_or_init(|| Puppet::start(self))
     }
 
@@ -88,6 +96,17 @@ impl Library {
             command.arg(installed.join("javascript").join(script));
             command
         };
+        let java = |class: &str| {
+            let mut command = Command::new("java");
+            // A short-lived process: the first compiler tier is enough, and leaves the cores to the broker.
+            command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp"]);
+            command.arg(format!(
+                "{0}/classes:{0}/lib/*",
+                installed.join("java").display()
+            ));
+            command.arg(class);
+            command
+        };
         match self {
             Self::PahoPython => python("paho_peer.py"),
             Self::Gmqtt => python("gmqtt_peer.py"),
@@ -98,21 +117,15 @@ impl Library {
             Self::Amqplib => node("amqplib_peer.js"),
             Self::Stompjs => node("stompjs_peer.js"),
             Self::NodeCoap => node("coap_peer.js"),
-            Self::Hivemq => {
-                let mut command = Command::new("java");
-                // A short-lived process: the first compiler tier is enough, and leaves the cores to the broker.
-                command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp"]);
-                command.arg(format!(
-                    "{0}/classes:{0}/lib/*",
-                    installed.join("java").display()
-                ));
-                command.arg("HivemqPeer");
-                command
-            }
+            Self::Pyzmq => python("zmq_peer.py"),
+            Self::ZeromqJs => node("zeromq_peer.js"),
+            Self::Hivemq => java("HivemqPeer"),
+            Self::Jeromq => java("JeromqPeer"),
             Self::PahoGo3 => Command::new(installed.join("go/paho3")),
             Self::PahoGo5 => Command::new(installed.join("go/paho5")),
             Self::Amqp091Go => Command::new(installed.join("go/amqp091")),
             Self::GoCoap => Command::new(installed.join("go/coap")),
+            Self::Zmq4Go => Command::new(installed.join("go/zmq4")),
             Self::Lapin => Command::new(installed.join("rust/target/debug/thalweg-interop-lapin")),
         }
     }

@@ -32,7 +32,20 @@ pub const SPEAKERS: [(Protocol, Library); 14] = [
     (Protocol::Coap, Library::NodeCoap),
 ];
 
-/// One of each protocol, for what costs time.
+/// Those that have no queues with names of their own: sockets of ZeroMQ.
+pub const SOCKETS: [(Protocol, Library); 4] = [
+    (Protocol::Zmtp, Library::Pyzmq),
+    (Protocol::Zmtp, Library::ZeromqJs),
+    (Protocol::Zmtp, Library::Zmq4Go),
+    (Protocol::Zmtp, Library::Jeromq),
+];
+
+/// Speakers of every protocol, those without named queues among them.
+pub fn everybody() -> Vec<(Protocol, Library)> {
+    [&SPEAKERS[..], &SOCKETS].concat()
+}
+
+/// One of each protocol that has queues, for what costs time.
 pub const ONE_EACH: [(Protocol, Library); 5] = [
     SPEAKERS[0],
     SPEAKERS[2],
@@ -58,6 +71,7 @@ pub fn broker() -> Option<Broker> {
     Broker::with()
         .queues()
         .coap()
+        .zmtp()
         .set("coap.observe_empty", "true")
         .start_for_queues()
 }
@@ -72,6 +86,8 @@ pub struct Place {
     pub stomp: String,
     /// Path of a URI.
     pub coap: String,
+    /// First frame; a filter is what it begins with.
+    pub zmtp: String,
 }
 
 impl Place {
@@ -83,6 +99,7 @@ impl Place {
             amqp: dotted,
             coap: endpoint::path_of(mqtt),
             mqtt: mqtt.to_owned(),
+            zmtp: mqtt.to_owned(),
         }
     }
 
@@ -94,6 +111,8 @@ impl Place {
             amqp: amqp.to_owned(),
             stomp,
             coap: endpoint::path_of(mqtt),
+            // The one byte of those in use here that a topic cannot hold and a frame can.
+            zmtp: mqtt.replace("%2B", "+"),
         }
     }
 
@@ -104,6 +123,7 @@ impl Place {
             Protocol::Amqp => &self.amqp,
             Protocol::Stomp => &self.stomp,
             Protocol::Coap => &self.coap,
+            Protocol::Zmtp => &self.zmtp,
         }
     }
 }
@@ -196,6 +216,7 @@ enum Door {
     Amqp(Agent),
     Stomp(Agent),
     Coap(Endpoint),
+    Zmtp(Agent),
 }
 
 impl fmt::Debug for Speaker {
@@ -236,6 +257,7 @@ impl Speaker {
                 Door::Stomp(Agent::open(library, address, json!({})))
             }
             Protocol::Coap => Door::Coap(Endpoint::open(library, broker.coap())),
+            Protocol::Zmtp => Door::Zmtp(Agent::open(library, broker.zmtp(), json!({}))),
         };
         Self {
             protocol,
@@ -306,6 +328,10 @@ impl Speaker {
                 );
             }
             Door::Coap(endpoint) => endpoint.send(native, post),
+            Door::Zmtp(agent) => {
+                let frames = [hex(native.as_bytes()), hex(&post.payload)];
+                agent.tell("send", json!({ "frames": frames }));
+            }
         }
     }
 
@@ -350,6 +376,9 @@ impl Speaker {
                 );
             }
             Door::Coap(endpoint) => endpoint.observe(native, last_values),
+            Door::Zmtp(agent) => {
+                agent.tell("subscribe", json!({ "prefix": hex(native.as_bytes()) }));
+            }
         }
     }
 
@@ -387,13 +416,14 @@ impl Speaker {
                 );
             }
             Door::Coap(endpoint) => endpoint.take_from(&queue_to(Protocol::Coap, queue)),
+            Door::Zmtp(_) => panic!("{self:?} takes from one queue only"),
         }
     }
 
     /// Settles what was consumed `manual`ly. MQTT libraries have done it already, and what CoAP takes is settled.
     pub fn settle(&self, seen: &Seen) {
         match &self.door {
-            Door::Mqtt(_) | Door::Coap(_) => {}
+            Door::Mqtt(_) | Door::Coap(_) | Door::Zmtp(_) => {}
             Door::Amqp(agent) => drop(agent.tell("ack", json!({ "delivery": seen.tag }))),
             Door::Stomp(agent) => {
                 let headers = json!([["id", seen.tag]]);
@@ -408,7 +438,7 @@ impl Speaker {
     /// Refuses what was consumed `manual`ly, for good.
     pub fn refuse(&self, seen: &Seen) {
         match &self.door {
-            Door::Mqtt(_) | Door::Coap(_) => panic!("{self:?} cannot refuse"),
+            Door::Mqtt(_) | Door::Coap(_) | Door::Zmtp(_) => panic!("{self:?} cannot refuse"),
             Door::Amqp(agent) => {
                 drop(agent.tell("nack", json!({ "delivery": seen.tag, "requeue": false })))
             }
@@ -447,6 +477,7 @@ impl Speaker {
             }
             Door::Stomp(_) => format!("/temp-queue/{name}"),
             Door::Coap(_) => panic!("{self:?} is answered by a response"),
+            Door::Zmtp(_) => panic!("{self:?} cannot ask"),
         }
     }
 
@@ -454,7 +485,7 @@ impl Speaker {
     pub fn agent(&self) -> &Agent {
         match &self.door {
             Door::Amqp(agent) | Door::Stomp(agent) => agent,
-            Door::Mqtt(_) | Door::Coap(_) => panic!("{self:?} has none"),
+            Door::Mqtt(_) | Door::Coap(_) | Door::Zmtp(_) => panic!("{self:?} has none"),
         }
     }
 
@@ -479,13 +510,14 @@ impl Speaker {
             Door::Amqp(agent) => agent.message_within(within).map(|event| of_amqp(&event)),
             Door::Stomp(agent) => agent.message_within(within).map(|event| of_stomp(&event)),
             Door::Coap(endpoint) => endpoint.receive_within(within),
+            Door::Zmtp(agent) => agent.message_within(within).map(|event| of_zmtp(&event)),
         }
     }
 
     pub fn cut(&self) {
         match &self.door {
             Door::Mqtt(peer) => peer.cut(),
-            Door::Amqp(agent) | Door::Stomp(agent) => agent.cut(),
+            Door::Amqp(agent) | Door::Stomp(agent) | Door::Zmtp(agent) => agent.cut(),
             Door::Coap(_) => panic!("{self:?} has no connection"),
         }
     }
@@ -494,7 +526,7 @@ impl Speaker {
 /// What a publisher of this protocol sends to so that it reaches a queue.
 fn queue_to(protocol: Protocol, queue: &str) -> String {
     match protocol {
-        Protocol::Mqtt3 | Protocol::Mqtt5 => format!("$q/{queue}"),
+        Protocol::Mqtt3 | Protocol::Mqtt5 | Protocol::Zmtp => format!("$q/{queue}"),
         Protocol::Amqp => queue.to_owned(),
         Protocol::Stomp => format!("/queue/{queue}"),
         Protocol::Coap => format!("/q/{queue}"),
@@ -721,6 +753,17 @@ fn of_stomp(event: &Value) -> Seen {
         redelivered: get("redelivered").as_deref() == Some("true"),
         tag: json!(get("ack")),
         whole_address: None,
+    }
+}
+
+/// The first frame is the address; the payload is the others, one behind the other.
+fn of_zmtp(event: &Value) -> Seen {
+    let frames = event["frames"].as_array().into_iter().flatten();
+    let mut frames = frames.map(|frame| unhex(&word(frame)));
+    Seen {
+        address: String::from_utf8_lossy(&frames.next().unwrap_or_default()).into_owned(),
+        payload: frames.flatten().collect(),
+        ..Seen::default()
     }
 }
 
