@@ -1,6 +1,9 @@
 //! The whole way of a message without its sockets, for `cargo xtask bench-instructions`: bytes in at one link, bytes out
 //! at another. `list` names the operations, `NAME COUNT` does one COUNT times.
 
+#[path = "instructions/zmtp.rs"]
+mod zmtp;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use thalweg_amqp::methods::{basic, queue};
@@ -26,7 +29,7 @@ const NOW: Time = Time::from_secs(1);
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
 
-const OPERATIONS: [Operation; 14] = [
+const OPERATIONS: [Operation; 19] = [
     ("path_qos0", |count| {
         path(QoS::AtMostOnce, 1, Version::V311, count)
     }),
@@ -57,6 +60,11 @@ const OPERATIONS: [Operation; 14] = [
     ("fan_out_qos0_to_100", |count| {
         path(QoS::AtMostOnce, 100, Version::V311, count)
     }),
+    ("path_zmtp", zmtp::two_frames),
+    ("path_zmtp_one_frame", zmtp::one_frame),
+    ("path_zmtp_push_pull", zmtp::push_pull),
+    ("path_zmtp_to_mqtt", zmtp::to_mqtt),
+    ("fan_out_zmtp_to_100", zmtp::fan_out),
 ];
 
 fn main() {
@@ -123,6 +131,8 @@ impl Bench {
             bytes = &bytes[driven.consumed..];
             match driven.stopped {
                 Stopped::FlushFirst => self.links.take_dirty(&mut self.dirty),
+                // There is one shard.
+                Stopped::Rehome(_) => {}
                 _ => break,
             }
         }
