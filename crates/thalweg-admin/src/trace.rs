@@ -443,7 +443,7 @@ mod tests {
             .iter()
             .map(|row| SPANS.iter().position(|span| *span == row.span));
         let places: Vec<usize> = places
-            .map(|place| place.expect("a name of DESIGN §4"))
+            .map(|place| place.expect("a span of stages.rs"))
             .collect();
         assert!(places.is_sorted());
     }

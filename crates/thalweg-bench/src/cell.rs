@@ -358,7 +358,7 @@ pub enum Standing {
     /// What sent was not able to keep its own times; why.
     GeneratorLimited(String),
     /// The broker took less than 99 % of what was to be sent. Times of what was never sent are in no distribution, so it
-    /// has no latency to compare (EXPERIMENTS 4: achieved/intended >= 0.99).
+    /// has no latency to compare (achieved/intended < 0.99).
     HeldBack(String),
     /// It came to no regular end; why.
     Invalid(String),

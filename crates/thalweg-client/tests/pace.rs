@@ -1,4 +1,4 @@
-//! What PROTOCOLS 15 asks of turbo batching and auto-throttle, in virtual time: no clock, no threads, seeds.
+//! The conditions of ADR 0024 for turbo batching and auto-throttle, in virtual time: no clock, no threads, seeds.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -125,7 +125,7 @@ fn who_publishes_rarely_does_not_wait() {
 }
 
 /// What turbo brings at saturation with 64 bytes of payload (100 on the wire): 22 times as much was measured in this model,
-/// when a message costs 200 ns and a write 5 µs. This is the k of PROTOCOLS 15.
+/// when a message costs 200 ns and a write 5 µs. This is the k of ADR 0024.
 const GAIN_MIN: f64 = 15.0;
 
 #[test]

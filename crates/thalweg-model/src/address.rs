@@ -9,7 +9,7 @@ pub const LEVEL_SEPARATOR: u8 = b'/';
 /// The tenant of peers that name none.
 pub const TENANT_DEFAULT: u32 = 0;
 
-/// The longest canonical rendering, in bytes (DESIGN: 64 KiB rendered; MQTT's own limit is the same).
+/// The longest canonical rendering, in bytes (MQTT's own limit).
 pub const ADDRESS_BYTES_MAX: usize = 65_535;
 
 /// A list of UTF-8 levels, kept as its canonical rendering: levels joined by `/`.

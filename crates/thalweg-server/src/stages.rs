@@ -1,4 +1,4 @@
-//! Where a message's time goes: histograms under the span names of DESIGN §4, from samples.
+//! Where a message's time goes: histograms under the span names of docs/follow-a-publish.md, from samples.
 
 /// The span names, in the order of a message's path. The same words stand in metrics, traces and
 /// `docs/follow-a-publish.md`.

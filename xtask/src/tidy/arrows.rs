@@ -1,4 +1,4 @@
-//! Which crate may depend on which: the table of DESIGN §2, checked against `cargo metadata`.
+//! Which crate may depend on which: the table below, checked against `cargo metadata`.
 
 use serde_json::Value;
 
@@ -210,7 +210,7 @@ pub fn arrows_point_up(metadata: &str) -> Vec<Breach> {
             if is_ours && !is_itself && !is_test && !allowed.contains(&column) {
                 breaches.push(Breach::of(
                     name,
-                    format!("must not depend on {target} (DESIGN §2)"),
+                    format!("must not depend on {target} (the table of xtask/src/tidy/arrows.rs)"),
                 ));
             }
             // What only tests use may do I/O.

@@ -42,7 +42,7 @@ struct Exchange {
     name: &'static str,
     protocol: Protocol,
     qos: u8,
-    /// Bytes of frames for a message of 60 bytes, both legs (EXPERIMENTS 3.2).
+    /// Bytes of frames for a message of 60 bytes, both legs, computed from the protocols' rules.
     study: u64,
 }
 

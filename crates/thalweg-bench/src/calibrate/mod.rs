@@ -1,4 +1,4 @@
-//! Calibration: the laboratory measures what is known, before anything that it says of others counts (EXPERIMENTS, E0).
+//! Calibration: the laboratory measures what is known, before anything that it says of others counts.
 //!
 //! *Knows:* every part of the laboratory, and what each of them has to say of something whose answer is known. *Must never
 //! know:* a broker that somebody uses.
@@ -111,7 +111,7 @@ impl Finding {
 /// A self-test of E0.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// Its number in EXPERIMENTS 5, E0.
+    /// Its number among the calibration's items, from 1.
     pub number: u8,
     pub name: &'static str,
     pub about: &'static str,

@@ -234,7 +234,7 @@ const USUAL: [&str; 12] = [
 ];
 /// Of bootstraps: equal folders are compared equally.
 const SEED: u64 = 20_260;
-/// From here on a gate may rest on it (EXPERIMENTS 4).
+/// From here on a gate may rest on it.
 const REPEATS_FEW: usize = 5;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Runs before: how much a figure differs from run to run, and since when it is another.
 //!
 //! Repeats of one run share a minute and a boot of the machine; runs of two days differ by more than their repeats say. So a gate
-//! that rests on the repeats of two runs cries wolf (EXPERIMENTS 4: about one time in eight). With five runs before, a new one
+//! that rests on the repeats of two runs raises a false alarm about one time in eight. With five runs before, a new one
 //! is judged by what runs differ by: it is another if it lies outside what a sixth run of the same would be expected in.
 
 use std::fs;

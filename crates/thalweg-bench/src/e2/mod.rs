@@ -1,6 +1,6 @@
 //! E2d: the adaptive client through a link whose loss changes, beside the same client with one protocol all along.
 //!
-//! The study (B of EXPERIMENTS) sent messages over MQTT and CoAP through one API while a share of all packets was lost, and left
+//! Study B sent messages over MQTT and CoAP through one API while a share of all packets was lost, and left
 //! the choice between them as future work. Here a publisher and a subscriber, in one namespace and with one clock, go through
 //! a link that loses 0, 20, 5, 25 and 0 % of the packets, each for a while; the broker is behind it.
 //!

@@ -1,6 +1,6 @@
 //! E5: state-aware shared subscriptions, with real connections and workers that sleep.
 //!
-//! The study (E of EXPERIMENTS) put three subscribers of unequal speed into one group and told the broker how they were.
+//! Study E put three subscribers of unequal speed into one group and told the broker how they were.
 //! This repeats it: a publisher that keeps to absolute times, workers with a queue and a time that each message takes, a
 //! clock for all of them, a broker in its own process.
 //!

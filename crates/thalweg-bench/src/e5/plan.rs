@@ -1,4 +1,4 @@
-//! What is run: the thesis's two scenarios, the sweeps around them, and the rows of BALANCING 8.
+//! What is run: the thesis's two scenarios, the sweeps around them, and the conditions of ADR 0019.
 
 use std::collections::HashMap;
 

@@ -786,7 +786,7 @@ impl Stage {
     }
 }
 
-/// Whether what was measured counts (EXPERIMENTS 4), and why not.
+/// Whether what was measured counts, and why not.
 fn judged(trial: &Trial) -> (Verdict, String) {
     let limited = |why: String| (Verdict::GeneratorLimited, why);
     if trial.messages.iter().all(|message| message.sent == NEVER) {

@@ -1,4 +1,4 @@
-//! Whether a trial counts: EXPERIMENTS 4, "Validity".
+//! Whether a trial counts (docs/laboratory.md, "What counts").
 
 use crate::cell::{Cell, Load, Row, Standing};
 
@@ -256,7 +256,7 @@ mod tests {
         );
     }
 
-    /// EXPERIMENTS 4: valid only if achieved/intended >= 0.99, whoever is the cause.
+    /// A trial is valid only if achieved/intended >= 0.99, whatever the cause.
     #[test]
     fn what_the_broker_did_not_take_is_no_fault_of_the_generator_and_does_not_count_either() {
         let is_held_back = |evidence| matches!(judge(&evidence), Standing::HeldBack(_));

@@ -1,4 +1,4 @@
-//! Whether a network does here what it says: realised loss, bytes to the last one, delay. E0 (4) and (5) of EXPERIMENTS.
+//! Whether a network does here what it says: realised loss, bytes to the last one, delay. Items 4 and 5 of the calibration.
 
 use std::io;
 use std::net::UdpSocket;

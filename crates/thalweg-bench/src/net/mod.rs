@@ -1,4 +1,4 @@
-//! A network to measure in: a client's namespace, a link between, a broker's namespace (topology T3 of EXPERIMENTS).
+//! A network to measure in: a client's namespace, a link between, a broker's namespace.
 //!
 //! *Knows:* namespaces, veth pairs, nftables, TUN devices, interface counters. *Must never know:* what is sent through it.
 //!

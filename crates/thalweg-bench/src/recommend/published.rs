@@ -56,7 +56,7 @@ pub fn paper() -> Result<Vec<(Cell, Row)>, String> {
     table("paper.csv", include_str!("data/paper.csv"))
 }
 
-/// What we computed from the protocols' rules, EXPERIMENTS 3.2.
+/// What we computed from the protocols' rules.
 pub fn expected() -> Result<Vec<(Cell, Row)>, String> {
     table("expected.csv", include_str!("data/expected.csv"))
 }

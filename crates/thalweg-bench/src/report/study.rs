@@ -1,5 +1,5 @@
-//! What the thesis found, and whether it came out here: the shapes S5.1 to S5.6 of EXPERIMENTS, its tables 7 and 8, and the
-//! bars of issue 6.
+//! What the thesis found, and whether it came out here: the statements S5.1 to S5.6, its tables 7 and 8, and this
+//! project's bars.
 
 use serde_json::Value;
 
@@ -66,8 +66,8 @@ impl Ruling {
 /// The point of the thesis's own period.
 pub const POINT: &str = "d=10.44ms";
 
-/// The study's figures of scenario 2 (table of means): overall mean in milliseconds by variant, and what EXPERIMENTS 3.5
-/// reckoned for exact times.
+/// The study's figures of scenario 2 (table of means): overall mean in milliseconds by variant, and what
+/// follows for exact times.
 pub const OVERALL: [(&str, f64, &str); 3] = [
     ("random", 1400.7, "1483 to 1536"),
     ("round-robin", 1492.3, "1493"),

@@ -7,7 +7,7 @@ use crate::cell::{Engine, Protocol, Row, Standing, Workload};
 use crate::command::Outcome;
 use crate::results::tests::{Folder, measured};
 
-/// The example of EXPERIMENTS 7, word for word.
+/// A scenario with every key.
 const EXAMPLE: &str = r#"
 name: e2-bytes-60B
 version: 1

@@ -1,7 +1,7 @@
 //! Shared groups in virtual time: the kernel that ships, members that work, a publisher, and no clock.
 //!
 //! [`scenario`] says what happens, [`run`] lets it happen to a strategy, [`limit::limit`] says what nobody could do
-//! better. [`rows`] are the conditions of BALANCING 8 and of the issue with their bars, [`thesis`] the study's own
+//! better. [`rows`] are conditions with their bars (ADR 0019), [`thesis`] the study's own
 //! scenarios, and [`table::table`] measures all of them.
 
 mod broker;

@@ -1,4 +1,4 @@
-//! The conditions of the issue's table and of BALANCING 8, as multiples of the limit, with their bars.
+//! Conditions of a group, with their bars as multiples of the work-conserving limit (ADR 0019).
 
 use thalweg_balance::GroupStrategy;
 use thalweg_kernel::OrderKey;
@@ -18,9 +18,9 @@ pub struct Condition {
     pub bar: (f64, f64),
     /// What would be better.
     pub stretch: Option<(f64, f64)>,
-    /// What BALANCING's own simulation of the algorithm had.
+    /// What the first simulation of the algorithm had, when it was designed.
     pub reference: Option<(f64, f64)>,
-    /// Whether the issue asks for it; the others are BALANCING's.
+    /// Whether the bar was set for this project; the others are of the algorithm's design.
     pub is_asked: bool,
 }
 

@@ -27,7 +27,7 @@ pub struct Row {
     pub limit: Option<f64>,
     /// `ours` in terms of `limit`; the mean over seeds of each seed's.
     pub ratio: Option<f64>,
-    /// The ratio that BALANCING's own simulation of the algorithm had.
+    /// The ratio that the first simulation of the algorithm had.
     pub reference: Option<f64>,
     pub bar: Bar,
     /// What would be better: a ratio.
@@ -42,7 +42,7 @@ pub enum Source {
     Issue,
     /// The shapes S5.1 to S5.6 of the study.
     Study,
-    /// BALANCING 8, where the issue does not.
+    /// The algorithm's design asked for it, beyond the bars of this project.
     Balancing,
 }
 

@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_interval_of_a_mean_is_students() {
-        // n = 8: t is 2.365 (EXPERIMENTS 4).
+        // n = 8: Student's t for 95 % is 2.365.
         let numbers = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
         let found = mean_interval(&numbers, 0.95).expect("eight numbers");
         let half = 2.3646 * 2.138_09 / 8_f64.sqrt();

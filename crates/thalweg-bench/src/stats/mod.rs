@@ -3,7 +3,7 @@
 //! *Knows:* numbers. *Must never know:* what they measure.
 //!
 //! Means carry Student's interval, medians a seeded bootstrap; two groups are told apart by Welch or Mann-Whitney, many
-//! comparisons by Holm; "equal" is only what two one-sided tests within a stated margin say (EXPERIMENTS 4). Histograms are
+//! comparisons by Holm; "equal" is only what two one-sided tests within a stated margin say. Histograms are
 //! merged, never their percentiles averaged: that is not done here but where they are kept ([`crate::results`]).
 
 mod compare;

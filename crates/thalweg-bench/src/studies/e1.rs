@@ -9,7 +9,7 @@ use crate::cell::{Cell, Driver, Leg, Load, Protocol, Row, Standing, Workload};
 use crate::e5::plan::Budget;
 use crate::report::groups::{Stat, short};
 
-/// A class of traffic: its name, and who sends it in the latency part (EXPERIMENTS 3.1, E1).
+/// A class of traffic: its name, and who sends it in the latency part.
 struct Class {
     name: &'static str,
     /// Publishers, and what each of them sends of what one of the study's does: 200 sensors of 1,000, 1,600 cars of 16,000.
@@ -168,7 +168,7 @@ fn latency(
     class: &Class,
     cells: &mut Vec<Cell>,
 ) {
-    // The study's day lasts 24 minutes here, as EXPERIMENTS E1c has it, in the paper budget.
+    // The study's day lasts 24 minutes here, in the paper budget.
     let (measure, repeats) = by(budget, (2.0, 1), (15.0, 3), (1440.0, 8));
     let (publishers, part) = class.calm;
     // 40 nets of 200 nodes send up to 6,960 messages a second; the quick run offers a quarter. It has four times as many

@@ -11,7 +11,7 @@ use crate::report::groups::{Stat, short};
 pub const LOSSES: [f64; 6] = [0.0, 5.0, 10.0, 15.0, 20.0, 25.0];
 /// Sizes of E2c.
 pub const SIZES: [u32; 9] = [20, 60, 200, 600, 1200, 2000, 4000, 8000, 16_000];
-/// Ethernet bytes that EXPERIMENTS 3.2 reckons for 60 bytes without loss, both legs: QoS 0, 1, 2, CON, NON.
+/// Ethernet bytes computed from the protocols' rules for 60 bytes without loss, both legs: QoS 0, 1, 2, CON, NON.
 pub const RECKONED_60: [(&str, f64); 5] = [
     ("MQTT QoS 0", 410.0),
     ("MQTT QoS 1", 554.0),
@@ -105,7 +105,7 @@ fn draft(
     bytes: u32,
     loss: f64,
 ) -> super::plan::Draft {
-    // Many slow flows keep up the load without what RFC 7252's NSTART of 1 does to a quick one (EXPERIMENTS, E2).
+    // Many slow flows keep up the load without what RFC 7252's NSTART of 1 does to a quick one.
     let (flows, rate, measure, drain) = by(
         budget,
         (100, 0.05, 40.0, 60.0),

@@ -5,7 +5,7 @@ use crate::report::study::Ruling;
 /// A statement of a study and what became of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    /// Its name in EXPERIMENTS 5.
+    /// Its name, such as `S2.2`.
     pub id: &'static str,
     pub what: &'static str,
     /// The study's own figures.

@@ -171,7 +171,7 @@ fn said(measured: &Measured) -> String {
     }
 }
 
-/// Of all cores, by everything that runs side by side (EXPERIMENTS 4, "Budgets").
+/// Of all cores, by everything that runs side by side.
 const BUSY_MAX: f64 = 0.3;
 
 #[cfg(test)]

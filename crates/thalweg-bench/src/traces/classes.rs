@@ -1,4 +1,4 @@
-//! Models of sources. Figures that study A states or that follow from it are in EXPERIMENTS E1 and 3.1; where there is none,
+//! Models of sources. Figures are those that study A states, or follow from them; where there is none,
 //! the constant says that it is ours.
 
 use clap::ValueEnum;

@@ -23,7 +23,7 @@ pub fn day_of(name: &str, seed: u64) -> Result<Arc<Trace>, String> {
         return Ok(day.clone());
     }
     let usual = Order::of(class, seed);
-    // One publisher of the study stands for ten cameras (EXPERIMENTS 2, item 3).
+    // One publisher of the study stands for ten cameras.
     let members = if class == Class::Multimedia {
         10
     } else {

@@ -1,4 +1,4 @@
-//! Traces: what sources of the studies send and when (EXPERIMENTS E1), written as text, read and replayed.
+//! Traces: what sources of the studies send and when, written as text, read and replayed.
 //!
 //! *Knows:* the three classes of study A and some plain ones, the text format. *Must never know:* protocols.
 //!

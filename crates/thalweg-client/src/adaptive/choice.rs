@@ -920,7 +920,7 @@ fn throw(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// EXPERIMENTS 8: every 10 s, hysteresis 15 %, dwell 30 s.
+/// Every 10 s, hysteresis 15 %, dwell 30 s.
 pub(super) const DECIDE: Span = Span::from_secs(10);
 const HYSTERESIS: f64 = 0.15;
 const MARGIN_BACK: f64 = 0.5;

@@ -1,6 +1,6 @@
 //! What a message is expected to take: latency, bytes and energy of the publisher's leg, from loss, round trip, size and rate.
 //!
-//! Analytical, after EXPERIMENTS 2 and 3.2, with what was measured on a kernel (docs/adaptive.md has the comparison). Where
+//! Analytical, from the protocols' rules, with what was measured on a kernel (docs/adaptive.md has the comparison). Where
 //! the calibration's table has cells around a situation, the ratio of measured to computed is interpolated between them
 //! and applied; outside of what was measured the computation stands alone.
 
@@ -752,7 +752,7 @@ mod tests {
         }
     }
 
-    /// EXPERIMENTS 3.2, two legs; the frames of MQTT at QoS 0, 1, 2 and of CoAP without loss.
+    /// Computed by hand, two legs; the frames of MQTT at QoS 0, 1, 2 and of CoAP without loss.
     #[test]
     fn bytes_without_loss_are_those_of_the_frames() {
         let calibration = Calibration {

@@ -1,5 +1,5 @@
 //! When to send and how much at once: batches that cost no delay when little is sent, and a rate that the other side
-//! can take (PROTOCOLS 15). Pure: the time is told, nothing is slept.
+//! can take ([ADR 0024](../../../../docs/adr/0024-pace-is-off-by-default.md)). Pure: the time is told, nothing is slept.
 
 mod batch;
 mod throttle;

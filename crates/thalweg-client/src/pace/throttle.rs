@@ -3,7 +3,7 @@
 //! A window of unconfirmed messages grows while it is used up and confirmations come soon, and shrinks when the peer
 //! says so or takes its time. Within the window messages are paced, so that a publisher waits in small steps.
 //!
-//! PROTOCOLS 15 has the rule for each period: by 0.7 when the peer pressed or the smoothed delay is above the shortest plus
+//! The rule for each period: by 0.7 when the peer pressed or the smoothed delay is above the shortest plus
 //! what is allowed, by 1.05 and 1 when the window was used up. Two things are ours. At the beginning, and when the delay
 //! has been close to the shortest for a period, the window grows with each confirmation, as TCP's does: by 5 % in 100 ms a
 //! fast peer would be used after ten seconds only. And every two seconds at most it shrinks so far that nothing of ours stands

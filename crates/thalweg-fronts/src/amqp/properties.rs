@@ -74,7 +74,7 @@ pub(crate) fn decode(header: &[u8]) -> Properties {
     }
 }
 
-/// A header's value as others know it. [PROTOCOLS §6]
+/// A header's value in other protocols' properties (docs/interop.md).
 pub(super) fn neutral_value(value: FieldValue<'_>) -> Option<PropertyValue> {
     Some(match value {
         FieldValue::Bool(value) => PropertyValue::Bool(value),
@@ -281,7 +281,7 @@ impl Outgoing<'_> {
     }
 }
 
-/// The user's properties; of those with one name the first. [PROTOCOLS §6]
+/// The user's properties; of those with one name the first (docs/interop.md).
 fn write_user(properties: &Properties, writer: &mut TableWriter<'_>) {
     let mut seen: HashSet<&str> = HashSet::new();
     for (name, value) in &properties.user {

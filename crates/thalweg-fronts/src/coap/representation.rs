@@ -8,7 +8,7 @@ use thalweg_model::{Message, Properties, Time};
 
 /// Begins the media type of a Content-Format that has no name here, so that its number comes back.
 const NUMBERED: &str = "application/x-coap-content-format-";
-/// The Content-Format of a media type that has no number. PROTOCOLS §5
+/// The Content-Format of a media type that has no number: octet-stream.
 const OCTET_STREAM: u16 = 42;
 /// The Content-Format of text.
 const TEXT: u16 = 0;

@@ -153,7 +153,7 @@ fn subscribe_code(outcome: Subscribed) -> ReasonCode {
     }
 }
 
-/// User properties as text: MQTT knows nothing else. Bytes are left out ([PROTOCOLS §6]).
+/// User properties as text, the only kind MQTT has. Bytes are left out (docs/interop.md).
 struct UserProperties<'a>(&'a Properties);
 
 impl TextPairs for UserProperties<'_> {

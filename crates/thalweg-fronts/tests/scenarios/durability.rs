@@ -47,7 +47,7 @@ pub fn dropped(world: &World, reason: DropReason) -> u64 {
     world.sum(|kernel| kernel.ledger().dropped[reason as usize])
 }
 
-// What waits for what (STORE-AND-CLUSTER §4).
+// What waits for what (the table of docs/journal.md).
 
 #[test]
 fn puback_waits_until_the_message_is_durable_for_the_persistent_sessions_that_want_it() {

@@ -1,4 +1,4 @@
-//! The sixteen questions of EXPERIMENTS 8 and their answers.
+//! Sixteen questions and their answers.
 
 use std::path::Path;
 

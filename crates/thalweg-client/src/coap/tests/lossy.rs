@@ -143,7 +143,7 @@ fn waits_grow_with_the_round_trip() {
     assert!(again <= 5, "{again} of 100 were repeated for nothing");
 }
 
-/// Without repetition by anybody else: at least 99.5 % are acknowledged by CoAP alone (EXPERIMENTS S2.0).
+/// Without repetition above CoAP at least 99.5 % are acknowledged.
 #[test]
 fn few_are_given_up() {
     let mut world = World::up(23, QUARTER, vec![settings()]);
