@@ -29,12 +29,12 @@ pub enum Command {
     /// Run the broker
     ///
     /// Without any setting it listens on 127.0.0.1 only: MQTT on port 1883, MQTT over WebSocket on 8083, AMQP 0-9-1 on
-    /// 5672, STOMP on 61613, CoAP on 5683 of UDP and of TCP, the admin HTTP API on 7883. A line with the word `ready`
-    /// tells when all of them accept. Once a setting names a listener, AMQP, STOMP and CoAP are served only where they are
-    /// named, too.
+    /// 5672, STOMP on 61613, CoAP on 5683 of UDP and of TCP, the admin HTTP API on 7883. A log line with the word
+    /// `ready` says that all of them accept. Once a setting names a listener, AMQP, STOMP and CoAP are served only
+    /// where they are named, too.
     ///
-    /// What it acknowledges is in the journal below --data, and there again after any end. SIGHUP reads the configuration
-    /// again without dropping a client; SIGINT and SIGTERM stop the broker in order.
+    /// Acknowledged messages are stored in the journal under --data and restored on restart, even after a crash. SIGHUP
+    /// reads the configuration again without dropping a client; SIGINT and SIGTERM stop the broker in order.
     #[command(after_help = "Examples:
   thalweg serve
   thalweg serve --config /etc/thalweg.toml --data /var/lib/thalweg
@@ -58,7 +58,7 @@ pub enum Command {
     /// Publish messages
     ///
     /// Exits with 0 only once the broker has taken responsibility for every message: after its acknowledgement with QoS
-    /// 1 and 2, after everything was handed over with QoS 0.
+    /// 1 and 2, after everything was sent with QoS 0.
     #[command(after_help = "Examples:
   thalweg pub plant/1/temperature -m 21.5
   thalweg pub plant/1/state -m on --retain -q 1
@@ -118,7 +118,7 @@ or one of the words json (an object per line), raw (payloads and nothing else), 
 
     /// Say where every message went: received = delivered + queued + expired + dropped
     ///
-    /// Copies are counted per receiver. What is unaccounted is 0, or Thalweg has a fault.
+    /// Copies are counted per receiver. `unaccounted` is always 0; anything else is a bug in Thalweg.
     #[command(after_help = "Examples:
   thalweg ledger
   thalweg ledger --client gateway-7
@@ -262,7 +262,7 @@ pub struct ConnectArgs {
     /// Client identifier. Default: the broker chooses one
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
-    /// How long the broker may hear nothing from us before it gives us up; 0s switches that off
+    /// Longest silence before the broker closes the connection; 0s switches that off
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration)]
     pub keep_alive: Duration,
     /// How long to wait for the connection and its acknowledgement
@@ -277,7 +277,7 @@ pub struct ConnectArgs {
     /// The key of our certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
-    /// Do not check the broker's certificate: anybody can pretend to be it
+    /// Do not check the broker's certificate: any host can impersonate it
     #[arg(long)]
     pub insecure: bool,
     /// The will: what the broker publishes when it loses us.
@@ -489,9 +489,9 @@ pub struct WorkArgs {
     /// least 8
     #[arg(long, value_name = "N", requires = "work", value_parser = clap::value_parser!(u16).range(1..))]
     pub receive_max: Option<u16>,
-    /// What becomes of a message whose command fails: `discard` or `stop`. Discarded, it is acknowledged as failed (MQTT 5)
-    /// and the broker gives it to nobody else. To stop is to leave without acknowledging it, or what came after it: others
-    /// get that
+    /// What becomes of a message whose command fails: `discard` or `stop`. Discarded, it is acknowledged as failed
+    /// (MQTT 5) and the broker redelivers it to no other. To stop is to leave without acknowledging it, or what came
+    /// after it: others get that
     #[arg(
         long,
         value_name = "WHAT",
@@ -501,10 +501,10 @@ pub struct WorkArgs {
     pub on_failure: OnFailure,
     /// How to tell the broker what waits here and how long a message takes: `auto`, `pingreq`, `ack`, `publish` or `off`.
     /// auto is pingreq if the broker announced that it takes reports there, else ack with QoS 1 and 2, else off. Nothing
-    /// but `publish`, to $load/report, can disturb a broker that knows none of this
+    /// but `publish`, to $load/report, can disturb a broker without load reports
     #[arg(long, value_name = "HOW", requires = "work", default_value = "auto")]
     pub report: ReportBy,
-    /// Time between two reports; the broker hears earlier when it would be wrong about us
+    /// Time between two reports; an earlier one is sent when the last would mislead the broker
     #[arg(long, value_name = "TIME", requires = "work", default_value = "1s", value_parser = quantity::duration)]
     pub report_every: Duration,
 }
@@ -542,7 +542,8 @@ pub struct ReqArgs {
     /// The question
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: String,
-    /// Quality of service of the question and of the answer: 0, 1 or 2. From 1 on the broker tells when nobody listens
+    /// Quality of service of the question and of the answer: 0, 1 or 2. From 1 on the broker reports when there is no
+    /// subscriber
     #[arg(short, long, value_name = "QOS", default_value = "1", value_parser = qos)]
     pub qos: QoS,
     /// How long to wait for the answers

@@ -112,10 +112,10 @@ pub static METRICS: &[Metric] = metrics! {
         "Bytes of their payloads."
         = One(|g| g.ledger.received_bytes);
     Counter "thalweg_publishes_matched_total" in "messages":
-        "Publishes that somebody wanted, wills and the broker's own among them."
+        "Publishes that matched a receiver, wills and the broker's own among them."
         = One(|g| g.ledger.matched);
     Counter "thalweg_publishes_unmatched_total" in "messages":
-        "Publishes that nobody wanted."
+        "Publishes that matched no receiver."
         = One(|g| g.ledger.unmatched);
     Counter "thalweg_publishes_refused_total" in "messages":
         "Publishes refused by access rules or limits."
@@ -260,7 +260,7 @@ pub static METRICS: &[Metric] = metrics! {
         "Messages that came to shared subscriptions."
         = One(|g| g.groups.counters.arrived);
     Counter "thalweg_groups_choices_total"["choice"] in "choices":
-        "What was decided of a message: it went to a member, was held until one is free that is worth waiting for, or nobody could have it."
+        "What was decided of a message: it went to a member, was held until one is free that is worth waiting for, or no member could have it."
         = Each(|g, show| {
             show("member", g.groups.counters.chosen);
             show("held", g.groups.counters.held);
@@ -294,7 +294,7 @@ pub static METRICS: &[Metric] = metrics! {
             show("refused", g.load.refused);
         });
     Counter "thalweg_load_terms_ignored_total" in "properties":
-        "User properties of CONNECT and SUBSCRIBE that begin with lb- and have a value that nobody knows."
+        "User properties of CONNECT and SUBSCRIBE that begin with lb- and have an invalid value."
         = One(|g| g.load.terms_ignored);
     Histogram "thalweg_groups_wait_seconds" in "seconds":
         "How long messages waited in shared subscriptions; those that went on at once are not among them."
@@ -493,7 +493,7 @@ pub static METRICS: &[Metric] = metrics! {
         "DTLS handshakes: completed, failed, turned away because there were too many, and first messages that were answered with a cookie."
         = Each(each_handshake);
     Counter "thalweg_dtls_records_discarded_total" in "records":
-        "DTLS records that belonged to nobody, had been seen or were not authentic."
+        "DTLS records of no association, replayed or not authentic."
         = One(|g| g.ports.values().map(|port| port.dtls.discarded).sum());
 
     // CoAP.
@@ -529,7 +529,7 @@ pub static METRICS: &[Metric] = metrics! {
         "Notifications, repetitions not counted."
         = One(|g| g.coap.notifications);
     Counter "thalweg_coap_conflated_total" in "states":
-        "States that an observer was not told because a newer one took their place in the front."
+        "States not sent to an observer because a newer one replaced them in the front."
         = One(|g| g.coap.conflated);
     Counter "thalweg_coap_observations_lost_total" in "observations":
         "Observations ended because a notification was rejected or not acknowledged."
@@ -541,7 +541,7 @@ pub static METRICS: &[Metric] = metrics! {
         "Confirmable messages sent again."
         = One(|g| g.coap.retransmissions);
     Counter "thalweg_coap_timeouts_total" in "messages":
-        "Confirmable messages given up, because nobody acknowledged them."
+        "Confirmable messages given up without an acknowledgement."
         = One(|g| g.coap.timeouts);
     Counter "thalweg_coap_resets_total" in "messages":
         "Messages of ours that peers rejected."
@@ -553,7 +553,7 @@ pub static METRICS: &[Metric] = metrics! {
         "Datagrams that were no CoAP message, or made no sense."
         = One(|g| g.coap.malformed);
     Counter "thalweg_coap_calls_total"["outcome"] in "requests":
-        "Requests through /rpc that went out, and those of them that nobody answered in time."
+        "Requests through /rpc that went out, and those of them that were not answered in time."
         = Each(|g, show| {
             show("made", g.coap.calls);
             show("unanswered", g.coap.calls_unanswered);

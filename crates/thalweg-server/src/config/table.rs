@@ -78,11 +78,11 @@ keys! {
          only as long as those two and listeners of your own are not mentioned either: with those, `enabled = true` is \
          how to have them.";
     listener kind: Word(ListenerKind::WORDS), default "mqtt", Restart;
-        "Protocol spoken on this listener. `mqtt` is 3.1, 3.1.1 and 5.0, told apart by each client's first packet; \
-         `amqp` is 0-9-1; `stomp` is 1.0, 1.1 and 1.2, told apart likewise; `coap` is RFC 7252 over UDP and DTLS, and \
-         RFC 8323 over everything else; `zmtp` is 3.0 and 3.1, of ZeroMQ; `extension` is what the program that starts \
-         the server speaks there. The built-in listeners `amqp`, `stomp`, `coap` and `coap-tcp` start as what they are \
-         called, and so does `zmtp`, which is there once it is mentioned.";
+        "Protocol spoken on this listener. `mqtt` is 3.1, 3.1.1 and 5.0, distinguished by each client's first packet; \
+         `amqp` is 0-9-1; `stomp` is 1.0, 1.1 and 1.2, distinguished likewise; `coap` is RFC 7252 over UDP and DTLS, \
+         and RFC 8323 over everything else; `zmtp` is 3.0 and 3.1, of ZeroMQ; `extension` is what the program that \
+         starts the server speaks there. The built-in listeners `amqp`, `stomp`, `coap` and `coap-tcp` start as what \
+         they are called, and so does `zmtp`, which is there once it is mentioned.";
     listener transport: Word(Transport::WORDS), default "tcp", Restart;
         "What carries the bytes: plain TCP, TLS, WebSocket, WebSocket over TLS, a Unix socket, or for CoAP UDP and \
          DTLS. The built-in listener `websocket` starts as `ws` and `coap` as `udp`. AMQP has no WebSocket transport.";
@@ -118,9 +118,9 @@ keys! {
         "Addresses of the proxies whose headers are believed; connections from elsewhere are closed. With \
          `proxy_protocol` it must name at least one, except on a Unix socket, where `unix_mode` decides who connects.";
     listener proxy_identity: Flag, default "false", NewConnections;
-        "Whether the common name of the client certificate that the proxy has verified is the user, without a password. \
-         It is in the PROXY header of version 2 (HAProxy: `send-proxy-v2-ssl-cn`). Set it only where nobody but the proxy \
-         can connect from the addresses of `proxy_trusted`.";
+        "Whether the common name of the client certificate that the proxy has verified is the user, without a \
+         password. It is in the PROXY header of version 2 (HAProxy: `send-proxy-v2-ssl-cn`). Set it only where the \
+         proxy alone can connect from the addresses of `proxy_trusted`.";
     listener tcp_keep_alive: seconds(1, 32_767), default "60s" none "off", Restart;
         "Time without traffic after which the system asks a TCP peer whether it is still there. It finds vanished \
          clients that have no keep-alive and no heartbeat of their own.";
@@ -155,12 +155,13 @@ keys! {
     listener tls.minimum_version: Word(TlsVersion::WORDS), default "1.2", NewConnections;
         "Oldest TLS version accepted. DTLS is always 1.2.";
     listener tls.psk_file: File, default "", NewConnections;
-        "File with the keys that DTLS clients share with the broker: `identity:key` per line, the key in hexadecimal or as \
-         text in double quotes. The identity is the user. With it, `tls.certificate` and `tls.key` may be left out. When it \
-         changes on disk, it is taken over within seconds, and who is known by a key that has gone must come again.";
+        "File with the keys that DTLS clients share with the broker: `identity:key` per line, the key in hexadecimal \
+         or as text in double quotes. The identity is the user. With it, `tls.certificate` and `tls.key` may be left \
+         out. When it changes on disk, it is read again within seconds; clients whose key was removed must handshake \
+         again.";
     listener tls.psk_bytes_min: Count { min: 1, max: 128 }, default "16", NewConnections;
-        "Least bytes of a key in `tls.psk_file`; a file with a shorter one is refused. Whoever records a handshake can try \
-         keys offline, and one of 16 random bytes cannot be found that way. A text has far less chance in each byte.";
+        "Least bytes of a key in `tls.psk_file`; a file with a shorter one is refused. A recorded handshake allows \
+         keys to be guessed offline; 16 random bytes cannot be guessed, text has far less entropy per byte.";
     listener websocket.path: Text, default "automatic" none "automatic", NewConnections;
         "HTTP path of the WebSocket upgrade: `automatic` is `/mqtt` for MQTT, `/ws` for STOMP and `/.well-known/coap` for \
          CoAP. `/`, which many clients ask for, works too; requests for other paths get 404.";
@@ -176,15 +177,15 @@ keys! {
         "IP address and port of the admin HTTP interface. Beyond loopback it needs `admin.token` or \
          `admin.token_file`, and should have `admin.tls.certificate`.";
     broker admin.unix_socket: Path, default "", Restart;
-        "Path of a Unix socket on which the admin interface is served as well. Whoever may open it has the role `admin` \
-         without a token.";
+        "Path of a Unix socket on which the admin interface is served as well. A process that may open it has the role \
+         `admin` without a token.";
     broker admin.unix_mode: Mode, default "0600", Restart;
         "Permission bits of `admin.unix_socket`, in octal.";
     broker admin.token: Text, default "" secret true, Restart;
         "Bearer token of the role `admin`, which may ask and change everything. Better set through the environment \
-         (THALWEG_ADMIN__TOKEN) or as `admin.token_file` than in a file that others can read. Without a token, \
-         everybody on this machine has that role, unless log-in is configured (`access.password_file`, \
-         `access.acl_file` or `access.jwt.*`): then only /healthz and /readyz are answered on `admin.bind`.";
+         (THALWEG_ADMIN__TOKEN) or as `admin.token_file` than in a file that others can read. Without a token, every \
+         process on this machine has that role, unless log-in is configured (`access.password_file`, `access.acl_file` \
+         or `access.jwt.*`): then only /healthz and /readyz are answered on `admin.bind`.";
     broker admin.token_file: File, default "", Restart;
         "File whose first line is the token of the role `admin`, in place of `admin.token`.";
     broker admin.read_token: Text, default "" secret true, Restart;
@@ -209,10 +210,10 @@ keys! {
          anything.";
     broker access.client_ids: Word(ClientIds::WORDS), default "any", NewConnections;
         "Which client ids a user's MQTT clients may have. `user`: the user's name only, so one connection at a time. \
-         `prefix`: that, or the user's name, a colon and whatever else has no colon (`ada`, `ada:phone`); who has log-ins \
-         for groups of devices wants this. Others are refused (MQTT 5: 0x85, MQTT 3: return code 2), the anonymous may \
-         send an empty client id only, and a session under a client id that the broker makes up ends with its connection. With \
-         `any` a client id belongs to the user whose session has it, as long as that lives.";
+         `prefix`: that, or the user's name, a colon and whatever else has no colon (`ada`, `ada:phone`); for log-ins \
+         that groups of devices share. Others are refused (MQTT 5: 0x85, MQTT 3: return code 2), the anonymous may \
+         send an empty client id only, and a session under a client id that the broker makes up ends with its \
+         connection. With `any` a client id belongs to the user whose session has it, as long as that lives.";
     broker access.subscribe_needs_read: Flag, default "false", Now;
         "Whether a subscription is refused unless the client may read everything its filter can match. If not, \
          subscriptions are accepted and each message is judged before it is delivered, as in mosquitto. Two kinds of \
@@ -220,9 +221,9 @@ keys! {
          (`$SYS/#`) of which no `read` line speaks.";
     broker access.verdict_ttl: Duration { min: Span::ZERO, max: Span::from_secs(86_400), step: NANO },
         default "10m", Now;
-        "How long the verdict on a password is remembered, so that a storm of reconnects does not pay for hashing \
-         each time, and who comes back comes in at once while others guess. A reload that changes the rules or the \
-         passwords forgets all. 0s remembers none.";
+        "How long the verdict on a password is remembered, so that a storm of reconnects does not pay for hashing each \
+         time, and returning clients are accepted at once during a guessing attack. A reload that changes the rules or \
+         the passwords forgets all. 0s remembers none.";
     broker access.scram: Flag, default "true", NewConnections;
         "Whether MQTT 5 clients may log in with SCRAM-SHA-256, where the password never crosses the network. Needs \
          SCRAM entries in `access.password_file`; without them it has no effect.";
@@ -251,7 +252,7 @@ keys! {
         default "5s", Now;
         "Difference between the clocks of broker and token issuer that is forgiven in `exp` and `nbf`.";
     broker access.jwt.required: Flag, default "false", Now;
-        "Whether every password must be a token, so that `access.password_file` admits nobody, by SCRAM neither.";
+        "Whether every password must be a token, so that `access.password_file` accepts no log-in, by SCRAM neither.";
 
     broker limits.connections_max: Count { min: 1, max: 10_000_000 }, default "1000000", NewConnections;
         "Most connections at once. When reached, new ones are closed at accept. The process's limit on open files \
@@ -278,8 +279,8 @@ keys! {
         "Longest client id in bytes; longer ones are refused with \"client identifier not valid\". MQTT allows \
          65,535, and promises clients only 23.";
     broker limits.packet_bytes_max: packet_bytes(), default "16MiB", NewConnections;
-        "Largest MQTT packet accepted, told to MQTT 5 clients as Maximum Packet Size. A connection that sends a larger \
-         one is closed.";
+        "Largest MQTT packet accepted, announced to MQTT 5 clients as Maximum Packet Size. A connection that sends a \
+         larger one is closed.";
     broker limits.topic_levels_max: Count { min: 1, max: 65_536 }, default "128", Now;
         "Most levels (parts between slashes) in a topic or filter.";
     broker limits.topic_bytes_max: Count { min: 1, max: 65_535 }, default "65535", NewConnections;
@@ -297,10 +298,10 @@ keys! {
         default "automatic" none "automatic", Now;
         "Memory for what peers have the whole broker keep: messages, and beside them sessions, wills, filters, topic \
          aliases, queues, bindings, watches and transactions. From nine tenths of it on, messages that could only wait \
-         in memory are refused; who cannot be told is not read until there is room. Transactions have a quarter of it \
-         together, and the rest beside messages half, but what is little is let in beyond that. Clients without a \
-         session are refused beyond the budget, if it is not messages alone that fill it. `automatic` is three quarters \
-         of the machine's (or the container's) memory.";
+         in memory are refused; a publisher whose protocol has no refusal is not read until there is room. \
+         Transactions have a quarter of it together, and the rest beside messages half, but what is little is let in \
+         beyond that. Clients without a session are refused beyond the budget, if it is not messages alone that fill \
+         it. `automatic` is three quarters of the machine's (or the container's) memory.";
 
     broker queue.messages_max: Count { min: 1, max: 1_000_000_000 }, default "100000000", Now;
         "Most messages that wait for one session. Then `queue.overflow` decides.";
@@ -312,13 +313,14 @@ keys! {
          journal. The smaller of both counts.";
     broker queue.publisher_pace_max: Duration { min: Span::ZERO, max: Span::from_secs(3600), step: NANO },
         default "10s", Now;
-        "How long publishers of QoS 1 and 2 are slowed for a connected client, a shared subscription or a queue with a name \
-         that is more than half full and from which nothing is taken meanwhile. They are as slow as it is: see operating.md. \
-         0s waits for nobody.";
+        "How long publishers of QoS 1 and 2 are slowed for a connected client, a shared subscription or a queue with a \
+         name that is more than half full and from which nothing is taken meanwhile. They are as slow as it is: see \
+         operating.md. 0s switches this off.";
     broker queue.overflow: Word(Overflow::WORDS), default "drop-newest", Now;
-        "What a full queue does with the next message: drop the one that has waited longest, drop the new one, or \
-         drop it and disconnect the receiver. Each drop is counted with its reason. A new one of QoS 1 or 2 that nobody \
-         else has got is refused: MQTT 5 0x97, AMQP nack, CoAP 5.03, STOMP ERROR; to MQTT 3 it is not acknowledged.";
+        "What a full queue does with the next message: drop the one that has waited longest, drop the new one, or drop \
+         it and disconnect the receiver. Each drop is counted with its reason. A new one of QoS 1 or 2 that no other \
+         receiver has got is refused: MQTT 5 0x97, AMQP nack, CoAP 5.03, STOMP ERROR; to MQTT 3 it is not \
+         acknowledged.";
     broker queue.at_most_once_while_offline: Flag, default "false", Now;
         "Whether QoS 0 messages wait for sessions that are not connected. MQTT leaves it open; most brokers drop \
          them.";
@@ -331,8 +333,8 @@ keys! {
     broker queue.output_pace_max: Duration { min: Span::ZERO, max: Span::from_secs(1), step: NANO },
         default "20ms", Now;
         "Longest time that publishers wait for a client whose output is piling up. If it has not drained by then it \
-         counts as slow: nobody waits for it until it has caught up, and `queue.*` decide about its messages. 0s waits \
-         for nobody.";
+         counts as slow: publishers do not wait for it until it has caught up, and `queue.*` decide about its \
+         messages. 0s switches waiting off.";
 
     broker queues.count_max: Count { min: 1, max: 10_000_000 }, default "100000", Now;
         "Most queues that AMQP and STOMP clients may have declared. Further ones are refused.";
@@ -353,8 +355,8 @@ keys! {
         "Most bytes of messages published in transactions that are not committed, over all channels of a connection.";
 
     broker session.expiry_max: expiry(0), default "unlimited" none "unlimited", NewConnections;
-        "Longest session expiry that MQTT 5 clients are granted; a longer wish is shortened, and the client is \
-         told. 0s ends each session with its connection.";
+        "Longest session expiry that MQTT 5 clients are granted; a longer one is shortened, and CONNACK says so. 0s \
+         ends each session with its connection.";
     broker session.v3_expiry: expiry(1), default "7d" none "never", NewConnections;
         "How long the session of an MQTT 3 client with clean session 0 is kept after it disconnects. MQTT 3 has no \
          expiry of its own, so that with `never` forgotten clients fill the memory.";
@@ -367,8 +369,8 @@ keys! {
          `groups.settle_timeout`.";
 
     broker retained.enabled: Flag, default "true", Now;
-        "Whether retained messages are kept. If not, MQTT 5 clients are told so when they connect, and a retained \
-         publish is refused.";
+        "Whether retained messages are kept. If not, CONNACK says so to MQTT 5 clients, and a retained publish is \
+         refused.";
     broker retained.messages_max: Count { min: 1, max: 1_000_000_000 }, default "1000000", Now;
         "Most retained messages. When reached, new topics are not retained; known ones are still replaced.";
     broker retained.bytes_max: Size { min: KIB, max: TIB }, default "256MiB", Now;
@@ -395,7 +397,7 @@ keys! {
     broker journal.bytes_max: Size { min: 4 * MIB, max: 64 * TIB }, default "off" none "off", Restart;
         "Most bytes of journal files. From four fifths of it on (or of the file system, which is the limit with \
          `off`), QoS 1 and 2 publishes that would have to be kept are refused with \"quota exceeded\"; MQTT 3 clients, \
-         which cannot be told, are not read. Deliveries and acknowledgements go on, and make room.";
+         whose protocol has no refusal, are not read. Deliveries and acknowledgements go on, and make room.";
     broker journal.segment_bytes: Size { min: MIB, max: 64 * MIB }, default "64MiB", Restart;
         "Length of a segment file, which is made at full length before it is written. Journals with segments of \
          another length are read all the same.";
@@ -414,8 +416,8 @@ keys! {
          can help a slow disk under light load, and delays every acknowledgement.";
 
     broker last_values.keep: Filters { max: 100 }, default "", Now;
-        "Filters of topics that keep their latest message although nobody asked for it to be retained, for readers \
-         that come later: CoAP clients that GET, retained messages for MQTT subscribers, `x-last-value`. In memory only; \
+        "Filters of topics that keep their latest message although its publisher did not retain it, for readers that \
+         come later: CoAP clients that GET, retained messages for MQTT subscribers, `x-last-value`. In memory only; \
          what publishers retain survives a restart, as always.";
     broker last_values.messages_max: Count { min: 1, max: 1_000_000_000 }, default "1000000", Now;
         "Most messages that are kept only because of `last_values.keep`, or because a CoAP client has made a topic of \
@@ -424,24 +426,25 @@ keys! {
         "Most bytes of these, likewise.";
 
     broker dedup.publishers_max: Count { min: 1, max: 10_000_000 }, default "10000", Now;
-        "Publishers whose stamped messages are told from repetitions; each takes 1 KiB of memory. When more come, those \
-         that were idle for longest are forgotten; a user that has more than half of them makes only its own be \
+        "Publishers whose message ids are remembered for deduplication; each takes 1 KiB of memory. When more come, \
+         those that were idle for longest are forgotten; a user that has more than half of them makes only its own be \
          forgotten.";
     broker dedup.expiry: expiry(1), default "7d" none "never", Now;
         "A publisher that has sent nothing with a stamp for this long may be forgotten. What it repeats after that is \
          taken for new.";
 
     broker presence.enabled: Flag, default "false", NewConnections;
-        "Whether it is told which clients come and go: each that has a name gets a retained message at \
-         `$presence/<name>`, which says since when it is online or offline, by which protocol, and why it left. The name is \
-         an MQTT client id that the client chose, or the identity of CoAP over DTLS. The `client-id` of \
-         STOMP and the connection name of AMQP are only claimed and told at `$presence/stomp/<name>` and \
-         `$presence/amqp/<name>`, unless they are the user's name, alone or with a colon and more behind it. In a virtual host it is at `$presence@<virtual host>/<name>`. Off, because it tells \
-         whoever may read these topics who is there, and takes half a KiB for each client and a message whenever one comes or \
-         goes; then nobody can subscribe to them either. Nobody but the broker may publish there.";
+        "Whether the broker publishes which clients come and go: each that has a name gets a retained message at \
+         `$presence/<name>`, which says since when it is online or offline, by which protocol, and why it left. The \
+         name is an MQTT client id that the client chose, or the identity of CoAP over DTLS. The `client-id` of STOMP \
+         and the connection name of AMQP are only claimed and published at `$presence/stomp/<name>` and \
+         `$presence/amqp/<name>`, unless they are the user's name, alone or with a colon and more behind it. In a \
+         virtual host it is at `$presence@<virtual host>/<name>`. Off by default: readers of these topics see who is \
+         connected, and it takes half a KiB for each client and a message whenever one comes or goes. While it is off, \
+         subscribing there is refused. Only the broker may publish there.";
     broker presence.offline: seconds(1, 30 * 86_400), default "1h" none "off", Now;
-        "How long it is remembered of a client that it is offline. `off`: its message is told to who is there, \
-         and none stays.";
+        "How long it is remembered of a client that it is offline. `off`: the message is delivered to present \
+         subscribers and not retained.";
     broker presence.offline_max: Count { min: 0, max: 10_000_000 }, default "10000", Now;
         "Most clients of which it is remembered that they are offline, so that names that come only once do not add up. Of \
          more nothing stays, as with `off`.";
@@ -462,10 +465,10 @@ keys! {
     broker mqtt.topic_alias_out_max: Count { min: 0, max: 65_535 }, default "16", NewConnections;
         "Topic aliases that we use towards an MQTT 5 client that allows them; 0 uses none.";
     broker mqtt.keep_alive_max: keep_alive(), default "0s", NewConnections;
-        "Longest keep-alive that MQTT 5 clients may ask for; who asks for more is told this one. MQTT 3 clients cannot \
-         be told and keep theirs. 0s accepts every wish.";
+        "Longest keep-alive that MQTT 5 clients may ask for; a longer one is replaced by this in CONNACK. MQTT 3 \
+         clients keep theirs. 0s accepts any.";
     broker mqtt.keep_alive_default: keep_alive(), default "0s", NewConnections;
-        "Keep-alive for MQTT 5 clients that ask for none; they are told. 0s leaves them without, so that a vanished \
+        "Keep-alive for MQTT 5 clients that ask for none; CONNACK says so. 0s leaves them without, so that a vanished \
          peer is found out only by TCP.";
     broker mqtt.maximum_qos: Count { min: 0, max: 2 }, default "2", NewConnections;
         "Highest QoS accepted and granted.";
@@ -517,7 +520,7 @@ keys! {
         "How often we are ready to give STOMP clients a sign of life, and how often we want one from them. It counts \
          only for clients that offer or want some themselves. 0s is never.";
     broker stomp.message_bytes_max: message_bytes(), default "16MiB", NewConnections;
-        "Largest body of a STOMP frame. A client that sends a larger one is told and disconnected.";
+        "Largest body of a STOMP frame. A client that sends a larger one gets ERROR and is disconnected.";
     broker stomp.headers_max: Count { min: 10, max: 65_536 }, default "128", NewConnections;
         "Most headers of one STOMP frame.";
     broker stomp.head_bytes_max: Size { min: KIB, max: 16 * MIB }, default "64KiB", NewConnections;
@@ -587,13 +590,13 @@ keys! {
         "Whether a PUT to a topic that no client has made is a publish all the same. If not, it is answered with 4.04, \
          as the draft of CoAP publish-subscribe says.";
     broker coap.auto_declare_queues: Flag, default "false", Now;
-        "Whether a POST to a queue that nobody has declared makes it. If not, it is answered with 4.04.";
+        "Whether a POST to a queue that does not exist makes it. If not, it is answered with 4.04.";
     broker coap.plain_paths: Flag, default "true", Now;
         "Whether `/ps/a/b` means the topic a/b where no CoAP topic has that path: the form that clients of EMQX use. \
          `/ps/data/a/b` always does.";
     broker coap.discovery: Flag, default "true", Now;
-        "Whether /.well-known/core tells clients what there is. If not, it is answered with 4.04, and only who knows a \
-         topic's path finds it.";
+        "Whether /.well-known/core tells clients what there is. If not, it is answered with 4.04, and a client must \
+         have a topic's path.";
     broker coap.notify_etag: Flag, default "false", Now;
         "Whether notifications that fit one message have an ETag as well, at five bytes each. Those in blocks always have \
          one.";
@@ -612,7 +615,7 @@ keys! {
         "CoAP peers that are remembered on each listener. When reached, those that observe nothing and wait for nothing \
          make room, the longest silent first; if there are none, new ones are answered with 5.03.";
     broker coap.observations_max: Count { min: 1, max: 100_000_000 }, default "1000000", Now;
-        "Most observations on each listener. Further ones are answered as if nobody had asked to observe.";
+        "Most observations on each listener. Further ones are answered without Observe.";
     broker coap.observations_per_peer_max: Count { min: 1, max: 65_535 }, default "256", Now;
         "Most observations of one CoAP peer, likewise.";
     broker coap.request_rate: Rate, default "off" none "off", Now;
@@ -623,8 +626,8 @@ keys! {
          be (RFC 9175). Longer answers go in small blocks until it has. With DTLS there is no limit.";
     broker coap.echo: Word(CoapEcho::WORDS), default "auto", Now;
         "Whether a peer that wants to observe must show by Echo (RFC 9175) that it is where it seems to be: never, \
-         always, or while more than half of `coap.peers_max` is taken. Unless never, \
-         so must who sends more than half of the bodies in blocks that it may send at once.";
+         always, or while more than half of `coap.peers_max` is taken. Unless never, a peer that sends more than half \
+         of the bodies in blocks that it may send at once must do so, too.";
     broker coap.duplicates_max: Count { min: 1, max: 100_000_000 }, default "524288", Now;
         "Answers remembered on each listener, so that a repeated request is not carried out twice. When reached, the \
          oldest are forgotten and counted; otherwise each is kept for 247 seconds.";
@@ -641,17 +644,17 @@ keys! {
          every client answers; so this finds those that are gone. `tcp_keep_alive` of the listener does so, too.";
 
     broker groups.strategy: Strategy, default "adaptive", Now;
-        "How a shared subscription chooses the member that gets the next message. `adaptive`: whoever is expected to be done \
-         with it first, by acknowledgements, reports of its load and what else the broker sees; messages wait in the \
-         group until somebody is about to be free. `round-robin`: each in turn. `random`: by chance. `sticky`: the same \
-         until it cannot take more. `least-outstanding`: the one with fewest unacknowledged messages. `weighted`: in turn, \
-         by the weights that members named. `hash-client`, `hash-topic`: by publisher or topic, so that what belongs \
-         together stays together. `score`: by reports alone, as in the thesis that introduced them. Other names for the \
-         same are understood: `lbect`, `expected-completion-time`, `dynamic`; `rr`, `round-robin-per-group`, \
-         `alternating`, `turn`, `single-active-round-robin`; `local`, `prefer-local`, `local-only` (by chance: there is \
-         one machine); `failover`, `single-active-consumer`; `least-inflight`, `least-connections`, `least-request`, \
-         `least-pending`; `weighted-round-robin`, `wrr`; `hash`, `hash-clientid`, `hash-publisher`; `hash-address`, \
-         `consistent-hash`; `state-aware`; with `_` for `-`, too.";
+        "How a shared subscription chooses the member that gets the next message. `adaptive`: the one that is expected \
+         to finish it first, by acknowledgements, load reports and what else the broker measures; messages wait in the \
+         group until a member is about to be free. `round-robin`: each in turn. `random`: by chance. `sticky`: the \
+         same until it cannot take more. `least-outstanding`: the one with fewest unacknowledged messages. `weighted`: \
+         in turn, by the weights that members named. `hash-client`, `hash-topic`: by publisher or topic, so that what \
+         belongs together stays together. `score`: by reports alone, as in the thesis that introduced them. Other \
+         names for the same are understood: `lbect`, `expected-completion-time`, `dynamic`; `rr`, \
+         `round-robin-per-group`, `alternating`, `turn`, `single-active-round-robin`; `local`, `prefer-local`, \
+         `local-only` (by chance: there is one machine); `failover`, `single-active-consumer`; `least-inflight`, \
+         `least-connections`, `least-request`, `least-pending`; `weighted-round-robin`, `wrr`; `hash`, \
+         `hash-clientid`, `hash-publisher`; `hash-address`, `consistent-hash`; `state-aware`; with `_` for `-`, too.";
     broker groups.policies: GroupPolicies { max: 1000 }, default "", Now;
         "What holds for some shared subscriptions, by filter: of the entries the first whose `filter` covers the \
          subscription's own counts, and what it leaves out is as elsewhere. `strategy` and `settle_timeout` are like the \
@@ -664,15 +667,15 @@ keys! {
          AMQP without requeue); `$q/dead` is a queue. Of a shared subscription that takes from a queue the queue's \
          own limits count.";
     broker groups.messages_max: Count { min: 1, max: 1_000_000_000 }, default "100000", Now;
-        "Most messages that wait for one shared subscription when no member can take them. Further ones are dropped and \
-         counted; of QoS 1 or 2, and if nobody else has got them, they are refused as with `queue.overflow`.";
+        "Most messages that wait for one shared subscription when no member can take them. Further ones are dropped \
+         and counted; of QoS 1 or 2, and if no other receiver has got them, they are refused as with `queue.overflow`.";
     broker groups.bytes_max: Size { min: KIB, max: TIB }, default "64MiB", Now;
         "Most bytes that wait for one shared subscription. Further messages are dropped and counted.";
     broker groups.settle_timeout: SETTLE_TIMEOUT, default "30s" none "off", Now;
-        "Time a member has to acknowledge QoS 1 messages of a shared subscription. Then its connection is closed, if another \
-         member is there that has not fallen silent, too, and what it had goes to others: as long as it is open MQTT allows \
-         no second copy. Work that takes longer needs a longer time, or is done twice. Who comes back gets one message until it \
-         has acknowledged one, and from the second time on waits for that.";
+        "Time a member has to acknowledge QoS 1 messages of a shared subscription. Then its connection is closed, if \
+         another member is there that has not fallen silent, too, and what it had goes to others: as long as it is \
+         open MQTT allows no second copy. Work that takes longer needs a longer time, or is done twice. A member that \
+         returns gets one message until it has acknowledged one, and from the second time on waits for that.";
     broker groups.adaptive_eviction: Flag, default "false", Now;
         "Whether the strategy `adaptive` closes a member's connection before `groups.settle_timeout`: once it has \
          acknowledged nothing for 2 seconds and for 30 times as long as its work takes, and others are there. Then a \
