@@ -450,7 +450,7 @@ pub(crate) enum Farewell<'b> {
     CloseOk(usize),
 }
 
-/// Listens for the end. What cannot be read is passed over: after a broken frame nobody knows where the next one begins,
+/// Listens for the end. What cannot be read is passed over: after a broken frame the beginning of the next is unknown,
 /// but the confirmation always looks the same.
 pub(crate) fn listen_for_farewell<'b>(bytes: &'b [u8], frame_max: u32) -> Option<Farewell<'b>> {
     const CLOSE_OK: [u8; 12] = [1, 0, 0, 0, 0, 0, 4, 0, 10, 0, 51, 0xCE];

@@ -30,7 +30,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// What a client is to be.
+    /// Returns a builder with default settings.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }

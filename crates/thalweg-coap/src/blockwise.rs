@@ -362,7 +362,7 @@ impl KeptResponses {
         !self.all.is_empty() && self.all.contains_key(&key)
     }
 
-    /// The body of which somebody asks for a block under this token, and whether it is the newest; it is kept for longer now.
+    /// The body of which a block is requested under this token, and whether it is the newest; it is kept for longer now.
     pub fn get(&mut self, key: u64, token: Token, now: Time) -> Option<(&KeptBody, bool)> {
         let kept = self.all.get_mut(&key)?;
         kept.seen = now;
@@ -373,7 +373,7 @@ impl KeptResponses {
         Some((&kept.body, true))
     }
 
-    /// Forgets those that nobody asked for.
+    /// Forgets those that were not asked for.
     pub fn forget_old(&mut self, idle: Span, now: Time) {
         if self.next.is_none_or(|at| at > now) {
             return;

@@ -81,7 +81,7 @@ formats! {
     SVG 30_000 "image/svg+xml";
 }
 
-/// The media type of a number; nothing for one that nobody knows here. See [`content_coding`] for the rest of what some
+/// The media type of a number; nothing for an unknown one. See [`content_coding`] for the rest of what some
 /// numbers say.
 pub fn media_type(number: u16) -> Option<&'static str> {
     let at = TABLE

@@ -12,7 +12,7 @@ pub struct Encoder<'v> {
     number: u16,
 }
 
-/// Writes a message of code 0.00: an acknowledgement or a reset without more, or a question whether somebody is there.
+/// Writes a message of code 0.00: an acknowledgement or a reset without more, or a ping.
 #[inline]
 pub fn empty(out: &mut Vec<u8>, kind: Kind, id: u16) {
     let [high, low] = id.to_be_bytes();
@@ -44,7 +44,7 @@ impl<'v> Encoder<'v> {
         Encoder { out, number: 0 }
     }
 
-    /// Begins the options and payload of a message whose head is written by somebody else.
+    /// Begins the options and payload of a message whose head the caller writes.
     #[inline]
     pub fn body(out: &'v mut Vec<u8>) -> Encoder<'v> {
         Encoder { out, number: 0 }

@@ -14,7 +14,7 @@ use crate::{Datagrams, Delivery, Encoder, Kind, SharedBody, Token, Transmission,
 /// Whose confirmable message it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// Nobody who wants to know what becomes of it.
+    /// No caller to report the outcome to.
     Nobody,
     /// A question whether the peer is where it seems to be.
     Probe,
@@ -29,7 +29,7 @@ pub(crate) enum Owner {
 /// What a confirmable message says.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// Nothing: whoever gets it answers with a reset.
+    /// Nothing: the receiver answers with a reset.
     Empty,
     /// A whole datagram, message id and all.
     Encoded(Vec<u8>),

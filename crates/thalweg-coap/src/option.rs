@@ -8,7 +8,7 @@ macro_rules! options {
         $(#[doc = $what]
         pub const $name: u16 = $number;)*
 
-        /// Whether more than one of these in a message is legal. An option that nobody knows here may be.
+        /// Whether more than one of these in a message is legal. An unknown option may be.
         #[inline]
         pub const fn is_repeatable(number: u16) -> bool {
             match number {
@@ -26,7 +26,7 @@ macro_rules! options {
             }
         }
 
-        /// What the registry calls it; nothing for an option that nobody knows here.
+        /// What the registry calls it; nothing for an unknown option.
         pub const fn name(number: u16) -> Option<&'static str> {
             match number {
                 $($number => Some(stringify!($name)),)*

@@ -129,7 +129,7 @@ impl SharedBody {
         may_be && self.with_parts(|_, payload| payload.len() > block)
     }
 
-    /// Options and payload again, for whoever sends it in another form.
+    /// Options and payload again, to be sent in another form.
     pub(crate) fn with_parts<R>(&self, of: impl FnOnce(&[OptionOut<'_>], &[u8]) -> R) -> R {
         let (before, _) = Options::decode(&self.before).unwrap_or((Options::EMPTY, &[]));
         let (after, small) = Options::decode(&self.after).unwrap_or((Options::EMPTY, &[]));

@@ -125,14 +125,14 @@ impl Peers {
         }
     }
 
-    /// What a peer is named by where its record may be gone. Where nobody is ever said to be gone, that is its address.
+    /// What a peer is named by where its record may be gone. Where peers are never reported as gone, that is its address.
     #[inline]
     pub fn name(&self, index: u32, hash: u64) -> u64 {
         let incarnation = self.slots.get(index).map_or(0, |peer| peer.incarnation);
         hash ^ u64::from(incarnation).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
-    /// Somebody else comes to an address: what was remembered under the former name is found no more.
+    /// Another peer takes an address: what was remembered under the former name is found no more.
     pub fn rename(&mut self, index: Option<u32>) {
         self.departures = self.departures.wrapping_add(1);
         if let Some(peer) = index.and_then(|index| self.slots.get_mut(index)) {

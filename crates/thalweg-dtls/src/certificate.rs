@@ -33,7 +33,7 @@ pub trait Certificate: Send + Sync {
     /// Judges a client's certificates, its own first; the name in it, if there is one. No certificate is judged as well.
     fn judge(&self, chain: &[Vec<u8>]) -> Result<Option<Arc<str>>, Alert>;
 
-    /// Checks that whoever signed a message has the private key of a client's certificate (RFC 5246 §7.4.8).
+    /// Checks that a message was signed with the private key of a client's certificate (RFC 5246 §7.4.8).
     fn check_signature(
         &self,
         leaf: &[u8],

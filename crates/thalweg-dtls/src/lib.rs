@@ -3,7 +3,7 @@
 //! *Knows:* RFC 6347 and what it rests on, the cipher suites of RFC 7252 §9, the peers of one socket by address. *Must
 //! never know:* sockets, files, the clock, the system's randomness, X.509, what the texts say. Start reading at
 //! [`ServerSide`] (all peers of a socket) or [`ClientSide`] (one association with a key); `server/handshake.rs` has the
-//! drawing of what comes when. ADR 0018 says why this is not somebody else's.
+//! drawing of what comes when. ADR 0018 says why this is our own.
 //!
 //! Peers prove themselves with a pre-shared key or a certificate, whichever of the suites in `cipher.rs` they ask for
 //! first. What takes a library of certificates is behind the trait [`Certificate`]. Not spoken: renegotiation,

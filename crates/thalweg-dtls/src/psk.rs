@@ -117,7 +117,7 @@ impl PskTable {
         self.entries.len()
     }
 
-    /// True when nobody can be known by a key.
+    /// True when there are no keys.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -161,7 +161,7 @@ impl PskTable {
 
 /// What became of an identity.
 pub struct Lookup {
-    /// `None`: nobody is known by that name.
+    /// `None`: the identity is unknown.
     pub entry: Option<Arc<PskEntry>>,
     /// The premaster secret (RFC 4279 §2).
     pub secret: Vec<u8>,

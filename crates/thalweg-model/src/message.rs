@@ -3,7 +3,7 @@
 use crate::{Properties, Time};
 use std::sync::Arc;
 
-/// How surely a message arrives, as asked for by whoever publishes or subscribes. The end-to-end guarantee is the
+/// How surely a message arrives, as the publisher or subscriber asks for. The end-to-end guarantee is the
 /// minimum over the hops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -29,7 +29,7 @@ pub enum RetainOp {
     Clear,
 }
 
-/// A message that somebody keeps: in a queue, an in-flight window or as a last value. Immutable and shared; one
+/// A message that is kept: in a queue, an in-flight window or as a last value. Immutable and shared; one
 /// allocation holds address and payload.
 #[derive(Clone, Debug)]
 pub struct Message(Arc<Kept>);
@@ -87,7 +87,7 @@ impl Message {
         }))
     }
 
-    /// The same message with a priority. To be called on a message that nobody shares yet; otherwise it stays as it is.
+    /// The same message with a priority. To be called on a message that is not shared yet; otherwise it stays as it is.
     pub fn with_priority(mut self, priority: u8) -> Self {
         if let Some(kept) = Arc::get_mut(&mut self.0) {
             kept.priority = priority;

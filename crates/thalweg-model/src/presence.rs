@@ -9,7 +9,7 @@ use crate::syntax::{read_level, write_level};
 /// The first level of the addresses, without a tenant.
 const FIRST: &str = "$presence";
 
-/// The canonical address at which it is told whether somebody of this name is here.
+/// The canonical address at which the presence of a client of this name is published.
 pub fn address(tenant: &str, name: &str) -> String {
     let at = if tenant.is_empty() { "" } else { "@" };
     format!("{FIRST}{at}{tenant}/{}", write_level(name))

@@ -30,7 +30,7 @@ pub const WEIGHT_PROPERTY: &str = "lb-weight";
 /// The longest report, in bytes: what is longer is not looked at.
 pub const REPORT_BYTES_MAX: usize = 1024;
 
-/// More waiting messages than this nobody has.
+/// The most waiting messages that a report may claim.
 const WAITING_MAX: f64 = 1e6;
 /// No message takes longer than an hour.
 const HOUR_MS: f64 = 3.6e6;
@@ -88,7 +88,7 @@ pub enum Refusal {
     TooLong,
     /// The property block is broken, or holds something else than user properties.
     Properties,
-    /// A unit that nobody knows.
+    /// A unit that is not defined.
     Unit,
     /// Neither a flat JSON object nor, where that is expected, two numbers.
     Syntax,
@@ -164,7 +164,7 @@ impl Report {
         }
     }
 
-    /// Reads the JSON form: one flat object. Keys that nobody knows are passed over; of a key that comes twice the last
+    /// Reads the JSON form: one flat object. Unknown keys are skipped; of a key that comes twice the last
     /// counts; an optional number that cannot be true counts as left out.
     pub fn from_json(bytes: &[u8], unit: Unit) -> Result<Report, Refusal> {
         if bytes.len() > REPORT_BYTES_MAX {

@@ -44,7 +44,7 @@ reason_codes! {
     0x02 GrantedQos2 "granted QoS 2";
     /// The client leaves and wants its will published.
     0x04 DisconnectWithWill "disconnect with will message";
-    /// The message was accepted, nobody listens.
+    /// The message was accepted; no subscription matches.
     0x10 NoMatchingSubscribers "no matching subscribers";
     /// There was nothing to unsubscribe from.
     0x11 NoSubscriptionExisted "no subscription existed";

@@ -63,7 +63,7 @@ impl Default for ReportRules {
 /// What a worker says of itself at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkLoad {
-    /// Messages that came and that nobody has begun with.
+    /// Messages that were received and not begun.
     pub waiting: u64,
     /// Mean time for one message since the last report; zero if none was processed, and only then.
     pub each: Duration,

@@ -17,7 +17,7 @@ use crate::{
 pub struct ServerLimits {
     /// Largest packet taken, in bytes with its header; announced as Maximum Packet Size.
     pub packet_bytes_max: u32,
-    /// Largest packet taken before CONNACK, in bytes with its header: CONNECT and AUTH of a peer that nobody knows yet.
+    /// Largest packet taken before CONNACK, in bytes with its header: CONNECT and AUTH of an unauthenticated peer.
     /// Not announced; `packet_bytes_max` holds as well.
     pub connect_bytes_max: u32,
     /// Highest inbound topic alias.
@@ -392,7 +392,7 @@ impl ServerSide {
     }
 
     /// Input that is no whole packet. A PINGREQ that is too long to hold a report is answered at once, and the rest of it
-    /// is passed over as it comes: nobody collects it, and however long it is, it is no packet that we would have to keep.
+    /// is skipped as it comes: it is not collected, however long it is.
     #[inline(never)]
     fn handle_unfinished<'b>(
         &mut self,
@@ -535,7 +535,7 @@ impl ServerSide {
 
     /// Answers CONNECT and fixes the negotiated limits. Announces the limits of [`ServerLimits`] and echoes the
     /// Authentication Method; drops what must not be said (session present with Clean Start or an error
-    /// [MQTT-3.2.2-2] [MQTT-3.2.2-6], Response Information nobody asked for [MQTT-3.1.2-28]). Writes nothing unless a
+    /// [MQTT-3.2.2-2] [MQTT-3.2.2-6], unrequested Response Information [MQTT-3.1.2-28]). Writes nothing unless a
     /// CONNECT waits for its answer [MQTT-3.2.0-2], or if the peer's Maximum Packet Size has no room for it: then this side
     /// [is closed](Self::is_closed). After an error close the connection. [MQTT-3.2.2-7]
     pub fn connack(&mut self, a: &ConnAck<'_>, out: &mut Vec<u8>) {

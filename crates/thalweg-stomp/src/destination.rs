@@ -2,7 +2,7 @@
 //! bring along ([1.2#SEND] says only that the value is an opaque string).
 //!
 //! ```text
-//!  /topic/a.b              everybody who wants it; separator and wildcards by dialect
+//!  /topic/a.b              all subscribers; separator and wildcards by dialect
 //!  /queue/q                one of those who take from q
 //!  /amq/queue/q            the same, of a queue that others have declared
 //!  /exchange/e  /exchange/e/key

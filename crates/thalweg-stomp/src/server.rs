@@ -12,7 +12,7 @@ use crate::{Command, FrameLimits, HeaderWriter, PeerFault, Version};
 pub struct ServerLimits {
     /// How large a frame may be.
     pub frame: FrameLimits,
-    /// How large the first frame may be, whose sender nobody knows yet.
+    /// The largest first frame, whose sender is not authenticated yet.
     pub connect: FrameLimits,
 }
 

@@ -100,7 +100,7 @@ pub enum ClientNotice {
 /// Why a request ended without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// Nobody acknowledged it.
+    /// It was not acknowledged in time.
     Unacknowledged,
     /// It was acknowledged, but no response came in time.
     NoResponse,

@@ -78,7 +78,7 @@ impl Telling {
 const IDS_OF_A_ROUND: u32 = 60_000;
 
 impl ClientSide {
-    /// A machine without peers. `seed` chooses message ids and tokens: nobody outside should know it.
+    /// A machine without peers. `seed` chooses message ids and tokens; it must be secret.
     pub fn new(settings: Arc<ClientSettings>, seed: u64) -> Self {
         let transmission = settings.transmission.clone();
         let mut endpoint = Endpoint::new(transmission, settings.waiting_per_peer, usize::MAX, seed);
@@ -211,7 +211,7 @@ impl ClientSide {
         peer.map_or(0, |peer| peer.unanswered)
     }
 
-    /// Asks whether somebody is there: an empty confirmable message, for which the answer is a reset.
+    /// Pings a peer: an empty confirmable message, for which the answer is a reset.
     pub fn ping(
         &mut self,
         to: SocketAddr,

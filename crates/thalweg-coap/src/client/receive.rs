@@ -128,7 +128,7 @@ impl ClientSide {
         (pending.peer == peer && pending.phase != Phase::ExpectPong).then_some(index)
     }
 
-    /// What nobody waits for. RFC 7252 §4.2, §4.3; RFC 7641 §3.6
+    /// Handles a message that is not awaited. RFC 7252 §4.2, §4.3; RFC 7641 §3.6
     fn reject(
         &mut self,
         from: SocketAddr,

@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 pub struct Configuration {
     /// What the application calls it.
     pub name: Box<str>,
-    /// The URI reference of its data; empty until somebody has chosen it.
+    /// The URI reference of its data; empty until it is set.
     pub data: Box<str>,
     /// The resource type of its data.
     pub resource_type: Box<str>,
@@ -26,7 +26,7 @@ pub struct Configuration {
     pub max_subscribers: Option<u32>,
     /// After how many seconds a notification must be confirmable.
     pub observer_check: Option<NonZeroU32>,
-    /// What its data are before anybody has published any.
+    /// What its data are before the first publish.
     pub initialize: Option<Box<[u8]>>,
 }
 

@@ -26,7 +26,7 @@ enum Value {
 }
 
 impl TopicFilter {
-    /// Reads a filter. Properties that nobody knows are no mistake: no topic has them.
+    /// Reads a filter. Unknown properties are no error: no topic has them.
     pub fn decode(payload: &[u8]) -> Result<TopicFilter, Refusal> {
         let mut filter = TopicFilter::default();
         let mut seen = Selection::NONE;

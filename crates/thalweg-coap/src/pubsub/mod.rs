@@ -36,7 +36,7 @@ pub const RT_TOPIC: &str = "core.ps.conf";
 /// The resource type of a topic's data, §6.3; also the usual value of [`Property::ResourceType`].
 pub const RT_DATA: &str = "core.ps.data";
 
-/// What [`Property::ObserverCheck`] is when nobody says it: 24 hours, §2.2.1 and RFC 7641 §4.5.
+/// The default of [`Property::ObserverCheck`]: 24 hours, §2.2.1 and RFC 7641 §4.5.
 pub const OBSERVER_CHECK_DEFAULT: u32 = 86_400;
 
 /// The longest payload that is read. A configuration is small; what may be large in it is `initialize`.

@@ -145,7 +145,7 @@ impl Selection {
 
     /// The payload of FETCH to a topic: a map with the list of properties that are wanted, §2.5.2.
     ///
-    /// The list alone is taken as well, as in revisions before the map. Labels that nobody knows are left out: such a
+    /// The list alone is taken as well, as in revisions before the map. Unknown labels are left out: such a
     /// property is not there to be answered.
     pub fn decode(payload: &[u8]) -> Result<Selection, Refusal> {
         if walk::is_list(payload) {
@@ -178,7 +178,7 @@ impl FromIterator<Property> for Selection {
     }
 }
 
-/// The properties a list names, and whether it names some that nobody knows.
+/// The properties a list names, and whether it names unknown ones.
 pub(super) fn read_list(input: &mut Decoder<'_>) -> Result<(Selection, bool), Refusal> {
     if !matches!(input.datatype(), Ok(Type::Array | Type::ArrayIndef)) {
         return Err(Refusal::of_payload(Unfit::NoList));

@@ -27,7 +27,7 @@ pub enum Unfit {
     NoMap,
     /// A label is a text; since revision -19 labels are numbers.
     TextLabel,
-    /// Nobody knows a property with this label; §2.4.3: what is unrecognized is refused.
+    /// There is no property with this label; §2.4.3: what is unrecognized is refused.
     Unknown(i128),
     /// It is there twice.
     Twice,

@@ -10,7 +10,7 @@ use crate::slots::NONE;
 #[derive(Debug)]
 pub(super) struct Awaited {
     cookie: u64,
-    /// The observation that it is a notification of, or [`NONE`]: then nobody is told.
+    /// The observation that it is a notification of, or [`NONE`]: then no event is made.
     relation: u32,
     /// What the rest of its body is kept by, if it goes in several blocks.
     body: Option<u64>,
@@ -99,7 +99,7 @@ impl ServerSide {
         }
     }
 
-    /// The body of this response was kept, or had no room: then nobody can get the rest of it.
+    /// The body of this response was kept, or had no room: then the rest of it cannot be fetched.
     pub(super) fn body_kept(&mut self, exchange: &Exchange) {
         let Some(awaited) = self.awaited.get_mut(exchange.awaited) else {
             return;

@@ -24,7 +24,7 @@ pub struct RelationId {
 }
 
 impl RelationId {
-    /// As one number, for whoever stores it.
+    /// As one number, for storage.
     pub const fn number(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
@@ -55,7 +55,7 @@ pub struct Request<'b> {
     pub from: SocketAddr,
     /// What to answer.
     pub exchange: ExchangeId,
-    /// The method, which may be one that nobody knows.
+    /// The method, which may be unknown.
     pub code: Code,
     /// Whether they insist that it arrives.
     pub confirmable: bool,
@@ -82,7 +82,7 @@ pub enum Notice {
         /// What the application calls it.
         cookie: u64,
     },
-    /// Nobody has confirmed a notification for as long as `observe` said: notify of the state as it is, changed or not.
+    /// No notification was confirmed for as long as `observe` said: notify of the state as it is, changed or not.
     CheckDue {
         /// Which observation.
         relation: RelationId,
@@ -126,7 +126,7 @@ pub enum ObservationEnd {
     Silent,
     /// The response to its registration said no.
     Refused,
-    /// Somebody below said that nobody is there any more.
+    /// The transport below reported that the peer is gone.
     PeerGone,
 }
 

@@ -64,11 +64,11 @@ const FORGOTTEN_AT_ONCE: usize = 1024;
 
 /// Notices that the empty list of them keeps room for.
 const NOTICES_KEPT: usize = 4096;
-/// Datagrams in the output above which what is due waits: whoever answers them should be heard in between.
+/// Datagrams in the output above which what is due waits, so that answers are read in between.
 const REPEATED_AT_ONCE: usize = 256;
 
 impl ServerSide {
-    /// A machine without peers. `seed` chooses message ids and the keys of hashes: nobody outside should know it.
+    /// A machine without peers. `seed` chooses message ids and the keys of hashes; it must be secret.
     pub fn new(settings: Arc<ServerSettings>, seed: u64) -> Self {
         let transmission = settings.transmission.clone();
         let mut endpoint = Endpoint::new(
@@ -195,8 +195,8 @@ impl ServerSide {
         }
     }
 
-    /// Says that nobody is at an address any more: everything that goes on with it ends, observations with notices.
-    /// Whoever comes next at this address is somebody else, and hears nothing that was meant for the one before: neither
+    /// Reports that the peer at an address is gone: its exchanges end, its observations with notices.
+    /// The next peer at this address is another, and gets nothing that was meant for the one before: neither
     /// an answer that is still to come nor one that was kept or remembered. RFC 7252 §9.1
     pub fn peer_gone(&mut self, address: SocketAddr) {
         let peers = &mut self.endpoint.peers;
@@ -236,7 +236,7 @@ impl ServerSide {
         }
     }
 
-    /// Nobody waits for these answers any more.
+    /// These answers are not awaited any more.
     fn drop_exchanges(&mut self, peer: u32) {
         while let Some(index) = self
             .endpoint

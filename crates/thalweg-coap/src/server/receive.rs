@@ -456,8 +456,8 @@ impl ServerSide {
         wanted && self.is_unproven(peer)
     }
 
-    /// Whether this peer must show that it is where it seems to be before a body of it is gathered: whoever makes addresses
-    /// up could take all places, and whoever takes a peer's address all of the peer's.
+    /// Whether this peer must show that it is where it seems to be before a body of it is gathered: an attacker with invented addresses
+    /// could take all places, and one with a peer's address all of the peer's.
     fn must_prove_for_body(&self, asked: &Asked, message: &Message<'_>, now: Time) -> bool {
         let settings = &self.settings;
         if settings.addresses_are_proven || settings.echo_for_observe == EchoForObserve::Never {

@@ -9,7 +9,7 @@ use crate::{Block, Transmission, option};
 pub enum EchoForObserve {
     /// Never; the first notification is confirmable and proves it.
     Never,
-    /// While more than half of the peers' table is taken: then somebody may be making peers up.
+    /// While more than half of the peers' table is taken: then peers may be invented.
     #[default]
     Auto,
     /// Always: registrations of unproven peers are answered with 4.01 and Echo.
@@ -30,7 +30,7 @@ pub struct ServerSettings {
     pub peers_max: usize,
     /// After how long a peer that nothing is going on with is forgotten.
     pub peer_idle: Span,
-    /// Whether somebody else, such as DTLS, has proven that peers are where they seem to be.
+    /// Whether another layer, such as DTLS, has verified the addresses of peers.
     pub addresses_are_proven: bool,
     /// How many times its request's size a response to an unproven peer may have…
     pub amplification_factor: u8,

@@ -324,7 +324,7 @@ macro_rules! verbs_of_both_ends {
             self.connection.ping(Code::PONG, token, custody, out);
         }
 
-        /// A sign of life that nobody answers.
+        /// A sign of life without an answer.
         pub fn keep_alive(&mut self, out: &mut Vec<u8>) {
             self.connection.keep_alive(out);
         }

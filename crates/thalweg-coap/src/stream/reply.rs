@@ -11,7 +11,7 @@ pub(super) struct Reply<'r> {
     pub token: Token,
     pub code: Code,
     pub options: &'r [OptionOut<'r>],
-    /// The number of a notification. Nobody has to look at it (RFC 8323 §7.1), but aiocoap drops what does not rise.
+    /// The number of a notification. Clients need not look at it (RFC 8323 §7.1), but aiocoap drops what does not rise.
     pub observe: Option<u32>,
     /// What its request said of itself.
     pub block1: Option<Block>,

@@ -48,7 +48,7 @@ pub enum StreamEvent<'b> {
 pub struct StreamRequest<'b> {
     /// What to answer.
     pub exchange: ExchangeId,
-    /// The method, which may be one that nobody knows.
+    /// The method, which may be unknown.
     pub code: Code,
     /// Its options; of a request in blocks, those of its last block.
     pub options: Options<'b>,
@@ -139,7 +139,7 @@ enum Body<'b> {
 const PINGS_MAX: usize = 16;
 
 impl Requests {
-    /// A connection that waits for CSM. `seed` is the key of hashes: nobody outside should know it.
+    /// A connection that waits for CSM. `seed` is the key of hashes; it must be secret.
     pub fn new(settings: Arc<ServerSettings>, stream: StreamSettings, seed: u64) -> Requests {
         let hasher = FixedState::with_seed(seed);
         Requests {
@@ -540,7 +540,7 @@ impl Requests {
     }
 
     /// Answers a request and asks for a sign that the answer has arrived: [`StreamEvent::Confirmed`] with this cookie, which
-    /// is not 0. The client has got it when it answers a Ping behind it. False if nobody waits for the answer.
+    /// is not 0. The client has got it when it answers a Ping behind it. False if the answer is not awaited.
     pub fn respond_confirmed(
         &mut self,
         exchange: ExchangeId,
@@ -572,7 +572,7 @@ impl Requests {
         said != Said::Nothing
     }
 
-    /// The answer of a request will take long; whoever gives it sees to it that it does not take for ever.
+    /// The answer of a request will take long; the caller bounds how long.
     pub fn respond_later(&mut self, exchange: ExchangeId) {
         if let Some(exchange) = self.exchanges.get_mut(&number_of(exchange)) {
             exchange.until = Time::NEVER;

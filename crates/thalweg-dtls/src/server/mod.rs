@@ -37,7 +37,7 @@ pub struct ServerConfig {
     identity_hint: String,
 }
 
-/// The longest hint that RFC 4279 §5.3 makes everybody understand.
+/// The longest hint that RFC 4279 §5.3 requires peers to understand.
 const HINT_BYTES_MAX: usize = 128;
 
 impl ServerConfig {
@@ -257,7 +257,7 @@ pub struct Counts {
     pub failed: u64,
     /// Handshakes that were not begun or were given up because there were too many.
     pub crowded: u64,
-    /// Records that belonged to nobody, had been seen or were not authentic.
+    /// Records of no association, replayed or not authentic.
     pub discarded: u64,
 }
 
@@ -277,7 +277,7 @@ pub struct ServerSide {
 }
 
 impl ServerSide {
-    /// A server without peers; each socket has its own. `seed` are random bytes that nobody can guess, for it alone.
+    /// A server without peers; each socket has its own. `seed` are secret random bytes, for it alone.
     pub fn new(config: Arc<ServerConfig>, limits: ServerLimits, seed: [u8; 32]) -> ServerSide {
         let mut random = Random::new(seed);
         let (cookies, pace) = (Cookies::new(&random.bytes()), Pace::new(&random.bytes()));

@@ -83,7 +83,7 @@ pub(crate) struct Queue {
     consumers: Vec<Consumer>,
     /// Whose turn it is.
     cursor: usize,
-    /// Somebody has it alone.
+    /// A consumer has exclusive access.
     taken: bool,
     had_consumer: bool,
     /// Groups that take from it, for sessions that take their messages through subscriptions.

@@ -136,7 +136,7 @@ impl Kernel {
         if owner.is_some() && owner != open.user.as_ref() {
             return Err(OpenRefusal::OtherUser);
         }
-        // Nobody is told that a peer left whose place is taken.
+        // A takeover does not publish an offline event.
         let left = existing.and_then(|id| self.take_presence(id, now));
         if let Some(id) = existing {
             self.take_over(id, open.fresh, now, fx);
