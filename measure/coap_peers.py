@@ -46,7 +46,7 @@ TRIPS = {
     "PUT to an observer, 100/s": "observe --observers 1 --rate 100",
 }
 HOLD = {"memory of an observer": "hold"}
-# What issue 5 asks for, against libcoap: by the beginning of a workload's name.
+# The aims against libcoap: by the beginning of a workload's name.
 BARS = {"PUT 60 B, CON": 3, "notify 100": 5}
 HOLD_BAR_BYTES = 600
 

@@ -6,7 +6,7 @@ Usage: lab_overhead.py --mqblast PATH --lab PROGRAM [--port 1883] [--rounds 5] [
 PROGRAM is `thalweg` (or a program that takes what follows `thalweg bench`, with --direct). A broker has to run at the port.
 Each round measures with both, the order turned each time, so that a noisy minute hits both; times are from handing a message
 to the socket to reading it (service time here, `lat_us` there), one publisher, one subscriber, QoS 0. Prints each round and the
-medians of p50 and p99 in microseconds, and their difference. The bar of issue 8: at most 10 us at p99.
+medians of p50 and p99 in microseconds, and their difference. The bar: at most 10 us at p99.
 """
 import argparse
 import json

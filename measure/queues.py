@@ -57,7 +57,7 @@ TRIPS = {
     "STOMP, 100 messages/s": "stompblast rtt",
 }
 IDLE = {"AMQP idle: connection, channel, exclusive queue": "amqpblast idle"}
-# What issue 4 asks for: ours against RabbitMQ's best.
+# The aims: ours against RabbitMQ's best.
 BARS = {"AMQP transient": 8, "AMQP durable": 5, "STOMP": 8}
 IDLE_BAR_KIB = 16
 

@@ -621,7 +621,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The bars of the issue.
+/// This project's bars: at most so much.
 const REGRET_MAX: f64 = 0.15;
 const SWITCHES_MAX: u64 = 2;
 const EXPLAINED_MAX: usize = 40;

@@ -534,7 +534,7 @@ fn within(wait: &Stat, bar: f64) -> Ruling {
     }
 }
 
-/// The bars of the issue for scenario 2.
+/// This project's bars for scenario 2.
 fn bars(groups: &Groups<'_>) -> Vec<Check> {
     let rows = [
         (

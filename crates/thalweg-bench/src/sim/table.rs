@@ -38,7 +38,7 @@ pub struct Row {
 /// Who asks for a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The bars of the issue.
+    /// The bars of ADR 0019.
     Issue,
     /// The shapes S5.1 to S5.6 of the study.
     Study,

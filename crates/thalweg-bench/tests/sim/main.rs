@@ -1,4 +1,4 @@
-//! Shared groups in virtual time, on the kernel itself: the bars of the issue as they stand, with fixed seeds.
+//! Shared groups in virtual time, on the kernel itself: the bars of ADR 0019, with fixed seeds.
 //!
 //! Arrivals and service demands are the same for us and for the limit, so a ratio needs far fewer messages than a mean:
 //! each condition has as many as bring it within about 0.02 of what a hundred thousand give. The whole table in full size:
