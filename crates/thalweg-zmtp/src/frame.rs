@@ -128,6 +128,14 @@ pub struct Frames<'b> {
     rest: &'b [u8],
 }
 
+impl<'b> Frames<'b> {
+    /// The frames that have not come out yet, with their heads.
+    #[inline]
+    pub const fn rest(&self) -> Message<'b> {
+        Message { raw: self.rest }
+    }
+}
+
 impl<'b> Iterator for Frames<'b> {
     type Item = &'b [u8];
 

@@ -28,7 +28,7 @@ mod tests;
 mod traffic;
 
 pub use client::{ClientMechanism, ClientSide};
-pub use curve::{CurveClient, CurveServer, KeyPair, key_from_z85, key_to_z85};
+pub use curve::{CurveClient, CurveServer, KeyPair, connection_seed, key_from_z85, key_to_z85};
 pub use fault::PeerFault;
 pub use frame::{Frames, Message};
 pub use greeting::{Mechanism, Version};

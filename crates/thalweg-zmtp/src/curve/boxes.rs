@@ -104,6 +104,16 @@ pub(super) fn random<const N: usize>(seed: &[u8; 32]) -> [u8; N] {
     random
 }
 
+/// A connection's seed for CURVE: out of 32 octets of the process that nobody can guess, and a number that no other connection
+/// has.
+pub fn connection_seed(secret: &[u8; 32], number: u64) -> [u8; 32] {
+    let mut nonce = [0; 24];
+    nonce[..8].copy_from_slice(&number.to_le_bytes());
+    let mut seed = [0; 32];
+    XSalsa20::new(&(*secret).into(), &nonce.into()).apply_keystream(&mut seed);
+    seed
+}
+
 /// A nonce that is counted.
 pub(super) fn short_nonce(prefix: &[u8; 16], count: u64) -> [u8; 24] {
     let mut nonce = [0; 24];

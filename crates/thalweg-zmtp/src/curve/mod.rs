@@ -9,6 +9,7 @@ mod client;
 mod keys;
 mod server;
 
+pub use boxes::connection_seed;
 pub use client::CurveClient;
 pub use keys::{KeyPair, key_from_z85, key_to_z85};
 pub use server::CurveServer;
