@@ -314,6 +314,11 @@ pub trait FrontSettings: Any + Send + Sync {
     /// credentials may do; `None` asks the server about each.
     fn stream_front(self: Arc<Self>, nonce: u64, anonymous: Option<Access>) -> Option<AnyFront>;
 
+    /// A front for a connection that the broker has opened. It begins with its first step, which may have no input.
+    fn dialed_front(self: Arc<Self>, _: u64) -> Option<AnyFront> {
+        None
+    }
+
     /// A front for a socket of datagrams.
     fn datagram_front(self: Arc<Self>, _: u64, _: Option<Access>) -> Option<AnyFront> {
         None

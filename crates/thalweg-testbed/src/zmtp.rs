@@ -3,17 +3,18 @@
 use crate::bed::Testbed;
 use crate::client::{Client, Who};
 use std::collections::VecDeque;
-use thalweg_fronts::AnyFront;
-use thalweg_fronts::zmtp::ZmtpFront;
+use std::sync::Arc;
+use thalweg_fronts::zmtp::{ZmtpDial, ZmtpFront};
+use thalweg_fronts::{AnyFront, FrontSettings};
 use thalweg_kernel::access::Access;
 use thalweg_zmtp::{
     Announcement, ClientMechanism, ClientSide, Event, Gathered, HandshakeEvent, Limits, PeerFault,
-    SocketType, Traffic,
+    ServerMechanisms, ServerSide, SocketType, Traffic,
 };
 
-/// A socket that connects.
+/// A socket that connects, or to which the broker connects.
 pub struct Zmtp {
-    handshake: ClientSide,
+    handshake: Handshake,
     /// There once the handshake is over.
     pub traffic: Option<Traffic>,
     /// Frames of each message that arrived.
@@ -27,11 +28,25 @@ pub struct Zmtp {
     gathered: Gathered,
 }
 
+enum Handshake {
+    Connects(ClientSide),
+    Binds(Box<ServerSide>, SocketType),
+}
+
 impl Zmtp {
-    pub fn new(mechanism: ClientMechanism, socket: SocketType) -> Zmtp {
-        let ours = Announcement::of(socket);
+    /// A socket that binds, to which the broker connects.
+    pub fn bound(socket: SocketType) -> Zmtp {
+        let mechanisms = ServerMechanisms {
+            null: true,
+            ..ServerMechanisms::default()
+        };
+        let side = ServerSide::new(Limits::default(), mechanisms);
+        Zmtp::with(Handshake::Binds(Box::new(side), socket))
+    }
+
+    fn with(handshake: Handshake) -> Zmtp {
         Zmtp {
-            handshake: ClientSide::new(Limits::default(), mechanism, &ours),
+            handshake,
             traffic: None,
             got: VecDeque::new(),
             wanted: Vec::new(),
@@ -39,6 +54,29 @@ impl Zmtp {
             pings: 0,
             pongs: 0,
             gathered: Gathered::default(),
+        }
+    }
+
+    pub fn new(mechanism: ClientMechanism, socket: SocketType) -> Zmtp {
+        Zmtp::named(mechanism, socket, b"")
+    }
+
+    /// A socket with a routing id, and with the same as the name of its service, which a REP has instead.
+    pub fn named(mechanism: ClientMechanism, socket: SocketType, id: &[u8]) -> Zmtp {
+        let service = [("X-Service", id)];
+        let ours = Announcement {
+            identity: id,
+            more: if id.is_empty() { &[] } else { &service },
+            ..Announcement::of(socket)
+        };
+        let side = ClientSide::new(Limits::default(), mechanism, &ours);
+        Zmtp::with(Handshake::Connects(side))
+    }
+
+    fn greet(&mut self, up: &mut Vec<u8>) {
+        match &mut self.handshake {
+            Handshake::Connects(side) => side.greet(up),
+            Handshake::Binds(side, _) => side.greet(up),
         }
     }
 
@@ -65,7 +103,11 @@ impl Zmtp {
     }
 
     fn shake_hands(&mut self, down: &mut Vec<u8>, up: &mut Vec<u8>) -> bool {
-        let (len, event) = match self.handshake.handle_input(down, up) {
+        let handled = match &mut self.handshake {
+            Handshake::Connects(side) => side.handle_input(down, up),
+            Handshake::Binds(side, _) => side.handle_input(down, up),
+        };
+        let (len, event) = match handled {
             Ok(Some(step)) => step,
             Ok(None) => return false,
             Err(PeerFault::MECHANISM) => {
@@ -75,7 +117,12 @@ impl Zmtp {
             Err(fault) => panic!("the broker breaks ZMTP: {fault}"),
         };
         match event {
-            HandshakeEvent::Peer(_) => self.traffic = self.handshake.traffic(),
+            HandshakeEvent::Peer(_) => {
+                self.traffic = match &mut self.handshake {
+                    Handshake::Connects(side) => side.traffic(),
+                    Handshake::Binds(side, socket) => side.ready(&Announcement::of(*socket), up),
+                }
+            }
             HandshakeEvent::Error(reason) => self.refused = Some(reason.to_vec()),
             HandshakeEvent::Consumed | HandshakeEvent::Login(_) => {}
         }
@@ -131,10 +178,23 @@ impl Testbed {
         mechanism: ClientMechanism,
         anonymous: Option<Access>,
     ) -> Who<Zmtp> {
+        self.connect_zmtp(Zmtp::new(mechanism, socket), anonymous)
+    }
+
+    fn connect_zmtp(&mut self, client: Zmtp, anonymous: Option<Access>) -> Who<Zmtp> {
         let front = self.zmtp_front(anonymous);
-        let client = Zmtp::new(mechanism, socket);
         let who = self.open(self.queue_shard(), front, client);
-        self.write(who, |client, up| client.handshake.greet(up));
+        self.write(who, |client, up| client.greet(up));
+        self.rest();
+        who
+    }
+
+    /// Has the broker connect to a socket that binds.
+    pub fn zmtp_dialed(&mut self, dial: ZmtpDial, peer: SocketType) -> Who<Zmtp> {
+        let nonce = self.next_nonce();
+        let front = Arc::new(dial).dialed_front(nonce).expect("a front");
+        let who = self.open(self.queue_shard(), front, Zmtp::bound(peer));
+        self.write(who, |client, up| client.greet(up));
         self.rest();
         who
     }
@@ -142,6 +202,12 @@ impl Testbed {
     /// Connects a socket that needs no login.
     pub fn zmtp(&mut self, socket: SocketType) -> Who<Zmtp> {
         self.open_zmtp(socket, ClientMechanism::Null, Some(Access::ALL))
+    }
+
+    /// Connects a socket with a routing id that needs no login.
+    pub fn zmtp_named(&mut self, socket: SocketType, id: &[u8]) -> Who<Zmtp> {
+        let client = Zmtp::named(ClientMechanism::Null, socket, id);
+        self.connect_zmtp(client, Some(Access::ALL))
     }
 
     pub fn zmtp_send(&mut self, who: Who<Zmtp>, frames: &[&[u8]]) {

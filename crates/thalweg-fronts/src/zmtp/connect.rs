@@ -1,15 +1,17 @@
 //! From the greeting to an open session.
 
-use super::{CONSUMER, LINE, Role, Stage, ZmtpFront, ZmtpSettings, dialect};
+use super::{CONSUMER, LINE, Role, Stage, ZmtpDial, ZmtpFront, ZmtpSettings, dialect};
 use crate::front::{Cx, Step, Variant};
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    ConsumeSpec, Grants, OpenRefusal, OpenSession, QueueLimits, QueueSpec, Refusal, queue_address,
+    ConsumeSpec, Grants, OpenRefusal, OpenSession, QueueLimits, QueueSpec, Refusal, SessionId,
+    queue_address,
 };
-use thalweg_model::Span;
+use thalweg_model::{Filter, Span};
 use thalweg_zmtp::{
-    Announcement, HandshakeEvent, PeerFault, ServerMechanisms, ServerSide, SocketType, Version,
+    Announcement, ClientMechanism, ClientSide, CurveServer, HandshakeEvent, PeerFault,
+    ServerMechanisms, ServerSide, SocketType, Version, connection_seed, key_to_z85,
 };
 
 /// What libzmq takes for a wrong login, and does not try again. [27#Reply]
@@ -19,18 +21,31 @@ const LATER: &str = "300";
 
 /// A handshake, and what came of the login in it.
 pub(super) struct Handshake {
-    side: ServerSide,
+    side: Side,
     is_greeted: bool,
     /// The login was handed on and is not answered yet.
     is_waiting: bool,
     /// The user, for messages.
     claimed: Box<str>,
-    allowed: Option<(Option<Box<str>>, Access)>,
+    allowed: Option<Allowed>,
+    /// The peer, while it is found out what it may do.
+    met: Option<Peer>,
+}
+
+/// Who a peer is, and what it may do.
+type Allowed = (Option<Box<str>>, Access);
+
+/// Which end of the connection is ours.
+enum Side {
+    Accepted(ServerSide),
+    Dialed(ClientSide),
 }
 
 /// What came out of one step.
 enum Came {
     Nothing,
+    /// A question is open.
+    Waits,
     Step(usize),
     Login(usize, Box<str>, Box<[u8]>),
     Peer(usize, Peer),
@@ -42,23 +57,54 @@ enum Came {
 struct Peer {
     version: Version,
     socket_type: SocketType,
-    identity: Box<str>,
+    /// Its routing id; empty if it has none.
+    identity: Box<[u8]>,
+    /// What it serves, in its own words. libzmq sends the routing id of a REP to nobody.
+    service: Option<Box<[u8]>>,
+    curve_key: Option<[u8; 32]>,
 }
 
+/// The property of a peer's metadata that names what it serves.
+const SERVICE: &str = "X-Service";
+
 impl Handshake {
-    /// PLAIN is always offered, NULL where peers need no login.
-    pub(super) fn new(settings: &ZmtpSettings, takes_strangers: bool) -> Self {
+    /// NULL and PLAIN are always offered: whether somebody is let in without a name is for the server to say.
+    pub(super) fn new(settings: &ZmtpSettings, nonce: u64) -> Self {
+        let curve = settings.curve.as_ref().map(|curve| CurveServer {
+            keys: curve.keys.clone(),
+            seed: connection_seed(&curve.random, nonce),
+        });
         let mechanisms = ServerMechanisms {
-            null: takes_strangers,
+            null: true,
             plain: true,
-            curve: None,
+            curve,
         };
+        let side = ServerSide::new(settings.limits.clone(), mechanisms);
+        Handshake::begin(Side::Accepted(side))
+    }
+
+    /// With a peer that binds, which is asked for nothing.
+    pub(super) fn dialed(dial: &ZmtpDial) -> Self {
+        let ours = Announcement {
+            identity: &dial.identity,
+            ..Announcement::of(dial.socket_type)
+        };
+        let limits = dial.settings.limits.clone();
+        Handshake::begin(Side::Dialed(ClientSide::new(
+            limits,
+            ClientMechanism::Null,
+            &ours,
+        )))
+    }
+
+    fn begin(side: Side) -> Self {
         Handshake {
-            side: ServerSide::new(settings.limits.clone(), mechanisms),
+            side,
             is_greeted: false,
             is_waiting: false,
             claimed: "".into(),
             allowed: None,
+            met: None,
         }
     }
 
@@ -67,10 +113,22 @@ impl Handshake {
     }
 
     fn handle_input(&mut self, input: &[u8], out: &mut Vec<u8>) -> Came {
-        if !std::mem::replace(&mut self.is_greeted, true) {
-            self.side.greet(out);
-        }
-        match self.side.handle_input(input, out) {
+        let is_first = !std::mem::replace(&mut self.is_greeted, true);
+        let step = match &mut self.side {
+            Side::Accepted(side) => {
+                if is_first {
+                    side.greet(out);
+                }
+                side.handle_input(input, out)
+            }
+            Side::Dialed(side) => {
+                if is_first {
+                    side.greet(out);
+                }
+                side.handle_input(input, out)
+            }
+        };
+        match step {
             Ok(None) => Came::Nothing,
             Ok(Some((len, HandshakeEvent::Consumed))) => Came::Step(len),
             Ok(Some((len, HandshakeEvent::Login(login)))) => {
@@ -83,7 +141,9 @@ impl Handshake {
                 Peer {
                     version: peer.version,
                     socket_type: peer.socket_type,
-                    identity: String::from_utf8_lossy(peer.metadata.identity()).into(),
+                    identity: peer.metadata.identity().into(),
+                    service: peer.metadata.get(SERVICE).map(Into::into),
+                    curve_key: peer.curve_key,
                 },
             ),
             Ok(Some((len, HandshakeEvent::Error(reason)))) => {
@@ -97,24 +157,20 @@ impl Handshake {
 impl ZmtpFront {
     pub(super) fn shake_hands(cx: &mut Cx<'_>, input: &[u8]) -> Step {
         let came = ZmtpFront::write(cx.links, cx.id, |front, out| match &mut front.stage {
+            Stage::Handshake(handshake) if handshake.is_waiting => Came::Waits,
             Stage::Handshake(handshake) => handshake.handle_input(input, out),
             Stage::Open(..) | Stage::Closed => Came::Nothing,
         });
         match came {
+            Some(Came::Waits) => Step::Hold,
             None | Some(Came::Nothing) => Step::NeedMore,
             Some(Came::Step(len)) => Step::Consumed(len),
             Some(Came::Login(len, user, password)) => {
-                let nonce = ZmtpFront::of(cx.links, cx.id).map_or(0, |front| front.nonce);
-                cx.ask_login(LoginAsk::Password {
-                    client: cx.kernel.unused_client_id(nonce),
-                    chosen: false,
-                    user: Some(user),
-                    password: Some(password),
-                });
+                ZmtpFront::ask_password(cx, Some((user, password)));
                 Step::Consumed(len)
             }
             Some(Came::Peer(len, peer)) => {
-                ZmtpFront::open(cx, &peer);
+                ZmtpFront::on_peer(cx, peer);
                 Step::Consumed(len)
             }
             Some(Came::Refusal(len, reason)) => {
@@ -125,6 +181,61 @@ impl ZmtpFront {
                 ZmtpFront::fail(cx, &fault);
                 Step::Hold
             }
+        }
+    }
+
+    fn ask_password(cx: &mut Cx<'_>, said: Option<(Box<str>, Box<[u8]>)>) {
+        let nonce = ZmtpFront::of(cx.links, cx.id).map_or(0, |front| front.nonce);
+        let (user, password) = said.unzip();
+        cx.ask_login(LoginAsk::Password {
+            client: cx.kernel.unused_client_id(nonce),
+            chosen: false,
+            user,
+            password,
+        });
+    }
+
+    /// A peer that has shown its password is let in; one that has shown a key is the key's user; others are nobody.
+    fn on_peer(cx: &mut Cx<'_>, peer: Peer) {
+        let Some(front) = ZmtpFront::of(cx.links, cx.id) else {
+            return;
+        };
+        let Stage::Handshake(handshake) = &mut front.stage else {
+            return;
+        };
+        if let Some(allowed) = handshake.allowed.take() {
+            return ZmtpFront::open(cx, &peer, allowed);
+        }
+        if let Some(dial) = &front.dial {
+            let identity = dial.user.clone();
+            handshake.is_waiting = true;
+            handshake.claimed = identity.clone();
+            handshake.met = Some(peer);
+            return cx.ask_login(LoginAsk::Proven { identity });
+        }
+        let curve = front.settings.curve.as_ref();
+        let users = curve.and_then(|curve| curve.users.as_ref());
+        let user = match (peer.curve_key, users) {
+            (Some(key), Some(users)) => match users.get(&key) {
+                Some(user) => Some(user.clone()),
+                None => {
+                    let why = format!("no user has the key {}", key_to_z85(&key));
+                    return ZmtpFront::refuse(cx, WRONG_LOGIN, &why);
+                }
+            },
+            _ => None,
+        };
+        if let (None, Some(access)) = (&user, front.anonymous.clone()) {
+            return ZmtpFront::open(cx, &peer, (None, access));
+        }
+        handshake.is_waiting = true;
+        handshake.met = Some(peer);
+        match user {
+            Some(identity) => {
+                handshake.claimed = identity.clone();
+                cx.ask_login(LoginAsk::Proven { identity });
+            }
+            None => ZmtpFront::ask_password(cx, None),
         }
     }
 
@@ -140,10 +251,15 @@ impl ZmtpFront {
         }
         let (reason, why) = match answer {
             LoginAnswer::Allowed { user, access, .. } => {
+                if let Some(peer) = handshake.met.take() {
+                    return ZmtpFront::open(cx, &peer, (user, access));
+                }
                 handshake.allowed = Some((user, access));
                 ZmtpFront::write(cx.links, cx.id, |front, out| {
-                    if let Stage::Handshake(handshake) = &mut front.stage {
-                        handshake.side.welcome(out);
+                    if let Stage::Handshake(handshake) = &mut front.stage
+                        && let Side::Accepted(side) = &mut handshake.side
+                    {
+                        side.welcome(out);
                     }
                 });
                 return;
@@ -168,31 +284,26 @@ impl ZmtpFront {
     /// Refuses a login or a peer, and ends the link.
     fn refuse(cx: &mut Cx<'_>, reason: &str, why: &str) {
         ZmtpFront::write(cx.links, cx.id, |front, out| {
-            if let Stage::Handshake(handshake) = &mut front.stage {
-                handshake.side.error(reason, out);
+            if let Stage::Handshake(handshake) = &mut front.stage
+                && let Side::Accepted(side) = &mut handshake.side
+            {
+                side.error(reason, out);
             }
         });
         ZmtpFront::give_up(cx, why);
     }
 
     /// Opens the session of a peer that may come in, and says so.
-    fn open(cx: &mut Cx<'_>, peer: &Peer) {
+    fn open(cx: &mut Cx<'_>, peer: &Peer, (user, access): Allowed) {
         let Some(front) = ZmtpFront::of(cx.links, cx.id) else {
-            return;
-        };
-        let Stage::Handshake(handshake) = &mut front.stage else {
             return;
         };
         let Some((role, ours)) = Role::of(peer.socket_type) else {
             let name = peer.socket_type.name();
             let why = format!(
-                "a {name} socket connected; PUB, SUB, XPUB, XSUB, PUSH and PULL are served"
+                "a {name} socket connected; PUB, SUB, XPUB, XSUB, PUSH, PULL, REQ, REP, DEALER and ROUTER are served"
             );
             return ZmtpFront::refuse(cx, WRONG_LOGIN, &why);
-        };
-        let anonymous = front.anonymous.clone().map(|access| (None, access));
-        let Some((user, access)) = handshake.allowed.take().or(anonymous) else {
-            return ZmtpFront::refuse(cx, WRONG_LOGIN, "a login is needed");
         };
         let settings = front.settings.clone();
         let open = OpenSession {
@@ -237,23 +348,51 @@ impl ZmtpFront {
             let Stage::Handshake(handshake) = &mut front.stage else {
                 return;
             };
-            let Some(mut traffic) = handshake.side.ready(&Announcement::of(ours), out) else {
+            let traffic = match &mut handshake.side {
+                Side::Accepted(side) => side.ready(&Announcement::of(ours), out),
+                Side::Dialed(side) => side.traffic(),
+            };
+            let Some(mut traffic) = traffic else {
                 return;
             };
-            if role == Role::Publisher {
+            match &front.dial {
+                _ if role != Role::Publisher => {}
                 // All of it: a publisher drops what nobody asks for.
-                traffic.subscribe(b"", out);
+                None => traffic.subscribe(b"", out),
+                Some(dial) => {
+                    for prefix in &dial.prefixes {
+                        traffic.subscribe(prefix, out);
+                    }
+                }
             }
             if peer.version == Version::V31 && settings.heart_beat > Span::ZERO {
                 front.ping_due = now + settings.heart_beat;
             }
             front.said = vec![("socket_type".into(), peer.socket_type.name().into())];
             if !peer.identity.is_empty() {
-                front.said.push(("identity".into(), peer.identity.clone()));
+                let identity = String::from_utf8_lossy(&peer.identity);
+                front.said.push(("identity".into(), identity.into()));
             }
             front.stage = Stage::Open(traffic, role);
         });
         cx.kernel.start(opened.session, cx.now, cx.links);
+        if let (Role::Subscriber, true) = (role, settings.invert_matching) {
+            let all = Filter::prefix("").ok();
+            let all = all.map(|filter| filter.as_str().into());
+            return ZmtpFront::subscribe(cx, opened.session, all.as_slice());
+        }
+        if role == Role::Worker {
+            let window = match peer.socket_type {
+                SocketType::Rep => 1,
+                _ => settings.worker_window,
+            };
+            let dial = ZmtpFront::of(cx.links, cx.id).and_then(|front| front.dial.clone());
+            let service = match &dial {
+                Some(dial) => &dial.service,
+                None => peer.service.as_ref().unwrap_or(&peer.identity),
+            };
+            return ZmtpFront::serve(cx, service, window);
+        }
         if let Err(refusal) = ZmtpFront::use_queue(cx, role, &settings) {
             let why = format!("the queue '{}' cannot be used: {refusal:?}", settings.queue);
             ZmtpFront::give_up(cx, &why);
@@ -266,30 +405,52 @@ impl ZmtpFront {
             return Ok(());
         };
         let address = queue_address(&settings.tenant, &settings.queue);
-        if cx.kernel.inspect_queue(session, &address) == Err(Refusal::NoQueue) {
-            let spec = QueueSpec {
-                address: &address,
-                durable: true,
-                exclusive: false,
-                is_named_by_broker: false,
-                auto_delete: false,
-                limits: QueueLimits::default(),
-            };
-            cx.kernel.declare_queue(session, &spec, cx.now, cx.links)?;
+        ZmtpFront::make_queue(cx, session, &address)?;
+        match role {
+            Role::Puller => ZmtpFront::consume(cx, session, &address, None),
+            _ => Ok(()),
         }
-        if role == Role::Puller {
-            let spec = ConsumeSpec {
-                source: &address,
-                line: LINE,
-                consumer: CONSUMER,
-                credit: 0,
-                settles: false,
-                exclusive: false,
-                priority: 0,
-                no_local: false,
-            };
-            cx.kernel.consume(session, &spec, cx.now, cx.links)?;
+    }
+
+    /// Makes a queue that outlives the broker unless there is one of that address.
+    pub(super) fn make_queue(
+        cx: &mut Cx<'_>,
+        session: SessionId,
+        address: &str,
+    ) -> Result<(), Refusal> {
+        if cx.kernel.inspect_queue(session, address) != Err(Refusal::NoQueue) {
+            return Ok(());
         }
-        Ok(())
+        let spec = QueueSpec {
+            address,
+            durable: true,
+            exclusive: false,
+            is_named_by_broker: false,
+            auto_delete: false,
+            limits: QueueLimits::default(),
+        };
+        let made = cx.kernel.declare_queue(session, &spec, cx.now, cx.links);
+        made.map(|_| ())
+    }
+
+    /// Takes from a queue or a group. With a window the peer settles what it is given, and has so many at once; without, it is
+    /// settled when it is sent.
+    pub(super) fn consume(
+        cx: &mut Cx<'_>,
+        session: SessionId,
+        source: &str,
+        window: Option<u32>,
+    ) -> Result<(), Refusal> {
+        let spec = ConsumeSpec {
+            source,
+            line: LINE,
+            consumer: CONSUMER,
+            credit: window.unwrap_or(0),
+            settles: window.is_some(),
+            exclusive: false,
+            priority: 0,
+            no_local: false,
+        };
+        cx.kernel.consume(session, &spec, cx.now, cx.links)
     }
 }

@@ -1,10 +1,12 @@
-//! Messages to SUB and PULL.
+//! Messages to SUB and PULL, requests to workers and answers to those who asked.
 
+use super::header::{self, Said};
 use super::parts::Parts;
-use super::{Role, Stage, ZmtpFront, address};
+use super::{ANSWERS, Role, Stage, ZmtpFront, address};
 use crate::front::{ConsumerFate, Fate, Outbound, Undelivered};
 use crate::native;
 use thalweg_kernel::{CloseReason, ConsumerEnd, Delivery, Handover};
+use thalweg_model::{Properties, Span};
 use thalweg_zmtp::Message;
 
 impl Outbound for ZmtpFront {
@@ -16,6 +18,7 @@ impl Outbound for ZmtpFront {
         };
         if let Some(native) = delivery.native
             && native.dialect == native::ZMTP
+            && !self.settings.header_frame
         {
             let message = Message::from_raw(native.frame);
             let first = || message.frames().next().unwrap_or_default();
@@ -27,7 +30,8 @@ impl Outbound for ZmtpFront {
         let parts = Parts::of(delivery.properties);
         self.head.clear();
         address::write(delivery.address, &mut self.head);
-        if let Parts::One(separator) = parts {
+        let has_header = self.settings.header_frame;
+        if let (Parts::One(separator), false) = (parts, has_header) {
             self.head.extend(separator);
             self.head.extend_from_slice(delivery.payload);
         }
@@ -35,11 +39,22 @@ impl Outbound for ZmtpFront {
             return Ok(());
         }
         let mut frames = match parts {
-            Parts::One(_) => Parts::Several(&[]).frames(b""),
+            Parts::One(_) if !has_header => Parts::Several(&[]).frames(b""),
             _ => parts.frames(delivery.payload),
         }
         .peekable();
-        traffic.frame(&self.head, frames.peek().is_some(), out);
+        let has_more = frames.peek().is_some();
+        traffic.frame(&self.head, has_header || has_more, out);
+        if has_header {
+            let said = Said {
+                expires_in: delivery
+                    .expires_in_secs
+                    .map(|secs| Span::from_secs(secs.into())),
+                priority: delivery.priority,
+            };
+            let said = header(delivery.properties, said);
+            traffic.frame(&said, has_more, out);
+        }
         while let Some(frame) = frames.next() {
             traffic.frame(frame, frames.peek().is_some(), out);
         }
@@ -51,12 +66,29 @@ impl Outbound for ZmtpFront {
 
     /// A PULL gets the frames that a PUSH sent; what others sent is one frame.
     fn hand_over(&mut self, handover: &Handover<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
-        let Stage::Open(traffic, Role::Puller) = &mut self.stage else {
+        let Stage::Open(traffic, role) = &mut self.stage else {
             return Err(Undelivered::NoConsumer);
         };
+        if *role != Role::Puller {
+            let is_answer = handover.consumer == ANSWERS;
+            let is_taken = match (is_answer, &mut self.calls, &mut self.worker) {
+                (true, Some(calls), _) => calls.answer(handover, traffic, out),
+                (false, _, Some(worker)) => worker.ask(handover, traffic, out),
+                _ => return Err(Undelivered::NoConsumer),
+            };
+            return is_taken;
+        }
         let message = handover.message;
         let parts = Parts::of(message.properties());
         let mut frames = parts.frames(message.payload()).peekable();
+        if self.settings.header_frame {
+            let said = Said {
+                expires_in: handover.expires_in,
+                priority: message.priority(),
+            };
+            let said = header(message.properties(), said);
+            traffic.frame(&said, frames.peek().is_some(), out);
+        }
         while let Some(frame) = frames.next() {
             traffic.frame(frame, frames.peek().is_some(), out);
         }
@@ -79,6 +111,15 @@ impl Outbound for ZmtpFront {
         self.stage = Stage::Closed;
         self.fault = Some("no sign of life came for as long as heart-beats allow".into());
     }
+}
+
+/// The header frame of a message.
+#[cold]
+fn header(properties: Option<&Properties>, said: Said) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let neutral = properties.map(native::neutral);
+    header::write(neutral.as_deref(), said, &mut frame);
+    frame
 }
 
 /// A larger buffer is not kept for the next message.

@@ -1,13 +1,19 @@
 //! ZeroMQ: sockets of ZMTP 3.0 and 3.1 in the one message space.
 //!
 //! One port serves all: the peer's socket type says what it is here. PUB publishes, SUB subscribes to prefixes, PUSH sends to
-//! a queue and PULL takes from it; XPUB and XSUB are PUB and SUB.
+//! a queue and PULL takes from it; XPUB and XSUB are PUB and SUB. REQ and DEALER ask, REP and ROUTER answer; a DEALER answers,
+//! too, once it says READY as a worker of Majordomo does.
 
 pub mod address;
 mod connect;
 mod deliver;
+mod dial;
+mod envelope;
+mod header;
 mod parts;
 mod publish;
+mod request;
+mod serve;
 mod settings;
 mod subscribe;
 
@@ -16,6 +22,8 @@ use crate::LoginAnswer;
 use crate::front::{Cx, Front, FrontSettings, Step, Variant};
 use connect::Handshake;
 use publish::Scratch;
+use request::Calls;
+use serve::Worker;
 use std::sync::Arc;
 use subscribe::Subscriptions;
 use thalweg_kernel::Closing;
@@ -23,17 +31,23 @@ use thalweg_kernel::access::Access;
 use thalweg_model::{Span, Time};
 use thalweg_zmtp::{Event, Gathered, PeerFault, SocketType, Traffic, Version};
 
-pub use settings::ZmtpSettings;
+pub use dial::ZmtpDial;
+pub use settings::{CurveSettings, ZmtpSettings};
 
-/// The consumer of a PULL, and its line.
+/// The consumer of a PULL or a worker, and its line.
 const CONSUMER: u32 = 1;
 const LINE: u16 = 1;
+/// Those of the answers to a connection's requests.
+const ANSWERS: u32 = 2;
+const ANSWERS_LINE: u16 = 2;
 /// Times a sign of life may fail to come.
 const BEATS_MISSED: u64 = 3;
 
 /// ZMTP's side of a link.
 pub struct ZmtpFront {
     settings: Arc<ZmtpSettings>,
+    /// What the broker connected for, if it did.
+    dial: Option<Arc<ZmtpDial>>,
     /// Unique in the process and hard to guess.
     nonce: u64,
     /// What peers without credentials may do; `None`: they have to log in.
@@ -42,6 +56,10 @@ pub struct ZmtpFront {
     /// What could not be borrowed from the input; empty between two steps.
     gathered: Gathered,
     subscriptions: Subscriptions,
+    /// What the peer has asked; nothing until it asks.
+    calls: Option<Box<Calls>>,
+    /// What it is asked, if it is a worker.
+    worker: Option<Box<Worker>>,
     /// Buffers of a publish; away during one.
     scratch: Option<Box<Scratch>>,
     /// The first frame of a delivery.
@@ -69,6 +87,10 @@ enum Role {
     Pusher,
     /// It takes from the queue.
     Puller,
+    /// Its messages are requests, to any address.
+    Requester,
+    /// It is sent requests; its messages are answers.
+    Worker,
 }
 
 impl Role {
@@ -79,6 +101,8 @@ impl Role {
             SocketType::Sub | SocketType::Xsub => Some((Role::Subscriber, SocketType::Xpub)),
             SocketType::Push => Some((Role::Pusher, SocketType::Pull)),
             SocketType::Pull => Some((Role::Puller, SocketType::Push)),
+            SocketType::Req | SocketType::Dealer => Some((Role::Requester, SocketType::Router)),
+            SocketType::Rep | SocketType::Router => Some((Role::Worker, SocketType::Dealer)),
             _ => None,
         }
     }
@@ -87,14 +111,34 @@ impl Role {
 impl ZmtpFront {
     /// A front for a new connection; see [`FrontSettings::stream_front`].
     pub fn new(settings: Arc<ZmtpSettings>, nonce: u64, anonymous: Option<Access>) -> Self {
-        let handshake = Handshake::new(&settings, anonymous.is_some());
+        let handshake = Handshake::new(&settings, nonce);
+        ZmtpFront::begin(settings, None, handshake, nonce, anonymous)
+    }
+
+    /// A front for a connection that the broker has opened.
+    fn dialed(dial: Arc<ZmtpDial>, nonce: u64) -> Self {
+        let handshake = Handshake::dialed(&dial);
+        ZmtpFront::begin(dial.settings.clone(), Some(dial), handshake, nonce, None)
+    }
+
+    fn begin(
+        settings: Arc<ZmtpSettings>,
+        dial: Option<Arc<ZmtpDial>>,
+        handshake: Handshake,
+        nonce: u64,
+        anonymous: Option<Access>,
+    ) -> Self {
+        let subscriptions = Subscriptions::new(settings.invert_matching);
         ZmtpFront {
             settings,
+            dial,
             nonce,
             anonymous,
             stage: Stage::Handshake(Box::new(handshake)),
             gathered: Gathered::default(),
-            subscriptions: Subscriptions::default(),
+            subscriptions,
+            calls: None,
+            worker: None,
             scratch: None,
             head: Vec::new(),
             said: Vec::new(),
@@ -118,6 +162,8 @@ impl ZmtpFront {
             Event::Consumed | Event::Pong(_) | Event::Unknown { .. } => {}
             Event::Message(message) => match role {
                 Role::Publisher | Role::Pusher => ZmtpFront::publish(cx, role, message),
+                Role::Requester => ZmtpFront::on_request(cx, message),
+                Role::Worker => ZmtpFront::on_answer(cx, message),
                 // XSUB may send messages up to its publishers; there is nobody to want them.
                 Role::Subscriber | Role::Puller => {}
             },
@@ -188,6 +234,9 @@ impl Front for ZmtpFront {
                 front.ping_due = now + front.settings.heart_beat;
                 traffic.ping(0, b"", out);
             }
+            if let Some(calls) = &mut front.calls {
+                calls.give_up(now);
+            }
         });
     }
 
@@ -232,7 +281,9 @@ impl Front for ZmtpFront {
     }
 
     fn next_timer(&self) -> Time {
+        let calls = self.calls.as_ref();
         self.ping_due
+            .min(calls.map_or(Time::NEVER, |calls| calls.next_due()))
     }
 }
 

@@ -1,23 +1,40 @@
 //! Messages of PUB and PUSH.
 
+use super::header::{self, Said};
 use super::parts::Parts;
 use super::{Role, ZmtpFront, address};
 use crate::front::{Cx, Variant};
 use crate::native;
 use crate::probe::Mark;
-use thalweg_kernel::{Draft, Native, queue_address};
-use thalweg_model::{Properties, Reliability, RetainOp};
+use thalweg_kernel::{Draft, Native, Outcome, SessionId, queue_address};
+use thalweg_model::{Address, Properties, Reliability, RetainOp};
 use thalweg_zmtp::Message;
 
 /// Buffers that a publish needs now and then.
 #[derive(Default)]
 pub(super) struct Scratch {
-    address: String,
+    pub(super) address: String,
     /// Frames, one behind the other.
-    payload: Vec<u8>,
-    lengths: Vec<u8>,
+    pub(super) payload: Vec<u8>,
+    pub(super) lengths: Vec<u8>,
     /// Say where the message was cut.
-    properties: Properties,
+    pub(super) properties: Properties,
+}
+
+/// The payload that several frames are, and where it is cut.
+pub(super) fn join<'a, 'f>(
+    frames: impl Iterator<Item = &'f [u8]>,
+    payload: &'a mut Vec<u8>,
+    lengths: &'a mut Vec<u8>,
+) -> (&'a [u8], Parts<'a>) {
+    payload.clear();
+    lengths.clear();
+    for frame in frames {
+        payload.extend_from_slice(frame);
+        // No message is longer than its limit, which a frame's length of four bytes can say.
+        lengths.extend_from_slice(&(frame.len() as u32).to_le_bytes());
+    }
+    (payload, Parts::Several(lengths))
 }
 
 impl ZmtpFront {
@@ -38,7 +55,14 @@ impl ZmtpFront {
         if role == Role::Publisher {
             name = frames.next().unwrap_or_default();
         }
-        let first = frames.next();
+        let (mut first, mut said) = (frames.next(), Said::default());
+        if settings.header_frame {
+            *properties = Properties::default();
+            if let Some(frame) = first {
+                said = header::read(frame, properties);
+                first = Some(frames.next().unwrap_or_default());
+            }
+        }
         let (mut body, second) = (first.unwrap_or_default(), frames.next());
         if let (Role::Publisher, None) = (role, first) {
             let at = name
@@ -49,14 +73,8 @@ impl ZmtpFront {
                 (name, body) = (&name[..at], &name[at + 1..]);
             }
         } else if let Some(second) = second {
-            payload.clear();
-            lengths.clear();
-            for frame in [body, second].into_iter().chain(frames) {
-                payload.extend_from_slice(frame);
-                // No message is longer than its limit, which a frame's length of four bytes can say.
-                lengths.extend_from_slice(&(frame.len() as u32).to_le_bytes());
-            }
-            (body, parts) = (payload, Parts::Several(lengths));
+            let frames = [body, second].into_iter().chain(frames);
+            (body, parts) = join(frames, payload, lengths);
         }
         parts.put(properties);
         let plain = (role == Role::Publisher).then(|| address::as_it_is(name));
@@ -73,7 +91,44 @@ impl ZmtpFront {
                 address
             }
         };
-        ZmtpFront::publish_at(cx, address, body, properties, (role, message));
+        let has_properties = properties.native.is_some() || settings.header_frame;
+        let draft = Draft {
+            address,
+            payload: body,
+            reliability: match role {
+                Role::Pusher if settings.durable => Reliability::AtLeastOnce,
+                _ => Reliability::AtMostOnce,
+            },
+            retain: match settings
+                .retains
+                .iter()
+                .any(|filter| filter.matches(address))
+            {
+                true => RetainOp::Set,
+                false => RetainOp::None,
+            },
+            expires_in: said.expires_in,
+            priority: said.priority,
+            properties: (has_properties && !properties.is_empty()).then_some(properties),
+            ticket: 0,
+            native: (role == Role::Publisher && !settings.header_frame).then_some(Native {
+                dialect: native::ZMTP,
+                frame: message.raw(),
+            }),
+            stamp: None,
+        };
+        if let Some(session) = cx.session() {
+            match Address::check(draft.address) {
+                Ok(()) => _ = ZmtpFront::publish_draft(cx, session, draft),
+                // Nothing before its separator, or too long a text: no filter could want it.
+                Err(_) => cx.kernel.refuse(session, draft.payload.len()),
+            }
+        }
+        ZmtpFront::keep_scratch(cx, scratch);
+    }
+
+    /// Keeps buffers for the next message, if they are small.
+    pub(super) fn keep_scratch(cx: &mut Cx<'_>, mut scratch: Box<Scratch>) {
         if scratch.payload.capacity() > KEPT_MAX {
             scratch.payload = Vec::new();
         }
@@ -82,33 +137,9 @@ impl ZmtpFront {
         }
     }
 
-    fn publish_at(
-        cx: &mut Cx<'_>,
-        address: &str,
-        payload: &[u8],
-        properties: &Properties,
-        (role, message): (Role, Message<'_>),
-    ) {
-        let Some(session) = cx.session() else { return };
-        if thalweg_model::Address::check(address).is_err() {
-            // Nothing before its separator, or too long a text: no filter could want it.
-            return cx.kernel.refuse(session, payload.len());
-        }
-        let draft = Draft {
-            address,
-            payload,
-            reliability: Reliability::AtMostOnce,
-            retain: RetainOp::None,
-            expires_in: None,
-            priority: 0,
-            properties: properties.native.is_some().then_some(properties),
-            ticket: 0,
-            native: (role == Role::Publisher).then_some(Native {
-                dialect: native::ZMTP,
-                frame: message.raw(),
-            }),
-            stamp: None,
-        };
+    /// Publishes, and stops reading if the peer is over its rate.
+    #[inline]
+    pub(super) fn publish_draft(cx: &mut Cx<'_>, session: SessionId, draft: Draft<'_>) -> Outcome {
         cx.links.mark(Mark::FrontIn);
         let published = cx.kernel.publish(session, draft, cx.now, cx.links);
         cx.links.mark(Mark::KernelPublish);
@@ -117,6 +148,7 @@ impl ZmtpFront {
         {
             link.pause_until = Some(until);
         }
+        published.outcome
     }
 }
 

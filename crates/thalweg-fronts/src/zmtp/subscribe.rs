@@ -4,7 +4,7 @@ use super::{ZmtpFront, address};
 use crate::front::{Cx, Variant};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use thalweg_kernel::{LastValueWish, Wish};
+use thalweg_kernel::{LastValueWish, SessionId, Wish};
 use thalweg_model::{Filter, Reliability};
 
 /// What a peer wants.
@@ -17,6 +17,8 @@ pub(super) struct Subscriptions {
     /// How many prefixes want less than their filters bring.
     inexact: usize,
     bytes: usize,
+    /// What begins with a prefix is not wanted, and all else is.
+    is_inverted: bool,
 }
 
 /// The filters of a prefix.
@@ -29,15 +31,34 @@ struct Wanted {
 const ENTRY_BYTES: usize = 96;
 
 impl Subscriptions {
+    pub(super) fn new(is_inverted: bool) -> Self {
+        Subscriptions {
+            is_inverted,
+            inexact: usize::from(is_inverted),
+            ..Subscriptions::default()
+        }
+    }
+
     /// Whether a first frame begins with one of the prefixes. Cheap where the filters say it all.
     pub(super) fn want(&self, frame: &[u8]) -> bool {
-        self.inexact == 0 || self.have_prefix_of(frame)
+        self.inexact == 0 || self.have_prefix_of(frame) != self.is_inverted
     }
 
     /// Whether deliveries have to be looked at: [`Subscriptions::want`] is not always true.
     #[inline]
     pub(super) fn are_inexact(&self) -> bool {
         self.inexact > 0
+    }
+
+    /// What a prefix needs of the kernel; nothing where all comes anyway.
+    fn wanted(&self, prefix: &[u8], separators: &[u8]) -> Wanted {
+        match self.is_inverted {
+            true => Wanted {
+                filters: Vec::new(),
+                is_exact: true,
+            },
+            false => Wanted::of(prefix, separators),
+        }
     }
 
     /// From the longest to the shortest: what sorts before the frame shares with it what any prefix of it shares.
@@ -91,7 +112,7 @@ impl ZmtpFront {
             *count = count.saturating_add(1);
             return;
         }
-        let wanted = Wanted::of(prefix, &front.settings.separators);
+        let wanted = subscriptions.wanted(prefix, &front.settings.separators);
         let cost = prefix.len() + ENTRY_BYTES;
         let kept = subscriptions.bytes + cost;
         subscriptions.prefixes.insert(prefix.into(), 1);
@@ -105,14 +126,22 @@ impl ZmtpFront {
                 new.push(filter);
             }
         }
+        if !cx.links.count_kept(cx.id, kept, cx.kernel) {
+            return ZmtpFront::give_up(cx, "there is no memory for one subscription more");
+        }
+        ZmtpFront::subscribe(cx, session, &new);
+    }
+
+    /// Subscribes to filters of the kernel's.
+    pub(super) fn subscribe(cx: &mut Cx<'_>, session: SessionId, filters: &[Box<str>]) {
+        let Some(front) = ZmtpFront::of(cx.links, cx.id) else {
+            return;
+        };
         let last_values = match front.settings.last_values {
             true => LastValueWish::IfNew,
             false => LastValueWish::Never,
         };
-        if !cx.links.count_kept(cx.id, kept, cx.kernel) {
-            return ZmtpFront::give_up(cx, "there is no memory for one subscription more");
-        }
-        let wishes: Vec<Wish<'_>> = new
+        let wishes: Vec<Wish<'_>> = filters
             .iter()
             .map(|filter| Wish {
                 filter,
@@ -142,7 +171,7 @@ impl ZmtpFront {
             return;
         }
         subscriptions.prefixes.remove(prefix);
-        let wanted = Wanted::of(prefix, &front.settings.separators);
+        let wanted = subscriptions.wanted(prefix, &front.settings.separators);
         subscriptions.inexact -= usize::from(!wanted.is_exact);
         subscriptions.bytes -= prefix.len() + ENTRY_BYTES;
         let kept = subscriptions.bytes;

@@ -10,3 +10,4 @@ mod peer;
 mod restart;
 mod settlement;
 mod zmtp;
+mod zmtp_requests;

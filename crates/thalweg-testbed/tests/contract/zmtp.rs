@@ -1,14 +1,15 @@
 //! What only sockets of ZeroMQ can do, and what they cannot.
 
 use std::sync::Arc;
-use thalweg_fronts::zmtp::ZmtpSettings;
+use thalweg_fronts::zmtp::{CurveSettings, ZmtpSettings};
+use thalweg_kernel::access::{Access, Otherwise, Permission, Rule, Rules};
 use thalweg_kernel::{DropReason, Limits, LinkId};
-use thalweg_model::Span;
+use thalweg_model::{Filter, Span};
 use thalweg_mqtt::{ConnectOut, PublishOut, QoS, SubscribeOptions};
 use thalweg_testbed::mqtt::Mqtt;
 use thalweg_testbed::zmtp::Zmtp;
 use thalweg_testbed::{Settings, Testbed, Who};
-use thalweg_zmtp::{ClientMechanism, SocketType};
+use thalweg_zmtp::{ClientMechanism, CurveClient, KeyPair, SocketType};
 
 const NULL: ClientMechanism = ClientMechanism::Null;
 
@@ -21,7 +22,7 @@ fn mqtt(bed: &mut Testbed, client_id: &str) -> Who<Mqtt> {
         client_id,
         ..ConnectOut::default()
     };
-    let who = bed.open_mqtt(&connect, Some(thalweg_kernel::access::Access::ALL));
+    let who = bed.open_mqtt(&connect, Some(Access::ALL));
     bed.rest();
     who
 }
@@ -154,18 +155,24 @@ fn last_values_come_on_a_new_prefix_if_that_is_wanted() {
         let mut bed = bed();
         bed.settings.zmtp = Arc::new(ZmtpSettings {
             last_values,
+            retains: Filter::new("plant/last").into_iter().collect(),
             ..ZmtpSettings::default()
         });
         let device = mqtt(&mut bed, "device");
         publish(&mut bed, device, "plant/hall", b"21", true);
         publish(&mut bed, device, "yard", b"3", true);
+        let publisher = bed.zmtp(SocketType::Pub);
+        bed.zmtp_send(publisher, &[b"plant/last", b"1"]);
+        bed.zmtp_send(publisher, &[b"plant/not", b"1"]);
         let subscriber = sub(&mut bed, b"pl");
         let expected: &[[&str; 2]] = if last_values {
-            &[["plant/hall", "21"]]
+            &[["plant/hall", "21"], ["plant/last", "1"]]
         } else {
             &[]
         };
-        assert_eq!(texts(&mut bed, subscriber), expected);
+        let mut got = texts(&mut bed, subscriber);
+        got.sort();
+        assert_eq!(got, expected);
     }
 }
 
@@ -215,13 +222,66 @@ fn logins_are_checked_and_other_sockets_are_refused() {
     bed.rest();
     assert_eq!(bed.client(who).refused.as_deref(), Some(&b"400"[..]));
     assert!(bed.is_closed(who));
-    for socket in [SocketType::Dealer, SocketType::Pair] {
+    for socket in [SocketType::Client, SocketType::Pair] {
         let who = bed.zmtp(socket);
         assert!(bed.is_closed(who), "{socket:?}");
     }
-    // Without a login there is no NULL.
+    // Who says nothing is nobody, and is asked about.
     let who = bed.open_zmtp(SocketType::Sub, NULL, None);
-    assert_eq!(bed.client(who).refused.as_deref(), Some(&b"mechanism"[..]));
+    bed.answer_login(thalweg_fronts::LoginAnswer::Refused(
+        thalweg_fronts::LoginRefusal::NotAuthorized,
+    ));
+    bed.rest();
+    assert!(bed.client(who).refused.is_some() && bed.is_closed(who));
+}
+
+#[test]
+fn keys_of_curve_are_users_and_others_are_refused() {
+    let (server, known) = (KeyPair::from_secret([1; 32]), KeyPair::from_secret([2; 32]));
+    let curve = |keys: &KeyPair| {
+        ClientMechanism::Curve(Box::new(CurveClient {
+            server: *server.public(),
+            keys: keys.clone(),
+            seed: [9; 32],
+        }))
+    };
+    for has_users in [true, false] {
+        let mut bed = bed();
+        bed.answers_logins = true;
+        bed.set_rights("meter", but_publish("secret/#"));
+        bed.settings.zmtp = Arc::new(ZmtpSettings {
+            curve: Some(Arc::new(CurveSettings {
+                keys: server.clone(),
+                random: [3; 32],
+                users: has_users.then(|| [(*known.public(), "meter".into())].into()),
+            })),
+            ..ZmtpSettings::default()
+        });
+        let subscriber = sub(&mut bed, b"");
+        let publisher = bed.open_zmtp(SocketType::Pub, curve(&known), None);
+        bed.zmtp_send(publisher, &[b"secret/1", b"x"]);
+        bed.zmtp_send(publisher, &[b"open", b"1", &[7; 70_000]]);
+        let got = bed.zmtp_got(subscriber);
+        // Only a key with a user has that user's rights.
+        assert_eq!(got.len(), if has_users { 1 } else { 2 });
+        assert_eq!(got.last().expect("one")[2], [7; 70_000]);
+        let stranger = KeyPair::from_secret([4; 32]);
+        let stranger = bed.open_zmtp(SocketType::Sub, curve(&stranger), Some(Access::ALL));
+        let is_in = bed.client(stranger).traffic.is_some();
+        assert_eq!((is_in, bed.is_closed(stranger)), (!has_users, has_users));
+        // What is encrypted is a message like others.
+        if is_in {
+            bed.zmtp_subscribe(stranger, b"o");
+            bed.zmtp_send(publisher, &[b"open", b"2"]);
+            assert_eq!(texts(&mut bed, stranger), [["open", "2"]]);
+        }
+        bed.check();
+    }
+}
+
+fn but_publish(pattern: &str) -> Rules {
+    let rule = Rule::deny(Permission::Publish, pattern);
+    Rules::new(vec![rule], Otherwise::Allow).expect("a filter")
 }
 
 #[test]
@@ -246,6 +306,70 @@ fn heart_beats_go_both_ways_and_silence_ends_a_connection() {
     bed.shards[0].links.on_silence(link);
     bed.rest();
     assert!(bed.is_closed(who));
+}
+
+#[test]
+fn inverted_matching_leaves_out_what_begins_with_a_prefix() {
+    let mut bed = bed();
+    bed.settings.zmtp = Arc::new(ZmtpSettings {
+        invert_matching: true,
+        ..ZmtpSettings::default()
+    });
+    let (publisher, subscriber) = (bed.zmtp(SocketType::Pub), sub(&mut bed, b"a"));
+    for first in [b"a/1", b"b/1"] {
+        bed.zmtp_send(publisher, &[first, b"1"]);
+    }
+    bed.says(subscriber, |client, up| client.cancel(b"a", up));
+    bed.zmtp_send(publisher, &[b"a/2", b"2"]);
+    assert_eq!(texts(&mut bed, subscriber), [["b/1", "1"], ["a/2", "2"]]);
+}
+
+#[test]
+fn a_header_frame_carries_properties_and_expiry_both_ways() {
+    let mut bed = bed();
+    bed.settings.zmtp = Arc::new(ZmtpSettings {
+        header_frame: true,
+        ..ZmtpSettings::default()
+    });
+    let (device, publisher) = (mqtt(&mut bed, "device"), bed.zmtp(SocketType::Pub));
+    let (subscriber, push) = (sub(&mut bed, b"z"), bed.zmtp(SocketType::Push));
+    bed.mqtt_subscribe(device, "m/#", SubscribeOptions::default());
+    bed.zmtp_send(
+        publisher,
+        &[
+            b"m/1",
+            b"content-type:text/plain\nexpiry:60\nk:v:w\n",
+            b"2",
+            b"1",
+        ],
+    );
+    bed.zmtp_send(publisher, &[b"m/2", b""]);
+    bed.zmtp_send(publisher, &[b"m/3 one frame"]);
+    let got = bed.mqtt_got(device);
+    let lines: Vec<String> = got.iter().map(|got| got.line()).collect();
+    assert_eq!(lines, ["m/1 : 21", "m/2 : ", "m/3 : one frame"]);
+    assert_eq!(got[0].content_type.as_deref(), Some("text/plain"));
+    assert_eq!(got[0].expiry_secs, Some(60));
+    assert_eq!(got[0].user, [("k".to_owned(), "v:w".to_owned())]);
+    let message = PublishOut {
+        topic: "z",
+        payload: b"x",
+        content_type: Some("a/b"),
+        expiry_secs: Some(9),
+        ..PublishOut::default()
+    };
+    bed.says(device, |client, up| client.publish(&message, up));
+    bed.zmtp_send(publisher, &[b"z", b"k:v\n", b"1", b"2"]);
+    bed.zmtp_send(publisher, &[b"z 3"]);
+    let expected: [&[&str]; 3] = [
+        &["z", "content-type:a/b\nexpiry:9\n", "x"],
+        &["z", "k:v\n", "1", "2"],
+        &["z", "", "3"],
+    ];
+    assert_eq!(texts(&mut bed, subscriber), expected);
+    bed.zmtp_send(push, &[b"k:v\n", b"job"]);
+    let pull = bed.zmtp(SocketType::Pull);
+    assert_eq!(texts(&mut bed, pull), [["k:v\n", "job"]]);
 }
 
 #[test]
