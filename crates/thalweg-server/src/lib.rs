@@ -8,6 +8,7 @@
 pub mod access;
 pub mod clock;
 pub mod config;
+mod connector;
 pub mod datagram;
 mod door;
 mod journal;
@@ -27,6 +28,7 @@ mod sys;
 mod threads;
 pub mod transport;
 pub mod unix_socket;
+mod usher;
 
 pub use datagram::DatagramCounts;
 pub use journal::{FOLDER as JOURNAL_FOLDER, JournalStatus};

@@ -2,18 +2,21 @@
 
 use crate::access::{VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, Vault, VaultPool};
 use crate::config::{self, Config};
+use crate::connector::Connector;
 use crate::datagram::{self, DatagramSockets, DatagramSpec};
 use crate::door::Door;
 use crate::journal::{self, Journal, JournalThreads};
 use crate::keeper::{Duties, Keeper, Watched, memory_budget};
 use crate::listen::{Listener, ListenerSpec};
-use crate::lobby::{Arrival, Deliver, Lobby, LobbyHandle, LobbyReload};
+use crate::lobby::{Deliver, Lobby, LobbyHandle, LobbyReload};
 use crate::observer::{Ask, Inside, ListenerView, Observer, Overall};
+use crate::protocols;
 use crate::settings::{self, DtlsAcceptors, Extensions, ShardSettings};
-use crate::shard::{self, Commits, Mailbox, PortParts, Shard, ShardParts, ToShard};
+use crate::shard::{Commits, Mailbox, PortParts, Shard, ShardParts, ToShard};
 use crate::threads::{self, OnFailure};
 use crate::transport::dtls::DtlsAcceptor;
 use crate::transport::tls::TlsAcceptor;
+use crate::usher::Usher;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, PoisonError, RwLock, mpsc};
@@ -54,6 +57,8 @@ pub struct Server {
     /// Keeps the fake salts of unknown users stable; see `secret.rs`.
     secret: [u8; 32],
     lobby: Option<LobbyHandle>,
+    /// Connections that the broker opens itself.
+    connector: Option<Connector>,
     listening: Vec<(String, String)>,
     dtls: DtlsAcceptors,
     extensions: Arc<Extensions>,
@@ -174,17 +179,16 @@ impl Server {
         for (spec, sockets) in datagrams {
             open_ports(&mailboxes, &spec, sockets);
         }
-        let deliver = Box::new(Usher {
-            shards: mailboxes.clone(),
-            next: AtomicUsize::new(0),
-        });
+        let usher = || -> Box<dyn Deliver> { Box::new(Usher::new(mailboxes.clone())) };
         let lobby = Lobby::start(
             listeners,
             settings::lobby_settings(&config),
-            deliver,
+            usher(),
             &on_failure,
         )
         .map_err(|error| one("cannot start the lobby's thread", &error))?;
+        let connector = Connector::start(protocols::dials(&config), usher, &on_failure)
+            .map_err(|error| one("cannot start a thread that connects", &error))?;
         let memory_bytes_max = config.limits.memory_bytes_max.unwrap_or_else(memory_budget);
         let overall = Arc::new(Overall {
             lobby: lobby.counters().clone(),
@@ -220,6 +224,7 @@ impl Server {
             vault,
             secret,
             lobby,
+            connector: Some(connector),
             listening,
             dtls,
             extensions,
@@ -416,6 +421,7 @@ impl Server {
         if let Some(lobby) = self.lobby.take() {
             lobby.stop();
         }
+        drop(self.connector.take());
         drop(self.keeper.take());
         for shard in self.observer.shards.iter() {
             shard.tell(ToShard::Stop);
@@ -433,30 +439,6 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// Shows connections to their home shards.
-struct Usher {
-    shards: Arc<[Mailbox]>,
-    next: AtomicUsize,
-}
-
-impl Deliver for Usher {
-    fn deliver(&self, key: u64, arrival: Arrival) {
-        let count = self.shards.len();
-        let shard = match key {
-            // No name yet: whoever's turn it is will name it, and be its home.
-            0 => self.next.fetch_add(1, Ordering::Relaxed) % count,
-            key => shard::home_of(key, count),
-        };
-        self.shards[shard].tell(ToShard::Arrival(Box::new(arrival)));
-    }
-
-    fn make_room(&self, half_open: u64) {
-        for shard in self.shards.iter() {
-            shard.tell(ToShard::MakeRoom(half_open));
-        }
     }
 }
 

@@ -445,6 +445,7 @@ pub(crate) fn listener_spec(
             mode: listener.unix_mode,
         },
     };
+    protocols::of(listener.kind).check(listener)?;
     let limits = &config.limits;
     let connect_rate = limits.connect_rate.unwrap_or(0);
     let connect_rate = u32::try_from(connect_rate).unwrap_or(u32::MAX);

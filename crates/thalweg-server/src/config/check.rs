@@ -89,6 +89,7 @@ impl Checks<'_> {
         if listener.transport.is_datagrams() {
             self.datagrams(name, listener);
         }
+        self.curve(name, listener);
         self.proxy(name, listener);
         let path = format!("listeners.{name}.websocket.path");
         if !listener.websocket_path().starts_with('/') {
@@ -101,6 +102,29 @@ impl Checks<'_> {
                 what,
                 format!("Write \"/{}\"", listener.websocket.path),
             );
+        }
+    }
+
+    fn curve(&mut self, name: &str, listener: &Listener) {
+        let key = |last: &str| format!("listeners.{name}.{last}");
+        let curve = &listener.curve;
+        let clients = key("curve.clients_file");
+        let (one, other) = (key("curve.secret_key"), key("curve.secret_key_file"));
+        if listener.kind != ListenerKind::Zmtp && (curve.is_given() || curve.clients_file.is_some())
+        {
+            let kind = key("kind");
+            let what = format!("{kind} is {}, which has no CURVE", listener.kind);
+            self.report(
+                &[kind],
+                what,
+                format!("Remove {one}, {other} and {clients}"),
+            );
+        } else if curve.secret_key.is_some() && curve.secret_key_file.is_some() {
+            let what = format!("{one} and {other} are both set");
+            self.report(&[one, other], what, "Keep one of the two".to_owned());
+        } else if !curve.is_given() && curve.clients_file.is_some() {
+            let what = format!("{clients} is set, but the broker has no key of its own");
+            self.report(&[clients], what, format!("Set {other}, or remove it"));
         }
     }
 
@@ -556,7 +580,10 @@ impl Config {
     fn can_have_name(&self, listener: &Listener) -> bool {
         let by_certificate =
             listener.transport.is_encrypted() && listener.tls.identity != CertificateIdentity::None;
-        let by_key = listener.transport == Transport::Dtls && listener.tls.psk_file.is_some();
+        let by_key = match listener.kind {
+            ListenerKind::Zmtp => listener.curve.clients_file.is_some(),
+            _ => listener.transport == Transport::Dtls && listener.tls.psk_file.is_some(),
+        };
         let by_proxy = listener.proxy_protocol != ProxyProtocol::Off && listener.proxy_identity;
         self.takes_passwords(listener) || by_certificate || by_key || by_proxy
     }

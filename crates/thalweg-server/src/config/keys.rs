@@ -115,7 +115,10 @@ impl Key {
 
     /// Whether a file has a header in brackets for it.
     fn is_written_like_a_table(&self) -> bool {
-        matches!(self.kind, Kind::Policies | Kind::GroupPolicies { .. })
+        matches!(
+            self.kind,
+            Kind::Policies | Kind::GroupPolicies { .. } | Kind::Dials { .. }
+        )
     }
 
     /// Whether a plain `0` can only mean "none".

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use thalweg_kernel::GroupStrategy;
 use thalweg_model::{Address, Filter, Span};
 
+use super::dials::{self, Dial};
 use super::policies::{self, GroupPolicy};
 use super::settings::Bind;
 use super::words::Fsync;
@@ -51,6 +52,10 @@ pub enum Kind {
     Policies,
     /// What is said of shared subscriptions by filter, at most so many entries.
     GroupPolicies {
+        max: usize,
+    },
+    /// Peers that the broker connects to, at most so many.
+    Dials {
         max: usize,
     },
     /// Topic filters, at most so many.
@@ -115,6 +120,8 @@ pub enum Value {
     Policies(Vec<(Filter, Fsync)>),
     /// A [`Kind::GroupPolicies`], in the order of their author.
     GroupPolicies(Vec<GroupPolicy>),
+    /// A [`Kind::Dials`], in the order of their author.
+    Dials(Vec<Dial>),
     /// A [`Kind::Filters`], in order, each once.
     Filters(Vec<Filter>),
     /// A [`Kind::Prefixes`], [`Kind::Names`] or [`Kind::Origins`], in order, each once.
@@ -142,6 +149,7 @@ impl Kind {
             }
             Kind::Policies => self.policies(written).map(Value::Policies),
             Kind::GroupPolicies { max } => policies::parse(written, *max).map(Value::GroupPolicies),
+            Kind::Dials { max } => dials::parse(written, *max).map(Value::Dials),
             Kind::Filters { max } => self.filters(written, *max).map(Value::Filters),
             Kind::Prefixes { max } => self.prefixes(written, *max).map(Value::Names),
             Kind::Names { max } => self.names(written, *max).map(Value::Names),
@@ -231,6 +239,7 @@ impl Kind {
             Kind::Addresses
             | Kind::Policies
             | Kind::GroupPolicies { .. }
+            | Kind::Dials { .. }
             | Kind::Filters { .. }
             | Kind::Prefixes { .. }
             | Kind::Names { .. }
@@ -277,6 +286,7 @@ impl Kind {
                 one_of(Fsync::WORDS)
             ),
             Kind::GroupPolicies { max } => policies::expectation(*max),
+            Kind::Dials { max } => dials::expectation(*max),
             Kind::Filters { max } => {
                 format!(
                     "a list of at most {max} topic filters, such as [\"plant/#\", \"+/state\"] (or a,b outside the file)"
@@ -317,6 +327,7 @@ impl Kind {
             Kind::Addresses => "list of addresses",
             Kind::Policies => "table of policies",
             Kind::GroupPolicies { .. } => "list of policies",
+            Kind::Dials { .. } => "list of endpoints",
             Kind::Filters { .. } => "list of topic filters",
             Kind::Prefixes { .. } => "list of topic prefixes",
             Kind::Names { .. } => "list of names",
@@ -351,6 +362,7 @@ impl Kind {
                     .collect(),
             ),
             (Value::GroupPolicies(all), _) => policies::show(all),
+            (Value::Dials(all), _) => dials::show(all),
             (Value::Filters(all), _) => list(
                 all.iter()
                     .map(|filter| quoted(&filter.to_string()))
@@ -616,6 +628,7 @@ impl Kind {
             Kind::Addresses => "a list of IP addresses",
             Kind::Policies => "a table of policies",
             Kind::GroupPolicies { .. } => "a list of policies",
+            Kind::Dials { .. } => "a list of endpoints",
             Kind::Filters { .. } => "a list of topic filters",
             Kind::Prefixes { .. } => "a list of topic prefixes",
             Kind::Names { .. } => "a list of names",

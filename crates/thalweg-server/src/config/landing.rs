@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use thalweg_model::{Filter, Span};
 
+use super::dials::Dial;
 use super::kind::Value;
 use super::policies::GroupPolicy;
 use super::settings::{Bind, Config, Listener};
@@ -184,6 +185,23 @@ impl Landing for Vec<GroupPolicy> {
             Value::Unset
         } else {
             Value::GroupPolicies(self.clone())
+        }
+    }
+}
+
+impl Landing for Vec<Dial> {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Unset => Some(Vec::new()),
+            Value::Dials(dials) => Some(dials),
+            _ => None,
+        }
+    }
+    fn to_value(&self) -> Value {
+        if self.is_empty() {
+            Value::Unset
+        } else {
+            Value::Dials(self.clone())
         }
     }
 }

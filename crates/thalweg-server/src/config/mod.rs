@@ -6,6 +6,7 @@
 mod blank;
 mod built_in;
 mod check;
+mod dials;
 mod error;
 mod explain;
 mod keys;
@@ -20,6 +21,7 @@ mod sources;
 mod table;
 mod words;
 
+pub use dials::{Dial, Endpoint};
 pub use error::*;
 pub use explain::{Change, reference};
 pub use keys::{Key, Reload};

@@ -212,7 +212,7 @@ pub(super) fn expectation(max: usize) -> String {
 }
 
 /// Outside the file a list is written as in it.
-fn list_in(text: &str) -> Option<Vec<Written>> {
+pub(super) fn list_in(text: &str) -> Option<Vec<Written>> {
     let document = format!("list = {text}");
     let table = DeTable::parse(&document).ok()?;
     match table

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use thalweg_kernel::GroupStrategy;
 use thalweg_model::{Filter, Span};
 
+use super::dials::Dial;
 use super::policies::GroupPolicy;
 use super::words::*;
 
@@ -107,6 +108,8 @@ pub struct Listener {
     pub proxy_identity: bool,
     /// `tls.*`; meaningful when [`Transport::is_encrypted`].
     pub tls: Tls,
+    /// `curve.*`; for ZMTP only.
+    pub curve: Curve,
     /// `websocket.*`; meaningful when [`Transport::is_websocket`].
     pub websocket: WebSocket,
     /// Idle time before the system probes a TCP peer.
@@ -150,6 +153,24 @@ pub struct Tls {
     pub psk_file: Option<PathBuf>,
     /// Least bytes of such a key.
     pub psk_bytes_min: usize,
+}
+
+/// `listeners.<name>.curve.*`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curve {
+    /// The broker's secret key, in Z85.
+    pub secret_key: Option<String>,
+    /// The same in a file.
+    pub secret_key_file: Option<PathBuf>,
+    /// The public keys of clients, and whose they are.
+    pub clients_file: Option<PathBuf>,
+}
+
+impl Curve {
+    /// Whether there is a key, so that CURVE is offered.
+    pub fn is_given(&self) -> bool {
+        self.secret_key.is_some() || self.secret_key_file.is_some()
+    }
 }
 
 /// `listeners.<name>.websocket.*`
@@ -452,8 +473,26 @@ pub struct Zmtp {
     pub high_water: u32,
     /// Whether a new subscription brings last values.
     pub last_value: bool,
+    /// Where what is published becomes the last value.
+    pub retain: Vec<Filter>,
+    /// Whether subscribers get what begins with none of their prefixes.
+    pub invert_matching: bool,
+    /// Whether messages have a frame of properties.
+    pub header_frame: bool,
     /// The queue of PUSH and PULL sockets.
     pub queue: String,
+    /// Whether what waits in it is written down.
+    pub durable: bool,
+    /// The address of requests that name none, and of workers that name none.
+    pub service: String,
+    /// How long a request is worth answering.
+    pub request_timeout: Span,
+    /// Requests of a connection that wait for answers.
+    pub requests_max: usize,
+    /// Requests that a worker has at once.
+    pub worker_window: u32,
+    /// Peers that the broker connects to.
+    pub connect: Vec<Dial>,
     /// How often a peer is asked for a sign of life; [`Span::ZERO`] is never.
     pub heart_beat: Span,
     /// Largest message, all its frames together.

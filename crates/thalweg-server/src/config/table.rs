@@ -5,7 +5,7 @@ use thalweg_model::Span;
 use super::keys::Key;
 use super::keys::Reload::{NewConnections, Now, Restart};
 use super::kind::Kind::{
-    self, Addresses, Bind, Count, Duration, File, Filters, Flag, GroupPolicies, Mode, Names,
+    self, Addresses, Bind, Count, Dials, Duration, File, Filters, Flag, GroupPolicies, Mode, Names,
     Origins, Path, Policies, Prefixes, Rate, Size, SizeRate, Socket, Strategy, Text, Word,
 };
 use super::landing::{Field, Landing, broker, land, listener};
@@ -162,6 +162,14 @@ keys! {
     listener tls.psk_bytes_min: Count { min: 1, max: 128 }, default "16", NewConnections;
         "Least bytes of a key in `tls.psk_file`; a file with a shorter one is refused. A recorded handshake allows \
          keys to be guessed offline; 16 random bytes cannot be guessed, text has far less entropy per byte.";
+    listener curve.secret_key: Text, default "" secret true, NewConnections;
+        "Secret key of the broker for CURVE of ZeroMQ, 40 characters of Z85 as `zmq.curve_keypair()` makes them. With a key CURVE \
+         is offered beside PLAIN and NULL. Rather name a file, by `curve.secret_key_file`.";
+    listener curve.secret_key_file: File, default "", NewConnections;
+        "File with that key, and nothing else.";
+    listener curve.clients_file: File, default "", NewConnections;
+        "File with the public keys of ZeroMQ clients: a key in Z85, a space and a user per line; a line that begins with `# ` is a comment. Clients \
+         with other keys are refused. Without it any key is as good as none: it encrypts, and its owner is nobody.";
     listener websocket.path: Text, default "automatic" none "automatic", NewConnections;
         "HTTP path of the WebSocket upgrade: `automatic` is `/mqtt` for MQTT, `/ws` for STOMP and `/.well-known/coap` for \
          CoAP. `/`, which many clients ask for, works too; requests for other paths get 404.";
@@ -539,9 +547,41 @@ keys! {
     broker zmtp.last_value: Flag, default "false", NewConnections;
         "Whether a subscription of a ZeroMQ client brings the last values (MQTT: retained messages) of the addresses that \
          begin with its prefix.";
+    broker zmtp.retain: Filters { max: 100 }, default "", NewConnections;
+        "Topic filters: what a ZeroMQ client publishes at such a topic becomes its last value, as a retained message of MQTT does. \
+         With `zmtp.last_value` it is a last value cache.";
+    broker zmtp.invert_matching: Flag, default "false", NewConnections;
+        "Whether a ZeroMQ subscriber gets what begins with none of its prefixes, in place of what begins with one. As with \
+         ZMQ_INVERT_MATCHING of a PUB, the SUB must set that, too.";
+    broker zmtp.header_frame: Flag, default "false", NewConnections;
+        "Whether messages of PUB, SUB, PUSH and PULL sockets have a frame of properties before the payload, to and from the broker: \
+         a line `name:value` for each. `content-type`, `correlation`, `reply-to`, `expiry` (seconds) and `priority` are what other \
+         protocols call so; other names are user properties. Without it ZeroMQ has none.";
     broker zmtp.queue: Text, default "zmtp", NewConnections;
         "Name of the queue that PUSH sockets send to and PULL sockets take from. ZeroMQ has no names for that; clients of other \
          protocols use the queue by this one. It is made when the first of them connects.";
+    broker zmtp.durable: Flag, default "false", NewConnections;
+        "Whether what PUSH sockets send to the queue outlives the broker, as far as it was written down: ZeroMQ has no \
+         acknowledgements. It costs what persistent messages cost.";
+    broker zmtp.service: Text, default "$q/zmtp-requests", NewConnections;
+        "Where requests of REQ and DEALER sockets go that name no address, and what REP and ROUTER sockets serve that name none. \
+         `$q/<name>` is a queue, in which requests wait for a worker.";
+    broker zmtp.request_timeout: seconds(1, 86_400), default "30s", NewConnections;
+        "How long a request of a ZeroMQ client is worth answering. An answer that comes later is dropped, because ZeroMQ has no \
+         word for a request that failed.";
+    broker zmtp.requests_max: Count { min: 1, max: 1_000_000 }, default "1000", NewConnections;
+        "Requests of one ZeroMQ connection that wait for their answers. What is asked beyond that is dropped, and counted as \
+         refused.";
+    broker zmtp.worker_window: Count { min: 1, max: 10_000 }, default "1", NewConnections;
+        "Requests that a ROUTER socket or a worker of Majordomo has at once. With more than one, a frame before the empty one \
+         tells them apart; the worker sends it back with the answer. A REP socket has one.";
+    broker zmtp.connect: Dials { max: 100 }, default "", Restart;
+        "Peers of ZeroMQ that bind, to which the broker connects, by tcp or ipc. `as` is the broker's end: `sub` takes what a PUB \
+         publishes (what begins with one of `subscribe`; all, if that is left out), `pub` publishes to a SUB, `pull` puts what a \
+         PUSH sends into `zmtp.queue`, `push` gives a PULL what is in it, `dealer` asks a REP or ROUTER what is asked at `service`, \
+         and `router` answers a REQ or DEALER. The peer has the rights of `user` (`zmtp`). A connection that ends is opened \
+         again after a tenth of a second, then after twice as long each time, up to half a minute; `identity` is the broker's \
+         routing id each time.";
     broker zmtp.heart_beat: Duration { min: Span::ZERO, max: Span::from_secs(3600), step: Span::from_millis(1) },
         default "30s", NewConnections;
         "How often a ZeroMQ client of ZMTP 3.1 is asked for a sign of life (PING). One that sends nothing for three times as \

@@ -1150,6 +1150,10 @@ fn unlike_the_default(key: &Key) -> Option<Value> {
             let written = Written::Loose("[{ filter = \"a/#\", upgrade_qos = true }]".into());
             vec![key.parse(&written, Path::new("")).expect("valid")]
         }
+        Kind::Dials { .. } => {
+            let written = Written::Loose("[{ endpoint = \"tcp://a:1\", as = \"sub\" }]".into());
+            vec![key.parse(&written, Path::new("")).expect("valid")]
+        }
         Kind::Filters { .. } => vec![Value::Filters(vec![Filter::new("a/#").expect("legal")])],
         Kind::Prefixes { .. } | Kind::Names { .. } | Kind::Origins { .. } => {
             vec![Value::Names(vec!["a".into()])]

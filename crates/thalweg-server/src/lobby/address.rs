@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The network of an address: peers in it share what is limited by address. An IPv6 host usually has a /64 to itself.
@@ -46,6 +47,7 @@ impl Occupancy {
         Some(Slot {
             occupancy: self.clone(),
             network: None,
+            ended: None,
         })
     }
 }
@@ -55,9 +57,23 @@ impl Occupancy {
 pub struct Slot {
     occupancy: Arc<Occupancy>,
     network: Option<IpAddr>,
+    /// Told when the connection is closed, if the broker opened it.
+    ended: Option<mpsc::Sender<()>>,
 }
 
 impl Slot {
+    /// The place of a connection that the broker has opened, which counts on no listener. `ended` is told of its end.
+    pub(crate) fn dialed(ended: mpsc::Sender<()>) -> Slot {
+        let occupancy = Occupancy::default();
+        occupancy.open.store(1, Ordering::Relaxed);
+        occupancy.total.store(1, Ordering::Relaxed);
+        Slot {
+            occupancy: Arc::new(occupancy),
+            network: None,
+            ended: Some(ended),
+        }
+    }
+
     /// Counts the connection for the network of `address`, too; false when `max` (0: no limit) are open from there.
     pub(super) fn occupy(&mut self, address: IpAddr, max: usize) -> bool {
         if max == 0 || self.network.is_some() {
@@ -81,6 +97,10 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        if let Some(ended) = &self.ended {
+            // Fails only where nobody waits any more.
+            let _ = ended.send(());
+        }
         self.occupancy.open.fetch_sub(1, Ordering::Relaxed);
         self.occupancy.total.fetch_sub(1, Ordering::Relaxed);
         let Some(network) = self.network else { return };

@@ -8,6 +8,7 @@ mod stomp;
 mod zmtp;
 
 use crate::config::{Config, Listener, ListenerKind};
+use crate::connector::DialSpec;
 use crate::lobby::Route;
 use crate::settings::FRAMING_BYTES;
 use crate::transport::websocket::WebSocketSettings;
@@ -20,6 +21,16 @@ pub(crate) trait Protocol: Sync {
     /// What the fronts of a listener are told; nothing if the program that started the server says it.
     fn fronts(&self, _: &Config, _: &Listener, _: usize) -> Option<Arc<dyn FrontSettings>> {
         None
+    }
+
+    /// Whether what the configuration names can be used; words on what is wrong with it.
+    fn check(&self, _: &Listener) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The peers that the broker connects to.
+    fn dials(&self, _: &Config) -> Vec<DialSpec> {
+        Vec::new()
     }
 
     /// Finds the routing key of a connection in its first bytes.
@@ -60,6 +71,15 @@ pub(crate) fn of(kind: ListenerKind) -> &'static dyn Protocol {
     }
 }
 
+/// The peers that the broker connects to, of all protocols.
+pub(crate) fn dials(config: &Config) -> Vec<DialSpec> {
+    let kinds = ListenerKind::WORDS.iter();
+    let protocols = kinds.filter_map(|word| ListenerKind::from_word(word).map(of));
+    protocols
+        .flat_map(|protocol| protocol.dials(config))
+        .collect()
+}
+
 /// A protocol of the program that started the server.
 struct Extension;
 
@@ -72,7 +92,12 @@ fn anywhere(_: &[u8], _: usize) -> Route {
 
 /// Queues, and so everybody who speaks a protocol of queues, have one home. The first bytes are only waited for.
 fn to_queues(_: &[u8], _: usize) -> Route {
-    Route::Key(u64::from(home(QUEUES, u16::MAX).0) + 1)
+    Route::Key(queues_key())
+}
+
+/// The routing key of the home of all queues.
+fn queues_key() -> u64 {
+    u64::from(home(QUEUES, u16::MAX).0) + 1
 }
 
 /// The name of the home of all queues.

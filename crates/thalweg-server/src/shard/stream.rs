@@ -195,7 +195,7 @@ impl Shard {
     }
 
     /// Lets packets run through front and kernel; how many bytes are done with.
-    fn drive(&mut self, id: LinkId, bytes: &[u8]) -> usize {
+    pub(super) fn drive(&mut self, id: LinkId, bytes: &[u8]) -> usize {
         let mut used = 0;
         loop {
             let driven = self

@@ -455,16 +455,20 @@ impl Shard {
             moved,
         } = arrival;
         let certified = peer.certificate_name.is_some();
-        let Some((front, hears_parts)) =
-            self.settings
-                .front(&peer.listener.name, certified, crate::random::u64())
-        else {
-            tracing::debug!(listener = %peer.listener.name, "closed: the listener is gone");
-            return;
-        };
-        let (front, since) = match moved {
-            Some(moved) => moved,
-            None => (front, clock::time_of(accepted_at)),
+        let has_front = moved.is_some();
+        let name = &peer.listener.name;
+        let (front, since, hears_parts) = match moved {
+            Some((front, since)) => {
+                let fronts = self.settings.fronts(name);
+                (front, since, fronts.is_none_or(|it| it.hears_parts()))
+            }
+            None => match self.settings.front(name, certified, crate::random::u64()) {
+                Some((front, hears_parts)) => (front, clock::time_of(accepted_at), hears_parts),
+                None => {
+                    tracing::debug!(listener = %name, "closed: the listener is gone");
+                    return;
+                }
+            },
         };
         let front_due = front.has_timers().then_some(Time::NEVER);
         let id = self.links.open(front);
@@ -528,6 +532,11 @@ impl Shard {
             Deadline::Connect,
         );
         self.flush(id);
+        if has_front {
+            // One that begins before its peer does so now.
+            self.drive(id, &[]);
+            self.flush_dirty();
+        }
         self.go_on(id);
     }
 
