@@ -1,7 +1,7 @@
 """Programs of ZeroMQ, unchanged, against the broker: pyzmq (libzmq), by themselves and with clients of other protocols.
 
-`zeromq_patterns.py ZMTP MQTT AMQP STOMP COAP` takes the ports on 127.0.0.1, prints one line per pattern, and fails at the first
-that does not get what it should.
+`zeromq_patterns.py ZMTP MQTT AMQP STOMP COAP CURVE PUB REP` takes the ports on 127.0.0.1, the last two of which the broker connects
+to, prints one line per pattern, and fails at the first that does not get what it should.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import pika
 import stomp
 import zmq
 
-ZMTP, MQTT, AMQP, STOMP, COAP = (int(port) for port in sys.argv[1:6])
+ZMTP, MQTT, AMQP, STOMP, COAP, CURVE, BOUND_PUB, BOUND_REP = (int(port) for port in sys.argv[1:9])
 CONTEXT = zmq.Context()
 # For what has no answer: a subscription of ZeroMQ.
 SETTLED_S = 0.4
@@ -198,6 +198,256 @@ def coap_both_ways():
     asyncio.run(run())
 
 
+def request_reply_broker():
+    """The zguide's rrclient and rrworker, without the broker between them."""
+
+    def rrworker():
+        worker = socket(zmq.REP)
+        for _ in range(10):
+            assert worker.recv() == b"Hello"
+            worker.send(b"World")
+        worker.close(500)
+
+    # The client comes first: what it asks waits.
+    client = socket(zmq.REQ)
+    client.send(b"Hello")
+    thread = threading.Thread(target=rrworker)
+    thread.start()
+    assert client.recv() == b"World"
+    for _ in range(9):
+        client.send(b"Hello")
+        assert client.recv() == b"World"
+    thread.join()
+
+
+class MajorDomoWorker:
+    """The zguide's mdwrkapi.py, without what it writes to the log."""
+
+    HEARTBEAT_LIVENESS = 3
+
+    def __init__(self, broker, service):
+        self.broker, self.service, self.ctx = broker, service, zmq.Context()
+        self.heartbeat, self.reconnect, self.timeout = 200, 200, 200
+        self.expect_reply, self.reply_to, self.worker = False, None, None
+        self.poller = zmq.Poller()
+        self.reconnect_to_broker()
+
+    def reconnect_to_broker(self):
+        if self.worker:
+            self.poller.unregister(self.worker)
+            self.worker.close()
+        self.worker = self.ctx.socket(zmq.DEALER)
+        self.worker.linger = 0
+        self.worker.connect(self.broker)
+        self.poller.register(self.worker, zmq.POLLIN)
+        self.send_to_broker(b"\x01", self.service, [])
+        self.liveness = self.HEARTBEAT_LIVENESS
+        self.heartbeat_at = time.time() + 1e-3 * self.heartbeat
+
+    def send_to_broker(self, command, option=None, msg=None):
+        if msg is None:
+            msg = []
+        elif not isinstance(msg, list):
+            msg = [msg]
+        if option:
+            msg = [option] + msg
+        self.worker.send_multipart([b"", b"MDPW01", command] + msg)
+
+    def recv(self, reply=None):
+        assert reply is not None or not self.expect_reply
+        if reply is not None:
+            assert self.reply_to is not None
+            self.send_to_broker(b"\x03", msg=[self.reply_to, b""] + reply)
+        self.expect_reply = True
+        while True:
+            if self.poller.poll(self.timeout):
+                msg = self.worker.recv_multipart()
+                self.liveness = self.HEARTBEAT_LIVENESS
+                assert len(msg) >= 3
+                assert msg.pop(0) == b""
+                assert msg.pop(0) == b"MDPW01"
+                command = msg.pop(0)
+                if command == b"\x02":
+                    self.reply_to = msg.pop(0)
+                    assert msg.pop(0) == b""
+                    return msg
+                if command == b"\x05":
+                    self.reconnect_to_broker()
+            else:
+                self.liveness -= 1
+                # The zguide reconnects here; a broker that lives must not let it come to that.
+                assert self.liveness > 0
+            if time.time() > self.heartbeat_at:
+                self.send_to_broker(b"\x04")
+                self.heartbeat_at = time.time() + 1e-3 * self.heartbeat
+
+
+def majordomo():
+    def mdworker():
+        worker, reply = MajorDomoWorker(f"tcp://127.0.0.1:{ZMTP}", b"echo"), None
+        for _ in range(20):
+            reply = worker.recv(reply)
+        worker.send_to_broker(b"\x03", msg=[worker.reply_to, b""] + reply)
+        worker.worker.close(500)
+
+    thread = threading.Thread(target=mdworker)
+    thread.start()
+    time.sleep(1.5)
+    # mdclient.py, by what mdcliapi.py sends and expects.
+    client = socket(zmq.REQ)
+    for _ in range(20):
+        client.send_multipart([b"MDPC01", b"echo", b"Hello world"])
+        assert client.recv_multipart() == [b"MDPC01", b"echo", b"Hello world"]
+    thread.join()
+
+
+def espresso():
+    """The zguide's publisher and subscriber threads; in place of its proxy and listener the broker and one more subscriber."""
+    tap, subscriber = socket(zmq.SUB, b""), socket(zmq.SUB, b"A", b"B")
+    publisher = socket(zmq.PUB)
+    time.sleep(SETTLED_S)
+    sent = [f"{letter}-{number:05d}".encode() for number in range(20) for letter in "ABCJ"]
+    for text in sent:
+        publisher.send(text)
+    wanted = [text for text in sent if text[:1] in b"AB"]
+    assert [subscriber.recv() for _ in wanted] == wanted
+    tapped = iter(tap.recv_multipart, None)
+    tapped = (frames[0] for frames in tapped if len(frames) == 1 and frames[0][1:2] == b"-")
+    assert [next(tapped) for _ in sent] == sent
+
+
+def last_value_cache():
+    """The zguide's pathopub and pathosub; the broker keeps last values, as `zmtp.retain` says."""
+    publisher = socket(zmq.PUB)
+    time.sleep(SETTLED_S)
+    for topic in range(1000):
+        publisher.send_multipart([b"lvc/%03d" % topic, b"Save Roger"])
+    time.sleep(SETTLED_S)
+    subscriber = socket(zmq.SUB, b"lvc/042")
+    assert subscriber.recv_multipart() == [b"lvc/042", b"Save Roger"]
+    publisher.send_multipart([b"lvc/042", b"Off with his head!"])
+    assert subscriber.recv_multipart() == [b"lvc/042", b"Off with his head!"]
+    nothing_comes(subscriber)
+
+
+def requests_of_mqtt_and_coap():
+    done, answers, ready = threading.Event(), [], threading.Event()
+
+    def server():
+        router = socket(zmq.ROUTER, identity=b"plant/pump")
+        ready.set()
+        while not done.is_set():
+            if router.poll(100):
+                to, empty, question = router.recv_multipart()
+                router.send_multipart([to, empty, question + b"!"])
+        router.close(0)
+
+    def on_message(client, _, message):
+        if message.topic == "answers":
+            answers.append((message.payload, message.properties.CorrelationData))
+            return
+        properties = mqtt.Properties(mqtt.PacketTypes.PUBLISH)
+        properties.CorrelationData = message.properties.CorrelationData
+        client.publish(message.properties.ResponseTopic, message.payload.upper(), 1, properties=properties)
+
+    thread = threading.Thread(target=server)
+    thread.start()
+    ready.wait(5)
+    time.sleep(SETTLED_S)
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+    client.on_message = on_message
+    client.connect("127.0.0.1", MQTT)
+    client.loop_start()
+    client.subscribe([("answers", 1), ("shout", 1)])
+    asks = mqtt.Properties(mqtt.PacketTypes.PUBLISH)
+    asks.ResponseTopic, asks.CorrelationData = "answers", b"\x00\x07"
+    client.publish("plant/pump", b"on", 1, properties=asks)
+    wait_for(lambda: answers == [(b"on!", b"\x00\x07")])
+
+    async def ask():
+        context = await aiocoap.Context.create_client_context()
+        uri = f"coap://127.0.0.1:{COAP}/rpc/plant/pump"
+        request = aiocoap.Message(code=aiocoap.POST, uri=uri, payload=b"off")
+        assert (await asyncio.wait_for(context.request(request).response, 5)).payload == b"off!"
+        await context.shutdown()
+
+    asyncio.run(ask())
+    requester = socket(zmq.REQ)
+    requester.send_multipart([b"shout", b"hello"])
+    assert requester.recv_multipart() == [b"HELLO"]
+    done.set()
+    thread.join()
+    client.loop_stop()
+    client.disconnect()
+
+
+def requests_of_amqp():
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", AMQP))
+    channel = connection.channel()
+    channel.queue_declare("rpc_queue")
+    channel.queue_purge("rpc_queue")
+    requester = socket(zmq.REQ)
+    requester.send_multipart([b"$q/rpc_queue", b"30"])
+    asked = []
+    wait_for(lambda: asked.append(channel.basic_get("rpc_queue", auto_ack=True)) or asked[-1][0])
+    _, properties, body = asked[-1]
+    # RabbitMQ's tutorial six.
+    answer = pika.BasicProperties(correlation_id=properties.correlation_id)
+    channel.basic_publish("", properties.reply_to, str(int(body) + 1).encode(), answer)
+    assert requester.recv() == b"31"
+    connection.close()
+
+
+# Those of zmq_curve(7).
+SERVER_KEY = b"rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
+CLIENT_KEYS = (b"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID", b"D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs")
+
+
+def curve():
+    def secure(kind, keys, *prefixes):
+        made = CONTEXT.socket(kind)
+        made.linger, made.rcvtimeo = 500, 5000
+        made.curve_serverkey, (made.curve_publickey, made.curve_secretkey) = SERVER_KEY, keys
+        made.connect(f"tcp://127.0.0.1:{CURVE}")
+        for prefix in prefixes:
+            made.setsockopt(zmq.SUBSCRIBE, prefix)
+        return made
+
+    stranger = secure(zmq.SUB, zmq.curve_keypair(), b"")
+    sub, pub = secure(zmq.SUB, CLIENT_KEYS, b"curve"), secure(zmq.PUB, CLIENT_KEYS)
+    time.sleep(SETTLED_S)
+    for message in [[b"curve/1", b"x"], [b"curve/2", b"y" * 300_000, b""]]:
+        pub.send_multipart(message)
+        assert sub.recv_multipart() == message
+    nothing_comes(stranger)
+
+
+def sockets_that_bind():
+    sub = socket(zmq.SUB, b"bound/")
+    for _ in range(2):
+        pub, rep = CONTEXT.socket(zmq.PUB), CONTEXT.socket(zmq.REP)
+        pub.linger = rep.linger = 0
+        pub.bind(f"tcp://127.0.0.1:{BOUND_PUB}")
+        rep.bind(f"tcp://127.0.0.1:{BOUND_REP}")
+        sub.rcvtimeo, end = 100, time.time() + 60
+        while True:
+            pub.send_multipart([b"bound/1", b"x"])
+            try:
+                assert sub.recv_multipart() == [b"bound/1", b"x"]
+                break
+            except zmq.Again:
+                assert time.time() < end
+        # Where no server is yet, nobody hears a request.
+        time.sleep(SETTLED_S)
+        requester = socket(zmq.REQ, rcvtimeo=60_000)
+        requester.send_multipart([b"calc", b"2"])
+        assert rep.poll(60_000) and rep.recv() == b"2"
+        rep.send(b"4")
+        assert requester.recv() == b"4"
+        pub.close()
+        rep.close()
+
+
 def wait_for(is_so):
     end = time.time() + 5
     while not is_so():
@@ -216,6 +466,14 @@ for pattern in [
     amqp_both_ways,
     stomp_both_ways,
     coap_both_ways,
+    request_reply_broker,
+    majordomo,
+    espresso,
+    last_value_cache,
+    requests_of_mqtt_and_coap,
+    requests_of_amqp,
+    curve,
+    sockets_that_bind,
 ]:
     pattern()
     print(pattern.__name__, flush=True)
