@@ -169,7 +169,7 @@ keys! {
         "File with that key, and nothing else.";
     listener curve.clients_file: File, default "", NewConnections;
         "File with the public keys of ZeroMQ clients: a key in Z85, a space and a user per line; a line that begins with `# ` is a comment. Clients \
-         with other keys are refused. Without it any key is as good as none: it encrypts, and its owner is nobody.";
+         with other keys are refused. Without it every key is accepted, and its owner is anonymous.";
     listener websocket.path: Text, default "automatic" none "automatic", NewConnections;
         "HTTP path of the WebSocket upgrade: `automatic` is `/mqtt` for MQTT, `/ws` for STOMP and `/.well-known/coap` for \
          CoAP. `/`, which many clients ask for, works too; requests for other paths get 404.";
