@@ -7,7 +7,7 @@ use thalweg_kernel::GroupStrategy;
 use thalweg_model::{Address, Filter, Span};
 
 use super::dials::{self, Dial};
-use super::policies::{self, GroupPolicy};
+use super::policies::{self, GroupPolicy, filter_of};
 use super::settings::Bind;
 use super::words::Fsync;
 
@@ -679,24 +679,6 @@ fn policy_of(filter: &str, policy: &str) -> Result<(Filter, Fsync), Fault> {
         return Err(fault(what, format!("Write {}", one_of(Fsync::WORDS))));
     };
     filter_of(filter).map(|filter| (filter, policy))
-}
-
-pub(super) fn filter_of(filter: &str) -> Result<Filter, Fault> {
-    if filter.starts_with("$share/") {
-        let what =
-            format!("names \"{filter}\", which is a shared subscription, not a filter of topics");
-        return Err(fault(
-            what,
-            "Write the filter that stands behind the group's name",
-        ));
-    }
-    Filter::new(filter).map_err(|error| {
-        let what = format!("names \"{filter}\", which is not a topic filter: {error}");
-        fault(
-            what,
-            "Write a filter as in a subscription, such as telemetry/#",
-        )
-    })
 }
 
 fn one_of(words: &[&str]) -> String {

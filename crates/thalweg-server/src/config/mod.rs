@@ -6,6 +6,7 @@
 mod blank;
 mod built_in;
 mod check;
+mod declare;
 mod dials;
 mod error;
 mod explain;

@@ -6,7 +6,7 @@ use thalweg_kernel::GroupStrategy;
 use thalweg_model::{Address, Filter, Span};
 use toml::de::{DeTable, DeValue};
 
-use super::kind::{Fault, Kind, Value, Written, fault, filter_of, show_duration};
+use super::kind::{Fault, Kind, Value, Written, fault, show_duration};
 use super::nearest::nearest;
 use super::sources::written;
 use super::words::GroupOrder;
@@ -203,6 +203,24 @@ pub(super) fn show(policies: &[GroupPolicy]) -> String {
     format!("[{}]", entries.collect::<Vec<_>>().join(", "))
 }
 
+pub(super) fn filter_of(filter: &str) -> Result<Filter, Fault> {
+    if filter.starts_with("$share/") {
+        let what =
+            format!("names \"{filter}\", which is a shared subscription, not a filter of topics");
+        return Err(fault(
+            what,
+            "Write the filter that stands behind the group's name",
+        ));
+    }
+    Filter::new(filter).map_err(|error| {
+        let what = format!("names \"{filter}\", which is not a topic filter: {error}");
+        fault(
+            what,
+            "Write a filter as in a subscription, such as telemetry/#",
+        )
+    })
+}
+
 /// What to write, in words.
 pub(super) fn expectation(max: usize) -> String {
     format!(
@@ -239,7 +257,11 @@ fn refuses(given: &str) -> Fault {
 const FIELDS: &[(&str, Kind, Option<&str>)] = &[
     ("strategy", Kind::Strategy, None),
     ("order", Kind::Word(GroupOrder::WORDS), None),
-    ("settle_timeout", super::table::SETTLE_TIMEOUT, Some("off")),
+    (
+        "settle_timeout",
+        super::declare::SETTLE_TIMEOUT,
+        Some("off"),
+    ),
     ("upgrade_qos", Kind::Flag, None),
     (
         "delivery_limit",

@@ -2,6 +2,10 @@
 
 use thalweg_model::Span;
 
+use super::declare::{
+    GIB, KIB, MIB, NANO, SETTLE_TIMEOUT, TIB, expiry, given, keep_alive, keys, message_bytes,
+    packet_bytes, prefix, seconds,
+};
 use super::keys::Key;
 use super::keys::Reload::{NewConnections, Now, Restart};
 use super::kind::Kind::{
@@ -11,44 +15,6 @@ use super::kind::Kind::{
 use super::landing::{Field, Landing, broker, land, listener};
 use super::settings::SHARDS_MAX;
 use super::words::*;
-
-/// Declares [`KEYS`]. An entry reads: scope, path of the field (which is the name of the key too), kind, default, the
-/// word for "none" if there is one, when a change applies; documentation.
-macro_rules! keys {
-    ($($scope:ident $first:ident $(. $more:ident)*: $kind:expr,
-        default $default:literal $(none $none:literal)? $(secret $secret:literal)?, $reload:ident; $doc:literal;)+) => {
-        pub(super) static KEYS: &[Key] = &[$(
-            Key {
-                name: concat!(prefix!($scope), stringify!($first) $(, ".", stringify!($more))*),
-                kind: $kind,
-                default: $default,
-                none: given!($($none)?),
-                secret: matches!(given!($($secret)?), Some(true)),
-                reload: $reload,
-                doc: $doc,
-                field: $scope!($first $(. $more)*),
-            },
-        )+];
-    };
-}
-
-macro_rules! prefix {
-    (broker) => {
-        ""
-    };
-    (listener) => {
-        "listeners.<name>."
-    };
-}
-
-macro_rules! given {
-    () => {
-        None
-    };
-    ($value:literal) => {
-        Some($value)
-    };
-}
 
 keys! {
     broker data_dir: Path, default "./thalweg-data", Restart;
@@ -726,54 +692,3 @@ keys! {
     broker sys.interval: seconds(1, 86_400), default "10s" none "off", Now;
         "Time between two rounds of statistics under $SYS.";
 }
-
-/// MQTT's own limit is a Remaining Length of 268,435,455 behind a fixed header of five bytes ([MQTT5-1.5.5]).
-const fn packet_bytes() -> Kind {
-    Size {
-        min: 64,
-        max: 268_435_460,
-    }
-}
-
-/// What one message may take: a body is gathered before it is passed on.
-const fn message_bytes() -> Kind {
-    Size {
-        min: KIB,
-        max: 512 * MIB,
-    }
-}
-
-/// Keep-alive crosses the wire as whole seconds in two bytes ([MQTT5-3.1.2.10], AMQP 0-9-1 `connection.tune`).
-const fn keep_alive() -> Kind {
-    Duration {
-        min: Span::ZERO,
-        max: Span::from_secs(65_535),
-        step: Span::from_secs(1),
-    }
-}
-
-/// Expiry crosses the wire as whole seconds in four bytes, of which the last value means "never".
-const fn expiry(least: u64) -> Kind {
-    Duration {
-        min: Span::from_secs(least),
-        max: Span::from_secs(0xFFFF_FFFE),
-        step: Span::from_secs(1),
-    }
-}
-
-const fn seconds(least: u64, most: u64) -> Kind {
-    Duration {
-        min: Span::from_secs(least),
-        max: Span::from_secs(most),
-        step: NANO,
-    }
-}
-
-/// How long a member may take.
-pub(super) const SETTLE_TIMEOUT: Kind = seconds(1, 7 * 86_400);
-
-const NANO: Span = Span::from_nanos(1);
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
-const TIB: u64 = 1 << 40;

@@ -1125,6 +1125,7 @@ fn readings(config: &Config) -> Vec<(String, Option<Value>)> {
 fn unlike_the_default(key: &Key) -> Option<Value> {
     let listener = key.is_per_listener().then_some("mqtt");
     let current = key.read(&Config::default(), listener);
+    let filter = Filter::new("a/#").expect("legal");
     let candidates: Vec<Value> = match key.kind {
         Kind::Flag => vec![Value::Flag(true), Value::Flag(false)],
         Kind::Count { min, max } | Kind::Size { min, max } => {
@@ -1141,20 +1142,15 @@ fn unlike_the_default(key: &Key) -> Option<Value> {
         Kind::Socket => vec![Value::Socket(([127, 0, 0, 9], 9).into())],
         Kind::Bind => vec![Value::Bind(Bind::Path("/elsewhere".into()))],
         Kind::Addresses => vec![Value::Addresses(vec![[127, 0, 0, 9].into()])],
-        Kind::Policies => vec![Value::Policies(vec![(
-            Filter::new("a/#").expect("legal"),
-            Fsync::Never,
-        )])],
+        Kind::Policies => vec![Value::Policies(vec![(filter, Fsync::Never)])],
         Kind::Strategy => vec![Value::Text("sticky".into())],
-        Kind::GroupPolicies { .. } => {
-            let written = Written::Loose("[{ filter = \"a/#\", upgrade_qos = true }]".into());
-            vec![key.parse(&written, Path::new("")).expect("valid")]
+        Kind::GroupPolicies { .. } | Kind::Dials { .. } => {
+            let entry = "[{ filter = \"a/#\", upgrade_qos = true }]";
+            let dial = "[{ endpoint = \"tcp://a:1\", as = \"sub\" }]";
+            let parse = |text: &str| key.parse(&Written::Loose(text.into()), Path::new(""));
+            vec![parse(entry).or_else(|_| parse(dial)).expect("valid")]
         }
-        Kind::Dials { .. } => {
-            let written = Written::Loose("[{ endpoint = \"tcp://a:1\", as = \"sub\" }]".into());
-            vec![key.parse(&written, Path::new("")).expect("valid")]
-        }
-        Kind::Filters { .. } => vec![Value::Filters(vec![Filter::new("a/#").expect("legal")])],
+        Kind::Filters { .. } => vec![Value::Filters(vec![filter])],
         Kind::Prefixes { .. } | Kind::Names { .. } | Kind::Origins { .. } => {
             vec![Value::Names(vec!["a".into()])]
         }
