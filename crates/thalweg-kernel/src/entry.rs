@@ -1,10 +1,12 @@
 //! A copy of a message: of which message, for whom, how surely.
 
 use crate::ids::GroupId;
+use crate::spill::Spilled;
 use std::sync::Arc;
-use thalweg_model::{Message, Reliability};
 #[cfg(test)]
-use thalweg_model::{RetainOp, Time};
+use thalweg_model::RetainOp;
+use thalweg_model::{Message, Reliability, Time};
+use thalweg_records::Stored;
 
 /// A copy of a message, waiting or in flight.
 #[derive(Clone, Debug)]
@@ -66,6 +68,23 @@ impl Entry {
         self.via = Via::Own(self.via.to_subscription_ids());
     }
 
+    /// An entry of a session's own with its message again.
+    pub(crate) fn restored(stored: Stored, message: Message) -> Self {
+        let subscription_ids = match (stored.rare, stored.subscription_id) {
+            (Some(rare), _) if !rare.1.is_empty() => SubscriptionIds::Many(Arc::new(rare.1)),
+            (_, id) => SubscriptionIds::of(id),
+        };
+        Entry {
+            message,
+            via: Via::Own(subscription_ids),
+            serial: stored.serial,
+            of_group: false,
+            reliability: stored.reliability,
+            retain: stored.retain,
+            deliveries: stored.deliveries,
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn for_test() -> Self {
         let message = Message::new(
@@ -86,6 +105,41 @@ impl Entry {
             reliability: Reliability::AtLeastOnce,
             retain: false,
             deliveries: 0,
+        }
+    }
+}
+
+impl Spilled for Entry {
+    fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    fn message(&self) -> &Message {
+        &self.message
+    }
+
+    fn stored(self, place: u64, len: u32) -> Stored {
+        let expires = self.message.expires();
+        let rare = match &self.via {
+            Via::Own(SubscriptionIds::Many(ids)) => Some(Box::new((0, ids.to_vec()))),
+            _ => None,
+        };
+        Stored {
+            serial: self.serial,
+            place,
+            len,
+            expires_secs: match expires {
+                Time::NEVER => 0,
+                at => at.nanos().div_ceil(1_000_000_000).min(u64::from(u32::MAX)) as u32,
+            },
+            subscription_id: match self.via {
+                Via::Own(SubscriptionIds::One(id)) => id,
+                _ => 0,
+            },
+            reliability: self.reliability,
+            retain: self.retain,
+            deliveries: self.deliveries,
+            rare,
         }
     }
 }

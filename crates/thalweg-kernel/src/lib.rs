@@ -33,6 +33,7 @@ pub mod routes;
 mod session;
 mod slab;
 mod slots;
+mod spill;
 mod timers;
 mod values;
 

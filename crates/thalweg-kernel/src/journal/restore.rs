@@ -3,6 +3,7 @@
 use crate::access::Access;
 use crate::books::Delta;
 use crate::effects::{Effects, Safety};
+use crate::entry::Entry;
 use crate::groups::backlog::Waiting;
 use crate::groups::group::{Member, group_key};
 use crate::ids::{GroupId, SessionId, ShardId};
@@ -11,7 +12,7 @@ use crate::remote::group_home::owner_of;
 use crate::remote::shards::ShardMessage;
 use crate::remote::transfer::Destination;
 use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
-use crate::session::{HeldTickets, Left, Life, Session, SlotState, Will, Window, entry};
+use crate::session::{HeldTickets, Left, Life, Session, SlotState, Will, Window};
 use crate::timers::TimerKey;
 use crate::{DropReason, Kernel, home};
 use std::collections::{BTreeSet, HashMap};
@@ -266,7 +267,10 @@ impl Kernel {
                 Some(message) => {
                     self.books.sent(Delta::copy(message.bytes()));
                     self.books.restored_address(message.address());
-                    states.push((tag, SlotState::ExpectSettle(entry(slot.entry, message))));
+                    states.push((
+                        tag,
+                        SlotState::ExpectSettle(Entry::restored(slot.entry, message)),
+                    ));
                 }
                 None => lost.push(tag),
             }

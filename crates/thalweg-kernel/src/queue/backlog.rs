@@ -11,14 +11,11 @@ use super::depth::Asked;
 use crate::effects::Spot;
 use crate::groups::given_back::BackId;
 use crate::recount::{Held, same};
+use crate::spill::{Spill, Spilled};
 use std::collections::VecDeque;
 use thalweg_model::{Message, Time};
 use thalweg_records::{Stored, Waiting};
 
-/// Messages fetched at once, at the most.
-const FETCH_MAX: usize = 512;
-/// Bytes after which no more messages are fetched at once.
-const FETCH_BYTES_MAX: usize = 1 << 20;
 /// Fewer in memory than this: the next are fetched.
 const FETCH_BELOW: usize = 256;
 
@@ -56,19 +53,12 @@ pub(super) struct Backlog {
     expiry_timer: Time,
 }
 
-/// What waits behind all that is in memory: what is being fetched, then `stored`, then `fresh`.
+/// What waits behind all that is in memory.
 #[derive(Default)]
 struct Deep {
-    fetching: VecDeque<Stored>,
-    /// The number of that question; 0 if nothing is asked for.
-    question: u64,
-    stored: Waiting,
-    /// In memory until they are written.
-    fresh: VecDeque<(Item, Spot)>,
+    spill: Spill<Item>,
     /// The place in line of the first of all.
     first_order: i64,
-    /// It is looked after when a batch is written.
-    watched: bool,
     /// Who asked for one message and waits for what is being fetched.
     asked: VecDeque<Asked>,
 }
@@ -116,7 +106,7 @@ impl Backlog {
 
     /// Memory that all takes that waits here.
     pub(super) fn memory_held(&self) -> usize {
-        self.memory + self.deep.as_deref().map_or(0, Deep::recount)
+        self.memory + self.deep.as_deref().map_or(0, |deep| deep.spill.memory())
     }
 
     /// The place in line of a newcomer.
@@ -291,18 +281,13 @@ impl Backlog {
                 ..Deep::default()
             })
         });
-        deep.fresh.push_back((item, Spot::default()));
-        !std::mem::replace(&mut deep.watched, true)
+        deep.spill.push(item)
     }
 
     /// The newcomer has been persisted.
     pub(super) fn found_spot(&mut self, serial: u64, spot: Spot) {
-        let newest = self
-            .deep
-            .as_deref_mut()
-            .and_then(|deep| deep.fresh.back_mut());
-        if let Some((_, known)) = newest.filter(|(item, _)| item.serial == serial) {
-            *known = spot;
+        if let Some(deep) = self.deep.as_deref_mut() {
+            deep.spill.found_spot(serial, spot);
         }
     }
 
@@ -313,19 +298,13 @@ impl Backlog {
             return (0, false);
         };
         let mut released = 0;
-        let is_written = |(_, spot): &mut (Item, Spot)| spot.frame == frame;
-        while let Some((item, spot)) = deep.fresh.pop_front_if(is_written) {
-            released += item.message.bytes().saturating_sub(size_of::<Stored>());
+        let is_watched = deep.spill.on_written(frame, place, |message, len| {
+            released += message.bytes().saturating_sub(size_of::<Stored>());
             // Of what is on disk the record's length is known, not the payload's.
             self.payload_bytes =
-                self.payload_bytes - item.message.payload().len() as u64 + u64::from(spot.len);
-            // Serials rise, so it goes to the end.
-            let _ = deep
-                .stored
-                .insert(stored(&item, place + u64::from(spot.offset), spot.len));
-        }
-        deep.watched = !deep.fresh.is_empty();
-        (released, deep.watched)
+                self.payload_bytes - message.payload().len() as u64 + u64::from(len);
+        });
+        (released, is_watched)
     }
 
     /// What to fetch, under the number `question`, so that more is in memory; nothing if there is no need to. What was never
@@ -333,47 +312,31 @@ impl Backlog {
     pub(super) fn refill(&mut self, question: u64) -> Option<Vec<(u64, u32)>> {
         let in_memory = self.lanes.first().map_or(0, VecDeque::len);
         let deep = self.deep.as_deref_mut()?;
-        if deep.question != 0 || in_memory >= FETCH_BELOW {
+        if deep.spill.is_fetching() || in_memory >= FETCH_BELOW {
             return None;
         }
-        if deep.stored.is_empty() {
+        let places = deep.spill.fetch(question);
+        if places.is_none() {
             // What is left has not even been written yet.
-            let fresh = std::mem::take(&mut deep.fresh);
-            self.deep = None;
-            if let Some(lane) = self.lanes.first_mut() {
-                let bytes = fresh.iter().map(|(item, _)| item.message.bytes());
-                self.memory += bytes.sum::<usize>();
-                lane.extend(fresh.into_iter().map(|(item, _)| item));
+            self.memory += deep.spill.memory();
+            let deep = self.deep.take();
+            if let (Some(lane), Some(deep)) = (self.lanes.first_mut(), deep) {
+                lane.extend(deep.spill.into_fresh());
             }
-            return None;
         }
-        let (mut places, mut bytes) = (Vec::new(), 0);
-        while places.len() < FETCH_MAX
-            && bytes < FETCH_BYTES_MAX
-            && let Some(stored) = deep.stored.pop_front()
-        {
-            bytes += stored.len as usize;
-            places.push((stored.place, stored.len));
-            deep.fetching.push_back(stored);
-        }
-        deep.question = question;
-        Some(places)
+        places
     }
 
     /// An answer has come; false if it is not that of the question that is open.
     pub(super) fn is_answered(&mut self, question: u64) -> bool {
         let deep = self.deep.as_deref_mut();
-        let Some(deep) = deep.filter(|deep| deep.question == question) else {
-            return false;
-        };
-        deep.question = 0;
-        true
+        deep.is_some_and(|deep| deep.spill.take_answer(question))
     }
 
     /// The first of those that were fetched, and its place in line. It waits here no longer.
     pub(super) fn pop_fetched(&mut self) -> Option<(Stored, i64)> {
         let deep = self.deep.as_deref_mut()?;
-        let stored = deep.fetching.pop_front()?;
+        let stored = deep.spill.pop_fetched()?;
         let order = deep.first_order;
         deep.first_order += 1;
         self.len -= 1;
@@ -402,24 +365,24 @@ impl Backlog {
     /// Drops of what is on disk, the first first, `most` messages or few more.
     pub(super) fn drop_deep(&mut self, most: usize) -> Option<Lost> {
         let deep = self.deep.as_deref_mut()?;
-        // What is being fetched goes whole: what comes is not known any more then.
-        deep.question = 0;
-        let mut on_disk: Vec<Stored> = std::mem::take(&mut deep.fetching).into();
+        let spill = &mut deep.spill;
+        // What is being fetched goes whole.
+        let mut on_disk: Vec<Stored> = spill.forget_question().into();
         while on_disk.len() < most
-            && let Some(stored) = deep.stored.pop_front()
+            && let Some(stored) = spill.pop_stored()
         {
             on_disk.push(stored);
         }
-        let in_memory = deep.fresh.len().min(most.saturating_sub(on_disk.len()));
-        let fresh: Vec<Item> = deep
-            .fresh
-            .drain(..in_memory)
-            .map(|(item, _)| item)
-            .collect();
+        let mut fresh: Vec<Item> = Vec::new();
+        while on_disk.len() + fresh.len() < most
+            && let Some(item) = spill.pop_fresh()
+        {
+            fresh.push(item);
+        }
         let count = on_disk.len() + fresh.len();
         deep.first_order += count as i64;
         let asked = std::mem::take(&mut deep.asked);
-        if deep.len() == 0 {
+        if deep.spill.len() == 0 {
             self.deep = None;
         }
         let records = on_disk.iter().map(|stored| u64::from(stored.len));
@@ -450,7 +413,7 @@ impl Backlog {
         self.order_last += count as i64;
         if count > 0 {
             self.deep = Some(Box::new(Deep {
-                stored: waiting,
+                spill: Spill::restored(waiting),
                 first_order: 1,
                 ..Deep::default()
             }));
@@ -488,7 +451,8 @@ impl Backlog {
     pub(super) fn recount(&self) -> Result<Held, String> {
         let in_memory: usize = self.items().map(|item| item.message.bytes()).sum();
         let deep = self.deep.as_deref();
-        let (on_disk, memory) = deep.map_or((0, 0), |deep| (deep.len(), deep.recount()));
+        deep.map_or(Ok(()), |deep| deep.spill.recount())?;
+        let (on_disk, memory) = deep.map_or((0, 0), |deep| (deep.spill.len(), deep.spill.memory()));
         let waiting = self.items().count() + on_disk;
         same("messages that wait", self.len, waiting)?;
         same("bytes in memory", self.memory, in_memory)?;
@@ -508,37 +472,30 @@ impl Backlog {
 impl Deep {
     /// Serials, and whether each may have been delivered.
     fn entries(&self) -> impl Iterator<Item = (u64, bool)> {
-        let fetching = self
-            .fetching
-            .iter()
-            .map(|it| (it.serial, it.deliveries > 0));
-        let stored = self.stored.iter().map(|it| (it.serial, it.deliveries > 0));
-        let fresh = self.fresh.iter();
-        let fresh = fresh.map(|(item, _)| (item.serial, item.deliveries > 0));
-        fetching.chain(stored).chain(fresh)
-    }
-
-    /// Memory that it takes, counted from what is there.
-    fn recount(&self) -> usize {
-        let on_disk = self.fetching.len() + self.stored.len();
-        let fresh = self.fresh.iter().map(|(item, _)| item.message.bytes());
-        on_disk * size_of::<Stored>() + fresh.sum::<usize>()
-    }
-
-    fn len(&self) -> usize {
-        self.fetching.len() + self.stored.len() + self.fresh.len()
+        let (on_disk, fresh) = self.spill.parts();
+        let on_disk = on_disk.map(|stored| (stored.serial, stored.deliveries > 0));
+        on_disk.chain(fresh.map(|item| (item.serial, item.deliveries > 0)))
     }
 }
 
-/// An item without its message.
-fn stored(item: &Item, place: u64, len: u32) -> Stored {
-    Stored {
-        serial: item.serial,
-        place,
-        len,
-        reliability: item.message.reliability(),
-        deliveries: u16::try_from(item.deliveries).unwrap_or(u16::MAX),
-        ..Stored::default()
+impl Spilled for Item {
+    fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    fn message(&self) -> &Message {
+        &self.message
+    }
+
+    fn stored(self, place: u64, len: u32) -> Stored {
+        Stored {
+            serial: self.serial,
+            place,
+            len,
+            reliability: self.message.reliability(),
+            deliveries: u16::try_from(self.deliveries).unwrap_or(u16::MAX),
+            ..Stored::default()
+        }
     }
 }
 

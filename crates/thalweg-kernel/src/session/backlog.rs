@@ -2,12 +2,12 @@
 //!
 //! *Knows:* order, and the bytes of both. *Must never know:* a link, the journal, the books; callers book what they are given.
 
-use super::disk_queue::{DiskQueue, Dropped};
 use crate::effects::Spot;
 use crate::entry::Entry;
 use crate::ids::GroupId;
 use crate::ledger::AccountPlace;
 use crate::recount::{Held, same};
+use crate::spill::{Spill, stored_cost};
 use std::collections::VecDeque;
 use thalweg_model::Message;
 use thalweg_records::{Stored, Waiting};
@@ -21,7 +21,62 @@ pub(crate) struct Backlog {
     /// Of all that waits, in memory and on disk.
     bytes: usize,
     /// What waits behind `memory`; nothing if all is there.
-    disk: Option<Box<DiskQueue>>,
+    disk: Option<Box<Disk>>,
+}
+
+/// What waits on disk.
+#[derive(Default)]
+struct Disk {
+    spill: Spill<Entry>,
+    /// Where those that are written are booked by address, if anybody keeps such books. What an earlier run left is not
+    /// booked yet and has no place here, so this belongs to the last of them.
+    places: VecDeque<AccountPlace>,
+}
+
+/// What was dropped of what waits on disk.
+pub(crate) struct Dropped {
+    pub serial: u64,
+    /// What the queue's byte bound counted.
+    pub bytes: usize,
+    /// What it held of the process's memory.
+    pub memory: usize,
+    /// Where it is booked by address, if it is.
+    pub place: Option<AccountPlace>,
+    /// Its message, if that is in memory still.
+    pub message: Option<Message>,
+}
+
+impl Disk {
+    /// Where the one at this place of those that are written is booked, which is about to be taken out.
+    fn take_place(&mut self, at: usize) -> Option<AccountPlace> {
+        let not_booked = self.spill.on_disk() - self.places.len();
+        self.places.remove(at.checked_sub(not_booked)?)
+    }
+
+    /// Takes the oldest out, to drop it. What is being fetched is left alone.
+    fn drop_front(&mut self) -> Option<Dropped> {
+        let fetching = self.spill.fetching();
+        if self.spill.on_disk() > fetching {
+            let place = self.take_place(fetching);
+            let stored = self.spill.pop_stored()?;
+            return Some(Dropped {
+                serial: stored.serial,
+                bytes: stored_cost(&stored),
+                memory: size_of::<Stored>(),
+                place,
+                message: None,
+            });
+        }
+        let entry = self.spill.pop_fresh()?;
+        let bytes = entry.message.bytes();
+        Some(Dropped {
+            serial: entry.serial,
+            bytes,
+            memory: bytes,
+            place: None,
+            message: Some(entry.message),
+        })
+    }
 }
 
 /// The oldest that waited, dropped.
@@ -53,11 +108,12 @@ pub(crate) struct Unloaded {
 impl Backlog {
     /// What an earlier run left on disk.
     pub(super) fn restored(waiting: Waiting) -> Self {
-        let disk = (!waiting.is_empty()).then(|| Box::new(DiskQueue::restored(waiting)));
+        let spill = Spill::restored(waiting);
+        let (bytes, places) = (spill.cost(), VecDeque::new());
         Backlog {
             memory: VecDeque::new(),
-            bytes: disk.as_ref().map_or(0, |disk| disk.bytes()),
-            disk,
+            bytes,
+            disk: (bytes > 0).then(|| Box::new(Disk { spill, places })),
         }
     }
 
@@ -68,7 +124,7 @@ impl Backlog {
 
     /// How many copies wait, in memory and on disk.
     pub(crate) fn len(&self) -> usize {
-        self.memory.len() + self.disk.as_ref().map_or(0, |disk| disk.len())
+        self.memory.len() + self.disk.as_ref().map_or(0, |disk| disk.spill.len())
     }
 
     /// Bytes of all that waits, in memory and on disk, as its bound counts them.
@@ -78,11 +134,11 @@ impl Backlog {
 
     /// Memory that what waits takes.
     pub(crate) fn memory_held(&self) -> usize {
-        let disk = self
-            .disk
-            .as_ref()
-            .map_or((0, 0), |disk| (disk.bytes(), disk.memory()));
-        self.bytes - disk.0 + disk.1
+        let disk = self.disk.as_deref();
+        let (cost, places) = disk.map_or((0, 0), |Disk { spill, .. }| {
+            (spill.cost(), spill.on_disk() * size_of::<Stored>())
+        });
+        self.bytes - cost + places
     }
 
     /// Whether something waits behind what is in memory.
@@ -184,13 +240,13 @@ impl Backlog {
     /// Puts a newcomer behind all that waits; true if the queue is to be looked after from now on when a batch is written.
     pub(crate) fn push_to_disk(&mut self, entry: Entry) -> bool {
         self.bytes += entry.message.bytes();
-        self.disk.get_or_insert_default().push(entry)
+        self.disk.get_or_insert_default().spill.push(entry)
     }
 
     /// The newcomer has been persisted.
     pub(crate) fn found_spot(&mut self, serial: u64, spot: Spot) {
         if let Some(disk) = self.disk.as_deref_mut() {
-            disk.found_spot(serial, spot);
+            disk.spill.found_spot(serial, spot);
         }
     }
 
@@ -202,21 +258,26 @@ impl Backlog {
         place: u64,
         account: impl Fn(&str) -> Option<AccountPlace>,
     ) -> Unloaded {
-        let mut unloaded = Unloaded {
-            left: 0,
-            entered: 0,
-            spills: false,
+        let (mut left, mut entered) = (0, 0);
+        let Some(Disk { spill, places }) = self.disk.as_deref_mut() else {
+            let spills = false;
+            return Unloaded {
+                left,
+                entered,
+                spills,
+            };
         };
-        let Some(disk) = self.disk.as_deref_mut() else {
-            return unloaded;
-        };
-        while let Some((in_memory, on_disk)) = disk.unload(frame, place, &account) {
-            self.bytes = self.bytes - in_memory + on_disk;
-            unloaded.left += in_memory;
-            unloaded.entered += size_of::<Stored>();
+        let spills = spill.on_written(frame, place, |message, len| {
+            places.extend(account(message.address()));
+            left += message.bytes();
+            entered += size_of::<Stored>();
+            self.bytes = self.bytes - message.bytes() + size_of::<Stored>() + len as usize;
+        });
+        Unloaded {
+            left,
+            entered,
+            spills,
         }
-        unloaded.spills = disk.still_spills();
-        unloaded
     }
 
     /// What to fetch under the number `question`, so that more is in memory. What was never on disk comes at once.
@@ -224,15 +285,15 @@ impl Backlog {
         let Some(disk) = self.disk.as_deref_mut() else {
             return Refill::Nothing;
         };
-        if disk.is_fetching() || self.memory.len() >= FETCH_BELOW {
+        if disk.spill.is_fetching() || self.memory.len() >= FETCH_BELOW {
             return Refill::Nothing;
         }
-        if let Some(places) = disk.fetch(question) {
+        if let Some(places) = disk.spill.fetch(question) {
             return Refill::Fetch(places);
         }
         let before = self.memory.len();
         if let Some(disk) = self.disk.take() {
-            self.memory.extend(disk.into_fresh());
+            self.memory.extend(disk.spill.into_fresh());
         }
         match self.memory.len() > before {
             true => Refill::Done,
@@ -244,13 +305,18 @@ impl Backlog {
     pub(crate) fn take_answer(&mut self, question: u64) -> bool {
         self.disk
             .as_deref_mut()
-            .is_some_and(|disk| disk.take_answer(question))
+            .is_some_and(|disk| disk.spill.take_answer(question))
     }
 
     /// Takes out the oldest that was asked for, which is not on disk from now on, and where it is booked.
     pub(crate) fn pop_fetched(&mut self) -> Option<(Stored, Option<AccountPlace>)> {
-        let (stored, place, cost) = self.disk.as_deref_mut()?.pop_fetched()?;
-        self.bytes -= cost;
+        let disk = self.disk.as_deref_mut()?;
+        if disk.spill.fetching() == 0 {
+            return None;
+        }
+        let place = disk.take_place(0);
+        let stored = disk.spill.pop_fetched()?;
+        self.bytes -= stored_cost(&stored);
         Some((stored, place))
     }
 
@@ -265,9 +331,10 @@ impl Backlog {
             fresh: Vec::new(),
         };
         if let Some(disk) = self.disk {
-            let len = disk.len();
-            (parts.places, parts.fresh) = disk.into_books();
-            parts.unbooked = len - parts.places.len() - parts.fresh.len();
+            parts.unbooked = disk.spill.on_disk() - disk.places.len();
+            parts.places = disk.places;
+            let fresh = disk.spill.into_fresh();
+            parts.fresh = fresh.map(|entry| entry.message).collect();
         }
         parts
     }
@@ -275,7 +342,11 @@ impl Backlog {
     /// Copies and the memory they take, counted anew.
     pub(crate) fn recount(&self) -> Result<Held, String> {
         let in_memory: usize = self.memory.iter().map(|entry| entry.message.bytes()).sum();
-        let (memory, bytes) = self.disk.as_ref().map_or((0, 0), |disk| disk.recount());
+        let spill = self.disk.as_deref().map(|disk| &disk.spill);
+        spill.map_or(Ok(()), Spill::recount)?;
+        let memory = spill.map_or(0, Spill::memory);
+        let places = spill.map_or(0, |spill| spill.on_disk() * size_of::<Stored>());
+        let bytes = spill.map_or(0, |spill| spill.cost() + memory - places);
         same("bytes that wait", self.bytes, in_memory + bytes)?;
         same("memory", self.memory_held(), in_memory + memory)?;
         Ok(Held {

@@ -7,7 +7,6 @@ mod backlog;
 mod close;
 mod connection;
 mod counts;
-mod disk_queue;
 mod life;
 mod membership;
 mod meters;
@@ -24,7 +23,6 @@ mod window;
 
 pub(crate) use backlog::Oldest;
 pub use close::{Closing, Will};
-pub(crate) use disk_queue::entry;
 pub(crate) use life::Life;
 pub(crate) use membership::Trial;
 pub(crate) use meters::Meters;

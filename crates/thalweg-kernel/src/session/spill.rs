@@ -1,7 +1,6 @@
 //! A session's backlog goes to disk, and comes back.
 
 use super::backlog::Refill;
-use super::disk_queue::entry;
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Effects, Fetch, Holder};
@@ -123,7 +122,7 @@ impl Kernel {
             match message {
                 Some(message) if message.expires() > now => {
                     self.books.entered(Delta::memory(message.bytes()));
-                    session.backlog.push_back(entry(stored, message));
+                    session.backlog.push_back(Entry::restored(stored, message));
                     continue;
                 }
                 Some(message) => self.book_expired(Some(id), message.address()),
