@@ -1,7 +1,7 @@
 //! What the kernel asks of the world. The kernel never calls a socket, a disk or another thread: it calls one of
 //! these verbs, and whoever implements them (the server, the simulator) carries them out in batches.
 
-use crate::ids::{LinkId, QueueId, SessionId, Tag, TakenId, Ticket};
+use crate::ids::{GroupId, LinkId, QueueId, SessionId, Tag, TakenId, Ticket};
 use crate::publish::pipeline::Draft;
 use crate::queue::Refusal;
 use thalweg_model::{Message, Properties, Reliability, Span, Time};
@@ -108,6 +108,8 @@ pub enum Holder {
     Session(SessionId),
     /// Those of a queue with a name.
     Queue(QueueId),
+    /// Those of a group.
+    Group(GroupId),
 }
 
 /// Messages that a queue wants back.

@@ -58,7 +58,7 @@ slot_id! {
 
 slot_id! {
     /// Names a group on this shard for ever.
-    pub(crate) struct GroupId
+    pub struct GroupId
 }
 
 slot_id! {

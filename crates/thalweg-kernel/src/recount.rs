@@ -33,14 +33,7 @@ pub(crate) fn same(what: &str, booked: usize, counted: usize) -> Result<(), Stri
 
 impl Group {
     fn recount(&self) -> Result<Held, String> {
-        let copies = self.waiting.iter();
-        let bytes = copies.map(|copy| copy.message.bytes()).sum();
-        same("bytes that wait", self.waiting.bytes(), bytes)?;
-        Ok(Held {
-            waiting: self.waiting.len(),
-            in_flight: 0,
-            bytes,
-        })
+        self.waiting.recount()
     }
 }
 

@@ -83,6 +83,11 @@ impl<T: Spilled> Spill<T> {
         self.cost
     }
 
+    /// What bounds count of all of it.
+    pub(crate) fn bytes(&self) -> usize {
+        self.cost + self.fresh_bytes
+    }
+
     /// Memory that all of it takes.
     pub(crate) fn memory(&self) -> usize {
         self.on_disk() * size_of::<Stored>() + self.fresh_bytes

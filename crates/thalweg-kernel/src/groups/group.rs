@@ -5,14 +5,13 @@
 //! the group, and only there does anything wait or is anybody chosen: see `group_home` for members on other shards.
 
 use crate::entry::{Entry, Via};
-use crate::groups::backlog::GroupBacklog;
 use crate::groups::given_back::GivenBack;
 use crate::groups::policy::Policy;
 use crate::groups::seats::Seats;
 use crate::groups::view::GroupCounters;
 use crate::ids::{GroupId, QueueId, SessionId, ShardId};
 use crate::publish::pace::Pace;
-use crate::queue::Delivered;
+use crate::queue::{Backlog, Delivered};
 use std::sync::Arc;
 use thalweg_balance::GroupStrategy;
 use thalweg_model::{Message, Reliability};
@@ -44,7 +43,7 @@ pub(crate) struct Group {
     pace: Option<Box<Pace>>,
     /// Away only while it is asked.
     seats: Option<Box<Seats>>,
-    pub waiting: GroupBacklog,
+    pub waiting: Backlog,
     pub given_back: GivenBack,
     pub counters: GroupCounters,
 }
@@ -93,7 +92,7 @@ impl Group {
             feed: None,
             pace: None,
             seats: Some(Box::new(seats)),
-            waiting: GroupBacklog::default(),
+            waiting: Backlog::new(0),
             given_back: GivenBack::default(),
             counters: GroupCounters::default(),
         }
@@ -246,14 +245,14 @@ impl Group {
         self.out = self.out.saturating_sub(1);
     }
 
-    /// What must wait for errands is done when they are back.
+    /// What must wait for errands, and for what is on disk, is done when they are back.
     pub(crate) fn end_after_errands(&mut self) {
         self.is_ending = true;
     }
 
     /// Whether that is now; it is said once.
     pub(crate) fn ends_now(&mut self) -> bool {
-        self.out == 0 && std::mem::take(&mut self.is_ending)
+        self.out == 0 && !self.waiting.is_deep() && std::mem::take(&mut self.is_ending)
     }
 
     // --- the journal, the queue

@@ -2,6 +2,7 @@
 //! written down or not.
 
 use crate::Kernel;
+use crate::books::Delta;
 use crate::effects::{Effects, Safety};
 use crate::groups::group::{Group, Member, Peer, group_key};
 use crate::ids::{GroupId, SessionId};
@@ -142,8 +143,8 @@ impl Kernel {
         {
             return;
         }
-        if group.has_errands() {
-            // What is under way is still named in the queue.
+        if group.has_errands() || group.waiting.is_deep() {
+            // What is under way, or on disk, is still named in the queue.
             return self.note_group_ending(group_id);
         }
         let queue = group.number();
@@ -224,12 +225,23 @@ impl Kernel {
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
-        let (waiting, delta) = group.waiting.take_all();
-        group.counters.dropped += waiting.len() as u64;
-        for waiting in &waiting {
-            self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
+        group.counters.dropped += group.waiting.len() as u64;
+        let lost = group.waiting.drop_deep(usize::MAX);
+        // What was on disk has kept it.
+        let number = group.feed().map_or(group.number(), |_| 0);
+        while let Some(item) = self.take_waiting(group_id, 0) {
+            self.book_drop(None, item.message.address(), DropReason::GroupEnded);
         }
-        self.books.left(delta);
+        if let Some(lost) = lost {
+            let count = lost.serials.len();
+            self.books.left(Delta::copies(count, lost.memory));
+            self.books.dropped_many(DropReason::GroupEnded, count);
+        }
+        if number != 0 {
+            self.bury_soon(number);
+            self.journal
+                .persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+        }
         self.routes.remove(&filter, |sink| {
             sink.kind == SinkKind::Group && sink.target == group_id.index()
         });

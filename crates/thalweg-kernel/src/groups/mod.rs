@@ -1,6 +1,5 @@
 //! Groups: who of those that share a filter has the next message. The store is [`store::Groups`].
 
-pub(crate) mod backlog;
 pub(crate) mod balance;
 pub(crate) mod eviction;
 pub(crate) mod explain;

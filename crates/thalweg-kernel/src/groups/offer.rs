@@ -1,20 +1,20 @@
 //! A message comes into a group: it goes to a member, here or on another shard, or waits until one can take it.
 
 use crate::Kernel;
-use crate::effects::{Effects, Safety};
+use crate::effects::{Effects, Holder, Safety};
 use crate::entry::Entry;
-use crate::groups::backlog::Waiting;
-use crate::groups::group::Member;
+use crate::groups::group::{Group, Member};
 use crate::groups::seats::Chosen;
 use crate::ids::{GroupId, SessionId};
 use crate::journal::durable::{Pending, Put};
 use crate::ledger::DropReason;
 use crate::publish::cause::Cause;
-use crate::queue::is_queue_address;
+use crate::queue::{Item, is_queue_address};
 use crate::remote::aways::is_away;
 use crate::remote::shards::ShardMessage;
+use crate::session::Pressure;
 use thalweg_balance::LOOK_AHEAD;
-use thalweg_model::{DeathReason, Message, Reliability, Time};
+use thalweg_model::{DeathReason, Message, Reliability, Span, Time};
 use thalweg_records::Record;
 
 impl Kernel {
@@ -77,8 +77,8 @@ impl Kernel {
         }
     }
 
-    /// Whether a message that comes now would wait here.
-    pub(crate) fn group_must_wait(&self, group_id: GroupId) -> bool {
+    /// Whether a message that comes now would wait here in memory.
+    pub(crate) fn group_must_wait(&self, group_id: GroupId, may_go_to_disk: bool) -> bool {
         let Some(group) = self.groups.get(group_id) else {
             return false;
         };
@@ -89,7 +89,9 @@ impl Kernel {
                     it.link().is_some() && !it.connection.is_congested() && it.has_credit()
                 })
         };
+        let to_disk = may_go_to_disk && group.number() != 0 && !self.books.has_accounts();
         group.owner() == self.env.shard()
+            && !to_disk
             && (!group.waiting.is_empty() || !group.everybody().any(can_take))
     }
 
@@ -123,15 +125,19 @@ impl Kernel {
                     self.journal
                         .refer(Pending::new(number, serial, message.reliability(), 0));
                 }
-                let waiting = Waiting::new(message.clone(), serial, 0, now);
-                return self.send_errand(group_id, member.session, waiting, now);
+                let order = |group: &mut Group| group.waiting.next_order();
+                let item = Item {
+                    order: self.groups.get_mut(group_id).map_or(0, order),
+                    ..Item::new(message.clone(), serial, 0)
+                };
+                return self.send_errand(group_id, member.session, item, now);
             }
             if let Some(line) = member.line {
                 return self.offer_to_line(
                     group_id,
                     member.session,
                     line,
-                    Waiting::new(message.clone(), 0, 0, now),
+                    Item::new(message.clone(), 0, 0),
                     now,
                     fx,
                 );
@@ -151,7 +157,11 @@ impl Kernel {
             self.env.limits().group_messages_max,
             self.env.limits().group_bytes_max,
         );
-        let pressed = self.env.drops_waiting();
+        let to_disk = self.group_goes_deep(group_id, message);
+        let pressed = match to_disk {
+            true => self.env.pressure() >= Pressure::RefuseSessions,
+            false => self.env.drops_waiting(),
+        };
         let bytes = message.bytes();
         let Some(group) = self.groups.get_mut(group_id) else {
             return self.book_drop(None, message.address(), DropReason::GroupEnded);
@@ -172,21 +182,32 @@ impl Kernel {
         {
             DropReason::QueueFull
         } else {
-            let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
+            // Behind those on disk it can only be as safe as they are.
+            let is_kept =
+                to_disk || (number != 0 && message.reliability() > Reliability::AtMostOnce);
             let serial = if is_kept {
                 self.journal.next_serial()
             } else {
                 0
             };
+            let holder = Holder::Group(group_id);
             if serial != 0 {
                 let pending = Pending::new(number, serial, message.reliability(), 0);
-                self.journal.refer(pending);
+                self.journal.refer(Pending {
+                    to_disk: to_disk.then_some(holder),
+                    ..pending
+                });
             }
             let Some(group) = self.groups.get_mut(group_id) else {
                 return;
             };
-            let waiting = Waiting::new(message.clone(), serial, 0, now);
-            self.books.entered(group.waiting.push_back(waiting));
+            let item = Item::new(message.clone(), serial, 0);
+            if to_disk {
+                let order = group.waiting.next_order();
+                self.push_deep(holder, Item { order, ..item });
+            } else {
+                self.books.entered(group.waiting.push_back(item));
+            }
             self.note_waiting_in_group(group_id, now);
             if is_behind {
                 // More waiting may be reason enough to send. What is to be written down first waits for that.
@@ -205,6 +226,20 @@ impl Kernel {
             self.note_waiting_in_group(group_id, now);
         }
         self.drop_of_group(group_id, message, reason);
+    }
+
+    /// Whether what comes now goes behind what waits in memory. It must be written down then.
+    fn group_goes_deep(&self, group_id: GroupId, message: &Message) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
+            return false;
+        };
+        group.waiting.is_deep()
+            || group.number() != 0
+                && message.reliability() > Reliability::AtMostOnce
+                && (self.env.drops_waiting()
+                    || group.waiting.memory() + message.bytes()
+                        > self.env.limits().named_queue_memory_bytes_max)
+                && !self.books.has_accounts()
     }
 
     pub(crate) fn drop_of_group(
@@ -301,10 +336,10 @@ impl Kernel {
     fn give<E: Effects>(
         &mut self,
         group_id: GroupId,
-        waiting: Waiting,
+        waiting: Item,
         now: Time,
         fx: &mut E,
-    ) -> Option<Waiting> {
+    ) -> Option<Item> {
         let chosen = self.choose_again(
             group_id,
             &waiting.message,
@@ -332,10 +367,10 @@ impl Kernel {
         &mut self,
         group_id: GroupId,
         member: Member,
-        waiting: Waiting,
+        waiting: Item,
         now: Time,
         fx: &mut E,
-    ) -> Option<Waiting> {
+    ) -> Option<Item> {
         if is_away(member.session) {
             self.send_errand(group_id, member.session, waiting, now);
             return None;
@@ -516,21 +551,25 @@ impl Kernel {
                 return;
             };
             let Some((waiting, delta)) = group.waiting.remove(at) else {
+                if self.refill_group(group_id) {
+                    continue;
+                }
                 return;
             };
             self.books.left(delta);
-            let since = waiting.since;
+            if group.waiting.is_deep() {
+                self.refill_group(group_id);
+            }
+            let waited = waited(&waiting, now);
             if waiting.message.expires() <= now {
-                self.forget_given_back(group_id, waiting.back);
-                let (message, why) = (waiting.message, DeathReason::Expired);
-                self.give_up_of_group(group_id, message, waiting.serial, why, now);
+                self.give_up_of_group(group_id, waiting, DeathReason::Expired, now);
                 continue;
             }
             // While it waits for somebody who has not given it back, the others take what is behind it.
             let is_refused = waiting.back != 0;
             if let Some(waiting) = self.give(group_id, waiting, now, fx) {
                 if let Some(group) = self.groups.get_mut(group_id) {
-                    self.books.entered(group.waiting.insert(at, waiting));
+                    self.books.entered(group.waiting.insert(waiting));
                 }
                 if at < LOOK_AHEAD && (is_refused || self.is_nobodys_for_now(group_id, at)) {
                     at += 1;
@@ -539,9 +578,22 @@ impl Kernel {
                 return;
             }
             if let Some(group) = self.groups.get_mut(group_id) {
-                group.counters.wait.add(now.since(since));
+                group.counters.waited(waited);
             }
         }
+    }
+
+    /// Brings more of what waits in a group into memory; true if there is something new at once.
+    pub(crate) fn refill_group(&mut self, group_id: GroupId) -> bool {
+        let is_deep = |kernel: &Kernel| {
+            let group = kernel.groups.get(group_id);
+            group.is_some_and(|group| group.waiting.is_deep())
+        };
+        if !is_deep(self) {
+            return false;
+        }
+        self.refill_backlog(Holder::Group(group_id));
+        !is_deep(self)
     }
 
     /// Whether somebody is there, but nobody who may have the message at this place of the queue, and others wait behind it.
@@ -559,4 +611,9 @@ impl Kernel {
         let has_seats = group.seats().is_some_and(|seats| seats.has_any());
         has_seats && !self.has_receiver_with_link(group_id, waiting.message.address())
     }
+}
+
+/// How long a message that was never delivered has waited.
+pub(crate) fn waited(item: &Item, now: Time) -> Option<Span> {
+    (item.deliveries == 0).then(|| now.since(item.message.ingress()))
 }

@@ -9,15 +9,16 @@
 
 use crate::Kernel;
 use crate::effects::Effects;
-use crate::groups::backlog::Waiting;
 use crate::groups::given_back::is_among;
 use crate::groups::group::Member;
 use crate::groups::leavers::Leavers;
+use crate::groups::offer::waited;
 use crate::groups::seats::{Chosen, Key, Seats, key as key_of_member};
 use crate::groups::work_terms::OrderKey;
 use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
 use crate::ledger::DropReason;
+use crate::queue::Item;
 use crate::remote::aways::Away;
 use smallvec::SmallVec;
 use thalweg_balance::{GroupStrategy, Head, LOOK_AHEAD};
@@ -152,17 +153,11 @@ impl Kernel {
     }
 
     /// Takes the message at a place in a group's queue out of it.
-    fn take_waiting(&mut self, group_id: GroupId, at: usize) -> Option<Waiting> {
+    pub(crate) fn take_waiting(&mut self, group_id: GroupId, at: usize) -> Option<Item> {
         let group = self.groups.get_mut(group_id)?;
         let (waiting, delta) = group.waiting.remove(at)?;
         self.books.left(delta);
         Some(waiting)
-    }
-
-    fn put_waiting(&mut self, group_id: GroupId, at: usize, waiting: Waiting) {
-        if let Some(group) = self.groups.get_mut(group_id) {
-            self.books.entered(group.waiting.insert(at, waiting));
-        }
     }
 
     /// Whether a group keeps messages of one key in order.
@@ -350,15 +345,17 @@ impl Kernel {
                 return;
             };
             let Some(waiting) = group.waiting.get(at) else {
+                if self.refill_group(group_id) {
+                    continue;
+                }
                 break;
             };
             let message = waiting.message.clone();
-            let (since, again, back) = (waiting.since, waiting.deliveries > 0, waiting.back);
+            let (waited, again, back) =
+                (waited(waiting, now), waiting.deliveries > 0, waiting.back);
             if message.expires() <= now {
                 if let Some(waiting) = self.take_waiting(group_id, at) {
-                    self.forget_given_back(group_id, back);
-                    let why = DeathReason::Expired;
-                    self.give_up_of_group(group_id, message, waiting.serial, why, now);
+                    self.give_up_of_group(group_id, waiting, DeathReason::Expired, now);
                 }
                 continue;
             }
@@ -377,12 +374,14 @@ impl Kernel {
                     };
                     let Some(waiting) = self.give_to(group_id, member, waiting, now, fx) else {
                         if let Some(group) = self.groups.get_mut(group_id) {
-                            group.counters.wait.add(now.since(since));
+                            group.counters.waited(waited);
                         }
                         continue;
                     };
                     // Its output took nothing after all.
-                    self.put_waiting(group_id, at, waiting);
+                    if let Some(group) = self.groups.get_mut(group_id) {
+                        self.books.entered(group.waiting.insert(waiting));
+                    }
                     self.order_changed(group_id);
                 }
                 Chosen::Bound => {}

@@ -7,10 +7,10 @@ use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Effects, Safety};
 use crate::entry::{Entry, Via};
-use crate::groups::backlog::Waiting;
 use crate::ids::{GroupId, SessionId};
 use crate::ledger::DropReason;
-use thalweg_model::{DeathReason, Message, Time};
+use crate::queue::Item;
+use thalweg_model::{DeathReason, Time};
 use thalweg_records::Record;
 
 impl Kernel {
@@ -110,11 +110,12 @@ impl Kernel {
     pub(crate) fn give_up_of_group(
         &mut self,
         group_id: GroupId,
-        message: Message,
-        serial: u64,
+        item: Item,
         why: DeathReason,
         now: Time,
     ) {
+        self.forget_given_back(group_id, item.back);
+        let message = item.message;
         match why {
             DeathReason::Expired => {
                 if let Some(group) = self.groups.get_mut(group_id) {
@@ -129,7 +130,7 @@ impl Kernel {
                 self.drop_of_group(group_id, &message, DropReason::QueueFull)
             }
         }
-        self.leave_group_to_die(group_id, message, serial, why, now);
+        self.leave_group_to_die(group_id, message, item.serial, why, now);
     }
 
     /// Puts copies of session `number` back at the head of their groups' queues and offers them to other members.
@@ -190,14 +191,15 @@ impl Kernel {
             }
             group.counters.returned += u64::from(redelivered);
             if self.is_too_often(group_id, serial, deliveries) {
-                self.give_up_of_group(group_id, message, serial, DeathReason::DeliveryLimit, now);
+                let item = Item::new(message, serial, deliveries);
+                self.give_up_of_group(group_id, item, DeathReason::DeliveryLimit, now);
                 continue;
             }
             let Some(group) = self.groups.get_mut(group_id) else {
                 continue;
             };
-            let waiting = Waiting::new(message, serial, deliveries, now);
-            self.books.entered(group.waiting.push_front(waiting));
+            let item = Item::new(message, serial, deliveries);
+            self.books.entered(group.waiting.push_front(item));
             if !touched.contains(&group_id) {
                 touched.push(group_id);
             }

@@ -85,7 +85,8 @@ pub struct GroupCounters {
     pub expired: u64,
     /// Messages that were dropped.
     pub dropped: u64,
-    /// How long messages waited in the group's queue; those that went on at once are not among them.
+    /// How long messages waited in the group's queue until they were delivered for the first time; those that went on at
+    /// once are not among them.
     pub wait: Waits,
 }
 
@@ -129,6 +130,15 @@ impl Waits {
     /// How many messages waited.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
+    }
+}
+
+impl GroupCounters {
+    /// A message was delivered that had waited for so long; nothing if it was not the first time.
+    pub(crate) fn waited(&mut self, wait: Option<Span>) {
+        if let Some(wait) = wait {
+            self.wait.add(wait);
+        }
     }
 }
 
@@ -229,7 +239,10 @@ impl Kernel {
             members: group.members().len(),
             waiting: group.waiting.len(),
             waiting_bytes: group.waiting.bytes(),
-            oldest: group.waiting.get(0).map(|first| now.since(first.since)),
+            oldest: group
+                .waiting
+                .get(0)
+                .map(|first| now.since(first.message.ingress())),
             counters: group.counters,
             seats: seats.chain(away).collect(),
         }

@@ -248,7 +248,7 @@ impl Kernel {
                     session.backlog.found_spot(pending.serial, spot);
                 }
             }
-            Some(Holder::Queue(queue)) => self.found_queue_spot(queue, pending.serial, spot),
+            Some(holder) => self.found_backlog_spot(holder, pending.serial, spot),
         }
     }
 

@@ -11,7 +11,7 @@ pub(crate) mod restore;
 
 pub use gathering::Batch;
 
-use crate::effects::{Fetch, Safety, Spot};
+use crate::effects::{Fetch, Holder, Safety, Spot};
 use crate::ids::{QueueId, SessionId, ShardId, Tag};
 use crate::journal::durable::{Pending, References};
 use crate::journal::numbers::Numbers;
@@ -38,6 +38,8 @@ pub(crate) struct Journal {
     bytes_written: u64,
     /// Messages that queues want back from disk.
     fetches: Vec<Fetch>,
+    /// Whose messages leave memory once they are written.
+    spilling: Vec<Holder>,
 }
 
 impl Journal {
@@ -53,7 +55,22 @@ impl Journal {
             promises: 0,
             bytes_written: 0,
             fetches: Vec::new(),
+            spilling: Vec::new(),
         }
+    }
+
+    /// Somebody's messages leave memory once they are written.
+    pub(crate) fn spills(&mut self, holder: Holder) {
+        self.spilling.push(holder);
+    }
+
+    /// To look at them; [`Journal::set_spilling`] must follow with those that remain.
+    pub(crate) fn take_spilling(&mut self) -> Vec<Holder> {
+        std::mem::take(&mut self.spilling)
+    }
+
+    pub(crate) fn set_spilling(&mut self, spilling: Vec<Holder>) {
+        self.spilling = spilling;
     }
 
     /// Goes on behind the numbers and serials of an earlier run.

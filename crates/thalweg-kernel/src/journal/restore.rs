@@ -4,10 +4,9 @@ use crate::access::Access;
 use crate::books::Delta;
 use crate::effects::{Effects, Safety};
 use crate::entry::Entry;
-use crate::groups::backlog::Waiting;
 use crate::groups::group::{Member, group_key};
 use crate::ids::{GroupId, SessionId, ShardId};
-use crate::queue::StoredTerms;
+use crate::queue::{Item, StoredTerms, flagged};
 use crate::remote::group_home::owner_of;
 use crate::remote::shards::ShardMessage;
 use crate::remote::transfer::Destination;
@@ -19,8 +18,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use thalweg_model::{Message, Time};
 use thalweg_records::{
-    Record, Sequences, State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription,
-    StoredWill,
+    Record, Sequences, State, StoredGroup, StoredSession, StoredSlot, StoredSubscription,
+    StoredWill, Waiting,
 };
 
 /// A group's name and its filter.
@@ -191,7 +190,7 @@ impl Kernel {
         let mut groups: HashMap<u64, GroupId> = HashMap::new();
         for (number, group) in part.groups {
             self.expect_members(&group, &part.members);
-            if let Some(group_id) = self.restore_group(number, group, read, now) {
+            if let Some(group_id) = self.restore_group(number, group, read) {
                 groups.insert(number, group_id);
             }
         }
@@ -420,7 +419,6 @@ impl Kernel {
         number: u64,
         stored: StoredGroup,
         read: &mut dyn FnMut(u64, u32) -> Option<Message>,
-        now: Time,
     ) -> Option<GroupId> {
         if self.restore_into_queue(number, &stored, read) {
             return None;
@@ -439,44 +437,30 @@ impl Kernel {
             0 => number,
             other => other,
         };
-        let mut waiting: Vec<Waiting> = Vec::new();
         let delivered_to = stored.delivered_to;
-        for Stored {
-            serial,
-            place,
-            len,
-            deliveries,
-            ..
-        } in stored.waiting
-        {
-            let deliveries = deliveries.max(u16::from(serial <= delivered_to));
-            let Some(message) = read(place, len) else {
-                self.book_drop(None, "", DropReason::Unreadable);
-                self.journal.persist(
-                    &Record::Removed {
-                        queue: number,
-                        serial,
-                    },
-                    Safety::Lazy,
-                );
-                continue;
-            };
-            if to != number {
-                self.journal.persist(
-                    &Record::Moved {
-                        from: number,
-                        serial,
-                        to,
-                        tag: 0,
-                        redelivered: deliveries > 0,
-                        grant: None,
-                    },
-                    Safety::Lazy,
-                );
+        let waiting = flagged(stored.waiting, delivered_to);
+        if to != number {
+            for stored in waiting.iter() {
+                let moved = Record::Moved {
+                    from: number,
+                    serial: stored.serial,
+                    to,
+                    tag: 0,
+                    redelivered: stored.deliveries > 0,
+                    grant: None,
+                };
+                self.journal.persist(&moved, Safety::Lazy);
             }
-            self.books.restored_address(message.address());
-            waiting.push(Waiting::new(message, serial, deliveries, now));
         }
+        let read = match self.books.has_accounts() {
+            true => Some(self.read_restored(to, &waiting, read)),
+            false => None,
+        };
+        let group = self.groups.get_mut(group_id)?;
+        self.books.entered(match read {
+            Some(items) => group.waiting.restore(items),
+            None => group.waiting.restore_deep(waiting),
+        });
         if to != number {
             self.journal
                 .persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
@@ -487,13 +471,34 @@ impl Kernel {
         let is_known = to == number && delivered_to > 0;
         let serial = delivered_to.min(serial_last);
         group.restore(to, is_known.then(|| crate::queue::Delivered::up_to(serial)));
-        self.books.entered(group.waiting.restore(waiting));
         if is_known {
             let queue = number;
             self.journal
                 .persist(&Record::Delivered { queue, serial }, Safety::Lazy);
         }
         Some(group_id)
+    }
+
+    /// Reads what an earlier run left in a group, because it is booked by address.
+    fn read_restored(
+        &mut self,
+        queue: u64,
+        waiting: &Waiting,
+        read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+    ) -> Vec<Item> {
+        let mut items = Vec::with_capacity(waiting.len());
+        for stored in waiting.iter() {
+            let serial = stored.serial;
+            let Some(message) = read(stored.place, stored.len) else {
+                self.book_drop(None, "", DropReason::Unreadable);
+                self.journal
+                    .persist(&Record::Removed { queue, serial }, Safety::Lazy);
+                continue;
+            };
+            self.books.restored_address(message.address());
+            items.push(Item::new(message, serial, stored.deliveries));
+        }
+        items
     }
 
     /// Groups with restored members hold what is written down from now on, whether or not they did before.

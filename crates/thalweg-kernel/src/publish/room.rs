@@ -76,7 +76,7 @@ impl Kernel {
                 && route
                     .groups()
                     .iter()
-                    .any(|group| self.group_must_wait(*group))
+                    .any(|group| self.group_must_wait(*group, waits_on_disk))
     }
 
     /// Whether the message would have to be written down.

@@ -277,11 +277,10 @@ impl Kernel {
             self.journal
                 .refer(Pending::new(number, serial, message.reliability(), 0));
         }
-        let bytes = message.bytes();
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return false;
         };
-        queue.backlog.insert(item);
+        let delta = queue.backlog.insert(item);
         self.note_waiting_in_queue(queue_id, now);
         let Some(queue) = self.queues.get(queue_id) else {
             return false;
@@ -290,7 +289,7 @@ impl Kernel {
             !queue.groups.is_empty(),
             queue.backlog.len() > 1 && !queue.consumers.is_empty(),
         );
-        self.books.entered(Delta::copy(bytes));
+        self.books.entered(delta);
         if has_groups || (is_behind && self.has_judged_consumer(queue_id)) {
             // Groups take it when it is written down.
             self.agenda.pump(queue_id);
@@ -345,12 +344,11 @@ impl Kernel {
             to_disk: Some(Holder::Queue(queue_id)),
             ..pending
         });
-        self.books.entered(Delta::copy(item.message.bytes()));
         let has_groups = self
             .queues
             .get(queue_id)
             .is_some_and(|queue| !queue.groups.is_empty());
-        self.push_deep(queue_id, item);
+        self.push_deep(Holder::Queue(queue_id), item);
         if has_groups {
             self.agenda.pump(queue_id);
         }

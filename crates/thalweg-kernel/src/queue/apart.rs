@@ -10,7 +10,7 @@ use super::spec::{Refusal, Verdict};
 use super::{HOME, Item, is_queue_address};
 use crate::access::{Access, Permission};
 use crate::books::Delta;
-use crate::effects::{Answer, Effects, Taken};
+use crate::effects::{Answer, Effects, Holder, Taken};
 use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
 use crate::ledger::DropReason;
 use crate::remote::shards::{Asker, ShardMessage};
@@ -256,7 +256,7 @@ impl Kernel {
             };
             let left = queue.backlog.len() as u64;
             self.books.left(Delta::copy(item.message.bytes()));
-            self.refill_queue(queue_id);
+            self.refill_backlog(Holder::Queue(queue_id));
             if item.expires <= now {
                 self.give_up(queue_id, item, DeathReason::Expired, now);
                 continue;
@@ -288,7 +288,7 @@ impl Kernel {
         now: Time,
     ) -> (TakenId, Message, u32, u64) {
         self.note_unheld_delivery(queue_id, item.serial);
-        let (message, deliveries) = (item.message.clone(), item.deliveries);
+        let (message, deliveries) = (item.message.clone(), u32::from(item.deliveries));
         self.books.sent(Delta::copy(message.bytes()));
         self.books.redelivered(deliveries > 0);
         if let Some(queue) = self.queues.get_mut(queue_id) {

@@ -1,4 +1,4 @@
-//! What waits in a queue with a name: in memory by priority, and behind that on disk only.
+//! What waits in a queue with a name or in a group: in memory by priority, and behind that on disk only.
 //!
 //! *Knows:* order, expiry, what is in memory and what is on disk. *Must never know:* a consumer, a session, the journal, the
 //! books; callers book what they are given.
@@ -8,6 +8,7 @@
 //! came and from the front alone: see `depth`.
 
 use super::depth::Asked;
+use crate::books::Delta;
 use crate::effects::Spot;
 use crate::groups::given_back::BackId;
 use crate::recount::{Held, same};
@@ -29,7 +30,7 @@ pub(crate) struct Item {
     pub serial: u64,
     pub expires: Time,
     /// How often it was delivered.
-    pub deliveries: u32,
+    pub deliveries: u16,
     /// Of a group: under which it is known who gave it back.
     pub back: BackId,
 }
@@ -37,8 +38,23 @@ pub(crate) struct Item {
 // Each message that waits in a queue has one.
 const _: () = assert!(size_of::<Item>() <= 40);
 
+impl Item {
+    /// One whose place in line is found later, and that lives as long as its message.
+    pub(crate) fn new(message: Message, serial: u64, deliveries: u16) -> Self {
+        let expires = message.expires();
+        Item {
+            message,
+            order: 0,
+            serial,
+            expires,
+            deliveries,
+            back: 0,
+        }
+    }
+}
+
 /// The messages that wait in a queue.
-pub(super) struct Backlog {
+pub(crate) struct Backlog {
     /// By priority; one lane if there are none.
     lanes: Vec<VecDeque<Item>>,
     /// Messages in memory and on disk.
@@ -64,14 +80,14 @@ struct Deep {
 }
 
 /// Messages on disk that a queue loses, and who waited for one.
-pub(super) struct Lost {
+pub(crate) struct Lost {
     pub serials: Vec<u64>,
     pub memory: usize,
-    pub asked: VecDeque<Asked>,
+    pub(super) asked: VecDeque<Asked>,
 }
 
 impl Backlog {
-    pub(super) fn new(priority_max: u8) -> Self {
+    pub(crate) fn new(priority_max: u8) -> Self {
         Backlog {
             lanes: (0..=priority_max).map(|_| VecDeque::new()).collect(),
             len: 0,
@@ -85,22 +101,22 @@ impl Backlog {
 
     /// Messages that wait, in memory and on disk.
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Bytes of payload that wait; of what is on disk, of its records.
-    pub(super) fn payload_bytes(&self) -> u64 {
+    pub(crate) fn payload_bytes(&self) -> u64 {
         self.payload_bytes
     }
 
     /// Memory of what does not wait behind all that is on disk.
-    pub(super) fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.memory
     }
 
@@ -111,13 +127,13 @@ impl Backlog {
 
     /// The place in line of a newcomer.
     #[inline]
-    pub(super) fn next_order(&mut self) -> i64 {
+    pub(crate) fn next_order(&mut self) -> i64 {
         self.order_last += 1;
         self.order_last
     }
 
     /// The place in line before all of a message's priority.
-    pub(super) fn order_before(&self, message: &Message) -> i64 {
+    pub(crate) fn order_before(&self, message: &Message) -> i64 {
         let behind = self
             .deep
             .as_deref()
@@ -136,23 +152,24 @@ impl Backlog {
     // --- in memory
 
     /// The oldest of the highest priority, if it is in memory.
-    pub(super) fn first(&self) -> Option<&Item> {
+    pub(crate) fn first(&self) -> Option<&Item> {
         self.lanes.iter().rev().find_map(VecDeque::front)
     }
 
     /// All that is in memory, without what waits to be written.
-    pub(super) fn items(&self) -> impl Iterator<Item = &Item> {
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
         self.lanes.iter().flatten()
     }
 
     /// Puts an item where its order says.
-    pub(super) fn insert(&mut self, item: Item) {
+    pub(crate) fn insert(&mut self, item: Item) -> Delta {
+        let delta = Delta::copy(item.message.bytes());
         let lane = self.lane_of(&item.message);
         self.len += 1;
         self.payload_bytes += item.message.payload().len() as u64;
         self.memory += item.message.bytes();
         let Some(lane) = self.lanes.get_mut(lane) else {
-            return;
+            return delta;
         };
         if lane.back().is_none_or(|last| last.order < item.order) {
             lane.push_back(item);
@@ -162,6 +179,42 @@ impl Backlog {
             let at = lane.partition_point(|other| other.order < item.order);
             lane.insert(at, item);
         }
+        delta
+    }
+
+    /// Puts an item behind all others that are in memory.
+    pub(crate) fn push_back(&mut self, mut item: Item) -> Delta {
+        item.order = self.next_order();
+        self.insert(item)
+    }
+
+    /// Puts an item before all others of its priority.
+    pub(crate) fn push_front(&mut self, mut item: Item) -> Delta {
+        item.order = self.order_before(&item.message);
+        self.insert(item)
+    }
+
+    /// The item at this place of those of the lowest priority.
+    pub(crate) fn get(&self, at: usize) -> Option<&Item> {
+        self.lanes.first()?.get(at)
+    }
+
+    pub(crate) fn remove(&mut self, at: usize) -> Option<(Item, Delta)> {
+        let item = self.lanes.first_mut()?.remove(at)?;
+        self.left(&item);
+        let bytes = item.message.bytes();
+        Some((item, Delta::copy(bytes)))
+    }
+
+    /// Nothing of it is written down any more.
+    pub(crate) fn forget_serials(&mut self) {
+        let all = self.lanes.iter_mut().flatten();
+        all.for_each(|item| item.serial = 0);
+    }
+
+    /// Bytes of all that waits: memory, and for what is on disk the memory of its place and its record.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory + self.deep.as_deref().map_or(0, |deep| deep.spill.bytes())
     }
 
     /// Puts many items where their orders say, in one pass over those that they come between: one by one, each would move
@@ -197,7 +250,7 @@ impl Backlog {
     }
 
     /// Takes the next: the oldest of the highest priority.
-    pub(super) fn pop(&mut self) -> Option<Item> {
+    pub(crate) fn pop(&mut self) -> Option<Item> {
         let item = self.lanes.iter_mut().rev().find_map(VecDeque::pop_front)?;
         self.left(&item);
         Some(item)
@@ -266,12 +319,12 @@ impl Backlog {
 
     /// Whether something waits behind what is in memory.
     #[inline]
-    pub(super) fn is_deep(&self) -> bool {
+    pub(crate) fn is_deep(&self) -> bool {
         self.deep.is_some()
     }
 
     /// Puts a newcomer behind all that waits; true if it is to be looked after from now on when a batch is written.
-    pub(super) fn push_deep(&mut self, item: Item) -> bool {
+    pub(crate) fn push_deep(&mut self, item: Item) -> bool {
         self.len += 1;
         self.payload_bytes += item.message.payload().len() as u64;
         let order = item.order;
@@ -285,7 +338,7 @@ impl Backlog {
     }
 
     /// The newcomer has been persisted.
-    pub(super) fn found_spot(&mut self, serial: u64, spot: Spot) {
+    pub(crate) fn found_spot(&mut self, serial: u64, spot: Spot) {
         if let Some(deep) = self.deep.as_deref_mut() {
             deep.spill.found_spot(serial, spot);
         }
@@ -293,7 +346,7 @@ impl Backlog {
 
     /// A frame has been written whose bytes begin at `place`: how much memory that frees, and whether the queue is still to be
     /// looked after.
-    pub(super) fn on_written(&mut self, frame: u64, place: u64) -> (usize, bool) {
+    pub(crate) fn on_written(&mut self, frame: u64, place: u64) -> (usize, bool) {
         let Some(deep) = self.deep.as_deref_mut() else {
             return (0, false);
         };
@@ -309,7 +362,7 @@ impl Backlog {
 
     /// What to fetch, under the number `question`, so that more is in memory; nothing if there is no need to. What was never
     /// on disk comes at once.
-    pub(super) fn refill(&mut self, question: u64) -> Option<Vec<(u64, u32)>> {
+    pub(crate) fn refill(&mut self, question: u64) -> Option<Vec<(u64, u32)>> {
         let in_memory = self.lanes.first().map_or(0, VecDeque::len);
         let deep = self.deep.as_deref_mut()?;
         if deep.spill.is_fetching() || in_memory >= FETCH_BELOW {
@@ -328,20 +381,35 @@ impl Backlog {
     }
 
     /// An answer has come; false if it is not that of the question that is open.
-    pub(super) fn is_answered(&mut self, question: u64) -> bool {
+    pub(crate) fn is_answered(&mut self, question: u64) -> bool {
         let deep = self.deep.as_deref_mut();
         deep.is_some_and(|deep| deep.spill.take_answer(question))
     }
 
     /// The first of those that were fetched, and its place in line. It waits here no longer.
-    pub(super) fn pop_fetched(&mut self) -> Option<(Stored, i64)> {
+    pub(crate) fn pop_fetched(&mut self) -> Option<(Stored, i64)> {
         let deep = self.deep.as_deref_mut()?;
         let stored = deep.spill.pop_fetched()?;
         let order = deep.first_order;
         deep.first_order += 1;
+        if deep.spill.len() == 0 && deep.asked.is_empty() {
+            self.deep = None;
+        }
         self.len -= 1;
         self.payload_bytes = self.payload_bytes.saturating_sub(u64::from(stored.len));
         Some((stored, order))
+    }
+
+    /// Adds what an earlier run left; all goes by serial then.
+    pub(crate) fn restore(&mut self, mut items: Vec<Item>) -> Delta {
+        let bytes = items.iter().map(|item| item.message.bytes()).sum();
+        let delta = Delta::copies(items.len(), bytes);
+        items.extend(std::iter::from_fn(|| self.pop()));
+        items.sort_by_key(|item| item.serial);
+        for item in items {
+            let _ = self.push_back(item);
+        }
+        delta
     }
 
     /// Lets somebody wait who asks for one message, if all that waits is on disk.
@@ -363,7 +431,7 @@ impl Backlog {
     }
 
     /// Drops of what is on disk, the first first, `most` messages or few more.
-    pub(super) fn drop_deep(&mut self, most: usize) -> Option<Lost> {
+    pub(crate) fn drop_deep(&mut self, most: usize) -> Option<Lost> {
         let deep = self.deep.as_deref_mut()?;
         let spill = &mut deep.spill;
         // What is being fetched goes whole.
@@ -402,8 +470,8 @@ impl Backlog {
         })
     }
 
-    /// What an earlier run left stays on disk; how much memory it takes.
-    pub(super) fn restore_deep(&mut self, waiting: Waiting) -> usize {
+    /// What an earlier run left stays on disk, by serial.
+    pub(crate) fn restore_deep(&mut self, waiting: Waiting) -> Delta {
         let count = waiting.len();
         self.len += count;
         self.payload_bytes += waiting
@@ -411,14 +479,16 @@ impl Backlog {
             .map(|stored| u64::from(stored.len))
             .sum::<u64>();
         self.order_last += count as i64;
-        if count > 0 {
+        if let Some(deep) = self.deep.as_deref_mut() {
+            waiting.iter().for_each(|stored| deep.spill.insert(stored));
+        } else if count > 0 {
             self.deep = Some(Box::new(Deep {
                 spill: Spill::restored(waiting),
                 first_order: 1,
                 ..Deep::default()
             }));
         }
-        count * size_of::<Stored>()
+        Delta::copies(count, count * size_of::<Stored>())
     }
 
     /// The serials of those that were delivered, and the first of those that were not, as far as `to`.
@@ -448,7 +518,7 @@ impl Backlog {
     }
 
     /// What waits, counted from what is there.
-    pub(super) fn recount(&self) -> Result<Held, String> {
+    pub(crate) fn recount(&self) -> Result<Held, String> {
         let in_memory: usize = self.items().map(|item| item.message.bytes()).sum();
         let deep = self.deep.as_deref();
         deep.map_or(Ok(()), |deep| deep.spill.recount())?;
@@ -493,7 +563,7 @@ impl Spilled for Item {
             place,
             len,
             reliability: self.message.reliability(),
-            deliveries: u16::try_from(self.deliveries).unwrap_or(u16::MAX),
+            deliveries: self.deliveries,
             ..Stored::default()
         }
     }
@@ -528,7 +598,9 @@ mod tests {
 
     fn backlog(priority_max: u8, orders: impl Iterator<Item = i64>) -> Backlog {
         let mut backlog = Backlog::new(priority_max);
-        orders.for_each(|order| backlog.insert(item(order)));
+        orders.for_each(|order| {
+            let _ = backlog.insert(item(order));
+        });
         backlog
     }
 

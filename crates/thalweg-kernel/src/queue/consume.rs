@@ -8,7 +8,7 @@ use super::spec::{ConsumeSpec, Refusal, Tags, Verdict};
 use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
-use crate::effects::Effects;
+use crate::effects::{Effects, Holder};
 use crate::groups::group::{LineMember, Member, group_key};
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::timers::TimerKey;
@@ -359,7 +359,7 @@ impl Kernel {
             };
             let left = queue.backlog.len() as u64;
             self.books.left(Delta::copy(item.message.bytes()));
-            self.refill_queue(queue_id);
+            self.refill_backlog(Holder::Queue(queue_id));
             if item.expires <= now {
                 self.give_up(queue_id, item, DeathReason::Expired, now);
                 continue;

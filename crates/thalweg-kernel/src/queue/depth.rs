@@ -4,7 +4,7 @@
 //! what consumers have taken out of memory is fetched back, some at a time. Only queues do that whose messages leave in
 //! the order in which they came and from the front alone: those without priorities, bounds and lifetimes of their own.
 
-use super::{Item, Queue};
+use super::{Backlog, Item, Queue};
 use crate::Kernel;
 use crate::access::Access;
 use crate::books::Delta;
@@ -57,38 +57,61 @@ impl Kernel {
         queue.durable && queue.limits.is_plain() && !self.books.has_accounts()
     }
 
+    /// The backlog of a queue or group, and the number under which it is in the journal.
+    fn backlog_mut(&mut self, holder: Holder) -> Option<(&mut Backlog, u64)> {
+        match holder {
+            Holder::Session(_) => None,
+            Holder::Queue(id) => {
+                let queue = self.queues.get_mut(id)?;
+                let journal = queue.journal_number();
+                Some((&mut queue.backlog, journal))
+            }
+            Holder::Group(id) => {
+                let group = self.groups.get_mut(id)?;
+                let journal = group.number();
+                Some((&mut group.waiting, journal))
+            }
+        }
+    }
+
     /// Puts a newcomer behind all that waits.
-    pub(super) fn push_deep(&mut self, queue_id: QueueId, item: Item) {
-        let Some(queue) = self.queues.get_mut(queue_id) else {
+    pub(crate) fn push_deep(&mut self, holder: Holder, item: Item) {
+        let bytes = item.message.bytes();
+        let Some((backlog, _)) = self.backlog_mut(holder) else {
             return;
         };
-        if queue.backlog.push_deep(item) {
-            self.queues.spills(queue_id);
+        if backlog.push_deep(item) {
+            self.journal.spills(holder);
         }
+        self.books.entered(Delta::copy(bytes));
     }
 
     /// The newcomer has been persisted.
-    pub(crate) fn found_queue_spot(&mut self, queue_id: QueueId, serial: u64, spot: Spot) {
-        if let Some(queue) = self.queues.get_mut(queue_id) {
-            queue.backlog.found_spot(serial, spot);
+    pub(crate) fn found_backlog_spot(&mut self, holder: Holder, serial: u64, spot: Spot) {
+        if let Some((backlog, _)) = self.backlog_mut(holder) {
+            backlog.found_spot(serial, spot);
         }
     }
 
-    /// A frame has been written, and its bytes begin at `place`.
-    pub(crate) fn queues_on_written(&mut self, frame: u64, place: u64) {
-        let released = self.queues.on_written(frame, place);
+    /// A frame has been written, and its bytes begin at `place`; whether others of the backlog are not written yet.
+    pub(crate) fn on_backlog_written(&mut self, holder: Holder, frame: u64, place: u64) -> bool {
+        let Some((backlog, _)) = self.backlog_mut(holder) else {
+            return false;
+        };
+        let (released, is_watched) = backlog.on_written(frame, place);
         self.books.left(Delta::memory(released));
+        is_watched
     }
 
-    /// Brings more of a queue into memory if there is room.
-    pub(super) fn refill_queue(&mut self, queue_id: QueueId) {
+    /// Brings more of a backlog into memory if there is room.
+    pub(crate) fn refill_backlog(&mut self, holder: Holder) {
         let question = u64::from(self.remote.next_question());
-        let Some(queue) = self.queues.get_mut(queue_id) else {
+        let Some((backlog, _)) = self.backlog_mut(holder) else {
             return;
         };
-        if let Some(places) = queue.backlog.refill(question) {
+        if let Some(places) = backlog.refill(question) {
             self.journal.fetch(Fetch {
-                holder: Holder::Queue(queue_id),
+                holder,
                 question,
                 places,
             });
@@ -96,26 +119,23 @@ impl Kernel {
     }
 
     /// What was asked for has come; nothing where a message could not be read.
-    pub(crate) fn on_queue_fetched<E: Effects>(
+    pub(crate) fn on_backlog_fetched<E: Effects>(
         &mut self,
-        queue_id: QueueId,
+        holder: Holder,
         question: u64,
         messages: Vec<Option<Message>>,
         now: Time,
         fx: &mut E,
     ) {
-        let Some(queue) = self.queues.get_mut(queue_id) else {
-            return;
-        };
-        if !queue.backlog.is_answered(question) {
+        let backlog = self.backlog_mut(holder);
+        if !backlog.is_some_and(|(backlog, _)| backlog.is_answered(question)) {
             return;
         }
-        let journal = queue.journal_number();
         for message in messages {
-            let Some(queue) = self.queues.get_mut(queue_id) else {
+            let Some((backlog, journal)) = self.backlog_mut(holder) else {
                 return;
             };
-            let Some((stored, order)) = queue.backlog.pop_fetched() else {
+            let Some((stored, order)) = backlog.pop_fetched() else {
                 break;
             };
             self.books.left(Delta::copy(size_of::<Stored>()));
@@ -130,29 +150,30 @@ impl Kernel {
                 );
                 continue;
             };
-            let expires = message.expires();
-            let deliveries = u32::from(stored.deliveries);
-            self.put_back(
-                queue_id,
-                Item {
-                    message,
-                    order,
-                    serial: stored.serial,
-                    expires,
-                    deliveries,
-                    back: 0,
-                },
-            );
+            let item = Item::new(message, stored.serial, stored.deliveries);
+            if let Some((backlog, _)) = self.backlog_mut(holder) {
+                let delta = backlog.insert(Item { order, ..item });
+                self.books.entered(delta);
+            }
         }
-        self.serve_asked(queue_id, now, fx);
-        self.pump_queue(queue_id, now, fx);
+        match holder {
+            Holder::Session(_) => {}
+            Holder::Queue(queue_id) => {
+                self.serve_asked(queue_id, now, fx);
+                self.pump_queue(queue_id, now, fx);
+            }
+            Holder::Group(group_id) => {
+                self.hand_over_waiting(group_id, now, fx);
+                self.end_group_if_due(group_id, now, fx);
+            }
+        }
     }
 
     // --- one message at a time
 
     /// Whether somebody who asks for one message has to wait for it, because it is on disk.
     pub(super) fn asks_deep(&mut self, queue_id: QueueId, asked: Asked) -> bool {
-        self.refill_queue(queue_id);
+        self.refill_backlog(Holder::Queue(queue_id));
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return false;
         };
@@ -241,9 +262,7 @@ impl Kernel {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return Err(waiting);
         };
-        let count = waiting.len();
-        let memory = queue.backlog.restore_deep(waiting);
-        self.books.entered(Delta::copies(count, memory));
+        self.books.entered(queue.backlog.restore_deep(waiting));
         Ok(())
     }
 }

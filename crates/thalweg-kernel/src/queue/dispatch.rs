@@ -7,7 +7,7 @@ use super::{Consumer, Item};
 use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
-use crate::effects::{Content, Effects, Handover, Sent};
+use crate::effects::{Content, Effects, Handover, Holder, Sent};
 use crate::groups::seats::Key;
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::ledger::DropReason;
@@ -49,7 +49,7 @@ impl Kernel {
             }
             let Some(next) = queue.backlog.first() else {
                 // The rest is on disk.
-                self.refill_queue(queue_id);
+                self.refill_backlog(Holder::Queue(queue_id));
                 if self
                     .queues
                     .get(queue_id)
@@ -95,7 +95,7 @@ impl Kernel {
                 .get(queue_id)
                 .is_some_and(|queue| queue.backlog.is_deep())
             {
-                self.refill_queue(queue_id);
+                self.refill_backlog(Holder::Queue(queue_id));
             }
             if item.expires <= now {
                 self.give_up(queue_id, item, DeathReason::Expired, now);
@@ -158,12 +158,9 @@ impl Kernel {
 
     /// Lets an item wait where it was.
     pub(super) fn put_back(&mut self, queue_id: QueueId, item: Item) {
-        let bytes = item.message.bytes();
-        let Some(queue) = self.queues.get_mut(queue_id) else {
-            return;
-        };
-        queue.backlog.insert(item);
-        self.books.entered(Delta::copy(bytes));
+        if let Some(queue) = self.queues.get_mut(queue_id) {
+            self.books.entered(queue.backlog.insert(item));
+        }
     }
 
     /// The same of many.
@@ -401,7 +398,7 @@ impl Kernel {
             consumer: number,
             tag,
             settles,
-            deliveries: item.deliveries,
+            deliveries: u32::from(item.deliveries),
             message: Content::Kept(&item.message),
             expires_in,
             left,
@@ -480,14 +477,7 @@ impl Kernel {
             back,
             ..
         } = item;
-        let taken = self.give_to_member(
-            group,
-            message.clone(),
-            serial,
-            u16::try_from(deliveries).unwrap_or(u16::MAX),
-            now,
-            fx,
-        );
+        let taken = self.give_to_member(group, message.clone(), serial, deliveries, now, fx);
         if taken {
             if let Some(queue) = self.queues.get_mut(queue_id) {
                 queue.went += 1;
@@ -569,7 +559,7 @@ impl Kernel {
             order,
             serial,
             expires,
-            deliveries: u32::from(deliveries),
+            deliveries,
             back: 0,
         })
     }

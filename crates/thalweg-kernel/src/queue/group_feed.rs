@@ -5,7 +5,6 @@ use super::dispatch::HandedOver;
 use super::line::Source;
 use super::{HOME, Item, QueueLimits, Refusal, is_queue_address};
 use crate::effects::{Effects, Safety};
-use crate::groups::backlog::Waiting;
 use crate::groups::group::LineMember;
 use crate::groups::ordered::LOOK_ANEW;
 use crate::groups::seats::Chosen;
@@ -307,12 +306,8 @@ impl Kernel {
             None => {}
         }
         if is_away(member.session) {
-            self.send_errand(
-                group_id,
-                member.session,
-                Waiting::new(message, serial, deliveries, now),
-                now,
-            );
+            let item = Item::new(message, serial, deliveries);
+            self.send_errand(group_id, member.session, item, now);
             return true;
         }
         let (number, upgrades) = (self.group_number(group_id), self.upgrades(group_id));
@@ -334,7 +329,7 @@ impl Kernel {
         group_id: GroupId,
         id: SessionId,
         to: LineMember,
-        mut new: Waiting,
+        mut new: Item,
         now: Time,
         fx: &mut E,
     ) {
@@ -344,12 +339,8 @@ impl Kernel {
         }
         let serial = new.serial;
         let mut parcel = parcel(&new.message, 0, new.deliveries > 0);
-        let item = Item {
-            back: new.back,
-            ..Item::of_group(new.message, serial, new.deliveries)
-        };
         let key = (id, to.line, to.consumer);
-        let back = match self.hand_over(key, Source::Group(group_id), item, 0, now, fx) {
+        let back = match self.hand_over(key, Source::Group(group_id), new, 0, now, fx) {
             Ok(HandedOver::Unsettled(tag)) => {
                 (parcel.tag, parcel.settles) = (tag, true);
                 self.group_line_sent(group_id, id, to, &parcel, now);
@@ -360,7 +351,7 @@ impl Kernel {
                 self.order_settled(group_id, key, &item.message);
                 return;
             }
-            Err(item) => Some(item.message),
+            Err(item) => Some(item),
         };
         if serial != 0 {
             self.journal.refer(Pending {
@@ -368,8 +359,11 @@ impl Kernel {
                 ..Pending::new(number, serial, reliability, 0)
             });
         }
-        if let Some(message) = back {
-            self.wait_in_group(group_id, Waiting { message, ..new });
+        if let Some(item) = back {
+            match self.groups.get_mut(group_id) {
+                Some(group) => self.books.entered(group.waiting.push_back(item)),
+                None => self.book_drop(None, item.message.address(), DropReason::GroupEnded),
+            }
             // Its key is with nobody, and somebody else may have room.
             self.order_changed(group_id);
             self.look_at_group(group_id, now);
@@ -382,25 +376,13 @@ impl Kernel {
         group_id: GroupId,
         id: SessionId,
         to: LineMember,
-        waiting: Waiting,
+        item: Item,
         now: Time,
         fx: &mut E,
-    ) -> Option<Waiting> {
-        let Waiting {
-            message,
-            deliveries,
-            serial,
-            since,
-            errand,
-            back,
-        } = waiting;
-        let mut parcel = parcel(&message, 0, deliveries > 0);
-        let item = Item {
-            back,
-            ..Item::of_group(message, serial, deliveries)
-        };
-        let source = Source::Group(group_id);
-        self.note_group_delivery(group_id, serial, id, fx);
+    ) -> Option<Item> {
+        let mut parcel = parcel(&item.message, 0, item.deliveries > 0);
+        let (source, back) = (Source::Group(group_id), item.back);
+        self.note_group_delivery(group_id, item.serial, id, fx);
         let key = (id, to.line, to.consumer);
         match self.hand_over(key, source, item, 0, now, fx) {
             Ok(HandedOver::Unsettled(tag)) => {
@@ -415,22 +397,8 @@ impl Kernel {
                 self.persist_group_removed(group_id, item.serial);
                 None
             }
-            Err(item) => Some(Waiting {
-                message: item.message,
-                deliveries,
-                serial,
-                since,
-                errand,
-                back,
-            }),
+            Err(item) => Some(item),
         }
-    }
-
-    fn wait_in_group(&mut self, group_id: GroupId, waiting: Waiting) {
-        let Some(group) = self.groups.get_mut(group_id) else {
-            return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
-        };
-        self.books.entered(group.waiting.push_back(waiting));
     }
 
     /// A consumer has left a group.
@@ -454,19 +422,5 @@ fn parcel(message: &Message, tag: u64, again: bool) -> Parcel {
         size: message.payload().len() as u32,
         settles: tag != 0,
         again,
-    }
-}
-
-impl Item {
-    fn of_group(message: Message, serial: u64, deliveries: u16) -> Self {
-        let expires = message.expires();
-        Item {
-            message,
-            order: 0,
-            serial,
-            expires,
-            deliveries: u32::from(deliveries),
-            back: 0,
-        }
     }
 }

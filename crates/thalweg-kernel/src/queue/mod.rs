@@ -35,7 +35,7 @@ mod written;
 
 pub(crate) use accept::Queued;
 pub use apart::TakenEnd;
-use backlog::{Backlog, Item};
+pub(crate) use backlog::{Backlog, Item};
 pub(crate) use binding::Binding;
 pub(crate) use dead_letter::{GivenUp, Original};
 pub(crate) use delivered::Delivered;
@@ -53,7 +53,7 @@ pub use spec::{
 pub(crate) use topology::Topology;
 pub use transaction::Gathered;
 pub use view::{BindingView, ExchangeView, QueueView};
-pub(crate) use written::StoredTerms;
+pub(crate) use written::{StoredTerms, flagged};
 
 use crate::ids::{BindingId, GroupId, QueueId, SessionId};
 use crate::publish::pace::{Pace, eighths};

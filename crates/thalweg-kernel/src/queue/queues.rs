@@ -1,6 +1,6 @@
 //! The queues with names of a shard, by identifier and by address, and what goes on with them beside dispatch.
 //!
-//! *Knows:* which queues there are, and which have ended, spill, or get last values; what was taken out of them by itself.
+//! *Knows:* which queues there are, and which have ended or get last values; what was taken out of them by itself.
 //! *Must never know:* a session, a group, the route table.
 
 use super::apart::TakenApart;
@@ -20,8 +20,6 @@ pub(crate) struct Queues {
     by_address: Map<Arc<str>, QueueId>,
     /// Queues that have ended and whose messages are still in memory.
     ended: VecDeque<Box<Queue>>,
-    /// Queues that have messages which leave memory once they are written.
-    spilling: Vec<QueueId>,
     /// Queues that are still to be given last values.
     recalls: VecDeque<Recalling>,
     /// What was taken out of queues by itself and is not settled, by number.
@@ -103,27 +101,6 @@ impl Queues {
             self.ended.pop_front();
         }
         self.ended = VecDeque::new();
-    }
-
-    // --- spilling
-
-    /// A queue has messages that leave memory once they are written.
-    pub(super) fn spills(&mut self, id: QueueId) {
-        self.spilling.push(id);
-    }
-
-    /// A frame has been written, and its bytes begin at `place`. Returns the bytes that have left memory.
-    pub(super) fn on_written(&mut self, frame: u64, place: u64) -> usize {
-        let (slots, mut released) = (&mut self.slots, 0);
-        self.spilling.retain(|id| {
-            let Some(queue) = slots.get_mut(*id) else {
-                return false;
-            };
-            let (bytes, is_watched) = queue.backlog.on_written(frame, place);
-            released += bytes;
-            is_watched
-        });
-        released
     }
 
     // --- last values for queues

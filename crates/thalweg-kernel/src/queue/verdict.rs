@@ -6,7 +6,6 @@ use super::spec::{Tags, Verdict};
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::Effects;
-use crate::groups::backlog::Waiting;
 use crate::groups::seats::Key;
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::ledger::DropReason;
@@ -344,13 +343,12 @@ impl Kernel {
         item.deliveries = item.deliveries.saturating_add(1);
         let (max, journal) = (queue.limits.deliveries_max, queue.journal_number());
         self.hand_back(Some(id));
-        if max.is_some_and(|max| item.deliveries > max) {
+        if max.is_some_and(|max| u32::from(item.deliveries) > max) {
             self.give_up(queue_id, item, DeathReason::DeliveryLimit, now);
             return None;
         }
         if max.is_some() {
-            let deliveries = u16::try_from(item.deliveries).unwrap_or(u16::MAX);
-            self.persist_returned(journal, item.serial, deliveries);
+            self.persist_returned(journal, item.serial, item.deliveries);
         }
         Some(item)
     }
@@ -367,42 +365,27 @@ impl Kernel {
     }
 
     /// A group's message waits again, first in line.
-    fn return_to_group(&mut self, group_id: GroupId, by: Key, item: Item, now: Time) {
+    fn return_to_group(&mut self, group_id: GroupId, by: Key, mut item: Item, now: Time) {
         // Who leaves has not refused it.
         let is_refused = self
             .line(by.0, by.1)
             .is_some_and(|line| line.consumer(by.2).is_some());
-        let Item {
-            message,
-            serial,
-            deliveries,
-            back,
-            ..
-        } = item;
-        let deliveries = u16::try_from(deliveries)
-            .unwrap_or(u16::MAX)
-            .saturating_add(1);
-        let mut waiting = Waiting {
-            back,
-            ..Waiting::new(message, serial, deliveries, now)
-        };
+        item.deliveries = item.deliveries.saturating_add(1);
         if is_refused && self.is_owned_elsewhere(group_id) {
-            return self.refuse_errand(group_id, by, waiting);
+            return self.refuse_errand(group_id, by, item);
         }
         if is_refused {
-            waiting.back = self.note_given_back(group_id, back, by, now);
+            item.back = self.note_given_back(group_id, item.back, by, now);
         }
         let Some(group) = self.groups.get_mut(group_id) else {
-            return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
+            return self.book_drop(None, item.message.address(), DropReason::GroupEnded);
         };
         group.counters.returned += 1;
-        if self.is_too_often(group_id, serial, deliveries) {
-            self.forget_given_back(group_id, waiting.back);
-            let (message, why) = (waiting.message, DeathReason::DeliveryLimit);
-            return self.give_up_of_group(group_id, message, serial, why, now);
+        if self.is_too_often(group_id, item.serial, item.deliveries) {
+            return self.give_up_of_group(group_id, item, DeathReason::DeliveryLimit, now);
         }
         if let Some(group) = self.groups.get_mut(group_id) {
-            self.books.entered(group.waiting.push_front(waiting));
+            self.books.entered(group.waiting.push_front(item));
         }
     }
 }

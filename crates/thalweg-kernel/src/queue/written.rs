@@ -13,7 +13,6 @@ use super::spec::{DeadLetter, ExchangeKind, QueueLimits, QueueOverflow};
 use super::{Item, Queue};
 use crate::Kernel;
 use crate::access::Access;
-use crate::books::Delta;
 use crate::effects::Safety;
 use crate::ids::{BindingId, QueueId};
 use crate::ledger::DropReason;
@@ -270,7 +269,7 @@ impl Kernel {
                 continue;
             };
             self.books.restored_address(message.address());
-            let (bytes, ingress) = (message.bytes(), message.ingress());
+            let ingress = message.ingress();
             let expires = message
                 .expires()
                 .min(ttl.map_or(Time::NEVER, |ttl| ingress + ttl));
@@ -278,8 +277,7 @@ impl Kernel {
                 return;
             };
             let order = queue.backlog.next_order();
-            let deliveries = u32::from(deliveries);
-            queue.backlog.insert(Item {
+            let delta = queue.backlog.insert(Item {
                 message,
                 order,
                 serial,
@@ -287,7 +285,7 @@ impl Kernel {
                 deliveries,
                 back: 0,
             });
-            self.books.entered(Delta::copy(bytes));
+            self.books.entered(delta);
         }
         self.after_restore(queue_id, idle, now);
     }
@@ -348,7 +346,7 @@ impl Kernel {
 }
 
 /// Flags those that may have been delivered.
-fn flagged(waiting: Waiting, delivered_to: u64) -> Waiting {
+pub(crate) fn flagged(waiting: Waiting, delivered_to: u64) -> Waiting {
     if waiting
         .iter()
         .next()

@@ -7,7 +7,6 @@
 use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::effects::Effects;
-use crate::groups::backlog::Waiting;
 use crate::groups::group::{Group, Member};
 use crate::groups::seats::Key;
 use crate::groups::work_terms::OrderKey;
@@ -15,7 +14,7 @@ use crate::home;
 use crate::ids::{GroupId, SessionId, ShardId};
 use crate::journal::durable::Pending;
 use crate::ledger::DropReason;
-use crate::queue::{HOME, is_queue_address};
+use crate::queue::{HOME, Item, is_queue_address};
 use crate::remote::group_mail::{CopyBack, Errand, GroupMail, Mail, Notice, Report, Said};
 use crate::remote::shards::ShardMessage;
 use std::sync::Arc;
@@ -187,25 +186,20 @@ impl Kernel {
 
     /// Sends a message to a member away. If it is written down, that is in the group's queue, where it stays until the
     /// member's shard has moved it.
-    pub(crate) fn send_errand(
-        &mut self,
-        group_id: GroupId,
-        id: SessionId,
-        waiting: Waiting,
-        now: Time,
-    ) {
-        let from = if waiting.serial == 0 {
+    pub(crate) fn send_errand(&mut self, group_id: GroupId, id: SessionId, item: Item, now: Time) {
+        let from = if item.serial == 0 {
             (0, 0)
         } else {
-            (self.group_number(group_id), waiting.serial)
+            (self.group_number(group_id), item.serial)
         };
-        let Waiting {
+        let upgrades = self.upgrades(group_id);
+        let Item {
             message,
+            order,
             deliveries,
             back,
             ..
-        } = waiting;
-        let upgrades = self.upgrades(group_id);
+        } = item;
         let sent = self.remote.aways.send(id, &message, upgrades, back, now);
         let (Some(group), Some(sent)) = (self.groups.get_mut(group_id), sent) else {
             debug_assert!(false, "who is chosen has a seat");
@@ -231,6 +225,7 @@ impl Kernel {
             epoch: sent.epoch,
             number: sent.number,
             from,
+            order,
             deliveries,
             back,
             message,
@@ -396,7 +391,7 @@ impl Kernel {
         self.books.arrived();
         let group_id = self.groups.find(key);
         let number = group_id.map_or(0, |group_id| self.group_number(group_id));
-        if let (Some((sitting, errand)), Some(group_id)) = (errand, group_id)
+        if let (Some((sitting, errand, _)), Some(group_id)) = (errand, group_id)
             && let Some(id) = self.remote.aways.find(from, sitting)
         {
             self.errand_answered(id, group_id, errand, false, now);
@@ -444,29 +439,22 @@ impl Kernel {
             return;
         };
         group.counters.returned += u64::from(deliveries > 0);
+        let mut item = Item {
+            back,
+            ..Item::new(message, serial, deliveries)
+        };
         if self.is_too_often(group_id, serial, deliveries) {
-            self.forget_given_back(group_id, back);
-            let why = DeathReason::DeliveryLimit;
-            return self.give_up_of_group(group_id, message, serial, why, now);
+            return self.give_up_of_group(group_id, item, DeathReason::DeliveryLimit, now);
         }
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
-        let errand = errand.map_or(0, |(_, number)| number);
-        // What a member has had, and what came back from earlier errands, goes before.
-        let goes_before =
-            |other: &&Waiting| other.deliveries > 0 || (other.errand != 0 && other.errand < errand);
-        let at = if errand == 0 {
-            0
-        } else {
-            group.waiting.iter().take_while(goes_before).count()
+        // What its member never saw is where it was.
+        item.order = match errand {
+            Some((_, _, order)) => order,
+            None => group.waiting.order_before(&item.message),
         };
-        let waiting = Waiting {
-            errand,
-            back,
-            ..Waiting::new(message, serial, deliveries, now)
-        };
-        self.books.entered(group.waiting.insert(at, waiting));
+        self.books.entered(group.waiting.insert(item));
     }
 
     // --- the end
@@ -478,7 +466,12 @@ impl Kernel {
         }
     }
 
-    fn end_group_if_due<E: Effects>(&mut self, group_id: GroupId, now: Time, fx: &mut E) {
+    pub(crate) fn end_group_if_due<E: Effects>(
+        &mut self,
+        group_id: GroupId,
+        now: Time,
+        fx: &mut E,
+    ) {
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };

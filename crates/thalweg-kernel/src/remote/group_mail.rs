@@ -90,6 +90,8 @@ pub(crate) struct Errand {
     pub number: u64,
     /// The entry that it is in the owner's queue, if it is written down there: number and serial.
     pub from: (u64, u64),
+    /// Its place in line at the owner, which comes back with it.
+    pub order: i64,
     pub deliveries: u16,
     /// The owner's; it comes back with the message.
     pub back: BackId,
@@ -103,8 +105,8 @@ pub(crate) struct CopyBack {
     /// The entry that it is until the owner has it: number and serial, 0 for none.
     pub from: (u64, u64),
     pub deliveries: u16,
-    /// The errand, if its member never saw it: the sitting and its number.
-    pub errand: Option<(u32, u64)>,
+    /// The errand, if its member never saw it: the sitting, its number, and its place in line.
+    pub errand: Option<(u32, u64, i64)>,
     pub refused: Refused,
 }
 

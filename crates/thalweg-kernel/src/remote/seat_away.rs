@@ -6,11 +6,11 @@
 use crate::Kernel;
 use crate::effects::Effects;
 use crate::entry::Entry;
-use crate::groups::backlog::Waiting;
 use crate::groups::group::Member;
 use crate::groups::seats::{Key, key};
 use crate::ids::{GroupId, SessionId, ShardId};
 use crate::ledger::DropReason;
+use crate::queue::Item;
 use crate::remote::group_mail::{CopyBack, Errand, Mail, Notice, Refused, Said};
 use crate::remote::seats_away::{Place, Running, member_of, place};
 use std::sync::Arc;
@@ -166,6 +166,7 @@ impl Kernel {
             sitting,
             number,
             from,
+            order,
             deliveries,
             back,
             message,
@@ -180,7 +181,7 @@ impl Kernel {
             message,
             from,
             deliveries,
-            errand: Some((sitting, number)),
+            errand: Some((sitting, number, order)),
             refused,
         };
         self.remote.seats.bring(owner, key, copy);
@@ -200,6 +201,7 @@ impl Kernel {
             sitting,
             number,
             from,
+            order,
             deliveries,
             back,
             message,
@@ -217,9 +219,9 @@ impl Kernel {
                 group_id,
                 member.session,
                 line,
-                Waiting {
+                Item {
                     back,
-                    ..Waiting::new(message.clone(), 0, deliveries, now)
+                    ..Item::new(message.clone(), 0, deliveries)
                 },
                 now,
                 fx,
@@ -268,7 +270,7 @@ impl Kernel {
         if is_full {
             self.remote.seats.shut(sitting);
             // It keeps its place before what else goes back.
-            self.remote.seats.set_unsent(Some((sitting, number)));
+            self.remote.seats.set_unsent(Some((sitting, number, order)));
             self.return_unsent(member.session, now, fx);
         }
         self.send_home(group_id);
@@ -336,20 +338,10 @@ impl Kernel {
             return;
         };
         let (owner, name, number) = (group.owner(), group.key().clone(), group.number());
-        if !group.waiting.is_empty() {
-            let (waiting, delta) = group.waiting.take_all();
-            self.books.left(delta);
-            for waiting in waiting {
-                let (errand, known) = (self.remote.seats.unsent(), waiting.back);
-                self.bring_home(
-                    owner,
-                    name.clone(),
-                    number,
-                    waiting,
-                    errand,
-                    Refused { by: None, known },
-                );
-            }
+        while let Some(item) = self.take_waiting(group_id, 0) {
+            let (errand, known) = (self.remote.seats.unsent(), item.back);
+            let refused = Refused { by: None, known };
+            self.bring_home(owner, name.clone(), number, item, errand, refused);
         }
         // What is only said waits for the end of the turn.
         if self.remote.seats.has_copies_for(owner) {
@@ -370,16 +362,16 @@ impl Kernel {
         owner: ShardId,
         name: Arc<str>,
         number: u64,
-        waiting: Waiting,
-        errand: Option<(u32, u64)>,
+        item: Item,
+        errand: Option<(u32, u64, i64)>,
         refused: Refused,
     ) {
-        let Waiting {
+        let Item {
             message,
             deliveries,
             serial,
             ..
-        } = waiting;
+        } = item;
         // The other shard routes and books it anew.
         self.unbook_routed(None, message.address());
         self.books.forwarded();
@@ -402,17 +394,17 @@ impl Kernel {
     }
 
     /// A member here gives back what it was given of a group that another shard owns.
-    pub(crate) fn refuse_errand(&mut self, group_id: GroupId, by: Key, waiting: Waiting) {
+    pub(crate) fn refuse_errand(&mut self, group_id: GroupId, by: Key, item: Item) {
         let Some(group) = self.groups.get_mut(group_id) else {
-            return self.book_drop(None, waiting.message.address(), DropReason::GroupEnded);
+            return self.book_drop(None, item.message.address(), DropReason::GroupEnded);
         };
         let (owner, name, number) = (group.owner(), group.key().clone(), group.number());
         let here = self.remote.seats.at(&place(group_id, by));
         let refused = Refused {
             by: here.map(|here| here.sitting),
-            known: waiting.back,
+            known: item.back,
         };
-        self.bring_home(owner, name, number, waiting, None, refused);
+        self.bring_home(owner, name, number, item, None, refused);
     }
 
     fn has_room(&self, member: &Member) -> bool {

@@ -29,7 +29,7 @@ pub(crate) struct SeatsAway {
     /// The errand that is just being run.
     current: Option<Running>,
     /// The sitting and number of one that did not fit, while it goes back.
-    unsent: Option<(u32, u64)>,
+    unsent: Option<(u32, u64, i64)>,
     reports: Vec<(ShardId, Report)>,
     /// Members that owners are to be told of anew; and all of them.
     retell: Vec<SessionId>,
@@ -303,12 +303,12 @@ impl SeatsAway {
         }
     }
 
-    /// The sitting and number of an errand that did not fit, while it goes back.
-    pub(crate) fn unsent(&self) -> Option<(u32, u64)> {
+    /// The sitting, number and place in line of an errand that did not fit, while it goes back.
+    pub(crate) fn unsent(&self) -> Option<(u32, u64, i64)> {
         self.unsent
     }
 
-    pub(crate) fn set_unsent(&mut self, unsent: Option<(u32, u64)>) {
+    pub(crate) fn set_unsent(&mut self, unsent: Option<(u32, u64, i64)>) {
         self.unsent = unsent;
     }
 

@@ -33,17 +33,19 @@ impl Kernel {
             return;
         };
         if session.backlog.push_to_disk(entry) {
-            self.sessions.watch_spill(id);
+            self.journal.spills(Holder::Session(id));
         }
     }
 
     /// A frame of this shard has been written, and its bytes begin at `place`: what of it waits in long queues leaves
     /// memory.
     pub fn on_written(&mut self, frame: u64, place: u64) {
-        self.queues_on_written(frame, place);
-        let mut spilling = self.sessions.take_spilling();
-        spilling.retain(|id| self.on_session_written(*id, frame, place));
-        self.sessions.set_spilling(spilling);
+        let mut spilling = self.journal.take_spilling();
+        spilling.retain(|holder| match *holder {
+            Holder::Session(id) => self.on_session_written(id, frame, place),
+            Holder::Queue(_) | Holder::Group(_) => self.on_backlog_written(*holder, frame, place),
+        });
+        self.journal.set_spilling(spilling);
     }
 
     /// The same for one session; whether it has messages that are not written yet.
@@ -90,7 +92,9 @@ impl Kernel {
     ) {
         match holder {
             Holder::Session(id) => self.on_session_fetched(id, question, messages, now, fx),
-            Holder::Queue(queue) => self.on_queue_fetched(queue, question, messages, now, fx),
+            Holder::Queue(_) | Holder::Group(_) => {
+                self.on_backlog_fetched(holder, question, messages, now, fx)
+            }
         }
         self.end_command(now, fx);
     }

@@ -27,8 +27,6 @@ pub(crate) struct Sessions {
     scanning: Vec<SessionId>,
     /// Sessions thrown out for a full queue, whose wills are still to be published.
     thrown_out: Vec<SessionId>,
-    /// Sessions whose queues have messages that leave memory once they are written.
-    spilling: Vec<SessionId>,
     /// The last session that was looked through for expired messages.
     swept_last: u32,
 }
@@ -182,21 +180,6 @@ impl Sessions {
 
     pub(crate) fn take_thrown_out(&mut self) -> Vec<SessionId> {
         std::mem::take(&mut self.thrown_out)
-    }
-
-    /// A session's queue is looked after from now on when a batch is written.
-    pub(crate) fn watch_spill(&mut self, id: SessionId) {
-        self.spilling.push(id);
-    }
-
-    /// Those sessions; [`Sessions::set_spilling`] must follow.
-    pub(crate) fn take_spilling(&mut self) -> Vec<SessionId> {
-        std::mem::take(&mut self.spilling)
-    }
-
-    /// Those of them that have messages which are not written yet.
-    pub(crate) fn set_spilling(&mut self, spilling: Vec<SessionId>) {
-        self.spilling = spilling;
     }
 
     /// Up to `max` numbers, of sessions or of none, behind those that were given last.

@@ -587,6 +587,7 @@ impl Run {
             group_strategy,
             in_flight_max: [1, 3, 100][dice.roll(3)],
             group_policies: [policy].into(),
+            named_queue_memory_bytes_max: [200, 16 << 20][dice.roll(2)],
             ..Limits::default()
         };
         let mut world = World::without_prefixes(2 + dice.roll(3) as u16, limits);
