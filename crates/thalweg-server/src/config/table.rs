@@ -320,7 +320,8 @@ keys! {
     broker queues.memory_bytes_max: Size { min: KIB, max: 64 * TIB }, default "16MiB", Now;
         "Bytes of one queue's messages that wait in memory; what comes beyond waits on disk and is read back when its turn \
          comes. For durable queues that were declared without priorities, lengths and a time to live; others are in memory \
-         as a whole.";
+         as a whole. The same bytes of what waits for a shared subscription are in memory, if one of its members has a \
+         session that outlives its connection.";
     broker queues.exchanges_max: Count { min: 1, max: 10_000_000 }, default "10000", Now;
         "Most exchanges that clients may have declared. Further ones are refused.";
     broker queues.bindings_max: Count { min: 1, max: 100_000_000 }, default "1000000", Now;
