@@ -74,7 +74,7 @@ impl Kernel {
     }
 
     /// Notes a message for the end of the command; false if its queue has no place for those.
-    pub(super) fn note_dead_letter(
+    pub(crate) fn note_dead_letter(
         &mut self,
         queue_id: QueueId,
         message: Message,

@@ -14,7 +14,7 @@ use crate::home;
 use crate::ids::{GroupId, SessionId, ShardId};
 use crate::journal::durable::Pending;
 use crate::ledger::DropReason;
-use crate::queue::{HOME, Item, is_queue_address};
+use crate::queue::{HOME, Item, Original, is_queue_address};
 use crate::remote::group_mail::{CopyBack, Errand, GroupMail, Mail, Notice, Report, Said};
 use crate::remote::shards::ShardMessage;
 use std::sync::Arc;
@@ -386,6 +386,7 @@ impl Kernel {
             from: entry,
             deliveries,
             errand,
+            is_dead,
             refused,
         } = copy;
         self.books.arrived();
@@ -399,6 +400,13 @@ impl Kernel {
         let queue = key
             .split_once('/')
             .and_then(|(_, filter)| self.queues.find(filter));
+        if is_dead {
+            if let Some(queue) = queue {
+                let why = DeathReason::Rejected;
+                self.note_dead_letter(queue, message, why, Original::New, now);
+            }
+            return self.took_over(entry);
+        }
         if let Some(queue) = queue {
             // A queue has its own ways with what returns.
             self.return_from_elsewhere(queue, &message, deliveries, now);

@@ -107,6 +107,8 @@ pub(crate) struct CopyBack {
     pub deliveries: u16,
     /// The errand, if its member never saw it: the sitting, its number, and its place in line.
     pub errand: Option<(u32, u64, i64)>,
+    /// Its member has refused it for good: it is a dead letter of the queue that the group takes from.
+    pub is_dead: bool,
     pub refused: Refused,
 }
 

@@ -182,6 +182,7 @@ impl Kernel {
             from,
             deliveries,
             errand: Some((sitting, number, order)),
+            is_dead: false,
             refused,
         };
         self.remote.seats.bring(owner, key, copy);
@@ -388,9 +389,36 @@ impl Kernel {
                 from,
                 deliveries,
                 errand,
+                is_dead: false,
                 refused,
             },
         );
+    }
+
+    /// A member here refuses a message of another shard's queue for good. That shard knows what becomes of it; until it has
+    /// it, it stays written down here.
+    pub(crate) fn bring_dead_home(&mut self, id: SessionId, group_id: GroupId, entry: &Entry) {
+        let uid = self.sessions.get(id).map_or(0, |session| session.uid());
+        let Some(group) = self.groups.get(group_id) else {
+            return;
+        };
+        let queue = if entry.of_group { group.number() } else { uid };
+        let from = if entry.serial == 0 {
+            (0, 0)
+        } else {
+            (queue, entry.serial)
+        };
+        self.books.forwarded();
+        let copy = CopyBack {
+            message: entry.message.clone(),
+            from,
+            deliveries: entry.deliveries,
+            errand: None,
+            is_dead: true,
+            refused: Refused { by: None, known: 0 },
+        };
+        let (owner, name) = (group.owner(), group.key().clone());
+        self.remote.seats.bring(owner, name, copy);
     }
 
     /// A member here gives back what it was given of a group that another shard owns.

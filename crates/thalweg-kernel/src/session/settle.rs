@@ -96,13 +96,16 @@ impl Kernel {
                             session.made_progress(slot.sent_at, now);
                         }
                         self.book_settled(id, &entry);
+                        let mut stays = false;
                         if let Some(group) = entry.group() {
                             if said == Settlement::Rejected {
-                                self.group_copy_refused(group, &entry.message, now);
+                                stays = self.group_copy_refused(id, group, &entry, now);
                             }
                             self.group_copy_done(id, group, tag, &entry.message, now);
                         }
-                        self.persist_settled(id, &entry, tag);
+                        if !stays {
+                            self.persist_settled(id, &entry, tag);
+                        }
                     }
                     SlotState::ExpectReleased { durable, of_group } => {
                         let queue = session.uid();
@@ -151,12 +154,24 @@ impl Kernel {
         self.group_copy_settled(id, group, tag, message, now);
     }
 
-    /// A member of a group will not have a message.
+    /// A member of a group will not have a message, and nobody else may. Whether it stays written down until another shard
+    /// has it; else it is forgotten in the batch in which its dead letter is written.
     #[cold]
-    fn group_copy_refused(&mut self, group: GroupId, message: &Message, now: Time) {
-        // Where it stood it is forgotten in the same batch.
-        let (message, why) = (message.clone(), DeathReason::Rejected);
-        self.note_dead_letter_of_group(group, message, why, Original::New, now);
+    fn group_copy_refused(
+        &mut self,
+        id: SessionId,
+        group: GroupId,
+        entry: &Entry,
+        now: Time,
+    ) -> bool {
+        let is_elsewhere = self.is_of_queue_elsewhere(group);
+        if is_elsewhere {
+            self.bring_dead_home(id, group, entry);
+        } else {
+            let (message, why) = (entry.message.clone(), DeathReason::Rejected);
+            self.note_dead_letter_of_group(group, message, why, Original::New, now);
+        }
+        is_elsewhere
     }
 
     /// What was held of a delivery has left: the message, or its release.

@@ -200,13 +200,24 @@ fn what_a_member_refuses_is_a_dead_letter_at_once() {
         world.publish(client, firm("t/a", "of a consumer"));
         world.reject(client, 1);
         refuse(&mut world, member);
-        let takes = world.connect("t");
-        world.subscribe(takes, &q("q"), Some("g"), ONCE);
-        world.put(client, "q", "of a queue");
-        refuse(&mut world, takes);
+        for expiry in [Span::ZERO, HOUR] {
+            let away = (0..usize::from(shards)).find(|shard| *shard != world.home());
+            let name = world.name_on(away.unwrap_or(0));
+            let takes = world.connect_with(away.unwrap_or(0), &name, Access::ALL, expiry);
+            world.subscribe(takes, &q("q"), Some("g"), ONCE);
+            world.put(client, "q", "of a queue");
+            refuse(&mut world, takes);
+            world.unsubscribe(takes, &q("q"), Some("g"));
+        }
         let mut texts = world.drain_texts("dead");
         texts.sort_unstable();
-        let expected = ["of a consumer", "of a consumer", "of a group", "of a queue"];
+        let expected = [
+            "of a consumer",
+            "of a consumer",
+            "of a group",
+            "of a queue",
+            "of a queue",
+        ];
         assert_eq!(texts, expected, "{shards}");
         assert_eq!(world.entries_written(), 0, "{shards}");
     }
