@@ -61,7 +61,7 @@ pub use publish::stamped::StampedPublish;
 pub use queue::{
     BindSpec, BindTo, BindingView, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec,
     ExchangeView, Gathered, Purged, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, QueueView,
-    Refusal, Tags, TakenEnd, Verdict, exchange_address, queue_address,
+    Refusal, Tags, Verdict, exchange_address, queue_address,
 };
 pub use remote::group_mail::GroupMail;
 pub use remote::shards::{Asker, ShardMessage};

@@ -230,16 +230,13 @@ impl Kernel {
 
     /// Whether what comes now goes behind what waits in memory. It must be written down then.
     fn group_goes_deep(&self, group_id: GroupId, message: &Message) -> bool {
-        let Some(group) = self.groups.get(group_id) else {
-            return false;
-        };
-        group.waiting.is_deep()
-            || group.number() != 0
-                && message.reliability() > Reliability::AtMostOnce
-                && (self.env.drops_waiting()
-                    || group.waiting.memory() + message.bytes()
-                        > self.env.limits().named_queue_memory_bytes_max)
-                && !self.books.has_accounts()
+        let group = self.groups.get(group_id);
+        group.is_some_and(|group| {
+            group.waiting.is_deep()
+                || group.number() != 0
+                    && self.exceeds_memory(&group.waiting, message)
+                    && !self.books.has_accounts()
+        })
     }
 
     pub(crate) fn drop_of_group(

@@ -31,15 +31,6 @@ impl TakenApart {
     }
 }
 
-/// How it ended that somebody had a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TakenEnd {
-    /// He has said so.
-    Settled(Verdict),
-    /// He was gone before he could be given it.
-    NotGiven,
-}
-
 /// What was asked for.
 type Found = Result<Option<(TakenId, Message, u32, u64)>, Refusal>;
 
@@ -108,7 +99,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        self.end_taken(taken, TakenEnd::Settled(verdict), now, fx);
+        self.end_taken(taken, Some(verdict), now, fx);
         self.end_command(now, fx);
     }
 
@@ -352,10 +343,10 @@ impl Kernel {
         let is_there = self.is_there(&asker);
         let (link, ticket) = (asker.link(), asker.ticket());
         match taken {
-            Ok(Some((id, ..))) if !is_there => self.end_taken(id, TakenEnd::NotGiven, now, fx),
+            Ok(Some((id, ..))) if !is_there => self.end_taken(id, None, now, fx),
             Ok(Some((id, message, ..))) if !self.may_have_of(asker.session(), &queue, &message) => {
                 // Its rights have changed meanwhile: it is judged by those of now.
-                self.end_taken(id, TakenEnd::NotGiven, now, fx);
+                self.end_taken(id, None, now, fx);
                 if let Err(refusal) =
                     self.take_apart(asker.session(), link, ticket, &queue, now, fx)
                 {
@@ -381,7 +372,7 @@ impl Kernel {
     pub(crate) fn end_taken<E: Effects>(
         &mut self,
         taken: TakenId,
-        end: TakenEnd,
+        end: Option<Verdict>,
         now: Time,
         fx: &mut E,
     ) {
@@ -402,14 +393,10 @@ impl Kernel {
         self.books.settled(Delta::copy(item.message.bytes()));
         let is_there = self.queues.get(queue_id).is_some();
         match (end, is_there) {
-            (TakenEnd::Settled(verdict), true) => {
-                self.judge_of_queue(NOBODY, queue_id, item, verdict, now)
-            }
-            (TakenEnd::Settled(Verdict::Accept | Verdict::Reject), false) => {
-                self.book_had(NOBODY, &item)
-            }
+            (Some(verdict), true) => self.judge_of_queue(NOBODY, queue_id, item, verdict, now),
+            (Some(Verdict::Accept | Verdict::Reject), false) => self.book_had(NOBODY, &item),
             (_, false) => self.book_drop(None, item.message.address(), DropReason::QueueEnded),
-            (TakenEnd::NotGiven, true) => {
+            (None, true) => {
                 self.unsettle_one(queue_id);
                 self.put_back(queue_id, item);
             }
@@ -428,7 +415,7 @@ impl Kernel {
     /// Some have had their time.
     pub(crate) fn on_taken_settle_due<E: Effects>(&mut self, now: Time, fx: &mut E) {
         while let Some(id) = self.queues.apart_due(now) {
-            self.end_taken(TakenId(id), TakenEnd::Settled(Verdict::Requeue), now, fx);
+            self.end_taken(TakenId(id), Some(Verdict::Requeue), now, fx);
         }
     }
 }

@@ -39,17 +39,18 @@ impl QueueLimits {
 impl Kernel {
     /// Whether what comes now goes behind what is in memory. It must be written down then.
     pub(super) fn goes_deep(&self, queue_id: QueueId, message: &Message) -> bool {
-        let Some(queue) = self.queues.get(queue_id) else {
-            return false;
-        };
-        if queue.backlog.is_deep() {
-            return true;
-        }
+        let queue = self.queues.get(queue_id);
+        queue.is_some_and(|queue| {
+            queue.backlog.is_deep()
+                || self.exceeds_memory(&queue.backlog, message) && self.may_go_deep(queue)
+        })
+    }
+
+    /// Whether a message that must not be lost finds no room in the memory of a backlog.
+    pub(crate) fn exceeds_memory(&self, backlog: &Backlog, message: &Message) -> bool {
+        let most = self.env.limits().named_queue_memory_bytes_max;
         message.reliability() > Reliability::AtMostOnce
-            && (self.env.drops_waiting()
-                || queue.backlog.memory() + message.bytes()
-                    > self.env.limits().named_queue_memory_bytes_max)
-            && self.may_go_deep(queue)
+            && (self.env.drops_waiting() || backlog.memory() + message.bytes() > most)
     }
 
     /// Whether what waits in a queue may wait on disk.

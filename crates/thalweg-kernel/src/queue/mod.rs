@@ -34,7 +34,6 @@ mod view;
 mod written;
 
 pub(crate) use accept::Queued;
-pub use apart::TakenEnd;
 pub(crate) use backlog::{Backlog, Item};
 pub(crate) use binding::Binding;
 pub(crate) use dead_letter::{GivenUp, Original};

@@ -8,7 +8,7 @@ use crate::journal::numbers::shard_of;
 use crate::memory::{Kept, route_cost};
 use crate::publish::pipeline::Draft;
 use crate::publish::stamped::StampedPublish;
-use crate::queue::{Refusal, TakenEnd, Wanted};
+use crate::queue::{Refusal, Verdict, Wanted};
 use crate::remote::group_mail::GroupMail;
 use crate::routes::cached::{NO_LOCAL, Route, Sink, SinkKind};
 use crate::session::Session;
@@ -160,7 +160,11 @@ pub enum ShardMessage {
         made: Result<(), Refusal>,
     },
     /// What became of a message that was taken apart.
-    SettleTaken { taken: TakenId, end: TakenEnd },
+    SettleTaken {
+        taken: TakenId,
+        /// Nothing if it was gone before it could be given the message.
+        end: Option<Verdict>,
+    },
     /// Which of your last values are for a queue of mine? Answered as often as it takes.
     Recall {
         queue: QueueId,
