@@ -9,7 +9,7 @@ use super::declare::{
 use super::keys::Key;
 use super::keys::Reload::{NewConnections, Now, Restart};
 use super::kind::Kind::{
-    self, Addresses, Bind, Count, Dials, Duration, File, Filters, Flag, GroupPolicies, Mode, Names,
+    Addresses, Bind, Count, Dials, Duration, File, Filters, Flag, GroupPolicies, Mode, Names,
     Origins, Path, Policies, Prefixes, Rate, Size, SizeRate, Socket, Strategy, Text, Word,
 };
 use super::landing::{Field, Landing, broker, land, listener};
