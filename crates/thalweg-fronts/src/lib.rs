@@ -23,6 +23,7 @@ mod probe;
 mod registry;
 mod stamp;
 pub mod stomp;
+pub mod xmpp;
 pub mod zmtp;
 
 pub use deferred::{Deferred, DeferredFront, Delivered, Effect, Extension, HandedOver, Left};

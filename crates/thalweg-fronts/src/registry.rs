@@ -65,6 +65,8 @@ fronts! {
     Stomp(crate::stomp::StompFront),
     /// ZMTP 3.0 and 3.1.
     Zmtp(crate::zmtp::ZmtpFront),
+    /// XMPP 1.0 with XEP-0060.
+    Xmpp(crate::xmpp::XmppFront),
     /// CoAP over UDP or DTLS: all peers of one socket.
     CoapDatagrams(crate::deferred::Deferred<crate::coap::CoapFront>),
     /// CoAP over TCP, TLS or WebSocket.

@@ -13,6 +13,7 @@ use thalweg_fronts::amqp::AmqpSettings;
 use thalweg_fronts::coap::{CoapFront, CoapSettings};
 use thalweg_fronts::mqtt::MqttSettings;
 use thalweg_fronts::stomp::StompSettings;
+use thalweg_fronts::xmpp::XmppSettings;
 use thalweg_fronts::zmtp::ZmtpSettings;
 use thalweg_fronts::{AnyFront, Link, Links, LinksLimits, LoginAnswer, LoginAsk, Stopped};
 use thalweg_kernel::access::{Access, Rules};
@@ -32,6 +33,7 @@ pub struct Settings {
     pub amqp: Arc<AmqpSettings>,
     pub stomp: Arc<StompSettings>,
     pub zmtp: Arc<ZmtpSettings>,
+    pub xmpp: Arc<XmppSettings>,
     /// One datagram socket each, on every shard.
     pub coap: Vec<Arc<CoapSettings>>,
     pub coap_stream: Arc<CoapSettings>,
@@ -51,6 +53,7 @@ impl Default for Settings {
             amqp: Arc::default(),
             stomp: Arc::default(),
             zmtp: Arc::default(),
+            xmpp: Arc::default(),
             coap: Vec::new(),
             coap_stream: Arc::default(),
             coap_anonymous: Some(Access::ALL),

@@ -18,6 +18,7 @@ pub mod mqtt;
 pub mod random;
 pub mod script;
 pub mod stomp;
+pub mod xmpp;
 pub mod zmtp;
 
 pub use bed::{Asked, Settings, Shard, Testbed};

@@ -174,6 +174,13 @@ impl Config {
                 message_bytes_max: 0,
                 subscription_bytes_max: 0,
             },
+            xmpp: Xmpp {
+                domain: String::new(),
+                node_wildcards: false,
+                plaintext_passwords: false,
+                scram: false,
+                stanza_bytes_max: 0,
+            },
             stomp: Stomp {
                 dialect: StompDialect::RabbitMq,
                 hosts: Vec::new(),

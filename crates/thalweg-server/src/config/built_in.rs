@@ -16,6 +16,8 @@ pub(super) const LISTENER_PRESETS: &[(&str, &str)] = &[
     ("listeners.coap-tcp.kind", "coap"),
     ("listeners.zmtp.bind", "127.0.0.1:5555"),
     ("listeners.zmtp.kind", "zmtp"),
+    ("listeners.xmpp.bind", "127.0.0.1:5222"),
+    ("listeners.xmpp.kind", "xmpp"),
 ];
 
 /// The listeners that exist without being mentioned.
@@ -24,7 +26,7 @@ pub(super) const LISTENERS_BUILT_IN: [&str; 2] = ["mqtt", "websocket"];
 /// Those that do so only where no other listener is mentioned: somebody who has said where MQTT is spoken may have
 /// another broker on these ports, or a reason to have no more doors than he named.
 ///
-/// `zmtp` is not among them: port 5555 is what examples of ZeroMQ bind themselves.
+/// `zmtp` is not among them: port 5555 is what examples of ZeroMQ bind themselves. Nor is `xmpp`, whose domain is to be chosen.
 pub(super) const LISTENERS_UNLESS_OTHERS: [&str; 4] = ["amqp", "coap", "coap-tcp", "stomp"];
 
 #[cfg(test)]

@@ -73,7 +73,10 @@ impl Checks<'_> {
                 format!("Set {bind} to {wanted}, or change {transport}"),
             );
         }
-        let has_no_websocket = matches!(listener.kind, ListenerKind::Amqp | ListenerKind::Zmtp);
+        let has_no_websocket = matches!(
+            listener.kind,
+            ListenerKind::Amqp | ListenerKind::Zmtp | ListenerKind::Xmpp
+        );
         if has_no_websocket && listener.transport.is_websocket() {
             let kind = format!("listeners.{name}.kind");
             let what = format!(

@@ -265,7 +265,7 @@ such as `off`, and its range begins above 0, a plain `0` means the same.
 Listeners are tables by name. Six exist without being mentioned: `mqtt` (127.0.0.1:1883), `websocket` (MQTT over
 WebSocket, 127.0.0.1:8083), `amqp` (127.0.0.1:5672), `stomp` (127.0.0.1:61613), `coap` (127.0.0.1:5683, UDP) and
 `coap-tcp` (the same port of TCP). Change them like any other, or set `enabled = false`. Further ones come into being by
-being named; `zmtp` is one that has its address (127.0.0.1:5555) and its kind by its name. Once `mqtt`, `websocket`, `zmtp` or one
-of your own is mentioned, the other four are no longer opened by themselves:
+being named; `zmtp` (127.0.0.1:5555) and `xmpp` (127.0.0.1:5222) have their address and kind by their names. Once `mqtt`,
+`websocket`, `zmtp`, `xmpp` or one of your own is mentioned, the other four are no longer opened by themselves:
 mention them, too (`listeners.amqp.enabled = true` is enough).
 ";

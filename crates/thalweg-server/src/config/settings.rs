@@ -59,6 +59,8 @@ pub struct Config {
     pub stomp: Stomp,
     /// `zmtp.*`
     pub zmtp: Zmtp,
+    /// `xmpp.*`
+    pub xmpp: Xmpp,
     /// `coap.*`
     pub coap: Coap,
     /// `groups.*`
@@ -501,6 +503,21 @@ pub struct Zmtp {
     pub subscription_bytes_max: usize,
 }
 
+/// `xmpp.*`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Xmpp {
+    /// The domain of all addresses, in lower case.
+    pub domain: String,
+    /// Whether `+` and `#` in the name of a node are wildcards.
+    pub node_wildcards: bool,
+    /// Whether PLAIN is offered without TLS.
+    pub plaintext_passwords: bool,
+    /// Whether SCRAM-SHA-256 is offered.
+    pub scram: bool,
+    /// Octets of the largest stanza.
+    pub stanza_bytes_max: usize,
+}
+
 /// `stomp.*`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stomp {
@@ -635,6 +652,7 @@ impl Config {
             ListenerKind::Stomp => self.stomp.message_bytes_max,
             ListenerKind::Coap => self.coap.message_bytes_max,
             ListenerKind::Zmtp => self.zmtp.message_bytes_max,
+            ListenerKind::Xmpp => self.xmpp.stanza_bytes_max,
         })
     }
 

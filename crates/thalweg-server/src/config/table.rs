@@ -44,19 +44,20 @@ keys! {
          only as long as those two and listeners of your own are not mentioned either: with those, `enabled = true` is \
          how to have them.";
     listener kind: Word(ListenerKind::WORDS), default "mqtt", Restart;
-        "Protocol spoken on this listener. `mqtt` is 3.1, 3.1.1 and 5.0, distinguished by each client's first packet; \
-         `amqp` is 0-9-1; `stomp` is 1.0, 1.1 and 1.2, distinguished likewise; `coap` is RFC 7252 over UDP and DTLS, \
-         and RFC 8323 over everything else; `zmtp` is 3.0 and 3.1, of ZeroMQ; `extension` is what the program that \
-         starts the server speaks there. The built-in listeners `amqp`, `stomp`, `coap` and `coap-tcp` start as what \
-         they are called, and so does `zmtp`, which is there once it is mentioned.";
+        "Protocol spoken on this listener. `mqtt` is 3.1, 3.1.1 and 5.0, distinguished by each client's first \
+         packet; `amqp` is 0-9-1; `stomp` is 1.0, 1.1 and 1.2, distinguished likewise; `coap` is RFC 7252 over \
+         UDP and DTLS, and RFC 8323 over everything else; `zmtp` is 3.0 and 3.1, of ZeroMQ; `xmpp` is 1.0 with \
+         XEP-0060; `extension` is what the program that starts the server speaks there. The built-in listeners \
+         `amqp`, `stomp`, `coap` and `coap-tcp` start as what they are called, and so do `zmtp` and `xmpp`, which \
+         are there once they are mentioned.";
     listener transport: Word(Transport::WORDS), default "tcp", Restart;
         "What carries the bytes: plain TCP, TLS, WebSocket, WebSocket over TLS, a Unix socket, or for CoAP UDP and \
          DTLS. The built-in listener `websocket` starts as `ws` and `coap` as `udp`. AMQP has no WebSocket transport.";
     listener bind: Bind, default "", Now;
         "IP address and port to listen on, or the path of a Unix socket. Must be given, except for the built-in \
          listeners: `mqtt` has 127.0.0.1:1883, `websocket` 127.0.0.1:8083, `amqp` 127.0.0.1:5672, `stomp` \
-         127.0.0.1:61613, `coap` and `coap-tcp` 127.0.0.1:5683, of UDP and of TCP, and `zmtp`, once it is mentioned, \
-         127.0.0.1:5555. Over TLS (and DTLS) the usual \
+         127.0.0.1:61613, `coap` and `coap-tcp` 127.0.0.1:5683, of UDP and of TCP, and, once they are mentioned, `zmtp` \
+         127.0.0.1:5555 and `xmpp` 127.0.0.1:5222. Over TLS (and DTLS) the usual \
          ports are 8883, 8084, 5671, 61614 and 5684, and STOMP over WebSocket has 15674. Port 0 lets the system \
          choose.";
     listener anonymous: Flag, default "local" none "local", NewConnections;
@@ -70,7 +71,8 @@ keys! {
     listener packet_bytes_max: packet_bytes(), default "inherit" none "inherit", NewConnections;
         "Largest packet accepted on this listener, in place of `limits.packet_bytes_max`; for AMQP, STOMP, CoAP and \
          ZMTP the largest message, in place of `amqp.message_bytes_max`, `stomp.message_bytes_max`, \
-         `coap.message_bytes_max` and `zmtp.message_bytes_max`.";
+         `coap.message_bytes_max` and `zmtp.message_bytes_max`; for XMPP the largest stanza, in place of \
+         `xmpp.stanza_bytes_max`.";
     listener publish_rate: Rate, default "inherit" none "inherit", NewConnections;
         "Publishes per second accepted from each connection of this listener, in place of `limits.publish_rate`; 0 \
          is no limit. Over UDP it counts for each identity.";
@@ -557,6 +559,21 @@ keys! {
         "Largest message of a ZeroMQ client, all its frames together. A client that sends a larger one is disconnected.";
     broker zmtp.subscription_bytes_max: Size { min: 64, max: 64 * KIB }, default "4KiB", NewConnections;
         "Longest prefix that a ZeroMQ client may subscribe to. A client that sends a longer one is disconnected.";
+
+    broker xmpp.domain: Text, default "localhost", NewConnections;
+        "Domain of all XMPP addresses: a client is `user@domain/resource`, the publish-subscribe service `pubsub.domain`. A \
+         client that asks for another domain is refused (host-unknown).";
+    broker xmpp.node_wildcards: Flag, default "false", NewConnections;
+        "Whether `+` and `#` in the name of a node that an XMPP client subscribes to are wildcards, as in MQTT. Otherwise they \
+         are letters, and `pubsub#subscription_depth` subscribes to what is below a node.";
+    broker xmpp.plaintext_passwords: Flag, default "false", NewConnections;
+        "Whether XMPP clients may send passwords (PLAIN) over connections without TLS: for tests on one machine.";
+    broker xmpp.scram: Flag, default "false", NewConnections;
+        "Whether SCRAM-SHA-256 is offered to XMPP clients, with TLS and without. Most clients try it first and nothing else if it \
+         fails, so every user needs a SCRAM entry in `access.password_file`. Needs `access.scram`.";
+    broker xmpp.stanza_bytes_max: Size { min: 10_000, max: 256 * MIB }, default "1MiB", NewConnections;
+        "Largest stanza of an XMPP client. A client that sends a larger one is disconnected (policy-violation). Before the \
+         log-in it is 8 KiB.";
 
     broker coap.ack_timeout: Duration { min: Span::from_millis(10), max: Span::from_secs(3600), step: NANO },
         default "2s", Now;

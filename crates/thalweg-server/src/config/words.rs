@@ -84,6 +84,8 @@ words! {
         Coap = "coap",
         /// ZMTP 3.0 and 3.1, the protocol between sockets of ZeroMQ.
         Zmtp = "zmtp",
+        /// XMPP 1.0 between client and server, with XEP-0060.
+        Xmpp = "xmpp",
         /// What the program that started the server speaks on the listener of this name.
         Extension = "extension",
     }

@@ -5,6 +5,7 @@ mod amqp;
 mod coap;
 mod mqtt;
 mod stomp;
+mod xmpp;
 mod zmtp;
 
 use crate::config::{Config, Listener, ListenerKind};
@@ -67,6 +68,7 @@ pub(crate) fn of(kind: ListenerKind) -> &'static dyn Protocol {
         ListenerKind::Stomp => &stomp::Stomp,
         ListenerKind::Coap => &coap::Coap,
         ListenerKind::Zmtp => &zmtp::Zmtp,
+        ListenerKind::Xmpp => &xmpp::Xmpp,
         ListenerKind::Extension => &Extension,
     }
 }

@@ -9,5 +9,6 @@ mod names;
 mod peer;
 mod restart;
 mod settlement;
+mod xmpp;
 mod zmtp;
 mod zmtp_requests;

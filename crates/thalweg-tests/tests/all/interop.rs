@@ -23,6 +23,7 @@ mod requests;
 mod speaker;
 mod waiting;
 mod workers;
+mod xmpp;
 mod zeromq;
 
 use puppet::Library;

@@ -1,0 +1,223 @@
+//! From the first octet to an open session.
+
+use super::{Login, XmppFront, XmppSettings};
+use crate::front::{Cx, Variant};
+use crate::{LoginAnswer, LoginAsk, LoginRefusal};
+use thalweg_kernel::{Grants, OpenRefusal, OpenSession};
+use thalweg_model::Span;
+use thalweg_xmpp::{ErrorType, Jid, Mechanism, Plain, SaslFailure, ServerSettings, StanzaError};
+
+/// What a listener offers.
+pub(super) fn offer(settings: &XmppSettings, takes_strangers: bool) -> ServerSettings {
+    let mechanisms = [
+        (settings.scram, Mechanism::ScramSha256),
+        (true, Mechanism::Plain),
+        (takes_strangers, Mechanism::Anonymous),
+    ];
+    ServerSettings {
+        limits: settings.limits.clone(),
+        secured: settings.secured,
+        mechanisms: mechanisms
+            .into_iter()
+            .filter(|(is_on, _)| *is_on)
+            .map(|(_, m)| m)
+            .collect(),
+        ..ServerSettings::default()
+    }
+}
+
+impl XmppFront {
+    pub(super) fn on_open(cx: &mut Cx<'_>, to: Option<&str>) {
+        XmppFront::write(cx.links, cx.id, |front, out| {
+            let domain = front.settings.domain.clone();
+            let is_ours = |to: &str| Jid::parse(to).is_ok_and(|jid| jid.as_str() == &*domain);
+            if to.is_some_and(|to| !is_ours(to)) {
+                let why = format!("the domain here is {domain}; see xmpp.domain");
+                front.side.refuse("host-unknown", &why, out);
+                front.fault = Some(
+                    "the client asked for a domain that is not served; see xmpp.domain".into(),
+                );
+                return;
+            }
+            front.streams += 1;
+            front.side.open(
+                &format!("{:x}-{}", front.nonce, front.streams),
+                &domain,
+                out,
+            );
+        });
+    }
+
+    /// A message of a log-in: its first one, or what answers a challenge.
+    pub(super) fn on_login_message(cx: &mut Cx<'_>, message: Option<&[u8]>) {
+        let nonce = XmppFront::of(cx.links, cx.id).map_or(0, |front| front.nonce);
+        let client = cx.kernel.unused_client_id(nonce);
+        let Some(front) = XmppFront::of(cx.links, cx.id) else {
+            return;
+        };
+        let (Some(login), Some(message)) = (&mut front.login, message) else {
+            XmppFront::say(cx, |side, out| side.challenge(b"", out));
+            return;
+        };
+        let mechanism = login.mechanism;
+        let first = !std::mem::replace(&mut login.has_begun, true);
+        let ask = match mechanism {
+            Mechanism::Anonymous => {
+                front.allowed = front.anonymous.clone().map(|access| (None, access));
+                XmppFront::say(cx, |side, out| side.success(None, out));
+                return;
+            }
+            Mechanism::Plain => {
+                let Some(plain) = Plain::decode(message) else {
+                    return XmppFront::log_in_failed(cx, SaslFailure::MalformedRequest);
+                };
+                let domain = &front.settings.domain;
+                let (name, at) = plain
+                    .authorization
+                    .split_once('@')
+                    .unwrap_or((plain.authorization, domain));
+                if !name.is_empty() && (name != plain.user || at != &**domain) {
+                    return XmppFront::log_in_failed(cx, SaslFailure::InvalidAuthzid);
+                }
+                LoginAsk::Password {
+                    client,
+                    chosen: false,
+                    user: Some(plain.user.into()),
+                    password: Some(plain.password.as_bytes().into()),
+                }
+            }
+            mechanism => LoginAsk::Exchange {
+                client,
+                chosen: false,
+                method: mechanism.name().into(),
+                data: message.into(),
+                first,
+            },
+        };
+        if let Some(login) = &mut front.login {
+            login.is_waiting = true;
+        }
+        cx.ask_login(ask);
+    }
+
+    fn log_in_failed(cx: &mut Cx<'_>, failure: SaslFailure) {
+        if let Some(front) = XmppFront::of(cx.links, cx.id) {
+            front.login = None;
+        }
+        XmppFront::say(cx, |side, out| side.failure(failure, out));
+        let is_over = XmppFront::of(cx.links, cx.id).is_some_and(|front| front.side.is_closed());
+        if is_over {
+            XmppFront::give_up(cx, "too many log-ins have failed on this connection");
+        }
+    }
+
+    pub(super) fn on_verdict(cx: &mut Cx<'_>, answer: LoginAnswer) {
+        let Some(front) = XmppFront::of(cx.links, cx.id) else {
+            return;
+        };
+        let Some(login) = front.login.take_if(|login| login.is_waiting) else {
+            return;
+        };
+        match answer {
+            LoginAnswer::Allowed {
+                user, access, data, ..
+            } => {
+                front.allowed = Some((user, access));
+                XmppFront::say(cx, |side, out| side.success(data.as_deref(), out));
+            }
+            LoginAnswer::Continue { data } => {
+                front.login = Some(Login {
+                    is_waiting: false,
+                    ..login
+                });
+                XmppFront::say(cx, |side, out| side.challenge(&data, out));
+            }
+            LoginAnswer::Refused(refusal) => {
+                let failure = match refusal {
+                    LoginRefusal::BadUserOrPassword => SaslFailure::NotAuthorized,
+                    LoginRefusal::NotAuthorized | LoginRefusal::ClientId => {
+                        SaslFailure::AccountDisabled
+                    }
+                    LoginRefusal::BadMethod => SaslFailure::InvalidMechanism,
+                    LoginRefusal::Busy => SaslFailure::TemporaryAuthFailure,
+                };
+                XmppFront::log_in_failed(cx, failure);
+            }
+        }
+    }
+
+    /// Opens the session of a client that has logged in. Its resource becomes one that no other connection has.
+    pub(super) fn on_bind(cx: &mut Cx<'_>, resource: Option<&str>) {
+        let Some(front) = XmppFront::of(cx.links, cx.id) else {
+            return;
+        };
+        let Some((user, access)) = front.allowed.take() else {
+            return;
+        };
+        let settings = front.settings.clone();
+        let nonce = front.nonce;
+        let local = user.clone().unwrap_or_else(|| format!("{nonce:x}").into());
+        let resource = format!("{}-{:08x}", resource.unwrap_or("xmpp"), nonce as u32);
+        let jid = match Jid::new(Some(&local), &settings.domain, Some(&resource)) {
+            Ok(jid) => jid,
+            Err(_) => {
+                front.allowed = Some((user, access));
+                let error = StanzaError::new(ErrorType::Modify, "bad-request");
+                XmppFront::say(cx, |side, out| side.bind_refused(error, out));
+                return;
+            }
+        };
+        let open = OpenSession {
+            client: &cx.kernel.unused_client_id(nonce),
+            link: cx.id,
+            fresh: true,
+            expiry: Span::ZERO,
+            in_flight_max: None,
+            will: None,
+            tenant: &settings.tenant,
+            access,
+            user: user.map(Into::into),
+            dialect: "XMPP 1.0",
+            known_as: None,
+            grants: Grants {
+                publish_rate: settings.publish_rate,
+                safety: settings.safety,
+                ..Grants::default()
+            },
+        };
+        let opened = match cx.kernel.open_session(open, cx.now, cx.links) {
+            Ok(opened) => opened,
+            Err(refusal) => {
+                let (error, why) = match refusal {
+                    OpenRefusal::TooManySessions => (
+                        StanzaError::new(ErrorType::Wait, "resource-constraint"),
+                        "there are as many sessions as there may be; raise the limit",
+                    ),
+                    OpenRefusal::Overloaded => (
+                        StanzaError::new(ErrorType::Wait, "resource-constraint"),
+                        "the broker is short of memory; try again later",
+                    ),
+                    OpenRefusal::OtherUser => (
+                        StanzaError::new(ErrorType::Cancel, "not-allowed"),
+                        "the session is another user's",
+                    ),
+                    OpenRefusal::Denied => (
+                        StanzaError::new(ErrorType::Cancel, "not-allowed"),
+                        "the rules grant this user nothing",
+                    ),
+                };
+                XmppFront::say(cx, |side, out| {
+                    side.bind_refused(error, out);
+                    side.close(out);
+                });
+                return XmppFront::give_up(cx, why);
+            }
+        };
+        cx.set_session(opened.session);
+        XmppFront::write(cx.links, cx.id, |front, out| {
+            front.address = jid.as_str().into();
+            front.side.bound(jid, out);
+        });
+        cx.kernel.start(opened.session, cx.now, cx.links);
+    }
+}

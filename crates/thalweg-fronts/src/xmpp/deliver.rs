@@ -1,0 +1,85 @@
+//! Notifications, and answers that come from the kernel.
+
+use super::XmppFront;
+use super::pubsub::{Asked, refusal};
+use crate::front::{Fate, Outbound, Undelivered};
+use thalweg_kernel::{Answer, CloseReason, Delivery, Ticket};
+use thalweg_xmpp::{StanzaKind, put_attribute};
+
+impl Outbound for XmppFront {
+    fn deliver(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
+        if self.side.is_closed() {
+            return Err(Undelivered::NoConsumer);
+        }
+        let mut tree = std::mem::take(&mut self.written);
+        let attributes = [("from", &*self.service), ("to", &*self.address)];
+        self.side.put(StanzaKind::Message, &attributes, out, |out| {
+            XmppFront::put_event(
+                delivery.address,
+                delivery.payload,
+                delivery.properties,
+                &mut tree,
+                out,
+            );
+            put_subscription_ids(delivery.subscription_ids, out);
+        });
+        self.written = tree;
+        Ok(())
+    }
+
+    fn answer(&mut self, ticket: Ticket, answer: Answer<'_>, out: &mut Vec<u8>) {
+        let Some(asked) = self.asked.remove(&ticket) else {
+            return;
+        };
+        match (asked, answer) {
+            (Asked::Subscribe { id, filter }, Answer::Subscribed([subscribed])) => {
+                self.put_subscribed(&id, &filter, refusal(*subscribed), out);
+            }
+            (Asked::Items { id, node, wanted }, Answer::Value(value)) => {
+                self.put_items(&id, &node, &wanted, value, out);
+            }
+            (Asked::Nodes { id }, Answer::Values { values, .. }) => {
+                self.put_nodes(&id, values.iter().map(|message| message.address()), out);
+            }
+            // The kernel answers what it was asked.
+            _ => {}
+        }
+    }
+
+    fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) -> Fate {
+        let (condition, text) = match why {
+            CloseReason::TakenOver => ("conflict", "another connection has opened the session"),
+            CloseReason::Kicked => ("policy-violation", "an operator has ended the connection"),
+            CloseReason::NotAuthorized => {
+                ("not-authorized", "the credentials or rights have ended")
+            }
+            CloseReason::ShuttingDown => ("system-shutdown", "the broker is going down"),
+            CloseReason::QueueFull => (
+                "resource-constraint",
+                "too many messages wait for this client",
+            ),
+            CloseReason::Stalled => ("resource-constraint", "messages were not settled in time"),
+            CloseReason::Buffers => (
+                "resource-constraint",
+                "the output of this connection is too large",
+            ),
+        };
+        self.side.refuse(condition, text, out);
+        self.is_closed = true;
+        Fate::LinkEnds
+    }
+}
+
+/// Which subscriptions a notification is for, where there are several: XEP-0131 and XEP-0060, 6.1.6.
+fn put_subscription_ids(ids: &[u32], out: &mut Vec<u8>) {
+    if ids.len() < 2 {
+        return;
+    }
+    out.extend_from_slice(b"<headers xmlns='http://jabber.org/protocol/shim'>");
+    for id in ids {
+        out.extend_from_slice(b"<header");
+        put_attribute("name", "SubID", out);
+        out.extend_from_slice(format!(">{id}</header>").as_bytes());
+    }
+    out.extend_from_slice(b"</headers>");
+}

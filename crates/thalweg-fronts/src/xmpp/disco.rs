@@ -1,0 +1,139 @@
+//! Requests to the server itself, and what it and the service say of themselves (XEP-0030, XEP-0092).
+
+use super::XmppFront;
+use super::pubsub::{Asked, PUBSUB};
+use crate::front::{Cx, Variant};
+use thalweg_kernel::ListSpec;
+use thalweg_xmpp::{ErrorType, Stanza, StanzaError, ns, put_attribute, put_text};
+
+const INFO: &str = "http://jabber.org/protocol/disco#info";
+const ITEMS: &str = "http://jabber.org/protocol/disco#items";
+const VERSION: &str = "jabber:iq:version";
+const ROSTER: &str = "jabber:iq:roster";
+
+/// Features of XEP-0060 that are there.
+const PUBSUB_FEATURES: [&str; 11] = [
+    "create-and-configure",
+    "create-nodes",
+    "instant-nodes",
+    "item-ids",
+    "last-published",
+    "persistent-items",
+    "publish",
+    "purge-nodes",
+    "retract-items",
+    "retrieve-items",
+    "subscribe",
+];
+
+impl XmppFront {
+    /// A request to the server or to the service that is none of XEP-0060.
+    pub(super) fn on_request(cx: &mut Cx<'_>, stanza: Stanza<'_>) {
+        let Some(front) = XmppFront::of(cx.links, cx.id) else {
+            return;
+        };
+        let is_service = stanza.to().is_some_and(|to| *to == *front.service);
+        let settings = front.settings.clone();
+        let Some(payload) = stanza.payload().filter(|_| stanza.type_() == "get") else {
+            return XmppFront::unavailable(cx, stanza);
+        };
+        let node = payload.attribute("node").filter(|node| !node.is_empty());
+        match (payload.name(), payload.namespace()) {
+            ("query", INFO) => XmppFront::reply(cx, stanza, |out| match (is_service, node) {
+                (true, Some(node)) => {
+                    put_info(("pubsub", "leaf", &node), &[PUBSUB], Some(&node), out)
+                }
+                (true, None) => put_service(out),
+                (false, _) => put_server(out),
+            }),
+            ("query", ITEMS) if is_service && node.is_none() => XmppFront::list_nodes(cx, stanza),
+            ("query", ITEMS) => XmppFront::reply(cx, stanza, |out| {
+                out.extend_from_slice(format!("<query xmlns='{ITEMS}'>").as_bytes());
+                if !is_service && node.is_none() {
+                    out.extend_from_slice(b"<item name='Publish-Subscribe'");
+                    put_attribute("jid", &format!("pubsub.{}", settings.domain), out);
+                    out.extend_from_slice(b"/>");
+                }
+                out.extend_from_slice(b"</query>");
+            }),
+            ("query", VERSION) => XmppFront::reply(cx, stanza, |out| {
+                out.extend_from_slice(
+                    format!("<query xmlns='{VERSION}'><name>Thalweg</name><version>").as_bytes(),
+                );
+                put_text(env!("CARGO_PKG_VERSION"), out);
+                out.extend_from_slice(b"</version></query>");
+            }),
+            ("query", ROSTER) if !is_service => XmppFront::reply(cx, stanza, |out| {
+                out.extend_from_slice(format!("<query xmlns='{ROSTER}'/>").as_bytes());
+            }),
+            ("ping", ns::PING) => XmppFront::reply(cx, stanza, |_| {}),
+            _ => XmppFront::unavailable(cx, stanza),
+        }
+    }
+
+    fn unavailable(cx: &mut Cx<'_>, stanza: Stanza<'_>) {
+        let error = StanzaError::new(ErrorType::Cancel, "service-unavailable");
+        XmppFront::reply_error(cx, stanza, error);
+    }
+
+    /// The nodes that have items, as far as one answer goes.
+    fn list_nodes(cx: &mut Cx<'_>, stanza: Stanza<'_>) {
+        let (Some(session), Some(front)) = (cx.session(), XmppFront::of(cx.links, cx.id)) else {
+            return;
+        };
+        let max = front.settings.listed_max;
+        let id = stanza.id().unwrap_or_default().into();
+        let Some(ticket) = front.ask(Asked::Nodes { id }) else {
+            let error = StanzaError::new(ErrorType::Wait, "resource-constraint");
+            return XmppFront::reply_error(cx, stanza, error);
+        };
+        let wanted = ListSpec { filter: "#", max };
+        let may = cx
+            .kernel
+            .list_last_values(session, cx.id, ticket, wanted, cx.now, cx.links);
+        if !may {
+            XmppFront::forget_asked(cx, ticket);
+            XmppFront::reply_error(cx, stanza, StanzaError::new(ErrorType::Auth, "forbidden"));
+        }
+    }
+}
+
+/// Category, type and name of an identity, and its features.
+fn put_info(
+    identity: (&str, &str, &str),
+    features: &[&str],
+    node: Option<&str>,
+    out: &mut Vec<u8>,
+) {
+    let (category, type_, name) = identity;
+    out.extend_from_slice(format!("<query xmlns='{INFO}'").as_bytes());
+    if let Some(node) = node {
+        put_attribute("node", node, out);
+    }
+    out.extend_from_slice(b"><identity");
+    for (attribute, value) in [("category", category), ("type", type_), ("name", name)] {
+        put_attribute(attribute, value, out);
+    }
+    out.extend_from_slice(b"/>");
+    for feature in features {
+        out.extend_from_slice(b"<feature");
+        put_attribute("var", feature, out);
+        out.extend_from_slice(b"/>");
+    }
+    out.extend_from_slice(b"</query>");
+}
+
+fn put_server(out: &mut Vec<u8>) {
+    let features = [INFO, ITEMS, VERSION, ns::PING];
+    put_info(("server", "im", "Thalweg"), &features, None, out);
+}
+
+fn put_service(out: &mut Vec<u8>) {
+    let names: Vec<String> = PUBSUB_FEATURES
+        .iter()
+        .map(|name| format!("{PUBSUB}#{name}"))
+        .collect();
+    let mut features = vec![INFO, ITEMS, VERSION, ns::PING, PUBSUB];
+    features.extend(names.iter().map(|name| &**name));
+    put_info(("pubsub", "service", "Thalweg"), &features, None, out);
+}

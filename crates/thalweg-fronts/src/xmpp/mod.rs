@@ -1,0 +1,294 @@
+//! XMPP: clients of RFC 6120, and publish-subscribe by XEP-0060 in the one message space.
+//!
+//! The service `pubsub.DOMAIN` has a node for every address; an item is a message, and the items of a node are its last value
+//! ([`pubsub`]). How payloads become elements is in [`payload`]. A client's session lasts as long as its connection.
+
+mod connect;
+mod deliver;
+mod disco;
+pub mod payload;
+mod pubsub;
+mod settings;
+
+use crate::front::{Cx, Front, FrontSettings, Step, Variant};
+use crate::{AnyFront, LoginAnswer};
+use pubsub::{Asked, Nodes};
+use std::collections::HashMap;
+use std::sync::Arc;
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{Closing, Ticket};
+use thalweg_xmpp::{
+    ErrorType, Mechanism, PeerFault, ServerEvent, ServerSide, Stanza, StanzaError, StanzaKind, Tree,
+};
+
+pub use settings::XmppSettings;
+
+/// XMPP's side of a link.
+pub struct XmppFront {
+    settings: Arc<XmppSettings>,
+    /// Unique in the process and hard to guess.
+    nonce: u64,
+    /// What peers without credentials may do; `None`: they have to log in.
+    anonymous: Option<Access>,
+    side: ServerSide,
+    /// Away during a step.
+    tree: Tree,
+    /// Streams that were opened on this connection.
+    streams: u32,
+    login: Option<Login>,
+    /// What the log-in came to, until the session is opened.
+    allowed: Option<(Option<Box<str>>, Access)>,
+    /// The client's full address; empty before it is bound.
+    address: Box<str>,
+    /// `pubsub.DOMAIN`.
+    service: Box<str>,
+    nodes: Nodes,
+    /// Requests that wait for the kernel's answer.
+    asked: HashMap<Ticket, Asked>,
+    ticket_last: Ticket,
+    /// Names of subscriptions and items that were given out.
+    names: u32,
+    /// The tree of payloads that are written.
+    written: Tree,
+    is_closed: bool,
+    fault: Option<Box<str>>,
+}
+
+impl XmppFront {
+    /// A front for a new connection; see [`FrontSettings::stream_front`].
+    pub fn new(settings: Arc<XmppSettings>, nonce: u64, anonymous: Option<Access>) -> Self {
+        let side = ServerSide::new(connect::offer(&settings, anonymous.is_some()));
+        XmppFront {
+            service: format!("pubsub.{}", settings.domain).into(),
+            settings,
+            nonce,
+            anonymous,
+            side,
+            tree: Tree::default(),
+            streams: 0,
+            login: None,
+            allowed: None,
+            address: "".into(),
+            nodes: Nodes::default(),
+            asked: HashMap::new(),
+            ticket_last: 0,
+            names: 0,
+            written: Tree::default(),
+            is_closed: false,
+            fault: None,
+        }
+    }
+
+    /// Lets the machine write.
+    fn say<R>(cx: &mut Cx<'_>, say: impl FnOnce(&mut ServerSide, &mut Vec<u8>) -> R) -> Option<R> {
+        XmppFront::write(cx.links, cx.id, |front, out| say(&mut front.side, out))
+    }
+
+    fn on_event(cx: &mut Cx<'_>, event: ServerEvent<'_>) {
+        match event {
+            ServerEvent::Consumed | ServerEvent::Acknowledged(_) => {}
+            ServerEvent::Open(header) => XmppFront::on_open(cx, header.to.as_deref()),
+            ServerEvent::Login { mechanism, message } => {
+                if let Some(front) = XmppFront::of(cx.links, cx.id) {
+                    front.login = Some(Login {
+                        mechanism,
+                        has_begun: false,
+                        is_waiting: false,
+                    });
+                }
+                XmppFront::on_login_message(cx, message.as_deref());
+            }
+            ServerEvent::Response(message) => XmppFront::on_login_message(cx, Some(&message)),
+            ServerEvent::Aborted => {
+                if let Some(front) = XmppFront::of(cx.links, cx.id) {
+                    front.login = None;
+                }
+            }
+            ServerEvent::Bind(resource) => XmppFront::on_bind(cx, resource.as_deref()),
+            ServerEvent::Stanza(stanza) => XmppFront::on_stanza(cx, stanza),
+            ServerEvent::Closed => {
+                XmppFront::say(cx, ServerSide::close);
+                XmppFront::close(cx, Closing::Clean);
+            }
+            // Not offered.
+            ServerEvent::StartTls | ServerEvent::Resume { .. } | ServerEvent::Enable { .. } => {}
+        }
+        let is_over = XmppFront::of(cx.links, cx.id).is_some_and(|front| front.side.is_closed());
+        if is_over {
+            XmppFront::close(cx, Closing::Cut);
+        }
+    }
+
+    fn on_stanza(cx: &mut Cx<'_>, stanza: Stanza<'_>) {
+        let Some(front) = XmppFront::of(cx.links, cx.id) else {
+            return;
+        };
+        let to = stanza.to().unwrap_or_default();
+        let is_ours = to.is_empty() || *to == *front.settings.domain || front.is_own(&to);
+        match stanza.kind {
+            StanzaKind::Iq if !stanza.is_request() => {}
+            StanzaKind::Iq if *to == *front.service => XmppFront::on_pubsub(cx, stanza),
+            StanzaKind::Iq if is_ours => XmppFront::on_request(cx, stanza),
+            // The client is here, or it is not: nobody has asked for its presence.
+            StanzaKind::Presence => {}
+            StanzaKind::Message if is_ours || stanza.type_() == "error" => {}
+            StanzaKind::Iq | StanzaKind::Message => {
+                let unavailable = StanzaError::new(ErrorType::Cancel, "service-unavailable");
+                XmppFront::reply_error(cx, stanza, unavailable);
+            }
+        }
+    }
+
+    /// Whether an address is the client's, with or without its resource.
+    fn is_own(&self, address: &str) -> bool {
+        let bare = self.address.split('/').next();
+        !address.is_empty() && (*self.address == *address || bare == Some(address))
+    }
+
+    fn reply(cx: &mut Cx<'_>, request: Stanza<'_>, content: impl FnOnce(&mut Vec<u8>)) {
+        let (id, from) = (request.id().unwrap_or_default(), request.to());
+        XmppFront::write(cx.links, cx.id, |front, out| {
+            front.put_answer("result", &id, from.as_deref(), out, content);
+        });
+    }
+
+    /// Answers a stanza by an error.
+    fn reply_error(cx: &mut Cx<'_>, stanza: Stanza<'_>, error: StanzaError) {
+        let (id, from) = (stanza.id().unwrap_or_default(), stanza.to());
+        XmppFront::write(cx.links, cx.id, |front, out| {
+            let attributes = [
+                ("type", "error"),
+                ("id", &*id),
+                ("to", &*front.address),
+                ("from", from.as_deref().unwrap_or(&front.settings.domain)),
+            ];
+            front
+                .side
+                .put(stanza.kind, &attributes, out, |out| error.put(out));
+        });
+    }
+
+    /// Writes the answer to a request that was sent to `from`; to the server itself if that is `None`.
+    fn put_answer(
+        &mut self,
+        kind: &str,
+        id: &str,
+        from: Option<&str>,
+        out: &mut Vec<u8>,
+        content: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let attributes = [
+            ("type", kind),
+            ("id", id),
+            ("to", &*self.address),
+            ("from", from.unwrap_or(&self.settings.domain)),
+        ];
+        self.side.put(StanzaKind::Iq, &attributes, out, content);
+    }
+
+    /// A name that this connection has not given out; no other connection does.
+    fn new_name(&mut self) -> Box<str> {
+        self.names += 1;
+        format!("{:x}-{}", self.nonce, self.names).into()
+    }
+
+    /// A number for a request to the kernel; none if too many wait already.
+    fn ask(&mut self, asked: Asked) -> Option<Ticket> {
+        if self.asked.len() >= ASKED_MAX {
+            return None;
+        }
+        // The table is far from holding all numbers.
+        while self.ticket_last == 0 || self.asked.contains_key(&self.ticket_last) {
+            self.ticket_last = self.ticket_last.wrapping_add(1);
+        }
+        self.asked.insert(self.ticket_last, asked);
+        Some(self.ticket_last)
+    }
+
+    /// The peer broke the protocol; the machine has said so.
+    fn fail(cx: &mut Cx<'_>, fault: &PeerFault) {
+        XmppFront::give_up(cx, &fault.to_string());
+    }
+
+    fn give_up(cx: &mut Cx<'_>, why: &str) {
+        if let Some(front) = XmppFront::of(cx.links, cx.id) {
+            front.fault = Some(why.into());
+        }
+        XmppFront::close(cx, Closing::Cut);
+    }
+
+    fn close(cx: &mut Cx<'_>, how: Closing) {
+        let was_closed = XmppFront::of(cx.links, cx.id)
+            .is_none_or(|front| std::mem::replace(&mut front.is_closed, true));
+        if !was_closed {
+            cx.end(how, None);
+        }
+    }
+}
+
+/// A log-in that has begun.
+#[derive(Clone, Copy)]
+struct Login {
+    mechanism: Mechanism,
+    /// The client has sent a message of the mechanism.
+    has_begun: bool,
+    /// A message was handed on and is not answered yet.
+    is_waiting: bool,
+}
+
+/// Requests of one connection that wait for the kernel; more are refused.
+const ASKED_MAX: usize = 1000;
+
+impl Front for XmppFront {
+    fn step(cx: &mut Cx<'_>, input: &[u8]) -> Step {
+        let Some(front) = XmppFront::of(cx.links, cx.id) else {
+            return Step::Hold;
+        };
+        if front.is_closed {
+            return Step::Hold;
+        }
+        let mut tree = std::mem::take(&mut front.tree);
+        let heard = XmppFront::say(cx, |side, out| side.handle_input(input, &mut tree, out));
+        let step = match heard {
+            Some(Ok(Some((len, event)))) => {
+                XmppFront::on_event(cx, event);
+                Step::Consumed(len)
+            }
+            None | Some(Ok(None)) => Step::NeedMore,
+            Some(Err(fault)) => {
+                XmppFront::fail(cx, &fault);
+                Step::Hold
+            }
+        };
+        if let Some(front) = XmppFront::of(cx.links, cx.id) {
+            front.tree = tree;
+        }
+        step
+    }
+
+    fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {
+        XmppFront::on_verdict(cx, answer);
+    }
+
+    fn name(&self) -> &'static str {
+        "xmpp"
+    }
+
+    fn is_connected(&self) -> bool {
+        !self.address.is_empty() && !self.is_closed
+    }
+
+    fn holds_input(&self) -> bool {
+        self.login.is_some_and(|login| login.is_waiting)
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.fault.as_deref().map(Into::into)
+    }
+}
+
+impl FrontSettings for XmppSettings {
+    fn stream_front(self: Arc<Self>, nonce: u64, anonymous: Option<Access>) -> Option<AnyFront> {
+        Some(XmppFront::new(self, nonce, anonymous).into())
+    }
+}

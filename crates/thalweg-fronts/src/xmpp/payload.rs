@@ -1,0 +1,218 @@
+//! Payloads in items of XEP-0060, which are elements of XML.
+//!
+//! | payload | element |
+//! |---|---|
+//! | an element in a namespace, as XMPP allows it | itself, octet for octet |
+//! | JSON | `<json xmlns='urn:xmpp:json:0'>`, XEP-0335 |
+//! | other text | `<text xmlns='urn:thalweg:payload:0'>` |
+//! | anything else | `<data xmlns='urn:thalweg:payload:0' encoding='base64'>` |
+//!
+//! What stands in one of the last three is taken out again when it comes in, so that every payload comes back as it was.
+//! `type` is the media type, where there is one that the element does not say.
+//!
+//! *Must never know:* a link, the kernel.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use thalweg_xmpp::{Element, Limits, Tree, is_xml_text, parse_document, put_attribute, put_text};
+
+/// Namespace of our own elements.
+pub const PAYLOAD: &str = "urn:thalweg:payload:0";
+/// XEP-0335.
+pub const JSON: &str = "urn:xmpp:json:0";
+
+const JSON_TYPE: &str = "application/json";
+const XML_TYPE: &str = "application/xml";
+
+/// Appends the octets that an item's element stands for, and returns their media type. `None`: it is `<data>` and no base64.
+pub fn read(element: Element<'_>, out: &mut Vec<u8>) -> Option<Option<Box<str>>> {
+    let media_type = || {
+        element
+            .attribute("type")
+            .map(|media_type| media_type.into())
+    };
+    match (element.name(), element.namespace()) {
+        ("json", JSON) => {
+            out.extend_from_slice(element.text().as_bytes());
+            Some(Some(JSON_TYPE.into()))
+        }
+        ("text", PAYLOAD) => {
+            out.extend_from_slice(element.text().as_bytes());
+            Some(media_type())
+        }
+        ("data", PAYLOAD) => {
+            let text: String = element.text().split_ascii_whitespace().collect();
+            BASE64.decode_vec(text, out).ok()?;
+            Some(media_type())
+        }
+        _ => {
+            element.put(out);
+            Some(Some(XML_TYPE.into()))
+        }
+    }
+}
+
+/// Appends the element that stands for a payload.
+pub fn write(payload: &[u8], media_type: Option<&str>, tree: &mut Tree, out: &mut Vec<u8>) {
+    let Ok(text) = std::str::from_utf8(payload) else {
+        return put_data(payload, media_type, out);
+    };
+    if is_own_element(text, tree) && media_type.is_none_or(|known| known == XML_TYPE) {
+        return out.extend_from_slice(payload);
+    }
+    if !is_xml_text(text) {
+        return put_data(payload, media_type, out);
+    }
+    let is_json = media_type == Some(JSON_TYPE) || media_type.is_none() && looks_like_json(text);
+    if is_json {
+        out.extend_from_slice(format!("<json xmlns='{JSON}'>").as_bytes());
+        put_text(text, out);
+        out.extend_from_slice(b"</json>");
+    } else {
+        put_head("text", "", media_type, out);
+        put_text(text, out);
+        out.extend_from_slice(b"</text>");
+    }
+}
+
+fn put_data(payload: &[u8], media_type: Option<&str>, out: &mut Vec<u8>) {
+    put_head("data", " encoding='base64'", media_type, out);
+    out.extend_from_slice(BASE64.encode(payload).as_bytes());
+    out.extend_from_slice(b"</data>");
+}
+
+fn put_head(name: &str, more: &str, media_type: Option<&str>, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("<{name} xmlns='{PAYLOAD}'{more}").as_bytes());
+    if let Some(media_type) = media_type {
+        put_attribute("type", media_type, out);
+    }
+    out.push(b'>');
+}
+
+/// Whether a payload is one element that may stand in an item as it is, and is read back as it is.
+fn is_own_element(text: &str, tree: &mut Tree) -> bool {
+    let looks_like_it = text.starts_with('<') && text.ends_with('>');
+    looks_like_it
+        && parse_document(text.as_bytes(), &Limits::default(), tree).is_some_and(|element| {
+            let is_wrapper = element.namespace() == PAYLOAD || element.is("json", JSON);
+            let is_whole = element.raw().len() == text.len() && element.is_self_contained();
+            is_whole && !element.namespace().is_empty() && !is_wrapper
+        })
+}
+
+/// Whether a text is likely to be JSON. Nothing depends on it but how it is wrapped.
+fn looks_like_json(text: &str) -> bool {
+    let text = text.trim();
+    [('{', '}'), ('[', ']')]
+        .into_iter()
+        .any(|(first, last)| text.starts_with(first) && text.ends_with(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(payload: &[u8], media_type: Option<&str>) -> String {
+        let mut out = Vec::new();
+        write(payload, media_type, &mut Tree::default(), &mut out);
+        String::from_utf8(out).expect("XML is UTF-8")
+    }
+
+    fn back(xml: &str) -> (Vec<u8>, Option<Box<str>>) {
+        let mut tree = Tree::default();
+        let item = format!("<item xmlns='http://jabber.org/protocol/pubsub'>{xml}</item>");
+        let item = parse_document(item.as_bytes(), &Limits::default(), &mut tree);
+        let mut out = Vec::new();
+        let child = item.expect(xml).children().next().expect(xml);
+        let media_type = read(child, &mut out).expect(xml);
+        (out, media_type)
+    }
+
+    #[test]
+    fn payloads_are_wrapped_by_what_they_are() {
+        for (payload, media_type, expected) in [
+            (
+                &b"21.5"[..],
+                None,
+                "<text xmlns='urn:thalweg:payload:0'>21.5</text>",
+            ),
+            (
+                b"a<b\r\n",
+                Some("text/plain"),
+                "<text xmlns='urn:thalweg:payload:0' type='text/plain'>a&lt;b&#13;&#10;</text>",
+            ),
+            (
+                b"{\"t\":1}",
+                None,
+                "<json xmlns='urn:xmpp:json:0'>{&quot;t&quot;:1}</json>",
+            ),
+            (
+                b"1",
+                Some("application/json"),
+                "<json xmlns='urn:xmpp:json:0'>1</json>",
+            ),
+            (
+                b"\xff\0",
+                None,
+                "<data xmlns='urn:thalweg:payload:0' encoding='base64'>/wA=</data>",
+            ),
+            (
+                b"\0",
+                None,
+                "<data xmlns='urn:thalweg:payload:0' encoding='base64'>AA==</data>",
+            ),
+            (
+                b"<a xmlns='urn:a'><b/></a>",
+                None,
+                "<a xmlns='urn:a'><b/></a>",
+            ),
+            (
+                b"<a/>",
+                None,
+                "<text xmlns='urn:thalweg:payload:0'>&lt;a/&gt;</text>",
+            ),
+            (b"", None, "<text xmlns='urn:thalweg:payload:0'></text>"),
+        ] {
+            assert_eq!(written(payload, media_type), expected);
+        }
+    }
+
+    #[test]
+    fn what_looks_like_our_elements_comes_back_as_it_was() {
+        for payload in [
+            "<text xmlns='urn:thalweg:payload:0'>x</text>",
+            "<json xmlns='urn:xmpp:json:0'>1</json>",
+            "<?xml version='1.0'?><a xmlns='u'/>",
+            "<a xmlns='u'/>\n",
+            "<a:b/>",
+            "<!DOCTYPE a><a xmlns='u'/>",
+        ] {
+            assert_eq!(
+                back(&written(payload.as_bytes(), None)).0,
+                payload.as_bytes()
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_payload_comes_back(
+            payload in prop_oneof![
+                proptest::collection::vec(any::<u8>(), 0..40),
+                any::<String>().prop_map(String::into_bytes),
+                "(<a xmlns='urn:a'>|</a>|<b/>|x|&lt;|\r){0,4}".prop_map(String::into_bytes),
+            ],
+            media_type in proptest::option::of("(text/plain|application/json|application/xml|a/b)"),
+        ) {
+            let (read, _) = back(&written(&payload, media_type.as_deref()));
+            prop_assert_eq!(read, payload);
+        }
+
+        #[test]
+        fn media_types_come_back_with_what_is_not_xml(payload in proptest::collection::vec(128u8.., 1..9), media_type in "[a-z]{1,5}/[a-z]{1,5}") {
+            let (_, read) = back(&written(&payload, Some(&media_type)));
+            prop_assert_eq!(read.as_deref(), Some(&*media_type));
+        }
+    }
+}

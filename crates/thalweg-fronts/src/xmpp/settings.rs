@@ -1,0 +1,42 @@
+//! What the operator decides about XMPP.
+
+use thalweg_kernel::Safety;
+use thalweg_xmpp::Limits;
+
+/// What the operator decides about XMPP.
+#[derive(Clone, Debug)]
+pub struct XmppSettings {
+    pub limits: Limits,
+    /// The domain of all addresses. A stream to another one is refused.
+    pub domain: Box<str>,
+    /// Connections are encrypted before the first octet of XMPP, or passwords may be sent in the clear.
+    pub secured: bool,
+    /// Whether SCRAM-SHA-256 is offered.
+    pub scram: bool,
+    /// Whether `+` and `#` in the name of a node are wildcards.
+    pub node_wildcards: bool,
+    /// Nodes that one answer to a question for all of them lists.
+    pub listed_max: usize,
+    /// The tenant of all peers; `""` is the default one.
+    pub tenant: Box<str>,
+    /// Publishes per second of a connection in place of the kernel's limit; 0 is no limit.
+    pub publish_rate: Option<u64>,
+    /// How safe what is taken from clients of this listener must be, in place of the kernel's word.
+    pub safety: Option<Safety>,
+}
+
+impl Default for XmppSettings {
+    fn default() -> Self {
+        XmppSettings {
+            limits: Limits::default(),
+            domain: "localhost".into(),
+            secured: false,
+            scram: true,
+            node_wildcards: false,
+            listed_max: 200,
+            tenant: "".into(),
+            publish_rate: None,
+            safety: None,
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! XMPP listeners.
+
+use super::Protocol;
+use crate::config::{Config, Listener};
+use crate::settings::safety;
+use std::sync::Arc;
+use thalweg_fronts::FrontSettings;
+use thalweg_fronts::xmpp::XmppSettings;
+use thalweg_xmpp::Limits;
+
+pub(super) struct Xmpp;
+
+impl Protocol for Xmpp {
+    fn fronts(
+        &self,
+        config: &Config,
+        listener: &Listener,
+        _: usize,
+    ) -> Option<Arc<dyn FrontSettings>> {
+        let xmpp = &config.xmpp;
+        Some(Arc::new(XmppSettings {
+            limits: Limits {
+                stanza_bytes_max: config.packet_bytes_max(listener),
+                ..Limits::default()
+            },
+            domain: xmpp.domain.to_lowercase().into(),
+            secured: listener.transport.is_encrypted() || xmpp.plaintext_passwords,
+            scram: xmpp.scram && config.access.scram,
+            node_wildcards: xmpp.node_wildcards,
+            publish_rate: listener.publish_rate,
+            safety: listener.fsync.map(safety),
+            ..XmppSettings::default()
+        }))
+    }
+}

@@ -1,0 +1,164 @@
+//! Clients of XMPP.
+
+use crate::bed::Testbed;
+use crate::client::{Client, Who};
+use std::collections::VecDeque;
+use thalweg_fronts::AnyFront;
+use thalweg_fronts::xmpp::XmppFront;
+use thalweg_kernel::access::Access;
+use thalweg_xmpp::{
+    ClientEvent, ClientSettings, ClientSide, Credentials, Framing, Limits, PeerFault, StanzaKind,
+    TlsPolicy, Tree,
+};
+
+/// A client that connects.
+pub struct Xmpp {
+    side: ClientSide,
+    tree: Tree,
+    /// Its address; there once the log-in is over.
+    pub jid: Option<String>,
+    /// Stanzas that arrived, as they came.
+    pub got: VecDeque<String>,
+    /// The condition of the error by which the broker has ended the stream; empty if it had none.
+    pub closed: Option<String>,
+    /// Why the client has given up.
+    pub fault: Option<PeerFault>,
+}
+
+impl Xmpp {
+    pub fn new(credentials: Credentials) -> Xmpp {
+        Xmpp {
+            side: ClientSide::new(ClientSettings {
+                limits: Limits::default(),
+                framing: Framing::Document,
+                domain: "localhost".into(),
+                // Nobody listens in memory.
+                tls: TlsPolicy::Direct,
+                credentials,
+                resource: Some("test".into()),
+                nonce: [5; 24],
+                management: true,
+            }),
+            tree: Tree::default(),
+            jid: None,
+            got: VecDeque::new(),
+            closed: None,
+            fault: None,
+        }
+    }
+
+    /// Sends a request; its answer has this id.
+    pub fn request(&mut self, kind: &str, to: &str, id: &str, content: &str, up: &mut Vec<u8>) {
+        let attributes = [("type", kind), ("to", to), ("id", id)];
+        self.side.put(StanzaKind::Iq, &attributes, up, |out| {
+            out.extend_from_slice(content.as_bytes());
+        });
+    }
+
+    pub fn message(&mut self, to: &str, content: &str, up: &mut Vec<u8>) {
+        self.side
+            .put(StanzaKind::Message, &[("to", to)], up, |out| {
+                out.extend_from_slice(content.as_bytes());
+            });
+    }
+
+    pub fn close(&mut self, up: &mut Vec<u8>) {
+        self.side.close(up);
+    }
+}
+
+impl Client for Xmpp {
+    fn receive(&mut self, down: &mut Vec<u8>, up: &mut Vec<u8>) {
+        let mut used = 0;
+        loop {
+            let event = match self.side.handle_input(&down[used..], &mut self.tree, up) {
+                Ok(None) => break,
+                Ok(Some((len, event))) => {
+                    used += len;
+                    event
+                }
+                Err(fault) => {
+                    self.fault = Some(fault);
+                    break;
+                }
+            };
+            match event {
+                ClientEvent::Bound(jid) => self.jid = Some(jid.to_string()),
+                ClientEvent::Stanza(stanza) => self.got.push_back(stanza.element.raw().into()),
+                ClientEvent::Closed(condition) => {
+                    self.closed = Some(condition.unwrap_or_default().into());
+                }
+                ClientEvent::Consumed
+                | ClientEvent::StartTls
+                | ClientEvent::Enabled(_)
+                | ClientEvent::Resumed
+                | ClientEvent::Acknowledged(_) => {}
+            }
+        }
+        down.drain(..used);
+    }
+}
+
+/// The service that has the nodes.
+pub const SERVICE: &str = "pubsub.localhost";
+
+impl Testbed {
+    pub fn xmpp_front(&mut self, anonymous: Option<Access>) -> AnyFront {
+        let nonce = self.next_nonce();
+        XmppFront::new(self.settings.xmpp.clone(), nonce, anonymous).into()
+    }
+
+    /// Connects a client. Without `anonymous` the broker asks who it is.
+    pub fn open_xmpp(
+        &mut self,
+        shard: usize,
+        credentials: Credentials,
+        anonymous: Option<Access>,
+    ) -> Who<Xmpp> {
+        let front = self.xmpp_front(anonymous);
+        let who = self.open(shard, front, Xmpp::new(credentials));
+        self.write(who, |client, up| client.side.open(up));
+        self.rest();
+        who
+    }
+
+    /// Connects a client that needs no login.
+    pub fn xmpp(&mut self) -> Who<Xmpp> {
+        self.open_xmpp(0, Credentials::Anonymous, Some(Access::ALL))
+    }
+
+    /// Sends a request and returns its answer, which must be the first stanza that comes back.
+    pub fn xmpp_ask(&mut self, who: Who<Xmpp>, kind: &str, to: &str, content: &str) -> String {
+        self.client(who).got.clear();
+        self.says(who, |client, up| client.request(kind, to, "q", content, up));
+        let answer = self.client(who).got.pop_front();
+        answer.unwrap_or_else(|| panic!("no answer to {content}"))
+    }
+
+    /// The same of an action of XEP-0060.
+    pub fn xmpp_pubsub(&mut self, who: Who<Xmpp>, kind: &str, action: &str) -> String {
+        let content =
+            format!("<pubsub xmlns='http://jabber.org/protocol/pubsub'>{action}</pubsub>");
+        self.xmpp_ask(who, kind, SERVICE, &content)
+    }
+
+    /// Publishes `payload`, which is XML, as the item `id`.
+    pub fn xmpp_publish(&mut self, who: Who<Xmpp>, node: &str, id: &str, payload: &str) -> String {
+        let action = format!("<publish node='{node}'><item id='{id}'>{payload}</item></publish>");
+        self.xmpp_pubsub(who, "set", &action)
+    }
+
+    pub fn xmpp_subscribe(&mut self, who: Who<Xmpp>, node: &str) -> String {
+        let jid = self.client(who).jid.clone().expect("bound");
+        self.xmpp_pubsub(
+            who,
+            "set",
+            &format!("<subscribe node='{node}' jid='{jid}'/>"),
+        )
+    }
+
+    /// The stanzas that arrived since this was last asked.
+    pub fn xmpp_got(&mut self, who: Who<Xmpp>) -> Vec<String> {
+        self.client(who).got.drain(..).collect()
+    }
+}

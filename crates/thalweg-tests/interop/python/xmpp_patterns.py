@@ -1,0 +1,177 @@
+"""XMPP clients, unchanged, against the broker: slixmpp with its XEP-0060, by itself and with paho on MQTT's side.
+
+`xmpp_patterns.py XMPP MQTT` takes the ports on 127.0.0.1, prints one line per pattern, and fails at the first that does not
+get what it should.
+"""
+
+import asyncio
+import sys
+from xml.etree import ElementTree as ET
+
+import paho.mqtt.client as mqtt
+import slixmpp
+from slixmpp.exceptions import IqError
+
+XMPP, MQTT = (int(port) for port in sys.argv[1:3])
+DOMAIN = "localhost"
+SERVICE = "pubsub." + DOMAIN
+TEXT = "{urn:thalweg:payload:0}text"
+PATIENCE_S = 10
+
+
+class Client(slixmpp.ClientXMPP):
+    """One that logs in without a name, and keeps the items that arrive."""
+
+    def __init__(self):
+        super().__init__(DOMAIN, "")
+        for plugin in ["xep_0030", "xep_0060", "xep_0092", "xep_0199"]:
+            self.register_plugin(plugin)
+        self.enable_starttls = self.enable_direct_tls = False
+        self.enable_plaintext = True
+        self.started = asyncio.get_running_loop().create_future()
+        self.items = asyncio.Queue()
+        self.add_event_handler("session_start", lambda _: self.started.set_result(None))
+        self.add_event_handler("pubsub_publish", self.on_item)
+
+    def on_item(self, message):
+        items = message["pubsub_event"]["items"]
+        # Not by iterating over the stanza: slixmpp does that around this call, and there is one index for both.
+        for item in items.iterables:
+            self.items.put_nowait((items["node"], item["id"], item["payload"]))
+
+    @property
+    def pubsub(self):
+        return self.plugin["xep_0060"]
+
+    async def item(self):
+        return await asyncio.wait_for(self.items.get(), PATIENCE_S)
+
+
+async def connected():
+    client = Client()
+    client.connect("127.0.0.1", XMPP)
+    await asyncio.wait_for(client.started, PATIENCE_S)
+    client.send_presence()
+    return client
+
+
+def element(text):
+    return ET.fromstring(text)
+
+
+def connected_mqtt(topic, got):
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    client.on_message = lambda _c, _u, m: loop.call_soon_threadsafe(got.put_nowait, (m.topic, m.payload))
+    client.on_subscribe = lambda *_: loop.call_soon_threadsafe(ready.set)
+    client.connect("127.0.0.1", MQTT)
+    client.subscribe(topic, qos=1)
+    client.loop_start()
+    return client, ready
+
+
+async def log_in():
+    client = await connected()
+    assert client.boundjid.domain == DOMAIN and client.boundjid.resource, client.boundjid
+    roster = await client.get_roster()
+    assert roster["type"] == "result"
+    rtt = await client.plugin["xep_0199"].ping(DOMAIN, timeout=PATIENCE_S)
+    assert rtt >= 0
+    version = await client.plugin["xep_0092"].get_version(DOMAIN)
+    assert version["software_version"]["name"] == "Thalweg"
+    await client.disconnect()
+
+
+async def discovery():
+    client = await connected()
+    disco = client.plugin["xep_0030"]
+    items = await disco.get_items(jid=DOMAIN)
+    assert any(jid == SERVICE for jid, _, _ in items["disco_items"]["items"]), items
+    info = await disco.get_info(jid=SERVICE)
+    assert ("pubsub", "service") in {identity[:2] for identity in info["disco_info"]["identities"]}
+    assert "http://jabber.org/protocol/pubsub#publish" in info["disco_info"]["features"]
+    await client.disconnect()
+
+
+async def publish_and_notify():
+    publisher, subscriber = await connected(), await connected()
+    answer = await subscriber.pubsub.subscribe(SERVICE, "princely_musings")
+    assert answer["pubsub"]["subscription"]["subscription"] == "subscribed"
+    entry = element("<entry xmlns='http://www.w3.org/2005/Atom'><title>Soliloquy</title></entry>")
+    for number in range(100):
+        answer = await publisher.pubsub.publish(SERVICE, "princely_musings", id=f"i{number}", payload=entry)
+        assert answer["pubsub"]["publish"]["item"]["id"] == f"i{number}"
+    for number in range(100):
+        node, id_, payload = await subscriber.item()
+        assert (node, id_) == ("princely_musings", f"i{number}"), (node, id_)
+        assert ET.tostring(payload) == ET.tostring(entry)
+    await subscriber.pubsub.unsubscribe(SERVICE, "princely_musings")
+    await publisher.pubsub.publish(SERVICE, "princely_musings", payload=entry)
+    await subscriber.plugin["xep_0199"].ping(DOMAIN, timeout=PATIENCE_S)
+    assert subscriber.items.empty()
+    for client in (publisher, subscriber):
+        await client.disconnect()
+
+
+async def last_items():
+    client = await connected()
+    entry = element("<entry xmlns='urn:example:entry'>kept</entry>")
+    await client.pubsub.publish(SERVICE, "kept", id="k1", payload=entry)
+    await client.pubsub.subscribe(SERVICE, "kept")
+    node, id_, payload = await client.item()
+    assert (node, id_, payload.text) == ("kept", "k1", "kept")
+    items = await client.pubsub.get_items(SERVICE, "kept")
+    assert [item["id"] for item in items["pubsub"]["items"]] == ["k1"]
+    await client.pubsub.retract(SERVICE, "kept", "k1")
+    items = await client.pubsub.get_items(SERVICE, "kept")
+    assert len(items["pubsub"]["items"]) == 0
+    await client.disconnect()
+
+
+async def errors():
+    client = await connected()
+    for refused, condition in [
+        (client.pubsub.unsubscribe(SERVICE, "never"), "unexpected-request"),
+        (client.pubsub.subscribe(SERVICE, "a", subscribee="romeo@localhost"), "bad-request"),
+        (client.pubsub.get_affiliations(SERVICE), "feature-not-implemented"),
+    ]:
+        try:
+            await refused
+            raise AssertionError(condition)
+        except IqError as error:
+            assert error.iq["error"]["condition"] == condition, error
+    await client.disconnect()
+
+
+async def with_mqtt():
+    got = asyncio.Queue()
+    client = await connected()
+    sensor, ready = connected_mqtt("plant/#", got)
+    await asyncio.wait_for(ready.wait(), PATIENCE_S)
+    await client.pubsub.subscribe(SERVICE, "plant/line-7")
+    sensor.publish("plant/line-7", b"21.5", qos=1)
+    node, _, payload = await client.item()
+    assert (node, payload.tag, payload.text) == ("plant/line-7", TEXT, "21.5")
+    assert await asyncio.wait_for(got.get(), PATIENCE_S) == ("plant/line-7", b"21.5")
+    octets = bytes(range(256))
+    sensor.publish("plant/line-7", octets, qos=1)
+    _, _, payload = await client.item()
+    assert payload.tag == "{urn:thalweg:payload:0}data"
+    assert await asyncio.wait_for(got.get(), PATIENCE_S) == ("plant/line-7", octets)
+    # The same element comes back as the same octets.
+    await client.pubsub.publish(SERVICE, "plant/line-8", payload=payload)
+    assert await asyncio.wait_for(got.get(), PATIENCE_S) == ("plant/line-8", octets)
+    await client.pubsub.publish(SERVICE, "plant/line-9", payload=element("<text xmlns='urn:thalweg:payload:0'>22</text>"))
+    assert await asyncio.wait_for(got.get(), PATIENCE_S) == ("plant/line-9", b"22")
+    sensor.loop_stop()
+    sensor.disconnect()
+    await client.disconnect()
+
+
+async def main():
+    for pattern in (log_in, discovery, publish_and_notify, last_items, errors, with_mqtt):
+        await asyncio.wait_for(pattern(), 60)
+        print(pattern.__name__.replace("_", " "), flush=True)
+
+
+asyncio.run(main())
