@@ -1,6 +1,7 @@
 //! The engine in a simulated world. [`world`] is made to be used again.
 
 mod broker;
+mod datagrams;
 mod dice;
 mod seeds;
 mod settling;

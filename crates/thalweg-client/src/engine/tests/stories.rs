@@ -448,58 +448,6 @@ fn a_handle_that_does_not_take_holds_the_peer_back() {
     assert!(world.engine.wants_input(0));
 }
 
-/// A quarter of all datagrams is lost while subscriptions move to a stream and back: what the broker repeats when an
-/// observation ends is not repeated any more.
-#[test]
-fn a_subscriber_that_leaves_a_lane_of_datagrams_misses_nothing() {
-    let datagrams = Kind {
-        keeps_all: true,
-        window: 100,
-        ..Kind::DATAGRAMS
-    };
-    for seed in 1..=50 {
-        let mut world = World::new(seed, &[datagrams, Kind::STREAM], settings());
-        for (name, filter) in [(1, "t/a"), (2, "t/b"), (3, "t/c")] {
-            world.subscribe(name, filter, AT_LEAST);
-        }
-        world.run(Span::from_secs(2));
-        world.chaos.loss = 25;
-        for second in 0..120_u64 {
-            if second % 20 == 10 {
-                world.prefer(usize::from(second % 40 == 10));
-            }
-            for topic in ["t/a", "t/b", "t/c"] {
-                world.publish(topic, AT_LEAST, |_| ());
-                world.run(Span::from_millis(333));
-            }
-            world.repeat(0);
-        }
-        world.heal();
-        for _ in 0..30 {
-            world.run(Span::from_secs(1));
-            world.repeat(0);
-        }
-        for (name, topic) in [(1, "t/a"), (2, "t/b"), (3, "t/c")] {
-            let sent: Vec<String> = world
-                .tickets
-                .iter()
-                .filter(|(_, ticket)| {
-                    ticket.address == topic && ticket.outcome == Success::Acknowledged
-                })
-                .map(|(id, _)| id.to_string())
-                .collect();
-            let mut got = world.got[&SubscriptionId(name)].clone();
-            got.sort_by_key(|payload| payload.parse::<u64>().expect("a number"));
-            assert_eq!(got, sent, "seed {seed}, {topic}");
-        }
-        assert!(
-            world.engine.counts().switches >= 5,
-            "{:?}",
-            world.engine.counts()
-        );
-    }
-}
-
 #[test]
 fn a_burst_at_most_once_waits_for_its_handle() {
     let mut world = World::new(
