@@ -8,6 +8,7 @@
 mod address;
 pub mod filter;
 mod message;
+pub mod octets;
 pub mod place;
 pub mod presence;
 mod properties;

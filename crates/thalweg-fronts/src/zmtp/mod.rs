@@ -4,7 +4,6 @@
 //! a queue and PULL takes from it; XPUB and XSUB are PUB and SUB. REQ and DEALER ask, REP and ROUTER answer; a DEALER answers,
 //! too, once it says READY as a worker of Majordomo does.
 
-pub mod address;
 mod connect;
 mod deliver;
 mod dial;
@@ -28,7 +27,7 @@ use std::sync::Arc;
 use subscribe::Subscriptions;
 use thalweg_kernel::Closing;
 use thalweg_kernel::access::Access;
-use thalweg_model::{Span, Time};
+use thalweg_model::{Span, Time, octets as address};
 use thalweg_zmtp::{Event, Gathered, PeerFault, SocketType, Traffic, Version};
 
 pub use dial::ZmtpDial;
