@@ -27,6 +27,14 @@ pub mod coap;
 mod driver;
 pub mod engine;
 mod events;
+#[cfg(any(
+    feature = "amqp",
+    feature = "coap",
+    feature = "mqtt",
+    feature = "stomp",
+    feature = "zmtp"
+))]
+mod liveness;
 pub mod message;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;

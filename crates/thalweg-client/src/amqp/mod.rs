@@ -31,6 +31,7 @@ use self::names::{Origin, Target};
 use self::properties::{Question, Writer};
 pub use self::settings::AmqpSettings;
 use self::subscriptions::{Common, Subscriptions};
+use crate::liveness::Beats;
 use crate::presence;
 use crate::queues::{NAME_BYTES_MAX, TOPICS, session_prefix, write_reply};
 use crate::transport::{
@@ -46,8 +47,6 @@ const PLAIN: u16 = 1;
 const CONFIRMED: u16 = 2;
 /// The queue that does not exist: who consumes from it gets the answers to what the channel publishes. RabbitMQ's.
 const DIRECT_REPLY: &str = "amq.rabbitmq.reply-to";
-/// How long the peer may take to let us in.
-const HANDSHAKE: Span = Span::from_secs(30);
 
 /// A lane that speaks AMQP 0-9-1.
 pub struct Amqp {
@@ -58,7 +57,9 @@ pub struct Amqp {
     is_up: bool,
     peer: Peer,
     common: Common,
-    clock: Clock,
+    beats: Beats,
+    /// When the last question of the handshake left.
+    asked: Time,
     /// Publishes on [`CONFIRMED`].
     unconfirmed: Unconfirmed,
     /// Publishing is held back: by `connection.blocked`, by `channel.flow` of either channel.
@@ -81,19 +82,6 @@ struct Peer {
     is_known: bool,
     stamps: bool,
     direct_reply: bool,
-}
-
-/// When something has to be said, and when something should have been heard.
-#[derive(Clone, Copy, Debug)]
-struct Clock {
-    /// Half the interval between heartbeats; zero: none.
-    beat: Span,
-    said: Time,
-    heard: Time,
-    /// When the peer must have let us in.
-    in_by: Time,
-    /// When the last question of the handshake left.
-    asked: Time,
 }
 
 /// Questions that wait for their answers.
@@ -129,13 +117,8 @@ impl Amqp {
             is_up: false,
             peer: Peer::default(),
             common: Common::default(),
-            clock: Clock {
-                beat: Span::ZERO,
-                said: Time::ZERO,
-                heard: Time::ZERO,
-                in_by: Time::NEVER,
-                asked: Time::ZERO,
-            },
+            beats: Beats::default(),
+            asked: Time::ZERO,
             unconfirmed,
             is_blocked: false,
             is_stopped: [false; 2],
@@ -177,13 +160,8 @@ impl Transport for Amqp {
         self.closed();
         self.machine = new_machine(&self.settings);
         self.opening = Some(opening.clone());
-        self.clock = Clock {
-            beat: Span::ZERO,
-            said: now,
-            heard: now,
-            in_by: now + HANDSHAKE,
-            asked: now,
-        };
+        self.beats = Beats::begin(now);
+        self.asked = now;
         self.machine.connect(&mut out.bytes);
     }
 
@@ -200,7 +178,7 @@ impl Transport for Amqp {
             let rest = input.get(consumed..).unwrap_or_default();
             match self.machine.handle_input(rest, &mut gathered) {
                 Ok(Some((len, event))) => {
-                    self.clock.heard = now;
+                    self.beats.heard(now);
                     consumed += len;
                     self.on_event(event, now, out, events)?;
                 }
@@ -221,16 +199,10 @@ impl Transport for Amqp {
     }
 
     fn poll_timeout(&self) -> Time {
-        if !self.is_up {
-            return self.clock.in_by;
-        }
-        let Clock {
-            beat, said, heard, ..
-        } = self.clock;
-        if beat == Span::ZERO {
-            Time::NEVER
-        } else {
-            (said + beat).min(heard + patience(beat))
+        // How long the handshake may take is the engine's affair.
+        match self.is_up {
+            true => self.beats.due(),
+            false => Time::NEVER,
         }
     }
 
@@ -240,42 +212,9 @@ impl Transport for Amqp {
         out: &mut Output,
         _events: &mut dyn Events,
     ) -> Result<(), LinkFault> {
-        let Clock {
-            beat,
-            said,
-            heard,
-            in_by,
-            ..
-        } = self.clock;
-        if !self.is_up {
-            let words = format!("the broker has not let us in within {} s", HANDSHAKE.secs());
-            return if now >= in_by {
-                Err(LinkFault {
-                    words,
-                    is_final: false,
-                })
-            } else {
-                Ok(())
-            };
-        }
-        if beat == Span::ZERO {
-            return Ok(());
-        }
-        // "If a peer detects no incoming traffic for two heartbeat intervals or longer, it should close the connection".
-        // [§4.2.7]
-        if now >= heard + patience(beat) {
-            let words = format!(
-                "the broker has not been heard of for {} s",
-                now.since(heard).secs()
-            );
-            return Err(LinkFault {
-                words,
-                is_final: false,
-            });
-        }
-        if now >= said + beat {
+        if self.is_up && self.beats.check(now)? {
             self.machine.heartbeat(&mut out.bytes);
-            self.clock.said = now;
+            self.beats.said(now);
         }
         Ok(())
     }
@@ -316,20 +255,20 @@ impl Transport for Amqp {
         if let Some(refusal) = presence::refusal(wish.filter, self.peer.stamps) {
             return Err(refusal);
         }
-        self.clock.said = now;
+        self.beats.said(now);
         self.subscriptions
             .begin(wish, &self.common, &mut self.machine, &mut out.bytes)
     }
 
     fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time, out: &mut Output) {
-        self.clock.said = now;
+        self.beats.said(now);
         self.subscriptions
             .end(subscription, &mut self.machine, &mut out.bytes);
     }
 
     #[inline]
     fn settle(&mut self, delivery: DeliveryId, now: Time, out: &mut Output) {
-        self.clock.said = now;
+        self.beats.said(now);
         self.subscriptions
             .settle(delivery, &mut self.machine, &mut out.bytes);
     }
@@ -427,7 +366,7 @@ impl Transport for Amqp {
             &mut out.bytes,
         );
         self.probed = Some(now);
-        self.clock.said = now;
+        self.beats.said(now);
         out.bytes.len() - before
     }
 
@@ -443,7 +382,6 @@ impl Transport for Amqp {
     fn closed(&mut self) {
         self.is_up = false;
         self.opening = None;
-        self.clock.in_by = Time::NEVER;
         self.unconfirmed.restart(1);
         (self.is_blocked, self.is_stopped) = (false, [false; 2]);
         self.subscriptions.clear();
@@ -454,11 +392,6 @@ impl Transport for Amqp {
     fn counters(&self) -> Counters {
         Counters::default()
     }
-}
-
-/// How long nothing need be heard, by half the interval between heartbeats.
-fn patience(beat: Span) -> Span {
-    Span::from_nanos(beat.nanos().saturating_mul(4))
 }
 
 impl Amqp {
@@ -515,7 +448,7 @@ impl Amqp {
         let written = writer.with_header(message, question, |header| {
             machine.publish(ch, &publish, header, message.payload, &mut out.bytes)
         })?;
-        self.clock.said = now;
+        self.beats.said(now);
         written.map(drop).map_err(|too_large| Refusal::TooLarge {
             limit: too_large.frame_bytes_max as usize,
         })
@@ -567,7 +500,7 @@ impl Amqp {
             }
             ClientEvent::Tune(offer) => self.on_tune(offer, now, out),
             ClientEvent::OpenOk => {
-                self.clock.asked = now;
+                self.asked = now;
                 self.machine.channel_open(PLAIN, &mut out.bytes);
                 self.machine.channel_open(CONFIRMED, &mut out.bytes);
             }
@@ -698,8 +631,12 @@ impl Amqp {
         } else {
             offer.heartbeat.min(wanted)
         };
-        self.clock.beat = Span::from_millis(u64::from(heartbeat) * 500);
-        self.clock.said = now;
+        // "If a peer detects no incoming traffic for two heartbeat intervals or longer, it should close the connection".
+        // [§4.2.7]
+        let millis = u64::from(heartbeat) * 1000;
+        self.beats
+            .agree(Span::from_millis(millis / 2), Span::from_millis(millis * 2));
+        self.beats.said(now);
         self.machine
             .tune_ok(ServerOffer { heartbeat, ..offer }, &mut out.bytes);
         self.machine.open(&self.settings.vhost, &mut out.bytes);
@@ -730,10 +667,9 @@ impl Amqp {
             && self.machine.is_channel_open(CONFIRMED)
         {
             self.is_up = true;
-            self.clock.in_by = Time::NEVER;
             self.opening = None;
             events.up(&Welcome::default());
-            events.round_trip(now.since(self.clock.asked));
+            events.round_trip(now.since(self.asked));
         }
     }
 
@@ -859,7 +795,7 @@ impl Amqp {
                     }),
                     &mut out.bytes,
                 );
-                self.clock.said = now;
+                self.beats.said(now);
                 if let Some(is_stopped) = self
                     .is_stopped
                     .get_mut(usize::from(ch.saturating_sub(PLAIN)))
@@ -942,7 +878,7 @@ impl Amqp {
             };
             self.machine
                 .method(PLAIN, &Method::BasicGet(get), &mut out.bytes);
-            self.clock.said = now;
+            self.beats.said(now);
         }
     }
 

@@ -13,6 +13,7 @@ use thalweg_model::{Reliability, STAMPS_ANNOUNCEMENT, Span, Time};
 use super::CoapSettings;
 use super::observations::{End, Observation};
 use super::words::{self, OptionList, Resource, StampBytes, Wording};
+use crate::liveness::Liveness;
 use crate::message::Retain;
 use crate::transport::{
     Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, LinkFault, MessageId, Opening,
@@ -32,7 +33,7 @@ pub struct CoapStream {
     in_flight: usize,
     was_full: bool,
     pause_until: Time,
-    clock: Clock,
+    liveness: Liveness,
     wording: Wording,
 }
 
@@ -61,35 +62,13 @@ enum Purpose {
     Read(RequestId),
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Clock {
-    keep_alive: Span,
-    sent: Time,
-    heard: Time,
-    pinged: Option<Time>,
-    welcome_by: Time,
-}
-
 /// Publishes under way at a time.
 const WINDOW: usize = 1024;
-
-/// How long a server may take for its first answer.
-const WELCOME_WITHIN: Span = Span::from_secs(30);
-
-/// How long a Pong may take at least.
-const PATIENCE: Span = Span::from_secs(5);
 
 impl CoapStream {
     /// A lane to this endpoint, not connected yet.
     pub fn new(endpoint: Endpoint, settings: CoapSettings) -> Self {
         let side = machine(&settings);
-        let clock = Clock {
-            keep_alive: Span::ZERO,
-            sent: Time::ZERO,
-            heard: Time::ZERO,
-            pinged: None,
-            welcome_by: Time::NEVER,
-        };
         CoapStream {
             endpoint,
             settings,
@@ -101,7 +80,7 @@ impl CoapStream {
             in_flight: 0,
             was_full: false,
             pause_until: Time::ZERO,
-            clock,
+            liveness: Liveness::default(),
             wording: Wording::default(),
         }
     }
@@ -139,7 +118,7 @@ impl CoapStream {
                 has_state: false,
             },
         );
-        self.clock.sent = now;
+        self.liveness.sent(now);
         Ok(token)
     }
 
@@ -198,7 +177,7 @@ impl CoapStream {
             }
             ClientEvent::Ping { token, custody } => self.side.pong(token, custody, &mut out.bytes),
             ClientEvent::Pong { .. } => {
-                if let Some(at) = self.clock.pinged.take() {
+                if let Some(at) = self.liveness.answered() {
                     events.round_trip(now.since(at));
                 }
             }
@@ -296,22 +275,6 @@ impl CoapStream {
         }
     }
 
-    /// A Ping is due, or its Pong is overdue.
-    fn keep_alive_due(&self) -> Time {
-        let Clock {
-            keep_alive,
-            sent,
-            heard,
-            pinged,
-            ..
-        } = self.clock;
-        match (self.state, pinged) {
-            (State::Up, Some(at)) => at + PATIENCE.max(Span::from_nanos(keep_alive.nanos() / 2)),
-            (State::Up, None) if keep_alive > Span::ZERO => sent.min(heard) + keep_alive,
-            _ => Time::NEVER,
-        }
-    }
-
     /// Registers observations again that have ended and are due.
     fn register_due(&mut self, now: Time, out: &mut Output) {
         for at in 0..self.observations.len() {
@@ -378,13 +341,7 @@ impl Transport for CoapStream {
     fn open(&mut self, opening: &Opening, _peer: SocketAddr, now: Time, out: &mut Output) {
         self.closed();
         self.state = State::Asking;
-        self.clock = Clock {
-            keep_alive: opening.keep_alive,
-            sent: now,
-            heard: now,
-            pinged: None,
-            welcome_by: now + WELCOME_WITHIN,
-        };
+        self.liveness = Liveness::begin(opening.keep_alive, now);
         self.side.open(&mut out.bytes);
         // It is smaller than what every server takes. §5.3.1
         let _ = self.ask(Code::GET, &words::hello(), &[], Purpose::Hello, now, out);
@@ -406,7 +363,7 @@ impl Transport for CoapStream {
                 Ok(None) => break,
                 Ok(Some((bytes, event))) => {
                     consumed += bytes;
-                    self.clock.heard = now;
+                    self.liveness.heard(now);
                     self.on_event(event, now, out, events)?;
                 }
                 Err(fault) => {
@@ -425,8 +382,8 @@ impl Transport for CoapStream {
 
     fn poll_timeout(&self) -> Time {
         match self.state {
-            State::Closed => Time::NEVER,
-            State::Asking => self.clock.welcome_by,
+            // How long the first answer may take is the engine's affair.
+            State::Closed | State::Asking => Time::NEVER,
             State::Up => {
                 let retry = self
                     .observations
@@ -439,7 +396,7 @@ impl Transport for CoapStream {
                 } else {
                     Time::NEVER
                 };
-                self.keep_alive_due().min(retry).min(pause)
+                self.liveness.due().min(retry).min(pause)
             }
         }
     }
@@ -450,25 +407,14 @@ impl Transport for CoapStream {
         out: &mut Output,
         events: &mut dyn Events,
     ) -> Result<(), LinkFault> {
-        if self.state == State::Asking && self.clock.welcome_by <= now {
-            return Err(LinkFault {
-                words: "the server does not answer".to_owned(),
-                is_final: false,
-            });
-        }
         if self.pause_until <= now {
             self.pause_until = Time::ZERO;
         }
-        if self.keep_alive_due() <= now {
-            match self.clock.pinged {
-                Some(at) if self.clock.heard <= at => {
-                    return Err(LinkFault {
-                        words: "the server has not answered Ping".to_owned(),
-                        is_final: false,
-                    });
-                }
-                _ => self.clock.pinged = None,
-            }
+        if self.state == State::Up
+            && self
+                .liveness
+                .check("the server has not answered Ping", now)?
+        {
             self.probe(now, out);
         }
         self.register_due(now, out);
@@ -509,7 +455,7 @@ impl Transport for CoapStream {
         let result = said.and_then(|(code, options): (Code, OptionList<'_>)| {
             let options = options.as_slice();
             if is_unanswered {
-                self.clock.sent = now;
+                self.liveness.sent(now);
                 let write = |encoder: &mut Encoder<'_>| put(options, encoder);
                 self.side
                     .tell(code, write, payload, &mut out.bytes)
@@ -577,7 +523,7 @@ impl Transport for CoapStream {
             let _ = self
                 .side
                 .request_again(token, Code::GET, write, &[], &mut out.bytes);
-            self.clock.sent = now;
+            self.liveness.sent(now);
         }
         self.wording = wording;
     }
@@ -661,12 +607,12 @@ impl Transport for CoapStream {
     }
 
     fn probe(&mut self, now: Time, out: &mut Output) -> usize {
-        if self.state != State::Up || self.clock.pinged.is_some() {
+        if self.state != State::Up || self.liveness.is_asking() {
             return 0;
         }
         let before = out.bytes.len();
         self.side.ping(Token::EMPTY, false, &mut out.bytes);
-        (self.clock.pinged, self.clock.sent) = (Some(now), now);
+        self.liveness.asked(now);
         out.bytes.len() - before
     }
 

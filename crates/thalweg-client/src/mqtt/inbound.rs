@@ -58,12 +58,12 @@ impl Mqtt {
                     ReasonCode::PacketIdNotFound
                 };
                 self.side.pubcomp(ack.id, reason, &mut out.bytes);
-                self.clock.sent = now;
+                self.liveness.sent(now);
             }
             ClientEvent::SubAck(ack) => self.on_suback(&ack, now, out, events),
             ClientEvent::UnsubAck(_) => {}
             ClientEvent::PingResp => {
-                if let Some(at) = self.clock.pinged.take() {
+                if let Some(at) = self.liveness.answered() {
                     self.round_trip(now.since(at), events);
                 }
             }
@@ -137,7 +137,8 @@ impl Mqtt {
         let said: Vec<(&str, &str)> = connack.properties.user_properties().collect();
         self.announces_stamps = said.contains(&(thalweg_model::STAMPS_ANNOUNCEMENT, "1"));
         let offer = *self.side.offer();
-        self.clock.keep_alive = Span::from_secs(u64::from(offer.keep_alive));
+        self.liveness
+            .set_keep_alive(Span::from_secs(u64::from(offer.keep_alive)));
         self.aliasing
             .begin(offer.topic_alias_max.min(self.settings.aliases_max));
         self.questions
@@ -193,7 +194,7 @@ impl Mqtt {
             self.incoming.insert(publish.id, true);
             self.side
                 .pubrec(publish.id, ReasonCode::Success, &mut out.bytes);
-            self.clock.sent = now;
+            self.liveness.sent(now);
             return;
         }
         if publish.qos == QoS::ExactlyOnce {
@@ -298,7 +299,7 @@ impl Mqtt {
             None => ReasonCode::PacketIdNotFound,
         };
         self.side.pubrel(ack.id, reason, &mut out.bytes);
-        self.clock.sent = now;
+        self.liveness.sent(now);
         if let Some(flight) = flight
             && !std::mem::replace(&mut flight.is_released, true)
         {
@@ -387,8 +388,7 @@ impl Mqtt {
                 };
                 match refusal {
                     None => {
-                        let wait =
-                            Span::from_nanos(self.clock.round_trip.nanos().saturating_mul(4));
+                        let wait = Span::from_nanos(self.round_trip.nanos().saturating_mul(4));
                         if let Some(read) = self.questions.reads.get_mut(at) {
                             read.until = now + wait + VALUE_WITHIN;
                         }
@@ -418,7 +418,7 @@ impl Mqtt {
     }
 
     fn round_trip(&mut self, span: Span, events: &mut dyn Events) {
-        self.clock.round_trip = span;
+        self.round_trip = span;
         events.round_trip(span);
     }
 }

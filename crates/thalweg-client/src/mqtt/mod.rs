@@ -33,6 +33,7 @@ use self::questions::{Held, Questions, Read, WayBack};
 pub use self::settings::MqttSettings;
 use self::subscriptions::{Entry, OWN_IDENTIFIERS, Subscriptions};
 use self::words::{Pairs, StampText};
+use crate::liveness::Liveness;
 use crate::message::Retain;
 use crate::presence;
 use crate::transport::{
@@ -72,7 +73,12 @@ pub struct Mqtt {
     own_identifier: u32,
     aliasing: Aliasing,
     load: LoadBook,
-    clock: Clock,
+    /// Keep alive. §3.1.2.10
+    liveness: Liveness,
+    /// The last one that was measured.
+    round_trip: Span,
+    /// CONNECT cannot be written.
+    is_mute: bool,
     /// A publish was refused because the server's Receive Maximum was used up.
     was_full: bool,
     /// The user's properties of the message that is being told.
@@ -87,25 +93,8 @@ enum Awaited {
     WayBack,
 }
 
-/// Keep alive. §3.1.2.10
-#[derive(Clone, Copy, Debug)]
-struct Clock {
-    keep_alive: Span,
-    sent: Time,
-    heard: Time,
-    /// When the PINGREQ left that was not answered.
-    pinged: Option<Time>,
-    /// By when CONNACK must have come.
-    welcome_by: Time,
-    /// The last one that was measured.
-    round_trip: Span,
-}
-
 /// QoS 2 publishes under way at a time in MQTT 3.
 const EXACTLY_ONCE_MAX_V3: usize = 20;
-
-/// How long a server may take for CONNACK.
-const WELCOME_WITHIN: Span = Span::from_secs(30);
 
 /// How long after SUBACK a last value may take, beside four round trips: the specification does not say when it comes.
 const VALUE_WITHIN: Span = Span::from_millis(250);
@@ -124,14 +113,6 @@ impl Mqtt {
         let nonce = settings
             .seed
             .unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish());
-        let never = Clock {
-            keep_alive: Span::ZERO,
-            sent: Time::ZERO,
-            heard: Time::ZERO,
-            pinged: None,
-            welcome_by: Time::NEVER,
-            round_trip: Span::ZERO,
-        };
         Mqtt {
             endpoint,
             version,
@@ -151,7 +132,9 @@ impl Mqtt {
             own_identifier: 0,
             aliasing: Aliasing::new(),
             load: LoadBook::default(),
-            clock: never,
+            liveness: Liveness::default(),
+            round_trip: Span::ZERO,
+            is_mute: false,
             was_full: false,
             scratch: Vec::new(),
             settings,
@@ -232,7 +215,7 @@ impl Mqtt {
             self.was_full |= refusal == Refusal::Window;
             return Err(refusal);
         }
-        self.clock.sent = now;
+        self.liveness.sent(now);
         if !is_counted {
             return Ok(Departure::Gone);
         }
@@ -310,7 +293,7 @@ impl Mqtt {
             });
         }
         self.awaited.push((id, awaited));
-        self.clock.sent = now;
+        self.liveness.sent(now);
         Ok(())
     }
 
@@ -326,7 +309,7 @@ impl Mqtt {
             },
             &mut out.bytes,
         ) {
-            Ok(()) => self.clock.sent = now,
+            Ok(()) => self.liveness.sent(now),
             Err(_) => self.spare_id = Some(id),
         }
     }
@@ -389,31 +372,7 @@ impl Mqtt {
             }
             None => self.side.ping(&mut out.bytes),
         }
-        self.clock.sent = now;
-        self.clock.pinged.get_or_insert(now);
-    }
-
-    fn keep_alive_due(&self) -> Time {
-        let Clock {
-            keep_alive,
-            sent,
-            heard,
-            pinged,
-            ..
-        } = self.clock;
-        if !self.side.is_connected() || keep_alive == Span::ZERO {
-            return Time::NEVER;
-        }
-        // Silence of ours lets the server close the connection; silence of its lets us ask.
-        match pinged {
-            None => sent.min(heard) + keep_alive,
-            Some(at) => (at + self.patience()).min(sent + keep_alive),
-        }
-    }
-
-    /// How long PINGRESP may take.
-    fn patience(&self) -> Span {
-        Span::from_nanos(self.clock.keep_alive.nanos() / 2).max(Span::from_secs(5))
+        self.liveness.asked(now);
     }
 }
 
@@ -495,22 +454,12 @@ impl Transport for Mqtt {
             auth_method: None,
             auth_data: None,
         };
-        // What does not fit into a CONNECT is told when its answer is missed: at once.
-        let welcome_by = match self.side.connect(&connect, &mut out.bytes) {
-            Ok(()) => now + WELCOME_WITHIN,
-            Err(_) => now,
-        };
+        self.is_mute = self.side.connect(&connect, &mut out.bytes).is_err();
         // Not all servers keep to it, and there is room.
         self.side.tolerate_excess();
         let keep_alive = Span::from_secs(u64::from(keep_alive));
-        self.clock = Clock {
-            keep_alive,
-            sent: now,
-            heard: now,
-            pinged: None,
-            welcome_by,
-            round_trip: Span::ZERO,
-        };
+        self.liveness = Liveness::begin(keep_alive, now);
+        self.round_trip = Span::ZERO;
     }
 
     fn handle_input(
@@ -529,7 +478,7 @@ impl Transport for Mqtt {
                 Ok(None) => return Ok(consumed),
                 Ok(Some((bytes, event))) => {
                     consumed += bytes;
-                    self.clock.heard = now;
+                    self.liveness.heard(now);
                     self.on_event(event, now, out, events)?;
                 }
                 Err(fault) => {
@@ -545,9 +494,15 @@ impl Transport for Mqtt {
 
     fn poll_timeout(&self) -> Time {
         if !self.side.is_connected() {
-            return self.clock.welcome_by;
+            // How long CONNACK may take is the engine's affair.
+            return if self.is_mute {
+                Time::ZERO
+            } else {
+                Time::NEVER
+            };
         }
-        self.keep_alive_due()
+        self.liveness
+            .due()
             .min(self.questions.next())
             .min(self.load.next())
     }
@@ -559,27 +514,19 @@ impl Transport for Mqtt {
         events: &mut dyn Events,
     ) -> Result<(), LinkFault> {
         if !self.side.is_connected() {
-            return match self.clock.welcome_by <= now {
+            return match self.is_mute {
                 false => Ok(()),
                 true => Err(LinkFault {
-                    words: "the server has not answered CONNECT".to_owned(),
+                    words: "user name, password or will do not fit into CONNECT".to_owned(),
                     is_final: false,
                 }),
             };
         }
-        if self.clock.keep_alive > Span::ZERO
-            && let Some(at) = self.clock.pinged
-            && at + self.patience() <= now
-            && self.clock.heard <= at
+        if self
+            .liveness
+            .check("the server has not answered PINGREQ", now)?
+            || self.load.next() <= now
         {
-            return Err(LinkFault {
-                words: "the server has not answered PINGREQ".to_owned(),
-                is_final: false,
-            });
-        }
-        if self.keep_alive_due() <= now || self.load.next() <= now {
-            // Something was heard, only not PINGRESP: it is asked anew.
-            self.clock.pinged = None;
             self.ping(now, out);
         }
         while let Some(at) = self
@@ -697,7 +644,7 @@ impl Transport for Mqtt {
                 _ => return,
             },
         }
-        self.clock.sent = now;
+        self.liveness.sent(now);
     }
 
     fn request(
@@ -791,7 +738,7 @@ impl Transport for Mqtt {
     }
 
     fn probe(&mut self, now: Time, out: &mut Output) -> usize {
-        if !self.side.is_connected() || self.clock.pinged.is_some() {
+        if !self.side.is_connected() || self.liveness.is_asking() {
             return 0;
         }
         let before = out.bytes.len();
@@ -809,7 +756,7 @@ impl Transport for Mqtt {
 
     fn closed(&mut self) {
         self.side = ClientSide::new(self.settings.packet_bytes_max);
-        self.clock.welcome_by = Time::NEVER;
+        self.is_mute = false;
         self.flights.connection_ended(self.last_up);
         self.awaited.clear();
         self.questions.begin(String::new());

@@ -25,6 +25,7 @@ use self::destination::Idiom;
 use self::headers::{Question, Scratch};
 pub use self::settings::StompSettings;
 use self::subscriptions::{Common, Subscriptions};
+use crate::liveness::Beats;
 use crate::presence;
 use crate::queues::session_prefix;
 use crate::transport::{
@@ -38,8 +39,6 @@ use crate::unconfirmed::{Blame, Unconfirmed};
 const ANSWERS: &str = "/temp-queue/answers";
 /// The transaction, and the receipt, of a probe.
 const PROBE: &str = "p";
-/// How long the peer may take to let us in.
-const HANDSHAKE: Span = Span::from_secs(30);
 /// How many of its intervals a peer may be silent.
 const PATIENCE: u64 = 3;
 
@@ -54,7 +53,10 @@ pub struct Stomp {
     /// The peer has said what it is.
     is_known: bool,
     common: Common,
-    clock: Clock,
+    beats: Beats,
+    opened: Time,
+    /// How often we like to hear something, in milliseconds.
+    keep_alive: u32,
     /// Publishes that wait for their receipts, which are their numbers.
     unconfirmed: Unconfirmed,
     /// The last connection ended with an ERROR for one of several things: on this one they are done one at a time.
@@ -90,22 +92,6 @@ struct Origin {
     address: String,
 }
 
-/// When something has to be said, and when something should have been heard.
-#[derive(Clone, Copy, Debug)]
-struct Clock {
-    /// We are to be heard this often; zero: no need.
-    gives: Span,
-    /// The peer is to be heard this often; zero: no need.
-    wants: Span,
-    said: Time,
-    heard: Time,
-    /// When the peer must have let us in.
-    in_by: Time,
-    opened: Time,
-    /// How often we like to hear something.
-    keep_alive: u32,
-}
-
 impl Stomp {
     /// A lane that has not connected yet.
     pub fn new(endpoint: Endpoint, settings: StompSettings) -> Self {
@@ -124,15 +110,9 @@ impl Stomp {
             stamps: false,
             is_known: false,
             common: Common::default(),
-            clock: Clock {
-                gives: Span::ZERO,
-                wants: Span::ZERO,
-                said: Time::ZERO,
-                heard: Time::ZERO,
-                in_by: Time::NEVER,
-                opened: Time::ZERO,
-                keep_alive: 0,
-            },
+            beats: Beats::default(),
+            opened: Time::ZERO,
+            keep_alive: 0,
             unconfirmed,
             is_careful: false,
             was_ambiguous: false,
@@ -191,16 +171,8 @@ impl Transport for Stomp {
             is_careful: self.is_careful,
         };
         let keep_alive = u32::try_from(opening.keep_alive.millis()).unwrap_or(u32::MAX);
-        let (gives, wants, in_by) = (Span::ZERO, Span::ZERO, now + HANDSHAKE);
-        self.clock = Clock {
-            gives,
-            wants,
-            said: now,
-            heard: now,
-            in_by,
-            opened: now,
-            keep_alive,
-        };
+        self.beats = Beats::begin(now);
+        (self.opened, self.keep_alive) = (now, keep_alive);
         // Who was told nothing is `guest`, as everywhere.
         let password = opening.password.as_deref().map(String::from_utf8_lossy);
         let credentials = match (&opening.user, &password) {
@@ -241,7 +213,7 @@ impl Transport for Stomp {
             let rest = input.get(consumed..).unwrap_or_default();
             match self.machine.handle_input(rest) {
                 Ok(Some((len, event))) => {
-                    self.clock.heard = now;
+                    self.beats.heard(now);
                     consumed += len;
                     self.on_event(event, now, out, events)?;
                 }
@@ -268,28 +240,11 @@ impl Transport for Stomp {
     }
 
     fn poll_timeout(&self) -> Time {
-        let Clock {
-            gives,
-            wants,
-            said,
-            heard,
-            in_by,
-            ..
-        } = self.clock;
-        if !self.is_up {
-            return in_by;
+        // How long the handshake may take is the engine's affair.
+        match self.is_up {
+            true => self.beats.due(),
+            false => Time::NEVER,
         }
-        let say = if gives == Span::ZERO {
-            Time::NEVER
-        } else {
-            said + half(gives)
-        };
-        let hear = if wants == Span::ZERO {
-            Time::NEVER
-        } else {
-            heard + patience(wants)
-        };
-        say.min(hear)
     }
 
     fn handle_timeout(
@@ -298,38 +253,9 @@ impl Transport for Stomp {
         out: &mut Output,
         _events: &mut dyn Events,
     ) -> Result<(), LinkFault> {
-        let Clock {
-            gives,
-            wants,
-            said,
-            heard,
-            in_by,
-            ..
-        } = self.clock;
-        if !self.is_up {
-            let words = format!("the broker has not let us in within {} s", HANDSHAKE.secs());
-            return if now >= in_by {
-                Err(LinkFault {
-                    words,
-                    is_final: false,
-                })
-            } else {
-                Ok(())
-            };
-        }
-        if wants > Span::ZERO && now >= heard + patience(wants) {
-            let words = format!(
-                "the broker has not been heard of for {} s",
-                now.since(heard).secs()
-            );
-            return Err(LinkFault {
-                words,
-                is_final: false,
-            });
-        }
-        if gives > Span::ZERO && now >= said + half(gives) {
+        if self.is_up && self.beats.check(now)? {
             self.machine.heart_beat(&mut out.bytes);
-            self.clock.said = now;
+            self.beats.said(now);
         }
         Ok(())
     }
@@ -375,7 +301,7 @@ impl Transport for Stomp {
         if let Some(refusal) = presence::refusal(wish.filter, self.stamps) {
             return Err(refusal);
         }
-        self.clock.said = now;
+        self.beats.said(now);
         self.subscriptions.begin(wish, self.idiom, &self.common)?;
         self.subscriptions.pump(
             self.unconfirmed.len(),
@@ -387,7 +313,7 @@ impl Transport for Stomp {
     }
 
     fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time, out: &mut Output) {
-        self.clock.said = now;
+        self.beats.said(now);
         self.subscriptions
             .end(subscription, &self.machine, &mut out.bytes);
     }
@@ -402,7 +328,7 @@ impl Transport for Stomp {
                 },
                 &mut out.bytes,
             );
-            self.clock.said = now;
+            self.beats.said(now);
         }
     }
 
@@ -458,7 +384,7 @@ impl Transport for Stomp {
         };
         self.machine.subscribe(&subscribe, &mut out.bytes);
         self.reads.push(request);
-        self.clock.said = now;
+        self.beats.said(now);
         Ok(())
     }
 
@@ -476,7 +402,7 @@ impl Transport for Stomp {
         self.machine.begin(PROBE, None, &mut out.bytes);
         self.machine.abort(PROBE, Some(PROBE), &mut out.bytes);
         self.probed = Some(now);
-        self.clock.said = now;
+        self.beats.said(now);
         out.bytes.len() - before
     }
 
@@ -486,7 +412,6 @@ impl Transport for Stomp {
 
     fn closed(&mut self) {
         self.is_up = false;
-        self.clock.in_by = Time::NEVER;
         self.unconfirmed.restart(1);
         self.loose_since = None;
         self.subscriptions.clear();
@@ -569,7 +494,7 @@ impl Stomp {
             |w| headers::write(message, reply_to, correlation, w),
             &mut out.bytes,
         );
-        self.clock.said = now;
+        self.beats.said(now);
         Ok(())
     }
 
@@ -614,14 +539,14 @@ impl Stomp {
         self.idiom = idiom;
         self.is_known = true;
         self.stamps = connected.headers.get(STAMPS_ANNOUNCEMENT).as_deref() == Some("1");
-        let keep_alive = self.clock.keep_alive;
+        let keep_alive = self.keep_alive;
         let (gives, wants) = heart_beats((keep_alive, keep_alive), connected.heart_beat);
-        self.clock.gives = Span::from_millis(gives.into());
-        self.clock.wants = Span::from_millis(wants.into());
-        self.clock.in_by = Time::NEVER;
+        let wants = Span::from_millis(wants.into());
+        self.beats
+            .agree(half(Span::from_millis(gives.into())), patience(wants));
         self.is_up = true;
         events.up(&Welcome::default());
-        events.round_trip(now.since(self.clock.opened));
+        events.round_trip(now.since(self.opened));
     }
 
     fn on_receipt(&mut self, id: &str, now: Time, events: &mut dyn Events) {
