@@ -23,7 +23,7 @@ pub enum Via {
     /// The one that serves the objective best, of those whose brokers were named; chosen anew as the network changes.
     #[default]
     Auto,
-    /// This one: `mqtt`, `coap`, `amqp`, `stomp`, or a third party's.
+    /// This one: `mqtt`, `coap`, `amqp`, `stomp`, `zmtp`, or a third party's.
     Protocol(String),
 }
 
@@ -377,6 +377,7 @@ pub(crate) fn check_feature(url: &BrokerUrl) -> Result<(), ClientError> {
         "coap" if !cfg!(feature = "coap") => return missing("coap"),
         "amqp" if !cfg!(feature = "amqp") => return missing("amqp"),
         "stomp" if !cfg!(feature = "stomp") => return missing("stomp"),
+        "zmtp" if !cfg!(feature = "zmtp") => return missing("zmtp"),
         _ => {}
     }
     if url.scheme.is_websocket() && !cfg!(feature = "websocket") {
@@ -394,11 +395,11 @@ pub(crate) fn check_feature(url: &BrokerUrl) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// A plugin for a URL; none if this build has none, which [`check_feature`] said before.
+/// The lanes to a URL, most often one; none if this build has no plugin, which [`check_feature`] said before.
 #[allow(unused_variables)]
-pub(crate) fn transport_for(url: &BrokerUrl, mqtt_version: u8) -> Option<Box<dyn Transport>> {
+pub(crate) fn transports_for(url: &BrokerUrl, mqtt_version: u8) -> Vec<Box<dyn Transport>> {
     let endpoint = url.endpoint();
-    match url.scheme.protocol() {
+    let lane: Option<Box<dyn Transport>> = match url.scheme.protocol() {
         #[cfg(feature = "mqtt")]
         "mqtt" => {
             let settings = crate::mqtt::MqttSettings {
@@ -433,6 +434,12 @@ pub(crate) fn transport_for(url: &BrokerUrl, mqtt_version: u8) -> Option<Box<dyn
             }
             Some(Box::new(crate::stomp::Stomp::new(endpoint, settings)))
         }
+        #[cfg(feature = "zmtp")]
+        "zmtp" => {
+            let pair = crate::zmtp::Zmtp::pair(&endpoint, &Default::default());
+            return pair.map(|lane| Box::new(lane) as _).into();
+        }
         _ => None,
-    }
+    };
+    lane.into_iter().collect()
 }

@@ -10,7 +10,7 @@
 //!                                           Engine (no I/O): outbox, tickets, lanes, subscriptions
 //!                                               │ asks            │ one per lane
 //!                                               v                 v
-//!                                           Chooser           Transport: MQTT, CoAP, AMQP, STOMP, yours
+//!                                           Chooser           Transport: MQTT, CoAP, AMQP, STOMP, ZMTP, yours
 //! ```
 // One place asks the system for `TCP_INFO` through a macro of `nix`, which may say otherwise: `driver/network.rs`.
 #![deny(unsafe_code)]
@@ -55,6 +55,8 @@ mod unconfirmed;
 pub mod url;
 #[cfg(test)]
 mod witness;
+#[cfg(feature = "zmtp")]
+pub mod zmtp;
 
 pub use adaptive::{Calibration, Constraints, Explanation, Objective};
 pub use builder::{BufferSettings, ClientBuilder, TlsFiles, Via};

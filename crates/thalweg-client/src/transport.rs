@@ -14,7 +14,7 @@ use crate::message::Retain;
 
 /// A protocol plugin.
 pub trait Transport: Send {
-    /// The protocol's name, as `--via` and the calibration have it: `mqtt`, `coap`, `amqp`, `stomp`, or yours.
+    /// The protocol's name, as `--via` and the calibration have it: `mqtt`, `coap`, `amqp`, `stomp`, `zmtp`, or yours.
     fn protocol(&self) -> &'static str;
 
     /// What it can do with what is known now; after [`Events::up`] also what the peer said.
@@ -264,6 +264,10 @@ pub enum Medium {
 /// What a transport says of itself. "Can" means: against this peer, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
+    /// It publishes. A lane that does not is there for subscriptions only.
+    pub publishes: bool,
+    /// Filters can be subscribed to over it.
+    pub subscribes: bool,
     /// The surest that it can publish by itself, without stamps.
     pub reliability_max: Reliability,
     /// The surest that it can receive by itself.
@@ -303,6 +307,8 @@ pub struct Capabilities {
 impl Capabilities {
     /// What every lane over a stream has: order. All else is none, or without a limit.
     pub const STREAM: Capabilities = Capabilities {
+        publishes: true,
+        subscribes: true,
         reliability_max: Reliability::AtMostOnce,
         receive_max: Reliability::AtMostOnce,
         stamps: false,

@@ -19,7 +19,7 @@ pub struct BrokerUrl {
     pub path: String,
     /// The path of the Unix socket.
     pub unix: Option<PathBuf>,
-    /// What the path names in MQTT and CoAP: `coap://host/a/b` is the topic `a/b`, and so is `coap://host/ps/data/a/b`.
+    /// What the path names in MQTT, CoAP and ZeroMQ: `coap://host/a/b` is the topic `a/b`, and so is `coap://host/ps/data/a/b`.
     pub topic: Option<String>,
     /// What the path names in AMQP and STOMP: the virtual host (`amqp://host/%2f` is `/`).
     pub virtual_host: Option<String>,
@@ -66,6 +66,8 @@ pub enum Scheme {
     StompWs,
     /// STOMP over WebSocket over TLS: `stomp+wss`, `stomps+ws`.
     StompWss,
+    /// ZeroMQ (ZMTP) over TCP.
+    Zmtp,
 }
 
 /// What a scheme means.
@@ -104,7 +106,7 @@ const fn websocket(row: Row, path: &'static str, sub_protocol: &'static str) -> 
     }
 }
 
-const SCHEMES: [Row; 17] = [
+const SCHEMES: [Row; 18] = [
     row(&["mqtt", "tcp"], Scheme::Mqtt, "mqtt", 1883, false),
     row(&["mqtts", "ssl"], Scheme::Mqtts, "mqtt", 8883, true),
     websocket(
@@ -164,6 +166,7 @@ const SCHEMES: [Row; 17] = [
         "/ws",
         "v12.stomp",
     ),
+    row(&["zmtp"], Scheme::Zmtp, "zmtp", 5555, false),
 ];
 
 impl Scheme {
@@ -175,7 +178,7 @@ impl Scheme {
             .unwrap_or(&SCHEMES[0])
     }
 
-    /// `mqtt`, `coap`, `amqp` or `stomp`.
+    /// `mqtt`, `coap`, `amqp`, `stomp` or `zmtp`.
     pub fn protocol(self) -> &'static str {
         self.row().protocol
     }
@@ -503,6 +506,7 @@ mod tests {
             ("stomps://b", 61614, true, false),
             ("stomp+ws://b", 15674, false, true),
             ("stomps+ws://b", 15673, true, true),
+            ("zmtp://b", 5555, false, false),
         ]) {
             let url = parse(text);
             let endpoint = url.endpoint();

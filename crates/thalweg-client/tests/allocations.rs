@@ -58,6 +58,8 @@ impl Transport for Bare {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            publishes: true,
+            subscribes: true,
             reliability_max: Reliability::AtLeastOnce,
             receive_max: Reliability::AtMostOnce,
             stamps: false,

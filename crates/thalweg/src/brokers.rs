@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use thalweg_client::blocking::Client;
 use thalweg_client::mqtt::{Mqtt, MqttSettings};
 use thalweg_client::{
-    BrokerUrl, BufferSettings, Calibration, ClientError, LaneState, Reliability, Scheme, Status,
-    TlsFiles, Via, WhenRefused, Will,
+    BrokerUrl, BufferSettings, Calibration, ClientError, Lane, LaneState, Reliability, Scheme,
+    Status, TlsFiles, Via, WhenRefused, Will,
 };
 use thalweg_mqtt::{QoS, Version};
 
@@ -125,9 +125,12 @@ impl Brokers {
         })
     }
 
-    /// Whether every protocol that may bring messages lets us say when one is done with. Over CoAP it is when it comes.
+    /// Whether every protocol that may bring messages lets us say when one is done with. Over CoAP and ZeroMQ it is when it
+    /// comes.
     pub fn can_settle(&self) -> bool {
-        self.ways.iter().all(|url| url.scheme.protocol() != "coap")
+        self.ways
+            .iter()
+            .all(|url| !matches!(url.scheme.protocol(), "coap" | "zmtp"))
     }
 
     /// Waits until messages may go, or says why they cannot.
@@ -139,7 +142,14 @@ impl Brokers {
             if status.lanes.iter().any(|lane| lane.state == LaneState::Up) {
                 return Ok(());
             }
-            if status.lanes.iter().all(|lane| !lane.trouble.is_empty()) {
+            // Of the two lanes to a place of ZeroMQ one may not be needed.
+            let fails = |lane: &Lane| {
+                status.lanes.iter().any(|twin| {
+                    (twin.protocol, &twin.place) == (lane.protocol, &lane.place)
+                        && !twin.trouble.is_empty()
+                })
+            };
+            if status.lanes.iter().all(fails) {
                 return Err(self.explain(&status));
             }
             if Instant::now() >= deadline {
@@ -197,7 +207,7 @@ impl Brokers {
             .any(|lane| lane.state == LaneState::Opening)
         {
             return Failure::new(format!("{place} accepted the connection and says nothing within {within}"))
-                .mend("Is this the port for the scheme in --url? mqtt, mqtts, ws, wss, coap, amqp and stomp have ports of their own");
+                .mend("Is this the port for the scheme in --url? mqtt, mqtts, ws, wss, coap, amqp, stomp and zmtp have ports of their own");
         }
         Failure::new(format!("no answer from {place} within {within}"))
             .mend("Check the address, and that no firewall is in the way")
@@ -329,6 +339,8 @@ fn beside(url: &BrokerUrl, via: ViaArg) -> BrokerUrl {
         (ViaArg::Amqp, true) => Scheme::Amqps,
         (ViaArg::Stomp, false) => Scheme::Stomp,
         (ViaArg::Stomp, true) => Scheme::Stomps,
+        // There is none over TLS, and Thalweg's listener is off until it is mentioned: `auto` does not try it.
+        (ViaArg::Zmtp, _) => Scheme::Zmtp,
         (ViaArg::Mqtt | ViaArg::Auto, false) => Scheme::Mqtt,
         (ViaArg::Mqtt | ViaArg::Auto, true) => Scheme::Mqtts,
     };

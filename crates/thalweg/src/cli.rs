@@ -234,7 +234,7 @@ pub struct PasswdArgs {
 #[command(next_help_heading = "Connection")]
 pub struct ConnectArgs {
     /// SCHEME://[USER[:PASSWORD]@]HOST[:PORT]; schemes are mqtt, mqtts, ws, wss, coap, coaps, coap+tcp, coaps+tcp, coap+ws,
-    /// coaps+ws, amqp, amqps, stomp, stomps, stomp+ws, stomp+wss. Said several times, these are ways to one broker, of which
+    /// coaps+ws, amqp, amqps, stomp, stomps, stomp+ws, stomp+wss, zmtp. Said several times, these are ways to one broker, of which
     /// the best is taken. Default: the environment variable THALWEG_URL, else mqtt://127.0.0.1:1883
     #[arg(long, value_name = "URL")]
     pub url: Vec<BrokerUrl>,
@@ -298,6 +298,8 @@ pub enum ViaArg {
     Amqp,
     /// STOMP
     Stomp,
+    /// ZeroMQ, by PUB and SUB
+    Zmtp,
 }
 
 impl ViaArg {
@@ -309,6 +311,7 @@ impl ViaArg {
             ViaArg::Coap => "coap",
             ViaArg::Amqp => "amqp",
             ViaArg::Stomp => "stomp",
+            ViaArg::Zmtp => "zmtp",
         }
     }
 }

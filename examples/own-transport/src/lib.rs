@@ -69,6 +69,8 @@ impl Transport for Lines {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            publishes: true,
+            subscribes: true,
             reliability_max: Reliability::AtLeastOnce,
             // What is lost with a connection is lost.
             receive_max: Reliability::AtMostOnce,

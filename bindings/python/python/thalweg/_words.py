@@ -79,7 +79,7 @@ class Connected:
     """A broker accepted a connection: what ``on_connected`` is given."""
 
     protocol: str
-    """``mqtt``, ``coap``, ``amqp`` or ``stomp``."""
+    """``mqtt``, ``coap``, ``amqp``, ``stomp`` or ``zmtp``."""
     place: str
     """Host and port, or a path."""
     session_present: bool

@@ -20,7 +20,7 @@ def connect(*brokers: str, **given: Unpack[Settings]) -> Client:
 
     Returns at once: the network is reached in the background, and what is published before that waits in the buffer.
 
-    :param via: ``auto`` (whichever protocol serves the objective best), or one of ``mqtt``, ``coap``, ``amqp``, ``stomp``.
+    :param via: ``auto`` (whichever protocol serves the objective best), or one of ``mqtt``, ``coap``, ``amqp``, ``stomp``, ``zmtp``.
     :param objective: ``latency``, ``bytes`` or ``energy``; or weights such as ``{"latency": 2, "bytes": 1}``.
     :param client_id: our name towards brokers. Default: they choose.
     :param user: user name; so are those in a broker's URL.

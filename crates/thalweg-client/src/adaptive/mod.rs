@@ -112,6 +112,8 @@ impl Candidate {
             },
             host: String::new(),
             capabilities: Capabilities {
+                publishes: true,
+                subscribes: true,
                 reliability_max: if is_stream {
                     Reliability::ExactlyOnce
                 } else {

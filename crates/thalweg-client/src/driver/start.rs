@@ -9,7 +9,7 @@ use super::inbox::Inbox;
 use super::security::Security;
 use super::turn::{BELL, Driver, run};
 use crate::adaptive::{Calibration, Candidate, Chooser};
-use crate::builder::{BufferSettings, ClientBuilder, Via, transport_for};
+use crate::builder::{BufferSettings, ClientBuilder, Via, transports_for};
 use crate::client::{Client, ClientError};
 use crate::engine::{Engine, LaneSpec, Overflow, Role};
 #[cfg(feature = "disk")]
@@ -50,6 +50,7 @@ pub(super) fn start_with(
     let candidates: Vec<Candidate> = transports
         .iter()
         .enumerate()
+        .filter(|(_, transport)| transport.capabilities().publishes)
         .map(|(lane, transport)| Candidate::new(lane, transport.as_ref()))
         .collect();
     let chooser = (candidates.len() > 1 && builder.via == Via::Auto).then(|| {
@@ -109,7 +110,7 @@ pub(super) fn start_with(
 fn transports(builder: &mut ClientBuilder) -> Result<Vec<Box<dyn Transport>>, ClientError> {
     let mut transports = Vec::new();
     for url in &builder.brokers {
-        transports.extend(transport_for(url, builder.mqtt_version));
+        transports.extend(transports_for(url, builder.mqtt_version));
     }
     transports.append(&mut builder.transports);
     if transports.is_empty() {

@@ -17,7 +17,7 @@ use super::reply::Reply;
 use super::resolve::Resolved;
 use super::security::Security;
 use crate::adaptive::Explanation;
-use crate::builder::transport_for;
+use crate::builder::transports_for;
 use crate::client::{ClientError, Lane, Status};
 use crate::engine::{Action, DeliveryToken, Draft, Engine, Full, LaneState, Success, Wish};
 use crate::events::EventQueue;
@@ -285,7 +285,7 @@ impl Driver {
     fn obey(&mut self, command: Command, now: Time) {
         match command {
             Command::Open(url) => {
-                let transports = transport_for(&url, self.mqtt_version).into_iter().collect();
+                let transports = transports_for(&url, self.mqtt_version);
                 let way = self.engine.add_way(transports, now);
                 self.ways.push(way);
                 while self.lines.len() < self.engine.lanes() {

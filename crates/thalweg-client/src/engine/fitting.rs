@@ -24,6 +24,9 @@ impl Subscription {
 
     /// What it cannot do without and a lane cannot.
     pub(super) fn misses(&self, can: &Capabilities) -> Option<&'static str> {
+        if !can.subscribes {
+            return Some("subscriptions");
+        }
         if !can.wildcards && self.filter.contains(['+', '#']) {
             return Some("filters with wildcards");
         }

@@ -147,14 +147,17 @@ impl Engine {
     /// More brokers: a destination of its own with its own order. Returns its number for [`Draft::way`]; never 0.
     pub fn add_way(&mut self, transports: Vec<Box<dyn Transport>>, _now: Time) -> u32 {
         let number = self.core.ways.len();
-        let mut lanes = Vec::new();
+        let (mut lanes, mut receivers) = (Vec::new(), Vec::new());
         for transport in transports {
             let host = self.core.host_of(transport.endpoint());
-            lanes.push(self.lanes.len());
+            match transport.capabilities().publishes {
+                true => lanes.push(self.lanes.len()),
+                false => receivers.push(self.lanes.len()),
+            }
             self.lanes
                 .push(Lane::new(transport, number, host, &self.core.settings));
         }
-        self.core.ways.push(Way::new(lanes));
+        self.core.ways.push(Way::new(lanes, receivers));
         number as u32
     }
 

@@ -338,9 +338,8 @@ impl Engine {
         }
         let can = |lane: usize| self.lanes.get(lane).map(|lane| &lane.link.capabilities);
         let any_fits = way
-            .lanes
-            .iter()
-            .any(|lane| can(*lane).is_some_and(|can| it.fits(can)));
+            .all_lanes()
+            .any(|lane| can(lane).is_some_and(|can| it.fits(can)));
         let suits = |lane: usize| {
             can(lane).is_some_and(|can| {
                 if any_fits {
@@ -350,11 +349,10 @@ impl Engine {
                 }
             })
         };
-        if !way.lanes.iter().any(|lane| suits(*lane)) {
+        if !way.all_lanes().any(suits) {
             let missing = way
-                .lanes
-                .iter()
-                .filter_map(|lane| it.misses(can(*lane)?))
+                .all_lanes()
+                .filter_map(|lane| it.misses(can(lane)?))
                 .next();
             let what = missing.unwrap_or("subscriptions of this kind");
             self.refuse(name, Refusal::Unsupported(what));
@@ -366,17 +364,14 @@ impl Engine {
             .into_iter()
             .chain(way.current)
             .chain(way.target)
-            .chain(way.lanes.iter().copied());
+            .chain(way.all_lanes());
         let preferred: Vec<usize> = preferred.filter(|lane| suits(*lane)).collect();
         let Some(lane) = preferred.iter().copied().find(|lane| is_up(*lane)) else {
             // The lane that is about to publish is connected anyway; another one only if that cannot carry it.
             if let Some(lane) = preferred.first() {
                 self.connect(*lane, now);
-                let wait = self
-                    .lanes
-                    .get(*lane)
-                    .map_or(now, |lane| lane.link.retry_at)
-                    .max(now + LOYALTY);
+                let closed = self.lanes.get(*lane).filter(|lane| !lane.link.is_open());
+                let wait = closed.map_or(now + LOYALTY, |lane| lane.link.retry_at);
                 self.core.care_at = self.core.care_at.min(wait);
             }
             return;

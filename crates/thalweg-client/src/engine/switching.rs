@@ -18,6 +18,8 @@ use crate::transport::Refusal;
 #[derive(Debug)]
 pub(super) struct Way {
     pub lanes: Vec<usize>,
+    /// Lanes that do not publish.
+    pub receivers: Vec<usize>,
     /// The lane that publishes; it was up when it was chosen.
     pub current: Option<usize>,
     /// The lane that should.
@@ -51,9 +53,10 @@ pub(super) struct Drain {
 }
 
 impl Way {
-    pub fn new(lanes: Vec<usize>) -> Self {
+    pub fn new(lanes: Vec<usize>, receivers: Vec<usize>) -> Self {
         Way {
             lanes,
+            receivers,
             current: None,
             target: None,
             before: None,
@@ -66,6 +69,11 @@ impl Way {
             stuck: None,
             without_since: None,
         }
+    }
+
+    /// The lanes that may carry subscriptions: all.
+    pub fn all_lanes(&self) -> impl Iterator<Item = usize> {
+        self.lanes.iter().chain(&self.receivers).copied()
     }
 
     /// The message that has to go when there is no room, of a priority of `class_max` at most; and whether it is still

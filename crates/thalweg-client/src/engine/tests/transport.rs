@@ -19,6 +19,8 @@ pub struct Kind {
     pub name: &'static str,
     pub is_datagram: bool,
     pub stamps: bool,
+    pub publishes: bool,
+    pub subscribes: bool,
     pub reliability_max: Reliability,
     pub wildcards: bool,
     pub keeps_all: bool,
@@ -40,6 +42,8 @@ impl Kind {
         name: "stream",
         is_datagram: false,
         stamps: true,
+        publishes: true,
+        subscribes: true,
         reliability_max: Reliability::ExactlyOnce,
         wildcards: true,
         keeps_all: true,
@@ -51,6 +55,8 @@ impl Kind {
         name: "datagrams",
         is_datagram: true,
         stamps: true,
+        publishes: true,
+        subscribes: true,
         reliability_max: Reliability::AtLeastOnce,
         wildcards: false,
         keeps_all: false,
@@ -236,6 +242,8 @@ impl Transport for SimTransport {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            publishes: self.kind.publishes,
+            subscribes: self.kind.subscribes,
             reliability_max: self.kind.reliability_max,
             receive_max: self.kind.reliability_max,
             stamps: self.kind.stamps,

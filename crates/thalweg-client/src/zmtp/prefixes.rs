@@ -1,0 +1,122 @@
+//! What is asked for: prefixes of first frames, each as often as it is needed.
+
+use std::collections::BTreeMap;
+
+use thalweg_model::{Filter, octets};
+
+use crate::presence;
+use crate::transport::Refusal;
+
+/// Prefixes, and how many need each.
+#[derive(Debug, Default)]
+pub(super) struct Prefixes(BTreeMap<Box<[u8]>, u32>);
+
+impl Prefixes {
+    /// Whether the prefix is new.
+    pub(super) fn add(&mut self, prefix: &[u8]) -> bool {
+        let count = self.0.entry(prefix.into()).or_insert(0);
+        *count = count.saturating_add(1);
+        *count == 1
+    }
+
+    /// Whether nobody needs the prefix any more.
+    pub(super) fn remove(&mut self, prefix: &[u8]) -> bool {
+        let Some(count) = self.0.get_mut(prefix) else {
+            return false;
+        };
+        *count -= 1;
+        let is_last = *count == 0;
+        if is_last {
+            self.0.remove(prefix);
+        }
+        is_last
+    }
+
+    /// Whether a first frame begins with one of them.
+    pub(super) fn match_frame(&self, frame: &[u8]) -> bool {
+        self.0.keys().any(|prefix| frame.starts_with(prefix))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// What the first frames begin with that a filter matches, and often others too.
+///
+/// `a/#` matches `a` as well. Where a user may read only `a/#`, the prefix `a` is refused without a word, so that the
+/// one of what lies below stands beside it.
+pub(super) fn of_filter(filter: &str) -> Result<Vec<Vec<u8>>, Refusal> {
+    if filter.starts_with("$share/") || filter.starts_with("$q/") {
+        return Err(Refusal::Unsupported(
+            "ZeroMQ has no shared subscriptions, and no queues with names",
+        ));
+    }
+    if Filter::new(filter).is_err() {
+        return Err(Refusal::Address);
+    }
+    if let Some(refusal) = presence::refusal(filter, false) {
+        return Err(refusal);
+    }
+    let frame = |address: &str| {
+        let mut out = Vec::new();
+        octets::write(address, &mut out);
+        out
+    };
+    let wildcard = filter
+        .split('/')
+        .scan(0, |at, level| {
+            let begin = *at;
+            *at += level.len() + 1;
+            Some((begin, level))
+        })
+        .find(|(_, level)| matches!(*level, "+" | "#"));
+    let Some((at, level)) = wildcard else {
+        return Ok(vec![frame(filter)]);
+    };
+    let below = &filter[..at];
+    Ok(match below.strip_suffix('/').filter(|_| level == "#") {
+        Some(itself) => vec![frame(itself), frame(below)],
+        None => vec![frame(below)],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_the_prefix_before_its_first_wildcard() {
+        for (filter, prefixes) in [
+            ("a/b", &[&b"a/b"[..]][..]),
+            ("a/+/c", &[b"a/"]),
+            ("+/b", &[b""]),
+            ("#", &[b""]),
+            ("a/#", &[b"a", b"a/"]),
+            ("a//#", &[b"a/", b"a//"]),
+            ("a%2B/+", &[b"a+/"]),
+        ] {
+            assert_eq!(
+                of_filter(filter).as_deref(),
+                Ok(&prefixes.iter().map(|it| it.to_vec()).collect::<Vec<_>>()[..]),
+                "{filter}"
+            );
+        }
+        for filter in ["$share/g/a", "$q/work", "$presence/a"] {
+            assert!(
+                matches!(of_filter(filter), Err(Refusal::Unsupported(_))),
+                "{filter}"
+            );
+        }
+        assert_eq!(of_filter("a/#/b"), Err(Refusal::Address));
+    }
+
+    #[test]
+    fn a_prefix_stands_until_the_last_that_needs_it_goes() {
+        let mut prefixes = Prefixes::default();
+        assert!(prefixes.add(b"a/") && !prefixes.add(b"a/"));
+        assert!(prefixes.match_frame(b"a/b") && !prefixes.match_frame(b"a"));
+        assert!(!prefixes.remove(b"a/") && prefixes.remove(b"a/") && !prefixes.remove(b"a/"));
+        assert!(!prefixes.match_frame(b"a/b"));
+    }
+}
