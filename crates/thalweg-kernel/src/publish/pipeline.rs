@@ -63,6 +63,15 @@ impl Kernel {
         session.counts.note_received();
         self.books.received(draft.payload.len());
         let pause_until = session.connection.pause(draft.payload.len(), now);
+        let memo = match &session.memo.route {
+            Some(route)
+                if session.memo.address == draft.address.as_bytes()
+                    && self.routes.still_holds(route) =>
+            {
+                Some(route.clone())
+            }
+            _ => None,
+        };
         if draft.reliability == Reliability::ExactlyOnce {
             let (is_new, grew) = session.tickets.insert_growing(draft.ticket);
             if grew {
@@ -77,12 +86,12 @@ impl Kernel {
         if draft.reliability == Reliability::AtMostOnce {
             // Not refused for full receivers, and its publisher does not wait for them.
             return Published {
-                outcome: self.publish_unheld(id, &draft, now, fx),
+                outcome: self.publish_unheld(id, memo, &draft, now, fx),
                 pause_until,
             };
         }
         self.sessions.crowd.begin();
-        let outcome = self.publish_unheld(id, &draft, now, fx);
+        let outcome = self.publish_unheld(id, memo, &draft, now, fx);
         let mut published = Published {
             outcome,
             pause_until,
@@ -232,20 +241,14 @@ impl Kernel {
     fn publish_unheld<E: Effects>(
         &mut self,
         id: SessionId,
+        memo: Option<Rc<Route>>,
         draft: &Draft<'_>,
         now: Time,
         fx: &mut E,
     ) -> Outcome {
-        let Some(session) = self.sessions.get(id) else {
-            return Outcome::Denied;
-        };
-        let route = match &session.memo.route {
-            Some(route)
-                if session.memo.address == draft.address.as_bytes() && self.is_current(route) =>
-            {
-                route.clone()
-            }
-            _ => match self.route_for(id, draft.address) {
+        let route = match memo {
+            Some(route) => route,
+            None => match self.route_for(id, draft.address) {
                 Ok(route) => route,
                 Err(outcome) => {
                     self.books.refused();

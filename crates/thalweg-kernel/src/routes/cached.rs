@@ -4,7 +4,7 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::Safety;
 use crate::ids::{BindingId, GroupId, QueueId, SessionId};
-use crate::routes::store::AsOf;
+use crate::routes::store::{AsOf, Routes};
 use std::rc::Rc;
 use thalweg_model::Reliability;
 
@@ -263,11 +263,11 @@ struct Alone {
     is_wanted: bool,
 }
 
-impl Kernel {
-    /// Whether a remembered route still holds.
+impl Routes {
+    /// Whether a remembered route is what one would work out now.
     #[inline(always)]
-    pub(crate) fn is_current(&self, route: &Route) -> bool {
-        self.routes.is_current(&route.as_of)
+    pub(crate) fn still_holds(&self, route: &Route) -> bool {
+        self.is_current(&route.as_of)
             && route
                 .onward
                 .as_ref()
@@ -276,13 +276,15 @@ impl Kernel {
 
     #[cold]
     fn is_onward_current(&self, onward: &Onward) -> bool {
-        onward.led.iter().all(|led| self.routes.is_current(led))
+        onward.led.iter().all(|led| self.is_current(led))
     }
+}
 
+impl Kernel {
     /// The route of an address, remembered or worked out.
     pub(crate) fn route(&mut self, address: &str) -> Rc<Route> {
         if let Some(route) = self.routes.remembered(address)
-            && self.is_current(&route)
+            && self.routes.still_holds(&route)
         {
             return route;
         }
