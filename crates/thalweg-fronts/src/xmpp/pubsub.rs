@@ -5,9 +5,9 @@
 
 use super::{XmppFront, payload};
 use crate::front::{Cx, Variant};
-use crate::zmtp::address;
 use std::collections::BTreeMap;
 use thalweg_kernel::{Draft, LastValueWish, Outcome, Wish};
+use thalweg_model::octets as address;
 use thalweg_model::{Address, Details, Filter, Message, Properties, Reliability, RetainOp};
 use thalweg_xmpp::{Element, ErrorType, Jid, Stanza, StanzaError, Tree, put_attribute};
 
