@@ -422,13 +422,22 @@ def curve():
     nothing_comes(stranger)
 
 
+def is_bound(made, port):
+    try:
+        made.bind(f"tcp://127.0.0.1:{port}")
+        return True
+    except zmq.ZMQError:
+        return False
+
+
 def sockets_that_bind():
     sub = socket(zmq.SUB, b"bound/")
     for _ in range(2):
         pub, rep = CONTEXT.socket(zmq.PUB), CONTEXT.socket(zmq.REP)
         pub.linger = rep.linger = 0
-        pub.bind(f"tcp://127.0.0.1:{BOUND_PUB}")
-        rep.bind(f"tcp://127.0.0.1:{BOUND_REP}")
+        # libzmq closes what was bound before in the background.
+        wait_for(lambda: is_bound(pub, BOUND_PUB))
+        wait_for(lambda: is_bound(rep, BOUND_REP))
         sub.rcvtimeo, end = 100, time.time() + 60
         while True:
             pub.send_multipart([b"bound/1", b"x"])
