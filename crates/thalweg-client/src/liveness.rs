@@ -94,6 +94,7 @@ impl Liveness {
 }
 
 /// Signs of life that both ends owe each other, as agreed at the beginning.
+#[cfg(any(feature = "amqp", feature = "stomp"))]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beats {
     /// Silence of ours after which something is said; zero: none is agreed.
@@ -104,6 +105,7 @@ pub(crate) struct Beats {
     heard: Time,
 }
 
+#[cfg(any(feature = "amqp", feature = "stomp"))]
 impl Beats {
     /// A connection that begins now, and on which nothing is agreed yet.
     pub(crate) fn begin(now: Time) -> Self {

@@ -26,7 +26,7 @@ impl Agent {
         Self::at(library, address, Some(relay), fields)
     }
 
-    /// The same over datagrams, which need no relay: there is nothing to cut.
+    /// The same without a relay, for datagrams and for libraries that open several connections: there is nothing to cut.
     pub fn open_endpoint(library: Library, address: SocketAddr, fields: Value) -> Self {
         Self::at(library, address, None, fields)
     }

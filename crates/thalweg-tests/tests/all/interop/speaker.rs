@@ -257,7 +257,8 @@ impl Speaker {
                 Door::Stomp(Agent::open(library, address, json!({})))
             }
             Protocol::Coap => Door::Coap(Endpoint::open(library, broker.coap())),
-            Protocol::Zmtp => Door::Zmtp(Agent::open(library, broker.zmtp(), json!({}))),
+            // Two sockets, of which a relay would carry one.
+            Protocol::Zmtp => Door::Zmtp(Agent::open_endpoint(library, broker.zmtp(), json!({}))),
         };
         Self {
             protocol,
@@ -517,8 +518,8 @@ impl Speaker {
     pub fn cut(&self) {
         match &self.door {
             Door::Mqtt(peer) => peer.cut(),
-            Door::Amqp(agent) | Door::Stomp(agent) | Door::Zmtp(agent) => agent.cut(),
-            Door::Coap(_) => panic!("{self:?} has no connection"),
+            Door::Amqp(agent) | Door::Stomp(agent) => agent.cut(),
+            Door::Coap(_) | Door::Zmtp(_) => panic!("{self:?} has no connection of its own"),
         }
     }
 }
