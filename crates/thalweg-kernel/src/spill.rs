@@ -190,7 +190,7 @@ impl<T: Spilled> Spill<T> {
         fetching
     }
 
-    /// Takes out the first on disk that nobody has asked for.
+    /// Takes out the first on disk that was not asked for yet.
     pub(crate) fn pop_stored(&mut self) -> Option<Stored> {
         let stored = self.stored.pop_front()?;
         self.cost -= stored_cost(&stored);

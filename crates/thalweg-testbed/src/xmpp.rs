@@ -32,7 +32,7 @@ impl Xmpp {
                 limits: Limits::default(),
                 framing: Framing::Document,
                 domain: "localhost".into(),
-                // Nobody listens in memory.
+                // The testbed's connections are in memory and cannot be overheard.
                 tls: TlsPolicy::Direct,
                 credentials,
                 resource: Some("test".into()),

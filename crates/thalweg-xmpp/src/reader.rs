@@ -9,7 +9,7 @@ use std::borrow::Cow;
 /// What this end allows its peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Octets of the header and of each element before the log-in, whose sender nobody knows yet.
+    /// Octets of the header and of each element before the log-in, whose sender is not known yet.
     pub handshake_bytes_max: usize,
     /// Octets of a stanza afterwards; 10,000 are the least that RFC 6120 allows.
     pub stanza_bytes_max: usize,

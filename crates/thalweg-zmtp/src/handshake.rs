@@ -6,7 +6,7 @@ use crate::{Metadata, PeerFault, SocketType, Version, command};
 /// What this end allows its peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest command of the handshake, whose sender nobody knows yet.
+    /// Largest command of the handshake, whose sender is not known yet.
     pub handshake_bytes_max: u64,
     /// Largest command afterwards, and so the longest subscription.
     pub command_bytes_max: u64,

@@ -26,7 +26,7 @@ use crate::transport::{
     Welcome,
 };
 
-/// A publisher that nobody has asked for anything is up all the same after so long.
+/// A publisher to which no subscription has come counts as connected after so long.
 const ASKED_WITHIN: Span = Span::from_secs(1);
 /// Status code of RFC 27: what was refused now may be allowed later.
 const LATER: &[u8] = b"300";

@@ -19,7 +19,7 @@ impl Prefixes {
         *count == 1
     }
 
-    /// Whether nobody needs the prefix any more.
+    /// Whether no subscription needs the prefix any more.
     pub(super) fn remove(&mut self, prefix: &[u8]) -> bool {
         let Some(count) = self.0.get_mut(prefix) else {
             return false;

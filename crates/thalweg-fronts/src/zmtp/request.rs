@@ -44,7 +44,7 @@ impl Calls {
         first.map_or(Time::NEVER, |(_, call)| call.due)
     }
 
-    /// Forgets those that nobody has answered in time.
+    /// Forgets requests that were not answered in time.
     pub(super) fn give_up(&mut self, now: Time) {
         while let Some(first) = self.waiting.first_entry()
             && first.get().due <= now
@@ -187,7 +187,7 @@ impl ZmtpFront {
                 payload: body,
                 reliability: Reliability::AtLeastOnce,
                 retain: RetainOp::None,
-                // Nobody needs to work on what nobody waits for.
+                // A request whose asker no longer waits need not be served.
                 expires_in: Some(timeout),
                 priority: 0,
                 properties: Some(&scratch.properties),

@@ -77,7 +77,7 @@ impl Default for ZmtpSettings {
 /// What a listener needs for CURVE.
 pub struct CurveSettings {
     pub keys: KeyPair,
-    /// 32 octets that nobody can guess: out of them come each connection's.
+    /// 32 octets that cannot be guessed; each connection's are derived from them.
     pub random: [u8; 32],
     /// Users by their public keys. Without it any key is let in where strangers are.
     pub users: Option<BTreeMap<[u8; 32], Box<str>>>,

@@ -29,7 +29,7 @@ pub(crate) struct Journal {
     references: References,
     /// Deliveries that wait for a batch and that somebody wants to know to have left, by rising batch.
     leaving: VecDeque<(u64, SessionId, Tag)>,
-    /// Marks of queues that wait for a batch and that somebody wants to know to be safe, by rising batch.
+    /// Marks of queues that wait for a batch and have deliveries waiting for them, by rising batch.
     marks: VecDeque<(u64, QueueId, u64)>,
     numbers: Numbers,
     /// Messages that were written or sent to other shards, so that a flow can see whether one was.
@@ -59,7 +59,7 @@ impl Journal {
         }
     }
 
-    /// Somebody's messages leave memory once they are written.
+    /// Messages of a queue, group or session leave memory once they are written.
     pub(crate) fn spills(&mut self, holder: Holder) {
         self.spilling.push(holder);
     }

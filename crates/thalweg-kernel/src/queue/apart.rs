@@ -293,7 +293,7 @@ impl Kernel {
         (TakenId(taken), message, deliveries, left)
     }
 
-    /// Somebody who had to wait for what is on disk, or for the mark.
+    /// Serves a taker that had to wait for what is on disk, or for the mark.
     pub(super) fn serve_taker_again<E: Effects>(
         &mut self,
         from: ShardId,

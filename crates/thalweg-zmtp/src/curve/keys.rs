@@ -10,7 +10,7 @@ pub struct KeyPair {
 }
 
 impl KeyPair {
-    /// The pair of this secret: any 32 octets that nobody can guess.
+    /// The pair of this secret: any 32 octets that cannot be guessed.
     pub fn from_secret(secret: [u8; 32]) -> Self {
         KeyPair {
             public: MontgomeryPoint::mul_base_clamped(secret).to_bytes(),
