@@ -10,6 +10,7 @@ mod presence;
 mod readme;
 mod stomp;
 mod ways;
+mod zmtp;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

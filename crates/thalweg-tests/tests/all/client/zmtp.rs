@@ -1,0 +1,155 @@
+//! ZeroMQ's lanes against the real broker, and towards MQTT.
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use thalweg_client::blocking::{Client, Subscription};
+use thalweg_client::{Options, Reliability, Success};
+use thalweg_server::access::add_password;
+
+use super::{PATIENCE, connect, subscribe, take};
+use crate::broker::{Broker, free_port, thalweg_binary};
+
+fn at_most() -> Options {
+    Options {
+        reliability: Reliability::AtMostOnce,
+        ..Options::default()
+    }
+}
+
+fn broker_at(mqtt: SocketAddr, zmtp: SocketAddr) -> Option<Broker> {
+    Broker::with()
+        .queues()
+        .set("listeners.mqtt.bind", &mqtt.to_string())
+        .set("listeners.zmtp.bind", &zmtp.to_string())
+        .start_for_queues()
+}
+
+/// Publishes numbers until one arrives; SUBSCRIBE reaches other shards some time after it was answered.
+fn until_heard(client: &Client, topic: &str, heard: &mut Subscription) {
+    for number in 0..200_u32 {
+        client
+            .publish(topic, number.to_string().as_bytes(), &at_most())
+            .expect("it goes");
+        if let Ok(Some(_)) = heard.next_timeout(Duration::from_millis(100)) {
+            // What was on its way meanwhile.
+            while let Ok(Some(_)) = heard.next_timeout(Duration::from_millis(300)) {}
+            return;
+        }
+    }
+    panic!("nothing came at {topic}");
+}
+
+#[test]
+fn messages_cross_between_zmtp_and_mqtt_and_each_comes_once() {
+    let (mqtt, zmtp) = (free_port(), free_port());
+    let Some(_broker) = broker_at(mqtt, zmtp) else {
+        return;
+    };
+    let clients = [format!("zmtp://{zmtp}"), format!("mqtt://{mqtt}")].map(|url| connect(&[&url]));
+    for (publisher, listener) in [(0, 1), (1, 0), (0, 0)] {
+        let (publisher, listener) = (&clients[publisher], &clients[listener]);
+        for (filter, topics, other) in [
+            ("plant/#", ["plant", "plant/1"], "planted"),
+            ("plant/+/x", ["plant/1/x", "plant/2/x"], "plant/1/y"),
+            (
+                "caf\u{e9}/a",
+                ["caf\u{e9}/a", "caf\u{e9}/a"],
+                "caf\u{e9}/ab",
+            ),
+        ] {
+            let mut heard = subscribe(listener, filter);
+            until_heard(publisher, topics[0], &mut heard);
+            for (topic, payload) in [(other, "not"), (topics[0], "one"), (topics[1], "two")] {
+                publisher
+                    .publish(topic, payload.as_bytes(), &at_most())
+                    .expect("it goes");
+            }
+            assert_eq!(take(&mut heard, 2), ["one", "two"], "{filter}");
+            assert_eq!(
+                heard.next_timeout(Duration::from_millis(200)).ok(),
+                None,
+                "each once: {filter}"
+            );
+        }
+    }
+    // What is to be surer cannot go by ZeroMQ, and says so.
+    assert_eq!(
+        clients[0].publish("plant", b"x", &Options::default()),
+        Ok(Success::Failed)
+    );
+}
+
+#[test]
+fn lanes_and_subscriptions_come_back_with_the_broker() {
+    let (mqtt, zmtp) = (free_port(), free_port());
+    let Some(broker) = broker_at(mqtt, zmtp) else {
+        return;
+    };
+    let client = connect(&[&format!("zmtp://{zmtp}")]);
+    let mut heard = subscribe(&client, "back/#");
+    until_heard(&client, "back/a", &mut heard);
+    broker.stop();
+    let Some(_broker) = broker_at(mqtt, zmtp) else {
+        return;
+    };
+    until_heard(&client, "back/a", &mut heard);
+}
+
+#[test]
+fn a_user_logs_in_by_plain_and_others_are_refused() {
+    let zmtp = free_port();
+    let users = std::env::temp_dir().join(format!("thalweg-zmtp-users-{}", std::process::id()));
+    add_password(&users, "alice", b"secret").expect("the temporary folder is writable");
+    let text = std::fs::read_to_string(&users).expect("it was just written");
+    let _ = std::fs::remove_file(&users);
+    let guarded = Broker::with()
+        .queues()
+        .file("users", &text)
+        .set("access.password_file", "{folder}/users")
+        .set("listeners.zmtp.anonymous", "false")
+        .set("listeners.zmtp.bind", &zmtp.to_string());
+    let Some(_broker) = guarded.start_for_queues() else {
+        return;
+    };
+    let client = connect(&[&format!("zmtp://alice:secret@{zmtp}")]);
+    let mut heard = subscribe(&client, "in/#");
+    until_heard(&client, "in/a", &mut heard);
+    for (login, words) in [("alice:wrong@", "not authorized"), ("", "password")] {
+        let client = connect(&[&format!("zmtp://{login}{zmtp}")]);
+        let trouble = || client.status().expect("it runs").lanes[0].trouble.clone();
+        let until = std::time::Instant::now() + PATIENCE;
+        while trouble().is_empty() && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(trouble().contains(words), "{}", trouble());
+    }
+}
+
+#[test]
+fn the_command_line_speaks_zmtp() {
+    let (mqtt, zmtp) = (free_port(), free_port());
+    let Some(_broker) = broker_at(mqtt, zmtp) else {
+        return;
+    };
+    let listener = Command::new(thalweg_binary())
+        .args(["sub", "--count", "1", "--timeout", "20s"])
+        .arg(format!("zmtp://{zmtp}/shell/a"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    // As often as it takes until the subscription stands.
+    for _ in 0..20 {
+        let publisher = Command::new(thalweg_binary())
+            .args(["pub", "-m", "hello"])
+            .arg(format!("zmtp://{zmtp}/shell/a"))
+            .status()
+            .expect("it runs");
+        assert!(publisher.success());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let output = listener.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("hello"));
+}
