@@ -6,8 +6,11 @@
  * protocol's part", and calls blast_main.
  *
  * A message carries 24 bytes of ours: u64 time ns | u64 sequence | u32 pair | u32 run. Publisher i writes into queue i,
- * consumer i reads it; each consumer keeps one bit per sequence number, so what is lost, doubled or out of order is
- * known exactly, and a run in which anything is does not count: "valid" is false and the exit status is 3.
+ * consumer i reads it (with --subs more than one reads the same); each consumer keeps one bit per sequence number, so what is
+ * lost, doubled or out of order is known exactly, and a run in which anything is does not count: "valid" is false and the exit
+ * status is 3.
+ *
+ * A protocol that cannot carry any byte defines `put_stamp` before it includes this.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -36,6 +39,10 @@
 #define READ_BYTES (256u << 10)
 #define BATCH_BYTES (64u << 10)
 #define INVALID 3
+#ifndef put_stamp
+/* Writes bytes `at` and following of a message's 24. */
+#define put_stamp(to, at, from, bytes) memcpy((to) + (at), from, bytes)
+#endif
 
 /* What a fault of the self-test's peer does to the messages it passes on. */
 enum fault { NO_FAULT, DROPS, DOUBLES, SWAPS };
@@ -43,7 +50,7 @@ enum fault { NO_FAULT, DROPS, DOUBLES, SWAPS };
 static struct {
     const char *mode, *exchange, *queue_type, *prefix, *user, *password, *host;
     int port, pid;
-    uint32_t pairs, size, window, confirms, prefetch, count;
+    uint32_t pairs, subs, size, window, confirms, prefetch, count; /* subs: 0 is one for each publisher */
     double rate, seconds, warmup, drain;
     bool durable, persistent, ack_each, fill; /* fill: consumers begin when publishers have ended */
 } opt = {.mode = "pairs", .exchange = "", .queue_type = "", .prefix = "blast", .user = "guest", .password = "guest",
@@ -58,12 +65,12 @@ struct conn {
     size_t in_len, in_cap;
     uint8_t *out; /* a consumer's acknowledgements */
     size_t out_off, out_len, out_cap;
-    struct conn *other; /* the other end of the pair */
+    struct conn *other; /* a consumer's publisher */
 
     /* A publisher: a batch of ready-made messages, stamped in place. */
     uint8_t *batch;
     size_t message_bytes, stamp_at, batch_cap;
-    uint64_t generated, first_due;
+    uint64_t generated, first_due, arrived; /* arrived: copies of its messages that consumers have */
     bool was_full;
     /* Unconfirmed messages by confirmation number (from 1), in a ring; 0 is none. */
     uint64_t *unconfirmed;
@@ -270,6 +277,8 @@ static bool flush(struct conn *c)
 
 /* ------------------------------------------------------------------------------------------------------ publishing */
 
+static uint64_t copies(void) { return opt.subs / opt.pairs; }
+
 /* How many messages publisher c may write now. */
 static uint64_t allowance(struct conn *c, uint64_t now, uint64_t *next_due)
 {
@@ -293,7 +302,7 @@ static uint64_t allowance(struct conn *c, uint64_t now, uint64_t *next_due)
         n = ring_room < n ? ring_room : n;
     }
     if (opt.window) {
-        uint64_t ahead = c->generated - c->other->distinct;
+        uint64_t ahead = c->generated - c->arrived / copies();
         /* Once full, half of it has to come free first: many small writes would measure system calls. */
         if (ahead >= opt.window || (c->was_full && ahead > opt.window / 2)) {
             c->was_full = true;
@@ -317,8 +326,8 @@ static bool pump(struct conn *c, uint64_t now, uint64_t *next_due)
     for (uint64_t i = 0; i < n; i++) {
         uint8_t *to = c->batch + i * c->message_bytes + c->stamp_at;
         uint64_t seq = c->generated++;
-        memcpy(to, &stamp, 8);
-        memcpy(to + 8, &seq, 8);
+        put_stamp(to, 0, &stamp, 8);
+        put_stamp(to, 8, &seq, 8);
         if (opt.confirms)
             c->unconfirmed[(seq + 1) & c->ring_mask] = stamp;
         if (opt.rate > 0 && stamp >= measured_from)
@@ -378,7 +387,7 @@ static void on_message(struct conn *c, const uint8_t *payload, size_t length, bo
     memcpy(&seq, payload + 8, 8);
     memcpy(&pair, payload + 16, 4);
     memcpy(&run, payload + 20, 4);
-    if (run != run_id || pair != c->number || c->is_publisher || seq >= c->other->generated) {
+    if (run != run_id || c->is_publisher || pair != c->other->number || seq >= c->other->generated) {
         strangers++;
         return;
     }
@@ -401,6 +410,7 @@ static void on_message(struct conn *c, const uint8_t *payload, size_t length, bo
     }
     c->seen[seq / 8] |= bit;
     c->distinct++;
+    c->other->arrived++;
     distinct++;
     if (seq < c->next)
         out_of_order++;
@@ -524,8 +534,8 @@ static void make_ready(struct conn *c)
         proto_make_batch(c);
         for (size_t i = 0; i < c->batch_cap; i++) {
             uint8_t *stamp = c->batch + i * c->message_bytes + c->stamp_at;
-            memcpy(stamp + 16, &c->number, 4);
-            memcpy(stamp + 20, &run_id, 4);
+            put_stamp(stamp, 16, &c->number, 4);
+            put_stamp(stamp, 20, &run_id, 4);
         }
     }
     fcntl(c->fd, F_SETFL, fcntl(c->fd, F_GETFL) | O_NONBLOCK);
@@ -535,9 +545,9 @@ static void make_ready(struct conn *c)
 
 static bool is_complete(void)
 {
-    if (distinct < generated || (opt.confirms && confirmed < generated))
+    if (distinct < generated * copies() || (opt.confirms && confirmed < generated))
         return false;
-    for (uint32_t i = 0; i < opt.pairs; i++)
+    for (uint32_t i = 0; i < opt.subs; i++)
         if (consumers[i]->out_off < consumers[i]->out_len)
             return false;
     return true;
@@ -546,21 +556,21 @@ static bool is_complete(void)
 static int run_pairs(void)
 {
     publishers = zeroed(opt.pairs, sizeof *publishers);
-    consumers = zeroed(opt.pairs, sizeof *consumers);
-    for (uint32_t i = 0; i < opt.pairs; i++) {
+    consumers = zeroed(opt.subs, sizeof *consumers);
+    for (uint32_t i = 0; i < opt.subs; i++) {
         consumers[i] = new_conn(i, false);
         proto_open(consumers[i]);
     }
     for (uint32_t i = 0; i < opt.pairs; i++) {
         publishers[i] = new_conn(i, true);
-        publishers[i]->other = consumers[i];
-        consumers[i]->other = publishers[i];
         proto_open(publishers[i]);
     }
-    for (uint32_t i = 0; i < opt.pairs; i++) {
+    for (uint32_t i = 0; i < opt.subs; i++) {
+        consumers[i]->other = publishers[i % opt.pairs];
         make_ready(consumers[i]);
-        make_ready(publishers[i]);
     }
+    for (uint32_t i = 0; i < opt.pairs; i++)
+        make_ready(publishers[i]);
     uint64_t begun = now_ns(), now = begun, progress_at = begun, progress = 0;
     for (uint32_t i = 0; i < opt.pairs && opt.rate > 0; i++)
         publishers[i]->first_due = begun + NS / 100 + (uint64_t)(1e9 / opt.rate * i);
@@ -586,7 +596,7 @@ static int run_pairs(void)
             ended = now;
             drain_until = now + (uint64_t)(opt.drain * 1e9);
             stopping = true;
-            for (uint32_t i = 0; i < opt.pairs && opt.fill; i++) {
+            for (uint32_t i = 0; i < opt.subs && opt.fill; i++) {
                 proto_consume(consumers[i]);
                 flush(consumers[i]);
             }
@@ -606,14 +616,11 @@ static int run_pairs(void)
             break;
         }
     }
-    uint64_t drained = now_ns(), lost = generated - distinct, unconfirmed = opt.confirms ? generated - confirmed : 0, left = 0;
-    for (uint32_t i = 0; i < opt.pairs; i++) {
-        fcntl(publishers[i]->fd, F_SETFL, 0);
-        fcntl(consumers[i]->fd, F_SETFL, 0);
-        if (!stalled && lost == 0) {
-            proto_close(publishers[i]);
-            left += proto_close(consumers[i]);
-        }
+    uint64_t drained = now_ns(), lost = generated * copies() - distinct, unconfirmed = opt.confirms ? generated - confirmed : 0, left = 0;
+    for (uint32_t i = 0; i < opt.pairs + opt.subs && !stalled && lost == 0; i++) {
+        struct conn *c = i < opt.pairs ? publishers[i] : consumers[i - opt.pairs];
+        fcntl(c->fd, F_SETFL, 0);
+        left += proto_close(c);
     }
     bool valid = !stalled && !lost && !doubled && !out_of_order && !damaged && !strangers && !redelivered && !refused &&
                  !returned && !unconfirmed && !left && (opt.fill ? confirmed_measured : received_measured) > 0;
@@ -622,8 +629,8 @@ static int run_pairs(void)
     printf("{\"tool\": \"%s\", \"mode\": \"%s\", \"valid\": %s, \"msgs_per_s\": %.0f, \"sent_per_s\": %.0f, \"confirmed_per_s\": %.0f",
            tool_name, opt.mode, valid ? "true" : "false", (double)received_measured / seconds, (double)generated_measured / seconds,
            (double)confirmed_measured / seconds);
-    printf(", \"pairs\": %u, \"size\": %u, \"window\": %u, \"confirms\": %u, \"prefetch\": %u, \"rate\": %.0f, \"seconds\": %.3f",
-           opt.pairs, opt.size, opt.window, opt.confirms, opt.prefetch, opt.rate, seconds);
+    printf(", \"pairs\": %u, \"subs\": %u, \"size\": %u, \"window\": %u, \"confirms\": %u, \"prefetch\": %u, \"rate\": %.0f, \"seconds\": %.3f",
+           opt.pairs, opt.subs, opt.size, opt.window, opt.confirms, opt.prefetch, opt.rate, seconds);
     printf(", \"sent\": %lu, \"received\": %lu, \"confirmed\": %lu, \"lost\": %lu, \"doubled\": %lu, \"out_of_order\": %lu"
            ", \"damaged\": %lu, \"strangers\": %lu, \"redelivered\": %lu, \"refused\": %lu, \"returned\": %lu, \"unconfirmed\": %lu"
            ", \"left\": %lu, \"stalled\": %s, \"drain_s\": %.2f",
@@ -824,6 +831,8 @@ static int selftest(void (*set_case)(int), int cases)
 
 static int run(void)
 {
+    if (!opt.subs)
+        opt.subs = opt.pairs;
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     run_id = (uint32_t)(t.tv_nsec ^ (getpid() << 16));
@@ -837,10 +846,11 @@ static int run(void)
 
 static int blast_main(int argc, char **argv, const char *usage, void (*set_mode)(const char *), void (*set_case)(int), int cases)
 {
-    enum { HOST = 256, PORT, PID, PAIRS, SIZE, WINDOW, CONFIRMS, PREFETCH, COUNT, RATE, SECONDS, WARMUP, DRAIN, DURABLE, PERSISTENT,
+    enum { HOST = 256, PORT, PID, PAIRS, SUBS, SIZE, WINDOW, CONFIRMS, PREFETCH, COUNT, RATE, SECONDS, WARMUP, DRAIN, DURABLE, PERSISTENT,
            ACK_EACH, EXCHANGE, QUEUE_TYPE, PREFIX, USER, PASSWORD };
     static const struct option options[] = {
-        {"host", 1, 0, HOST}, {"port", 1, 0, PORT}, {"pid", 1, 0, PID}, {"pairs", 1, 0, PAIRS}, {"size", 1, 0, SIZE},
+        {"host", 1, 0, HOST}, {"port", 1, 0, PORT}, {"pid", 1, 0, PID}, {"pairs", 1, 0, PAIRS}, {"subs", 1, 0, SUBS},
+        {"size", 1, 0, SIZE},
         {"window", 1, 0, WINDOW}, {"confirms", 1, 0, CONFIRMS}, {"prefetch", 1, 0, PREFETCH}, {"count", 1, 0, COUNT},
         {"rate", 1, 0, RATE}, {"seconds", 1, 0, SECONDS}, {"warmup", 1, 0, WARMUP}, {"drain", 1, 0, DRAIN},
         {"durable", 0, 0, DURABLE}, {"persistent", 0, 0, PERSISTENT}, {"ack-each", 0, 0, ACK_EACH},
@@ -869,6 +879,7 @@ static int blast_main(int argc, char **argv, const char *usage, void (*set_mode)
         case PORT: opt.port = atoi(optarg); break;
         case PID: opt.pid = atoi(optarg); break;
         case PAIRS: opt.pairs = (uint32_t)atoi(optarg); break;
+        case SUBS: opt.subs = (uint32_t)atoi(optarg); break;
         case SIZE: opt.size = (uint32_t)atoi(optarg); break;
         case WINDOW: opt.window = (uint32_t)atoi(optarg); break;
         case CONFIRMS: opt.confirms = (uint32_t)atoi(optarg); break;
@@ -891,5 +902,7 @@ static int blast_main(int argc, char **argv, const char *usage, void (*set_mode)
     }
     if (!opt.port || !opt.pairs || opt.size < STAMP_BYTES || opt.size > sizeof filler || opt.seconds <= 0)
         die("a port, at least one pair, and %d to %zu bytes are needed", STAMP_BYTES, sizeof filler);
+    if (opt.subs % opt.pairs)
+        die("each publisher needs as many consumers as the others");
     return strcmp(opt.mode, "selftest") == 0 ? selftest(set_case, cases) : run();
 }

@@ -64,7 +64,7 @@ def free_port():
 
 
 def wait_for(port):
-    for _ in range(200):
+    for _ in range(1200):
         try:
             socket.create_connection(("127.0.0.1", port), 0.2).close()
             return
