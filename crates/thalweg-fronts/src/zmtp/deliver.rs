@@ -10,9 +10,77 @@ use thalweg_model::{Properties, Span};
 use thalweg_zmtp::Message;
 
 impl Outbound for ZmtpFront {
-    /// What a prefix wants less than its filters is left out here, and counts as delivered.
     #[inline]
     fn deliver(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
+        if let Some(native) = delivery.native
+            && native.dialect == native::ZMTP
+            && !self.settings.header_frame
+            && !self.subscriptions.are_inexact()
+            && let Stage::Open(traffic, Role::Subscriber) = &mut self.stage
+        {
+            traffic.forward(Message::from_raw(native.frame), out);
+            return Ok(());
+        }
+        self.encode(delivery, out)
+    }
+
+    /// A PULL gets the frames that a PUSH sent; what others sent is one frame.
+    fn hand_over(&mut self, handover: &Handover<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
+        let Stage::Open(traffic, role) = &mut self.stage else {
+            return Err(Undelivered::NoConsumer);
+        };
+        if *role != Role::Puller {
+            let is_answer = handover.consumer == ANSWERS;
+            let is_taken = match (is_answer, &mut self.calls, &mut self.worker) {
+                (true, Some(calls), _) => calls.answer(handover, traffic, out),
+                (false, _, Some(worker)) => worker.ask(handover, traffic, out),
+                _ => return Err(Undelivered::NoConsumer),
+            };
+            return is_taken;
+        }
+        let message = handover.message;
+        let parts = Parts::of(message.properties());
+        if parts == Parts::Two && !self.settings.header_frame {
+            traffic.frame(message.payload(), false, out);
+            return Ok(());
+        }
+        let mut frames = parts.frames(message.payload()).peekable();
+        if self.settings.header_frame {
+            let said = Said {
+                expires_in: handover.expires_in,
+                priority: message.priority(),
+            };
+            let said = header(message.properties(), said);
+            traffic.frame(&said, frames.peek().is_some(), out);
+        }
+        while let Some(frame) = frames.next() {
+            traffic.frame(frame, frames.peek().is_some(), out);
+        }
+        Ok(())
+    }
+
+    fn consumer_ended(&mut self, _: u16, _: ConsumerEnd, _: &mut Vec<u8>) -> ConsumerFate {
+        self.stage = Stage::Closed;
+        self.fault = Some("the queue was deleted".into());
+        ConsumerFate::EndsLink
+    }
+
+    /// ZMTP has no good-bye.
+    fn disconnect(&mut self, _: CloseReason, _: &mut Vec<u8>) -> Fate {
+        self.stage = Stage::Closed;
+        Fate::LinkEnds
+    }
+
+    fn on_silence(&mut self, _: &mut Vec<u8>) {
+        self.stage = Stage::Closed;
+        self.fault = Some("no sign of life came for as long as heart-beats allow".into());
+    }
+}
+
+impl ZmtpFront {
+    /// Any message. What a prefix wants less than its filters is left out here, and counts as delivered.
+    #[inline(never)]
+    fn encode(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
         let Stage::Open(traffic, Role::Subscriber) = &mut self.stage else {
             return Err(Undelivered::NoConsumer);
         };
@@ -21,8 +89,8 @@ impl Outbound for ZmtpFront {
             && !self.settings.header_frame
         {
             let message = Message::from_raw(native.frame);
-            let first = || message.frames().next().unwrap_or_default();
-            if !self.subscriptions.are_inexact() || self.subscriptions.want(first()) {
+            let first = message.frames().next().unwrap_or_default();
+            if self.subscriptions.want(first) {
                 traffic.forward(message, out);
             }
             return Ok(());
@@ -62,54 +130,6 @@ impl Outbound for ZmtpFront {
             self.head = Vec::new();
         }
         Ok(())
-    }
-
-    /// A PULL gets the frames that a PUSH sent; what others sent is one frame.
-    fn hand_over(&mut self, handover: &Handover<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
-        let Stage::Open(traffic, role) = &mut self.stage else {
-            return Err(Undelivered::NoConsumer);
-        };
-        if *role != Role::Puller {
-            let is_answer = handover.consumer == ANSWERS;
-            let is_taken = match (is_answer, &mut self.calls, &mut self.worker) {
-                (true, Some(calls), _) => calls.answer(handover, traffic, out),
-                (false, _, Some(worker)) => worker.ask(handover, traffic, out),
-                _ => return Err(Undelivered::NoConsumer),
-            };
-            return is_taken;
-        }
-        let message = handover.message;
-        let parts = Parts::of(message.properties());
-        let mut frames = parts.frames(message.payload()).peekable();
-        if self.settings.header_frame {
-            let said = Said {
-                expires_in: handover.expires_in,
-                priority: message.priority(),
-            };
-            let said = header(message.properties(), said);
-            traffic.frame(&said, frames.peek().is_some(), out);
-        }
-        while let Some(frame) = frames.next() {
-            traffic.frame(frame, frames.peek().is_some(), out);
-        }
-        Ok(())
-    }
-
-    fn consumer_ended(&mut self, _: u16, _: ConsumerEnd, _: &mut Vec<u8>) -> ConsumerFate {
-        self.stage = Stage::Closed;
-        self.fault = Some("the queue was deleted".into());
-        ConsumerFate::EndsLink
-    }
-
-    /// ZMTP has no good-bye.
-    fn disconnect(&mut self, _: CloseReason, _: &mut Vec<u8>) -> Fate {
-        self.stage = Stage::Closed;
-        Fate::LinkEnds
-    }
-
-    fn on_silence(&mut self, _: &mut Vec<u8>) {
-        self.stage = Stage::Closed;
-        self.fault = Some("no sign of life came for as long as heart-beats allow".into());
     }
 }
 

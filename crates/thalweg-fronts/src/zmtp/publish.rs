@@ -2,7 +2,7 @@
 
 use super::header::{self, Said};
 use super::parts::Parts;
-use super::{Role, ZmtpFront, address};
+use super::{Role, ZmtpFront, ZmtpSettings, address};
 use crate::front::{Cx, Variant};
 use crate::native;
 use crate::probe::Mark;
@@ -14,11 +14,67 @@ use thalweg_zmtp::Message;
 #[derive(Default)]
 pub(super) struct Scratch {
     pub(super) address: String,
+    /// What a publisher's `address` was read from.
+    name: Name,
     /// Frames, one behind the other.
     pub(super) payload: Vec<u8>,
     pub(super) lengths: Vec<u8>,
     /// Say where the message was cut.
     pub(super) properties: Properties,
+}
+
+/// How a publisher's last message was named, so that the same name costs a comparison.
+#[derive(Default)]
+struct Name {
+    /// The beginning of the first frame, with the separator if there is one.
+    head: Vec<u8>,
+    separator: Option<u8>,
+    /// The message had one frame.
+    is_single: bool,
+    is_retained: bool,
+}
+
+impl Name {
+    /// Whether a message with this first frame has it.
+    #[inline]
+    fn is_of(&self, first: &[u8], is_single: bool) -> bool {
+        self.is_single == is_single
+            && first.starts_with(&self.head)
+            && (self.separator.is_some() || first.len() == self.head.len())
+    }
+
+    /// The name of a message with this first frame, and its address; an empty one if it has none.
+    #[inline(never)]
+    fn read(
+        &mut self,
+        first: &[u8],
+        is_single: bool,
+        settings: &ZmtpSettings,
+        address: &mut String,
+    ) {
+        let is_end = |byte: &u8| is_single && settings.separators.contains(byte);
+        let (name, head) = match first.iter().position(is_end) {
+            Some(at) => (&first[..at], &first[..=at]),
+            None => (first, first),
+        };
+        self.separator = head.get(name.len()).copied();
+        self.is_single = is_single;
+        self.head.clear();
+        self.head.extend_from_slice(head);
+        address.clear();
+        match address::as_it_is(name) {
+            Some(plain) => address.push_str(plain),
+            None => address::read(name, address),
+        }
+        if Address::check(address).is_err() {
+            // Nothing before its separator, or too long a text: no filter could want it.
+            address.clear();
+        }
+        self.is_retained = settings
+            .retains
+            .iter()
+            .any(|filter| filter.matches(address));
+    }
 }
 
 /// The payload that several frames are, and where it is cut.
@@ -38,91 +94,83 @@ pub(super) fn join<'a, 'f>(
 }
 
 impl ZmtpFront {
+    #[inline]
     pub(super) fn publish(cx: &mut Cx<'_>, role: Role, message: Message<'_>) {
-        let Some(front) = ZmtpFront::of(cx.links, cx.id) else {
+        let Some(link) = cx.links.get_mut(cx.id) else {
             return;
         };
-        let settings = front.settings.clone();
+        let (Some(session), Some(front)) = (link.session, ZmtpFront::from_any_mut(&mut link.front))
+        else {
+            return;
+        };
         let mut scratch = front.scratch.take().unwrap_or_default();
+        let settings = &*front.settings;
         let Scratch {
             address,
+            name,
             payload,
             lengths,
             properties,
         } = &mut *scratch;
-        let mut frames = message.frames();
-        let (mut name, mut parts) = (&[][..], Parts::Two);
-        if role == Role::Publisher {
-            name = frames.next().unwrap_or_default();
+        let (mut frames, is_single) = (message.frames(), message.is_single());
+        let mut body = frames.next().unwrap_or_default();
+        let (mut parts, mut said) = (Parts::Two, Said::default());
+        let is_publisher = role == Role::Publisher;
+        if is_publisher {
+            if address.is_empty() || !name.is_of(body, is_single) {
+                name.read(body, is_single, settings, address);
+            }
+            if is_single {
+                parts = Parts::One(name.separator);
+                body = body.get(name.head.len()..).unwrap_or_default();
+            } else {
+                body = frames.next().unwrap_or_default();
+            }
+        } else if address.is_empty() {
+            *address = queue_address(&settings.tenant, &settings.queue);
+            name.is_retained = settings
+                .retains
+                .iter()
+                .any(|filter| filter.matches(address));
         }
-        let (mut first, mut said) = (frames.next(), Said::default());
         if settings.header_frame {
             *properties = Properties::default();
-            if let Some(frame) = first {
-                said = header::read(frame, properties);
-                first = Some(frames.next().unwrap_or_default());
+            if !is_publisher || !is_single {
+                said = header::read(body, properties);
+                body = frames.next().unwrap_or_default();
             }
         }
-        let (mut body, second) = (first.unwrap_or_default(), frames.next());
-        if let (Role::Publisher, None) = (role, first) {
-            let at = name
-                .iter()
-                .position(|byte| settings.separators.contains(byte));
-            parts = Parts::One(at.map(|at| name[at]));
-            if let Some(at) = at {
-                (name, body) = (&name[..at], &name[at + 1..]);
-            }
-        } else if let Some(second) = second {
+        if let Some(second) = frames.next() {
             let frames = [body, second].into_iter().chain(frames);
             (body, parts) = join(frames, payload, lengths);
         }
         parts.put(properties);
-        let plain = (role == Role::Publisher).then(|| address::as_it_is(name));
-        let address = match plain.flatten() {
-            Some(plain) => plain,
-            None => {
-                address.clear();
-                match role {
-                    Role::Pusher => {
-                        address.push_str(&queue_address(&settings.tenant, &settings.queue))
-                    }
-                    _ => address::read(name, address),
-                }
-                address
-            }
-        };
-        let has_properties = properties.native.is_some() || settings.header_frame;
+        let has_properties =
+            properties.native.is_some() || (settings.header_frame && !properties.is_empty());
         let draft = Draft {
             address,
             payload: body,
-            reliability: match role {
-                Role::Pusher if settings.durable => Reliability::AtLeastOnce,
-                _ => Reliability::AtMostOnce,
+            reliability: match is_publisher || !settings.durable {
+                true => Reliability::AtMostOnce,
+                false => Reliability::AtLeastOnce,
             },
-            retain: match settings
-                .retains
-                .iter()
-                .any(|filter| filter.matches(address))
-            {
+            retain: match name.is_retained {
                 true => RetainOp::Set,
                 false => RetainOp::None,
             },
             expires_in: said.expires_in,
             priority: said.priority,
-            properties: (has_properties && !properties.is_empty()).then_some(properties),
+            properties: has_properties.then_some(properties),
             ticket: 0,
-            native: (role == Role::Publisher && !settings.header_frame).then_some(Native {
+            native: (is_publisher && !settings.header_frame).then_some(Native {
                 dialect: native::ZMTP,
                 frame: message.raw(),
             }),
             stamp: None,
         };
-        if let Some(session) = cx.session() {
-            match Address::check(draft.address) {
-                Ok(()) => _ = ZmtpFront::publish_draft(cx, session, draft),
-                // Nothing before its separator, or too long a text: no filter could want it.
-                Err(_) => cx.kernel.refuse(session, draft.payload.len()),
-            }
+        match draft.address.is_empty() {
+            false => _ = ZmtpFront::publish_draft(cx, session, draft),
+            true => cx.kernel.refuse(session, draft.payload.len()),
         }
         ZmtpFront::keep_scratch(cx, scratch);
     }
@@ -131,6 +179,9 @@ impl ZmtpFront {
     pub(super) fn keep_scratch(cx: &mut Cx<'_>, mut scratch: Box<Scratch>) {
         if scratch.payload.capacity() > KEPT_MAX {
             scratch.payload = Vec::new();
+        }
+        if scratch.name.head.capacity() > KEPT_MAX {
+            (scratch.name, scratch.address) = (Name::default(), String::new());
         }
         if let Some(front) = ZmtpFront::of(cx.links, cx.id) {
             front.scratch = Some(scratch);
