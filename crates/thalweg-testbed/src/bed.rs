@@ -468,7 +468,9 @@ impl Testbed {
                 let driven = links.drive(id, &up[used..shown], now, kernel);
                 used += driven.consumed;
                 self.gather(shard);
-                if driven.stopped != Stopped::FlushFirst || self.pipes[number].link.is_none() {
+                // A link may be at home anywhere.
+                let goes_on = matches!(driven.stopped, Stopped::FlushFirst | Stopped::Rehome(_));
+                if !goes_on || self.pipes[number].link.is_none() {
                     break;
                 }
             }

@@ -30,6 +30,8 @@ pub(super) struct Handshake {
     allowed: Option<Allowed>,
     /// The peer, while it is found out what it may do.
     met: Option<Peer>,
+    /// Who the peer is, and octets of what said so, while the link is asked to move.
+    arrived: Option<(usize, Peer)>,
 }
 
 /// Who a peer is, and what it may do.
@@ -105,6 +107,7 @@ impl Handshake {
             claimed: "".into(),
             allowed: None,
             met: None,
+            arrived: None,
         }
     }
 
@@ -156,6 +159,10 @@ impl Handshake {
 
 impl ZmtpFront {
     pub(super) fn shake_hands(cx: &mut Cx<'_>, input: &[u8]) -> Step {
+        if let Some((len, peer)) = ZmtpFront::take_arrived(cx) {
+            ZmtpFront::on_peer(cx, peer);
+            return Step::Consumed(len);
+        }
         let came = ZmtpFront::write(cx.links, cx.id, |front, out| match &mut front.stage {
             Stage::Handshake(handshake) if handshake.is_waiting => Came::Waits,
             Stage::Handshake(handshake) => handshake.handle_input(input, out),
@@ -169,10 +176,7 @@ impl ZmtpFront {
                 ZmtpFront::ask_password(cx, Some((user, password)));
                 Step::Consumed(len)
             }
-            Some(Came::Peer(len, peer)) => {
-                ZmtpFront::on_peer(cx, peer);
-                Step::Consumed(len)
-            }
+            Some(Came::Peer(len, peer)) => ZmtpFront::settle(cx, len, peer),
             Some(Came::Refusal(len, reason)) => {
                 ZmtpFront::give_up(cx, &format!("the peer refuses: {reason}"));
                 Step::Consumed(len)
@@ -181,6 +185,28 @@ impl ZmtpFront {
                 ZmtpFront::fail(cx, &fault);
                 Step::Hold
             }
+        }
+    }
+
+    /// Those that use queues here stay where all queues are; others may be on any shard.
+    fn settle(cx: &mut Cx<'_>, len: usize, peer: Peer) -> Step {
+        let uses_topics = Role::of(peer.socket_type).is_some_and(|(role, _)| role.uses_topics());
+        if uses_topics
+            && let Some(front) = ZmtpFront::of(cx.links, cx.id)
+            && front.dial.is_none()
+            && let Stage::Handshake(handshake) = &mut front.stage
+        {
+            handshake.arrived = Some((len, peer));
+            return Step::Rehome(front.nonce.max(1));
+        }
+        ZmtpFront::on_peer(cx, peer);
+        Step::Consumed(len)
+    }
+
+    fn take_arrived(cx: &mut Cx<'_>) -> Option<(usize, Peer)> {
+        match &mut ZmtpFront::of(cx.links, cx.id)?.stage {
+            Stage::Handshake(handshake) => handshake.arrived.take(),
+            Stage::Open(..) | Stage::Closed => None,
         }
     }
 

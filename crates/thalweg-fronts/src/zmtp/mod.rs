@@ -105,6 +105,11 @@ impl Role {
             _ => None,
         }
     }
+
+    /// Whether it has to do with topics, not with queues.
+    fn uses_topics(self) -> bool {
+        matches!(self, Role::Publisher | Role::Subscriber)
+    }
 }
 
 impl ZmtpFront {

@@ -9,6 +9,7 @@ mod limits;
 mod reload;
 mod running;
 mod shards;
+mod sockets;
 mod start;
 pub mod talker;
 mod transports;

@@ -1,0 +1,83 @@
+//! Sockets of ZeroMQ on several shards.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use super::home::{Home, wait_until};
+use super::talker::PATIENCE;
+
+/// So many that each shard has some, whatever the dice say.
+const SOCKETS: usize = 40;
+
+/// A socket that has shaken hands, in ZMTP 3.0, by NULL.
+fn socket(home: &Home, kind: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(home.address("zmtp")).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let mut greeting = [0; 64];
+    greeting[..16].copy_from_slice(b"\xFF\0\0\0\0\0\0\0\x01\x7F\x03\0NULL");
+    stream.write_all(&greeting).expect("it reads");
+    let metadata = [b"\x05READY\x0BSocket-Type\0\0\0", &[kind.len() as u8][..]].concat();
+    let ready = [&metadata, kind.as_bytes()].concat();
+    frame(&mut stream, 4, &ready);
+    stream.read_exact(&mut greeting).expect("a greeting");
+    let (flags, answer) = receive(&mut stream);
+    assert!(flags == 4 && answer.starts_with(b"\x05READY"), "{answer:?}");
+    stream
+}
+
+fn frame(stream: &mut TcpStream, flags: u8, body: &[u8]) {
+    let bytes = [&[flags, body.len() as u8], body].concat();
+    stream.write_all(&bytes).expect("it reads");
+}
+
+fn receive(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+    let mut head = [0; 2];
+    stream.read_exact(&mut head).expect("a frame comes");
+    let mut body = vec![0; usize::from(head[1])];
+    stream.read_exact(&mut body).expect("a frame comes");
+    (head[0], body)
+}
+
+#[test]
+fn publishers_and_subscribers_of_zeromq_are_on_every_shard_and_meet() {
+    let home = Home::new(&["shards=3", "listeners.zmtp.bind=127.0.0.1:0"]);
+    let mut subscribers: Vec<TcpStream> = (0..SOCKETS).map(|_| socket(&home, "SUB")).collect();
+    for subscriber in &mut subscribers {
+        frame(subscriber, 0, b"\x01a/");
+    }
+    let observer = home.observer();
+    let homes = observer.on_shards(|inside| inside.kernel.totals().sessions);
+    assert_eq!(homes.iter().sum::<usize>(), SOCKETS);
+    assert!(homes.iter().all(|sessions| *sessions > 0), "{homes:?}");
+    wait_until("all have subscribed", || {
+        let there = observer.on_shards(|inside| inside.kernel.totals().subscriptions);
+        there.iter().sum::<usize>() == SOCKETS
+    });
+    // A subscription of ZeroMQ has no answer. That of MQTT comes when other shards know all that was subscribed before.
+    for number in 0..SOCKETS {
+        home.client(&format!("client{number}")).subscribe("b", 0);
+    }
+    let mut publishers: Vec<TcpStream> = (0..SOCKETS).map(|_| socket(&home, "PUB")).collect();
+    for (number, publisher) in publishers.iter_mut().enumerate() {
+        frame(publisher, 0, format!("a/{number} text").as_bytes());
+        for subscriber in &mut subscribers {
+            let message = receive(subscriber);
+            assert_eq!(message, (0, format!("a/{number} text").into_bytes()));
+        }
+    }
+}
+
+#[test]
+fn those_that_use_the_queue_stay_where_queues_are() {
+    let home = Home::new(&["shards=3", "listeners.zmtp.bind=127.0.0.1:0"]);
+    let mut pushers: Vec<TcpStream> = (0..SOCKETS).map(|_| socket(&home, "PUSH")).collect();
+    let mut puller = socket(&home, "PULL");
+    let homes = home
+        .observer()
+        .on_shards(|inside| inside.kernel.totals().sessions);
+    assert!(homes.contains(&(SOCKETS + 1)), "{homes:?}");
+    for (number, pusher) in pushers.iter_mut().enumerate() {
+        frame(pusher, 0, &[number as u8]);
+        assert_eq!(receive(&mut puller), (0, vec![number as u8]));
+    }
+}
