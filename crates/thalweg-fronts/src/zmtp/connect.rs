@@ -159,9 +159,8 @@ impl Handshake {
 
 impl ZmtpFront {
     pub(super) fn shake_hands(cx: &mut Cx<'_>, input: &[u8]) -> Step {
-        if let Some((len, peer)) = ZmtpFront::take_arrived(cx) {
-            ZmtpFront::on_peer(cx, peer);
-            return Step::Consumed(len);
+        if let Some(step) = ZmtpFront::arrive(cx, input) {
+            return step;
         }
         let came = ZmtpFront::write(cx.links, cx.id, |front, out| match &mut front.stage {
             Stage::Handshake(handshake) if handshake.is_waiting => Came::Waits,
@@ -203,11 +202,18 @@ impl ZmtpFront {
         Step::Consumed(len)
     }
 
-    fn take_arrived(cx: &mut Cx<'_>) -> Option<(usize, Peer)> {
-        match &mut ZmtpFront::of(cx.links, cx.id)?.stage {
-            Stage::Handshake(handshake) => handshake.arrived.take(),
-            Stage::Open(..) | Stage::Closed => None,
+    /// Goes on where a link is once it has moved. It may be asked without the input that moves with it.
+    fn arrive(cx: &mut Cx<'_>, input: &[u8]) -> Option<Step> {
+        let Stage::Handshake(handshake) = &mut ZmtpFront::of(cx.links, cx.id)?.stage else {
+            return None;
+        };
+        let (len, peer) = handshake.arrived.take()?;
+        if input.len() < len {
+            handshake.arrived = Some((len, peer));
+            return Some(Step::NeedMore);
         }
+        ZmtpFront::on_peer(cx, peer);
+        Some(Step::Consumed(len))
     }
 
     fn ask_password(cx: &mut Cx<'_>, said: Option<(Box<str>, Box<[u8]>)>) {
