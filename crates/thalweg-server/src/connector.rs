@@ -12,11 +12,12 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use thalweg_fronts::FrontSettings;
+use thalweg_model::Time;
 
 use crate::clock;
 use crate::config::Endpoint;
 use crate::listen::{Bind, ListenerSpec};
-use crate::lobby::{Arrival, Deliver, PeerInfo, Route, Slot, Socket};
+use crate::lobby::{Arrival, Deliver, Moved, PeerInfo, Route, Slot, Socket};
 use crate::threads::{self, OnFailure};
 use crate::transport::Transport;
 
@@ -148,7 +149,11 @@ impl Dialer {
             accepted_at: Instant::now(),
             half_open: None,
             slot: Slot::dialed(self.ended.clone()),
-            moved: Some((front, clock::now())),
+            moved: Some(Moved {
+                front,
+                since: clock::now(),
+                login_ends: Time::NEVER,
+            }),
         };
         self.deliver.deliver(self.spec.key, arrival);
         true

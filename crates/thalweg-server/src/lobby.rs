@@ -22,7 +22,7 @@ use std::{fmt, io};
 
 pub use address::Slot;
 pub(crate) use address::network_of;
-pub use arrival::{Arrival, Deliver, PeerInfo, Socket};
+pub use arrival::{Arrival, Deliver, Moved, PeerInfo, Socket};
 pub use counters::{LobbyCounters, LobbyCounts};
 pub(crate) use holders::holders_to_close;
 pub use places::HalfOpen;

@@ -31,8 +31,17 @@ pub struct Arrival {
     pub half_open: Option<HalfOpen>,
     /// Its place in the listener's counts: drop it when the socket is closed.
     pub slot: Slot,
-    /// Its front and the time of its accept, if it comes from another shard.
-    pub moved: Option<(AnyFront, Time)>,
+    /// What it is already, if it comes from another shard.
+    pub moved: Option<Moved>,
+}
+
+/// What a connection brings along from another shard.
+pub struct Moved {
+    pub front: AnyFront,
+    /// When it was accepted.
+    pub since: Time,
+    /// When what it has logged in with ends; [`Time::NEVER`] if it does not.
+    pub login_ends: Time,
 }
 
 /// Who is at the other end.

@@ -1,7 +1,7 @@
 //! Connections whose home is known only after a handshake of their protocol.
 
 use super::{Shard, ToShard};
-use crate::lobby::Arrival;
+use crate::lobby::{Arrival, Moved};
 use crate::transport::Transport;
 use thalweg_kernel::LinkId;
 
@@ -43,7 +43,11 @@ impl Shard {
             accepted_at: std::time::Instant::now(),
             half_open: connection.half_open,
             slot: connection._slot,
-            moved: Some((front, connection.since)),
+            moved: Some(Moved {
+                front,
+                since: connection.since,
+                login_ends: connection.login_ends,
+            }),
         };
         self.shards[to].tell(ToShard::Arrival(Box::new(arrival)));
     }

@@ -12,7 +12,7 @@ use super::wheel::{Deadline, Wheel};
 use super::{Mailbox, ToShard};
 use crate::clock;
 use crate::door::Door;
-use crate::lobby::Arrival;
+use crate::lobby::{Arrival, Moved};
 use crate::observer::Inside;
 use crate::settings::ShardSettings;
 use crate::stages::Stages;
@@ -456,9 +456,10 @@ impl Shard {
         } = arrival;
         let certified = peer.certificate_name.is_some();
         let has_front = moved.is_some();
+        let login_ends = moved.as_ref().map_or(Time::NEVER, |it| it.login_ends);
         let name = &peer.listener.name;
         let (front, since, hears_parts) = match moved {
-            Some((front, since)) => {
+            Some(Moved { front, since, .. }) => {
                 let fronts = self.settings.fronts(name);
                 (front, since, fronts.is_none_or(|it| it.hears_parts()))
             }
@@ -506,7 +507,7 @@ impl Shard {
                 moves_to: None,
                 waiters: Vec::new(),
                 stalled_since: None,
-                login_ends: Time::NEVER,
+                login_ends,
                 slow: false,
                 silence_watched: false,
                 idle_watched: false,
@@ -531,6 +532,9 @@ impl Shard {
             serial,
             Deadline::Connect,
         );
+        if login_ends != Time::NEVER {
+            self.wheel.set(login_ends, id, serial, Deadline::LoginEnds);
+        }
         self.flush(id);
         if has_front {
             // One that begins before its peer does so now.

@@ -17,7 +17,7 @@ use crate::conformance::packet::*;
 
 const BAD_PASSWORD: u8 = 0x86;
 const NOT_AUTHORIZED: u8 = 0x87;
-const SECRET: &str = "a secret of at least thirty-two bytes";
+pub(super) const SECRET: &str = "a secret of at least thirty-two bytes";
 
 fn user(name: &str, password: &str) -> Connect {
     Connect::new(V5, format!("client of {name}"))
@@ -38,7 +38,7 @@ fn with_users() -> Folder {
     folder
 }
 
-fn token(claims: &str) -> String {
+pub(super) fn token(claims: &str) -> String {
     let head = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","typ":"JWT"}"#);
     let signed = format!("{head}.{}", URL_SAFE_NO_PAD.encode(claims));
     let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
@@ -48,7 +48,7 @@ fn token(claims: &str) -> String {
     )
 }
 
-fn unix_now() -> u64 {
+pub(super) fn unix_now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .expect("it is after 1970")

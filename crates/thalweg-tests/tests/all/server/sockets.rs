@@ -3,7 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use super::home::{Home, wait_until};
+use super::access::{SECRET, token, unix_now};
+use super::home::{Folder, Home, wait_until};
 use super::talker::PATIENCE;
 
 /// So many that each shard has some, whatever the dice say.
@@ -11,15 +12,35 @@ const SOCKETS: usize = 40;
 
 /// A socket that has shaken hands, in ZMTP 3.0, by NULL.
 fn socket(home: &Home, kind: &str) -> TcpStream {
+    log_in(home, kind, None)
+}
+
+/// The same, by PLAIN if it has a user and a password.
+fn log_in(home: &Home, kind: &str, login: Option<(&str, &str)>) -> TcpStream {
     let mut stream = TcpStream::connect(home.address("zmtp")).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time");
     let mut greeting = [0; 64];
-    greeting[..16].copy_from_slice(b"\xFF\0\0\0\0\0\0\0\x01\x7F\x03\0NULL");
+    greeting[..12].copy_from_slice(b"\xFF\0\0\0\0\0\0\0\x01\x7F\x03\0");
+    let mechanism = if login.is_some() { b"PLAIN" } else { b"NULL\0" };
+    greeting[12..17].copy_from_slice(mechanism);
     stream.write_all(&greeting).expect("it reads");
-    let metadata = [b"\x05READY\x0BSocket-Type\0\0\0", &[kind.len() as u8][..]].concat();
-    let ready = [&metadata, kind.as_bytes()].concat();
-    frame(&mut stream, 4, &ready);
+    let mut command = b"\x05READY".to_vec();
+    if let Some((user, password)) = login {
+        let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+        let hello = [b"\x05HELLO".to_vec(), text(user), text(password)].concat();
+        frame(&mut stream, 4, &hello);
+        command = b"\x08INITIATE".to_vec();
+    }
+    let metadata = [b"\x0BSocket-Type\0\0\0", &[kind.len() as u8][..]].concat();
+    let command = [&command, &metadata, kind.as_bytes()].concat();
+    if login.is_none() {
+        frame(&mut stream, 4, &command);
+    }
     stream.read_exact(&mut greeting).expect("a greeting");
+    if login.is_some() {
+        assert_eq!(receive(&mut stream), (4, b"\x07WELCOME".to_vec()));
+        frame(&mut stream, 4, &command);
+    }
     let (flags, answer) = receive(&mut stream);
     assert!(flags == 4 && answer.starts_with(b"\x05READY"), "{answer:?}");
     stream
@@ -79,5 +100,26 @@ fn those_that_use_the_queue_stay_where_queues_are() {
     for (number, pusher) in pushers.iter_mut().enumerate() {
         frame(pusher, 0, &[number as u8]);
         assert_eq!(receive(&mut puller), (0, vec![number as u8]));
+    }
+}
+
+#[test]
+fn a_socket_that_has_moved_is_cut_off_when_its_token_ends() {
+    let folder = Folder::new();
+    folder.write("key", &format!("{SECRET}\n"));
+    let sets = [
+        "shards=3",
+        "access.jwt.secret_file={folder}/key",
+        "access.jwt.leeway=0s",
+        "listeners.zmtp.anonymous=false",
+        "listeners.zmtp.bind=127.0.0.1:0",
+    ];
+    let home = Home::in_folder(folder, &sets);
+    let token = token(&format!(r#"{{"sub":"carol","exp":{}}}"#, unix_now() + 3));
+    let login = Some(("carol", &*token));
+    let mut sockets: Vec<TcpStream> = (0..8).map(|_| log_in(&home, "PUB", login)).collect();
+    for socket in &mut sockets {
+        let mut rest = Vec::new();
+        socket.read_to_end(&mut rest).expect("it is cut off");
     }
 }
