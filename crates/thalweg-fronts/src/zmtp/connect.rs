@@ -345,7 +345,7 @@ impl ZmtpFront {
             expiry: Span::ZERO,
             in_flight_max: None,
             will: None,
-            tenant: &settings.tenant,
+            tenant: "",
             access,
             user: user.map(Into::into),
             dialect: dialect(peer.version),
@@ -436,7 +436,7 @@ impl ZmtpFront {
         let (Role::Pusher | Role::Puller, Some(session)) = (role, cx.session()) else {
             return Ok(());
         };
-        let address = queue_address(&settings.tenant, &settings.queue);
+        let address = queue_address("", &settings.queue);
         ZmtpFront::make_queue(cx, session, &address)?;
         match role {
             Role::Puller => ZmtpFront::consume(cx, session, &address, None),

@@ -127,7 +127,7 @@ impl ZmtpFront {
                 body = frames.next().unwrap_or_default();
             }
         } else if address.is_empty() {
-            *address = queue_address(&settings.tenant, &settings.queue);
+            *address = queue_address("", &settings.queue);
             name.is_retained = settings
                 .retains
                 .iter()

@@ -221,7 +221,7 @@ impl ZmtpFront {
             front.settings.service.clone(),
         );
         let name = format!("amq.gen-{:032x}", key.name("zmtp answers", 0));
-        let queue = queue_address(&front.settings.tenant, &name);
+        let queue = queue_address("", &name);
         let spec = QueueSpec {
             address: &queue,
             durable: false,

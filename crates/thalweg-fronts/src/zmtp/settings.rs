@@ -41,8 +41,6 @@ pub struct ZmtpSettings {
     /// How often a 3.1 peer is asked for a sign of life; it is cut off when three of these times pass without a byte of it.
     /// Zero: never.
     pub heart_beat: Span,
-    /// The tenant of all peers; `""` is the default one.
-    pub tenant: Box<str>,
     /// Publishes per second of a connection in place of the kernel's limit; 0 is no limit.
     pub publish_rate: Option<u64>,
     /// How safe what is taken from clients of this listener must be, in place of the kernel's word.
@@ -67,7 +65,6 @@ impl Default for ZmtpSettings {
             requests_max: 1000,
             worker_window: 1,
             heart_beat: Span::from_secs(30),
-            tenant: "".into(),
             publish_rate: None,
             safety: None,
         }

@@ -11,4 +11,5 @@ mod restart;
 mod settlement;
 mod xmpp;
 mod zmtp;
+mod zmtp_access;
 mod zmtp_requests;

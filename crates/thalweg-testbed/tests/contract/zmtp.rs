@@ -5,7 +5,7 @@ use thalweg_fronts::zmtp::{CurveSettings, ZmtpSettings};
 use thalweg_kernel::access::{Access, Otherwise, Permission, Rule, Rules};
 use thalweg_kernel::{DropReason, Limits, LinkId};
 use thalweg_model::{Filter, Span};
-use thalweg_mqtt::{ConnectOut, PublishOut, QoS, SubscribeOptions};
+use thalweg_mqtt::{PublishOut, QoS, SubscribeOptions};
 use thalweg_testbed::mqtt::Mqtt;
 use thalweg_testbed::zmtp::Zmtp;
 use thalweg_testbed::{Settings, Testbed, Who};
@@ -17,16 +17,6 @@ fn bed() -> Testbed {
     Testbed::new(Settings::default())
 }
 
-fn mqtt(bed: &mut Testbed, client_id: &str) -> Who<Mqtt> {
-    let connect = ConnectOut {
-        client_id,
-        ..ConnectOut::default()
-    };
-    let who = bed.open_mqtt(&connect, Some(Access::ALL));
-    bed.rest();
-    who
-}
-
 fn publish(bed: &mut Testbed, who: Who<Mqtt>, topic: &str, payload: &[u8], retain: bool) {
     let publish = PublishOut {
         topic,
@@ -35,7 +25,7 @@ fn publish(bed: &mut Testbed, who: Who<Mqtt>, topic: &str, payload: &[u8], retai
         qos: QoS::AtMostOnce,
         ..PublishOut::default()
     };
-    bed.says(who, |client, up| client.publish(&publish, up));
+    bed.mqtt_publish(who, &publish);
 }
 
 fn sub(bed: &mut Testbed, prefix: &[u8]) -> Who<Zmtp> {
@@ -103,7 +93,7 @@ fn frames_that_waited_come_back_as_they_were_cut() {
 #[test]
 fn mqtt_and_zeromq_meet() {
     let mut bed = bed();
-    let (device, publisher) = (mqtt(&mut bed, "device"), bed.zmtp(SocketType::Pub));
+    let (device, publisher) = (bed.mqtt("device"), bed.zmtp(SocketType::Pub));
     let subscriber = sub(&mut bed, b"plant/ha");
     bed.mqtt_subscribe(device, "plant/#", SubscribeOptions::default());
     bed.zmtp_send(publisher, &[b"plant/hall", b"2", b"1"]);
@@ -158,7 +148,7 @@ fn last_values_come_on_a_new_prefix_if_that_is_wanted() {
             retains: Filter::new("plant/last").into_iter().collect(),
             ..ZmtpSettings::default()
         });
-        let device = mqtt(&mut bed, "device");
+        let device = bed.mqtt("device");
         publish(&mut bed, device, "plant/hall", b"21", true);
         publish(&mut bed, device, "yard", b"3", true);
         let publisher = bed.zmtp(SocketType::Pub);
@@ -331,7 +321,7 @@ fn a_header_frame_carries_properties_and_expiry_both_ways() {
         header_frame: true,
         ..ZmtpSettings::default()
     });
-    let (device, publisher) = (mqtt(&mut bed, "device"), bed.zmtp(SocketType::Pub));
+    let (device, publisher) = (bed.mqtt("device"), bed.zmtp(SocketType::Pub));
     let (subscriber, push) = (sub(&mut bed, b"z"), bed.zmtp(SocketType::Push));
     bed.mqtt_subscribe(device, "m/#", SubscribeOptions::default());
     bed.zmtp_send(
@@ -358,7 +348,7 @@ fn a_header_frame_carries_properties_and_expiry_both_ways() {
         expiry_secs: Some(9),
         ..PublishOut::default()
     };
-    bed.says(device, |client, up| client.publish(&message, up));
+    bed.mqtt_publish(device, &message);
     bed.zmtp_send(publisher, &[b"z", b"k:v\n", b"1", b"2"]);
     bed.zmtp_send(publisher, &[b"z 3"]);
     let expected: [&[&str]; 3] = [

@@ -7,7 +7,7 @@ use thalweg_fronts::zmtp::{ZmtpDial, ZmtpSettings};
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::{Access, Otherwise, Permission, Rule, Rules};
 use thalweg_model::Span;
-use thalweg_mqtt::{ConnectOut, PublishOut, QoS, SubscribeOptions};
+use thalweg_mqtt::{PublishOut, QoS, SubscribeOptions};
 use thalweg_testbed::amqp::Hello;
 use thalweg_testbed::mqtt::{Mqtt, Received};
 use thalweg_testbed::zmtp::Zmtp;
@@ -30,26 +30,12 @@ fn with(zmtp: ZmtpSettings, shards: u16) -> Testbed {
     })
 }
 
-fn mqtt(bed: &mut Testbed, client_id: &str) -> Who<Mqtt> {
-    let connect = ConnectOut {
-        client_id,
-        ..ConnectOut::default()
-    };
-    let who = bed.open_mqtt(&connect, Some(Access::ALL));
-    bed.rest();
-    who
-}
-
 fn subscribe(bed: &mut Testbed, who: Who<Mqtt>, filter: &str) {
     let options = SubscribeOptions {
         qos: QoS::AtLeastOnce,
         ..SubscribeOptions::default()
     };
     bed.mqtt_subscribe(who, filter, options);
-}
-
-fn publish(bed: &mut Testbed, who: Who<Mqtt>, publish: &PublishOut<'_>) {
-    bed.says(who, |client, up| client.publish(publish, up));
 }
 
 /// Answers as a server of MQTT 5 does.
@@ -61,7 +47,7 @@ fn reply(bed: &mut Testbed, who: Who<Mqtt>, to: &Received, payload: &[u8]) {
         qos: QoS::AtLeastOnce,
         ..PublishOut::default()
     };
-    publish(bed, who, &answer);
+    bed.mqtt_publish(who, &answer);
 }
 
 fn frames(texts: &[&[u8]]) -> Frames {
@@ -82,7 +68,7 @@ fn bodies(bed: &mut Testbed, who: Who<Zmtp>) -> Vec<String> {
 fn a_server_of_mqtt_answers_a_req_and_each_answer_finds_its_request() {
     for shards in [1, 3] {
         let mut bed = with(ZmtpSettings::default(), shards);
-        let (server, req) = (mqtt(&mut bed, "server"), bed.zmtp(SocketType::Req));
+        let (server, req) = (bed.mqtt("server"), bed.zmtp(SocketType::Req));
         let dealer = bed.zmtp(SocketType::Dealer);
         subscribe(&mut bed, server, "plant/#");
         bed.zmtp_send(req, &[b"", b"plant/pump", b"on", b"now"]);
@@ -112,7 +98,7 @@ fn a_rep_answers_requesters_of_mqtt_and_coap() {
     for shards in [1, 3] {
         let mut bed = with(ZmtpSettings::default(), shards);
         let rep = bed.zmtp_named(SocketType::Rep, b"plant/pump");
-        let asker = mqtt(&mut bed, "asker");
+        let asker = bed.mqtt("asker");
         subscribe(&mut bed, asker, "answers/1");
         let ask = PublishOut {
             topic: "plant/pump",
@@ -122,7 +108,7 @@ fn a_rep_answers_requesters_of_mqtt_and_coap() {
             correlation_data: Some(b"\x01\x02"),
             ..PublishOut::default()
         };
-        publish(&mut bed, asker, &ask);
+        bed.mqtt_publish(asker, &ask);
         assert_eq!(bed.zmtp_got(rep), [frames(&[b"", b"on?"])]);
         bed.zmtp_send(rep, &[b"", b"it ", b"is"]);
         let got = bed.mqtt_got(asker);
@@ -309,7 +295,7 @@ fn a_request_is_given_up_after_its_time_and_there_are_only_so_many() {
         ..ZmtpSettings::default()
     };
     let mut bed = with(settings, 1);
-    let (server, dealer) = (mqtt(&mut bed, "server"), bed.zmtp(SocketType::Dealer));
+    let (server, dealer) = (bed.mqtt("server"), bed.zmtp(SocketType::Dealer));
     subscribe(&mut bed, server, "a");
     let ask = |bed: &mut Testbed| bed.zmtp_send(dealer, &[b"a", b"?"]);
     for _ in 0..3 {
@@ -345,9 +331,8 @@ fn a_worker_goes_on_when_a_requester_is_gone() {
     bed.zmtp_send(rep, &[b"", b"two"]);
     assert_eq!(bodies(&mut bed, stays), ["two"]);
     // What is no request, but a publish, has no answer.
-    let device = mqtt(&mut bed, "device");
-    publish(
-        &mut bed,
+    let device = bed.mqtt("device");
+    bed.mqtt_publish(
         device,
         &PublishOut {
             topic: "a",
@@ -364,7 +349,7 @@ fn a_worker_goes_on_when_a_requester_is_gone() {
 fn members_of_other_protocols_share_with_workers() {
     let mut bed = bed();
     let rep = bed.zmtp_named(SocketType::Rep, b"a/b");
-    let member = mqtt(&mut bed, "member");
+    let member = bed.mqtt("member");
     subscribe(&mut bed, member, "$share/zmtp/a/b");
     let dealer = bed.zmtp(SocketType::Dealer);
     for _ in 0..4 {
