@@ -64,9 +64,20 @@ impl Zmtp {
     /// A socket with a routing id, and with the same as the name of its service, which a REP has instead.
     pub fn named(mechanism: ClientMechanism, socket: SocketType, id: &[u8]) -> Zmtp {
         let service = [("X-Service", id)];
+        let more = if id.is_empty() { &[][..] } else { &service };
+        Zmtp::announcing(mechanism, socket, id, more)
+    }
+
+    /// A socket with a routing id that says more of itself.
+    pub fn announcing(
+        mechanism: ClientMechanism,
+        socket: SocketType,
+        identity: &[u8],
+        more: &[(&str, &[u8])],
+    ) -> Zmtp {
         let ours = Announcement {
-            identity: id,
-            more: if id.is_empty() { &[] } else { &service },
+            identity,
+            more,
             ..Announcement::of(socket)
         };
         let side = ClientSide::new(Limits::default(), mechanism, &ours);
@@ -181,7 +192,8 @@ impl Testbed {
         self.connect_zmtp(Zmtp::new(mechanism, socket), anonymous)
     }
 
-    fn connect_zmtp(&mut self, client: Zmtp, anonymous: Option<Access>) -> Who<Zmtp> {
+    /// Connects a socket of this program.
+    pub fn connect_zmtp(&mut self, client: Zmtp, anonymous: Option<Access>) -> Who<Zmtp> {
         let front = self.zmtp_front(anonymous);
         let who = self.open(self.queue_shard(), front, client);
         self.write(who, |client, up| client.greet(up));

@@ -33,7 +33,7 @@ pub use fault::PeerFault;
 pub use frame::{Frames, Message};
 pub use greeting::{Mechanism, Version};
 pub use handshake::{HandshakeEvent, Limits, Login, Peer};
-pub use metadata::{Announcement, Metadata};
+pub use metadata::{Announcement, HEADER_FRAME, Metadata};
 pub use server::{ServerMechanisms, ServerSide};
 pub use socket_type::SocketType;
 pub use traffic::{Event, Gathered, Traffic};

@@ -6,6 +6,9 @@ use crate::{PeerFault, SocketType};
 
 const SOCKET_TYPE: &str = "Socket-Type";
 const IDENTITY: &str = "Identity";
+/// The property, with the value `1`, of an end that takes messages with a header frame. They have one if both ends are. It is
+/// not of the specification, and means nothing to others.
+pub const HEADER_FRAME: &str = "X-Header-Frame";
 /// "0 to 2,147,483,647 octets".
 const VALUE_LEN_MAX: u32 = i32::MAX as u32;
 

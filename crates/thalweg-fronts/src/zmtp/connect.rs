@@ -10,8 +10,8 @@ use thalweg_kernel::{
 };
 use thalweg_model::{Filter, Span};
 use thalweg_zmtp::{
-    Announcement, ClientMechanism, ClientSide, CurveServer, HandshakeEvent, PeerFault,
-    ServerMechanisms, ServerSide, SocketType, Version, connection_seed, key_to_z85,
+    Announcement, ClientMechanism, ClientSide, CurveServer, HEADER_FRAME, HandshakeEvent,
+    PeerFault, ServerMechanisms, ServerSide, SocketType, Version, connection_seed, key_to_z85,
 };
 
 /// What libzmq takes for a wrong login, and does not try again. [27#Reply]
@@ -64,7 +64,11 @@ struct Peer {
     /// What it serves, in its own words. libzmq sends the routing id of a REP to nobody.
     service: Option<Box<[u8]>>,
     curve_key: Option<[u8; 32]>,
+    takes_header: bool,
 }
+
+/// What an end announces that takes header frames.
+const HEADERS: [(&str, &[u8]); 1] = [(HEADER_FRAME, b"1")];
 
 /// The property of a peer's metadata that names what it serves.
 const SERVICE: &str = "X-Service";
@@ -89,6 +93,7 @@ impl Handshake {
     pub(super) fn dialed(dial: &ZmtpDial) -> Self {
         let ours = Announcement {
             identity: &dial.identity,
+            more: &HEADERS,
             ..Announcement::of(dial.socket_type)
         };
         let limits = dial.settings.limits.clone();
@@ -147,6 +152,7 @@ impl Handshake {
                     identity: peer.metadata.identity().into(),
                     service: peer.metadata.get(SERVICE).map(Into::into),
                     curve_key: peer.curve_key,
+                    takes_header: peer.metadata.get(HEADER_FRAME) == Some(HEADERS[0].1),
                 },
             ),
             Ok(Some((len, HandshakeEvent::Error(reason)))) => {
@@ -380,8 +386,12 @@ impl ZmtpFront {
             let Stage::Handshake(handshake) = &mut front.stage else {
                 return;
             };
+            let ours = Announcement {
+                more: if peer.takes_header { &HEADERS } else { &[] },
+                ..Announcement::of(ours)
+            };
             let traffic = match &mut handshake.side {
-                Side::Accepted(side) => side.ready(&Announcement::of(ours), out),
+                Side::Accepted(side) => side.ready(&ours, out),
                 Side::Dialed(side) => side.traffic(),
             };
             let Some(mut traffic) = traffic else {
@@ -405,6 +415,7 @@ impl ZmtpFront {
                 let identity = String::from_utf8_lossy(&peer.identity);
                 front.said.push(("identity".into(), identity.into()));
             }
+            front.has_header |= peer.takes_header;
             front.stage = Stage::Open(traffic, role);
         });
         cx.kernel.start(opened.session, cx.now, cx.links);

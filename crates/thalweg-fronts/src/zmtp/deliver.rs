@@ -14,7 +14,7 @@ impl Outbound for ZmtpFront {
     fn deliver(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
         if let Some(native) = delivery.native
             && native.dialect == native::ZMTP
-            && !self.settings.header_frame
+            && !self.has_header
             && !self.subscriptions.are_inexact()
             && let Stage::Open(traffic, Role::Subscriber) = &mut self.stage
         {
@@ -40,12 +40,12 @@ impl Outbound for ZmtpFront {
         }
         let message = handover.message;
         let parts = Parts::of(message.properties());
-        if parts == Parts::Two && !self.settings.header_frame {
+        if parts == Parts::Two && !self.has_header {
             traffic.frame(message.payload(), false, out);
             return Ok(());
         }
         let mut frames = parts.frames(message.payload()).peekable();
-        if self.settings.header_frame {
+        if self.has_header {
             let said = Said {
                 expires_in: handover.expires_in,
                 priority: message.priority(),
@@ -86,7 +86,7 @@ impl ZmtpFront {
         };
         if let Some(native) = delivery.native
             && native.dialect == native::ZMTP
-            && !self.settings.header_frame
+            && !self.has_header
         {
             let message = Message::from_raw(native.frame);
             let first = message.frames().next().unwrap_or_default();
@@ -98,7 +98,7 @@ impl ZmtpFront {
         let parts = Parts::of(delivery.properties);
         self.head.clear();
         address::write(delivery.address, &mut self.head);
-        let has_header = self.settings.header_frame;
+        let has_header = self.has_header;
         if let (Parts::One(separator), false) = (parts, has_header) {
             self.head.extend(separator);
             self.head.extend_from_slice(delivery.payload);

@@ -52,6 +52,8 @@ pub struct ZmtpFront {
     /// What peers without credentials may do; `None`: they have to log in.
     anonymous: Option<Access>,
     stage: Stage,
+    /// Messages have a header frame behind the address.
+    has_header: bool,
     /// What could not be borrowed from the input; empty between two steps.
     gathered: Gathered,
     subscriptions: Subscriptions,
@@ -134,6 +136,7 @@ impl ZmtpFront {
     ) -> Self {
         let subscriptions = Subscriptions::new(settings.invert_matching);
         ZmtpFront {
+            has_header: settings.header_frame,
             settings,
             dial,
             nonce,

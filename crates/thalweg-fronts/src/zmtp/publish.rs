@@ -104,7 +104,7 @@ impl ZmtpFront {
             return;
         };
         let mut scratch = front.scratch.take().unwrap_or_default();
-        let settings = &*front.settings;
+        let (settings, has_header) = (&*front.settings, front.has_header);
         let Scratch {
             address,
             name,
@@ -133,7 +133,7 @@ impl ZmtpFront {
                 .iter()
                 .any(|filter| filter.matches(address));
         }
-        if settings.header_frame {
+        if has_header {
             *properties = Properties::default();
             if !is_publisher || !is_single {
                 said = header::read(body, properties);
@@ -145,8 +145,7 @@ impl ZmtpFront {
             (body, parts) = join(frames, payload, lengths);
         }
         parts.put(properties);
-        let has_properties =
-            properties.native.is_some() || (settings.header_frame && !properties.is_empty());
+        let has_properties = properties.native.is_some() || (has_header && !properties.is_empty());
         let draft = Draft {
             address,
             payload: body,
@@ -162,7 +161,7 @@ impl ZmtpFront {
             priority: said.priority,
             properties: has_properties.then_some(properties),
             ticket: 0,
-            native: (is_publisher && !settings.header_frame).then_some(Native {
+            native: (is_publisher && !has_header).then_some(Native {
                 dialect: native::ZMTP,
                 frame: message.raw(),
             }),

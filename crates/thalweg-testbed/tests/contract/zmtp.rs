@@ -9,7 +9,7 @@ use thalweg_mqtt::{PublishOut, QoS, SubscribeOptions};
 use thalweg_testbed::mqtt::Mqtt;
 use thalweg_testbed::zmtp::Zmtp;
 use thalweg_testbed::{Settings, Testbed, Who};
-use thalweg_zmtp::{ClientMechanism, CurveClient, KeyPair, SocketType};
+use thalweg_zmtp::{ClientMechanism, CurveClient, HEADER_FRAME, KeyPair, SocketType};
 
 const NULL: ClientMechanism = ClientMechanism::Null;
 
@@ -360,6 +360,33 @@ fn a_header_frame_carries_properties_and_expiry_both_ways() {
     bed.zmtp_send(push, &[b"k:v\n", b"job"]);
     let pull = bed.zmtp(SocketType::Pull);
     assert_eq!(texts(&mut bed, pull), [["k:v\n", "job"]]);
+}
+
+#[test]
+fn sockets_that_announce_header_frames_have_them_and_others_none() {
+    let mut bed = bed();
+    let device = bed.mqtt("device");
+    bed.mqtt_subscribe(device, "m/#", SubscribeOptions::default());
+    let announcing = |bed: &mut Testbed, socket| {
+        let client = Zmtp::announcing(NULL, socket, b"", &[(HEADER_FRAME, b"1")]);
+        bed.connect_zmtp(client, Some(Access::ALL))
+    };
+    let with = announcing(&mut bed, SocketType::Sub);
+    bed.zmtp_subscribe(with, b"m/");
+    let without = sub(&mut bed, b"m/");
+    let publisher = announcing(&mut bed, SocketType::Pub);
+    bed.zmtp_send(publisher, &[b"m/1", b"k:v\n", b"1"]);
+    let publisher = bed.zmtp(SocketType::Pub);
+    bed.zmtp_send(publisher, &[b"m/2", b"k:v\n", b"2"]);
+    let expected: [&[&str]; 2] = [&["m/1", "k:v\n", "1"], &["m/2", "", "k:v\n", "2"]];
+    assert_eq!(texts(&mut bed, with), expected);
+    let expected: [&[&str]; 2] = [&["m/1", "1"], &["m/2", "k:v\n", "2"]];
+    assert_eq!(texts(&mut bed, without), expected);
+    let got = bed.mqtt_got(device);
+    assert_eq!(got[0].user, [("k".to_owned(), "v".to_owned())]);
+    let payloads: Vec<&[u8]> = got.iter().map(|got| &*got.payload).collect();
+    assert_eq!(payloads, [&b"1"[..], b"k:v\n2"]);
+    bed.check();
 }
 
 #[test]
