@@ -89,6 +89,8 @@ pub struct ClientBuilder {
     pub(crate) when_refused: WhenRefused,
     pub(crate) events: Option<EventQueue>,
     pub(crate) seed: Option<u64>,
+    #[cfg(feature = "zmtp")]
+    zmtp: crate::zmtp::ZmtpSettings,
 }
 
 impl Default for ClientBuilder {
@@ -120,6 +122,8 @@ impl Default for ClientBuilder {
             when_refused: WhenRefused::Wait,
             events: None,
             seed: None,
+            #[cfg(feature = "zmtp")]
+            zmtp: Default::default(),
         }
     }
 }
@@ -210,6 +214,16 @@ impl ClientBuilder {
     pub fn psk(mut self, identity: impl Into<String>, key: impl Into<Vec<u8>>) -> Self {
         self.psk = Some((identity.into(), key.into()));
         self
+    }
+
+    /// Keys of CURVE for `zmtp://`, as Z85: the broker's public one, and the client's secret one.
+    #[cfg(feature = "zmtp")]
+    pub fn curve(mut self, server: &str, secret: &str) -> Result<Self, ClientError> {
+        let keys = crate::zmtp::CurveKeys::new(server, secret, random()?);
+        self.zmtp.curve = Some(keys.ok_or_else(|| {
+            ClientError::Settings("a key of CURVE has 40 characters of Z85".into())
+        })?);
+        Ok(self)
     }
 
     /// 5 (default), or 4 for MQTT 3.1.1.
@@ -336,6 +350,15 @@ impl ClientBuilder {
         Ok(())
     }
 
+    /// What the plugins are to be.
+    pub(crate) fn plugins(&self) -> Plugins {
+        Plugins {
+            mqtt_version: self.mqtt_version,
+            #[cfg(feature = "zmtp")]
+            zmtp: self.zmtp.clone(),
+        }
+    }
+
     /// What the engine is to be.
     pub(crate) fn engine_settings(&self) -> EngineSettings {
         let defaults = EngineSettings::new(self.opening.clone());
@@ -395,15 +418,35 @@ pub(crate) fn check_feature(url: &BrokerUrl) -> Result<(), ClientError> {
     Ok(())
 }
 
+/// What the user says of plugins.
+pub(crate) struct Plugins {
+    mqtt_version: u8,
+    #[cfg(feature = "zmtp")]
+    zmtp: crate::zmtp::ZmtpSettings,
+}
+
+/// 32 octets that cannot be guessed.
+#[cfg(feature = "zmtp")]
+pub(crate) fn random() -> Result<[u8; 32], ClientError> {
+    use ring::rand::{SecureRandom, SystemRandom};
+    let mut random = [0; 32];
+    match SystemRandom::new().fill(&mut random) {
+        Ok(()) => Ok(random),
+        Err(_) => Err(ClientError::System(
+            "the system gives no random numbers".into(),
+        )),
+    }
+}
+
 /// The lanes to a URL, most often one; none if this build has no plugin, which [`check_feature`] said before.
 #[allow(unused_variables)]
-pub(crate) fn transports_for(url: &BrokerUrl, mqtt_version: u8) -> Vec<Box<dyn Transport>> {
+pub(crate) fn transports_for(url: &BrokerUrl, plugins: &Plugins) -> Vec<Box<dyn Transport>> {
     let endpoint = url.endpoint();
     let lane: Option<Box<dyn Transport>> = match url.scheme.protocol() {
         #[cfg(feature = "mqtt")]
         "mqtt" => {
             let settings = crate::mqtt::MqttSettings {
-                version: mqtt_version,
+                version: plugins.mqtt_version,
                 ..Default::default()
             };
             Some(Box::new(crate::mqtt::Mqtt::new(endpoint, settings)))
@@ -436,7 +479,7 @@ pub(crate) fn transports_for(url: &BrokerUrl, mqtt_version: u8) -> Vec<Box<dyn T
         }
         #[cfg(feature = "zmtp")]
         "zmtp" => {
-            let pair = crate::zmtp::Zmtp::pair(&endpoint, &Default::default());
+            let pair = crate::zmtp::Zmtp::pair(&endpoint, &plugins.zmtp);
             return pair.map(|lane| Box::new(lane) as _).into();
         }
         _ => None,

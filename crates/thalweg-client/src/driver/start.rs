@@ -97,7 +97,8 @@ pub(super) fn start_with(
         clock,
     ));
     let handle = Handle::new(shared.clone());
-    let driver = Driver::new(shared.clone(), poll, engine, security, builder.mqtt_version);
+    let plugins = builder.plugins();
+    let driver = Driver::new(shared.clone(), poll, engine, security, plugins);
     std::thread::Builder::new()
         .name("thalweg-client".into())
         .stack_size(512 << 10)
@@ -109,8 +110,9 @@ pub(super) fn start_with(
 /// The lanes that the settings name, in their order; at least one.
 fn transports(builder: &mut ClientBuilder) -> Result<Vec<Box<dyn Transport>>, ClientError> {
     let mut transports = Vec::new();
+    let plugins = builder.plugins();
     for url in &builder.brokers {
-        transports.extend(transports_for(url, builder.mqtt_version));
+        transports.extend(transports_for(url, &plugins));
     }
     transports.append(&mut builder.transports);
     if transports.is_empty() {

@@ -17,7 +17,7 @@ use super::reply::Reply;
 use super::resolve::Resolved;
 use super::security::Security;
 use crate::adaptive::Explanation;
-use crate::builder::transports_for;
+use crate::builder::{Plugins, transports_for};
 use crate::client::{ClientError, Lane, Status};
 use crate::engine::{Action, DeliveryToken, Draft, Engine, Full, LaneState, Success, Wish};
 use crate::events::EventQueue;
@@ -44,7 +44,7 @@ pub(super) struct Driver {
     poll: mio::Poll,
     engine: Engine,
     security: Security,
-    mqtt_version: u8,
+    plugins: Plugins,
     lines: Vec<Line>,
     /// Those whose connections brokers have accepted, as far as the engine has told.
     up: HashSet<usize>,
@@ -120,7 +120,7 @@ impl Driver {
         poll: mio::Poll,
         engine: Engine,
         security: Security,
-        mqtt_version: u8,
+        plugins: Plugins,
     ) -> Driver {
         Driver {
             lines: (0..engine.lanes()).map(Line::new).collect(),
@@ -129,7 +129,7 @@ impl Driver {
             poll,
             engine,
             security,
-            mqtt_version,
+            plugins,
             farewells: Vec::new(),
             next_farewell: BELL.0 - 1,
             backlog: Vec::new(),
@@ -285,7 +285,7 @@ impl Driver {
     fn obey(&mut self, command: Command, now: Time) {
         match command {
             Command::Open(url) => {
-                let transports = transports_for(&url, self.mqtt_version);
+                let transports = transports_for(&url, &self.plugins);
                 let way = self.engine.add_way(transports, now);
                 self.ways.push(way);
                 while self.lines.len() < self.engine.lanes() {

@@ -13,12 +13,12 @@ use std::net::SocketAddr;
 
 use thalweg_model::{Address, Reliability, Span, Time, octets};
 use thalweg_zmtp::{
-    Announcement, ClientMechanism, ClientSide, Event, Gathered, HandshakeEvent, Limits, Message,
-    PeerFault, SocketType, Traffic, Version,
+    Announcement, ClientSide, Event, Gathered, HandshakeEvent, Limits, Message, PeerFault,
+    SocketType, Traffic, Version,
 };
 
 use self::prefixes::Prefixes;
-pub use self::settings::ZmtpSettings;
+pub use self::settings::{CurveKeys, ZmtpSettings};
 use crate::liveness::Liveness;
 use crate::transport::{
     Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Opening,
@@ -63,6 +63,8 @@ pub struct Zmtp {
     told: Vec<SubscriptionId>,
     /// When a probe left that is not answered yet.
     probed: Option<Time>,
+    /// Connections so far, counted by twos.
+    connections: u64,
     scratch: Scratch,
 }
 
@@ -96,6 +98,7 @@ impl Zmtp {
             subscriptions: BTreeMap::new(),
             told: Vec::new(),
             probed: None,
+            connections: 0,
             scratch: Scratch::default(),
         }
     }
@@ -130,13 +133,10 @@ impl Transport for Zmtp {
 
     fn open(&mut self, opening: &Opening, _peer: SocketAddr, now: Time, out: &mut Output) {
         self.closed();
-        let mechanism = match (&opening.user, &opening.password) {
-            (None, None) => ClientMechanism::Null,
-            (user, password) => ClientMechanism::Plain {
-                username: user.clone().unwrap_or_default().into_bytes(),
-                password: password.clone().unwrap_or_default(),
-            },
-        };
+        // The two lanes to a place have the same keys.
+        self.connections += 2;
+        let number = self.connections + u64::from(self.socket == ZmtpSocket::Sub);
+        let mechanism = self.settings.mechanism(opening, number);
         let socket_type = match self.socket {
             ZmtpSocket::Pub => SocketType::Pub,
             ZmtpSocket::Sub => SocketType::Sub,
@@ -463,7 +463,7 @@ impl Zmtp {
         let is_mechanism = *fault == PeerFault::MECHANISM;
         LinkFault {
             words: match is_mechanism {
-                true => "the peer wants another way to log in; Thalweg wants a user and a password, or none where nobody needs one".to_owned(),
+                true => "the peer wants another way to log in; Thalweg wants keys, a user and a password, or none where nobody needs one".to_owned(),
                 false => fault.to_string(),
             },
             is_final: is_mechanism,

@@ -1,5 +1,39 @@
 //! How ZeroMQ's lanes behave.
 
+use std::fmt;
+
+use thalweg_zmtp::{ClientMechanism, CurveClient, KeyPair, connection_seed, key_from_z85};
+
+use crate::transport::Opening;
+
+/// Keys of CURVE: whom a lane trusts, and who it is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CurveKeys {
+    server: [u8; 32],
+    own: KeyPair,
+    /// Connections' keys are derived from it.
+    random: [u8; 32],
+}
+
+impl CurveKeys {
+    /// Keys as Z85, 40 characters each: the public one of the server, and the client's secret one. `random` cannot be guessed.
+    /// `None`: one of them is no key.
+    pub fn new(server: &str, secret: &str, random: [u8; 32]) -> Option<CurveKeys> {
+        Some(CurveKeys {
+            server: key_from_z85(server.trim())?,
+            own: KeyPair::from_secret(key_from_z85(secret.trim())?),
+            random,
+        })
+    }
+}
+
+impl fmt::Debug for CurveKeys {
+    /// The public key only.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CurveKeys({:?})", self.own)
+    }
+}
+
 /// How ZeroMQ's lanes behave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZmtpSettings {
@@ -10,6 +44,33 @@ pub struct ZmtpSettings {
     pub message_bytes_max: usize,
     /// What ends the address in a message of one frame.
     pub separators: Vec<u8>,
+    /// Keys of CURVE; with them user and password are not shown.
+    pub curve: Option<CurveKeys>,
+}
+
+impl ZmtpSettings {
+    /// How a client shows who it is, on its connection of this number.
+    pub(crate) fn mechanism(&self, opening: &Opening, number: u64) -> ClientMechanism {
+        if let Some(CurveKeys {
+            server,
+            own,
+            random,
+        }) = &self.curve
+        {
+            return ClientMechanism::Curve(Box::new(CurveClient {
+                server: *server,
+                keys: own.clone(),
+                seed: connection_seed(random, number),
+            }));
+        }
+        match (&opening.user, &opening.password) {
+            (None, None) => ClientMechanism::Null,
+            (user, password) => ClientMechanism::Plain {
+                username: user.clone().unwrap_or_default().into_bytes(),
+                password: password.clone().unwrap_or_default(),
+            },
+        }
+    }
 }
 
 impl Default for ZmtpSettings {
@@ -18,6 +79,7 @@ impl Default for ZmtpSettings {
             payload_bytes_max: 960 << 10,
             message_bytes_max: 16 << 20,
             separators: b" \0|".to_vec(),
+            curve: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use thalweg_client::blocking::{Client, Subscription};
 use thalweg_client::{Options, Reliability, Success};
 use thalweg_server::access::add_password;
 
-use super::{PATIENCE, connect, subscribe, take};
+use super::{PATIENCE, builder, connect, subscribe, take};
 use crate::broker::{Broker, free_port, thalweg_binary};
 
 fn at_most() -> Options {
@@ -152,4 +152,42 @@ fn the_command_line_speaks_zmtp() {
     let output = listener.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("hello"));
+}
+
+#[test]
+fn keys_of_curve_are_users() {
+    let zmtp = free_port();
+    // Those of ZeroMQ's manual.
+    let server = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7";
+    let server_secret = "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6";
+    let client = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID";
+    let client_secret = "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs";
+    let guarded = Broker::with()
+        .queues()
+        .file("clients", &format!("{client} meter"))
+        .file("server.key", server_secret)
+        .set("listeners.zmtp.anonymous", "false")
+        .set(
+            "listeners.zmtp.curve.secret_key_file",
+            "{folder}/server.key",
+        )
+        .set("listeners.zmtp.curve.clients_file", "{folder}/clients")
+        .set("listeners.zmtp.bind", &zmtp.to_string());
+    let Some(_broker) = guarded.start_for_queues() else {
+        return;
+    };
+    let with = |secret: &str| {
+        let builder = builder(&[&format!("zmtp://{zmtp}")]);
+        builder.curve(server, secret).expect("keys")
+    };
+    let client = with(client_secret).connect_blocking().expect("it starts");
+    let mut heard = subscribe(&client, "in/#");
+    until_heard(&client, "in/a", &mut heard);
+    let stranger = with(server_secret).connect_blocking().expect("it starts");
+    let trouble = || stranger.status().expect("it runs").lanes[0].trouble.clone();
+    let until = std::time::Instant::now() + PATIENCE;
+    while trouble().is_empty() && std::time::Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(trouble().contains("not authorized"), "{}", trouble());
 }
