@@ -91,6 +91,8 @@ pub struct ClientBuilder {
     pub(crate) seed: Option<u64>,
     #[cfg(feature = "zmtp")]
     zmtp: crate::zmtp::ZmtpSettings,
+    #[cfg(feature = "zmtp")]
+    peer: Option<crate::peer::PeerSettings>,
 }
 
 impl Default for ClientBuilder {
@@ -124,6 +126,8 @@ impl Default for ClientBuilder {
             seed: None,
             #[cfg(feature = "zmtp")]
             zmtp: Default::default(),
+            #[cfg(feature = "zmtp")]
+            peer: None,
         }
     }
 }
@@ -224,6 +228,16 @@ impl ClientBuilder {
             ClientError::Settings("a key of CURVE has 40 characters of Z85".into())
         })?);
         Ok(self)
+    }
+
+    /// The client is a peer: it publishes to those that connect to it, gets the messages of its peers directly, and needs no
+    /// broker. One that is named, by `zmtp://`, joins them to everybody else while it is there. At most once; each message
+    /// comes once, also when it comes directly and by the broker.
+    #[cfg(feature = "zmtp")]
+    #[must_use]
+    pub fn peer(mut self, settings: crate::peer::PeerSettings) -> Self {
+        self.peer = Some(settings);
+        self
     }
 
     /// 5 (default), or 4 for MQTT 3.1.1.
@@ -348,6 +362,15 @@ impl ClientBuilder {
             )));
         }
         Ok(())
+    }
+
+    /// What a peer is to be, and how it shows brokers who it is.
+    #[cfg(feature = "zmtp")]
+    pub(crate) fn take_peer(
+        &mut self,
+    ) -> Option<(crate::peer::PeerSettings, crate::zmtp::ZmtpSettings)> {
+        let peer = self.peer.take()?;
+        Some((peer, std::mem::take(&mut self.zmtp)))
     }
 
     /// What the plugins are to be.

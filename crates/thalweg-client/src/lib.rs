@@ -41,6 +41,8 @@ pub mod mqtt;
 pub mod pace;
 #[cfg(test)]
 mod pair;
+#[cfg(feature = "zmtp")]
+mod peer;
 mod presence;
 #[cfg(any(feature = "amqp", feature = "stomp"))]
 mod queues;
@@ -65,6 +67,8 @@ pub use engine::{LaneState, Overflow, Success, WhenRefused};
 pub use events::{Event, EventQueue, Level};
 pub use message::{Message, Options, Retain};
 pub use pace::{BatchSettings, ThrottleSettings};
+#[cfg(feature = "zmtp")]
+pub use peer::PeerSettings;
 pub use presence::{Leaving, Presence, PresenceSubscription};
 pub use subscription::{SubscribeOptions, Subscription};
 pub use thalweg_model::{Reliability, Span, Stamp, Time};

@@ -31,6 +31,7 @@ pub(super) fn start_with(
     let system = |what: &'static str| {
         move |error: std::io::Error| ClientError::System(format!("{what}: {error}"))
     };
+    let hub: Option<Box<dyn Send>> = hub(&mut builder)?;
     let transports = transports(&mut builder)?;
     let is_tls = |transport: &dyn Transport| {
         let endpoint = transport.endpoint();
@@ -98,13 +99,28 @@ pub(super) fn start_with(
     ));
     let handle = Handle::new(shared.clone());
     let plugins = builder.plugins();
-    let driver = Driver::new(shared.clone(), poll, engine, security, plugins);
+    let driver = Driver::new(shared.clone(), poll, engine, security, plugins, hub);
     std::thread::Builder::new()
         .name("thalweg-client".into())
         .stack_size(512 << 10)
         .spawn(move || run(driver, shared))
         .map_err(system("the system gives no thread"))?;
     Ok(Client { handle })
+}
+
+/// Of a peer: what is between its lanes and other peers.
+#[cfg(feature = "zmtp")]
+fn hub(builder: &mut ClientBuilder) -> Result<Option<Box<dyn Send>>, ClientError> {
+    let Some((settings, zmtp)) = builder.take_peer() else {
+        return Ok(None);
+    };
+    let hub = crate::peer::Hub::start(&settings, &zmtp, builder)?;
+    Ok(Some(Box::new(hub)))
+}
+
+#[cfg(not(feature = "zmtp"))]
+fn hub(_: &mut ClientBuilder) -> Result<Option<Box<dyn Send>>, ClientError> {
+    Ok(None)
 }
 
 /// The lanes that the settings name, in their order; at least one.

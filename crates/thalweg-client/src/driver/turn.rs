@@ -68,6 +68,8 @@ pub(super) struct Driver {
     scratch: Vec<u8>,
     /// What was wrong with the disk when it was last told.
     trouble: String,
+    /// Of a peer. It ends after the sockets above.
+    _hub: Option<Box<dyn Send>>,
 }
 
 struct Entry {
@@ -121,6 +123,7 @@ impl Driver {
         engine: Engine,
         security: Security,
         plugins: Plugins,
+        hub: Option<Box<dyn Send>>,
     ) -> Driver {
         Driver {
             lines: (0..engine.lanes()).map(Line::new).collect(),
@@ -146,6 +149,7 @@ impl Driver {
             commands: Vec::new(),
             scratch: vec![0; READ_BYTES],
             trouble: String::new(),
+            _hub: hub,
         }
     }
 

@@ -17,7 +17,7 @@ use thalweg_zmtp::{
     SocketType, Traffic, Version,
 };
 
-use self::prefixes::Prefixes;
+pub(crate) use self::prefixes::Prefixes;
 pub use self::settings::{CurveKeys, ZmtpSettings};
 use crate::liveness::Liveness;
 use crate::transport::{

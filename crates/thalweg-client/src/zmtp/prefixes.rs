@@ -9,18 +9,18 @@ use crate::transport::Refusal;
 
 /// Prefixes, and how many need each.
 #[derive(Debug, Default)]
-pub(super) struct Prefixes(BTreeMap<Box<[u8]>, u32>);
+pub(crate) struct Prefixes(BTreeMap<Box<[u8]>, u32>);
 
 impl Prefixes {
     /// Whether the prefix is new.
-    pub(super) fn add(&mut self, prefix: &[u8]) -> bool {
+    pub(crate) fn add(&mut self, prefix: &[u8]) -> bool {
         let count = self.0.entry(prefix.into()).or_insert(0);
         *count = count.saturating_add(1);
         *count == 1
     }
 
     /// Whether no subscription needs the prefix any more.
-    pub(super) fn remove(&mut self, prefix: &[u8]) -> bool {
+    pub(crate) fn remove(&mut self, prefix: &[u8]) -> bool {
         let Some(count) = self.0.get_mut(prefix) else {
             return false;
         };
@@ -33,8 +33,13 @@ impl Prefixes {
     }
 
     /// Whether a first frame begins with one of them.
-    pub(super) fn match_frame(&self, frame: &[u8]) -> bool {
+    pub(crate) fn match_frame(&self, frame: &[u8]) -> bool {
         self.0.keys().any(|prefix| frame.starts_with(prefix))
+    }
+
+    /// Each once, in the order of their bytes.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.keys().map(|prefix| &**prefix)
     }
 
     pub(super) fn clear(&mut self) {

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use thalweg_client::blocking::{Client, Subscription};
-use thalweg_client::{Options, Reliability, Success};
+use thalweg_client::{Options, PeerSettings, Reliability, Success};
 use thalweg_server::access::add_password;
 
 use super::{PATIENCE, builder, connect, subscribe, take};
@@ -154,6 +154,74 @@ fn the_command_line_speaks_zmtp() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("hello"));
 }
 
+/// A client that is a peer, and knows a broker.
+fn peer(own: SocketAddr, peers: &[SocketAddr], broker: SocketAddr) -> Client {
+    let settings = PeerSettings {
+        bind: own.to_string(),
+        peers: peers.iter().map(SocketAddr::to_string).collect(),
+    };
+    let builder = builder(&[&format!("zmtp://{broker}")]);
+    builder
+        .peer(settings)
+        .connect_blocking()
+        .expect("the port is free")
+}
+
+/// A publishes a hundred numbers: each subscription gets each once, in order.
+fn each_comes_once(publisher: &Client, topic: &str, heard: &mut [&mut Subscription]) {
+    for subscription in heard.iter_mut() {
+        while let Ok(Some(_)) = subscription.next_timeout(Duration::from_millis(300)) {}
+    }
+    let numbers: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    for number in &numbers {
+        publisher
+            .publish(topic, number.as_bytes(), &at_most())
+            .expect("it goes");
+    }
+    for (at, subscription) in heard.iter_mut().enumerate() {
+        assert_eq!(take(subscription, 100), numbers, "{topic}, receiver {at}");
+        let more = subscription.next_timeout(Duration::from_millis(300));
+        assert_eq!(more.ok(), None, "{topic}, receiver {at}");
+    }
+}
+
+#[test]
+fn peers_meet_without_a_broker_and_join_everybody_while_it_is_there() {
+    let (mqtt, zmtp) = (free_port(), free_port());
+    let at = [free_port(), free_port(), free_port()];
+    // Two that know each other, and one that knows the broker only.
+    let peers = [
+        peer(at[0], &[at[1]], zmtp),
+        peer(at[1], &[at[0]], zmtp),
+        peer(at[2], &[], zmtp),
+    ];
+    let mut heard = [0, 1, 2].map(|at| subscribe(&peers[at], "plant/#"));
+    let [first, second, third] = &mut heard;
+    until_heard(&peers[0], "plant/a", second);
+    until_heard(&peers[1], "plant/a", first);
+    each_comes_once(&peers[0], "plant/a", &mut [first, second]);
+    for turn in 0..2 {
+        let Some(broker) = broker_at(mqtt, zmtp) else {
+            return;
+        };
+        let device = connect(&[&format!("mqtt://{mqtt}")]);
+        let mut by_mqtt = subscribe(&device, "plant/#");
+        until_heard(&peers[0], "plant/a", &mut by_mqtt);
+        until_heard(&peers[1], "plant/a", third);
+        until_heard(&device, "plant/a", first);
+        until_heard(&device, "plant/a", second);
+        let all = &mut [&mut *first, second, third, &mut by_mqtt];
+        each_comes_once(&peers[0], "plant/0", all);
+        each_comes_once(&peers[1], "plant/1", all);
+        each_comes_once(&device, "plant/mqtt", all);
+        broker.stop();
+        each_comes_once(&peers[turn], "plant/alone", &mut [first, second]);
+    }
+    for client in &peers {
+        client.close(PATIENCE).expect("it ends");
+    }
+}
+
 #[test]
 fn keys_of_curve_are_users() {
     let zmtp = free_port();
@@ -183,6 +251,13 @@ fn keys_of_curve_are_users() {
     let client = with(client_secret).connect_blocking().expect("it starts");
     let mut heard = subscribe(&client, "in/#");
     until_heard(&client, "in/a", &mut heard);
+    // A peer shows the broker the same.
+    let bind = PeerSettings {
+        bind: "127.0.0.1:0".into(),
+        peers: Vec::new(),
+    };
+    let peer = with(client_secret).peer(bind).connect_blocking();
+    until_heard(&peer.expect("it starts"), "in/a", &mut heard);
     let stranger = with(server_secret).connect_blocking().expect("it starts");
     let trouble = || stranger.status().expect("it runs").lanes[0].trouble.clone();
     let until = std::time::Instant::now() + PATIENCE;

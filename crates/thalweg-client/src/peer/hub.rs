@@ -1,0 +1,431 @@
+//! What the hub does with what its sockets say, without the sockets.
+
+use std::collections::BTreeMap;
+
+use thalweg_model::Stamp;
+use thalweg_zmtp::{
+    Announcement, ClientMechanism, ClientSide, Event, Gathered, HEADER_FRAME, HandshakeEvent,
+    Limits, Message, Metadata, PeerFault, ServerMechanisms, ServerSide, SocketType, Traffic,
+    Version,
+};
+
+use super::heard::Heard;
+use crate::transport::Output;
+use crate::zmtp::Prefixes;
+
+/// The line of a header frame that tells the messages of a peer apart, as text of a [`Stamp`].
+const PEER_STAMP: &str = "x-peer-stamp";
+/// What an end announces that takes header frames.
+const HEADERS: [(&str, &[u8]); 1] = [(HEADER_FRAME, b"1")];
+/// Bytes that wait for a socket, at most; what does not fit is dropped, the newest first, as every PUB does.
+const OUTPUT_BYTES_MAX: usize = 8 << 20;
+/// Largest message that is taken.
+const MESSAGE_BYTES_MAX: u64 = 16 << 20;
+/// What libzmq takes for a wrong login, and does not try again. [27#Reply]
+const REFUSED: &str = "400";
+
+/// What the client shows its hub, and how its messages are numbered.
+pub(super) struct Secrets {
+    pub(super) user: String,
+    pub(super) password: String,
+    pub(super) publisher: u64,
+}
+
+/// What another end is to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// The client's own lanes.
+    OwnPublisher,
+    OwnSubscriber,
+    /// It gets what it has asked for of what the client publishes.
+    Sink,
+    /// The client gets what it has asked for of what comes from there.
+    Source,
+}
+
+impl Role {
+    /// What a socket of this type is here, and the type that it finds.
+    fn of(peer: SocketType, is_own: bool) -> Option<(Role, SocketType)> {
+        Some(match (peer, is_own) {
+            (SocketType::Pub | SocketType::Xpub, true) => (Role::OwnPublisher, SocketType::Xsub),
+            (SocketType::Sub | SocketType::Xsub, true) => (Role::OwnSubscriber, SocketType::Xpub),
+            (SocketType::Pub | SocketType::Xpub, false) => (Role::Source, SocketType::Xsub),
+            (SocketType::Sub | SocketType::Xsub, false) => (Role::Sink, SocketType::Xpub),
+            _ => return None,
+        })
+    }
+}
+
+enum Stage {
+    Accepted(Box<ServerSide>),
+    Dialed(Box<ClientSide>),
+    Open(Box<Traffic>, Role),
+}
+
+/// A connection, of either direction.
+pub(super) struct End {
+    stage: Stage,
+    /// It has shown the client's own password.
+    is_own: bool,
+    /// Messages have a header frame behind the first.
+    has_header: bool,
+    /// What it wants of the client.
+    asked: Prefixes,
+    out: Output,
+}
+
+impl End {
+    fn new(stage: Stage) -> Self {
+        End {
+            stage,
+            is_own: false,
+            has_header: false,
+            asked: Prefixes::default(),
+            out: Output::default(),
+        }
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.out.unsent().len() + bytes <= OUTPUT_BYTES_MAX
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Open(..))
+    }
+}
+
+/// What is between a client's lanes and its peers.
+pub(super) struct Hub {
+    ends: BTreeMap<usize, End>,
+    /// What the client wants of its peers.
+    wanted: Prefixes,
+    heard: Heard,
+    secrets: Secrets,
+    /// Of the message before.
+    sequence: u64,
+    header: Vec<u8>,
+}
+
+impl Hub {
+    pub(super) fn new(secrets: Secrets) -> Self {
+        Hub {
+            ends: BTreeMap::new(),
+            wanted: Prefixes::default(),
+            heard: Heard::default(),
+            secrets,
+            sequence: 0,
+            header: Vec::new(),
+        }
+    }
+
+    /// A connection was accepted: of the client itself, or of a socket that wants its messages.
+    pub(super) fn accept(&mut self, number: usize) {
+        let mechanisms = ServerMechanisms {
+            null: true,
+            plain: true,
+            curve: None,
+        };
+        let mut side = ServerSide::new(limits(), mechanisms);
+        let mut out = Output::default();
+        side.greet(&mut out.bytes);
+        let end = End {
+            out,
+            ..End::new(Stage::Accepted(Box::new(side)))
+        };
+        self.ends.insert(number, end);
+    }
+
+    /// A connection to a peer stands, which is to be a socket of this type.
+    pub(super) fn dial(&mut self, number: usize, ours: SocketType, mechanism: ClientMechanism) {
+        let ours = Announcement {
+            more: &HEADERS,
+            ..Announcement::of(ours)
+        };
+        let side = ClientSide::new(limits(), mechanism, &ours);
+        let mut out = Output::default();
+        side.greet(&mut out.bytes);
+        let end = End {
+            out,
+            ..End::new(Stage::Dialed(Box::new(side)))
+        };
+        self.ends.insert(number, end);
+    }
+
+    /// Handles all of `input` that is whole; how much that was, or why the connection has to end.
+    pub(super) fn handle_input(&mut self, number: usize, input: &[u8]) -> Result<usize, PeerFault> {
+        let mut consumed = 0;
+        let mut gathered = Gathered::default();
+        while let Some(rest) = input.get(consumed..)
+            && let Some(end) = self.ends.get_mut(&number)
+        {
+            let step = match &mut end.stage {
+                Stage::Open(traffic, role) => {
+                    let role = *role;
+                    match traffic.handle_input(rest, &mut gathered)? {
+                        Some((len, event)) => {
+                            self.on_event(number, role, event);
+                            Some(len)
+                        }
+                        None => None,
+                    }
+                }
+                Stage::Accepted(_) | Stage::Dialed(_) => self.shake_hands(number, rest)?,
+            };
+            let Some(len) = step else { break };
+            consumed += len;
+        }
+        Ok(consumed)
+    }
+
+    fn shake_hands(&mut self, number: usize, input: &[u8]) -> Result<Option<usize>, PeerFault> {
+        let Some(end) = self.ends.get_mut(&number) else {
+            return Ok(None);
+        };
+        let out = &mut end.out.bytes;
+        let open = match &mut end.stage {
+            Stage::Open(..) => None,
+            Stage::Accepted(side) => match side.handle_input(input, out)? {
+                None => return Ok(None),
+                Some((len, HandshakeEvent::Consumed)) => return Ok(Some(len)),
+                Some((len, HandshakeEvent::Login(login))) => {
+                    let Secrets { user, password, .. } = &self.secrets;
+                    end.is_own =
+                        (login.username, login.password) == (user.as_bytes(), password.as_bytes());
+                    match end.is_own {
+                        true => side.welcome(out),
+                        false => side.error(REFUSED, out),
+                    }
+                    return Ok(Some(len));
+                }
+                Some((_, HandshakeEvent::Error(_))) => return Err(PeerFault::UNEXPECTED_COMMAND),
+                Some((len, HandshakeEvent::Peer(peer))) => {
+                    let role = Role::of(peer.socket_type, end.is_own);
+                    let Some((role, ours)) = role.filter(|(role, _)| *role != Role::Source) else {
+                        side.error(REFUSED, out);
+                        return Ok(Some(len));
+                    };
+                    end.has_header = announces_header(&peer.metadata);
+                    let ours = Announcement {
+                        more: if end.has_header { &HEADERS } else { &[] },
+                        ..Announcement::of(ours)
+                    };
+                    side.ready(&ours, out).map(|traffic| (len, traffic, role))
+                }
+            },
+            Stage::Dialed(side) => match side.handle_input(input, out)? {
+                None => return Ok(None),
+                Some((len, HandshakeEvent::Consumed)) => return Ok(Some(len)),
+                Some((_, HandshakeEvent::Error(_) | HandshakeEvent::Login(_))) => {
+                    return Err(PeerFault::UNEXPECTED_COMMAND);
+                }
+                Some((len, HandshakeEvent::Peer(peer))) => {
+                    end.has_header = announces_header(&peer.metadata);
+                    let role = Role::of(peer.socket_type, false);
+                    let traffic = side.traffic().zip(role);
+                    traffic.map(|(traffic, (role, _))| (len, traffic, role))
+                }
+            },
+        };
+        let Some((len, mut traffic, role)) = open else {
+            return Ok(None);
+        };
+        match role {
+            // Without that it would keep all to itself.
+            Role::OwnPublisher => traffic.subscribe(b"", &mut end.out.bytes),
+            Role::Source => {
+                for prefix in self.wanted.iter() {
+                    traffic.subscribe(prefix, &mut end.out.bytes);
+                }
+            }
+            Role::OwnSubscriber | Role::Sink => {}
+        }
+        end.stage = Stage::Open(Box::new(traffic), role);
+        Ok(Some(len))
+    }
+
+    fn on_event(&mut self, number: usize, role: Role, event: Event<'_>) {
+        match event {
+            Event::Message(message) => match role {
+                Role::OwnPublisher => self.publish(message),
+                Role::Source => self.receive(number, message),
+                Role::OwnSubscriber | Role::Sink => {}
+            },
+            Event::Subscribe(prefix) => {
+                let end = self.ends.get_mut(&number);
+                let is_new = end.is_some_and(|end| end.asked.add(prefix));
+                if is_new && role == Role::OwnSubscriber && self.wanted.add(prefix) {
+                    self.tell_sources(|traffic, out| traffic.subscribe(prefix, out));
+                }
+            }
+            Event::Cancel(prefix) => {
+                let end = self.ends.get_mut(&number);
+                let is_last = end.is_some_and(|end| end.asked.remove(prefix));
+                if is_last && role == Role::OwnSubscriber {
+                    self.no_longer_want(prefix);
+                }
+            }
+            Event::Ping { context, .. } => {
+                if let Some(end) = self.ends.get_mut(&number)
+                    && let Stage::Open(traffic, _) = &mut end.stage
+                {
+                    traffic.pong(context, &mut end.out.bytes);
+                }
+            }
+            Event::Pong(_) | Event::Consumed | Event::Unknown { .. } => {}
+        }
+    }
+
+    fn no_longer_want(&mut self, prefix: &[u8]) {
+        if self.wanted.remove(prefix) {
+            self.tell_sources(|traffic, out| traffic.cancel(prefix, out));
+        }
+    }
+
+    fn tell_sources(&mut self, tell: impl Fn(&mut Traffic, &mut Vec<u8>)) {
+        for end in self.ends.values_mut() {
+            if let Stage::Open(traffic, Role::Source) = &mut end.stage {
+                tell(traffic, &mut end.out.bytes);
+            }
+        }
+    }
+
+    /// The client publishes: to its peers, to the broker, and to itself.
+    fn publish(&mut self, message: Message<'_>) {
+        self.sequence += 1;
+        let stamp = Stamp {
+            publisher: self.secrets.publisher,
+            sequence: self.sequence,
+        };
+        // The broker sends it back.
+        self.heard.is_new(stamp);
+        let header = &mut self.header;
+        header.clear();
+        for text in [
+            PEER_STAMP,
+            ":",
+            stamp.write_text(&mut [0; Stamp::TEXT_BYTES_MAX]),
+            "\n",
+        ] {
+            header.extend_from_slice(text.as_bytes());
+        }
+        let mut frames = message.frames();
+        let first = frames.next().unwrap_or_default();
+        let rest = frames.rest();
+        let room = message.raw().len() + header.len() + 9;
+        for end in self.ends.values_mut() {
+            if !end.has_room(room) || !end.asked.match_frame(first) {
+                continue;
+            }
+            let out = &mut end.out.bytes;
+            match &mut end.stage {
+                Stage::Open(traffic, Role::Sink) if end.has_header => {
+                    traffic.frame(first, true, out);
+                    traffic.frame(header, !rest.raw().is_empty(), out);
+                    traffic.forward(rest, out);
+                }
+                Stage::Open(traffic, Role::Sink | Role::OwnSubscriber) => {
+                    traffic.forward(message, out);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A message for the client. What it has had already, from its peer or by the broker, is left out.
+    fn receive(&mut self, number: usize, message: Message<'_>) {
+        let has_header = self.ends.get(&number).is_some_and(|end| end.has_header);
+        let mut frames = message.frames();
+        let first = frames.next().unwrap_or_default();
+        if has_header
+            && let Some(stamp) = stamp_of(frames.next().unwrap_or_default())
+            && !self.heard.is_new(stamp)
+        {
+            return;
+        }
+        let rest = frames.rest();
+        for end in self.ends.values_mut() {
+            if !end.has_room(message.raw().len()) {
+                continue;
+            }
+            let out = &mut end.out.bytes;
+            match &mut end.stage {
+                Stage::Open(traffic, Role::OwnSubscriber) if has_header => {
+                    traffic.frame(first, !rest.raw().is_empty(), out);
+                    traffic.forward(rest, out);
+                }
+                Stage::Open(traffic, Role::OwnSubscriber) => traffic.forward(message, out),
+                _ => {}
+            }
+        }
+    }
+
+    /// A connection has ended.
+    pub(super) fn closed(&mut self, number: usize) {
+        if let Some(end) = self.ends.remove(&number)
+            && let Stage::Open(_, Role::OwnSubscriber) = end.stage
+        {
+            for prefix in end.asked.iter() {
+                self.no_longer_want(prefix);
+            }
+        }
+    }
+
+    /// Asks for a sign of life; false of a peer that gives none, or is not that far.
+    pub(super) fn ping(&mut self, number: usize) -> bool {
+        let Some(end) = self.ends.get_mut(&number) else {
+            return false;
+        };
+        match &mut end.stage {
+            Stage::Open(traffic, _) if traffic.version() == Version::V31 => {
+                traffic.ping(0, b"", &mut end.out.bytes);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the handshake is over.
+    pub(super) fn is_open(&self, number: usize) -> bool {
+        self.ends.get(&number).is_some_and(End::is_open)
+    }
+
+    /// Whether the client itself is connected.
+    pub(super) fn has_client(&self) -> bool {
+        self.ends.values().any(|end| end.is_own)
+    }
+
+    /// What waits to be written.
+    pub(super) fn unsent(&self, number: usize) -> &[u8] {
+        self.ends.get(&number).map_or(&[], |end| end.out.unsent())
+    }
+
+    /// So many bytes are written.
+    pub(super) fn wrote(&mut self, number: usize, bytes: usize) {
+        if let Some(end) = self.ends.get_mut(&number) {
+            end.out.consume(bytes);
+        }
+    }
+}
+
+fn announces_header(peer: &Metadata<'_>) -> bool {
+    HEADERS
+        .iter()
+        .all(|(name, value)| peer.get(name) == Some(value))
+}
+
+fn limits() -> Limits {
+    Limits {
+        message_bytes_max: MESSAGE_BYTES_MAX,
+        ..Limits::default()
+    }
+}
+
+/// What a header frame says of a peer's message.
+fn stamp_of(header: &[u8]) -> Option<Stamp> {
+    let mut lines = header.split(|byte| *byte == b'\n');
+    let text = lines.find_map(|line| {
+        let line = std::str::from_utf8(line).ok()?;
+        line.strip_prefix(PEER_STAMP)?.strip_prefix(':')
+    })?;
+    text.parse().ok()
+}

@@ -1,0 +1,148 @@
+//! A client without a broker: it binds a port, and connects to its peers ([`ClientBuilder::peer`]).
+//!
+//! ```text
+//!  client ── lanes (loopback) ──> hub ── what it publishes ──> SUB sockets that connect, and the broker
+//!                                  └──── what it subscribes to <── PUB sides of its peers, and the broker
+//! ```
+//!
+//! The hub is a thread of its own, between the two lanes of ZeroMQ that the client has to it and all others. What comes
+//! from one of them it passes on to none of them. What a client publishes is numbered, so that what comes to a peer directly and
+//! by the broker comes once.
+//!
+//! - `hub` is what it does, without sockets; `heard` what came already; `sockets` the loop; `dialer` connects to peers.
+//!
+//! [`ClientBuilder::peer`]: crate::ClientBuilder::peer
+
+mod dialer;
+mod heard;
+mod hub;
+mod sockets;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use self::hub::Secrets;
+use self::sockets::{Sockets, Target};
+use crate::builder::{ClientBuilder, random};
+use crate::client::ClientError;
+use crate::transport::{Endpoint, Medium, Transport};
+use crate::zmtp::{Zmtp, ZmtpSettings};
+
+/// How a client is a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerSettings {
+    /// Where its peers connect to, as `HOST:PORT`. Any program that reaches it may subscribe to all
+    /// that the client publishes.
+    pub bind: String,
+    /// Those whose messages the client gets, as `HOST:PORT`: other clients, and every PUB or XPUB socket that binds.
+    pub peers: Vec<String>,
+}
+
+/// The hub's thread. It ends with this.
+pub(crate) struct Hub {
+    is_over: Arc<AtomicBool>,
+    bell: Arc<mio::Waker>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Hub {
+    /// Starts the hub, and makes it what the client connects to. It takes the brokers and the credentials over.
+    pub(crate) fn start(
+        settings: &PeerSettings,
+        zmtp: &ZmtpSettings,
+        builder: &mut ClientBuilder,
+    ) -> Result<Hub, ClientError> {
+        let fault = |what: &str, error: std::io::Error| {
+            ClientError::System(format!("{what} {}: {error}", settings.bind))
+        };
+        let mut addresses = settings
+            .bind
+            .to_socket_addrs()
+            .map_err(|error| fault("cannot listen on", error))?;
+        let address = addresses.next().ok_or_else(|| {
+            ClientError::Settings(format!("{} is no address to listen on", settings.bind))
+        })?;
+        let listener =
+            TcpListener::bind(address).map_err(|error| fault("cannot listen on", error))?;
+        let own = listener
+            .local_addr()
+            .map_err(|error| fault("cannot listen on", error))?;
+
+        let mut targets: Vec<Target> = settings.peers.iter().map(|at| Target::peer(at)).collect();
+        for url in std::mem::take(&mut builder.brokers) {
+            if url.scheme.protocol() != "zmtp" {
+                return Err(ClientError::Settings(format!(
+                    "a peer reaches brokers by ZeroMQ, not by {url}: zmtp://HOST"
+                )));
+            }
+            let address = url.to_string();
+            let address = address.trim_start_matches("zmtp://");
+            targets.extend(Target::broker(address, zmtp, &builder.opening));
+        }
+        let secrets = secrets()?;
+        builder.opening.user = Some(secrets.user.clone());
+        builder.opening.password = Some(secrets.password.clone().into_bytes());
+        let endpoint = Endpoint {
+            host: loopback(own.ip()).to_string(),
+            port: own.port(),
+            medium: Medium::Stream,
+            is_encrypted: false,
+            websocket: None,
+        };
+        let lanes = Zmtp::pair(&endpoint, &ZmtpSettings::default());
+        builder
+            .transports
+            .extend(lanes.map(|lane| Box::new(lane) as Box<dyn Transport>));
+
+        let keep_alive = Duration::from_nanos(builder.opening.keep_alive.nanos());
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (sockets, bell) = Sockets::new(listener, targets, secrets, keep_alive, &is_over)
+            .map_err(|error| fault("the system gives no poll for", error))?;
+        let thread = std::thread::Builder::new()
+            .name("thalweg-peer".into())
+            .stack_size(256 << 10)
+            .spawn(move || sockets.run())
+            .map_err(|error| fault("the system gives no thread for", error))?;
+        Ok(Hub {
+            is_over,
+            bell,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Hub {
+    /// Waits for what is left to be sent, for a second at most.
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        // It fails only if the thread is gone.
+        let _ = self.bell.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Where a listener is reached from its own machine.
+fn loopback(bound: IpAddr) -> IpAddr {
+    match bound {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        other => other,
+    }
+}
+
+/// What the client shows its own hub, and who it is for its peers.
+fn secrets() -> Result<Secrets, ClientError> {
+    let random = random()?;
+    let (publisher, password) = random.split_at(8);
+    Ok(Secrets {
+        user: "client".into(),
+        password: password.iter().map(|byte| format!("{byte:02x}")).collect(),
+        publisher: publisher.try_into().map_or(0, u64::from_be_bytes),
+    })
+}
