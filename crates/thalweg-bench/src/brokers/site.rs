@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::ports::{Kind, Ports};
 use super::process;
+use super::system::System;
 use super::{Ends, NoBroker};
 use crate::cell::{Cell, Protocol};
 use crate::net::BROKER_HOST;
@@ -108,7 +109,8 @@ impl<'a> Site<'a> {
                 Protocol::Dds => return Err(io::Error::other("DDS has no broker")),
             };
             let address = self.address(kind, usual)?;
-            let other = if protocol == Protocol::Zmtp {
+            let has_one = self.cell.system == System::Thalweg.name();
+            let other = if protocol == Protocol::Zmtp && !has_one {
                 self.address(kind, usual + 1)?
             } else {
                 address

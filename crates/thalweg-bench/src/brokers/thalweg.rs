@@ -46,6 +46,9 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
         }
     }
     text.push_str(SETTINGS);
+    if addresses.contains_key(&Protocol::Zmtp) {
+        text.push_str(SETTINGS_OF_ZMTP);
+    }
     let _ = writeln!(text, "journal.enabled = {}", site.is_persistent());
     let config = site.write("thalweg.toml", &text)?;
     let data = text_of(&site.path("data"));
@@ -75,3 +78,5 @@ coap.adaptive_timeout = true
 admin.enabled = false
 sys.interval = \"off\"
 ";
+/// As many messages wait as at the sockets of libzmq's proxy.
+const SETTINGS_OF_ZMTP: &str = "zmtp.high_water = 10000\n";

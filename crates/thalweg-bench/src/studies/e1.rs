@@ -34,7 +34,7 @@ const CLASSES: [Class; 3] = [
 const CLASS_SEED: u64 = 1;
 
 /// Brokers and the protocol each is measured with; the first four stand for the study's.
-const SYSTEMS: [(&str, Protocol); 8] = [
+const SYSTEMS: [(&str, Protocol); 9] = [
     ("zmq-proxy", Protocol::Zmtp),
     ("mosquitto", Protocol::Mqtt),
     ("rabbitmq", Protocol::Amqp),
@@ -43,6 +43,7 @@ const SYSTEMS: [(&str, Protocol); 8] = [
     ("thalweg", Protocol::Amqp),
     ("thalweg", Protocol::Stomp),
     ("thalweg", Protocol::Coap),
+    ("thalweg", Protocol::Zmtp),
 ];
 
 /// The cells of E1a, E1b and E1c.
@@ -321,7 +322,11 @@ fn order_of_peaks(peaks: &Peaks<'_>) -> Found {
 }
 
 fn against_baselines(peaks: &Peaks<'_>) -> Found {
-    let pairs = [(SYSTEMS[4], SYSTEMS[1]), (SYSTEMS[5], SYSTEMS[2])];
+    let pairs = [
+        (SYSTEMS[4], SYSTEMS[1]),
+        (SYSTEMS[5], SYSTEMS[2]),
+        (SYSTEMS[8], SYSTEMS[0]),
+    ];
     let (mut figures, mut faults, mut open, mut missing) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (ours, theirs) in pairs {

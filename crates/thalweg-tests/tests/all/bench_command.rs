@@ -297,6 +297,49 @@ fn a_short_run_of_e2d_leaves_every_message_once_and_in_order() {
     );
 }
 
+/// Sockets of libzmq through our broker and through its own proxy: everything arrives.
+#[test]
+fn a_tiny_scenario_of_zeromq_runs_on_our_broker_and_on_a_proxy() {
+    const SCENARIO: &str = "\
+name: zeromq
+repeats: 1
+topology: {kind: loopback}
+system: {driver: stock}
+protocol: {publish: zmtp, qos: 0}
+workload: {class: fixed, size: 60B}
+load: {model: open, rate: 20/s, flows: 3}
+phases: {settle: 200ms, warmup: 200ms, measure: 1s, drain: 20s}
+sweep: {system.name: [own, zmq-proxy]}
+";
+    let folder = Folder::new();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (scenario, out) = (path("zeromq.yaml"), path("zeromq"));
+    fs::write(&scenario, SCENARIO).expect("the folder is writable");
+    let run = bench(&["run", &scenario, "--quiet", "--out", &out]);
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    // 2 and 3 are for machines that are too busy to keep time; all else is a fault.
+    assert!(
+        matches!(run.status.code(), Some(0 | 2 | 3)),
+        "{}: {said}",
+        run.status
+    );
+    let lines = fs::read_to_string(format!("{out}/cells.jsonl")).expect("it was written");
+    let trials: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(trials.len(), 2, "{lines}");
+    for trial in trials {
+        let row = &trial["row"];
+        if row["standing"].get("absent").is_some() {
+            eprintln!("not run: libzmq is not installed");
+            continue;
+        }
+        assert!(row["sent"].as_u64() >= Some(57), "{trial}");
+        assert_eq!(row["delivered"], row["expected"], "{trial}");
+    }
+}
+
 /// `bench speed sink` on four ports that were free, and its lines.
 struct Sinks {
     process: Child,

@@ -183,6 +183,7 @@ mod tests {
     fn stock_clients_publish_and_receive_where_they_are() {
         goes_through("zmq-proxy", Protocol::Zmtp, 0);
         goes_through("zmq-peers", Protocol::Zmtp, 0);
+        goes_through("thalweg", Protocol::Zmtp, 0);
         goes_through("cyclonedds", Protocol::Dds, 0);
         goes_through("cyclonedds", Protocol::Dds, 1);
         for qos in [0, 1, 2] {
