@@ -34,9 +34,10 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
     ];
     if budget != Budget::Quick {
         // The study's ZeroMQ had no broker, and its DDS was reliable.
-        systems.extend(["zmq-proxy", "thalweg"].map(|system| (system, of(Protocol::Zmtp, 0))));
+        systems.push(("zmq-proxy", of(Protocol::Zmtp, 0)));
         systems.push(("cyclonedds", of(Protocol::Dds, 0)));
     }
+    systems.extend((budget == Budget::Paper).then_some(("thalweg", of(Protocol::Zmtp, 0))));
     let sizes: &[u32] = match budget {
         Budget::Quick => &[64, 2048, 32_768],
         Budget::Standard => &[64, 256, 1024, 2048, 4096, 16_384, 32_768],
