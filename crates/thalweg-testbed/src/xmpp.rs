@@ -4,11 +4,11 @@ use crate::bed::Testbed;
 use crate::client::{Client, Who};
 use std::collections::VecDeque;
 use thalweg_fronts::AnyFront;
-use thalweg_fronts::xmpp::XmppFront;
+use thalweg_fronts::xmpp::{XmppFront, payload};
 use thalweg_kernel::access::Access;
 use thalweg_xmpp::{
-    ClientEvent, ClientSettings, ClientSide, Credentials, Framing, Limits, PeerFault, StanzaKind,
-    TlsPolicy, Tree,
+    ClientEvent, ClientSettings, ClientSide, Credentials, Element, Framing, Limits, PeerFault, StanzaKind,
+    TlsPolicy, Tree, parse_document, put_attribute,
 };
 
 /// A client that connects.
@@ -55,6 +55,21 @@ impl Xmpp {
         });
     }
 
+    /// Asks the service for an action of XEP-0060 that changes something.
+    pub fn ask(&mut self, action: &str, up: &mut Vec<u8>) {
+        self.request("set", SERVICE, "q", &pubsub(action), up);
+    }
+
+    /// The action that subscribes itself to a node.
+    pub fn subscribe(&self, node: &str) -> String {
+        let jid = self.jid.as_deref().unwrap_or_default();
+        format!(
+            "<subscribe{}{}/>",
+            attribute("node", node),
+            attribute("jid", jid)
+        )
+    }
+
     pub fn message(&mut self, to: &str, content: &str, up: &mut Vec<u8>) {
         self.side
             .put(StanzaKind::Message, &[("to", to)], up, |out| {
@@ -99,6 +114,57 @@ impl Client for Xmpp {
     }
 }
 
+/// A message that a node has published.
+pub struct Item {
+    pub node: String,
+    pub payload: Vec<u8>,
+}
+
+/// The items of a notification; none of any other stanza.
+pub fn items(stanza: &str) -> Vec<Item> {
+    let mut tree = Tree::default();
+    let stanza = parse_document(stanza.as_bytes(), &Limits::default(), &mut tree);
+    let event = stanza.and_then(|stanza| stanza.child("event", EVENT)?.child("items", EVENT));
+    let Some(items) = event else {
+        return Vec::new();
+    };
+    let item = |item: Element<'_>| {
+        let mut octets = Vec::new();
+        if let Some(element) = item.children().next() {
+            payload::read(element, &mut octets).expect("a payload");
+        }
+        Item {
+            node: items.attribute("node").expect("a node").into(),
+            payload: octets,
+        }
+    };
+    items.children().map(item).collect()
+}
+
+/// The action that publishes an item, whose name the broker makes up if it has none.
+pub fn publish(node: &str, id: &str, octets: &[u8]) -> String {
+    let mut element = Vec::new();
+    payload::write(octets, None, &mut Tree::default(), &mut element);
+    publish_element(node, id, &String::from_utf8(element).expect("text"))
+}
+
+fn publish_element(node: &str, id: &str, element: &str) -> String {
+    let (node, id) = (attribute("node", node), attribute("id", id));
+    format!("<publish{node}><item{id}>{element}</item></publish>")
+}
+
+fn attribute(name: &str, value: &str) -> String {
+    let mut out = Vec::new();
+    put_attribute(name, value, &mut out);
+    String::from_utf8(out).expect("text")
+}
+
+fn pubsub(action: &str) -> String {
+    format!("<pubsub xmlns='http://jabber.org/protocol/pubsub'>{action}</pubsub>")
+}
+
+const EVENT: &str = "http://jabber.org/protocol/pubsub#event";
+
 /// The service that has the nodes.
 pub const SERVICE: &str = "pubsub.localhost";
 
@@ -137,24 +203,17 @@ impl Testbed {
 
     /// The same of an action of XEP-0060.
     pub fn xmpp_pubsub(&mut self, who: Who<Xmpp>, kind: &str, action: &str) -> String {
-        let content =
-            format!("<pubsub xmlns='http://jabber.org/protocol/pubsub'>{action}</pubsub>");
-        self.xmpp_ask(who, kind, SERVICE, &content)
+        self.xmpp_ask(who, kind, SERVICE, &pubsub(action))
     }
 
     /// Publishes `payload`, which is XML, as the item `id`.
     pub fn xmpp_publish(&mut self, who: Who<Xmpp>, node: &str, id: &str, payload: &str) -> String {
-        let action = format!("<publish node='{node}'><item id='{id}'>{payload}</item></publish>");
-        self.xmpp_pubsub(who, "set", &action)
+        self.xmpp_pubsub(who, "set", &publish_element(node, id, payload))
     }
 
     pub fn xmpp_subscribe(&mut self, who: Who<Xmpp>, node: &str) -> String {
-        let jid = self.client(who).jid.clone().expect("bound");
-        self.xmpp_pubsub(
-            who,
-            "set",
-            &format!("<subscribe node='{node}' jid='{jid}'/>"),
-        )
+        let action = self.client(who).subscribe(node);
+        self.xmpp_pubsub(who, "set", &action)
     }
 
     /// The stanzas that arrived since this was last asked.

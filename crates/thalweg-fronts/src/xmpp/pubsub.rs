@@ -8,6 +8,7 @@ use crate::front::{Cx, Variant};
 use std::collections::BTreeMap;
 use thalweg_kernel::{Draft, LastValueWish, Outcome, Wish};
 use thalweg_model::octets as address;
+use thalweg_model::place::{Place, place};
 use thalweg_model::{Address, Details, Filter, Message, Properties, Reliability, RetainOp};
 use thalweg_xmpp::{Element, ErrorType, Jid, Stanza, StanzaError, Tree, put_attribute};
 
@@ -19,6 +20,9 @@ const DATA: &str = "jabber:x:data";
 
 /// The name of an item whose publisher gave it none, XEP-0060, 12.20.
 const CURRENT: &str = "current";
+
+/// The group that subscribers of a queue's node are: each of its messages goes to one of them.
+const GROUP: &str = "xmpp";
 
 /// What the client has subscribed to.
 #[derive(Default)]
@@ -335,7 +339,7 @@ impl XmppFront {
         }
         let wish = Wish {
             filter: &filter,
-            group: None,
+            group: group_of(&filter),
             reliability: Reliability::AtMostOnce,
             no_local: false,
             retain_as_published: false,
@@ -383,7 +387,7 @@ impl XmppFront {
             return Err(NOT_SUBSCRIBED);
         }
         let filters: Vec<(&str, Option<&str>)> =
-            meant.iter().map(|filter| (&**filter, None)).collect();
+            meant.iter().map(|filter| (&**filter, group_of(filter))).collect();
         cx.kernel
             .unsubscribe(session, 0, &filters, cx.now, cx.links);
         for filter in &meant {
@@ -527,6 +531,11 @@ impl XmppFront {
             out.extend_from_slice(b"</query>");
         });
     }
+}
+
+/// The group by which a filter is subscribed to: that of a queue's node.
+fn group_of(filter: &str) -> Option<&'static str> {
+    matches!(place(filter), Place::Queue { .. }).then_some(GROUP)
 }
 
 /// What a kernel says of a subscription, as an error.

@@ -57,7 +57,7 @@ fn one_byte_at_a_time_means_the_same() {
 }
 
 /// How conversations begin, so that nonsense gets beyond the first frame.
-const BEGINNINGS: [&[u8]; 6] = [
+const BEGINNINGS: [&[u8]; 7] = [
     b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a",
     b"\x10\x0e\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x01a",
     b"AMQP\x00\x00\x09\x01",
@@ -65,6 +65,10 @@ const BEGINNINGS: [&[u8]; 6] = [
     b"\x00\xe1",
     b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
       \x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB",
+    b"<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'><auth \
+      xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='ANONYMOUS'>=</auth><stream:stream xmlns='jabber:client' \
+      xmlns:stream='http://etherx.jabber.org/streams' version='1.0'><iq type='set' id='b'><bind \
+      xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>",
 ];
 
 fn front(bed: &mut Testbed, number: usize) -> AnyFront {
@@ -74,7 +78,8 @@ fn front(bed: &mut Testbed, number: usize) -> AnyFront {
         2 => bed.amqp_front(anonymous),
         3 => bed.stomp_front(anonymous),
         4 => bed.coap_stream_front(anonymous),
-        _ => bed.zmtp_front(anonymous),
+        5 => bed.zmtp_front(anonymous),
+        _ => bed.xmpp_front(anonymous),
     }
 }
 

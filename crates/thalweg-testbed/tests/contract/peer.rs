@@ -5,6 +5,7 @@ use thalweg_amqp::methods::{basic, queue};
 use thalweg_amqp::{BasicProperties, Method};
 use thalweg_coap::stream::StreamSettings;
 use thalweg_fronts::FrontSettings as _;
+use thalweg_fronts::xmpp::XmppSettings;
 use thalweg_fronts::zmtp::ZmtpSettings;
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::{Access, Otherwise, Rules};
@@ -16,8 +17,10 @@ use thalweg_testbed::amqp::Amqp;
 use thalweg_testbed::coap::{CoapStream, Heard, Manner, PeerId};
 use thalweg_testbed::mqtt::Mqtt;
 use thalweg_testbed::stomp::Stomp;
+use thalweg_testbed::xmpp::{self, Xmpp};
 use thalweg_testbed::zmtp::Zmtp;
 use thalweg_testbed::{Raw, Settings, Testbed, Who, amqp, mqtt, stomp};
+use thalweg_xmpp::Credentials;
 use thalweg_zmtp::{ClientMechanism, SocketType};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +34,11 @@ pub enum Protocol {
     /// The example of a front outside the broker's crates.
     Line,
     Zmtp,
+    Xmpp,
 }
 
 impl Protocol {
-    pub const ALL: [Protocol; 8] = [
+    pub const ALL: [Protocol; 9] = [
         Protocol::Mqtt3,
         Protocol::Mqtt5,
         Protocol::Amqp,
@@ -43,6 +47,7 @@ impl Protocol {
         Protocol::CoapStream,
         Protocol::Line,
         Protocol::Zmtp,
+        Protocol::Xmpp,
     ];
     /// Those with consumers; peers of CoAP take one message at a time.
     pub const CONSUMERS: [Protocol; 5] = [
@@ -55,12 +60,13 @@ impl Protocol {
 
     /// Whether a delivery can say that it is a repetition, also to somebody else than the first receiver.
     pub fn marks_redeliveries(self) -> bool {
-        !matches!(self, Protocol::Coap | Protocol::CoapStream | Protocol::Zmtp)
+        use Protocol::{Coap, CoapStream, Xmpp, Zmtp};
+        !matches!(self, Coap | CoapStream | Zmtp | Xmpp)
     }
 
-    /// Whether a consumer settles what it takes; for a PULL it is settled when it is sent.
+    /// Whether a consumer settles what it takes; for a PULL and for XMPP it is settled when it is sent.
     pub fn settles(self) -> bool {
-        self != Protocol::Zmtp
+        !matches!(self, Protocol::Zmtp | Protocol::Xmpp)
     }
 
     /// What covers whatever a peer that asks for the address `a/b` asks for.
@@ -153,6 +159,7 @@ enum End {
     Line(Who<Raw>),
     /// By its place among those; each opens sockets as it needs them.
     Zmtp(usize),
+    Xmpp(Who<Xmpp>),
 }
 
 /// The sockets of a program that speaks ZMTP: what each is for, and the queue that it knows.
@@ -223,6 +230,11 @@ impl Stage {
         let mut bed = Testbed::new(Settings {
             coap: vec![Arc::default()],
             coap_anonymous: None,
+            xmpp: Arc::new(XmppSettings {
+                secured: true,
+                scram: false,
+                ..XmppSettings::default()
+            }),
             ..settings
         });
         bed.answers_logins = true;
@@ -321,6 +333,14 @@ impl Stage {
                 });
                 End::Zmtp(self.programs.len() - 1)
             }
+            Protocol::Xmpp => {
+                let password = Credentials::Password {
+                    user: user.to_owned(),
+                    password: "x".to_owned(),
+                };
+                let shard = self.bed.home_of(name);
+                End::Xmpp(self.bed.open_xmpp(shard, password, None))
+            }
         };
         self.bed.rest();
         Peer {
@@ -413,6 +433,10 @@ impl Stage {
                     self.bed.zmtp_send(who, &[body.as_bytes()]);
                 }
             },
+            End::Xmpp(who) => {
+                let publish = xmpp::publish(&node(&place.topic()), "", body.as_bytes());
+                self.bed.says(who, |client, up| client.ask(&publish, up));
+            }
         }
     }
 
@@ -512,6 +536,11 @@ impl Stage {
             (End::Zmtp(program), Place::Queue(name)) => {
                 self.socket(program, SocketType::Pull, name);
             }
+            (End::Xmpp(who), _) => {
+                let node = node(&place.topic());
+                self.bed
+                    .says(who, |client, up| client.ask(&client.subscribe(&node), up));
+            }
             (_, Place::Address(_)) => self.request(peer, "GET", place, " observe=0", ""),
             (_, Place::Queue(_)) => self.request(peer, "GET", place, "", ""),
         }
@@ -608,6 +637,18 @@ impl Stage {
                 }
                 received
             }
+            End::Xmpp(who) => {
+                let got = self.bed.xmpp_got(who);
+                let items = got.iter().flat_map(|stanza| xmpp::items(stanza));
+                items
+                    .map(|item| Delivery {
+                        body: text(&item.payload),
+                        address: Some(canonical(item.node.as_bytes())),
+                        redelivered: false,
+                        handle: Handle::None,
+                    })
+                    .collect()
+            }
         }
     }
 
@@ -639,6 +680,7 @@ impl Stage {
             End::Stomp(who) => Ok(vec![who.cast()]),
             End::CoapStream(who) => Ok(vec![who.cast()]),
             End::Line(who) => Ok(vec![who.cast()]),
+            End::Xmpp(who) => Ok(vec![who.cast()]),
             End::Zmtp(program) => {
                 let open = self.programs[program].open.iter();
                 Ok(open.map(|(_, _, who)| who.cast()).collect())
@@ -725,6 +767,18 @@ fn frame(canonical: &str) -> Vec<u8> {
     frame
 }
 
+/// The node of XMPP of an address.
+fn node(canonical: &str) -> String {
+    String::from_utf8(frame(canonical)).expect("text")
+}
+
+/// The address of a first frame or a node.
+fn canonical(name: &[u8]) -> String {
+    let mut canonical = String::new();
+    address::read(name, &mut canonical);
+    canonical
+}
+
 /// What a SUB gets has an address in front, what a PULL gets has not.
 fn zmtp_delivery(frames: Vec<Vec<u8>>) -> Delivery {
     let (body, first) = match &frames[..] {
@@ -734,11 +788,7 @@ fn zmtp_delivery(frames: Vec<Vec<u8>>) -> Delivery {
     };
     Delivery {
         body: String::from_utf8_lossy(body).into_owned(),
-        address: first.map(|first| {
-            let mut canonical = String::new();
-            address::read(first, &mut canonical);
-            canonical
-        }),
+        address: first.map(|first| canonical(first)),
         redelivered: false,
         handle: Handle::None,
     }

@@ -108,6 +108,7 @@ fn two_connections_of_one_user_are_two_where_sessions_have_no_names() {
         Protocol::Stomp,
         Protocol::Coap,
         Protocol::CoapStream,
+        Protocol::Xmpp,
     ] {
         let mut stage = Stage::new(1);
         let publisher = stage.connect(Protocol::Mqtt5, "publisher");
