@@ -76,7 +76,8 @@ pub enum Step {
     NeedMore,
     /// The next packet must wait.
     Hold,
-    /// What follows is a TLS handshake on the same connection (STARTTLS). Not carried out by the server yet: it closes.
+    /// What follows is a TLS handshake on the same connection (STARTTLS). Input that is there already is discarded, and the next
+    /// step has input that was encrypted.
     Upgrade,
     /// The link belongs on the home shard of this key, which its first bytes do not hold (where they do, the server's
     /// `protocols/` reads it from them). Before a session is opened, and at most once for each link: the front is asked

@@ -37,6 +37,8 @@ pub struct ListenerSpec {
     /// Every connection starts with a PROXY header, if there is a rule for it; one without is refused.
     pub proxy: Option<ProxyRule>,
     pub tls: Option<Arc<TlsAcceptor>>,
+    /// TLS begins when the protocol says so, not with the connection.
+    pub tls_later: bool,
     /// WebSocket, if any; inside TLS if both are there.
     pub websocket: Option<Arc<WebSocketSettings>>,
     /// Finds the routing key in the first protocol bytes, of which the first packet may have so many.
@@ -65,6 +67,7 @@ impl ListenerSpec {
             bind,
             proxy: None,
             tls: None,
+            tls_later: false,
             websocket: None,
             route,
             shard_completes_handshake: false,

@@ -456,6 +456,7 @@ pub(crate) fn listener_spec(
         } else {
             None
         },
+        tls_later: listener.transport == config::Transport::StartTls,
         websocket: listener
             .transport
             .is_websocket()

@@ -15,6 +15,7 @@ mod ports;
 mod rehome;
 mod stream;
 mod turn;
+mod upgrade;
 mod wheel;
 
 use crate::observer::Ask;

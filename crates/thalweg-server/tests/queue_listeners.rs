@@ -1,4 +1,4 @@
-//! Listeners of AMQP and STOMP over every transport they have, and where their connections live.
+//! Listeners of AMQP and STOMP over every transport they have, and where their connections live; and STARTTLS of XMPP.
 
 #[path = "support/amqp.rs"]
 mod amqp;
@@ -300,6 +300,89 @@ fn a_clients_certificate_is_its_log_in_in_both_protocols() {
         frame(&mut nobody).starts_with("ERROR\n"),
         "without a certificate there is nothing to know it by"
     );
+}
+
+const XMPP_HEADER: &[u8] = b"<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' \
+    to='localhost' version='1.0'>";
+const XMPP_LOGIN: &[u8] =
+    b"<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='ANONYMOUS'>=</auth>";
+
+/// What comes until `end` or the end of the connection.
+fn read_until(stream: &mut impl Read, end: &str) -> String {
+    let mut text = Vec::new();
+    let mut byte = [0];
+    while !text.ends_with(end.as_bytes()) && stream.read(&mut byte).is_ok_and(|count| count > 0) {
+        text.push(byte[0]);
+    }
+    String::from_utf8(text).expect("text")
+}
+
+#[test]
+fn tls_begins_within_a_stream_of_xmpp() {
+    let folder = Folder::new();
+    let authority = Authority::new(&folder);
+    authority.issue(&folder, "server", "the broker");
+    let server = start(
+        &folder,
+        &[
+            "listeners.xmpp.bind=127.0.0.1:0",
+            "listeners.xmpp.transport=starttls",
+            "listeners.xmpp.tls.certificate={folder}/server.pem",
+            "listeners.xmpp.tls.key={folder}/server.key",
+        ],
+    );
+    let asked = |more: &[u8]| {
+        let mut socket = tcp(&server, "xmpp");
+        socket.write_all(XMPP_HEADER).expect("it leaves");
+        let features = read_until(&mut socket, "</stream:features>");
+        assert!(
+            features.contains("<required/>") && !features.contains("<mechanism>"),
+            "{features}"
+        );
+        let mut request = b"<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>".to_vec();
+        request.extend_from_slice(more);
+        socket.write_all(&request).expect("it leaves");
+        socket
+    };
+    let mut socket = asked(b"");
+    let proceed = read_until(&mut socket, "/>");
+    assert!(proceed.starts_with("<proceed"), "{proceed}");
+    let files = TlsClientFiles {
+        ca: Some(folder.0.join("authority.pem")),
+        ..TlsClientFiles::default()
+    };
+    let tls = TlsConnector::new(&files).expect("files");
+    let tls = tls.connect("localhost").expect("a name");
+    let mut client = Pipe::new(socket, Filtered::stack(Some(tls), None));
+    client.write_all(XMPP_HEADER).expect("it leaves");
+    let features = read_until(&mut client, "</stream:features>");
+    assert!(
+        features.contains("<mechanism>PLAIN</mechanism>") && !features.contains("starttls"),
+        "{features}"
+    );
+    client.write_all(XMPP_LOGIN).expect("it leaves");
+    let success = read_until(&mut client, ">");
+    assert!(success.starts_with("<success"), "{success}");
+    client.write_all(XMPP_HEADER).expect("it leaves");
+    read_until(&mut client, "</stream:features>");
+    let bind = "<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>";
+    client.write_all(bind.as_bytes()).expect("it leaves");
+    let bound = read_until(&mut client, "</iq>");
+    assert!(bound.contains("<jid>"), "{bound}");
+    let there = present(&server);
+    assert_eq!((there[0].1, there[0].2), ("XMPP 1.0", "tcp+tls"));
+
+    // What comes in plaintext behind the request is never part of the stream, in the same packet or in one of its own.
+    let mut slipped = asked(XMPP_LOGIN);
+    let heard = read_until(&mut slipped, "</stream:stream>");
+    assert!(heard.contains("<policy-violation"), "{heard}");
+    let mut slipped = asked(b"");
+    read_until(&mut slipped, "/>");
+    slipped.write_all(XMPP_LOGIN).expect("it leaves");
+    let mut rest = Vec::new();
+    // A TLS alert, and the end.
+    let _ = slipped.read_to_end(&mut rest);
+    assert!(rest.len() < 32, "{rest:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use thalweg_fronts::xmpp::{XmppFront, payload};
 use thalweg_kernel::access::Access;
 use thalweg_xmpp::{
     ClientEvent, ClientSettings, ClientSide, Credentials, Element, Framing, Limits, PeerFault, StanzaKind,
-    TlsPolicy, Tree, parse_document, put_attribute,
+    StartTls, TlsPolicy, Tree, parse_document, put_attribute,
 };
 
 /// A client that connects.
@@ -26,14 +26,13 @@ pub struct Xmpp {
 }
 
 impl Xmpp {
-    pub fn new(credentials: Credentials) -> Xmpp {
+    pub fn new(credentials: Credentials, tls: TlsPolicy) -> Xmpp {
         Xmpp {
             side: ClientSide::new(ClientSettings {
                 limits: Limits::default(),
                 framing: Framing::Document,
                 domain: "localhost".into(),
-                // The testbed's connections are in memory and cannot be overheard.
-                tls: TlsPolicy::Direct,
+                tls,
                 credentials,
                 resource: Some("test".into()),
                 nonce: [5; 24],
@@ -103,8 +102,8 @@ impl Client for Xmpp {
                 ClientEvent::Closed(condition) => {
                     self.closed = Some(condition.unwrap_or_default().into());
                 }
+                ClientEvent::StartTls => self.side.secured(up),
                 ClientEvent::Consumed
-                | ClientEvent::StartTls
                 | ClientEvent::Enabled(_)
                 | ClientEvent::Resumed
                 | ClientEvent::Acknowledged(_) => {}
@@ -182,7 +181,13 @@ impl Testbed {
         anonymous: Option<Access>,
     ) -> Who<Xmpp> {
         let front = self.xmpp_front(anonymous);
-        let who = self.open(shard, front, Xmpp::new(credentials));
+        // Connections are in memory and cannot be overheard, whatever their ends make of that.
+        let tls = match self.settings.xmpp.starttls {
+            StartTls::Off => TlsPolicy::Direct,
+            StartTls::Offered => TlsPolicy::IfOffered,
+            StartTls::Required => TlsPolicy::Required,
+        };
+        let who = self.open(shard, front, Xmpp::new(credentials, tls));
         self.write(who, |client, up| client.side.open(up));
         self.rest();
         who

@@ -5,28 +5,37 @@ use crate::front::{Cx, Variant};
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::{Grants, OpenRefusal, OpenSession};
 use thalweg_model::Span;
-use thalweg_xmpp::{ErrorType, Jid, Mechanism, Plain, SaslFailure, ServerSettings, StanzaError};
+use thalweg_xmpp::{
+    ErrorType, Jid, Mechanism, Mechanisms, Plain, SaslFailure, ServerSettings, StanzaError,
+};
 
 /// What a listener offers.
 pub(super) fn offer(settings: &XmppSettings, takes_strangers: bool) -> ServerSettings {
+    ServerSettings {
+        limits: settings.limits.clone(),
+        secured: settings.secured,
+        starttls: settings.starttls,
+        mechanisms: mechanisms(settings, takes_strangers),
+        ..ServerSettings::default()
+    }
+}
+
+fn mechanisms(settings: &XmppSettings, takes_strangers: bool) -> Mechanisms {
     let mechanisms = [
         (settings.scram, Mechanism::ScramSha256),
         (true, Mechanism::Plain),
         (takes_strangers, Mechanism::Anonymous),
     ];
-    ServerSettings {
-        limits: settings.limits.clone(),
-        secured: settings.secured,
-        mechanisms: mechanisms
-            .into_iter()
-            .filter(|(is_on, _)| *is_on)
-            .map(|(_, m)| m)
-            .collect(),
-        ..ServerSettings::default()
-    }
+    let offered = mechanisms.into_iter().filter(|(is_on, _)| *is_on);
+    offered.map(|(_, mechanism)| mechanism).collect()
 }
 
 impl XmppFront {
+    /// What is offered behind TLS.
+    pub(super) fn mechanisms(&self) -> Mechanisms {
+        mechanisms(&self.settings, self.anonymous.is_some())
+    }
+
     pub(super) fn on_open(cx: &mut Cx<'_>, to: Option<&str>) {
         XmppFront::write(cx.links, cx.id, |front, out| {
             let domain = front.settings.domain.clone();

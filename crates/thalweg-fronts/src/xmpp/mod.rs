@@ -35,6 +35,8 @@ pub struct XmppFront {
     tree: Tree,
     /// Streams that were opened on this connection.
     streams: u32,
+    /// TLS begins with the next octet.
+    upgrades: bool,
     login: Option<Login>,
     /// What the log-in came to, until the session is opened.
     allowed: Option<(Option<Box<str>>, Access)>,
@@ -66,6 +68,7 @@ impl XmppFront {
             side,
             tree: Tree::default(),
             streams: 0,
+            upgrades: false,
             login: None,
             allowed: None,
             address: "".into(),
@@ -110,8 +113,15 @@ impl XmppFront {
                 XmppFront::say(cx, ServerSide::close);
                 XmppFront::close(cx, Closing::Clean);
             }
+            ServerEvent::StartTls => {
+                XmppFront::write(cx.links, cx.id, |front, out| {
+                    front.side.proceed(out);
+                    front.side.secured(front.mechanisms());
+                    front.upgrades = true;
+                });
+            }
             // Not offered.
-            ServerEvent::StartTls | ServerEvent::Resume { .. } | ServerEvent::Enable { .. } => {}
+            ServerEvent::Resume { .. } | ServerEvent::Enable { .. } => {}
         }
         let is_over = XmppFront::of(cx.links, cx.id).is_some_and(|front| front.side.is_closed());
         if is_over {
@@ -262,6 +272,9 @@ impl Front for XmppFront {
         };
         if let Some(front) = XmppFront::of(cx.links, cx.id) {
             front.tree = tree;
+            if std::mem::take(&mut front.upgrades) {
+                return Step::Upgrade;
+            }
         }
         step
     }

@@ -1,7 +1,7 @@
 //! What the operator decides about XMPP.
 
 use thalweg_kernel::Safety;
-use thalweg_xmpp::Limits;
+use thalweg_xmpp::{Limits, StartTls};
 
 /// What the operator decides about XMPP.
 #[derive(Clone, Debug)]
@@ -11,6 +11,8 @@ pub struct XmppSettings {
     pub domain: Box<str>,
     /// Connections are encrypted before the first octet of XMPP, or passwords may be sent in the clear.
     pub secured: bool,
+    /// Whether TLS can begin within the stream. Off if `secured`.
+    pub starttls: StartTls,
     /// Whether SCRAM-SHA-256 is offered.
     pub scram: bool,
     /// Whether `+` and `#` in the name of a node are wildcards.
@@ -31,6 +33,7 @@ impl Default for XmppSettings {
             limits: Limits::default(),
             domain: "localhost".into(),
             secured: false,
+            starttls: StartTls::Off,
             scram: true,
             node_wildcards: false,
             listed_max: 200,

@@ -265,6 +265,7 @@ impl Listener {
                 client_certificate: ClientCertificate::None,
                 identity: CertificateIdentity::None,
                 minimum_version: TlsVersion::V12,
+                required: true,
                 psk_file: None,
                 psk_bytes_min: 0,
             },

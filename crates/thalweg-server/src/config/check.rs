@@ -92,6 +92,9 @@ impl Checks<'_> {
         if listener.transport.is_datagrams() {
             self.datagrams(name, listener);
         }
+        if listener.transport == Transport::StartTls {
+            self.starttls(name, listener);
+        }
         self.curve(name, listener);
         self.proxy(name, listener);
         let path = format!("listeners.{name}.websocket.path");
@@ -105,6 +108,20 @@ impl Checks<'_> {
                 what,
                 format!("Write \"/{}\"", listener.websocket.path),
             );
+        }
+    }
+
+    fn starttls(&mut self, name: &str, listener: &Listener) {
+        let key = |last: &str| format!("listeners.{name}.{last}");
+        let (kind, transport) = (key("kind"), key("transport"));
+        let asks = key("tls.client_certificate");
+        if listener.kind != ListenerKind::Xmpp {
+            let what = format!("{kind} is {}, which has no STARTTLS", listener.kind);
+            let mend = format!("Set {transport} to tls");
+            self.report(&[transport, kind], what, mend);
+        } else if listener.tls.client_certificate != ClientCertificate::None {
+            let what = format!("{asks} is set, but clients of starttls show no certificate");
+            self.report(&[asks], what, format!("Remove it, or set {transport} to tls"));
         }
     }
 

@@ -151,6 +151,8 @@ pub struct Tls {
     /// Which part of the certificate names the user.
     pub identity: CertificateIdentity,
     pub minimum_version: TlsVersion,
+    /// Whether peers begin TLS before they log in; meaningful with [`Transport::StartTls`].
+    pub required: bool,
     /// The keys of clients, by identity; DTLS only.
     pub psk_file: Option<PathBuf>,
     /// Least bytes of such a key.

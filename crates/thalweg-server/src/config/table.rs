@@ -51,8 +51,8 @@ keys! {
          `amqp`, `stomp`, `coap` and `coap-tcp` start as what they are called, and so do `zmtp` and `xmpp`, which \
          are there once they are mentioned.";
     listener transport: Word(Transport::WORDS), default "tcp", Restart;
-        "What carries the bytes: plain TCP, TLS, WebSocket, WebSocket over TLS, a Unix socket, or for CoAP UDP and \
-         DTLS. The built-in listener `websocket` starts as `ws` and `coap` as `udp`. AMQP has no WebSocket transport.";
+        "What carries the bytes: plain TCP, TLS, WebSocket, WebSocket over TLS, a Unix socket, for CoAP UDP and \
+         DTLS, or for XMPP `starttls`, which is TCP until the client asks for TLS. The built-in listener `websocket` starts as `ws` and `coap` as `udp`. AMQP has no WebSocket transport.";
     listener bind: Bind, default "", Now;
         "IP address and port to listen on, or the path of a Unix socket. Must be given, except for the built-in \
          listeners: `mqtt` has 127.0.0.1:1883, `websocket` 127.0.0.1:8083, `amqp` 127.0.0.1:5672, `stomp` \
@@ -122,6 +122,9 @@ keys! {
          the log-in, and no password is asked: AMQP clients may use SASL EXTERNAL.";
     listener tls.minimum_version: Word(TlsVersion::WORDS), default "1.2", NewConnections;
         "Oldest TLS version accepted. DTLS is always 1.2.";
+    listener tls.required: Flag, default "true", NewConnections;
+        "Whether clients of a `starttls` listener have to begin TLS before they log in. If not, only ANONYMOUS and SCRAM are \
+         offered without TLS.";
     listener tls.psk_file: File, default "", NewConnections;
         "File with the keys that DTLS clients share with the broker: `identity:key` per line, the key in hexadecimal \
          or as text in double quotes. The identity is the user. With it, `tls.certificate` and `tls.key` may be left \

@@ -113,6 +113,8 @@ words! {
         Wss = "wss",
         /// A Unix domain stream socket.
         Unix = "unix",
+        /// TCP until the client asks for TLS.
+        StartTls = "starttls",
         Udp = "udp",
         Dtls = "dtls",
     }
@@ -294,8 +296,13 @@ impl JwtAlgorithm {
 }
 
 impl Transport {
-    /// Whether the transport opens with a handshake of TLS or DTLS.
+    /// Whether the broker's end of TLS or DTLS has a certificate or keys; see [`Transport::StartTls`].
     pub const fn is_encrypted(self) -> bool {
+        self.opens_encrypted() || matches!(self, Transport::StartTls)
+    }
+
+    /// Whether the transport opens with a handshake of TLS or DTLS.
+    pub const fn opens_encrypted(self) -> bool {
         matches!(self, Transport::Tls | Transport::Wss | Transport::Dtls)
     }
 

@@ -91,6 +91,7 @@ impl Waiting {
         let tls = spec
             .tls
             .as_ref()
+            .filter(|_| !spec.tls_later)
             .map(|acceptor| acceptor.accept())
             .transpose()?;
         let websocket = spec.websocket.as_ref().map(WebSocketLayer::server);

@@ -1,12 +1,12 @@
 //! XMPP listeners.
 
 use super::Protocol;
-use crate::config::{Config, Listener};
+use crate::config::{Config, Listener, Transport};
 use crate::settings::safety;
 use std::sync::Arc;
 use thalweg_fronts::FrontSettings;
 use thalweg_fronts::xmpp::XmppSettings;
-use thalweg_xmpp::Limits;
+use thalweg_xmpp::{Limits, StartTls};
 
 pub(super) struct Xmpp;
 
@@ -18,13 +18,20 @@ impl Protocol for Xmpp {
         _: usize,
     ) -> Option<Arc<dyn FrontSettings>> {
         let xmpp = &config.xmpp;
+        let begins_later = listener.transport == Transport::StartTls;
         Some(Arc::new(XmppSettings {
             limits: Limits {
                 stanza_bytes_max: config.packet_bytes_max(listener),
                 ..Limits::default()
             },
             domain: xmpp.domain.to_lowercase().into(),
-            secured: listener.transport.is_encrypted() || xmpp.plaintext_passwords,
+            secured: listener.transport.opens_encrypted()
+                || xmpp.plaintext_passwords && !begins_later,
+            starttls: match (begins_later, listener.tls.required) {
+                (false, _) => StartTls::Off,
+                (true, false) => StartTls::Offered,
+                (true, true) => StartTls::Required,
+            },
             scram: xmpp.scram && config.access.scram,
             node_wildcards: xmpp.node_wildcards,
             publish_rate: listener.publish_rate,

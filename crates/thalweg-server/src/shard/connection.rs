@@ -180,10 +180,11 @@ impl Connections {
         let connection = self.list.get(id.0 as usize)?.as_deref()?;
         let unix = matches!(connection.socket, Socket::Unix(_));
         let spec = &connection.peer.listener;
+        let has_tls = spec.tls.is_some() && !(spec.tls_later && connection.transport.is_plain());
         Some(ConnectionView {
             peer: connection.peer.address,
             listener: spec.name.to_string(),
-            transport: match (unix, spec.tls.is_some(), spec.websocket.is_some()) {
+            transport: match (unix, has_tls, spec.websocket.is_some()) {
                 (true, ..) => "unix",
                 (_, false, false) => "tcp",
                 (_, true, false) => "tcp+tls",

@@ -227,10 +227,9 @@ impl Shard {
                     break;
                 }
                 Stopped::Upgrade => {
-                    tracing::debug!(link = id.0, "closing: TLS cannot begin in between yet");
-                    if let Some(link) = self.links.get_mut(id) {
-                        link.closing = true;
-                    }
+                    // What came behind the request is not encrypted, and must not be read as if it were.
+                    used = bytes.len();
+                    self.upgrade(id);
                     break;
                 }
                 Stopped::Rehome(key) => {

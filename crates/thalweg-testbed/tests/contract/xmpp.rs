@@ -7,9 +7,10 @@ use thalweg_kernel::access::{Access, Otherwise, Permissions, Rule, Rules};
 use thalweg_mqtt::{ConnectOut, PublishOut, QoS, SubscribeOptions};
 use thalweg_testbed::mqtt::Mqtt;
 use thalweg_testbed::xmpp::{SERVICE, Xmpp};
-use thalweg_testbed::{Settings, Testbed, Who};
-use thalweg_xmpp::{Credentials, PeerFault};
+use thalweg_testbed::{Raw, Settings, Testbed, Who};
+use thalweg_xmpp::{Credentials, PeerFault, StartTls};
 
+const HEADER: &str = "<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>";
 const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
 const TEXT: &str = "<text xmlns='urn:thalweg:payload:0'>";
 
@@ -331,6 +332,53 @@ fn a_log_in_is_checked_by_whoever_checks_all_others() {
     });
     let client = bed.open_xmpp(0, password(), None);
     assert_eq!(bed.client(client).fault, Some(PeerFault::NO_MECHANISM));
+}
+
+#[test]
+fn tls_begins_within_a_stream_and_what_came_before_it_is_forgotten() {
+    let mut bed = bed();
+    bed.answers_logins = true;
+    let password = || Credentials::Password {
+        user: "juliet".into(),
+        password: "x".into(),
+    };
+    for starttls in [StartTls::Offered, StartTls::Required] {
+        bed.settings.xmpp = Arc::new(XmppSettings {
+            secured: false,
+            starttls,
+            ..settings()
+        });
+        // PLAIN, which is offered behind TLS alone.
+        let client = bed.open_xmpp(0, password(), None);
+        assert!(jid(&mut bed, client).starts_with("juliet@localhost/test-"));
+        // A log-in that somebody slips in between, in the same packet: it would be taken for the client's.
+        let front = bed.xmpp_front(Some(Access::ALL));
+        let raw = bed.open(0, front, Raw::default());
+        let auth = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='ANONYMOUS'>=</auth>";
+        let starttls = "<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>";
+        bed.says(raw, |_, up| {
+            up.extend_from_slice(format!("{HEADER}{starttls}{auth}").as_bytes())
+        });
+        let heard = String::from_utf8_lossy(&bed.client(raw).received).into_owned();
+        assert!(bed.is_closed(raw), "{heard}");
+        let refused = heard.contains("<policy-violation");
+        assert!(
+            refused && !heard.contains("<proceed") && !heard.contains("<success"),
+            "{heard}"
+        );
+    }
+    // Nothing goes before TLS where it is required.
+    let front = bed.xmpp_front(Some(Access::ALL));
+    let raw = bed.open(0, front, Raw::default());
+    let auth = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='ANONYMOUS'>=</auth>";
+    bed.says(raw, |_, up| {
+        up.extend_from_slice(format!("{HEADER}{auth}").as_bytes())
+    });
+    let heard = String::from_utf8_lossy(&bed.client(raw).received).into_owned();
+    assert!(
+        heard.contains("<required/>") && heard.contains("<encryption-required/>"),
+        "{heard}"
+    );
 }
 
 #[test]
