@@ -24,6 +24,7 @@ fn hear(input: &[u8], first: usize, credentials: Credentials) -> (Vec<String>, V
         resource: None,
         nonce: [1; 24],
         management: true,
+        acknowledges: true,
     });
     let (mut heard, mut out, mut tree) = (Vec::new(), Vec::new(), Tree::default());
     client.open(&mut out);

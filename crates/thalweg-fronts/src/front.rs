@@ -239,6 +239,12 @@ pub trait Front: Outbound + Variant + Send {
         0
     }
 
+    /// The name under which [`Links::take_earlier`] finds it, and for how long after its link is gone: another link may go on
+    /// where it ended. Nothing if there is no such thing in its protocol.
+    fn resumable(&self) -> Option<(&str, Span)> {
+        None
+    }
+
     /// What the peer says of itself, for operators.
     fn client_properties(&self) -> &[(Box<str>, Box<str>)] {
         &[]

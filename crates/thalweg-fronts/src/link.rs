@@ -1,8 +1,11 @@
 //! Connections without their sockets: protocol machine and output buffer of each, by number.
 
+mod earlier;
 mod effects;
 mod held;
 mod output;
+
+pub(crate) use earlier::Earlier;
 
 use crate::deferred::Left;
 use crate::front::{Cx, Datagram, Front, FrontSettings, Step, Variant};
@@ -133,6 +136,7 @@ pub struct Links {
     woken: Vec<LinkId>,
     /// Links without a socket.
     internal: Vec<LinkId>,
+    earlier: earlier::EarlierFronts,
     /// The batch that the answer to the current command waits for, on a link where answers wait one by one.
     hold: Option<u64>,
     /// The last batch that is safe.
@@ -162,6 +166,7 @@ impl Links {
             kept: 0,
             woken: Vec::new(),
             internal: Vec::new(),
+            earlier: earlier::EarlierFronts::default(),
             hold: None,
             completed: 0,
             load: crate::LoadCounts::default(),
@@ -228,11 +233,12 @@ impl Links {
             kernel.close_link(session, id, how, None, now, self);
         }
         if let Some(slot) = self.links.get_mut(id.0 as usize)
-            && slot.take().is_some()
+            && let Some(link) = slot.take()
         {
             self.free.push(id.0);
+            self.kept -= kept;
+            self.park(link.front, kept, now);
         }
-        self.kept -= kept;
     }
 
     /// Bytes that fronts keep for their peers as long as these are connected.

@@ -1,7 +1,7 @@
 //! Looking in: what operators ask. Answers are copies; none of these change anything.
 
 use crate::Kernel;
-use crate::access::Permission;
+use crate::access::{Access, Permission};
 use crate::groups::group::Group;
 use crate::ids::{LinkId, SessionId, ShardId, WatchId};
 use crate::ledger::Account;
@@ -123,6 +123,11 @@ impl Kernel {
     /// The user whose session it is; none for the anonymous, and for sessions that have ended.
     pub fn session_user(&self, id: SessionId) -> Option<&str> {
         self.sessions.get(id)?.user().map(|user| &**user)
+    }
+
+    /// What a session may do now.
+    pub fn session_access(&self, id: SessionId) -> Option<&Access> {
+        self.sessions.get(id).map(|session| session.access())
     }
 
     /// Whether a session is a member of any group.

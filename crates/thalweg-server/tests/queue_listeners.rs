@@ -302,7 +302,8 @@ fn a_clients_certificate_is_its_log_in_in_both_protocols() {
     );
 }
 
-const XMPP_HEADER: &[u8] = b"<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' \
+const XMPP_HEADER: &[u8] =
+    b"<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' \
     to='localhost' version='1.0'>";
 const XMPP_LOGIN: &[u8] =
     b"<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='ANONYMOUS'>=</auth>";

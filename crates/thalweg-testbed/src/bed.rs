@@ -446,8 +446,10 @@ impl Testbed {
     fn feed_pipe(&mut self, number: usize, count: usize) -> bool {
         let now = self.now;
         let pipe = &mut self.pipes[number];
-        let Some(id) = pipe.link else { return false };
-        let shard = pipe.shard;
+        let Some(mut id) = pipe.link else {
+            return false;
+        };
+        let mut shard = pipe.shard;
         let links = &mut self.shards[shard].links;
         if let Some(link) = links.get_mut(id)
             && link
@@ -468,6 +470,10 @@ impl Testbed {
                 let driven = links.drive(id, &up[used..shown], now, kernel);
                 used += driven.consumed;
                 self.gather(shard);
+                if let Stopped::Rehome(key) = driven.stopped {
+                    (shard, id) = self.move_home(number, key);
+                    continue;
+                }
                 if driven.stopped == Stopped::Upgrade {
                     // The client's next octets would be of TLS, which is not simulated.
                     (used, shown) = (end, end);
@@ -489,6 +495,27 @@ impl Testbed {
         let link = self.shards[shard].links.get(id);
         let goes_on = link.and_then(|link| link.pause_until);
         is_new || used > 0 || goes_on.is_some_and(|until| until <= now)
+    }
+
+    /// Moves a link to the shard where its session belongs.
+    fn move_home(&mut self, number: usize, key: u64) -> (usize, LinkId) {
+        let home = (key as usize - 1) % self.shards.len();
+        let Pipe {
+            shard, link, down, ..
+        } = &mut self.pipes[number];
+        let id = link.expect("it has just been driven");
+        if home == *shard {
+            return (home, id);
+        }
+        let old = &mut self.shards[*shard];
+        let (front, output) = old.links.detach(id).expect("it has no session");
+        old.pipes.remove(&id);
+        down.extend(output);
+        let new = &mut self.shards[home];
+        let id = new.links.open(front);
+        new.pipes.insert(id, number);
+        (*shard, *link) = (home, Some(id));
+        (home, id)
     }
 
     /// At most `count` bytes reach a client, which does not look at them. Whether anything happened.

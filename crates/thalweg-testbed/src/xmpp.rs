@@ -2,13 +2,13 @@
 
 use crate::bed::Testbed;
 use crate::client::{Client, Who};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use thalweg_fronts::AnyFront;
 use thalweg_fronts::xmpp::{XmppFront, payload};
 use thalweg_kernel::access::Access;
 use thalweg_xmpp::{
-    ClientEvent, ClientSettings, ClientSide, Credentials, Element, Framing, Limits, PeerFault, StanzaKind,
-    StartTls, TlsPolicy, Tree, parse_document, put_attribute,
+    ClientEvent, ClientSettings, ClientSide, Credentials, Element, Framing, Limits, Management,
+    PeerFault, StanzaKind, StartTls, TlsPolicy, Tree, parse_document, put_attribute,
 };
 
 /// A client that connects.
@@ -17,8 +17,18 @@ pub struct Xmpp {
     tree: Tree,
     /// Its address; there once the log-in is over.
     pub jid: Option<String>,
-    /// Stanzas that arrived, as they came.
-    pub got: VecDeque<String>,
+    /// Stanzas that arrived, as they came, each with its number among those that the broker counts.
+    pub got: VecDeque<(u32, String)>,
+    /// Stanzas that the broker counts.
+    arrived: u32,
+    /// Notifications among them that are not acknowledged, where the client does that one by one.
+    unhandled: BTreeSet<u32>,
+    /// Notifications are acknowledged by [`Xmpp::acknowledge`] alone.
+    pub acknowledges: bool,
+    /// The name by which the stream can be resumed.
+    pub resume: Option<String>,
+    /// An earlier stream goes on.
+    pub is_resumed: bool,
     /// The condition of the error by which the broker has ended the stream; empty if it had none.
     pub closed: Option<String>,
     /// Why the client has given up.
@@ -37,10 +47,16 @@ impl Xmpp {
                 resource: Some("test".into()),
                 nonce: [5; 24],
                 management: true,
+                acknowledges: false,
             }),
             tree: Tree::default(),
             jid: None,
             got: VecDeque::new(),
+            arrived: 0,
+            unhandled: BTreeSet::new(),
+            acknowledges: true,
+            resume: None,
+            is_resumed: false,
             closed: None,
             fault: None,
         }
@@ -67,6 +83,16 @@ impl Xmpp {
             attribute("node", node),
             attribute("jid", jid)
         )
+    }
+
+    /// The notification of that number is done with. The broker hears of those before which none is left.
+    pub fn acknowledge(&mut self, number: u32, up: &mut Vec<u8>) {
+        self.unhandled.remove(&number);
+        let handled = self
+            .unhandled
+            .first()
+            .map_or(self.arrived, |first| first - 1);
+        self.side.acknowledge(handled, up);
     }
 
     pub fn message(&mut self, to: &str, content: &str, up: &mut Vec<u8>) {
@@ -98,15 +124,29 @@ impl Client for Xmpp {
             };
             match event {
                 ClientEvent::Bound(jid) => self.jid = Some(jid.to_string()),
-                ClientEvent::Stanza(stanza) => self.got.push_back(stanza.element.raw().into()),
+                ClientEvent::Stanza(stanza) => {
+                    let text = stanza.element.raw().to_owned();
+                    self.arrived = self.side.management().map_or(0, Management::received);
+                    if text.contains(EVENT) {
+                        self.unhandled.insert(self.arrived);
+                    }
+                    self.got.push_back((self.arrived, text));
+                    if self.acknowledges {
+                        self.unhandled.clear();
+                    }
+                    let handled = self
+                        .unhandled
+                        .first()
+                        .map_or(self.arrived, |first| first - 1);
+                    self.side.acknowledge(handled, up);
+                }
+                ClientEvent::Enabled(resume) => self.resume = resume.map(Into::into),
+                ClientEvent::Resumed => self.is_resumed = true,
                 ClientEvent::Closed(condition) => {
                     self.closed = Some(condition.unwrap_or_default().into());
                 }
                 ClientEvent::StartTls => self.side.secured(up),
-                ClientEvent::Consumed
-                | ClientEvent::Enabled(_)
-                | ClientEvent::Resumed
-                | ClientEvent::Acknowledged(_) => {}
+                ClientEvent::Consumed | ClientEvent::Acknowledged => {}
             }
         }
         down.drain(..used);
@@ -173,6 +213,15 @@ impl Testbed {
         XmppFront::new(self.settings.xmpp.clone(), nonce, anonymous).into()
     }
 
+    /// Connections are in memory and cannot be overheard, whatever their ends make of that.
+    fn xmpp_tls(&self) -> TlsPolicy {
+        match self.settings.xmpp.starttls {
+            StartTls::Off => TlsPolicy::Direct,
+            StartTls::Offered => TlsPolicy::IfOffered,
+            StartTls::Required => TlsPolicy::Required,
+        }
+    }
+
     /// Connects a client. Without `anonymous` the broker asks who it is.
     pub fn open_xmpp(
         &mut self,
@@ -181,13 +230,7 @@ impl Testbed {
         anonymous: Option<Access>,
     ) -> Who<Xmpp> {
         let front = self.xmpp_front(anonymous);
-        // Connections are in memory and cannot be overheard, whatever their ends make of that.
-        let tls = match self.settings.xmpp.starttls {
-            StartTls::Off => TlsPolicy::Direct,
-            StartTls::Offered => TlsPolicy::IfOffered,
-            StartTls::Required => TlsPolicy::Required,
-        };
-        let who = self.open(shard, front, Xmpp::new(credentials, tls));
+        let who = self.open(shard, front, Xmpp::new(credentials, self.xmpp_tls()));
         self.write(who, |client, up| client.side.open(up));
         self.rest();
         who
@@ -203,7 +246,7 @@ impl Testbed {
         self.client(who).got.clear();
         self.says(who, |client, up| client.request(kind, to, "q", content, up));
         let answer = self.client(who).got.pop_front();
-        answer.unwrap_or_else(|| panic!("no answer to {content}"))
+        answer.unwrap_or_else(|| panic!("no answer to {content}")).1
     }
 
     /// The same of an action of XEP-0060.
@@ -223,6 +266,31 @@ impl Testbed {
 
     /// The stanzas that arrived since this was last asked.
     pub fn xmpp_got(&mut self, who: Who<Xmpp>) -> Vec<String> {
-        self.client(who).got.drain(..).collect()
+        let got = self.client(who).got.drain(..);
+        got.map(|(_, text)| text).collect()
+    }
+
+    /// Connects a client that goes on with the stream of another, as the latter has left it.
+    pub fn xmpp_again(
+        &mut self,
+        shard: usize,
+        credentials: Credentials,
+        earlier: Who<Xmpp>,
+    ) -> Who<Xmpp> {
+        let earlier = self.client(earlier);
+        let (name, jid) = (earlier.resume.clone(), earlier.jid.clone());
+        let management = earlier.side.suspend().expect("it is managed");
+        let (arrived, acknowledges) = (earlier.arrived, earlier.acknowledges);
+        let front = self.xmpp_front(None);
+        let mut client = Xmpp::new(credentials, self.xmpp_tls());
+        client
+            .side
+            .resume(name.as_deref().expect("it is resumable"), management);
+        (client.jid, client.resume) = (jid, name);
+        (client.arrived, client.acknowledges) = (arrived, acknowledges);
+        let who = self.open(shard, front, client);
+        self.write(who, |client, up| client.side.open(up));
+        self.rest();
+        who
     }
 }

@@ -4,8 +4,8 @@ use crate::reader::{Item, Reader};
 use crate::server::{handled, put_stanza};
 use crate::write::{put_sasl, sasl_data};
 use crate::{
-    Element, Features, Framing, Jid, Limits, Management, Mechanism, Mechanisms, PeerFault, Plain,
-    SaslFailure, Stanza, StanzaKind, StartTls, Tree, ns, put_attribute, put_text,
+    Again, Element, Features, Framing, Jid, Limits, Management, Mechanism, Mechanisms, PeerFault,
+    Plain, SaslFailure, Stanza, StanzaKind, StartTls, Tree, ns, put_attribute, put_text,
 };
 use std::borrow::Cow;
 use thalweg_scram::{ChannelBinding, ExpectServerFinal, ExpectServerFirst, ScramClient, ScramHash};
@@ -67,6 +67,9 @@ pub struct ClientSettings {
     pub nonce: [u8; 24],
     /// Whether to use XEP-0198 if the server offers it, and to ask for resumption.
     pub management: bool,
+    /// Whether requests for acknowledgement are answered at once, for all that has arrived; otherwise the caller uses
+    /// [`ClientSide::acknowledge`].
+    pub acknowledges: bool,
 }
 
 /// What happens on a stream.
@@ -84,8 +87,8 @@ pub enum ClientEvent<'b> {
     Resumed,
     /// Something for the client.
     Stanza(Stanza<'b>),
-    /// The server has handled this many stanzas more.
-    Acknowledged(u32),
+    /// The server has handled more stanzas.
+    Acknowledged,
     /// The server ends the stream: [`ClientSide::close`]. The condition of its error, if there is one.
     Closed(Option<&'b str>),
 }
@@ -190,6 +193,13 @@ impl ClientSide {
     /// What stream management keeps, if it is on.
     pub fn management(&self) -> Option<&Management> {
         self.management.as_deref()
+    }
+
+    /// Says that the first `handled` stanzas of the managed stream, of those that came, are done with.
+    pub fn acknowledge(&mut self, handled: u32, out: &mut Vec<u8>) {
+        if self.management.is_some() && !self.enabling {
+            Management::put_acknowledgement(handled, out);
+        }
     }
 
     /// Takes what a later connection needs to go on; `None` unless stream management is on.
@@ -511,12 +521,15 @@ impl ClientSide {
                 Ok(ClientEvent::Consumed)
             }
             ("r", Some(management)) if !was_enabling => {
-                management.put_acknowledgement(out);
+                if self.settings.acknowledges {
+                    Management::put_acknowledgement(management.received(), out);
+                }
                 Ok(ClientEvent::Consumed)
             }
-            ("a", Some(management)) if !was_enabling => Ok(ClientEvent::Acknowledged(
-                management.on_acknowledged(handled(element)?, out)?,
-            )),
+            ("a", Some(management)) if !was_enabling => {
+                management.on_acknowledged(handled(element)?, out)?;
+                Ok(ClientEvent::Acknowledged)
+            }
             _ => Err(PeerFault::MANAGEMENT),
         }
     }
@@ -535,8 +548,7 @@ impl ClientSide {
         let from = out.len();
         put_stanza(self.settings.framing, kind, attributes, out, content);
         if let Some(management) = &mut self.management {
-            let stanza = out.get(from..).unwrap_or_default().to_vec();
-            management.on_sent(&stanza, out);
+            management.on_sent(Again::Copy, from, out);
         }
     }
 

@@ -30,7 +30,7 @@ pub use client::{ClientEvent, ClientSettings, ClientSide, Credentials, TlsPolicy
 pub use fault::PeerFault;
 pub use features::{Features, StartTls};
 pub use jid::{Jid, JidProblem};
-pub use management::Management;
+pub use management::{Again, Management};
 pub use reader::{Framing, Limits, StreamHeader, parse_document};
 pub use sasl::{Mechanism, Mechanisms, Plain, SaslFailure};
 pub use server::{ServerEvent, ServerSettings, ServerSide};

@@ -3,7 +3,7 @@
 use crate::{PeerFault, ns};
 use std::collections::VecDeque;
 
-/// Counts of a managed stream, and the stanzas that the peer has not acknowledged. It outlives the connection.
+/// Counts of a managed stream, and what the peer has not acknowledged. It outlives the connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Management {
     /// Stanzas that came, modulo 2^32.
@@ -11,21 +11,50 @@ pub struct Management {
     /// Stanzas that the peer has acknowledged.
     acknowledged: u32,
     /// Those behind, in the order in which they were sent.
-    unacknowledged: VecDeque<Box<[u8]>>,
+    sent: VecDeque<Sent>,
+    /// Stanzas in `sent`.
+    unacknowledged: u32,
+    /// Octets of the copies in `sent`.
     bytes: usize,
     /// An acknowledgement was asked for and has not come, or must not be asked for yet.
     asked: bool,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Sent {
+    /// Sent again as it is.
+    Copied(Box<[u8]>),
+    /// Known to its sender by this number.
+    Kept(u16),
+    /// So many that are not sent again.
+    Forgotten(u32),
+}
+
+/// How a stanza is sent again if it was not acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// By a copy that is kept here.
+    Copy,
+    /// By its sender, who gets this number back once it is acknowledged.
+    Kept(u16),
+    /// Not at all.
+    Never,
+}
+
 impl Management {
-    /// Stanzas that were sent and not acknowledged, the oldest first.
-    pub fn unacknowledged(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.unacknowledged.iter().map(|stanza| &**stanza)
+    /// How many stanzas were sent and not acknowledged.
+    pub fn unacknowledged(&self) -> u32 {
+        self.unacknowledged
     }
 
-    /// Octets of all [`Management::unacknowledged`] together.
+    /// Octets of all stanzas that are kept here.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// How many stanzas came, modulo 2^32.
+    pub fn received(&self) -> u32 {
+        self.received
     }
 
     /// For a client that has asked for stream management and has no answer yet: what it sends counts already.
@@ -46,57 +75,90 @@ impl Management {
         self.received = self.received.wrapping_add(1);
     }
 
-    pub(crate) fn received(&self) -> u32 {
-        self.received
-    }
-
-    /// A stanza was written. Asks for an acknowledgement, unless one is on its way.
-    pub(crate) fn on_sent(&mut self, stanza: &[u8], out: &mut Vec<u8>) {
-        self.bytes += stanza.len();
-        self.unacknowledged.push_back(stanza.into());
+    /// The stanza at the end of `out`, from `from` on, was written. Asks for an acknowledgement, unless one is on its way.
+    pub(crate) fn on_sent(&mut self, again: Again, from: usize, out: &mut Vec<u8>) {
+        match (again, self.sent.back_mut()) {
+            (Again::Copy, _) => {
+                let stanza = out.get(from..).unwrap_or_default();
+                self.bytes += stanza.len();
+                self.sent.push_back(Sent::Copied(stanza.into()));
+            }
+            (Again::Kept(number), _) => self.sent.push_back(Sent::Kept(number)),
+            (Again::Never, Some(Sent::Forgotten(count))) => *count = count.saturating_add(1),
+            (Again::Never, _) => self.sent.push_back(Sent::Forgotten(1)),
+        }
+        self.unacknowledged = self.unacknowledged.wrapping_add(1);
         self.ask(out);
     }
 
     fn ask(&mut self, out: &mut Vec<u8>) {
-        if !self.asked && !self.unacknowledged.is_empty() {
+        if !self.asked && self.unacknowledged > 0 {
             self.asked = true;
             out.extend_from_slice(format!("<r xmlns='{}'/>", ns::MANAGEMENT).as_bytes());
         }
     }
 
-    /// The peer has handled `h` stanzas. Returns how many it had not acknowledged before.
-    pub(crate) fn on_acknowledged(&mut self, h: u32, out: &mut Vec<u8>) -> Result<u32, PeerFault> {
-        let count = self.forget(h)?;
+    /// The peer has handled `h` stanzas. Returns the numbers of those that their sender keeps.
+    pub(crate) fn on_acknowledged(
+        &mut self,
+        h: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<Vec<u16>, PeerFault> {
+        let kept = self.forget(h)?;
         self.asked = false;
         self.ask(out);
-        Ok(count)
+        Ok(kept)
     }
 
-    fn forget(&mut self, h: u32) -> Result<u32, PeerFault> {
-        let count = h.wrapping_sub(self.acknowledged);
-        if count as usize > self.unacknowledged.len() {
+    fn forget(&mut self, h: u32) -> Result<Vec<u16>, PeerFault> {
+        let mut left = h.wrapping_sub(self.acknowledged);
+        if left > self.unacknowledged {
             return Err(PeerFault::ACKNOWLEDGED_TOO_MUCH);
         }
-        for stanza in self.unacknowledged.drain(..count as usize) {
-            self.bytes -= stanza.len();
-        }
+        self.unacknowledged -= left;
         self.acknowledged = h;
-        Ok(count)
+        let mut kept = Vec::new();
+        while left > 0 {
+            if let Some(Sent::Forgotten(count)) = self.sent.front_mut()
+                && *count > left
+            {
+                *count -= left;
+                break;
+            }
+            left -= match self.sent.pop_front() {
+                Some(Sent::Copied(stanza)) => {
+                    self.bytes -= stanza.len();
+                    1
+                }
+                Some(Sent::Kept(number)) => {
+                    kept.push(number);
+                    1
+                }
+                Some(Sent::Forgotten(count)) => count,
+                None => break,
+            };
+        }
+        Ok(kept)
     }
 
-    /// The stream goes on over another connection: what the peer has not handled is sent again.
-    pub(crate) fn resume(&mut self, h: u32, out: &mut Vec<u8>) -> Result<(), PeerFault> {
-        self.forget(h)?;
+    /// The stream goes on over another connection, and the peer has handled `h` stanzas: copies of the others are sent again.
+    /// Returns the numbers of those that their sender keeps and need not send again.
+    pub(crate) fn resume(&mut self, h: u32, out: &mut Vec<u8>) -> Result<Vec<u16>, PeerFault> {
+        let kept = self.forget(h)?;
+        self.sent.retain(|sent| matches!(sent, Sent::Copied(_)));
+        self.unacknowledged = self.sent.len() as u32;
         self.asked = false;
-        for stanza in &self.unacknowledged {
-            out.extend_from_slice(stanza);
+        for sent in &self.sent {
+            if let Sent::Copied(stanza) = sent {
+                out.extend_from_slice(stanza);
+            }
         }
         self.ask(out);
-        Ok(())
+        Ok(kept)
     }
 
-    pub(crate) fn put_acknowledgement(&self, out: &mut Vec<u8>) {
-        let acknowledgement = format!("<a xmlns='{}' h='{}'/>", ns::MANAGEMENT, self.received);
+    pub(crate) fn put_acknowledgement(handled: u32, out: &mut Vec<u8>) {
+        let acknowledgement = format!("<a xmlns='{}' h='{handled}'/>", ns::MANAGEMENT);
         out.extend_from_slice(acknowledgement.as_bytes());
     }
 }

@@ -3,7 +3,7 @@
 use crate::reader::{Item, Reader};
 use crate::write::{put_sasl, sasl_data};
 use crate::{
-    Element, Features, Framing, Jid, Limits, Management, Mechanism, Mechanisms, PeerFault,
+    Again, Element, Features, Framing, Jid, Limits, Management, Mechanism, Mechanisms, PeerFault,
     SaslFailure, Stanza, StanzaError, StanzaKind, StartTls, StreamHeader, Tree, ns, put_attribute,
     put_text,
 };
@@ -61,8 +61,8 @@ pub enum ServerEvent<'b> {
     },
     /// Needs no answer of the stream.
     Stanza(Stanza<'b>),
-    /// The client has handled this many stanzas more.
-    Acknowledged(u32),
+    /// The client has handled more stanzas, among them those with these numbers ([`Again::Kept`]).
+    Acknowledged(Vec<u16>),
     /// The client ends the stream: [`ServerSide::close`].
     Closed,
 }
@@ -513,29 +513,31 @@ impl ServerSide {
         );
     }
 
-    /// Answers [`ServerEvent::Resume`]: the stream of `management` goes on, and what the client lacks is sent again.
+    /// Answers [`ServerEvent::Resume`]: the stream of `management` goes on, and copies of what the client lacks are sent again.
+    /// Returns the numbers of those that it has ([`Again::Kept`]); the others are to be sent again.
     pub fn resumed(
         &mut self,
         id: &str,
         jid: Jid,
         mut management: Management,
         out: &mut Vec<u8>,
-    ) -> Result<(), PeerFault> {
+    ) -> Result<Vec<u16>, PeerFault> {
         let State::Resuming(h) = self.state else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         out.extend_from_slice(format!("<resumed xmlns='{}'", ns::MANAGEMENT).as_bytes());
         put_attribute("previd", id, out);
         put_attribute("h", &management.received().to_string(), out);
         out.extend_from_slice(b"/>");
-        if let Err(fault) = management.resume(h, out) {
+        let kept = management.resume(h, out);
+        if let Err(fault) = &kept {
             self.put_stream_error(fault.condition, fault.what, out);
-            return Err(fault);
+        } else {
+            self.jid = Some(jid);
+            self.management = Some(Box::new(management));
+            self.state = State::Bound;
         }
-        self.jid = Some(jid);
-        self.management = Some(Box::new(management));
-        self.state = State::Bound;
-        Ok(())
+        kept
     }
 
     /// Answers [`ServerEvent::Resume`]: there is no such stream. The client may bind.
@@ -576,7 +578,7 @@ impl ServerSide {
                 Ok(ServerEvent::Consumed)
             }
             ("r", Some(management)) => {
-                management.put_acknowledgement(out);
+                Management::put_acknowledgement(management.received(), out);
                 Ok(ServerEvent::Consumed)
             }
             ("a", Some(management)) => Ok(ServerEvent::Acknowledged(
@@ -632,14 +634,25 @@ impl ServerSide {
         out: &mut Vec<u8>,
         content: impl FnOnce(&mut Vec<u8>),
     ) {
+        self.put_again(Again::Copy, kind, attributes, out, content);
+    }
+
+    /// The same of one that is sent again in another way after a lost connection.
+    pub fn put_again(
+        &mut self,
+        again: Again,
+        kind: StanzaKind,
+        attributes: &[(&str, &str)],
+        out: &mut Vec<u8>,
+        content: impl FnOnce(&mut Vec<u8>),
+    ) {
         if self.state != State::Bound && self.state != State::Features {
             return;
         }
         let from = out.len();
         put_stanza(self.settings.framing, kind, attributes, out, content);
         if let Some(management) = &mut self.management {
-            let stanza = out.get(from..).unwrap_or_default().to_vec();
-            management.on_sent(&stanza, out);
+            management.on_sent(again, from, out);
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::{Login, XmppFront, XmppSettings};
 use crate::front::{Cx, Variant};
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
-use thalweg_kernel::{Grants, OpenRefusal, OpenSession};
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{Grants, OpenRefusal, OpenSession, Opened};
 use thalweg_model::Span;
 use thalweg_xmpp::{
     ErrorType, Jid, Mechanism, Mechanisms, Plain, SaslFailure, ServerSettings, StanzaError,
@@ -16,6 +17,7 @@ pub(super) fn offer(settings: &XmppSettings, takes_strangers: bool) -> ServerSet
         secured: settings.secured,
         starttls: settings.starttls,
         mechanisms: mechanisms(settings, takes_strangers),
+        management: true,
         ..ServerSettings::default()
     }
 }
@@ -160,41 +162,20 @@ impl XmppFront {
         let Some(front) = XmppFront::of(cx.links, cx.id) else {
             return;
         };
-        let Some((user, access)) = front.allowed.take() else {
+        let Some((user, access)) = front.allowed.clone() else {
             return;
         };
-        let settings = front.settings.clone();
         let nonce = front.nonce;
         let local = user.clone().unwrap_or_else(|| format!("{nonce:x}").into());
         let resource = format!("{}-{:08x}", resource.unwrap_or("xmpp"), nonce as u32);
-        let jid = match Jid::new(Some(&local), &settings.domain, Some(&resource)) {
-            Ok(jid) => jid,
-            Err(_) => {
-                front.allowed = Some((user, access));
-                let error = StanzaError::new(ErrorType::Modify, "bad-request");
-                XmppFront::say(cx, |side, out| side.bind_refused(error, out));
-                return;
-            }
+        let domain = &front.settings.domain;
+        let Ok(jid) = Jid::new(Some(&local), domain, Some(&resource)) else {
+            let error = StanzaError::new(ErrorType::Modify, "bad-request");
+            XmppFront::say(cx, |side, out| side.bind_refused(error, out));
+            return;
         };
-        let open = OpenSession {
-            client: &cx.kernel.unused_client_id(nonce),
-            link: cx.id,
-            fresh: true,
-            expiry: Span::ZERO,
-            in_flight_max: None,
-            will: None,
-            tenant: &settings.tenant,
-            access,
-            user: user.map(Into::into),
-            dialect: "XMPP 1.0",
-            known_as: None,
-            grants: Grants {
-                publish_rate: settings.publish_rate,
-                safety: settings.safety,
-                ..Grants::default()
-            },
-        };
-        let opened = match cx.kernel.open_session(open, cx.now, cx.links) {
+        let client = cx.kernel.unused_client_id(nonce);
+        let opened = match XmppFront::open_session(cx, &client, Span::ZERO, user, access) {
             Ok(opened) => opened,
             Err(refusal) => {
                 let (error, why) = match refusal {
@@ -222,11 +203,43 @@ impl XmppFront {
                 return XmppFront::give_up(cx, why);
             }
         };
-        cx.set_session(opened.session);
         XmppFront::write(cx.links, cx.id, |front, out| {
             front.address = jid.as_str().into();
             front.side.bound(jid, out);
         });
         cx.kernel.start(opened.session, cx.now, cx.links);
+    }
+
+    /// Opens the session of that name for this connection; it outlives it by `span`.
+    pub(super) fn open_session(
+        cx: &mut Cx<'_>,
+        client: &str,
+        span: Span,
+        user: Option<Box<str>>,
+        access: Access,
+    ) -> Result<Opened, OpenRefusal> {
+        let settings = XmppFront::of(cx.links, cx.id).map(|front| front.settings.clone());
+        let settings = settings.unwrap_or_default();
+        let open = OpenSession {
+            client,
+            link: cx.id,
+            fresh: span == Span::ZERO,
+            expiry: span,
+            in_flight_max: None,
+            will: None,
+            tenant: &settings.tenant,
+            access,
+            user: user.map(Into::into),
+            dialect: "XMPP 1.0",
+            known_as: None,
+            grants: Grants {
+                publish_rate: settings.publish_rate,
+                safety: settings.safety,
+                ..Grants::default()
+            },
+        };
+        let opened = cx.kernel.open_session(open, cx.now, cx.links)?;
+        cx.set_session(opened.session);
+        Ok(opened)
     }
 }

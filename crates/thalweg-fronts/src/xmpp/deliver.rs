@@ -4,7 +4,7 @@ use super::XmppFront;
 use super::pubsub::{Asked, refusal};
 use crate::front::{Fate, Outbound, Undelivered};
 use thalweg_kernel::{Answer, CloseReason, Delivery, Ticket};
-use thalweg_xmpp::{StanzaKind, put_attribute};
+use thalweg_xmpp::{Again, StanzaKind, put_attribute};
 
 impl Outbound for XmppFront {
     fn deliver(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
@@ -13,16 +13,21 @@ impl Outbound for XmppFront {
         }
         let mut tree = std::mem::take(&mut self.written);
         let attributes = [("from", &*self.service), ("to", &*self.address)];
-        self.side.put(StanzaKind::Message, &attributes, out, |out| {
-            XmppFront::put_event(
-                delivery.address,
-                delivery.payload,
-                delivery.properties,
-                &mut tree,
-                out,
-            );
-            put_subscription_ids(delivery.subscription_ids, out);
-        });
+        let again = match delivery.tag {
+            0 => Again::Never,
+            tag => Again::Kept(tag),
+        };
+        self.side
+            .put_again(again, StanzaKind::Message, &attributes, out, |out| {
+                XmppFront::put_event(
+                    delivery.address,
+                    delivery.payload,
+                    delivery.properties,
+                    &mut tree,
+                    out,
+                );
+                put_subscription_ids(delivery.subscription_ids, out);
+            });
         self.written = tree;
         Ok(())
     }

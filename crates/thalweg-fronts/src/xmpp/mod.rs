@@ -1,13 +1,15 @@
 //! XMPP: clients of RFC 6120, and publish-subscribe by XEP-0060 in the one message space.
 //!
 //! The service `pubsub.DOMAIN` has a node for every address; an item is a message, and the items of a node are its last value
-//! ([`pubsub`]). How payloads become elements is in [`payload`]. A client's session lasts as long as its connection.
+//! ([`pubsub`]). How payloads become elements is in [`payload`]. A client's session lasts as long as its connection, or longer if it
+//! has asked for that ([`resume`]).
 
 mod connect;
 mod deliver;
 mod disco;
 pub mod payload;
 mod pubsub;
+mod resume;
 mod settings;
 
 use crate::front::{Cx, Front, FrontSettings, Step, Variant};
@@ -17,6 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Closing, Ticket};
+use thalweg_model::Span;
 use thalweg_xmpp::{
     ErrorType, Mechanism, PeerFault, ServerEvent, ServerSide, Stanza, StanzaError, StanzaKind, Tree,
 };
@@ -38,7 +41,7 @@ pub struct XmppFront {
     /// TLS begins with the next octet.
     upgrades: bool,
     login: Option<Login>,
-    /// What the log-in came to, until the session is opened.
+    /// What the log-in came to: the user, and what it may do then.
     allowed: Option<(Option<Box<str>>, Access)>,
     /// The client's full address; empty before it is bound.
     address: Box<str>,
@@ -53,6 +56,11 @@ pub struct XmppFront {
     /// The tree of payloads that are written.
     written: Tree,
     is_closed: bool,
+    /// The name by which the stream can be resumed, which is its session's; none if it cannot be.
+    resume: Option<Box<str>>,
+    resuming: Option<resume::Resuming>,
+    /// The session of an earlier run that the client has asked for, and that it gets if it enables resumption.
+    inherits: Option<Box<str>>,
     fault: Option<Box<str>>,
 }
 
@@ -78,6 +86,9 @@ impl XmppFront {
             names: 0,
             written: Tree::default(),
             is_closed: false,
+            resume: None,
+            resuming: None,
+            inherits: None,
             fault: None,
         }
     }
@@ -89,7 +100,8 @@ impl XmppFront {
 
     fn on_event(cx: &mut Cx<'_>, event: ServerEvent<'_>) {
         match event {
-            ServerEvent::Consumed | ServerEvent::Acknowledged(_) => {}
+            ServerEvent::Consumed => {}
+            ServerEvent::Acknowledged(tags) => XmppFront::on_acknowledged(cx, &tags),
             ServerEvent::Open(header) => XmppFront::on_open(cx, header.to.as_deref()),
             ServerEvent::Login { mechanism, message } => {
                 if let Some(front) = XmppFront::of(cx.links, cx.id) {
@@ -120,8 +132,8 @@ impl XmppFront {
                     front.upgrades = true;
                 });
             }
-            // Not offered.
-            ServerEvent::Resume { .. } | ServerEvent::Enable { .. } => {}
+            ServerEvent::Resume { id } => XmppFront::on_resume(cx, &id),
+            ServerEvent::Enable { resume } => XmppFront::on_enable(cx, resume),
         }
         let is_over = XmppFront::of(cx.links, cx.id).is_some_and(|front| front.side.is_closed());
         if is_over {
@@ -230,9 +242,17 @@ impl XmppFront {
     fn close(cx: &mut Cx<'_>, how: Closing) {
         let was_closed = XmppFront::of(cx.links, cx.id)
             .is_none_or(|front| std::mem::replace(&mut front.is_closed, true));
-        if !was_closed {
-            cx.end(how, None);
+        if was_closed {
+            return;
         }
+        if how != Closing::Clean {
+            return cx.end(how, None);
+        }
+        let name = XmppFront::of(cx.links, cx.id).and_then(|front| front.resume.take());
+        if let Some(name) = name {
+            cx.links.take_earlier(&name, cx.now);
+        }
+        cx.end(how, Some(Span::ZERO));
     }
 }
 
@@ -257,6 +277,12 @@ impl Front for XmppFront {
         if front.is_closed {
             return Step::Hold;
         }
+        if let Some(step) = XmppFront::resume(cx) {
+            return step;
+        }
+        let Some(front) = XmppFront::of(cx.links, cx.id) else {
+            return Step::Hold;
+        };
         let mut tree = std::mem::take(&mut front.tree);
         let heard = XmppFront::say(cx, |side, out| side.handle_input(input, &mut tree, out));
         let step = match heard {
@@ -279,6 +305,10 @@ impl Front for XmppFront {
         step
     }
 
+    fn after_input(cx: &mut Cx<'_>) {
+        XmppFront::watch_unacknowledged(cx);
+    }
+
     fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {
         XmppFront::on_verdict(cx, answer);
     }
@@ -293,6 +323,10 @@ impl Front for XmppFront {
 
     fn holds_input(&self) -> bool {
         self.login.is_some_and(|login| login.is_waiting)
+    }
+
+    fn resumable(&self) -> Option<(&str, Span)> {
+        Some((self.resume.as_deref()?, self.settings.resume_max))
     }
 
     fn fault(&self) -> Option<String> {

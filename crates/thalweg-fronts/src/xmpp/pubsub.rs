@@ -6,7 +6,7 @@
 use super::{XmppFront, payload};
 use crate::front::{Cx, Variant};
 use std::collections::BTreeMap;
-use thalweg_kernel::{Draft, LastValueWish, Outcome, Wish};
+use thalweg_kernel::{Draft, Kernel, LastValueWish, Outcome, SessionId, Wish};
 use thalweg_model::octets as address;
 use thalweg_model::place::{Place, place};
 use thalweg_model::{Address, Details, Filter, Message, Properties, Reliability, RetainOp};
@@ -36,6 +36,48 @@ struct Subscription {
     node: Box<str>,
     /// The kernel's number for it, and, written out, its `subid`.
     number: u32,
+}
+
+impl Nodes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_filter.is_empty()
+    }
+
+    /// Octets that all take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The number of a subscription.
+    pub(super) fn number(&self, filter: &str) -> Option<u32> {
+        self.by_filter.get(filter).map(|known| known.number)
+    }
+
+    fn insert(&mut self, filter: &str, node: Box<str>, number: u32) {
+        self.bytes += ENTRY_BYTES + node.len() + filter.len();
+        let subscription = Subscription { node, number };
+        self.by_filter.insert(filter.into(), subscription);
+    }
+
+    fn remove(&mut self, filter: &str) {
+        if let Some(gone) = self.by_filter.remove(filter) {
+            self.bytes -= ENTRY_BYTES + gone.node.len() + filter.len();
+        }
+    }
+
+    /// Takes over those of a session that has outlived the broker, and returns the greatest of their numbers.
+    pub(super) fn restore(&mut self, kernel: &Kernel, client: &str) -> u32 {
+        let mut greatest = 0;
+        kernel.for_each_subscription(Some(client), |held| {
+            let below = ["/+", "/#"]
+                .iter()
+                .find_map(|end| held.filter.strip_suffix(end));
+            let node = node_of(below.unwrap_or(&held.filter));
+            self.insert(&held.filter, node.into(), held.id);
+            greatest = greatest.max(held.id);
+        });
+        greatest
+    }
 }
 
 /// What a subscription costs beside its texts.
@@ -72,7 +114,7 @@ const FORBIDDEN: Refused = StanzaError::new(ErrorType::Auth, "forbidden");
 const NOT_ACCEPTABLE: Refused = StanzaError::new(ErrorType::Modify, "not-acceptable");
 const TOO_MANY: Refused =
     StanzaError::new(ErrorType::Wait, "policy-violation").with("too-many-subscriptions", ERRORS);
-const NO_ROOM: Refused = StanzaError::new(ErrorType::Wait, "resource-constraint");
+pub(super) const NO_ROOM: Refused = StanzaError::new(ErrorType::Wait, "resource-constraint");
 const NOT_SUBSCRIBED: Refused =
     StanzaError::new(ErrorType::Cancel, "unexpected-request").with("not-subscribed", ERRORS);
 const NOT_IMPLEMENTED: Refused = StanzaError::new(ErrorType::Cancel, "feature-not-implemented");
@@ -313,34 +355,49 @@ impl XmppFront {
         front.check_jid(subscribe)?;
         let depth = options.and_then(|options| option(options, "pubsub#subscription_depth"));
         let filter = front.filter_of(&node, depth.as_deref())?;
-        let known = front.nodes.by_filter.get(&filter).map(|known| known.number);
+        let known = front.nodes.number(&filter);
         let number = known.unwrap_or_else(|| {
             front.names += 1;
             front.names
         });
+        if known.is_none() {
+            front.nodes.insert(&filter, node.into(), number);
+            let kept = front.kept_bytes();
+            if !cx.links.count_kept(cx.id, kept, cx.kernel) {
+                XmppFront::drop_subscription(cx, &filter);
+                return Err(NO_ROOM);
+            }
+        }
+        let id = stanza.id().unwrap_or_default().into();
+        let asked = XmppFront::subscribe(cx, session, id, &filter, number);
+        if asked.is_err() && known.is_none() {
+            XmppFront::drop_subscription(cx, &filter);
+        }
+        asked
+    }
+
+    /// Asks the kernel for a subscription that is in the table.
+    pub(super) fn subscribe(
+        cx: &mut Cx<'_>,
+        session: SessionId,
+        id: Box<str>,
+        filter: &str,
+        number: u32,
+    ) -> Result<(), Refused> {
+        let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
         let asked = Asked::Subscribe {
-            id: stanza.id().unwrap_or_default().into(),
-            filter: filter.clone(),
+            id,
+            filter: filter.into(),
         };
         let ticket = front.ask(asked).ok_or(NO_ROOM)?;
-        if known.is_none() {
-            front.nodes.bytes += ENTRY_BYTES + node.len() + filter.len();
-            let subscription = Subscription {
-                node: node.into(),
-                number,
-            };
-            front.nodes.by_filter.insert(filter.clone(), subscription);
-        }
-        let kept = front.nodes.bytes;
-        if !cx.links.count_kept(cx.id, kept, cx.kernel) {
-            XmppFront::forget_asked(cx, ticket);
-            XmppFront::drop_subscription(cx, &filter);
-            return Err(NO_ROOM);
-        }
         let wish = Wish {
-            filter: &filter,
-            group: group_of(&filter),
-            reliability: Reliability::AtMostOnce,
+            filter,
+            group: group_of(filter),
+            // What is not acknowledged cannot be delivered more than once.
+            reliability: match front.side.management() {
+                Some(_) => Reliability::AtLeastOnce,
+                None => Reliability::AtMostOnce,
+            },
             no_local: false,
             retain_as_published: false,
             last_values: LastValueWish::Always,
@@ -386,8 +443,10 @@ impl XmppFront {
         if meant.is_empty() {
             return Err(NOT_SUBSCRIBED);
         }
-        let filters: Vec<(&str, Option<&str>)> =
-            meant.iter().map(|filter| (&**filter, group_of(filter))).collect();
+        let filters: Vec<(&str, Option<&str>)> = meant
+            .iter()
+            .map(|filter| (&**filter, group_of(filter)))
+            .collect();
         cx.kernel
             .unsubscribe(session, 0, &filters, cx.now, cx.links);
         for filter in &meant {
@@ -401,11 +460,9 @@ impl XmppFront {
         let Some(front) = XmppFront::of(cx.links, cx.id) else {
             return;
         };
-        if let Some(gone) = front.nodes.by_filter.remove(filter) {
-            front.nodes.bytes -= ENTRY_BYTES + gone.node.len() + filter.len();
-            let kept = front.nodes.bytes;
-            cx.links.count_kept(cx.id, kept, cx.kernel);
-        }
+        front.nodes.remove(filter);
+        let kept = front.kept_bytes();
+        cx.links.count_kept(cx.id, kept, cx.kernel);
     }
 
     fn on_subscriptions(
@@ -453,9 +510,7 @@ impl XmppFront {
             }
             (refused, _) => {
                 // It goes with the next change of its table.
-                if let Some(gone) = self.nodes.by_filter.remove(filter) {
-                    self.nodes.bytes -= ENTRY_BYTES + gone.node.len() + filter.len();
-                }
+                self.nodes.remove(filter);
                 let error = refused.unwrap_or(NO_ROOM);
                 self.put_answer("error", id, Some(&service), out, |out| error.put(out));
             }

@@ -1,6 +1,7 @@
 //! What the operator decides about XMPP.
 
 use thalweg_kernel::Safety;
+use thalweg_model::Span;
 use thalweg_xmpp::{Limits, StartTls};
 
 /// What the operator decides about XMPP.
@@ -17,6 +18,10 @@ pub struct XmppSettings {
     pub scram: bool,
     /// Whether `+` and `#` in the name of a node are wildcards.
     pub node_wildcards: bool,
+    /// How long a session outlives its connection where its client has asked for that (XEP-0198). Zero: not at all.
+    pub resume_max: Span,
+    /// Octets of answers that a client of XEP-0198 may leave unacknowledged; more ends the stream.
+    pub unacknowledged_bytes_max: usize,
     /// Nodes that one answer to a question for all of them lists.
     pub listed_max: usize,
     /// The tenant of all peers; `""` is the default one.
@@ -36,6 +41,8 @@ impl Default for XmppSettings {
             starttls: StartTls::Off,
             scram: true,
             node_wildcards: false,
+            resume_max: Span::from_secs(300),
+            unacknowledged_bytes_max: 1 << 20,
             listed_max: 200,
             tenant: "".into(),
             publish_rate: None,

@@ -178,6 +178,7 @@ impl Config {
                 domain: String::new(),
                 node_wildcards: false,
                 plaintext_passwords: false,
+                resume_max: None,
                 scram: false,
                 stanza_bytes_max: 0,
             },

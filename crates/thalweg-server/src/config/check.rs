@@ -121,7 +121,11 @@ impl Checks<'_> {
             self.report(&[transport, kind], what, mend);
         } else if listener.tls.client_certificate != ClientCertificate::None {
             let what = format!("{asks} is set, but clients of starttls show no certificate");
-            self.report(&[asks], what, format!("Remove it, or set {transport} to tls"));
+            self.report(
+                &[asks],
+                what,
+                format!("Remove it, or set {transport} to tls"),
+            );
         }
     }
 

@@ -514,6 +514,8 @@ pub struct Xmpp {
     pub node_wildcards: bool,
     /// Whether PLAIN is offered without TLS.
     pub plaintext_passwords: bool,
+    /// How long a session outlives its connection, if its client asks for that.
+    pub resume_max: Option<Span>,
     /// Whether SCRAM-SHA-256 is offered.
     pub scram: bool,
     /// Octets of the largest stanza.

@@ -571,6 +571,9 @@ keys! {
          are letters, and `pubsub#subscription_depth` subscribes to what is below a node.";
     broker xmpp.plaintext_passwords: Flag, default "false", NewConnections;
         "Whether XMPP clients may send passwords (PLAIN) over connections without TLS: for tests on one machine.";
+    broker xmpp.resume_max: seconds(0, 7 * 86_400), default "300s" none "off", NewConnections;
+        "How long the session of an XMPP client outlives its connection, if the client asks for resumption (XEP-0198). With the \
+         journal it outlives the broker, too. Not longer than `session.expiry_max`.";
     broker xmpp.scram: Flag, default "false", NewConnections;
         "Whether SCRAM-SHA-256 is offered to XMPP clients, with TLS and without. Most clients try it first and nothing else if it \
          fails, so every user needs a SCRAM entry in `access.password_file`. Needs `access.scram`.";

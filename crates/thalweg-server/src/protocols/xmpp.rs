@@ -6,6 +6,7 @@ use crate::settings::safety;
 use std::sync::Arc;
 use thalweg_fronts::FrontSettings;
 use thalweg_fronts::xmpp::XmppSettings;
+use thalweg_model::Span;
 use thalweg_xmpp::{Limits, StartTls};
 
 pub(super) struct Xmpp;
@@ -34,6 +35,7 @@ impl Protocol for Xmpp {
             },
             scram: xmpp.scram && config.access.scram,
             node_wildcards: xmpp.node_wildcards,
+            resume_max: xmpp.resume_max.unwrap_or(Span::ZERO),
             publish_rate: listener.publish_rate,
             safety: listener.fsync.map(safety),
             ..XmppSettings::default()

@@ -10,6 +10,7 @@ mod peer;
 mod restart;
 mod settlement;
 mod xmpp;
+mod xmpp_resumption;
 mod zmtp;
 mod zmtp_access;
 mod zmtp_requests;

@@ -50,12 +50,13 @@ impl Protocol {
         Protocol::Xmpp,
     ];
     /// Those with consumers; peers of CoAP take one message at a time.
-    pub const CONSUMERS: [Protocol; 5] = [
+    pub const CONSUMERS: [Protocol; 6] = [
         Protocol::Mqtt3,
         Protocol::Mqtt5,
         Protocol::Amqp,
         Protocol::Stomp,
         Protocol::Line,
+        Protocol::Xmpp,
     ];
 
     /// Whether a delivery can say that it is a repetition, also to somebody else than the first receiver.
@@ -64,9 +65,9 @@ impl Protocol {
         !matches!(self, Coap | CoapStream | Zmtp | Xmpp)
     }
 
-    /// Whether a consumer settles what it takes; for a PULL and for XMPP it is settled when it is sent.
+    /// Whether a consumer settles what it takes; for a PULL it is settled when it is sent.
     pub fn settles(self) -> bool {
-        !matches!(self, Protocol::Zmtp | Protocol::Xmpp)
+        self != Protocol::Zmtp
     }
 
     /// What covers whatever a peer that asks for the address `a/b` asks for.
@@ -194,6 +195,7 @@ enum Handle {
     Amqp(u64),
     Stomp(Box<stomp::Got>),
     Line(String),
+    Xmpp(u32),
     /// It was acknowledged when it arrived.
     None,
 }
@@ -339,7 +341,9 @@ impl Stage {
                     password: "x".to_owned(),
                 };
                 let shard = self.bed.home_of(name);
-                End::Xmpp(self.bed.open_xmpp(shard, password, None))
+                let who = self.bed.open_xmpp(shard, password, None);
+                self.bed.client(who).acknowledges = false;
+                End::Xmpp(who)
             }
         };
         self.bed.rest();
@@ -638,14 +642,17 @@ impl Stage {
                 received
             }
             End::Xmpp(who) => {
-                let got = self.bed.xmpp_got(who);
-                let items = got.iter().flat_map(|stanza| xmpp::items(stanza));
+                let got = self.bed.client(who).got.drain(..);
+                let items = got.flat_map(|(number, stanza)| {
+                    let items = xmpp::items(&stanza).into_iter();
+                    items.map(move |item| (number, item))
+                });
                 items
-                    .map(|item| Delivery {
+                    .map(|(number, item)| Delivery {
                         body: text(&item.payload),
                         address: Some(canonical(item.node.as_bytes())),
                         redelivered: false,
-                        handle: Handle::None,
+                        handle: Handle::Xmpp(number),
                     })
                     .collect()
             }
@@ -709,6 +716,10 @@ impl Stage {
                     .says(who, |client, up| client.side.ack(&got.ack_in(None), up));
             }
             (End::Line(who), Handle::Line(tag)) => self.line(who, &["ACK", tag]),
+            (End::Xmpp(who), Handle::Xmpp(number)) => {
+                self.bed
+                    .says(who, |client, up| client.acknowledge(*number, up));
+            }
             (_, Handle::None) => {}
             other => panic!("{other:?}"),
         }

@@ -1,7 +1,7 @@
 """XMPP clients, unchanged, against the broker: slixmpp with its XEP-0060, by itself and with paho on MQTT's side.
 
-`xmpp_patterns.py XMPP MQTT` takes the ports on 127.0.0.1, prints one line per pattern, and fails at the first that does not
-get what it should.
+`xmpp_patterns.py XMPP MQTT STARTTLS CA` takes the ports on 127.0.0.1 and the file of a certificate authority, prints one line per
+pattern, and fails at the first that does not get what it should.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ import paho.mqtt.client as mqtt
 import slixmpp
 from slixmpp.exceptions import IqError
 
-XMPP, MQTT = (int(port) for port in sys.argv[1:3])
+XMPP, MQTT, STARTTLS = (int(port) for port in sys.argv[1:4])
+AUTHORITY = sys.argv[4]
 DOMAIN = "localhost"
 SERVICE = "pubsub." + DOMAIN
 TEXT = "{urn:thalweg:payload:0}text"
@@ -22,12 +23,14 @@ PATIENCE_S = 10
 class Client(slixmpp.ClientXMPP):
     """One that logs in without a name, and keeps the items that arrive."""
 
-    def __init__(self):
+    def __init__(self, managed=False):
         super().__init__(DOMAIN, "")
-        for plugin in ["xep_0030", "xep_0060", "xep_0092", "xep_0199"]:
+        for plugin in ["xep_0030", "xep_0060", "xep_0092", "xep_0199"] + ["xep_0198"] * managed:
             self.register_plugin(plugin)
         self.enable_starttls = self.enable_direct_tls = False
         self.enable_plaintext = True
+        self.resumed = asyncio.Event()
+        self.add_event_handler("session_resumed", lambda _: self.resumed.set())
         self.started = asyncio.get_running_loop().create_future()
         self.items = asyncio.Queue()
         self.add_event_handler("session_start", lambda _: self.started.set_result(None))
@@ -47,8 +50,8 @@ class Client(slixmpp.ClientXMPP):
         return await asyncio.wait_for(self.items.get(), PATIENCE_S)
 
 
-async def connected():
-    client = Client()
+async def connected(managed=False):
+    client = Client(managed)
     client.connect("127.0.0.1", XMPP)
     await asyncio.wait_for(client.started, PATIENCE_S)
     client.send_presence()
@@ -168,8 +171,41 @@ async def with_mqtt():
     await client.disconnect()
 
 
+async def starttls():
+    client = Client()
+    client.enable_starttls, client.enable_plaintext = True, False
+    client.ca_certs = AUTHORITY
+    client.connect("127.0.0.1", STARTTLS)
+    await asyncio.wait_for(client.started, PATIENCE_S)
+    assert client.transport.get_extra_info("cipher"), "TLS"
+    await client.plugin["xep_0199"].ping(DOMAIN, timeout=PATIENCE_S)
+    await client.disconnect()
+
+
+async def resumption():
+    client = await connected(managed=True)
+    sensor, _ = connected_mqtt("other", asyncio.Queue())
+    await client.pubsub.subscribe(SERVICE, "plant/line-7")
+    sensor.publish("plant/line-7", b"1", qos=1)
+    assert (await client.item())[2].text == "1"
+    # The connection breaks without a word, and a message comes before there is another.
+    client.add_event_handler("disconnected", lambda _: client.connect("127.0.0.1", XMPP), disposable=True)
+    client.transport.pause_reading()
+    for body in b"2", b"3":
+        sensor.publish("plant/line-7", body, qos=1).wait_for_publish(PATIENCE_S)
+    client.abort()
+    await asyncio.wait_for(client.resumed.wait(), PATIENCE_S)
+    assert [(await client.item())[2].text for _ in range(2)] == ["2", "3"]
+    sensor.publish("plant/line-7", b"4", qos=1)
+    assert (await client.item())[2].text == "4"
+    sensor.loop_stop()
+    sensor.disconnect()
+    await client.disconnect()
+
+
 async def main():
-    for pattern in (log_in, discovery, publish_and_notify, last_items, errors, with_mqtt):
+    patterns = (log_in, discovery, publish_and_notify, last_items, errors, with_mqtt, starttls, resumption)
+    for pattern in patterns:
         await asyncio.wait_for(pattern(), 60)
         print(pattern.__name__.replace("_", " "), flush=True)
 

@@ -32,6 +32,7 @@ fn client_settings(password: &str) -> ClientSettings {
         resource: Some("balcony".into()),
         nonce: [9; 24],
         management: true,
+        acknowledges: true,
     }
 }
 
@@ -223,7 +224,7 @@ fn a_resumed_stream_sends_again_what_was_not_acknowledged_and_nothing_else() {
     pair.message(false, "<b/>");
     pair.run().expect("valid");
     assert_eq!(
-        pair.server.management().map(|m| m.unacknowledged().len()),
+        pair.server.management().map(|m| m.unacknowledged()),
         Some(0)
     );
     assert_eq!(pair.client.management().map(Management::bytes), Some(0));
@@ -233,7 +234,7 @@ fn a_resumed_stream_sends_again_what_was_not_acknowledged_and_nothing_else() {
     pair.message(false, "<e/>");
     let jid = pair.server.jid().cloned().expect("bound");
     let kept = pair.server.suspend().expect("on");
-    assert_eq!(kept.unacknowledged().len(), 2);
+    assert_eq!(kept.unacknowledged(), 2);
     let lost = pair.client.suspend().expect("on");
 
     let mut again = Pair::new(&[Mechanism::ScramSha256], client_settings("pencil"));
@@ -254,7 +255,7 @@ fn a_resumed_stream_sends_again_what_was_not_acknowledged_and_nothing_else() {
     again.run().expect("valid");
     assert!(again.events.contains(&message("S", "<f/>")));
     assert_eq!(
-        again.server.management().map(|m| m.unacknowledged().len()),
+        again.server.management().map(|m| m.unacknowledged()),
         Some(0)
     );
 
@@ -263,6 +264,38 @@ fn a_resumed_stream_sends_again_what_was_not_acknowledged_and_nothing_else() {
     fresh.client.resume("sm-2", Management::default());
     fresh.run().expect("valid");
     assert_eq!(fresh.events.first().map(|event| &**event), Some(BOUND));
+}
+
+#[test]
+fn what_its_sender_keeps_comes_back_by_its_number_and_is_not_copied() {
+    let mut pair = Pair::new(&[Mechanism::ScramSha256], client_settings("pencil"));
+    pair.run().expect("valid");
+    let send = |pair: &mut Pair, again| {
+        let (server, out) = (&mut pair.server, &mut pair.back);
+        server.put_again(again, StanzaKind::Message, &[], out, |out| {
+            out.extend_from_slice(b"<x/>")
+        });
+    };
+    for number in 0..5 {
+        send(&mut pair, Again::Never);
+        send(&mut pair, Again::Never);
+        send(&mut pair, Again::Kept(number));
+    }
+    assert_eq!(pair.server.management().map(Management::bytes), Some(0));
+    let mut kept = pair.server.suspend().expect("on");
+    assert_eq!(kept.unacknowledged(), 15);
+    let mut out = Vec::new();
+    assert_eq!(kept.on_acknowledged(3, &mut out), Ok(vec![0]));
+    assert_eq!(kept.on_acknowledged(4, &mut out), Ok(vec![]));
+    assert_eq!(kept.on_acknowledged(9, &mut out), Ok(vec![1, 2]));
+    assert_eq!(
+        kept.on_acknowledged(16, &mut out),
+        Err(PeerFault::ACKNOWLEDGED_TOO_MUCH)
+    );
+    out.clear();
+    // The rest is its sender's to send.
+    assert_eq!(kept.resume(11, &mut out), Ok(vec![]));
+    assert_eq!((kept.unacknowledged(), out.len()), (0, 0));
 }
 
 #[test]

@@ -94,6 +94,7 @@ impl Transcript {
             resource: Some("balcony".into()),
             nonce: NONCE,
             management: self.name == "management",
+            acknowledges: true,
         }
     }
 }

@@ -1,0 +1,216 @@
+//! Acknowledgements and resumption (XEP-0198): sessions that outlive their connections.
+//!
+//! What a client has subscribed to after it has enabled acknowledgements is delivered at least once: each notification is in the
+//! kernel's window until the client counts it. With resumption the session is one that outlives its link and, with a journal,
+//! the broker. The counts do not outlive the broker. A client that wants to go on with a stream of before is refused then,
+//! but what it had subscribed to and not acknowledged comes when it has bound a resource and enabled acknowledgements again.
+
+use super::XmppFront;
+use super::pubsub::{Asked, NO_ROOM, Nodes};
+use crate::front::{Cx, Step, Variant};
+use crate::link::Earlier;
+use std::collections::HashMap;
+use thalweg_kernel::{Closing, Opened, SessionId, Settlement, Tag, Ticket, home};
+use thalweg_model::Span;
+use thalweg_xmpp::{Jid, Management};
+
+/// A request to go on with an earlier stream.
+pub(super) struct Resuming {
+    name: Box<str>,
+    /// The link is on the shard of that stream's session.
+    is_home: bool,
+}
+
+/// What one connection leaves to the next of the same stream.
+struct Estate {
+    management: Management,
+    nodes: Nodes,
+    asked: HashMap<Ticket, Asked>,
+    names: u32,
+    nonce: u64,
+    address: Box<str>,
+}
+
+impl XmppFront {
+    pub(super) fn on_acknowledged(cx: &mut Cx<'_>, tags: &[Tag]) {
+        let Some(session) = cx.session() else {
+            return;
+        };
+        for tag in tags {
+            cx.kernel
+                .settle(session, *tag, Settlement::Settled, cx.now, cx.links);
+        }
+    }
+
+    pub(super) fn on_enable(cx: &mut Cx<'_>, resume: bool) {
+        let opened = match resume {
+            true => XmppFront::outlive(cx),
+            false => None,
+        };
+        XmppFront::write(cx.links, cx.id, |front, out| {
+            let seconds = opened.map_or(0, |(opened, _)| opened.expiry.secs());
+            let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+            front.side.enabled(front.resume.as_deref(), seconds, out);
+        });
+        if let Some((opened, before)) = opened {
+            cx.kernel.start(opened.session, cx.now, cx.links);
+            // Now it would not be told that the user has gone and come.
+            let (clean, now) = (Closing::Clean, cx.now);
+            cx.kernel
+                .close_link(before, cx.id, clean, Some(Span::ZERO), now, cx.links);
+        }
+    }
+
+    /// Replaces the session, which has nothing yet and is to be closed, by one that outlives its link: that of an earlier stream
+    /// if the client has asked for it in vain. `None`: it cannot be had.
+    fn outlive(cx: &mut Cx<'_>) -> Option<(Opened, SessionId)> {
+        let before = cx.session()?;
+        let front = XmppFront::of(cx.links, cx.id)?;
+        let span = front.settings.resume_max;
+        if span == Span::ZERO || !front.nodes.is_empty() || !front.asked.is_empty() {
+            return None;
+        }
+        let user = front.allowed.as_ref()?.0.clone();
+        let (nonce, inherited) = (front.nonce, front.inherits.take());
+        let access = cx.kernel.session_access(before)?.clone();
+        let name = inherited.unwrap_or_else(|| cx.kernel.unused_client_id(nonce));
+        let opened = XmppFront::open_session(cx, &name, span, user, access).ok()?;
+        cx.links.name_front(&name, cx.id);
+        let front = XmppFront::of(cx.links, cx.id)?;
+        if opened.resumed {
+            front.names = front.nodes.restore(cx.kernel, &name);
+        }
+        front.resume = Some(name);
+        Some((opened, before))
+    }
+
+    pub(super) fn on_resume(cx: &mut Cx<'_>, name: &str) {
+        if let Some(front) = XmppFront::of(cx.links, cx.id) {
+            front.resuming = Some(Resuming {
+                name: name.into(),
+                is_home: false,
+            });
+        }
+    }
+
+    /// Goes on with an earlier stream if the client has asked for that, once the link is where its session is.
+    pub(super) fn resume(cx: &mut Cx<'_>) -> Option<Step> {
+        let front = XmppFront::of(cx.links, cx.id)?;
+        let resuming = front.resuming.as_mut()?;
+        if !std::mem::replace(&mut resuming.is_home, true) {
+            let home = home(&resuming.name, u16::MAX);
+            return Some(Step::Rehome(u64::from(home.0) + 1));
+        }
+        let name = front.resuming.take()?.name;
+        if XmppFront::go_on(cx, &name).is_none() {
+            XmppFront::say(cx, |side, out| side.resume_failed(out));
+        }
+        None
+    }
+
+    /// `None`: there is no such stream.
+    fn go_on(cx: &mut Cx<'_>, name: &str) -> Option<()> {
+        let front = XmppFront::of(cx.links, cx.id)?;
+        let (user, access) = front.allowed.clone()?;
+        let span = front.settings.resume_max;
+        let view = cx.kernel.session_view(name)?;
+        if view.user.as_deref() != user.as_deref() {
+            return None;
+        }
+        let estate = match cx.links.take_earlier(name, cx.now) {
+            // The broker has not noticed yet that its connection is lost.
+            Some(Earlier::Linked(id)) => XmppFront::of(cx.links, id)?.bequeath(),
+            Some(Earlier::Parked(mut front)) => XmppFront::from_any_mut(&mut front)?.bequeath(),
+            None => {
+                // It is of an earlier run.
+                let front = XmppFront::of(cx.links, cx.id)?;
+                front.inherits = view.link.is_none().then(|| name.into());
+                None
+            }
+        }?;
+        let jid = Jid::parse(&estate.address).ok()?;
+        let session = XmppFront::open_session(cx, name, span, user, access)
+            .ok()?
+            .session;
+        cx.links.name_front(name, cx.id);
+        let settled = XmppFront::write(cx.links, cx.id, |front, out| {
+            front.resume = Some(name.into());
+            front.nodes = estate.nodes;
+            front.names = estate.names;
+            front.nonce = estate.nonce;
+            front.address = estate.address;
+            front.side.resumed(name, jid, estate.management, out)
+        })?;
+        match settled {
+            // New messages come after those that are sent again.
+            Ok(tags) => {
+                cx.kernel.link_blocked(session, cx.id);
+                XmppFront::on_acknowledged(cx, &tags);
+            }
+            Err(fault) => {
+                XmppFront::fail(cx, &fault);
+                return Some(());
+            }
+        }
+        cx.kernel.start(session, cx.now, cx.links);
+        cx.kernel.link_writable(session, cx.id, cx.now, cx.links);
+        for asked in estate.asked.into_values() {
+            XmppFront::ask_again(cx, session, asked);
+        }
+        Some(())
+    }
+
+    /// What was asked over an earlier connection, whose answer is lost with it.
+    fn ask_again(cx: &mut Cx<'_>, session: SessionId, asked: Asked) {
+        match asked {
+            Asked::Subscribe { id, filter } => {
+                let number = XmppFront::of(cx.links, cx.id)
+                    .and_then(|front| front.nodes.number(&filter))
+                    .unwrap_or_default();
+                // The table is empty, and so there is room.
+                _ = XmppFront::subscribe(cx, session, id, &filter, number);
+            }
+            Asked::Items { id, .. } | Asked::Nodes { id } => {
+                XmppFront::write(cx.links, cx.id, |front, out| {
+                    let service = front.service.clone();
+                    front.put_answer("error", &id, Some(&service), out, |out| NO_ROOM.put(out));
+                });
+            }
+        }
+    }
+
+    /// What the next connection of the stream needs; this one has nothing of it any more.
+    fn bequeath(&mut self) -> Option<Estate> {
+        self.resume = None;
+        Some(Estate {
+            management: self.side.suspend()?,
+            nodes: std::mem::take(&mut self.nodes),
+            asked: std::mem::take(&mut self.asked),
+            names: self.names,
+            nonce: self.nonce,
+            address: self.address.clone(),
+        })
+    }
+
+    /// Octets that are kept for the client.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.nodes.bytes() + self.side.management().map_or(0, Management::bytes)
+    }
+
+    /// Ends the stream of a client that does not acknowledge what it is answered.
+    pub(super) fn watch_unacknowledged(cx: &mut Cx<'_>) {
+        let Some(front) = XmppFront::at(cx.links, cx.id) else {
+            return;
+        };
+        let Some(management) = front.side.management() else {
+            return;
+        };
+        let is_over = management.bytes() > front.settings.unacknowledged_bytes_max;
+        let kept = front.kept_bytes();
+        if is_over || !cx.links.count_kept(cx.id, kept, cx.kernel) {
+            let why = "too many answers are not acknowledged";
+            XmppFront::say(cx, |side, out| side.refuse("policy-violation", why, out));
+            XmppFront::give_up(cx, why);
+        }
+    }
+}
