@@ -2,7 +2,7 @@
 
 use crate::reader::{Item, Reader};
 use crate::server::{handled, put_stanza};
-use crate::write::{put_sasl, sasl_data};
+use crate::write::{put_sasl, put_stream, put_stream_end, sasl_data};
 use crate::{
     Again, Element, Features, Framing, Jid, Limits, Management, Mechanism, Mechanisms, PeerFault,
     Plain, SaslFailure, Stanza, StanzaKind, StartTls, Tree, ns, put_attribute, put_text,
@@ -158,20 +158,8 @@ impl ClientSide {
 
     /// Begins; call it once, before all else.
     pub fn open(&mut self, out: &mut Vec<u8>) {
-        let (head, end) = match self.settings.framing {
-            Framing::Document => (
-                format!(
-                    "<?xml version='1.0'?><stream:stream xmlns='{}' xmlns:stream='{}' version='1.0'",
-                    ns::CLIENT,
-                    ns::STREAMS
-                ),
-                ">",
-            ),
-            Framing::Elements => (format!("<open xmlns='{}' version='1.0'", ns::FRAMING), "/>"),
-        };
-        out.extend_from_slice(head.as_bytes());
-        put_attribute("to", &self.settings.domain, out);
-        out.extend_from_slice(end.as_bytes());
+        let to = [("to", &*self.settings.domain)];
+        put_stream(self.settings.framing, &to, out);
         self.is_open = true;
     }
 
@@ -556,12 +544,7 @@ impl ClientSide {
     /// connection.
     pub fn close(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.is_open) {
-            match self.settings.framing {
-                Framing::Document => out.extend_from_slice(b"</stream:stream>"),
-                Framing::Elements => {
-                    out.extend_from_slice(format!("<close xmlns='{}'/>", ns::FRAMING).as_bytes());
-                }
-            }
+            put_stream_end(self.settings.framing, out);
         }
     }
 }

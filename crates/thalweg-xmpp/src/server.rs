@@ -1,7 +1,7 @@
 //! The end that was connected to, and that knows the accounts.
 
 use crate::reader::{Item, Reader};
-use crate::write::{put_sasl, sasl_data};
+use crate::write::{put_sasl, put_stream, put_stream_end, sasl_data};
 use crate::{
     Again, Element, Features, Framing, Jid, Limits, Management, Mechanism, Mechanisms, PeerFault,
     SaslFailure, Stanza, StanzaError, StanzaKind, StartTls, StreamHeader, Tree, ns, put_attribute,
@@ -236,26 +236,9 @@ impl ServerSide {
     }
 
     fn put_header(&mut self, id: &str, out: &mut Vec<u8>) {
-        let head = match self.settings.framing {
-            Framing::Document => format!(
-                "<?xml version='1.0'?><stream:stream xmlns='{}' xmlns:stream='{}' version='1.0' xml:lang='en'",
-                ns::CLIENT,
-                ns::STREAMS
-            ),
-            Framing::Elements => {
-                format!("<open xmlns='{}' version='1.0' xml:lang='en'", ns::FRAMING)
-            }
-        };
-        out.extend_from_slice(head.as_bytes());
-        for (name, value) in [("id", id), ("from", &self.domain)] {
-            if !value.is_empty() {
-                put_attribute(name, value, out);
-            }
-        }
-        out.extend_from_slice(match self.settings.framing {
-            Framing::Document => b">",
-            Framing::Elements => b"/>",
-        });
+        let named = [("xml:lang", "en"), ("id", id), ("from", &self.domain)];
+        let named = named.into_iter().filter(|(_, value)| !value.is_empty());
+        put_stream(self.settings.framing, &named.collect::<Vec<_>>(), out);
         self.is_open = true;
     }
 
@@ -313,12 +296,7 @@ impl ServerSide {
     }
 
     fn put_end(&mut self, out: &mut Vec<u8>) {
-        match self.settings.framing {
-            Framing::Document => out.extend_from_slice(b"</stream:stream>"),
-            Framing::Elements => {
-                out.extend_from_slice(format!("<close xmlns='{}'/>", ns::FRAMING).as_bytes());
-            }
-        }
+        put_stream_end(self.settings.framing, out);
         self.is_open = false;
         self.state = State::Closed;
     }

@@ -1,5 +1,6 @@
 //! XML that is written: escapes, and nothing else. Names are ours and need none.
 
+use crate::{Framing, ns};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -57,6 +58,36 @@ pub fn put_attribute(name: &str, value: &str, out: &mut Vec<u8>) {
     out.push(b'\'');
 }
 
+/// Appends the header of a stream, with these attributes beside its version.
+pub(crate) fn put_stream(framing: Framing, attributes: &[(&str, &str)], out: &mut Vec<u8>) {
+    let (head, end) = match framing {
+        Framing::Document => (
+            format!(
+                "<?xml version='1.0'?><stream:stream xmlns='{}' xmlns:stream='{}' version='1.0'",
+                ns::CLIENT,
+                ns::STREAMS
+            ),
+            ">",
+        ),
+        Framing::Elements => (format!("<open xmlns='{}' version='1.0'", ns::FRAMING), "/>"),
+    };
+    out.extend_from_slice(head.as_bytes());
+    for (name, value) in attributes {
+        put_attribute(name, value, out);
+    }
+    out.extend_from_slice(end.as_bytes());
+}
+
+/// Appends the end of a stream.
+pub(crate) fn put_stream_end(framing: Framing, out: &mut Vec<u8>) {
+    match framing {
+        Framing::Document => out.extend_from_slice(b"</stream:stream>"),
+        Framing::Elements => {
+            out.extend_from_slice(format!("<close xmlns='{}'/>", ns::FRAMING).as_bytes());
+        }
+    }
+}
+
 /// Appends `<name xmlns='namespace'>BASE64</name>`, the form of SASL's messages. An empty message is `=`, an absent one nothing.
 pub(crate) fn put_sasl(name: &str, attributes: &str, data: Option<&[u8]>, out: &mut Vec<u8>) {
     let text = match data {
@@ -64,10 +95,7 @@ pub(crate) fn put_sasl(name: &str, attributes: &str, data: Option<&[u8]>, out: &
         Some([]) => "=".into(),
         Some(data) => STANDARD.encode(data),
     };
-    let xml = format!(
-        "<{name} xmlns='{}'{attributes}>{text}</{name}>",
-        crate::ns::SASL
-    );
+    let xml = format!("<{name} xmlns='{}'{attributes}>{text}</{name}>", ns::SASL);
     out.extend_from_slice(xml.as_bytes());
 }
 
