@@ -37,7 +37,7 @@ pub enum Again {
     Copy,
     /// By its sender, who gets this number back once it is acknowledged.
     Kept(u16),
-    /// Not at all.
+    /// It is lost: what is sent at most once, and what answers a request.
     Never,
 }
 

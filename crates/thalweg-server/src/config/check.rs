@@ -1,7 +1,5 @@
 //! What one key cannot know: settings that contradict each other, lock everybody out or let everybody in.
 
-use std::net::SocketAddr;
-
 use super::error::{ConfigError, Origin, Origins};
 use super::keys::Key;
 use super::kind::{Kind, Value, show_size};
@@ -391,7 +389,7 @@ impl Checks<'_> {
             // UDP's ports are not TCP's.
             let datagrams = listener.transport.is_datagrams();
             let here = |(_, place, kind): &&(String, Bind, bool)| {
-                *kind == datagrams && collide(place, &listener.bind)
+                *kind == datagrams && place.collides(&listener.bind)
             };
             if let Some((other, place, _)) = taken.iter().find(here) {
                 let what = format!(
@@ -734,21 +732,6 @@ impl Config {
         } else {
             vec![None]
         }
-    }
-}
-
-/// Whether two sockets cannot both be opened. Port 0 is a different port each time.
-fn collide(one: &Bind, other: &Bind) -> bool {
-    let overlap = |a: &SocketAddr, b: &SocketAddr| {
-        a.port() == b.port()
-            && a.port() != 0
-            && a.is_ipv4() == b.is_ipv4()
-            && (a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified())
-    };
-    match (one, other) {
-        (Bind::Socket(a), Bind::Socket(b)) => overlap(a, b),
-        (Bind::Path(a), Bind::Path(b)) => a == b,
-        _ => false,
     }
 }
 

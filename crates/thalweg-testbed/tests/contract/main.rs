@@ -7,6 +7,7 @@ mod credit;
 mod memory;
 mod names;
 mod peer;
+mod read;
 mod restart;
 mod settlement;
 mod xmpp;

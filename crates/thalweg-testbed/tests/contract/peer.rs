@@ -1,5 +1,6 @@
 //! One vocabulary for all protocols: connect, publish, subscribe, consume, acknowledge.
 
+use crate::read::{canonical, coap_deliveries, frame, node, zmtp_delivery};
 use std::sync::Arc;
 use thalweg_amqp::methods::{basic, queue};
 use thalweg_amqp::{BasicProperties, Method};
@@ -9,12 +10,11 @@ use thalweg_fronts::xmpp::XmppSettings;
 use thalweg_fronts::zmtp::ZmtpSettings;
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::{Access, Otherwise, Rules};
-use thalweg_model::octets as address;
 use thalweg_model::syntax::{DOTTED, DOTTED_WITHOUT_SLASH, Syntax, read_level};
 use thalweg_mqtt::{ConnectOut, PublishOut, QoS, SubscribeOptions, Version};
 use thalweg_stomp::{AckMode, Destination, HeaderWriter, SendOut, SubscribeOut};
 use thalweg_testbed::amqp::Amqp;
-use thalweg_testbed::coap::{CoapStream, Heard, Manner, PeerId};
+use thalweg_testbed::coap::{CoapStream, Manner, PeerId};
 use thalweg_testbed::mqtt::Mqtt;
 use thalweg_testbed::stomp::Stomp;
 use thalweg_testbed::xmpp::{self, Xmpp};
@@ -185,12 +185,12 @@ pub struct Delivery {
     /// The address that it says it was published to, in the canonical rendering, where its protocol says that.
     pub address: Option<String>,
     pub redelivered: bool,
-    handle: Handle,
+    pub handle: Handle,
 }
 
 /// What acknowledges a message.
 #[derive(Clone, Debug, PartialEq)]
-enum Handle {
+pub enum Handle {
     Mqtt(mqtt::Received),
     Amqp(u64),
     Stomp(Box<stomp::Got>),
@@ -769,51 +769,4 @@ impl Stage {
             .map(|who| self.bed.waiting(who))
             .sum()
     }
-}
-
-/// The first frame of an address.
-fn frame(canonical: &str) -> Vec<u8> {
-    let mut frame = Vec::new();
-    address::write(canonical, &mut frame);
-    frame
-}
-
-/// The node of XMPP of an address.
-fn node(canonical: &str) -> String {
-    String::from_utf8(frame(canonical)).expect("text")
-}
-
-/// The address of a first frame or a node.
-fn canonical(name: &[u8]) -> String {
-    let mut canonical = String::new();
-    address::read(name, &mut canonical);
-    canonical
-}
-
-/// What a SUB gets has an address in front, what a PULL gets has not.
-fn zmtp_delivery(frames: Vec<Vec<u8>>) -> Delivery {
-    let (body, first) = match &frames[..] {
-        [body] => (body, None),
-        [first, body] => (body, Some(first)),
-        _ => panic!("{frames:?}"),
-    };
-    Delivery {
-        body: String::from_utf8_lossy(body).into_owned(),
-        address: first.map(|first| canonical(first)),
-        redelivered: false,
-        handle: Handle::None,
-    }
-}
-
-/// Responses with content, as far as they have any.
-fn coap_deliveries(heard: Vec<Heard>) -> Vec<Delivery> {
-    let content = |heard: Heard| {
-        (heard.code == thalweg_coap::Code::CONTENT && !heard.payload.is_empty()).then(|| Delivery {
-            body: String::from_utf8_lossy(&heard.payload).into_owned(),
-            address: None,
-            redelivered: false,
-            handle: Handle::None,
-        })
-    };
-    heard.into_iter().filter_map(content).collect()
 }
