@@ -135,23 +135,6 @@ pub enum Bind {
     Path(PathBuf),
 }
 
-impl Bind {
-    /// Whether two sockets cannot both be opened. Port 0 is a different port each time.
-    pub(super) fn collides(&self, other: &Bind) -> bool {
-        let overlap = |a: &SocketAddr, b: &SocketAddr| {
-            a.port() == b.port()
-                && a.port() != 0
-                && a.is_ipv4() == b.is_ipv4()
-                && (a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified())
-        };
-        match (self, other) {
-            (Bind::Socket(a), Bind::Socket(b)) => overlap(a, b),
-            (Bind::Path(a), Bind::Path(b)) => a == b,
-            _ => false,
-        }
-    }
-}
-
 /// `listeners.<name>.tls.*`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tls {
@@ -758,6 +741,21 @@ impl Listener {
 }
 
 impl Bind {
+    /// Whether two sockets cannot both be opened. Port 0 is a different port each time.
+    pub(super) fn collides(&self, other: &Bind) -> bool {
+        let overlap = |a: &SocketAddr, b: &SocketAddr| {
+            a.port() == b.port()
+                && a.port() != 0
+                && a.is_ipv4() == b.is_ipv4()
+                && (a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified())
+        };
+        match (self, other) {
+            (Bind::Socket(a), Bind::Socket(b)) => overlap(a, b),
+            (Bind::Path(a), Bind::Path(b)) => a == b,
+            _ => false,
+        }
+    }
+
     /// Whether it is a loopback address or a Unix socket.
     pub fn is_local(&self) -> bool {
         match self {
