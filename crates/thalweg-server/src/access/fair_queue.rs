@@ -3,8 +3,11 @@
 //! One network that asks a thousand times delays another by one request. When the queue is full, the oldest request of
 //! the user with most requests in the network with most is lost, never the newcomer for its own sake.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
+use std::ops::Bound;
+use std::time::Instant;
 
 /// Who asks. The network is `None` for Unix sockets; the user is a hash that peers cannot foresee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,13 +29,28 @@ pub(super) struct FairQueue<T> {
     turns: Turns<Option<IpAddr>>,
     count: usize,
     bytes: usize,
+    numbers: Numbers,
 }
 
 /// What one network asks.
 struct Lane<T> {
-    users: HashMap<u64, VecDeque<Item<T>>>,
+    users: HashMap<u64, Line<T>>,
+    /// Users for whom a pause of the network holds.
     turns: Turns<u64>,
+    /// Places of the users for whom it does not.
+    welcome: BTreeMap<Place, u64>,
     count: usize,
+    /// Its place among networks: never `Last`.
+    place: Place,
+    /// The end of a pause of the network.
+    held_until: Option<Instant>,
+}
+
+/// What one user asks.
+struct Line<T> {
+    items: VecDeque<Item<T>>,
+    place: Place,
+    is_welcome: bool,
 }
 
 struct Item<T> {
@@ -40,9 +58,23 @@ struct Item<T> {
     bytes: usize,
 }
 
+/// A place in an order, so that what cannot be taken now is not looked at. The numbers make places unique.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Turn(i64),
+    /// Behind all turns of the network.
+    Last(i64),
+    /// Nowhere until this time.
+    Held(Instant, i64),
+}
+
+/// Gives numbers that rise.
+#[derive(Default)]
+struct Numbers(i64);
+
 /// Whose turn it is, and who has most.
 struct Turns<K> {
-    order: VecDeque<K>,
+    order: BTreeMap<Place, K>,
     counts: BTreeSet<(usize, K)>,
 }
 
@@ -50,8 +82,10 @@ struct Turns<K> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Take,
-    /// Leaves it for later.
-    Hold,
+    /// Leaves it, and what else its user asks, until this time.
+    Hold(Instant),
+    /// Leaves it, and what else its network asks, until this time; but for users who were welcome when they came.
+    HoldNetwork(Instant),
     /// Takes it if nothing else of its network can be taken.
     TakeLast,
     /// Drops it and looks at the user's next.
@@ -66,11 +100,17 @@ impl<T> FairQueue<T> {
             turns: Turns::default(),
             count: 0,
             bytes: 0,
+            numbers: Numbers::default(),
         }
     }
 
     pub(super) fn len(&self) -> usize {
         self.count
+    }
+
+    /// When something may be taken, if nothing may before; to be asked when [`FairQueue::pop`] has returned nothing.
+    pub(super) fn held_until(&self) -> Option<Instant> {
+        self.turns.first()?.until()
     }
 
     /// Appends a request of `bytes` bytes; returns those that lost their place to it. A user who is `welcome` and has none
@@ -91,48 +131,54 @@ impl<T> FairQueue<T> {
         {
             lost.extend(self.lose());
         }
-        let lane = self.lanes.entry(asker.network).or_default();
-        let line = lane.users.entry(asker.user).or_default();
-        line.push_back(Item { value, bytes });
-        lane.turns.resize(asker.user, line.len() - 1, line.len());
-        if welcome && line.len() == 1 {
-            // The last turn became the first.
-            lane.turns.order.rotate_right(1);
-        }
-        lane.count += 1;
-        self.turns.resize(asker.network, lane.count - 1, lane.count);
+        let lane = match self.lanes.entry(asker.network) {
+            Entry::Occupied(lane) => lane.into_mut(),
+            Entry::Vacant(vacant) => {
+                let place = self.numbers.turn();
+                self.turns.order.insert(place, asker.network);
+                vacant.insert(Lane::at(place))
+            }
+        };
+        let item = Item { value, bytes };
+        lane.push(asker.user, item, welcome, &mut self.numbers);
         self.count += 1;
         self.bytes += bytes;
+        self.lane_changed(asker.network, |count| count - 1, false);
         lost
     }
 
     /// Takes the next request that `judge` lets through.
     pub(super) fn pop(
         &mut self,
+        now: Instant,
         mut judge: impl FnMut(Asker, &T) -> Verdict,
     ) -> Option<(Asker, T)> {
-        for _ in 0..self.turns.order.len() {
-            let network = self.turns.order.pop_front()?;
-            let Some(lane) = self.lanes.get_mut(&network) else {
-                continue;
-            };
+        while let Some(network) = self.turns.due(now) {
+            self.set_place(network, |numbers| numbers.turn());
+        }
+        while let Some((Place::Turn(_), network)) = self.turns.order.first_key_value() {
+            let network = *network;
+            let lane = self.lanes.get_mut(&network)?;
             let (before, mut bytes) = (lane.count, 0);
-            let taken = lane.pop(&mut bytes, |user, value| {
+            let taken = lane.pop(now, &mut self.numbers, &mut bytes, |user, value| {
                 judge(Asker { network, user }, value)
             });
-            let after = lane.count;
-            self.turns.recount(network, before, after);
-            match after {
-                0 => _ = self.lanes.remove(&network),
-                _ => self.turns.order.push_back(network),
-            }
-            self.count -= before - after;
+            self.count -= before - lane.count;
             self.bytes -= bytes;
+            self.lane_changed(network, |_| before, true);
             if let Some((user, value)) = taken {
                 return Some((Asker { network, user }, value));
             }
         }
         None
+    }
+
+    /// No pause holds for a user any more.
+    pub(super) fn welcome(&mut self, asker: Asker) {
+        if let Some(lane) = self.lanes.get_mut(&asker.network) {
+            lane.welcome(asker.user, &mut self.numbers);
+            self.lane_changed(asker.network, |count| count, false);
+        }
     }
 
     /// Takes everything, in no order.
@@ -142,7 +188,10 @@ impl<T> FairQueue<T> {
             .lanes
             .drain()
             .flat_map(|(_, lane)| lane.users.into_values());
-        lines.flatten().map(|item| item.value).collect()
+        lines
+            .flat_map(|line| line.items)
+            .map(|item| item.value)
+            .collect()
     }
 
     /// Looks at all of a user's requests whenever there are twice as many as they were, so that each is looked at twice on
@@ -154,125 +203,252 @@ impl<T> FairQueue<T> {
         let Some(line) = lane.users.get_mut(&asker.user) else {
             return;
         };
-        let (before, in_lane) = (line.len(), lane.count);
+        let (before, in_lane) = (line.items.len(), lane.count);
         if before < CLEAR_UP_MIN || !before.is_power_of_two() {
             return;
         }
         let bytes = &mut self.bytes;
-        line.retain(|item| {
+        line.items.retain(|item| {
             let stays = !is_dead(&item.value);
             *bytes -= if stays { 0 } else { item.bytes };
             stays
         });
-        let after = line.len();
-        if after == 0 {
-            lane.users.remove(&asker.user);
-        }
-        lane.turns.resize(asker.user, before, after);
-        lane.count -= before - after;
+        let after = line.items.len();
+        lane.recount(asker.user, before, after);
         self.count -= before - after;
-        let left = lane.count;
-        if left == 0 {
-            self.lanes.remove(&asker.network);
-        }
-        self.turns.resize(asker.network, in_lane, left);
+        self.lane_changed(asker.network, |_| in_lane, false);
     }
 
     fn lose(&mut self) -> Option<T> {
         let network = self.turns.longest()?;
         let lane = self.lanes.get_mut(&network)?;
-        let user = lane.turns.longest()?;
-        let line = lane.users.get_mut(&user)?;
-        let item = line.pop_front()?;
-        let left = line.len();
-        lane.turns.resize(user, left + 1, left);
-        if left == 0 {
-            lane.users.remove(&user);
-        }
-        lane.count -= 1;
-        let count = lane.count;
-        self.turns.resize(network, count + 1, count);
-        if count == 0 {
-            self.lanes.remove(&network);
-        }
+        let item = lane.take_first(lane.turns.longest()?)?;
         self.count -= 1;
         self.bytes -= item.bytes;
+        self.lane_changed(network, |count| count + 1, false);
         Some(item.value)
+    }
+
+    /// What a network asks has changed; it had `before` of the count that it has now. It may come to its turn, or lose it; one
+    /// that `had_turn` comes behind the others.
+    fn lane_changed(
+        &mut self,
+        network: Option<IpAddr>,
+        before: impl FnOnce(usize) -> usize,
+        had_turn: bool,
+    ) {
+        let Some(lane) = self.lanes.get(&network) else {
+            return;
+        };
+        self.turns.recount(network, before(lane.count), lane.count);
+        match (lane.count, lane.held_until(), lane.place) {
+            (0, ..) => {
+                self.turns.order.remove(&lane.place);
+                self.lanes.remove(&network);
+            }
+            (_, Some(until), _) => self.set_place(network, |numbers| numbers.held(until)),
+            (_, None, place) if had_turn || place.until().is_some() => {
+                self.set_place(network, |numbers| numbers.turn());
+            }
+            _ => {}
+        }
+    }
+
+    fn set_place(&mut self, network: Option<IpAddr>, place: impl FnOnce(&mut Numbers) -> Place) {
+        if let Some(lane) = self.lanes.get_mut(&network) {
+            let place = place(&mut self.numbers);
+            self.turns.order.remove(&lane.place);
+            self.turns.order.insert(place, network);
+            lane.place = place;
+        }
     }
 }
 
 impl<T> Lane<T> {
+    fn at(place: Place) -> Self {
+        Lane {
+            users: HashMap::new(),
+            turns: Turns::default(),
+            welcome: BTreeMap::new(),
+            count: 0,
+            place,
+            held_until: None,
+        }
+    }
+
+    fn push(&mut self, user: u64, item: Item<T>, welcome: bool, numbers: &mut Numbers) {
+        let line = match self.users.entry(user) {
+            Entry::Occupied(line) => line.into_mut(),
+            Entry::Vacant(vacant) => {
+                let place = match welcome {
+                    true => numbers.first_turn(),
+                    false => numbers.turn(),
+                };
+                match welcome {
+                    true => self.welcome.insert(place, user),
+                    false => self.turns.order.insert(place, user),
+                };
+                vacant.insert(Line {
+                    items: VecDeque::new(),
+                    place,
+                    is_welcome: welcome,
+                })
+            }
+        };
+        line.items.push_back(item);
+        let after = line.items.len();
+        self.turns.recount(user, after - 1, after);
+        self.count += 1;
+    }
+
     /// Adds the size of what leaves to `bytes`.
     fn pop(
         &mut self,
+        now: Instant,
+        numbers: &mut Numbers,
         bytes: &mut usize,
         mut judge: impl FnMut(u64, &T) -> Verdict,
     ) -> Option<(u64, T)> {
-        let mut is_any_last = false;
-        let taken = self.pop_next(bytes, |user, value| match judge(user, value) {
-            Verdict::TakeLast => {
-                is_any_last = true;
-                Verdict::Hold
-            }
-            verdict => verdict,
-        });
-        if taken.is_some() || !is_any_last {
-            return taken;
+        self.held_until = self.held_until.filter(|until| *until > now);
+        while let Some(user) = self.turns.due(now).or_else(|| due(&self.welcome, now)) {
+            self.set_place(user, numbers.turn());
         }
-        self.pop_next(bytes, |user, value| match judge(user, value) {
-            Verdict::TakeLast => Verdict::Take,
-            verdict => verdict,
-        })
-    }
-
-    fn pop_next(
-        &mut self,
-        bytes: &mut usize,
-        mut judge: impl FnMut(u64, &T) -> Verdict,
-    ) -> Option<(u64, T)> {
-        for _ in 0..self.turns.order.len() {
-            let user = self.turns.order.pop_front()?;
-            let Some(line) = self.users.get_mut(&user) else {
-                continue;
-            };
-            let before = line.len();
-            let mut taken = None;
-            while let Some(first) = line.front() {
-                let verdict = judge(user, &first.value);
-                if verdict == Verdict::Hold {
-                    break;
+        while let Some((place, user)) = self.next() {
+            let line = self.users.get(&user)?;
+            match judge(user, &line.items.front()?.value) {
+                Verdict::HoldNetwork(until) if !line.is_welcome => self.held_until = Some(until),
+                Verdict::Hold(until) | Verdict::HoldNetwork(until) => {
+                    self.set_place(user, numbers.held(until));
                 }
-                let Some(item) = line.pop_front() else { break };
-                *bytes += item.bytes;
-                if verdict == Verdict::Take {
-                    taken = Some((user, item.value));
-                    break;
+                Verdict::TakeLast if matches!(place, Place::Turn(_)) => {
+                    self.set_place(user, Place::Last(numbers.next()));
                 }
-            }
-            let after = line.len();
-            self.turns.recount(user, before, after);
-            self.count -= before - after;
-            match after {
-                0 => _ = self.users.remove(&user),
-                _ => self.turns.order.push_back(user),
-            }
-            if taken.is_some() {
-                return taken;
+                Verdict::Take | Verdict::TakeLast => {
+                    let item = self.take_first(user)?;
+                    *bytes += item.bytes;
+                    self.set_place(user, numbers.turn());
+                    return Some((user, item.value));
+                }
+                Verdict::Drop => *bytes += self.take_first(user)?.bytes,
             }
         }
         None
     }
+
+    /// Who may be judged now, and is next.
+    fn next(&self) -> Option<(Place, u64)> {
+        let others = (self.held_until.is_none()).then_some(&self.turns.order);
+        let orders = [Some(&self.welcome), others].into_iter().flatten();
+        let firsts = orders.filter_map(|order| order.first_key_value());
+        let ready = firsts.filter(|(place, _)| place.until().is_none());
+        ready.min().map(|(place, user)| (*place, *user))
+    }
+
+    /// Until when nothing may be taken, if nothing may be judged now.
+    fn held_until(&self) -> Option<Instant> {
+        let welcome = self.welcome.keys().next().map(|place| place.until());
+        let others = self.turns.first();
+        let others = others.map(|place| place.until().max(self.held_until));
+        [welcome, others].into_iter().flatten().min().flatten()
+    }
+
+    fn welcome(&mut self, user: u64, numbers: &mut Numbers) {
+        let Some(line) = self.users.get_mut(&user) else {
+            return;
+        };
+        if !std::mem::replace(&mut line.is_welcome, true) {
+            self.turns.order.remove(&line.place);
+        }
+        let place = match line.place.until() {
+            Some(_) => numbers.turn(),
+            None => line.place,
+        };
+        self.set_place(user, place);
+    }
+
+    fn set_place(&mut self, user: u64, place: Place) {
+        if let Some(line) = self.users.get_mut(&user) {
+            let order = match line.is_welcome {
+                true => &mut self.welcome,
+                false => &mut self.turns.order,
+            };
+            order.remove(&line.place);
+            order.insert(place, user);
+            line.place = place;
+        }
+    }
+
+    /// Takes a user's oldest request.
+    fn take_first(&mut self, user: u64) -> Option<Item<T>> {
+        let line = self.users.get_mut(&user)?;
+        let item = line.items.pop_front()?;
+        let after = line.items.len();
+        self.recount(user, after + 1, after);
+        Some(item)
+    }
+
+    /// So many of a user's requests have become fewer; who has none left leaves.
+    fn recount(&mut self, user: u64, before: usize, after: usize) {
+        self.turns.recount(user, before, after);
+        self.count -= before - after;
+        if after == 0
+            && let Some(line) = self.users.remove(&user)
+        {
+            match line.is_welcome {
+                true => self.welcome.remove(&line.place),
+                false => self.turns.order.remove(&line.place),
+            };
+        }
+    }
+}
+
+impl Place {
+    fn until(self) -> Option<Instant> {
+        match self {
+            Place::Held(until, _) => Some(until),
+            Place::Turn(_) | Place::Last(_) => None,
+        }
+    }
+}
+
+impl Numbers {
+    fn next(&mut self) -> i64 {
+        self.0 += 1;
+        self.0
+    }
+
+    /// Behind all turns.
+    fn turn(&mut self) -> Place {
+        Place::Turn(self.next())
+    }
+
+    /// Before all turns.
+    fn first_turn(&mut self) -> Place {
+        Place::Turn(-self.next())
+    }
+
+    fn held(&mut self, until: Instant) -> Place {
+        Place::Held(until, self.next())
+    }
+}
+
+/// One who was held until now.
+fn due<K: Copy>(order: &BTreeMap<Place, K>, now: Instant) -> Option<K> {
+    let held = (Bound::Excluded(Place::Last(i64::MAX)), Bound::Unbounded);
+    let (place, key) = order.range(held).next()?;
+    place
+        .until()
+        .is_some_and(|until| until <= now)
+        .then_some(*key)
 }
 
 impl<K: Copy + Ord> Turns<K> {
-    /// Somebody's count has changed; who comes in gets the last turn, who leaves has none.
-    fn resize(&mut self, key: K, before: usize, after: usize) {
-        self.recount(key, before, after);
-        match (before, after) {
-            (0, 1..) => self.order.push_back(key),
-            (_, 0) => self.order.retain(|other| *other != key),
-            _ => {}
-        }
+    fn first(&self) -> Option<Place> {
+        self.order.keys().next().copied()
+    }
+
+    fn due(&self, now: Instant) -> Option<K> {
+        due(&self.order, now)
     }
 
     fn recount(&mut self, key: K, before: usize, after: usize) {
@@ -292,18 +468,8 @@ impl<K: Copy + Ord> Turns<K> {
 impl<K> Default for Turns<K> {
     fn default() -> Self {
         Turns {
-            order: VecDeque::new(),
+            order: BTreeMap::new(),
             counts: BTreeSet::new(),
-        }
-    }
-}
-
-impl<T> Default for Lane<T> {
-    fn default() -> Self {
-        Lane {
-            users: HashMap::new(),
-            turns: Turns::default(),
-            count: 0,
         }
     }
 }
@@ -314,6 +480,9 @@ const CLEAR_UP_MIN: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    const HELD: Duration = Duration::from_secs(60);
 
     fn asker(network: u8, user: u64) -> Asker {
         Asker {
@@ -327,7 +496,13 @@ mod tests {
     }
 
     fn all(queue: &mut FairQueue<&'static str>) -> Vec<&'static str> {
-        std::iter::from_fn(|| queue.pop(|_, _| Verdict::Take).map(|(_, value)| value)).collect()
+        let later = Instant::now() + HELD;
+        std::iter::from_fn(|| {
+            queue
+                .pop(later, |_, _| Verdict::Take)
+                .map(|(_, value)| value)
+        })
+        .collect()
     }
 
     fn fill(queue: &mut FairQueue<&'static str>, asks: &[(u8, u64, &'static str)]) {
@@ -413,13 +588,15 @@ mod tests {
                 (2, 1, "good"),
             ],
         );
+        let now = Instant::now();
         let judge = |_: Asker, value: &&str| match *value {
             "gone" => Verdict::Drop,
-            "held" => Verdict::Hold,
+            "held" => Verdict::Hold(now + HELD),
             _ => Verdict::Take,
         };
-        assert_eq!(queue.pop(judge).map(|(_, value)| value), Some("good"));
-        assert_eq!(queue.pop(judge), None);
+        assert_eq!(queue.pop(now, judge).map(|(_, value)| value), Some("good"));
+        assert_eq!(queue.pop(now, judge), None);
+        assert_eq!(queue.held_until(), Some(now + HELD));
         assert_eq!((queue.len(), queue.bytes), (1, 1));
         assert_eq!(all(&mut queue), ["held"]);
     }
@@ -441,8 +618,9 @@ mod tests {
             true => Verdict::TakeLast,
             false => Verdict::Take,
         };
+        let now = Instant::now();
         let order: Vec<_> =
-            std::iter::from_fn(|| queue.pop(judge).map(|(_, value)| value)).collect();
+            std::iter::from_fn(|| queue.pop(now, judge).map(|(_, value)| value)).collect();
         assert_eq!(order, ["a", "last 3", "b", "last 1", "last 2"]);
         assert_eq!((queue.len(), queue.bytes, queue.lanes.len()), (0, 0, 0));
     }
@@ -460,7 +638,9 @@ mod tests {
             .sum();
         assert_eq!((lost, queue.len()), (951, 50));
         assert_eq!(
-            queue.pop(|_, _| Verdict::Take).map(|(_, value)| value),
+            queue
+                .pop(Instant::now(), |_, _| Verdict::Take)
+                .map(|(_, value)| value),
             Some("good")
         );
     }
@@ -492,5 +672,66 @@ mod tests {
             ),
             (1, 1, 1, 1)
         );
+    }
+
+    #[test]
+    fn who_is_held_costs_nothing_until_then() {
+        const USERS: u64 = 4_000;
+        let now = Instant::now();
+        let until = now + HELD;
+        for (verdict, judged_at_first) in [
+            (Verdict::Hold(until), USERS),
+            (Verdict::HoldNetwork(until), 1),
+            (Verdict::TakeLast, USERS + 1),
+        ] {
+            let mut queue = queue(10_000, 10_000);
+            for user in 0..USERS {
+                queue.push(asker(1, user), 1, "flood", false, |_| false);
+            }
+            let mut judged = 0;
+            let mut pop = |queue: &mut FairQueue<&'static str>, now: Instant| {
+                let before = judged;
+                let taken = queue.pop(now, |_, value| {
+                    judged += 1;
+                    match *value {
+                        "flood" => verdict,
+                        _ => Verdict::Take,
+                    }
+                });
+                (taken.map(|(_, value)| value), judged - before)
+            };
+            assert_eq!(pop(&mut queue, now).1, judged_at_first);
+            for _ in 0..100 {
+                queue.push(asker(2, 1), 1, "good", false, |_| false);
+                queue.push(asker(1, 1), 1, "flood", false, |_| false);
+                let both = [pop(&mut queue, now).0, pop(&mut queue, now).0];
+                assert!(both.contains(&Some("good")));
+            }
+            // As many as before, and each that is looked at again at most twice.
+            assert!(judged < judged_at_first + 400, "{verdict:?}: {judged}");
+        }
+    }
+
+    #[test]
+    fn who_is_welcome_is_not_held_with_its_network() {
+        let mut queue = queue(100, 100);
+        let now = Instant::now();
+        fill(&mut queue, &[(1, 1, "a"), (1, 2, "b"), (1, 3, "c")]);
+        let judge = |asker: Asker, value: &&str| match (*value, asker.user) {
+            ("d", _) | (_, 2) => Verdict::Take,
+            (_, 3) => Verdict::Hold(now + HELD),
+            _ => Verdict::HoldNetwork(now + HELD / 2),
+        };
+        assert_eq!(queue.pop(now, judge), None);
+        for value in ["d", "d"] {
+            queue.push(asker(1, 4), 1, value, true, |_| false);
+        }
+        let mut taken = || queue.pop(now, judge).map(|(_, value)| value);
+        assert_eq!([taken(), taken(), taken()], [Some("d"), Some("d"), None]);
+        queue.welcome(asker(1, 2));
+        let mut taken = || queue.pop(now, judge).map(|(_, value)| value);
+        assert_eq!([taken(), taken()], [Some("b"), None]);
+        assert_eq!(queue.held_until(), Some(now + HELD / 2));
+        assert_eq!(all(&mut queue), ["a", "c"]);
     }
 }

@@ -281,27 +281,25 @@ impl Shared {
             let State {
                 queue, failures, ..
             } = &mut *state;
-            let mut soonest: Option<Instant> = None;
-            let next = queue.pop(|asker, waiting| {
+            let next = queue.pop(now, |asker, waiting| {
                 if waiting.peer.is_gone() {
                     return Verdict::Drop;
                 }
                 match failures.held_until(asker, now) {
                     None if waiting.peer.is_half_closed() => Verdict::TakeLast,
                     None => Verdict::Take,
-                    Some(until) => {
-                        soonest = Some(soonest.map_or(until, |soonest| soonest.min(until)));
-                        Verdict::Hold
-                    }
+                    Some(until) if failures.is_user_held(asker, now) => Verdict::Hold(until),
+                    Some(until) => Verdict::HoldNetwork(until),
                 }
             });
+            let held_until = queue.held_until();
             if let Some((_, waiting)) = next {
                 return Some(waiting);
             }
             if state.closed {
                 return None;
             }
-            state = match soonest {
+            state = match held_until {
                 None => self
                     .work
                     .wait(state)
@@ -320,7 +318,12 @@ impl Shared {
     fn take_note(&self, request: &LoginRequest, verdict: &Result<Login, Refusal>, now: Instant) {
         match verdict {
             Ok(Login { user: None, .. }) => {}
-            Ok(_) => self.lock().failures.forgive(self.asker(request)),
+            Ok(_) => {
+                let asker = self.asker(request);
+                let mut state = self.lock();
+                state.failures.forgive(asker);
+                state.queue.welcome(asker);
+            }
             Err(refusal) => self.note_refusal(request, refusal, now),
         }
     }
