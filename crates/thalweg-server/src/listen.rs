@@ -43,7 +43,8 @@ pub struct ListenerSpec {
     pub websocket: Option<Arc<WebSocketSettings>>,
     /// Finds the routing key in the first protocol bytes, of which the first packet may have so many.
     pub route: fn(&[u8], usize) -> Route,
-    /// The first bytes are not the whole log-in: a connection counts as a handshake until its shard has completed it.
+    /// The first bytes are not the whole log-in: a connection that is handed over counts as a handshake at once, not only once
+    /// it waits for a verdict.
     pub shard_completes_handshake: bool,
     /// Connections open at once on this listener; beyond it a new one is closed at once.
     pub connections_max: usize,

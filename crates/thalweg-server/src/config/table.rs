@@ -246,7 +246,7 @@ keys! {
         "Time from accept until PROXY header, TLS, WebSocket upgrade and the client's CONNECT (AMQP: everything up to \
          `connection.open`) must be complete. Then the connection is closed.";
     broker limits.handshakes_max: Count { min: 1, max: 1_000_000 }, default "1024", NewConnections;
-        "Connections that may be half-open at once on each listener: in TLS handshake or WebSocket upgrade, before CONNECT \
+        "Connections that may be half-open at once on each listener: in TLS handshake or WebSocket upgrade, before CONNACK \
          (MQTT), `connection.open-ok` (AMQP), CONNECTED (STOMP) or CSM (CoAP over TCP), so that a storm of reconnects cannot take memory or time from connected clients. When reached, the address (IPv6: /64) \
          with most of them gives one up for a new one of an address with fewer: the one that was silent for longest. \
          Otherwise new ones are closed at accept unless that one was silent for a second.";

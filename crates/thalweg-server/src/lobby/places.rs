@@ -59,12 +59,16 @@ impl SharedPlaces {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a place for a connection that is handed over before its handshake is complete.
-    pub(super) fn hand_over(&self, place: Place) -> HalfOpen {
-        self.lock().enter(&place, Holder::Shard(place.serial));
+    /// Keeps a place for a connection that is handed over before its handshake is complete. One that has sent all of its
+    /// log-in takes it when its shard cannot complete the handshake at once.
+    pub(super) fn hand_over(&self, place: Place, is_log_in_there: bool) -> HalfOpen {
+        if !is_log_in_there {
+            self.lock().enter(&place, Holder::Shard(place.serial));
+        }
         HalfOpen {
             places: self.clone(),
             place,
+            was_taken: !is_log_in_there,
         }
     }
 }
@@ -75,6 +79,7 @@ impl SharedPlaces {
 pub struct HalfOpen {
     places: SharedPlaces,
     place: Place,
+    was_taken: bool,
 }
 
 impl HalfOpen {
@@ -83,19 +88,23 @@ impl HalfOpen {
         self.place.serial
     }
 
-    /// Records that bytes came at `now`. A place that was given to another connection stays lost.
+    /// Records that bytes came at `now` and the handshake is not complete. A place that was given to another connection stays
+    /// lost.
     pub fn on_bytes(&mut self, now: Instant) {
         let mut places = self.places.lock();
-        if let Some(holder) = places.leave(&self.place) {
+        let is_new = !std::mem::replace(&mut self.was_taken, true);
+        if is_new || places.leave(&self.place).is_some() {
             self.place.heard_at = now;
-            places.enter(&self.place, holder);
+            places.enter(&self.place, Holder::Shard(self.place.serial));
         }
     }
 }
 
 impl Drop for HalfOpen {
     fn drop(&mut self) {
-        self.places.lock().leave(&self.place);
+        if self.was_taken {
+            self.places.lock().leave(&self.place);
+        }
     }
 }
 
@@ -224,7 +233,7 @@ mod tests {
     fn a_connection_that_was_handed_over_half_open_keeps_its_place_until_it_is_dropped() {
         let (places, now) = (SharedPlaces::default(), Instant::now());
         let mut half_open: Vec<_> = (1..=3)
-            .map(|serial| places.hand_over(place(serial, 1, now)))
+            .map(|serial| places.hand_over(place(serial, 1, now), false))
             .collect();
         assert_eq!(
             displaced(&places, 1, now),
@@ -248,9 +257,24 @@ mod tests {
     }
 
     #[test]
+    fn a_log_in_that_waits_for_its_verdict_takes_its_place() {
+        let (places, now) = (SharedPlaces::default(), Instant::now());
+        let mut half_open: Vec<_> = (1..=4)
+            .map(|serial| places.hand_over(place(serial, 1, now), true))
+            .collect();
+        assert!(places.lock().doors.is_empty(), "none waits yet");
+        half_open[1..].iter_mut().for_each(|it| it.on_bytes(now));
+        assert_eq!(displaced(&places, 2, now), Some(Holder::Shard(2)));
+        half_open.remove(0);
+        assert_eq!(displaced(&places, 2, now), Some(Holder::Shard(2)));
+        half_open.clear();
+        assert!(places.lock().doors.is_empty());
+    }
+
+    #[test]
     fn a_place_that_was_given_away_does_not_come_back() {
         let (places, now) = (SharedPlaces::default(), Instant::now());
-        let mut half_open = places.hand_over(place(1, 1, now));
+        let mut half_open = places.hand_over(place(1, 1, now), false);
         assert_eq!(
             places.lock().leave(&place(1, 1, now)),
             Some(Holder::Shard(1))

@@ -429,9 +429,7 @@ impl Turns {
             count(&self.counters.unrouted);
         }
         count(&self.counters.delivered);
-        let half_open = waiting
-            .stays_half_open()
-            .then(|| self.places.hand_over(place));
+        let half_open = self.places.hand_over(place, !waiting.stays_half_open());
         let arrival = waiting.into_arrival(self.poll.registry(), half_open);
         self.deliver.deliver(key, arrival);
     }

@@ -121,7 +121,7 @@ impl Waiting {
         matches!(self.stage, Stage::Explained)
     }
 
-    /// Whether it counts as a handshake after it was handed over, too.
+    /// Whether more of its log-in is to come when it is handed over.
     pub(super) fn stays_half_open(&self) -> bool {
         self.spec.shard_completes_handshake
     }
@@ -287,11 +287,7 @@ impl Waiting {
         Ok(())
     }
 
-    pub(super) fn into_arrival(
-        mut self,
-        registry: &Registry,
-        half_open: Option<HalfOpen>,
-    ) -> Arrival {
+    pub(super) fn into_arrival(mut self, registry: &Registry, half_open: HalfOpen) -> Arrival {
         if self.registered.is_some() {
             // The socket is registered, so the only failure is that the system forgot it already.
             let _ = registry.deregister(&mut self.socket);
@@ -312,7 +308,7 @@ impl Waiting {
             input: self.input,
             output: self.output,
             accepted_at: self.accepted_at,
-            half_open,
+            half_open: Some(half_open),
             slot: self.slot,
             moved: None,
         }
