@@ -260,3 +260,35 @@ fn raise_descriptor_limit() {
 
 /// How long an end in order may take once the journal has failed.
 const PATIENCE_AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+    use thalweg_server::EXIT_PANICKED;
+
+    /// What `serve` sets up first stays when it fails, here for its configuration.
+    #[test]
+    #[ignore = "a child of a_thread_that_panics_ends_the_process"]
+    fn child_whose_thread_panics() {
+        let cli = Cli::parse_from(["thalweg", "serve", "--set", "no.such=key"]);
+        let Command::Serve(args) = cli.command else {
+            unreachable!("it was asked for")
+        };
+        let is_refused = super::run(&args).is_err();
+        let _ = std::thread::spawn(move || assert!(!is_refused, "a thread died")).join();
+    }
+
+    #[test]
+    fn a_thread_that_panics_ends_the_process() {
+        let program = std::env::current_exe().expect("a running program has a path");
+        let child = "serve::tests::child_whose_thread_panics";
+        let output = std::process::Command::new(program)
+            .args(["--exact", child, "--ignored", "--nocapture"])
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(EXIT_PANICKED.into()), "{said}");
+        assert!(said.contains("a thread died"), "{said}");
+    }
+}
