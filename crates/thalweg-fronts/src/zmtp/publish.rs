@@ -6,6 +6,7 @@ use super::{Role, ZmtpFront, ZmtpSettings, address};
 use crate::front::{Cx, Variant};
 use crate::native;
 use crate::probe::Mark;
+use crate::stamp;
 use thalweg_kernel::{Draft, Native, Outcome, SessionId, queue_address};
 use thalweg_model::{Address, Properties, Reliability, RetainOp};
 use thalweg_zmtp::Message;
@@ -145,6 +146,10 @@ impl ZmtpFront {
             (body, parts) = join(frames, payload, lengths);
         }
         parts.put(properties);
+        let stamp = match has_header {
+            true => stamp::take(properties, session, cx.kernel),
+            false => None,
+        };
         let has_properties = properties.native.is_some() || (has_header && !properties.is_empty());
         let draft = Draft {
             address,
@@ -165,7 +170,7 @@ impl ZmtpFront {
                 dialect: native::ZMTP,
                 frame: message.raw(),
             }),
-            stamp: None,
+            stamp,
         };
         match draft.address.is_empty() {
             false => _ = ZmtpFront::publish_draft(cx, session, draft),

@@ -390,6 +390,57 @@ fn sockets_that_announce_header_frames_have_them_and_others_none() {
 }
 
 #[test]
+fn what_receivers_see_of_a_stamp_is_of_no_use_to_publish_under() {
+    for socket in [SocketType::Pub, SocketType::Push] {
+        let mut bed = bed();
+        bed.settings.zmtp = Arc::new(ZmtpSettings {
+            header_frame: true,
+            ..ZmtpSettings::default()
+        });
+        let (victim, thief) = (bed.zmtp(socket), bed.zmtp(socket));
+        let reader = match socket {
+            SocketType::Pub => sub(&mut bed, b"a"),
+            _ => bed.zmtp(SocketType::Pull),
+        };
+        let says = |bed: &mut Testbed, who, header: &str, text: &str| {
+            let frames = [b"a", header.as_bytes(), text.as_bytes()];
+            let skipped = usize::from(socket == SocketType::Push);
+            bed.zmtp_send(who, &frames[skipped..]);
+            let got = texts(bed, reader).pop();
+            got.map(|frames| frames[1 - skipped].clone())
+        };
+        let seen = says(&mut bed, victim, "x-stamp:abc-1\n", "1").expect("it arrives");
+        let seen = seen.strip_prefix("x-stamp:").expect("it is shown");
+        let (number, sequence) = seen.split_once('-').expect("it is a stamp");
+        assert_eq!((number == "abc", sequence), (false, "1\n"));
+        // The other has the same user: it uses up what it takes for the publisher's sequences.
+        let forged = says(
+            &mut bed,
+            thief,
+            &format!("x-stamp:{number}-ffffffff\n"),
+            "f",
+        );
+        let forged = forged.expect("it arrives");
+        assert!(
+            !forged.contains(number),
+            "nor can it speak as the publisher"
+        );
+        assert_eq!(
+            says(&mut bed, victim, "x-stamp:abc-2\n", "2"),
+            Some(format!("x-stamp:{number}-2\n")),
+            "the publisher's next message arrives"
+        );
+        assert_eq!(
+            says(&mut bed, victim, "x-stamp:abc-2\n", "2"),
+            None,
+            "and is still taken once"
+        );
+        let damaged = says(&mut bed, victim, "x-stamp:no\nk:v\nx-stamp:abc-9\n", "3");
+        assert_eq!(damaged.as_deref(), Some("k:v\n"));
+    }
+}
+
+#[test]
 fn what_has_no_address_is_refused_and_counted() {
     let mut bed = bed();
     let (publisher, subscriber) = (bed.zmtp(SocketType::Pub), sub(&mut bed, b""));
