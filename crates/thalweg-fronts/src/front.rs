@@ -245,6 +245,13 @@ pub trait Front: Outbound + Variant + Send {
         None
     }
 
+    /// Bytes that it keeps for its peer beside messages: after input, a timer and what the kernel delivers from queues or
+    /// answers the link's count follows them. Nothing where the front counts by itself, with [`Links::count_kept`].
+    #[inline]
+    fn kept_bytes(&self) -> Option<usize> {
+        None
+    }
+
     /// What the peer says of itself, for operators.
     fn client_properties(&self) -> &[(Box<str>, Box<str>)] {
         &[]

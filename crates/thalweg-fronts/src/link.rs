@@ -267,6 +267,17 @@ impl Links {
         kept <= before || kernel.may_keep(before, kept - before)
     }
 
+    /// The count of what is kept for a link follows its front.
+    #[inline]
+    fn count_again(&mut self, id: LinkId) {
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
+            return;
+        };
+        if let Some(kept) = each_front!(&link.front, front => Front::kept_bytes(&**front)) {
+            self.kept = self.kept + kept - std::mem::replace(&mut link.kept, kept);
+        }
+    }
+
     /// Counts of one protocol's packets.
     pub fn packets<F: Variant>(&self) -> PacketCounts {
         self.packets[F::INDEX]
@@ -356,6 +367,7 @@ impl Links {
             }
         };
         F::after_input(&mut cx);
+        self.count_again(id);
         Driven { consumed, stopped }
     }
 
@@ -417,6 +429,7 @@ impl Links {
     pub fn on_timer(&mut self, id: LinkId, now: Time, kernel: &mut Kernel) {
         let Some(link) = self.get(id) else { return };
         each_front!(type of link.front, F => F::on_timer(&mut self.cx(id, now, kernel)));
+        self.count_again(id);
         for at in 0..self.internal.len() {
             let Some(&id) = self.internal.get(at) else {
                 break;

@@ -27,6 +27,7 @@ impl Effects for Links {
         self.tell(id, |front, out| {
             front.outbound().answer(ticket, answer, out)
         });
+        self.count_again(id);
     }
 
     #[inline]
@@ -83,6 +84,9 @@ impl Effects for Links {
         if link.front.defers() {
             self.wake(id);
             return Sent::Room;
+        }
+        if let Some(kept) = each_front!(&link.front, front => Front::kept_bytes(&**front)) {
+            self.kept = self.kept + kept - std::mem::replace(&mut link.kept, kept);
         }
         self.unflushed += link.out.len() - before;
         let (waiting, high) = (link.waiting(), link.high);

@@ -313,6 +313,10 @@ impl Front for XmppFront {
         XmppFront::on_verdict(cx, answer);
     }
 
+    fn kept_bytes(&self) -> Option<usize> {
+        Some(XmppFront::kept_bytes(self))
+    }
+
     fn name(&self) -> &'static str {
         "xmpp"
     }

@@ -185,6 +185,18 @@ impl ZmtpFront {
         }
     }
 
+    fn kept(&self) -> usize {
+        let calls = self.calls.as_ref().map_or(0, |calls| calls.bytes());
+        let requests = self.worker.as_ref().map_or(0, |worker| worker.bytes());
+        self.subscriptions.bytes() + calls + requests
+    }
+
+    /// Counts what is kept. Whether there is memory for what is more than before.
+    fn has_room(cx: &mut Cx<'_>) -> bool {
+        let kept = ZmtpFront::at(cx.links, cx.id).map_or(0, ZmtpFront::kept);
+        cx.links.count_kept(cx.id, kept, cx.kernel)
+    }
+
     /// The peer broke the protocol: the link ends without a word, as the specification wants it.
     fn fail(cx: &mut Cx<'_>, fault: &PeerFault) {
         ZmtpFront::give_up(cx, &fault.to_string());
@@ -277,6 +289,10 @@ impl Front for ZmtpFront {
             Stage::Open(traffic, _) => traffic.gathered_bytes(),
             Stage::Handshake(_) | Stage::Closed => 0,
         }
+    }
+
+    fn kept_bytes(&self) -> Option<usize> {
+        Some(self.kept())
     }
 
     fn client_properties(&self) -> &[(Box<str>, Box<str>)] {

@@ -39,6 +39,10 @@ struct Call {
 const ENTRY_BYTES: usize = 96;
 
 impl Calls {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn next_due(&self) -> Time {
         let first = self.waiting.first_key_value();
         first.map_or(Time::NEVER, |(_, call)| call.due)
@@ -174,10 +178,9 @@ impl ZmtpFront {
         };
         calls.bytes += call.envelope.len() + ENTRY_BYTES;
         calls.waiting.insert(number, call);
-        let kept = calls.bytes;
         scratch.properties.reply_to = Some(calls.queue.clone());
         scratch.properties.correlation = Some(calls.correlation(number).into_bytes().into());
-        let has_room = cx.links.count_kept(cx.id, kept, cx.kernel);
+        let has_room = ZmtpFront::has_room(cx);
         let mut outcome = None;
         if has_room {
             let (body, parts) = body_of(payload, &mut scratch.payload, &mut scratch.lengths);

@@ -18,6 +18,8 @@ use thalweg_zmtp::{Frames, Message, Traffic};
 /// What a worker has and has not answered yet.
 pub(super) struct Worker {
     held: VecDeque<Held>,
+    /// What these cost.
+    bytes: usize,
     /// Commands of Majordomo stand before requests and answers.
     is_majordomo: bool,
     /// A frame before the empty one tells requests apart, since it may have several.
@@ -29,6 +31,14 @@ struct Held {
     settles: bool,
     reply_to: Option<Box<str>>,
     correlation: Option<Box<[u8]>>,
+}
+
+impl Held {
+    fn bytes(&self) -> usize {
+        let reply_to = self.reply_to.as_ref().map_or(0, |text| text.len());
+        let correlation = self.correlation.as_ref().map_or(0, |bytes| bytes.len());
+        size_of::<Held>() + reply_to + correlation
+    }
 }
 
 /// The group that workers of an address are, if that is no queue's.
@@ -44,12 +54,14 @@ impl Worker {
     ) -> Result<(), Undelivered> {
         let properties = handover.message.properties();
         let said = properties.map(native::neutral);
-        self.held.push_back(Held {
+        let held = Held {
             tag: handover.tag,
             settles: handover.settles,
             reply_to: said.as_ref().and_then(|said| said.reply_to.clone()),
             correlation: said.as_ref().and_then(|said| said.correlation.clone()),
-        });
+        };
+        self.bytes += held.bytes();
+        self.held.push_back(held);
         let tag = handover.tag.to_be_bytes();
         if self.is_majordomo {
             for frame in [&b""[..], MDP_WORKER, REQUEST] {
@@ -66,12 +78,20 @@ impl Worker {
 
     /// The request that an answer with this tag is for, or the oldest.
     fn take(&mut self, tag: Option<&[u8]>) -> Option<Held> {
-        let Some(tag) = tag else {
-            return self.held.pop_front();
+        let at = match tag {
+            None => 0,
+            Some(tag) => {
+                let tag = u64::from_be_bytes(tag.try_into().ok()?);
+                self.held.iter().position(|held| held.tag == tag)?
+            }
         };
-        let tag = u64::from_be_bytes(tag.try_into().ok()?);
-        let at = self.held.iter().position(|held| held.tag == tag)?;
-        self.held.remove(at)
+        let held = self.held.remove(at)?;
+        self.bytes -= held.bytes();
+        Some(held)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -93,6 +113,7 @@ impl ZmtpFront {
         }
         front.worker = Some(Box::new(Worker {
             held: VecDeque::new(),
+            bytes: 0,
             is_majordomo,
             is_tagged: window > 1,
         }));

@@ -39,6 +39,10 @@ impl Subscriptions {
         }
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether a first frame begins with one of the prefixes. Cheap where the filters say it all.
     pub(super) fn want(&self, frame: &[u8]) -> bool {
         self.inexact == 0 || self.have_prefix_of(frame) != self.is_inverted
@@ -113,11 +117,9 @@ impl ZmtpFront {
             return;
         }
         let wanted = subscriptions.wanted(prefix, &front.settings.separators);
-        let cost = prefix.len() + ENTRY_BYTES;
-        let kept = subscriptions.bytes + cost;
+        subscriptions.bytes += prefix.len() + ENTRY_BYTES;
         subscriptions.prefixes.insert(prefix.into(), 1);
         subscriptions.inexact += usize::from(!wanted.is_exact);
-        subscriptions.bytes = kept;
         let mut new = Vec::new();
         for filter in wanted.filters {
             let count = subscriptions.filters.entry(filter.clone()).or_insert(0);
@@ -126,7 +128,7 @@ impl ZmtpFront {
                 new.push(filter);
             }
         }
-        if !cx.links.count_kept(cx.id, kept, cx.kernel) {
+        if !ZmtpFront::has_room(cx) {
             return ZmtpFront::give_up(cx, "there is no memory for one subscription more");
         }
         ZmtpFront::subscribe(cx, session, &new);
@@ -174,7 +176,6 @@ impl ZmtpFront {
         let wanted = subscriptions.wanted(prefix, &front.settings.separators);
         subscriptions.inexact -= usize::from(!wanted.is_exact);
         subscriptions.bytes -= prefix.len() + ENTRY_BYTES;
-        let kept = subscriptions.bytes;
         let mut gone = Vec::new();
         for filter in wanted.filters {
             let Some(count) = subscriptions.filters.get_mut(&filter) else {
@@ -186,7 +187,6 @@ impl ZmtpFront {
                 gone.push(filter);
             }
         }
-        cx.links.count_kept(cx.id, kept, cx.kernel);
         let gone: Vec<(&str, Option<&str>)> = gone.iter().map(|filter| (&**filter, None)).collect();
         if !gone.is_empty() {
             cx.kernel.unsubscribe(session, 0, &gone, cx.now, cx.links);

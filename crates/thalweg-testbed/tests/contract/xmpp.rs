@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use thalweg_fronts::xmpp::XmppSettings;
 use thalweg_fronts::{LoginAnswer, LoginAsk, LoginRefusal};
+use thalweg_kernel::Limits;
 use thalweg_kernel::access::{Access, Otherwise, Permissions, Rule, Rules};
 use thalweg_mqtt::{ConnectOut, PublishOut, QoS, SubscribeOptions};
 use thalweg_testbed::mqtt::Mqtt;
@@ -461,4 +462,24 @@ fn a_stream_ends_with_its_reason() {
     bed.says(client, |client, up| client.close(up));
     assert_eq!(bed.client(client).closed.as_deref(), Some(""));
     assert!(bed.is_closed(client));
+}
+
+#[test]
+fn a_subscription_that_is_refused_is_not_counted() {
+    let mut bed = Testbed::new(Settings {
+        xmpp: Arc::new(settings()),
+        limits: Limits {
+            subscriptions_max: 1,
+            ..Limits::default()
+        },
+        ..Settings::default()
+    });
+    let who = bed.xmpp();
+    let kept = |bed: &Testbed| bed.shards[0].links.kept_bytes();
+    let answer = bed.xmpp_subscribe(who, "a");
+    assert!(answer.contains("type='result'"), "{answer}");
+    let before = kept(&bed);
+    let answer = bed.xmpp_subscribe(who, "b");
+    assert!(answer.contains("too-many-subscriptions"), "{answer}");
+    assert_eq!(kept(&bed), before);
 }

@@ -468,3 +468,47 @@ fn the_broker_connects_to_sockets_that_bind() {
     assert!(bed.is_closed(wrong));
     bed.check();
 }
+
+#[test]
+fn what_is_kept_of_a_request_counts_until_it_is_answered_or_given_up() {
+    let kept = |bed: &Testbed| bed.shards[0].links.kept_bytes();
+    let mut bed = bed();
+    let (server, dealer) = (bed.mqtt("server"), bed.zmtp(SocketType::Dealer));
+    let rep = bed.zmtp_named(SocketType::Rep, b"plant/fan");
+    subscribe(&mut bed, server, "plant/pump");
+    let before = kept(&bed);
+    let envelope = [b'7'; 5_000];
+    let asks = |bed: &mut Testbed, address: &[u8]| {
+        bed.zmtp_send(dealer, &[&envelope, b"", address, b"on?"]);
+    };
+    for _ in 0..3 {
+        asks(&mut bed, b"plant/pump");
+    }
+    assert!(kept(&bed) > before + 3 * envelope.len());
+    let got = bed.mqtt_got(server);
+    for got in &got[..2] {
+        reply(&mut bed, server, got, b"yes");
+    }
+    assert_eq!(bed.zmtp_got(dealer).len(), 2);
+    assert!((before + envelope.len()..before + 2 * envelope.len()).contains(&kept(&bed)));
+    bed.wait(Span::from_secs(60));
+    assert_eq!(kept(&bed), before, "it was given up");
+    asks(&mut bed, b"plant/nowhere");
+    assert_eq!(kept(&bed), before, "nothing asks there");
+
+    // A worker's requests, too.
+    let asker = bed.mqtt("asker");
+    let correlation = [b'c'; 5_000];
+    let ask = PublishOut {
+        topic: "plant/fan",
+        payload: b"on?",
+        qos: QoS::AtLeastOnce,
+        response_topic: Some("answers/1"),
+        correlation_data: Some(&correlation),
+        ..PublishOut::default()
+    };
+    bed.mqtt_publish(asker, &ask);
+    assert!(kept(&bed) > before + correlation.len());
+    bed.zmtp_send(rep, &[b"", b"yes"]);
+    assert_eq!(kept(&bed), before, "it is answered");
+}
