@@ -18,6 +18,16 @@ pub(super) struct Arguments<'a> {
 pub(super) const CLASSIC: &str = "classic";
 pub(super) const QUORUM: &str = "quorum";
 
+/// The limits that a table of arguments says for a queue of this tenant; `thing` names the queue in the error's text.
+pub(crate) fn queue_limits(
+    table: Table<'_>,
+    thing: &str,
+    tenant: &str,
+) -> Result<QueueLimits, String> {
+    let limits = Arguments { table, thing }.queue_limits(tenant);
+    limits.map_err(|fault| fault.what)
+}
+
 impl<'a> Arguments<'a> {
     fn invalid(&self, name: &str, why: impl AsRef<str>) -> Fault {
         Fault::precondition(format!(

@@ -38,6 +38,7 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::{Closing, Kernel, LinkId, SessionId};
 use thalweg_model::{Span, Time};
 
+pub(crate) use arguments::queue_limits;
 pub(crate) use properties::decode as decode_properties;
 pub use settings::AmqpSettings;
 

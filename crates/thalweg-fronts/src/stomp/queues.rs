@@ -1,10 +1,10 @@
 //! Queues that a peer brings about by using them, and what its headers say about them.
 
 use super::{DURABLE_QUEUES, Trouble};
+use crate::amqp;
 use std::fmt::Write as _;
-use std::str::FromStr;
-use thalweg_kernel::{DeadLetter, QueueLimits, QueueOverflow, exchange_address};
-use thalweg_model::Span;
+use thalweg_amqp::{FieldValue, TableWriter};
+use thalweg_kernel::QueueLimits;
 use thalweg_stomp::Headers;
 
 /// What headers say about a queue.
@@ -21,62 +21,32 @@ pub(super) struct Wishes {
 }
 
 impl Wishes {
-    /// Reads the headers that RabbitMQ knows, by the names it gives them.
+    /// Reads the headers that RabbitMQ knows, by the names it gives them. They are the arguments of AMQP.
     pub(super) fn read(headers: &Headers<'_>, tenant: &str) -> Result<Wishes, Trouble> {
         let mut wishes = Wishes::default();
-        let (mut letters_exchange, mut letters_key) = (None, None);
+        let mut arguments = Vec::new();
+        let mut table = TableWriter::new(&mut arguments);
         for (name, value) in headers.iter_first() {
-            let limits = &mut wishes.limits;
             match &*name {
                 "durable" => wishes.durable = Some(truth(&name, &value)?),
                 "auto-delete" => wishes.auto_delete = Some(truth(&name, &value)?),
                 "exclusive" => wishes.exclusive = Some(truth(&name, &value)?),
-                "x-message-ttl" => {
-                    limits.message_ttl = Some(Span::from_millis(number(&name, &value)?))
-                }
-                "x-expires" => limits.idle_expiry = Some(Span::from_millis(number(&name, &value)?)),
-                "x-max-length" => limits.messages_max = Some(number(&name, &value)?),
-                "x-max-length-bytes" => limits.bytes_max = Some(number(&name, &value)?),
-                "x-max-priority" => limits.priority_max = number(&name, &value)?,
-                "x-delivery-limit" => limits.deliveries_max = Some(number(&name, &value)?),
-                "x-single-active-consumer" => limits.single_active = truth(&name, &value)?,
-                "x-overflow" => {
-                    limits.overflow = match &*value {
-                        "drop-head" => QueueOverflow::DropHead,
-                        "reject-publish" => QueueOverflow::RejectPublish,
-                        "reject-publish-dlx" => QueueOverflow::RejectPublishDeadLetter,
-                        _ => {
-                            return Err(wrong(
-                                &name,
-                                &value,
-                                "drop-head, reject-publish or reject-publish-dlx",
-                            ));
-                        }
-                    }
-                }
-                "x-queue-type" => match &*value {
-                    "classic" => {}
-                    "quorum" => limits.label = "quorum".into(),
-                    _ => return Err(wrong(&name, &value, "classic or quorum")),
-                },
-                "x-dead-letter-exchange" => letters_exchange = Some(value),
-                "x-dead-letter-routing-key" => letters_key = Some(value),
                 "x-queue-name" => wishes.name = Some(value.into()),
+                "x-message-ttl" | "x-expires" | "x-max-length" | "x-max-length-bytes"
+                | "x-max-priority" | "x-delivery-limit" => {
+                    table.value(&name, number(&name, &value)?);
+                }
+                "x-single-active-consumer" => _ = table.bool(&name, truth(&name, &value)?),
+                "x-overflow"
+                | "x-queue-type"
+                | "x-dead-letter-exchange"
+                | "x-dead-letter-routing-key" => _ = table.str(&name, &value),
                 _ => continue,
             }
             wishes.are_any = true;
         }
-        if let Some(exchange) = letters_exchange {
-            let exchange = if exchange.is_empty() {
-                "".into()
-            } else {
-                exchange_address(tenant, &exchange).into()
-            };
-            wishes.limits.dead_letter = Some(DeadLetter {
-                exchange,
-                key: letters_key.map(Into::into),
-            });
-        }
+        wishes.limits = amqp::queue_limits(table.finish(), "the queue", tenant)
+            .map_err(|why| Trouble::new("precondition_failed", why))?;
         Ok(wishes)
     }
 }
@@ -90,10 +60,11 @@ pub(super) fn truth(name: &str, value: &str) -> Result<bool, Trouble> {
     }
 }
 
-fn number<N: FromStr>(name: &str, value: &str) -> Result<N, Trouble> {
-    value
-        .trim()
-        .parse()
+fn number(name: &str, value: &str) -> Result<FieldValue<'static>, Trouble> {
+    let text = value.trim();
+    let number = text.parse().map(FieldValue::I64);
+    number
+        .or_else(|_| text.parse().map(FieldValue::U64))
         .map_err(|_| wrong(name, value, "a whole number that is not too large"))
 }
 

@@ -2,6 +2,7 @@
 //! itself to [`peer::Protocol`] and must then pass.
 
 mod access;
+mod arguments;
 mod bytes;
 mod credit;
 mod memory;
