@@ -3,11 +3,15 @@
 use crate::world::{Protocol, Who, World};
 use thalweg_amqp::methods::{basic, exchange, queue};
 use thalweg_amqp::{BasicProperties, FieldValue, Method, Table, TableWriter};
+use thalweg_fronts::zmtp::ZmtpSettings;
+use thalweg_model::Filter;
 use thalweg_model::syntax::DOTTED;
 use thalweg_mqtt::{PublishOut, QoS, SubscribeOptions};
 use thalweg_stomp::{HeaderWriter, SendOut, SubscribeOut};
 use thalweg_testbed::mqtt;
 use thalweg_testbed::stomp::Stomp;
+use thalweg_testbed::xmpp::{SERVICE, Xmpp};
+use thalweg_zmtp::SocketType;
 
 /// What an MQTT client says of its session.
 #[derive(Clone, Debug, Default)]
@@ -67,16 +71,24 @@ pub enum Receiver {
     AmqpGet,
     Stomp,
     Coap,
+    Sub,
+    Pull,
+    Rep,
+    Xmpp,
 }
 
 impl Receiver {
-    pub const ALL: [Receiver; 6] = [
+    pub const ALL: [Receiver; 10] = [
         Receiver::Mqtt3,
         Receiver::Mqtt5,
         Receiver::AmqpConsume,
         Receiver::AmqpGet,
         Receiver::Stomp,
         Receiver::Coap,
+        Receiver::Sub,
+        Receiver::Pull,
+        Receiver::Rep,
+        Receiver::Xmpp,
     ];
 
     pub fn protocol(self) -> Protocol {
@@ -86,6 +98,16 @@ impl Receiver {
             Receiver::AmqpConsume | Receiver::AmqpGet => Protocol::Amqp,
             Receiver::Stomp => Protocol::Stomp,
             Receiver::Coap => Protocol::Coap,
+            Receiver::Sub | Receiver::Pull | Receiver::Rep => Protocol::Zmtp,
+            Receiver::Xmpp => Protocol::Xmpp,
+        }
+    }
+
+    /// The group that it is in when it is in one: workers of ZeroMQ have theirs.
+    pub fn group(self) -> &'static str {
+        match self {
+            Receiver::Rep => "zmtp",
+            _ => "g",
         }
     }
 }
@@ -130,6 +152,12 @@ fn in_amqp(canonical: &str) -> (String, String) {
     let mut key = String::new();
     DOTTED.write_filter(canonical, &mut key);
     ("amq.topic".into(), key)
+}
+
+/// An action on a node, as a request to the service.
+fn pubsub(kind: &str, id: &str, action: &str, client: &mut Xmpp, up: &mut Vec<u8>) {
+    let content = format!("<pubsub xmlns='http://jabber.org/protocol/pubsub'>{action}</pubsub>");
+    client.request(kind, SERVICE, id, &content, up);
 }
 
 /// The filter that matches every address beside this one.
@@ -212,6 +240,35 @@ impl World {
                     client.side.send(&send, more, up);
                 });
             }
+            Protocol::Zmtp => {
+                let mut settings = ZmtpSettings {
+                    header_frame: true,
+                    ..ZmtpSettings::default()
+                };
+                let (address, header) = (target.address(), &b"match:yes\n"[..]);
+                if let Target::Queue(name) = target {
+                    settings.queue = name.as_str().into();
+                    let socket = self.socket(who, SocketType::Push, "", settings);
+                    self.bed.zmtp_send(socket, &[header, body.as_bytes()]);
+                    return;
+                }
+                if retain {
+                    settings.retains = [Filter::new(&address).expect("a filter")].into();
+                }
+                let socket = self.socket(who, SocketType::Pub, "", settings);
+                let frames = [address.as_bytes(), header, body.as_bytes()];
+                self.bed.zmtp_send(socket, &frames);
+            }
+            // It always keeps what is published.
+            Protocol::Xmpp => {
+                let action = format!(
+                    "<publish node='{}'><item><text xmlns='urn:thalweg:payload:0'>{body}</text></item></publish>",
+                    target.address()
+                );
+                self.says(who, |client: &mut Xmpp, up| {
+                    pubsub("set", "p", &action, client, up);
+                });
+            }
             Protocol::Coap => match target {
                 Target::Queue(name) => self.asks(who, &format!("POST /q/{name} : {body}")),
                 _ => {
@@ -223,8 +280,14 @@ impl World {
         }
     }
 
-    /// Publishes as a request, for whose answer a client of CoAP waits.
+    /// Publishes as a request, for whose answer a client of CoAP or ZeroMQ waits.
     pub fn request(&mut self, who: Who, target: &Target, body: &str) {
+        if self.protocol(who) == Protocol::Zmtp {
+            let socket = self.socket(who, SocketType::Req, "", ZmtpSettings::default());
+            let address = target.address();
+            let frames = [b"", address.as_bytes(), body.as_bytes()];
+            return self.bed.zmtp_send(socket, &frames);
+        }
         // Answers can come back from all shards when the broker has seen a first request.
         self.asks(who, "GET /ps/data/nothing");
         self.asks(who, &format!("POST /rpc/{} : {body}", target.address()));
@@ -348,6 +411,8 @@ impl World {
             Protocol::Amqp => Receiver::AmqpGet,
             Protocol::Stomp => Receiver::Stomp,
             Protocol::Coap => Receiver::Coap,
+            Protocol::Zmtp => Receiver::Pull,
+            Protocol::Xmpp => panic!("XMPP does not take from queues"),
         };
         let source = Source::Queue(format!("$q/{queue}"));
         self.ask(who, how, &source, Asking::Exactly);
@@ -365,11 +430,25 @@ impl World {
                 Receiver::Stomp => {
                     self.stomp_subscribe(who, &format!("/amq/queue/{}", name_of(address)), &[])
                 }
+                Receiver::Pull => {
+                    let settings = ZmtpSettings {
+                        queue: name_of(address).into(),
+                        ..ZmtpSettings::default()
+                    };
+                    self.socket(who, SocketType::Pull, "", settings);
+                }
+                Receiver::Rep => self.serve(who, address),
+                Receiver::Sub | Receiver::Xmpp => panic!("{how:?} does not take from queues"),
                 // These ask when something is there.
                 Receiver::AmqpGet | Receiver::Coap => {}
             },
             Source::Address(address) => self.ask_at(who, how, address, asking),
         }
+    }
+
+    /// Becomes a worker of an address, or of a queue by its address.
+    fn serve(&mut self, who: Who, address: &str) {
+        self.socket(who, SocketType::Rep, address, ZmtpSettings::default());
     }
 
     fn ask_at(&mut self, who: Who, how: Receiver, address: &str, asking: Asking) {
@@ -418,6 +497,31 @@ impl World {
                 };
                 self.stomp_subscribe(who, &destination, headers);
             }
+            (Receiver::Pull, _) => panic!("PULL takes from queues"),
+            (Receiver::Rep, _) => self.serve(who, address),
+            (Receiver::Sub, _) => {
+                let settings = ZmtpSettings {
+                    last_values: asking == Asking::WithLastValue,
+                    ..ZmtpSettings::default()
+                };
+                let socket = self.socket(who, SocketType::Sub, "", settings);
+                let prefix = filter.trim_end_matches('+');
+                self.bed.zmtp_subscribe(socket, prefix.as_bytes());
+            }
+            (Receiver::Xmpp, Asking::LastValueOnly) => {}
+            (Receiver::Xmpp, _) => {
+                let (node, depth) = match filter.strip_suffix("/+") {
+                    Some(above) => (above, "1"),
+                    None => (&*filter, "0"),
+                };
+                self.says(who, |client: &mut Xmpp, up| {
+                    let jid = client.jid.clone().unwrap_or_default();
+                    let action = format!(
+                        "<subscribe node='{node}' jid='{jid}'/><options><x xmlns='jabber:x:data' type='submit'><field var='pubsub#subscription_depth'><value>{depth}</value></field></x></options>"
+                    );
+                    pubsub("set", "s", &action, client, up);
+                });
+            }
             (Receiver::Coap, Asking::LastValueOnly) => {}
             (Receiver::Coap, _) => self.asks(who, &format!("GET /ps/data/{address} observe=0")),
         }
@@ -436,6 +540,12 @@ impl World {
             }
             (Receiver::Coap, Source::Address(address), Asking::LastValueOnly) => {
                 self.asks(who, &format!("GET /ps/data/{address}"));
+            }
+            (Receiver::Xmpp, Source::Address(address), Asking::LastValueOnly) => {
+                let action = format!("<items node='{address}'/>");
+                self.says(who, |client: &mut Xmpp, up| {
+                    pubsub("get", "i", &action, client, up);
+                });
             }
             _ => {}
         }

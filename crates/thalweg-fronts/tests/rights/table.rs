@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use thalweg_kernel::access::{Otherwise, Permission, Permissions, Rule, Rules};
 use thalweg_model::Span;
 
-const PUBLISHERS: [Protocol; 5] = [
+const PUBLISHERS: [Protocol; 7] = [
     Protocol::Mqtt3,
     Protocol::Mqtt5,
     Protocol::Amqp,
     Protocol::Stomp,
     Protocol::Coap,
+    Protocol::Zmtp,
+    Protocol::Xmpp,
 ];
 
 /// What must not arrive.
@@ -31,7 +33,7 @@ enum Mode {
     Publish,
     Retain,
     Will,
-    /// A request over CoAP, answered by whoever receives it.
+    /// A request over CoAP or ZeroMQ, answered by whoever receives it.
     Request,
 }
 
@@ -234,11 +236,11 @@ fn ways(path: &Path) -> Vec<Way<'_>> {
             }
             for mode in [Mode::Publish, Mode::Retain, Mode::Will, Mode::Request] {
                 let is_mqtt = matches!(publisher, Protocol::Mqtt3 | Protocol::Mqtt5);
-                // Clients of MQTT are all in the default tenant.
                 if (mode == Mode::Will && !is_mqtt)
                     || (mode == Mode::Retain && path.name != "plain")
-                    || (mode == Mode::Request && publisher != Protocol::Coap)
-                    || (is_mqtt && !tenant.is_empty())
+                    || (mode == Mode::Request
+                        && !matches!(publisher, Protocol::Coap | Protocol::Zmtp))
+                    || (publisher.has_one_tenant() && !tenant.is_empty())
                     // CoAP names exchanges of the default tenant alone, and no queues of another in requests.
                     || (publisher == Protocol::Coap
                         && !tenant.is_empty()
@@ -251,7 +253,7 @@ fn ways(path: &Path) -> Vec<Way<'_>> {
                     continue;
                 }
                 for receiver in Receiver::ALL {
-                    if receiver.protocol() <= Protocol::Mqtt5 && !tenant.is_empty() {
+                    if receiver.protocol().has_one_tenant() && !tenant.is_empty() {
                         continue;
                     }
                     for manner in manners(&path.source, receiver, mode) {
@@ -262,10 +264,17 @@ fn ways(path: &Path) -> Vec<Way<'_>> {
                             continue;
                         }
                         // A queue is bound to a direct exchange by one key.
-                        let binds = receiver.protocol() > Protocol::Mqtt5;
+                        let binds = !receiver.protocol().has_one_tenant();
                         if path.name.starts_with("direct")
                             && manner == Manner::Live(Asking::ByWildcard)
                             && binds
+                        {
+                            continue;
+                        }
+                        // What a PUB sends waits for none who is away, and is not sent again.
+                        let is_kept = matches!(manner, Manner::Resume | Manner::Window) || is_held;
+                        let by_pub = !matches!(path.target, Target::Queue(_));
+                        if is_kept && by_pub && (publisher, mode) == (Protocol::Zmtp, Mode::Publish)
                         {
                             continue;
                         }
@@ -288,46 +297,53 @@ fn ways(path: &Path) -> Vec<Way<'_>> {
 
 /// Whether a protocol's publishers can send a header of their own.
 fn has_headers(publisher: Protocol) -> bool {
-    matches!(publisher, Protocol::Amqp | Protocol::Stomp)
+    matches!(publisher, Protocol::Amqp | Protocol::Stomp | Protocol::Zmtp)
 }
 
 fn manners(source: &Source, receiver: Receiver, mode: Mode) -> Vec<Manner> {
-    let is_mqtt = matches!(receiver, Receiver::Mqtt3 | Receiver::Mqtt5);
+    use Receiver::{AmqpConsume, AmqpGet, Coap, Mqtt3, Mqtt5, Pull, Rep, Stomp, Sub, Xmpp};
+    let is_mqtt = matches!(receiver, Mqtt3 | Mqtt5);
     let mut manners = Vec::new();
+    let mut add = |receivers: &[Receiver], manner| {
+        if receivers.contains(&receiver) {
+            manners.push(manner);
+        }
+    };
     match source {
         Source::Queue(_) => {
-            if !matches!(receiver, Receiver::AmqpGet | Receiver::Coap) {
-                manners.push(Manner::Live(Asking::Exactly));
+            let consumers = [Mqtt3, Mqtt5, AmqpConsume, Stomp, Pull, Rep];
+            add(&consumers, Manner::Live(Asking::Exactly));
+            for manner in [
+                Manner::Late(Asking::Exactly),
+                Manner::HandOver,
+                Manner::Requeue,
+            ] {
+                add(&consumers, manner);
+                add(&[AmqpGet, Coap], manner);
             }
-            manners.push(Manner::Late(Asking::Exactly));
-            manners.push(Manner::HandOver);
-            manners.push(Manner::Requeue);
         }
         Source::Address(_) if mode == Mode::Retain => {
-            if is_mqtt || receiver == Receiver::Coap {
-                manners.push(Manner::Late(Asking::Exactly));
-            }
-            if is_mqtt {
-                manners.push(Manner::Late(Asking::ByWildcard));
-            }
-            if !is_mqtt && receiver != Receiver::Coap {
-                manners.push(Manner::Late(Asking::WithLastValue));
-            }
-            if !is_mqtt && receiver != Receiver::AmqpConsume {
-                manners.push(Manner::Late(Asking::LastValueOnly));
-            }
+            add(&[Mqtt3, Mqtt5, Coap], Manner::Late(Asking::Exactly));
+            add(&[Mqtt3, Mqtt5], Manner::Late(Asking::ByWildcard));
+            let first = Manner::Late(Asking::WithLastValue);
+            add(&[AmqpConsume, AmqpGet, Stomp, Sub, Xmpp], first);
+            let only = Manner::Late(Asking::LastValueOnly);
+            add(&[AmqpGet, Stomp, Coap, Xmpp], only);
         }
         Source::Address(address) => {
             let is_plain = !address.starts_with('$');
-            if is_plain || receiver != Receiver::Coap {
-                manners.push(Manner::Live(Asking::Exactly));
+            let subscribers = [Mqtt3, Mqtt5, AmqpConsume, AmqpGet, Stomp, Sub];
+            add(&subscribers, Manner::Live(Asking::Exactly));
+            add(&subscribers, Manner::Live(Asking::ByWildcard));
+            add(&[Xmpp], Manner::Live(Asking::Exactly));
+            if address.contains('/') {
+                add(&[Xmpp], Manner::Live(Asking::ByWildcard));
             }
-            if receiver != Receiver::Coap {
-                manners.push(Manner::Live(Asking::ByWildcard));
+            if is_plain {
+                add(&[Coap], Manner::Live(Asking::Exactly));
                 // Nothing is got from a group; one consumes.
-                if is_plain && receiver != Receiver::AmqpGet {
-                    manners.push(Manner::Live(Asking::InGroup));
-                    manners.push(Manner::HandOver);
+                for manner in [Manner::Live(Asking::InGroup), Manner::HandOver] {
+                    add(&[Mqtt3, Mqtt5, AmqpConsume, Stomp, Rep], manner);
                 }
             }
             if is_mqtt {
@@ -348,9 +364,9 @@ fn denials(way: &Way<'_>) -> Vec<(Denial, When)> {
         tenant,
         ..
     } = way;
-    let (is_mqtt, was_mqtt) = (
-        receiver.protocol() <= Protocol::Mqtt5,
-        *publisher <= Protocol::Mqtt5,
+    let (is_in_one, was_in_one) = (
+        receiver.protocol().has_one_tenant(),
+        publisher.has_one_tenant(),
     );
     let mut rows = Vec::new();
     let waits = !matches!(manner, Manner::Live(_));
@@ -382,10 +398,10 @@ fn denials(way: &Way<'_>) -> Vec<(Denial, When)> {
             whenever(Denial::ReadExchange);
         }
         whenever(Denial::OtherReceiver);
-        if !is_mqtt {
+        if !is_in_one {
             rows.push((Denial::ReceiverInTenant, When::Always));
         }
-        if !was_mqtt && tenant.is_empty() {
+        if !was_in_one && tenant.is_empty() {
             rows.push((Denial::PublisherInTenant, When::Always));
         }
         if matches!(manner, Manner::Resume | Manner::Window) {
@@ -575,7 +591,9 @@ fn run(way: &Way<'_>, denied: Option<(Denial, When)>) -> Result<(), String> {
     match manner {
         Manner::Live(asking) => asks_for(&mut world, asking),
         Manner::Late(_) | Manner::Requeue => {}
-        Manner::HandOver => other = Some(holder(&mut world, operator, &path.source, receiver_at)),
+        Manner::HandOver => {
+            other = Some(holder(&mut world, operator, &path.source, receiver_at, how));
+        }
         Manner::Resume => {
             asks_for(&mut world, Asking::Exactly);
             world.lose(receiver);
@@ -688,7 +706,13 @@ fn in_full(source: &Source) -> Source {
 }
 
 /// Somebody of the operator's who gets the next message and does not settle it.
-fn holder(world: &mut World, operator: Who, source: &Source, shard: usize) -> Who {
+fn holder(
+    world: &mut World,
+    operator: Who,
+    source: &Source,
+    shard: usize,
+    beside: Receiver,
+) -> Who {
     match source {
         Source::Queue(address) => {
             let hello = world.hello_like(operator);
@@ -710,7 +734,8 @@ fn holder(world: &mut World, operator: Who, source: &Source, shard: usize) -> Wh
                 mqtt,
             };
             let other = world.connect(hello);
-            world.subscribe(other, &format!("$share/g/{address}"), true);
+            let group = beside.group();
+            world.subscribe(other, &format!("$share/{group}/{address}"), true);
             other
         }
     }

@@ -50,9 +50,10 @@ enum Denial {
 
 const VERBS: [(Verb, &[Protocol], &[Denial]); 12] = {
     use Denial::{From, OtherTenant, OtherUser, Queue, To};
-    use Protocol::{Amqp, Coap, Mqtt3, Mqtt5, Stomp};
+    use Protocol::{Amqp, Coap, Mqtt3, Mqtt5, Stomp, Xmpp, Zmtp};
     const AMQP: &[Protocol] = &[Amqp];
-    const ALL: &[Protocol] = &[Mqtt3, Mqtt5, Amqp, Stomp, Coap];
+    const ALL: &[Protocol] = &[Mqtt3, Mqtt5, Amqp, Stomp, Coap, Zmtp, Xmpp];
+    const TAKERS: &[Protocol] = &[Mqtt3, Mqtt5, Amqp, Stomp, Coap, Zmtp];
     const OF_QUEUE: &[Denial] = &[Queue, OtherUser, OtherTenant];
     const OF_EXCHANGES: &[Denial] = &[From, To, OtherUser, OtherTenant];
     [
@@ -71,7 +72,7 @@ const VERBS: [(Verb, &[Protocol], &[Denial]); 12] = {
         (Verb::DeclareOver, AMQP, &[Queue, OtherUser]),
         (Verb::DeclareOtherwise, AMQP, OF_QUEUE),
         (Verb::Put, ALL, OF_QUEUE),
-        (Verb::Take, ALL, OF_QUEUE),
+        (Verb::Take, TAKERS, OF_QUEUE),
         (Verb::Send, ALL, &[From, OtherUser, OtherTenant]),
     ]
 };
@@ -284,8 +285,8 @@ fn no_verb_does_what_is_denied() {
     for (verb, protocols, denials) in VERBS {
         for &protocol in protocols {
             for (shards, tenant) in [(1, ""), (3, ""), (1, BLUE), (3, BLUE)] {
-                // Clients of MQTT are in the default tenant, and CoAP names exchanges of that alone.
-                let is_named = protocol > Protocol::Mqtt5
+                // CoAP names exchanges of the default tenant alone.
+                let is_named = !protocol.has_one_tenant()
                     && (protocol != Protocol::Coap || verb != Verb::Send);
                 if !is_named && !tenant.is_empty() {
                     continue;
@@ -307,8 +308,7 @@ fn no_verb_does_what_is_denied() {
                     idle.push(done.name());
                 }
                 for &denial in denials {
-                    // No client of MQTT is in another tenant.
-                    if denial == Denial::OtherTenant && protocol <= Protocol::Mqtt5 {
+                    if denial == Denial::OtherTenant && protocol.has_one_tenant() {
                         continue;
                     }
                     let lates: &[bool] = match denial {

@@ -1,4 +1,4 @@
-//! A broker of several shards with all four protocols in front of it and users whose rights can change. A client does one
+//! A broker of several shards with all protocols in front of it and users whose rights can change. A client does one
 //! thing at a time, after which everything comes to rest: what has not arrived then never will.
 
 use crate::client::Mqtt;
@@ -8,13 +8,19 @@ use thalweg_amqp::methods::basic;
 use thalweg_fronts::amqp::AmqpSettings;
 use thalweg_fronts::coap::CoapSettings;
 use thalweg_fronts::stomp::StompSettings;
+use thalweg_fronts::xmpp::XmppSettings;
+use thalweg_fronts::zmtp::ZmtpSettings;
 use thalweg_kernel::access::Rules;
 use thalweg_model::Span;
 use thalweg_mqtt::{ConnectOut, PublishOut, QoS, Version, WillOut};
 use thalweg_testbed::amqp::{Amqp, Said};
 use thalweg_testbed::coap::PeerId;
 use thalweg_testbed::stomp::{Heard, Stomp};
+use thalweg_testbed::xmpp::Xmpp;
+use thalweg_testbed::zmtp::Zmtp;
 use thalweg_testbed::{Client, Settings, Testbed, amqp};
+use thalweg_xmpp::Credentials;
+use thalweg_zmtp::{ClientMechanism, SocketType};
 
 /// The tenant beside the default one.
 pub const BLUE: &str = "blue";
@@ -26,6 +32,16 @@ pub enum Protocol {
     Amqp,
     Stomp,
     Coap,
+    Zmtp,
+    Xmpp,
+}
+
+impl Protocol {
+    /// Whether all its clients are in the default tenant.
+    pub fn has_one_tenant(self) -> bool {
+        use Protocol::{Mqtt3, Mqtt5, Xmpp, Zmtp};
+        matches!(self, Mqtt3 | Mqtt5 | Zmtp | Xmpp)
+    }
 }
 
 /// A client, connected or not.
@@ -82,6 +98,11 @@ impl World {
                 false => Vec::new(),
             },
             coap_anonymous: None,
+            xmpp: Arc::new(XmppSettings {
+                secured: true,
+                scram: false,
+                ..XmppSettings::default()
+            }),
             ..Settings::default()
         });
         bed.answers_logins = true;
@@ -111,6 +132,8 @@ impl World {
                 self.bed.set_identity(peer, hello.user);
                 End::Peer(peer)
             }
+            // Its sockets are opened when it is clear what for.
+            Protocol::Zmtp => End::Connections(Vec::new()),
             _ => End::Connections(vec![self.open(&hello)]),
         };
         self.clients.push((hello, end));
@@ -138,6 +161,13 @@ impl World {
                     ..Default::default()
                 };
                 self.bed.open_stomp(&connect, None).cast()
+            }
+            Protocol::Xmpp => {
+                let password = Credentials::Password {
+                    user: user.into(),
+                    password: "x".into(),
+                };
+                self.bed.open_xmpp(hello.shard, password, None).cast()
             }
             _ => self.open_mqtt(hello),
         };
@@ -175,6 +205,27 @@ impl World {
             ..ConnectOut::default()
         };
         self.bed.open_mqtt(&connect, None).cast()
+    }
+
+    /// Opens a socket for a client of ZeroMQ, which may have several.
+    pub fn socket(
+        &mut self,
+        who: Who,
+        kind: SocketType,
+        id: &str,
+        settings: ZmtpSettings,
+    ) -> Connection<Zmtp> {
+        self.bed.settings.zmtp = Arc::new(settings);
+        let login = ClientMechanism::Plain {
+            username: self.clients[who.0].0.user.into(),
+            password: b"x".to_vec(),
+        };
+        let client = Zmtp::named(login, kind, id.as_bytes());
+        let socket = self.bed.connect_zmtp(client, None);
+        if let (_, End::Connections(all)) = &mut self.clients[who.0] {
+            all.push(socket.cast());
+        }
+        socket
     }
 
     /// The connection of a client that speaks this protocol. Connects again who was disconnected, with the same words.
@@ -283,6 +334,18 @@ impl World {
                         Said::Cancelled(consumer) => Some(format!("cancelled {consumer}")),
                         _ => None,
                     }));
+                }
+                Protocol::Zmtp => {
+                    let refused = &self.bed.client::<Zmtp>(connection.cast()).refused;
+                    refusals.extend(refused.iter().map(|why| format!("{why:?}")));
+                    if self.bed.is_closed(*connection) {
+                        refusals.push("closed".into());
+                    }
+                }
+                Protocol::Xmpp => {
+                    let client = self.bed.client::<Xmpp>(connection.cast());
+                    let errors = client.got.iter().filter(|got| got.contains("type='error'"));
+                    refusals.extend(errors.chain(&client.closed).cloned());
                 }
                 Protocol::Stomp => {
                     let heard = self.bed.client::<Stomp>(connection.cast()).heard.iter();
