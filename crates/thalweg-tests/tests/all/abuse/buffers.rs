@@ -6,7 +6,7 @@ use super::memory::{Amqp, GROWTH_MAX, victim};
 use super::*;
 
 impl Victim {
-    fn assert_bounded(self, what: &str, growth_max: u64) {
+    pub(super) fn assert_bounded(self, what: &str, growth_max: u64) {
         let (rss, peak, held) = (
             rss(&self.broker),
             peak(&self.broker),
@@ -22,7 +22,7 @@ impl Victim {
 }
 
 /// Opens what `open` opens again and again and keeps it, whether the broker closes it or not; how many there were.
-fn hoard<T>(least: usize, mut open: impl FnMut(usize) -> T) -> usize {
+pub(super) fn hoard<T>(least: usize, mut open: impl FnMut(usize) -> T) -> usize {
     // More than that many sockets at once show nothing new.
     const KEPT: usize = 1_500;
     let (until, mut held, mut opened) = (

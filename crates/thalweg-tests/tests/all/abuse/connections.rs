@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 
 use super::*;
+use crate::broker::free_port;
 
 /// Connects, says hello and waits for CONNACK.
 fn connect(address: SocketAddr, client: &str) -> Option<TcpStream> {
@@ -130,7 +131,10 @@ fn handshakes_that_stop_half_way_are_bounded_in_every_protocol() {
         .set("limits.handshakes_max", &PLACES.to_string())
         .set("limits.connect_timeout", "1h")
         .queues()
-        .coap();
+        .coap()
+        .zmtp();
+    let xmpp = free_port();
+    let options = options.set("listeners.xmpp.bind", &xmpp.to_string());
     let Some(victim) = Victim::with(options) else {
         return;
     };
@@ -160,6 +164,20 @@ fn handshakes_that_stop_half_way_are_bounded_in_every_protocol() {
             first: &CSM[..1],
             log_in: vec![[CSM, b"\x21\x01\x07\xb1x"].concat()],
             answer: b"\x84\x07",
+        },
+        HalfWay {
+            protocol: "ZMTP",
+            address: broker.zmtp(),
+            first: &sockets::GREETING[..11],
+            log_in: vec![[&sockets::GREETING[..], &sockets::ready("SUB")].concat()],
+            answer: b"READY",
+        },
+        HalfWay {
+            protocol: "XMPP",
+            address: xmpp,
+            first: sockets::STREAM,
+            log_in: sockets::xmpp_log_in(),
+            answer: b"</jid>",
         },
     ];
     for HalfWay {
@@ -206,6 +224,50 @@ fn handshakes_that_stop_half_way_are_bounded_in_every_protocol() {
         println!("{protocol}: {open} of {} stay half-open", PLACES * 4);
     }
     victim.assert_unharmed("handshakes that stop half way", 48 << 10);
+}
+
+#[test]
+fn log_ins_that_wait_for_their_verdict_have_places_among_the_handshakes() {
+    const PLACES: usize = 32;
+    // The password is `geheim`.
+    let users = "sensor:$7$101$0vBvoHXFKPm1a/5d$2mnmCs+foA7RSJhmfYUCC5/zh7MT7OcnYqFQN+F48mj2MusU8zJBKvesuEvyGtCm3bROaYr7nOPK1EAYs9oZAQ==\n";
+    let options = Broker::with()
+        .set("limits.handshakes_max", &PLACES.to_string())
+        .set("limits.connect_timeout", "1h")
+        .file("users", users)
+        .set("access.password_file", "{folder}/users")
+        .set("listeners.mqtt.anonymous", "true");
+    let Some(victim) = Victim::with(options) else {
+        return;
+    };
+    let address = victim.broker.mqtt();
+    let log_in = |password: &str| {
+        let connect = Connect::new(V5, "").user_name("sensor");
+        connect.password(password).bytes()
+    };
+    // After a few wrong passwords of a user each further one waits, in the end for four seconds.
+    let wrong = log_in("falsch");
+    let mut waiting = Vec::new();
+    let deadline = Instant::now() + duration();
+    while Instant::now() < deadline || waiting.len() < PLACES * 4 {
+        let mut stream = TcpStream::connect(address).expect("it accepts");
+        // It may be closed at once.
+        let _ = stream.write_all(&wrong);
+        waiting.push(stream);
+        // Its shard sees it before the next one comes.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let opened = waiting.len();
+    waiting.retain_mut(is_open);
+    let open = waiting.len();
+    println!("{open} of {opened} wait");
+    assert!(open <= PLACES + 8, "{open} of {opened} wait");
+    let mut newcomer = connect_from("127.0.0.2", address);
+    newcomer.write_all(&log_in("geheim")).expect("it reads");
+    let mut head = [0; 4];
+    newcomer.read_exact(&mut head).expect("it answers");
+    assert_eq!((head[0], head[3]), (0x20, 0));
+    victim.assert_unharmed("log-ins that wait", 48 << 10);
 }
 
 #[test]

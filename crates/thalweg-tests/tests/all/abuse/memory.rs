@@ -6,7 +6,7 @@ use super::*;
 use std::io::ErrorKind;
 
 /// What these brokers may use, in MiB.
-const BUDGET: u64 = 64;
+pub(super) const BUDGET: u64 = 64;
 /// What they may grow by: the budget and 64 MiB for all that is not counted, such as what the allocator has free.
 pub(super) const GROWTH_MAX: u64 = (BUDGET + 64) << 10;
 

@@ -26,6 +26,7 @@ mod garbage;
 mod groups;
 mod memory;
 mod readers;
+mod sockets;
 mod stores;
 
 /// A broker under abuse, alone: tests of this module take turns, so that one's figures are not another's.
