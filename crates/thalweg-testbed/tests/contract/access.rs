@@ -105,3 +105,31 @@ fn a_reload_ends_what_was_granted_before() {
         assert!(bodies.is_empty(), "{protocol:?}: {bodies:?}");
     }
 }
+
+#[test]
+fn an_internal_exchange_is_not_published_to_whatever_the_shard() {
+    for shards in [1, 3] {
+        for protocol in [
+            Protocol::Mqtt3,
+            Protocol::Mqtt5,
+            Protocol::Coap,
+            Protocol::Zmtp,
+        ] {
+            let mut stage = Stage::new(shards);
+            stage.declare("q");
+            stage.declare_internal("inner", "q", "outer");
+            for number in 0..4 {
+                let peer = stage.connect(protocol, &format!("publisher {number}"));
+                stage.publish(peer, Place::Address("$x/inner/k"), "around it");
+            }
+            let reader = stage.connect(Protocol::Amqp, "reader");
+            stage.publish(reader, Place::Address("outer"), "through it");
+            stage.ask(reader, Place::Queue("q"));
+            assert_eq!(
+                stage.bodies(reader),
+                ["through it"],
+                "{protocol:?} {shards}"
+            );
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::read::{canonical, coap_deliveries, frame, node, zmtp_delivery};
 use std::sync::Arc;
-use thalweg_amqp::methods::{basic, queue};
+use thalweg_amqp::methods::{basic, exchange, queue};
 use thalweg_amqp::{BasicProperties, Method};
 use thalweg_coap::stream::StreamSettings;
 use thalweg_fronts::FrontSettings as _;
@@ -371,6 +371,35 @@ impl Stage {
             matches!(said.last(), Some(amqp::Said::Declared { .. })),
             "{said:?}"
         );
+        self.lose(operator);
+    }
+
+    /// Declares an internal exchange that leads to a queue, and has `from` in `amq.topic` lead to it.
+    pub fn declare_internal(&mut self, exchange: &str, queue: &str, from: &str) {
+        let operator = self.connect(Protocol::Amqp, "operator");
+        let End::Amqp(who) = operator.end else {
+            unreachable!("it was asked for")
+        };
+        let declare = Method::ExchangeDeclare(exchange::Declare {
+            exchange,
+            kind: "fanout",
+            internal: true,
+            ..Default::default()
+        });
+        let bind = Method::QueueBind(queue::Bind {
+            queue,
+            exchange,
+            ..Default::default()
+        });
+        let lead = Method::ExchangeBind(exchange::Bind {
+            destination: exchange,
+            source: "amq.topic",
+            routing_key: from,
+            ..Default::default()
+        });
+        for method in [declare, bind, lead] {
+            self.bed.amqp_call(who, &method);
+        }
         self.lose(operator);
     }
 
