@@ -18,7 +18,7 @@ use thalweg_zmtp::{Frames, Message, Traffic};
 /// What a worker has and has not answered yet.
 pub(super) struct Worker {
     held: VecDeque<Held>,
-    /// What these cost.
+    /// Octets that count for the link because of `held`.
     bytes: usize,
     /// Commands of Majordomo stand before requests and answers.
     is_majordomo: bool,

@@ -344,7 +344,8 @@ impl World {
                 }
                 Protocol::Xmpp => {
                     let client = self.bed.client::<Xmpp>(connection.cast());
-                    let errors = client.got.iter().filter(|got| got.contains("type='error'"));
+                    let stanzas = client.got.iter().map(|(_, stanza)| stanza);
+                    let errors = stanzas.filter(|stanza| stanza.contains("type='error'"));
                     refusals.extend(errors.chain(&client.closed).cloned());
                 }
                 Protocol::Stomp => {

@@ -417,12 +417,12 @@ impl Numbers {
         self.0
     }
 
-    /// Behind all turns.
+    /// A place behind all that were given out.
     fn turn(&mut self) -> Place {
         Place::Turn(self.next())
     }
 
-    /// Before all turns.
+    /// A place before all that were given out.
     fn first_turn(&mut self) -> Place {
         Place::Turn(-self.next())
     }

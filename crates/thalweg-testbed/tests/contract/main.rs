@@ -8,6 +8,7 @@ mod credit;
 mod memory;
 mod names;
 mod peer;
+mod place;
 mod read;
 mod restart;
 mod settlement;

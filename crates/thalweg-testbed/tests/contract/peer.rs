@@ -1,5 +1,6 @@
 //! One vocabulary for all protocols: connect, publish, subscribe, consume, acknowledge.
 
+pub use crate::place::Place;
 use crate::read::{canonical, coap_deliveries, frame, node, zmtp_delivery};
 use std::sync::Arc;
 use thalweg_amqp::methods::{basic, exchange, queue};
@@ -10,7 +11,7 @@ use thalweg_fronts::xmpp::XmppSettings;
 use thalweg_fronts::zmtp::ZmtpSettings;
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::{Access, Otherwise, Rules};
-use thalweg_model::syntax::{DOTTED, DOTTED_WITHOUT_SLASH, Syntax, read_level};
+use thalweg_model::syntax::{DOTTED, DOTTED_WITHOUT_SLASH};
 use thalweg_mqtt::{ConnectOut, PublishOut, QoS, SubscribeOptions, Version};
 use thalweg_stomp::{AckMode, Destination, HeaderWriter, SendOut, SubscribeOut};
 use thalweg_testbed::amqp::Amqp;
@@ -82,71 +83,6 @@ impl Protocol {
     /// Whether it has words for a queue. STOMP undoes `%2F` in names and nothing else, as RabbitMQ does.
     pub fn can_name_queue(self, name: &str) -> bool {
         self != Protocol::Stomp || !name.contains("%2F")
-    }
-}
-
-/// Where something is published or asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'a> {
-    /// A plain address, in the canonical rendering.
-    Address(&'a str),
-    /// A queue that exists, by its name.
-    Queue(&'a str),
-}
-
-impl Place<'_> {
-    /// An address as one publishes to it in this syntax.
-    fn key(address: &str, syntax: Syntax) -> String {
-        let mut key = String::new();
-        syntax.write_address(address, &mut key);
-        key
-    }
-
-    /// An address as one asks for it in this syntax: what would be a wildcard is written otherwise.
-    fn pattern(address: &str, syntax: Syntax) -> String {
-        let mut pattern = String::new();
-        syntax.write_filter(address, &mut pattern);
-        pattern
-    }
-
-    fn topic(self) -> String {
-        match self {
-            Place::Address(address) => address.to_owned(),
-            Place::Queue(name) => thalweg_kernel::queue_address("", name).to_string(),
-        }
-    }
-
-    /// A destination of STOMP, of which only the name of a topic depends on what is done with it.
-    fn destination(self, name: fn(&str, Syntax) -> String) -> String {
-        match self {
-            Place::Address(address) => {
-                Destination::Topic(&name(address, DOTTED_WITHOUT_SLASH)).to_string()
-            }
-            Place::Queue(name) => Destination::AmqQueue(name.into()).to_string(),
-        }
-    }
-
-    /// The path of a resource, every byte of its levels as `%HH`.
-    fn path(self) -> String {
-        let mut path = String::new();
-        let mut level = |bytes: &[u8]| {
-            path.push('/');
-            path.extend(bytes.iter().map(|byte| format!("%{byte:02X}")));
-        };
-        match self {
-            Place::Address(address) => {
-                level(b"ps");
-                level(b"data");
-                for part in address.split('/') {
-                    level(read_level(part).as_bytes());
-                }
-            }
-            Place::Queue(name) => {
-                level(b"q");
-                level(name.as_bytes());
-            }
-        }
-        path
     }
 }
 
