@@ -11,6 +11,7 @@
 mod accounts;
 mod answer;
 mod ask;
+mod configuration;
 mod connections;
 mod exchanges;
 mod front_page;

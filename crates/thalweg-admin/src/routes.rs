@@ -4,8 +4,8 @@ use crate::answer::Fault;
 use crate::ask::Asker;
 use crate::gate::{self, BODY_BYTES_MAX, Gate};
 use crate::{
-    connections, exchanges, front_page, groups, health, journal, ledger, limits, listeners,
-    metrics, overview, publish, queues, retained, sessions, subscriptions, trace,
+    configuration, connections, exchanges, front_page, groups, health, journal, ledger, limits,
+    listeners, metrics, overview, publish, queues, retained, sessions, subscriptions, trace,
 };
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -36,6 +36,7 @@ pub(crate) fn app(asker: Asker, gate: Gate) -> Router {
         .route("/v1/journal/backup", post(journal::backup))
         .route("/v1/journal/checkpoint", post(journal::checkpoint))
         .route("/v1/limits", get(limits::show))
+        .route("/v1/config", get(configuration::show))
         .route("/v1/trace", get(trace::show))
         .route("/v1/publish", post(publish::publish))
         .fallback(no_such_path)

@@ -482,6 +482,16 @@ fn queues_and_exchanges_are_listed_with_what_they_hold_and_where_it_goes() {
 }
 
 #[test]
+fn the_configuration_in_force_is_shown_without_secrets() {
+    let broker = Broker::with(None, &["admin.read_token=a-token-of-some-length"]);
+    let shown = broker.get("/v1/config");
+    let value = |name: &str| shown["values"][name].as_str().expect("a value").to_owned();
+    assert_eq!(value("admin.read_token"), "\"(hidden)\"");
+    assert_eq!(value("admin.token"), "");
+    assert_eq!(value("listeners.mqtt.kind"), "\"mqtt\"");
+}
+
+#[test]
 fn listeners_are_shown_with_what_came_in_datagrams() {
     let broker = Broker::with(None, &["listeners.coap.bind=127.0.0.1:0"]);
     let listeners = broker.get("/v1/listeners");

@@ -1,10 +1,12 @@
 //! Looking into a running server from other threads.
 
 use crate::access::{LoginCounts, VaultPool};
+use crate::config::Config;
 use crate::journal::{Journal, JournalStatus};
 use crate::lobby::{LobbyCounters, LobbyCounts};
 use crate::shard::{Connections, LoopCounts, Mailbox, Ports, ToShard};
 use crate::stages::Stages;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -67,6 +69,8 @@ pub(crate) struct Overall {
     pub(crate) memory_bytes_max: AtomicUsize,
     pub(crate) started_at: Instant,
     pub(crate) listeners: RwLock<Vec<ListenerView>>,
+    /// What is in force, as in [`crate::Server`].
+    pub(crate) config: RwLock<Config>,
 }
 
 /// A listener, as operators see it.
@@ -182,6 +186,15 @@ impl Observer {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// Every value of the configuration in force ([`Config::values`]).
+    pub fn config_values(&self) -> BTreeMap<String, String> {
+        self.overall
+            .config
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
     }
 
     /// For how long it has been running.

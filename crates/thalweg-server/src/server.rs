@@ -197,6 +197,7 @@ impl Server {
             memory_bytes_max: AtomicUsize::new(memory_bytes_max),
             started_at: Instant::now(),
             listeners: RwLock::new(views(&config, &listening)),
+            config: RwLock::new(config.clone()),
         });
         let observer = Observer {
             shards: mailboxes,
@@ -390,6 +391,12 @@ impl Server {
             .listeners
             .write()
             .unwrap_or_else(PoisonError::into_inner) = views(&config, &self.listening);
+        *self
+            .observer
+            .overall
+            .config
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = config.clone();
         self.dtls = dtls;
         self.config = config;
         Ok(())

@@ -190,7 +190,24 @@ pub struct ServeArgs {
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Find all mistakes at once; exits with 2 if there are any
-    Check(ConfigArgs),
+    ///
+    /// With --running, the settings are also compared with those that a broker runs with: what SIGHUP would change, and
+    /// what needs a restart. Give the other arguments of `thalweg serve`, too.
+    #[command(after_help = "Examples:
+  thalweg config check --config thalweg.toml
+  thalweg config check --config thalweg.toml --running
+  thalweg config check --config thalweg.toml --running --unix /run/thalweg/admin.sock")]
+    Check {
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Compare with the broker at the admin API
+        #[arg(long)]
+        running: bool,
+        /// Admin API.
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
     /// Say what a setting is for, what it takes, its value here and where that came from
     #[command(after_help = "Examples:
   thalweg config explain queue.overflow
@@ -830,6 +847,7 @@ mod tests {
             "thalweg serve",
             "thalweg serve --config a.toml --data /tmp/x --set a=b --set c=d",
             "thalweg config check",
+            "thalweg config check --config a.toml --running --url http://[::1]:7883",
             "thalweg config explain",
             "thalweg config explain queue.overflow --set queue.overflow=drop-oldest",
             "thalweg config show --config a.toml",

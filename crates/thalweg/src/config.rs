@@ -1,23 +1,32 @@
 //! `thalweg config`: checks, explains and shows the configuration; and how every command comes by it.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::Write;
 
-use thalweg_server::config::{self, Config, Origins};
+use thalweg_server::config::{self, Config, Origins, Reload};
 
+use crate::admin_api::AdminApi;
 use crate::cli::{ConfigArgs, ConfigCommand};
 use crate::failure::{EXIT_USAGE, Failure};
 
 /// Runs the command; documents go to `out`.
 pub fn run(command: &ConfigCommand, out: &mut dyn Write) -> Result<(), Failure> {
     match command {
-        ConfigCommand::Check(args) => {
+        ConfigCommand::Check {
+            config: args,
+            running,
+            admin,
+        } => {
             let (config, origins) = load(args)?;
             refuse(config.unreadable_files(&origins))?;
             for warning in config.warnings() {
                 writeln!(out, "warning: {warning}")?;
             }
             writeln!(out, "the configuration is sound")?;
+            if *running {
+                compare(&config, &AdminApi::new(admin)?, out)?;
+            }
         }
         ConfigCommand::Explain { key, config: args } => {
             let (config, origins) = load(args)?;
@@ -45,6 +54,41 @@ pub fn run(command: &ConfigCommand, out: &mut dyn Write) -> Result<(), Failure> 
         ConfigCommand::Reference => out.write_all(config::reference().as_bytes())?,
     }
     Ok(out.flush()?)
+}
+
+/// Prints what `config` changes at a running broker.
+fn compare(config: &Config, broker: &AdminApi, out: &mut dyn Write) -> Result<(), Failure> {
+    let answer = broker.json("/v1/config", &[])?;
+    let values: Option<BTreeMap<String, String>> = answer
+        .get("values")
+        .and_then(|values| serde_json::from_value(values.clone()).ok());
+    let values = values.ok_or_else(|| {
+        Failure::new(format!("{} does not name its values", broker.shown()))
+            .mend("Is it a thalweg broker of this version?")
+    })?;
+    let changes = config.diff_from(&values);
+    for change in &changes {
+        let value = |text: &str| match text {
+            "" => "not set".to_owned(),
+            text => text.to_owned(),
+        };
+        let (before, after) = (value(&change.before), value(&change.after));
+        let applies = change.reload.sentence();
+        writeln!(out, "{}: {before} -> {after}, {applies}", change.key)?;
+    }
+    let restart = changes
+        .iter()
+        .filter(|change| change.reload == Reload::Restart)
+        .count();
+    writeln!(
+        out,
+        "{} of {} settings differ from {}: {} with a reload, {restart} with a restart; values of secrets are not compared",
+        changes.len(),
+        values.len(),
+        broker.shown(),
+        changes.len() - restart
+    )?;
+    Ok(())
 }
 
 /// The configuration from all its sources: file, environment, command line.

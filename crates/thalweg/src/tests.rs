@@ -473,3 +473,69 @@ fn a_journal_is_saved_restored_and_inspected_and_damage_is_found() {
             .contains("has no files of a journal")
     );
 }
+
+#[test]
+fn a_file_is_compared_with_the_running_broker() {
+    let mut broker = Broker::start();
+    let settings = AdminSettings::open(([127, 0, 0, 1], 0).into());
+    let admin =
+        thalweg_admin::start(broker.server.observer(), settings).expect("loopback has free ports");
+    let url = format!("http://{}", admin.local_addr());
+    let check = |sets: &[&str]| {
+        let same = [
+            "listeners.mqtt.bind=127.0.0.1:0",
+            "listeners.websocket.bind=127.0.0.1:0",
+            "admin.enabled=false",
+            "journal.enabled=false",
+        ];
+        let mut words = vec!["thalweg", "config", "check", "--running", "--url", &url];
+        words.extend(same.iter().chain(sets).flat_map(|set| ["--set", *set]));
+        let cli = Cli::try_parse_from(words).expect("legal");
+        let Command::Config(command) = &cli.command else {
+            panic!("not config");
+        };
+        let mut out = Vec::new();
+        crate::config::run(command, &mut out).expect("the broker answers");
+        String::from_utf8(out).expect("text")
+    };
+    let said = check(&["shards=2"]);
+    assert!(
+        said.contains("\n0 of ") && said.contains(" differ from "),
+        "{said}"
+    );
+    let changed = [
+        "shards=3",
+        "queue.overflow=drop-oldest",
+        "admin.token=a-token-of-some-length",
+        "listeners.extra.bind=127.0.0.1:0",
+    ];
+    let said = check(&changed);
+    for line in [
+        "shards: 2 -> 3, after a restart\n",
+        "queue.overflow: \"drop-newest\" -> \"drop-oldest\", ",
+        "admin.token: not set -> \"(hidden)\", ",
+        "listeners.extra.bind: not set -> \"127.0.0.1:0\", at once after a reload\n",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    // What the broker has taken over differs no more; what needs a restart does.
+    let sets = [
+        "admin.enabled=false",
+        "journal.enabled=false",
+        "listeners.mqtt.bind=127.0.0.1:0",
+        "listeners.websocket.bind=127.0.0.1:0",
+    ];
+    let sets: Vec<String> = sets
+        .iter()
+        .chain(&changed)
+        .map(ToString::to_string)
+        .collect();
+    let (config, _) = Config::from_text(None, std::iter::empty(), &sets).expect("legal");
+    broker.server.reload(config).expect("it is taken over");
+    let said = check(&changed);
+    assert!(
+        said.contains("shards: 2 -> 3") && !said.contains("queue.overflow"),
+        "{said}"
+    );
+    admin.stop();
+}

@@ -1,5 +1,6 @@
 //! What the configuration says about itself: one key, all keys, the values in force, the difference between two.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::error::{ConfigError, Origin, Origins};
@@ -51,6 +52,43 @@ impl Config {
             }
         }
         changes
+    }
+
+    /// Every value in force by the full name of its key, as it would be written in a file; empty if it is not set,
+    /// `"(hidden)"` for a secret.
+    pub fn values(&self) -> BTreeMap<String, String> {
+        let mut values = BTreeMap::new();
+        for key in Key::all() {
+            for listener in self.places(key) {
+                if let Some(value) = key.read(self, listener) {
+                    values.insert(key.full_name(listener), key.show(&value));
+                }
+            }
+        }
+        values
+    }
+
+    /// What this configuration changes at a broker whose [`Config::values`] are `running`, by name. Of secrets only setting
+    /// and removing is seen.
+    pub fn diff_from(&self, running: &BTreeMap<String, String>) -> Vec<Change> {
+        let values = self.values();
+        let names: BTreeSet<&String> = values.keys().chain(running.keys()).collect();
+        let changes = names.into_iter().filter_map(|name| {
+            let (before, after) = (running.get(name), values.get(name));
+            // A broker of another version may have keys that this one has not.
+            let (key, _) = find(name).ok()?;
+            (before != after).then(|| Change {
+                key: name.clone(),
+                before: before.cloned().unwrap_or_default(),
+                after: after.cloned().unwrap_or_default(),
+                // As in `diff`.
+                reload: match before.is_some() && after.is_some() {
+                    true => key.reload,
+                    false => Reload::Now,
+                },
+            })
+        });
+        changes.collect()
     }
 
     /// Explains the key or table called `name`: what it is for, what it takes, its default, its value here and where
