@@ -61,6 +61,63 @@ pub struct Extras {
     /// published, and has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// What carries the bytes of both legs; none is plain TCP, or UDP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carrier: Option<Carrier>,
+    /// PEM file of the authorities that a broker of others is checked against; none is the system's. Ours makes its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<String>,
+    /// The subscribers of a topic share its messages: each goes to one of them.
+    #[serde(skip_serializing_if = "is_false")]
+    pub shared: bool,
+    /// Each subscriber has one subscription with a wildcard in place of one for each topic.
+    #[serde(skip_serializing_if = "is_false")]
+    pub wildcard: bool,
+    /// Retained messages that are stored before the load, and fetched by one subscriber.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retained: u32,
+    /// Messages that wait for a subscriber that is away before the load, and are fetched when it is back.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub backlog: u32,
+    /// The file whose content is the payload, behind the header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<String>,
+}
+
+/// What carries a protocol's bytes, other than the plain transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Carrier {
+    /// TLS over TCP.
+    Tls,
+    /// WebSocket over TCP.
+    Ws,
+    /// WebSocket over TLS.
+    Wss,
+}
+
+impl Carrier {
+    /// Whether it needs a certificate.
+    pub fn is_encrypted(self) -> bool {
+        self != Carrier::Ws
+    }
+
+    /// As configurations of ours write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Carrier::Tls => "tls",
+            Carrier::Ws => "ws",
+            Carrier::Wss => "wss",
+        }
+    }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 impl Extras {
@@ -285,6 +342,14 @@ impl Cell {
         self.calls = Some(by);
         if by == CallCounter::Strace {
             self.axes.insert(SLOWED.to_owned(), "strace".to_owned());
+        }
+    }
+
+    /// How often each message is to be received.
+    pub fn copies(&self) -> u32 {
+        match self.extras.shared {
+            true => 1,
+            false => self.fan_out.max(1),
         }
     }
 

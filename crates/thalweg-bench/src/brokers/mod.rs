@@ -30,6 +30,7 @@ mod zeromq;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
 
 pub(crate) use native::cache;
 pub use native::{dds_peer, zmq_peer};
@@ -47,6 +48,8 @@ pub struct Running {
     addresses: BTreeMap<Protocol, Ends>,
     version: String,
     configuration: String,
+    /// The certificate that it shows, PEM, if it has one of ours.
+    certificate: Option<PathBuf>,
     /// None is one that somebody else has started, or none at all.
     process: Option<Process>,
     /// Of peers, who have no process here.
@@ -103,6 +106,11 @@ pub fn start(cell: &Cell, space: Option<&Space>) -> Result<Running, NoBroker> {
             word(*missing)
         ))));
     }
+    if cell.extras.carrier.is_some() && !matches!(system, System::Thalweg | System::Mosquitto) {
+        return Err(NoBroker::Failed(io::Error::other(format!(
+            "{system} is not configured for TLS and WebSocket here: start it and name its HOST:PORT"
+        ))));
+    }
     let site = Site::new(cell, space)?;
     if system.is_peers() {
         return peers::stand_in(system, site);
@@ -118,11 +126,13 @@ pub fn start(cell: &Cell, space: Option<&Space>) -> Result<Running, NoBroker> {
     }?;
     let version = system.version()?;
     let (addresses, configuration) = (launch.addresses.clone(), launch.configuration.clone());
+    let certificate = site.certificate().filter(|path| path.exists());
     let process = Process::start(launch, site)?;
     Ok(Running {
         addresses,
         version,
         configuration,
+        certificate,
         process: Some(process),
         _ports: None,
     })
@@ -160,6 +170,11 @@ impl Running {
     /// Name and version, as the program says it.
     pub fn version(&self) -> String {
         self.version.clone()
+    }
+
+    /// The certificate that it shows, PEM, if it was made here.
+    pub fn certificate(&self) -> Option<&Path> {
+        self.certificate.as_deref()
     }
 
     /// Its configuration, whole, as it was written.
@@ -200,6 +215,7 @@ fn elsewhere(text: &str, wanted: &[Protocol]) -> Result<Running, NoBroker> {
         addresses,
         version: text.to_owned(),
         configuration: String::new(),
+        certificate: None,
         process: None,
         _ports: None,
     })

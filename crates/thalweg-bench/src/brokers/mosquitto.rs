@@ -3,7 +3,7 @@
 use super::NoBroker;
 use super::site::{Launch, Order, Site};
 use super::system::System;
-use crate::cell::Protocol;
+use crate::cell::{Carrier, Protocol};
 
 /// Without limits, without a store unless asked.
 pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
@@ -17,6 +17,12 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
          set_tcp_nodelay true\nlog_dest stderr\nlog_type error\nlog_type warning\n",
         site.host
     );
+    if matches!(site.cell.extras.carrier, Some(Carrier::Ws | Carrier::Wss)) {
+        text.push_str("protocol websockets\n");
+    }
+    if let Some((certificate, key)) = site.identity()? {
+        text.push_str(&format!("certfile {certificate}\nkeyfile {key}\n"));
+    }
     if rustix::process::geteuid().is_root() {
         // Else it becomes a user to whom our folder is not open.
         text.push_str("user root\n");

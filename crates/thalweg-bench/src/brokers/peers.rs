@@ -55,6 +55,7 @@ pub fn stand_in(system: System, site: Site<'_>) -> Result<Running, NoBroker> {
         addresses,
         version,
         configuration,
+        certificate: None,
         process: None,
         _ports: Some(site.ports),
     })

@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -86,6 +87,34 @@ impl<'a> Site<'a> {
         let path = self.path(name);
         fs::write(&path, text)?;
         Ok(text_of(&path))
+    }
+
+    /// Makes the certificate that the broker shows for its address and its key; their paths. None if nothing is encrypted.
+    pub fn identity(&self) -> Result<Option<(String, String)>, NoBroker> {
+        let Some(certificate) = self.certificate() else {
+            return Ok(None);
+        };
+        let key = self.path("broker.key");
+        let made = Command::new("openssl")
+            .args(OPENSSL)
+            .arg(format!("subjectAltName=IP:{}", self.host))
+            .arg("-keyout")
+            .arg(&key)
+            .arg("-out")
+            .arg(&certificate)
+            .output()
+            .map_err(|_| NoBroker::Absent("apt-get install openssl".to_owned()))?;
+        if !made.status.success() {
+            let words = String::from_utf8_lossy(&made.stderr).into_owned();
+            return Err(NoBroker::Failed(io::Error::other(words)));
+        }
+        Ok(Some((text_of(&certificate), text_of(&key))))
+    }
+
+    /// Where its certificate is, if the cell's connections are encrypted.
+    pub fn certificate(&self) -> Option<PathBuf> {
+        let carrier = self.cell.extras.carrier?;
+        carrier.is_encrypted().then(|| self.path("broker.pem"))
     }
 
     /// The protocols of the legs, each once.
@@ -193,6 +222,23 @@ pub fn text_of(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
+/// A certificate that signs itself, so that it is its own authority. The last argument is the address.
+const OPENSSL: [&str; 14] = [
+    "req",
+    "-x509",
+    "-newkey",
+    "ec",
+    "-pkeyopt",
+    "ec_paramgen_curve:P-256",
+    "-nodes",
+    "-days",
+    "2",
+    "-subj",
+    "/CN=lab",
+    "-addext",
+    "basicConstraints=critical,CA:FALSE",
+    "-addext",
+];
 /// The one setting that all systems have.
 const PERSISTENCE: &str = "persistence";
 static NUMBER: AtomicU32 = AtomicU32::new(0);

@@ -25,6 +25,7 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let program = System::Thalweg.program()?;
     let addresses = site.addresses()?;
     let mut text = String::new();
+    let identity = site.identity()?;
     for (protocol, ends) in &addresses {
         let name = super::word(*protocol);
         let _ = writeln!(
@@ -32,6 +33,15 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
             "listeners.{name}.bind = \"{}\"\nlisteners.{name}.anonymous = true",
             ends.publish
         );
+        if let Some(carrier) = site.cell.extras.carrier {
+            let _ = writeln!(text, "listeners.{name}.transport = \"{}\"", carrier.word());
+        }
+        if let Some((certificate, key)) = &identity {
+            let _ = writeln!(
+                text,
+                "listeners.{name}.tls.certificate = \"{certificate}\"\nlisteners.{name}.tls.key = \"{key}\""
+            );
+        }
     }
     for (protocol, name) in [
         (Protocol::Mqtt, "mqtt"),

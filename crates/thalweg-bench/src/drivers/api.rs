@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use thalweg_client::{
-    Client, ClientError, Options, Reliability, SubscribeOptions, Subscription, Success, Ticket,
-    Via, blocking,
+    Client, ClientBuilder, ClientError, Options, Reliability, SubscribeOptions, Subscription,
+    Success, Ticket, TlsFiles, Via, blocking,
 };
 
 use super::{Fault, Job, Publisher, Received, Subscriber};
-use crate::cell::{Leg, Protocol};
+use crate::cell::{Carrier, Leg, Protocol};
 use crate::load::{Gave, clock};
 
 /// Publishers: one client or several, that share the flows.
@@ -226,14 +226,13 @@ impl Subscribing {
             write_first(job)?;
         }
         let (mut subscriptions, mut clients) = (Vec::new(), Vec::new());
+        // A filter with a wildcard gets everything over one connection.
+        let connections = if job.wildcard { 1 } else { job.connections };
         for copy in 0..job.copies {
-            for number in 0..job.connections {
-                let name = copy * job.connections + number;
+            for number in 0..connections {
+                let name = copy * connections + number;
                 let client = client(job, &job.subscribe, job.subscribe_at, "s", name)?;
-                let topics: Vec<String> = (0..job.flows)
-                    .filter(|flow| flow % job.connections == number)
-                    .map(|flow| job.subscribe_topic(flow))
-                    .collect();
+                let topics = job.filters((0..job.flows).filter(|it| it % connections == number));
                 for some in topics.chunks(FILTERS_AT_ONCE) {
                     let filters: Vec<&str> = some.iter().map(String::as_str).collect();
                     let subscription = within(
@@ -242,7 +241,8 @@ impl Subscribing {
                     )
                     .ok_or_else(|| "nobody confirms the subscriptions".to_owned())?
                     .map_err(|error| format!("subscribing: {error}"))?;
-                    subscriptions.push((copy, subscription));
+                    // A message of a group comes once, to any of them.
+                    subscriptions.push((if job.shared { 0 } else { copy }, subscription));
                 }
                 clients.push(client);
             }
@@ -372,10 +372,17 @@ pub fn client(
     role: &str,
     number: u32,
 ) -> Result<Client, Fault> {
-    let scheme = scheme(leg.protocol)?;
+    let builder = builder(job, leg, role, number)?;
+    let client = connect(builder, job, leg, at)?;
+    up(&client, leg.protocol)?;
+    Ok(client)
+}
+
+/// A client that is not connected yet.
+pub fn builder(job: &Job, leg: &Leg, role: &str, number: u32) -> Result<ClientBuilder, Fault> {
     let mut builder = Client::builder()
         .client_id(format!("{}-{:08x}-{role}{number}", job.role, job.run))
-        .via(Via::Protocol(scheme.to_owned()))
+        .via(Via::Protocol(scheme(leg.protocol)?.to_owned()))
         .mqtt_version(if leg.version == 5 { 5 } else { 4 })
         // A keep-alive in the middle of a trial would be counted among its bytes.
         .keep_alive(KEEP_ALIVE)
@@ -384,12 +391,27 @@ pub fn client(
     if let Some((user, password)) = &job.login {
         builder = builder.credentials(user.clone(), password.clone());
     }
-    let client = builder
-        .broker(&format!("{scheme}://{at}"))
-        .and_then(thalweg_client::ClientBuilder::connect)
-        .map_err(|error| format!("connecting to {scheme}://{at}: {error}"))?;
-    up(&client, leg.protocol)?;
-    Ok(client)
+    if let Some(ca) = &job.ca {
+        builder = builder.tls(TlsFiles {
+            ca: Some(ca.clone()),
+            ..TlsFiles::default()
+        });
+    }
+    Ok(builder)
+}
+
+/// Begins to connect a client.
+pub fn connect(
+    builder: ClientBuilder,
+    job: &Job,
+    leg: &Leg,
+    at: std::net::SocketAddr,
+) -> Result<Client, Fault> {
+    let url = format!("{}://{at}", carried(leg.protocol, job.carrier)?);
+    builder
+        .broker(&url)
+        .and_then(ClientBuilder::connect)
+        .map_err(|error| format!("connecting to {url}: {error}"))
 }
 
 /// Waits until it is connected, so that nothing of that falls into the trial. CoAP over UDP has no connection.
@@ -426,6 +448,21 @@ pub fn scheme(protocol: Protocol) -> Result<&'static str, Fault> {
     }
 }
 
+/// The scheme of a protocol over what carries it.
+pub fn carried(protocol: Protocol, carrier: Option<Carrier>) -> Result<&'static str, Fault> {
+    match (protocol, carrier) {
+        (_, None) => scheme(protocol),
+        (Protocol::Mqtt, Some(Carrier::Tls)) => Ok("mqtts"),
+        (Protocol::Mqtt, Some(Carrier::Ws)) => Ok("ws"),
+        (Protocol::Mqtt, Some(Carrier::Wss)) => Ok("wss"),
+        (Protocol::Amqp, Some(Carrier::Tls)) => Ok("amqps"),
+        (Protocol::Stomp, Some(Carrier::Tls)) => Ok("stomps"),
+        (Protocol::Stomp, Some(Carrier::Ws)) => Ok("stomp+ws"),
+        (Protocol::Stomp, Some(Carrier::Wss)) => Ok("stomp+wss"),
+        (other, Some(carrier)) => Err(format!("{other:?} is not measured over {}", carrier.word())),
+    }
+}
+
 /// What the client calls it.
 pub fn reliability(leg: &Leg) -> Reliability {
     match leg.qos {
@@ -436,7 +473,7 @@ pub fn reliability(leg: &Leg) -> Reliability {
 }
 
 /// A future, at most so long.
-fn within<F: Future>(time: Duration, future: F) -> Option<F::Output> {
+pub fn within<F: Future>(time: Duration, future: F) -> Option<F::Output> {
     let (parked, waker) = Parked::new();
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
@@ -503,5 +540,5 @@ const AT_ONCE: usize = 256;
 const FILTERS_AT_ONCE: usize = 100;
 /// Bytes a subscription may hold untaken: a flood that its taker is late for is counted late, not thrown away by our client.
 const RECEIVE_BUFFER: usize = 256 << 20;
-const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
+pub const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 const KEEP_ALIVE: Duration = Duration::from_secs(1800);

@@ -12,8 +12,9 @@ pub mod stock;
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 
-use crate::cell::{Cell, Driver, Leg, Load, Protocol, Workload};
+use crate::cell::{Carrier, Cell, Driver, Leg, Load, Protocol, Workload};
 use crate::load::Gave;
 
 /// What drivers have to know of a trial.
@@ -33,12 +34,20 @@ pub struct Job {
     pub subscribe_at: SocketAddr,
     /// User name and password, where a broker wants some.
     pub login: Option<(String, String)>,
+    /// What carries the bytes; none is plain.
+    pub carrier: Option<Carrier>,
+    /// PEM file of the authorities to trust; none is the system's.
+    pub ca: Option<PathBuf>,
     /// What topics begin with, of publishers and of subscribers: the same, unless something between answers or relays.
     pub prefixes: (String, String),
     /// Flows: each has a topic.
     pub flows: u32,
     /// Subscribers of each topic.
     pub copies: u32,
+    /// They share its messages.
+    pub shared: bool,
+    /// Each has one subscription with a wildcard.
+    pub wildcard: bool,
     /// Connections that a driver may share between flows; `bare` has one for each flow and copy.
     pub connections: u32,
     /// The broker keeps what a CoAP observer has not taken yet; others skip states.
@@ -60,6 +69,17 @@ impl Job {
         format!("{}/{flow}", self.prefixes.1)
     }
 
+    /// What the subscribers of these flows subscribe to.
+    pub fn filters(&self, flows: impl Iterator<Item = u32>) -> Vec<String> {
+        let share = if self.shared { "$share/lab/" } else { "" };
+        match self.wildcard {
+            true => vec![format!("{share}{}/+", self.prefixes.1)],
+            false => flows
+                .map(|flow| format!("{share}{}", self.subscribe_topic(flow)))
+                .collect(),
+        }
+    }
+
     pub fn of(cell: &Cell, run: u32, publish_at: SocketAddr, subscribe_at: SocketAddr) -> Job {
         let login = login(cell, std::env::var(PASSWORD).ok());
         Job {
@@ -70,9 +90,13 @@ impl Job {
             publish_at,
             subscribe_at,
             login,
+            carrier: cell.extras.carrier,
+            ca: cell.extras.ca.as_ref().map(PathBuf::from),
             prefixes: ("lab".to_owned(), "lab".to_owned()),
             flows: cell.load.flows().max(1),
             copies: cell.fan_out.max(1),
+            shared: cell.extras.shared,
+            wildcard: cell.extras.wildcard,
             connections: connections(cell),
             keeps_all: cell.system == "thalweg",
             writes_first: cell.system == "libcoap",

@@ -74,6 +74,17 @@ pub fn read(
                 }
             }
         }
+        if let Some(file) = &mut cell.extras.payload {
+            if !Path::new(file.as_str()).exists() {
+                *file = folder.join(file.as_str()).display().to_string();
+            }
+            let found = fs::metadata(file.as_str())
+                .map_err(|error| named(format!("workload.payload: {file}: {error}")))?;
+            cell.workload = Workload::Fixed {
+                bytes: u32::try_from(found.len())
+                    .map_err(|_| named(format!("workload.payload: {file}: it is too large")))?,
+            };
+        }
     }
     Ok(scenario)
 }

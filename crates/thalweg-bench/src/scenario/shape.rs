@@ -9,8 +9,9 @@ use super::values::{
     some, switch, time, word,
 };
 use crate::cell::{
-    CallCounter, Cell, Driver, Engine, Extras, Leg, Link, Load, Phases, Protocol, Workload,
+    CallCounter, Carrier, Cell, Driver, Engine, Extras, Leg, Link, Load, Phases, Protocol, Workload,
 };
+use crate::drivers::api::carried;
 
 /// What is of the scenario and not of a point.
 #[derive(Clone, Debug)]
@@ -54,6 +55,7 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
             "generator",
             "count_system_calls",
             "user",
+            "ca",
         ],
     )?;
     let broker = system.section("broker", &["cpu", "settings"])?;
@@ -72,11 +74,41 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
             &[("perf", CallCounter::Perf), ("strace", CallCounter::Strace)],
         )
     })?;
-    let (publish, subscribe) = legs(root.section("protocol", &LEGS)?)?;
-    let (workload, seed) = workload(root.section("workload", &WORKLOAD)?)?;
+    let protocol_section = root.section("protocol", &LEGS)?;
+    let carrier = protocol_section.or("transport", None, |text| {
+        let carriers = [
+            ("plain", None),
+            ("tls", Some(Carrier::Tls)),
+            ("ws", Some(Carrier::Ws)),
+            ("wss", Some(Carrier::Wss)),
+        ];
+        one_of(text, &carriers)
+    })?;
+    let (publish, subscribe) = legs(protocol_section)?;
+    let workload_section = root.section("workload", &WORKLOAD)?;
+    let payload = workload_section.maybe("payload", word)?;
+    let (workload, seed) = workload(workload_section, payload.is_some())?;
     let load_section = root.section("load", &LOAD)?;
-    let idle = load_section.or("idle_connections", 0, count)?;
-    let user = system.maybe("user", word)?;
+    let subscriptions = load_section.or("subscriptions", (false, false), |text| {
+        let kinds = [
+            ("topics", (false, false)),
+            ("shared", (true, false)),
+            ("wildcard", (false, true)),
+            ("shared-wildcard", (true, true)),
+        ];
+        one_of(text, &kinds)
+    })?;
+    let extras = Extras {
+        idle: load_section.or("idle_connections", 0, count)?,
+        user: system.maybe("user", word)?,
+        carrier,
+        ca: system.maybe("ca", word)?,
+        shared: subscriptions.0,
+        wildcard: subscriptions.1,
+        retained: load_section.or("retained", 0, count)?,
+        backlog: load_section.or("backlog", 0, count)?,
+        payload,
+    };
     let (load, fan_out) = load(load_section, &workload)?;
     let phases = phases(root.section("phases", &["settle", "warmup", "measure", "drain"])?)?;
     let wire = frame
@@ -94,12 +126,7 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
     {
         return Err("system.driver: bare speaks MQTT only".to_owned());
     }
-    if idle > 0 && (publish.protocol != Protocol::Mqtt || driver == Driver::Stock) {
-        return Err(
-            "load.idle_connections: they speak MQTT, beside the common or the bare driver"
-                .to_owned(),
-        );
-    }
+    possible(&extras, driver, &publish, &subscribe)?;
     let mut cell = Cell {
         experiment: frame.name.clone(),
         axes: BTreeMap::new(),
@@ -121,12 +148,64 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
         phases,
         fan_out,
         calls: None,
-        extras: Extras { idle, user },
+        extras,
     };
     if let Some(by) = counter {
         cell.count_calls(by);
     }
     Ok((frame, cell))
+}
+
+/// Whether a driver can do what there is beside the messages.
+fn possible(extras: &Extras, driver: Driver, publish: &Leg, subscribe: &Leg) -> Result<(), String> {
+    let (by_mqtt, to_mqtt) = (
+        publish.protocol == Protocol::Mqtt,
+        subscribe.protocol == Protocol::Mqtt,
+    );
+    let (is_stock, is_common) = (driver == Driver::Stock, driver == Driver::Common);
+    let beside = "speak MQTT, beside the common or the bare driver";
+    let common = "need MQTT's subscriber and the common driver";
+    let rules = [
+        (
+            "idle_connections",
+            extras.idle > 0,
+            by_mqtt && !is_stock,
+            beside,
+        ),
+        (
+            "retained",
+            extras.retained > 0,
+            by_mqtt && to_mqtt && !is_stock,
+            beside,
+        ),
+        (
+            "backlog",
+            extras.backlog > 0,
+            by_mqtt && to_mqtt && !is_stock,
+            beside,
+        ),
+        (
+            "subscriptions",
+            extras.shared || extras.wildcard,
+            to_mqtt && is_common,
+            common,
+        ),
+    ];
+    if let Some((key, _, _, why)) = rules.iter().find(|(_, asked, can, _)| *asked && !can) {
+        return Err(format!("load.{key}: they {why}"));
+    }
+    if extras.carrier.is_some() && !is_common {
+        return Err(
+            "protocol.transport: only the common driver speaks over TLS and WebSocket".to_owned(),
+        );
+    }
+    for leg in [publish, subscribe] {
+        if extras.carrier.is_some() {
+            carried(leg.protocol, extras.carrier)
+                .map_err(|why| format!("protocol.transport: {why}"))?;
+        }
+    }
+    Ok(())
 }
 
 fn link(topology: Section<'_>) -> Result<Link, String> {
@@ -200,7 +279,7 @@ fn legs(section: Section<'_>) -> Result<(Leg, Leg), String> {
     ))
 }
 
-fn workload(section: Section<'_>) -> Result<(Workload, u64), String> {
+fn workload(section: Section<'_>, has_payload: bool) -> Result<(Workload, u64), String> {
     let class = section.or("class", Class::Fixed, |text| {
         let classes = [
             ("fixed", Class::Fixed),
@@ -223,6 +302,13 @@ fn workload(section: Section<'_>) -> Result<(Workload, u64), String> {
         ));
     }
     let workload = match (class, size, file) {
+        // The file says how large it is.
+        (Class::Fixed, None, None) if has_payload => Workload::Fixed {
+            bytes: HEADER_BYTES,
+        },
+        _ if has_payload => {
+            return Err("workload.payload: a file has its size, and no class".to_owned());
+        }
         (Class::Fixed, Some(bytes), None) => Workload::Fixed { bytes },
         (Class::Json, Some(bytes), None) => Workload::Json { bytes },
         (Class::Trace, None, Some(file)) => Workload::Trace { file },
@@ -382,7 +468,7 @@ const LINK: [&str; 7] = [
     "duplicate",
     "loss_engine",
 ];
-const LEGS: [&str; 7] = [
+const LEGS: [&str; 8] = [
     "publish",
     "subscribe",
     "qos",
@@ -390,9 +476,10 @@ const LEGS: [&str; 7] = [
     "subscribe_qos",
     "version",
     "window",
+    "transport",
 ];
-const WORKLOAD: [&str; 5] = ["class", "size", "file", "seed", "header"];
-const LOAD: [&str; 9] = [
+const WORKLOAD: [&str; 6] = ["class", "size", "file", "payload", "seed", "header"];
+const LOAD: [&str; 12] = [
     "model",
     "rate",
     "flows",
@@ -402,6 +489,9 @@ const LOAD: [&str; 9] = [
     "speed",
     "rate_scale",
     "idle_connections",
+    "subscriptions",
+    "retained",
+    "backlog",
 ];
 /// What a scenario may ask for.
 const METRICS: [&str; 6] = ["latency", "wire", "delivery", "cpu", "rss", "energy"];

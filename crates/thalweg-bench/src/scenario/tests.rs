@@ -489,3 +489,48 @@ fn a_run_writes_its_folder_and_exits_as_it_went() {
         "nothing is swept"
     );
 }
+
+#[test]
+fn what_is_beside_the_messages_is_refused_where_nothing_can_do_it() {
+    let of = |more: &[(&str, &str)]| parse(SMALL, &set(more), None);
+    let more = [
+        ("protocol.transport", "wss"),
+        ("load.subscriptions", "shared-wildcard"),
+        ("load.retained", "10"),
+        ("load.fan_out", "3"),
+    ];
+    let cell = &of(&more).expect("a scenario").cells[0];
+    assert_eq!(cell.extras.carrier, Some(crate::cell::Carrier::Wss));
+    assert_eq!(
+        (cell.extras.shared, cell.extras.wildcard, cell.copies()),
+        (true, true, 1)
+    );
+    for (more, path) in [
+        (
+            [("protocol.transport", "tls"), ("system.driver", "bare")],
+            "protocol.transport",
+        ),
+        (
+            [("protocol.transport", "ws"), ("protocol.publish", "amqp")],
+            "protocol.transport",
+        ),
+        (
+            [
+                ("load.subscriptions", "shared"),
+                ("protocol.publish", "coap"),
+            ],
+            "load.subscriptions",
+        ),
+        (
+            [("load.backlog", "5"), ("system.driver", "stock")],
+            "load.backlog",
+        ),
+        (
+            [("workload.payload", "x"), ("workload.size", "60B")],
+            "workload.payload",
+        ),
+    ] {
+        let why = of(&more).expect_err(path);
+        assert!(why.contains(path), "{more:?}: {why}");
+    }
+}

@@ -7,7 +7,7 @@ use std::thread;
 
 use super::meters::{Metered, Sample, Threads, memory};
 use super::pump::{LOOK_UP, Shared, is_for_one, receive, send, send_and_receive};
-use super::{Played, Stage};
+use super::{Played, Stage, before};
 use crate::cell::Link;
 use crate::drivers::bare::Idle;
 use crate::drivers::{self, Fault};
@@ -16,10 +16,12 @@ use crate::net::Network;
 use crate::net::capture::Capture;
 
 /// Connects, settles, measures, drains.
-pub fn play(stage: &Stage<'_>, before: &BTreeSet<u32>) -> Result<Played, Fault> {
+pub fn play(stage: &Stage<'_>, others: &BTreeSet<u32>) -> Result<Played, Fault> {
     let Stage { cell, job, .. } = stage;
     let begun = clock::now();
     let idle = Idle::connect(job, cell.extras.idle)?;
+    let idled = clock::now();
+    let before = before::play(stage)?;
     let connecting = clock::now();
     let mut subscriber = drivers::subscriber(cell.driver, job)?;
     let subscribed = clock::now();
@@ -28,13 +30,13 @@ pub fn play(stage: &Stage<'_>, before: &BTreeSet<u32>) -> Result<Played, Fault> 
     wait(connected + cell.phases.settle_ns, stage.stop);
 
     let times = Times::new(clock::now() + HEAD_START, &cell.phases);
-    let shared = Shared::new(stage.plan, job.run, job.copies, times).bounded();
+    let shared = Shared::new(stage.plan, job.run, cell.copies(), times).bounded();
     let pacer = stage.plan.pacer(times);
-    let books = Got::new(times, job.flows, job.copies).beside(stage.plan.beside(times));
+    let books = Got::new(times, job.flows, cell.copies()).beside(stage.plan.beside(times));
     // A closed loop at most once goes on when the message has come to its first subscriber.
     let (tell, told) = channel();
     let tell = (pacer.is_closed() && job.publish.qos == 0).then_some(tell);
-    let threads = Threads::since(before, stage.network.is_some());
+    let threads = Threads::since(others, stage.network.is_some());
     let (of_sender, of_receiver, ours) = (publisher.as_mut(), subscriber.as_mut(), &shared);
     let (sent, got, metered, ended) = thread::scope(|scope| {
         let panicked = |_| "a thread of the trial panicked".to_owned();
@@ -69,13 +71,14 @@ pub fn play(stage: &Stage<'_>, before: &BTreeSet<u32>) -> Result<Played, Fault> 
         ),
     ];
     if cell.extras.idle > 0 {
-        let seconds = (connecting - begun).max(1) as f64 / 1e9;
+        let seconds = (idled - begun).max(1) as f64 / 1e9;
         counts.push(("idle_connections".to_owned(), idle.open() as f64));
         counts.push((
             "idle_connects_per_s".to_owned(),
             f64::from(cell.extras.idle) / seconds,
         ));
     }
+    counts.extend(before);
     let both = publisher.counts().into_iter().chain(subscriber.counts());
     counts.extend(both.map(|(name, count)| (name.to_owned(), count)));
     let trouble = shared.trouble();

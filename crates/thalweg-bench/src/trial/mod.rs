@@ -10,6 +10,7 @@
 //!
 //! Several trials may run side by side in one process if each has namespaces of its own.
 
+mod before;
 mod inside;
 mod link;
 mod meters;
@@ -99,7 +100,10 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> Result<Measured, Standing> {
             "the broker does not speak these protocols".to_owned(),
         ));
     };
-    let job = Job::of(cell, run, publish_at, subscribe_at);
+    let mut job = Job::of(cell, run, publish_at, subscribe_at);
+    if let Some(certificate) = broker.certificate() {
+        job.ca = Some(certificate.to_owned());
+    }
     let (network, capture) = (network.as_ref(), capture.as_ref());
     let calls = cell.calls.map(|by| Counting::of(&broker, by));
     let stage = Stage {
@@ -206,7 +210,7 @@ fn measured(cell: &Cell, broker: &Running, played: Played) -> Measured {
     let mut row = Row {
         unacknowledged,
         seconds,
-        ..books.row(cell.fan_out.max(1), standing)
+        ..books.row(cell.copies(), standing)
     };
     metered.fill(&mut row);
     row.more.extend(counts);
@@ -270,7 +274,7 @@ fn evidence(
     Evidence {
         intended: books.sent.intended,
         sent: books.sent.sent,
-        expected: books.sent.sent * u64::from(cell.fan_out.max(1)),
+        expected: books.sent.sent * u64::from(cell.copies()),
         delivered: books.got.delivered,
         is_flood: matches!(cell.load, Load::Flood { .. }),
         held_back: books.sent.held_back,

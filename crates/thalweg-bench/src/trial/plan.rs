@@ -17,6 +17,8 @@ pub struct Plan {
     pub sizes: Sizes,
     /// How their headers are written.
     pub layout: Layout,
+    /// What payloads have behind the header, where a file says so.
+    pub body: Option<Arc<[u8]>>,
     load: Load,
     seed: u64,
     played: Played,
@@ -132,9 +134,14 @@ impl Plan {
             } => Some((from_ns, for_ns)),
             _ => None,
         };
+        let body = match &cell.extras.payload {
+            Some(file) => Some(std::fs::read(file).map_err(|error| format!("{file}: {error}"))?),
+            None => None,
+        };
         let plan = Plan {
             sizes,
             layout,
+            body: body.map(Arc::from),
             load: cell.load.clone(),
             seed: cell.seed,
             played,

@@ -310,7 +310,8 @@ impl<'a> Sending<'a> {
             shared,
             spin,
             valve,
-            buffer: Vec::new(),
+            // Of a payload of the same size only the header is written.
+            buffer: shared.plan.body.as_deref().unwrap_or_default().to_vec(),
             through: Vec::new(),
         }
     }

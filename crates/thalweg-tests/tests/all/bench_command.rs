@@ -120,6 +120,104 @@ fn a_broker_that_is_not_there_is_named() {
     assert!(String::from_utf8_lossy(&run.stderr).contains(&url));
 }
 
+/// Runs a scenario of forty messages, with these keys set, against a broker of its own; the cell and what came of it.
+fn tiny(sets: &[&str]) -> (Value, Value) {
+    let folder = Folder::new();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(
+        path("tiny.yaml"),
+        "name: tiny\nrepeats: 1\nprotocol: {publish: mqtt, qos: 1}\nworkload: {size: 60B}\n\
+         load: {rate: 20/s, flows: 4}\n\
+         phases: {settle: 0ms, warmup: 0ms, measure: 500ms, drain: 20s}\n",
+    )
+    .expect("the folder is writable");
+    // What `workload.payload` names, beside the scenario.
+    fs::write(path("body.json"), [b'j'; 200]).expect("the folder is writable");
+    let (scenario, out) = (path("tiny.yaml"), path("out"));
+    let mut args = vec!["run", &scenario, "--quiet", "--out", &out];
+    args.extend(sets.iter().flat_map(|set| ["--set", *set]));
+    let run = bench(&args);
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    // 2 is for a machine that is too busy to keep time.
+    assert!(
+        matches!(run.status.code(), Some(0 | 2)),
+        "{sets:?}: {} {said}",
+        run.status
+    );
+    let cells = fs::read_to_string(path("out/cells.jsonl")).expect("it was written");
+    let line: Value = serde_json::from_str(cells.lines().next().expect("a trial")).expect("JSON");
+    (line["cell"].clone(), line["row"].clone())
+}
+
+#[test]
+fn a_scenario_goes_over_tls_and_websocket() {
+    for set in [
+        "protocol.transport=tls",
+        "protocol.transport=ws",
+        "protocol.transport=wss",
+    ] {
+        let (cell, row) = tiny(&[set]);
+        assert_eq!(
+            (&row["delivered"], &row["lost"]),
+            (&40.into(), &0.into()),
+            "{set}: {row}"
+        );
+        assert!(set.ends_with(cell["extras"]["carrier"].as_str().expect("it is named")));
+    }
+    for protocol in ["amqp", "stomp"] {
+        let publish = format!("protocol.publish={protocol}");
+        let (_, row) = tiny(&["protocol.transport=tls", &publish]);
+        assert_eq!(row["delivered"], 40, "{protocol}: {row}");
+    }
+}
+
+#[test]
+fn subscribers_share_messages_or_take_them_by_a_wildcard() {
+    let received = |kind: &str| {
+        let kind = format!("load.subscriptions={kind}");
+        let (_, row) = tiny(&[&kind, "load.fan_out=3"]);
+        assert_eq!(
+            (&row["lost"], &row["duplicates"]),
+            (&0.into(), &0.into()),
+            "{kind}: {row}"
+        );
+        row["delivered"].as_u64()
+    };
+    assert_eq!(received("topics"), Some(120));
+    assert_eq!(received("wildcard"), Some(120));
+    assert_eq!(received("shared"), Some(40));
+    assert_eq!(received("shared-wildcard"), Some(40));
+}
+
+#[test]
+fn retained_messages_are_fetched_and_a_backlog_is_drained() {
+    let (_, row) = tiny(&["load.retained=700", "load.backlog=600"]);
+    assert_eq!(
+        (&row["delivered"], &row["lost"]),
+        (&40.into(), &0.into()),
+        "{row}"
+    );
+    let more = &row["more"];
+    assert_eq!(
+        (&more["retained_messages"], &more["backlog_messages"]),
+        (&700.0.into(), &600.0.into())
+    );
+    for rate in ["retained_per_s", "backlog_per_s"] {
+        assert!(more[rate].as_f64().is_some_and(|rate| rate > 0.0), "{more}");
+    }
+}
+
+#[test]
+fn a_payload_is_that_of_a_file() {
+    let (cell, row) = tiny(&["workload={payload: body.json}"]);
+    assert_eq!(cell["workload"]["fixed"]["bytes"], 200, "{cell}");
+    assert_eq!(
+        (&row["delivered"], &row["payload_bytes"]),
+        (&40.into(), &8000.into()),
+        "{row}"
+    );
+}
+
 /// Why no network can be made here; None if one can.
 fn no_network() -> Option<String> {
     let run = bench(&["net", "check", "--packets", "100"]);

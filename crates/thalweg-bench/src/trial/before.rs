@@ -1,0 +1,162 @@
+//! What a trial does before its load: retained messages are fetched, a backlog is drained. Both are counted by themselves.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::time::Duration;
+
+use thalweg_client::{
+    Client, ClientError, Options, Reliability, Retain, SubscribeOptions, Subscription, Success,
+    Ticket,
+};
+
+use super::Stage;
+use crate::drivers::api::{self, ANSWERED_WITHIN, within};
+use crate::drivers::{Fault, Job};
+use crate::load::clock;
+
+/// Does what the cell asks for; what was counted, by name.
+pub fn play(stage: &Stage<'_>) -> Result<Vec<(String, f64)>, Fault> {
+    let extras = &stage.cell.extras;
+    let payload = vec![b'x'; stage.plan.sizes.mean() as usize];
+    let mut counts = Vec::new();
+    let mut count = |name: &str, messages: u32, nanoseconds: u64| {
+        counts.push((format!("{name}_messages"), f64::from(messages)));
+        let seconds = nanoseconds.max(1) as f64 / 1e9;
+        counts.push((format!("{name}_per_s"), f64::from(messages) / seconds));
+    };
+    if extras.retained > 0 {
+        count(
+            "retained",
+            extras.retained,
+            retained(stage.job, &payload, extras.retained)?,
+        );
+    }
+    if extras.backlog > 0 {
+        count(
+            "backlog",
+            extras.backlog,
+            backlog(stage.job, &payload, extras.backlog)?,
+        );
+    }
+    Ok(counts)
+}
+
+/// Stores retained messages, and has a subscriber of all of them fetch them; how long that took from its SUBSCRIBE on,
+/// nanoseconds. They are removed afterwards.
+fn retained(job: &Job, payload: &[u8], count: u32) -> Result<u64, Fault> {
+    let prefix = format!("lab-retained/{:08x}", job.run);
+    let topics: Vec<String> = (0..count)
+        .map(|number| format!("{prefix}/{number}"))
+        .collect();
+    let publisher = api::client(job, &job.publish, job.publish_at, "r", 0)?;
+    publish(&publisher, &topics, payload, Retain::Set)?;
+    let subscriber = api::client(job, &job.subscribe, job.subscribe_at, "r", 1)?;
+    let begun = clock::now();
+    let mut fetched = subscribe(&subscriber, &format!("{prefix}/+"), true)?;
+    take("retained messages", &mut fetched, count)?;
+    let took = clock::now() - begun;
+    publish(&publisher, &topics, &[], Retain::Clear)?;
+    api::close(&subscriber);
+    api::close(&publisher);
+    Ok(took)
+}
+
+/// Lets messages wait in the session of a subscriber that is away; how long the subscriber takes from its CONNECT until it has
+/// them all, nanoseconds.
+fn backlog(job: &Job, payload: &[u8], count: u32) -> Result<u64, Fault> {
+    let topic = format!("lab-backlog/{:08x}", job.run);
+    let connect = |session: Duration| {
+        let builder = api::builder(job, &job.subscribe, "b", 0)?.session(session);
+        api::connect(builder, job, &job.subscribe, job.subscribe_at)
+    };
+    let subscriber = connect(SESSION)?;
+    let subscription = subscribe(&subscriber, &topic, false)?;
+    // Closed before the subscription is dropped: that would end it at the broker, too.
+    api::close(&subscriber);
+    drop(subscription);
+    let publisher = api::client(job, &job.publish, job.publish_at, "b", 1)?;
+    publish(
+        &publisher,
+        &vec![topic.clone(); count as usize],
+        payload,
+        Retain::No,
+    )?;
+    api::close(&publisher);
+    let begun = clock::now();
+    let subscriber = connect(SESSION)?;
+    let mut waiting = subscribe(&subscriber, &topic, false)?;
+    take("messages of the backlog", &mut waiting, count)?;
+    let took = clock::now() - begun;
+    drop(waiting);
+    api::close(&subscriber);
+    Ok(took)
+}
+
+/// Publishes at least once, and waits until all is acknowledged.
+fn publish(
+    client: &Client,
+    topics: &[String],
+    payload: &[u8],
+    retain: Retain,
+) -> Result<(), Fault> {
+    let options = Options {
+        reliability: Reliability::AtLeastOnce,
+        retain,
+        ..Options::default()
+    };
+    let mut under_way = VecDeque::new();
+    let settle = |under_way: &mut VecDeque<Ticket>, least: usize| {
+        while under_way.len() > least
+            && let Some(ticket) = under_way.pop_front()
+        {
+            match within(ANSWERED_WITHIN, client.outcome(ticket)) {
+                Some(Success::Acknowledged) => {}
+                other => return Err(format!("publishing before the load: {other:?}")),
+            }
+        }
+        Ok(())
+    };
+    for topic in topics {
+        settle(&mut under_way, AT_ONCE)?;
+        loop {
+            match client.publish_message(payload, "", topic, &options) {
+                Ok(ticket) => break under_way.push_back(ticket),
+                // The client's buffer is full: half of it leaves.
+                Err(ClientError::Full) if !under_way.is_empty() => {
+                    let half = under_way.len() / 2;
+                    settle(&mut under_way, half)?;
+                }
+                Err(error) => return Err(format!("publishing to {topic}: {error}")),
+            }
+        }
+    }
+    settle(&mut under_way, 0)
+}
+
+fn subscribe(client: &Client, filter: &str, last_values: bool) -> Result<Subscription, Fault> {
+    let options = SubscribeOptions {
+        reliability: Reliability::AtLeastOnce,
+        last_values,
+        keeps_all: true,
+        settle_by_hand: false,
+    };
+    within(ANSWERED_WITHIN, client.subscribe_all(&[filter], options))
+        .ok_or_else(|| format!("the subscription to {filter} is not confirmed"))?
+        .map_err(|error| format!("subscribing to {filter}: {error}"))
+}
+
+/// Takes so many messages.
+fn take(what: &str, subscription: &mut Subscription, count: u32) -> Result<(), Fault> {
+    for taken in 0..count {
+        let next = pin!(subscription.next());
+        if within(ANSWERED_WITHIN, next).flatten().is_none() {
+            return Err(format!("{taken} of {count} {what} came"));
+        }
+    }
+    Ok(())
+}
+
+/// Messages under way at once.
+const AT_ONCE: usize = 500;
+/// How long a broker keeps the session of a subscriber that is away; long enough to fill it.
+const SESSION: Duration = Duration::from_secs(600);
