@@ -64,18 +64,35 @@ impl Door {
         self.settings = settings;
     }
 
-    /// Gives every session the rules that are in force now, and ends the links of users that the password file has no more.
-    pub(crate) fn renew_access(&mut self, kernel: &mut Kernel, now: Time, links: &mut Links) {
+    /// Gives every session the rules that are in force now, and ends the links of users that the password file has no more and
+    /// of those that are banned; `address` says where a link comes from.
+    pub(crate) fn renew_access(
+        &mut self,
+        kernel: &mut Kernel,
+        address: impl Fn(LinkId) -> Option<IpAddr>,
+        now: Time,
+        links: &mut Links,
+    ) {
         let vault = self.pool.vault();
         kernel.renew_access(|client, user| vault.rules(user).compile(client, user));
         let before = std::mem::replace(&mut self.users, vault.users());
         let is_removed = |user: &str| before.contain(user) && !self.users.contain(user);
-        let ended = kernel.disconnect_users(is_removed, now, links);
+        let by_name = |_: &str, user: Option<&str>, _| user.is_some_and(is_removed);
+        let ended = kernel.disconnect(by_name, now, links);
         if ended > 0 {
             tracing::warn!(
                 ended,
                 "connections of users ended that access.password_file does not have any more"
             );
+        }
+        if vault.has_bans() {
+            let is_banned = |client: &str, user: Option<&str>, link| {
+                vault.ban_of(client, user, address(link)).is_some()
+            };
+            let ended = kernel.disconnect(is_banned, now, links);
+            if ended > 0 {
+                tracing::warn!(ended, "connections ended that access.ban_file bans");
+            }
         }
     }
 
@@ -164,6 +181,10 @@ impl Door {
 
     /// What somebody may do whose identity the transport has proven.
     pub(crate) fn proven(&self, identity: &str) -> LoginAnswer {
+        let vault = self.pool.vault();
+        if vault.ban_of(identity, Some(identity), None).is_some() {
+            return LoginAnswer::Refused(LoginRefusal::NotAuthorized);
+        }
         let access = self
             .pool
             .vault()

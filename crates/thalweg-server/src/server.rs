@@ -588,6 +588,7 @@ fn watched_access(
     let files = [
         &config.access.password_file,
         &config.access.acl_file,
+        &config.access.ban_file,
         &jwt.secret_file,
         &jwt.public_key_file,
     ];
@@ -615,7 +616,7 @@ fn watched_access(
         Ok(())
     };
     Watched::new(
-        "password, access rule or token key files".into(),
+        "password, access rule, ban or token key files".into(),
         files,
         Box::new(reload),
     )
@@ -623,7 +624,7 @@ fn watched_access(
 
 /// Whether the anonymous may do everything, so that nobody has to be asked about them.
 fn anonymous_is_free(vault: &Vault) -> bool {
-    vault.rules(None).compile("", None).is_allow_all()
+    vault.rules(None).compile("", None).is_allow_all() && !vault.has_bans()
 }
 
 /// What a shard's thread is given to listen with, and the others to talk to it.

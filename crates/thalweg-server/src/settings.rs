@@ -385,6 +385,7 @@ pub(crate) fn access_settings(config: &Config, secret: [u8; 32]) -> AccessSettin
     AccessSettings {
         password_file: config.access.password_file.clone(),
         acl_file: config.access.acl_file.clone(),
+        ban_file: config.access.ban_file.clone(),
         otherwise: Some(match config.access.default_verdict() {
             config::AccessDefault::Allow => Otherwise::Allow,
             config::AccessDefault::Deny => Otherwise::Deny,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use thalweg_client::BrokerUrl;
 use thalweg_mqtt::{QoS, Version, topic};
+use thalweg_server::access::BanKind;
 
 use crate::format::{Format, from_hex};
 use crate::quantity;
@@ -54,6 +55,17 @@ pub enum Command {
   printf '%s' \"$SECRET\" | thalweg passwd passwords alice --stdin
   thalweg passwd passwords alice --delete")]
     Passwd(PasswdArgs),
+
+    /// Ban a client, a user or a network, or end a ban
+    ///
+    /// Writes the file given by `access.ban_file`. A running broker reads it within seconds, and ends connections that it
+    /// bans.
+    #[command(after_help = "Examples:
+  thalweg ban bans client car-7
+  thalweg ban bans user mallory --for 7d
+  thalweg ban bans address 10.1.2.0/24
+  thalweg ban bans client car-7 --delete")]
+    Ban(BanArgs),
 
     /// Publish messages
     ///
@@ -244,6 +256,26 @@ pub struct PasswdArgs {
     /// Read the password from standard input: its first line
     #[arg(long)]
     pub stdin: bool,
+}
+
+/// `thalweg ban`
+#[derive(Args, Debug)]
+pub struct BanArgs {
+    /// The ban file; made if it does not exist
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// What NAME is: client, user or address
+    #[arg(value_name = "KIND")]
+    pub kind: BanKind,
+    /// Client id, user name, or an address or network such as 10.1.2.0/24
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Ban for this long. Default: until it is deleted
+    #[arg(long = "for", value_name = "TIME", value_parser = quantity::duration, conflicts_with = "delete")]
+    pub time: Option<Duration>,
+    /// End the ban
+    #[arg(long)]
+    pub delete: bool,
 }
 
 /// How to reach the broker and how to introduce oneself.
@@ -853,6 +885,8 @@ mod tests {
             "thalweg config show --config a.toml",
             "thalweg config reference",
             "thalweg passwd file alice",
+            "thalweg ban file client car-7 --for 7d",
+            "thalweg ban file address 10.0.0.0/8 --delete",
             "thalweg passwd file alice --scram --stdin",
             "thalweg passwd file alice --delete",
             "thalweg pub a/b -m hello",

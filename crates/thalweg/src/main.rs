@@ -6,6 +6,7 @@
 
 mod admin_api;
 mod backup;
+mod ban;
 mod bench;
 mod brokers;
 mod cli;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Config(command) => config::run(command, &mut stdout().lock()),
         Command::Passwd(args) => passwd::run(args, stdin()),
+        Command::Ban(args) => ban::run(args),
         Command::Pub(args) => publish::run(args, stdin()),
         Command::Sub(args) => subscribe::run(args, &mut stdout().lock()),
         Command::Req(args) => request::run(args, &mut stdout().lock()),

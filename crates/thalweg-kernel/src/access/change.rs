@@ -4,7 +4,7 @@ use crate::Kernel;
 use crate::access::Access;
 use crate::books::Delta;
 use crate::effects::{CloseReason, Effects};
-use crate::ids::{SessionId, Tag};
+use crate::ids::{LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
 use crate::publish::pipeline::Memo;
 use crate::queue::is_queue_address;
@@ -97,15 +97,19 @@ impl Kernel {
         self.is_member_allowed(group, id, &message)
     }
 
-    /// Ends the links of users who may not log in any more; their sessions live on for their expiry. How many there were.
-    pub fn disconnect_users<E: Effects>(
+    /// Ends the links of clients that may not connect any more, given by client, user and link; their sessions live on for
+    /// their expiry. How many there were.
+    pub fn disconnect<E: Effects>(
         &mut self,
-        are: impl Fn(&str) -> bool,
+        are: impl Fn(&str, Option<&str>, LinkId) -> bool,
         now: Time,
         fx: &mut E,
     ) -> usize {
         let is_theirs = |session: &Session| {
-            session.link().is_some() && session.user().map(|user| &**user).is_some_and(&are)
+            let user = session.user().map(|user| &**user);
+            session
+                .link()
+                .is_some_and(|link| are(session.client(), user, link))
         };
         let theirs = self
             .sessions

@@ -5,6 +5,7 @@
 //! reason code; fronts translate [`RefusalReason`]. Start reading at [`Vault::check`].
 
 mod acl_file;
+mod ban_file;
 mod error;
 mod failures;
 mod fair_queue;
@@ -19,6 +20,7 @@ mod vault;
 mod verdict_cache;
 
 pub use acl_file::AclFile;
+pub use ban_file::{BanFile, BanKind, add_ban, remove_ban};
 pub use error::AccessError;
 pub use jwt::{TokenClaims, TokenError, TokenKeys};
 pub(crate) use login::cut;

@@ -268,7 +268,7 @@ pub(super) fn read_text(path: &Path) -> Result<String, AccessError> {
 }
 
 /// Writes a new file beside the old one and renames it: a reader sees the old text or the new, never a part.
-fn replace_file(path: &Path, text: &str) -> Result<(), AccessError> {
+pub(super) fn replace_file(path: &Path, text: &str) -> Result<(), AccessError> {
     // Renaming over a symbolic link would replace the link; what it points to is meant.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.into());
     write_and_rename(&target, text).map_err(|error| {

@@ -13,6 +13,8 @@ pub struct AccessSettings {
     pub password_file: Option<PathBuf>,
     /// ACL file (mosquitto's format); none: `otherwise` holds for all.
     pub acl_file: Option<PathBuf>,
+    /// Clients, users and networks that may not connect.
+    pub ban_file: Option<PathBuf>,
     /// What holds where no rule speaks; none: with an ACL file it is denied, without one it is allowed.
     pub otherwise: Option<Otherwise>,
     /// Whether subscribing needs `read` on everything that the filter can match. False is what mosquitto means:
@@ -37,6 +39,7 @@ impl Default for AccessSettings {
         AccessSettings {
             password_file: None,
             acl_file: None,
+            ban_file: None,
             otherwise: None,
             subscribe_needs_read: false,
             client_ids: ClientIds::Any,

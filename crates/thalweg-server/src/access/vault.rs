@@ -4,9 +4,10 @@ use super::jwt::looks_like_token;
 use super::password_hash::fill_random;
 use super::verdict_cache::VerdictCache;
 use super::{
-    AccessError, AccessSettings, AclFile, Login, LoginRequest, PasswordFile, Refusal,
-    RefusalReason, TokenError, TokenKeys,
+    AccessError, AccessSettings, AclFile, BanFile, BanKind, Login, LoginRequest, PasswordFile,
+    Refusal, RefusalReason, TokenError, TokenKeys,
 };
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
@@ -47,6 +48,7 @@ pub struct Moment {
 struct Loaded {
     passwords: Option<PasswordFile>,
     acl: Option<AclFile>,
+    bans: Option<BanFile>,
     tokens: Option<TokenKeys>,
     client_ids: ClientIds,
     verdicts: VerdictCache,
@@ -180,6 +182,21 @@ impl Vault {
         self.loaded().rules(user)
     }
 
+    /// What a peer is banned by now. None for most.
+    pub fn ban_of(
+        &self,
+        client: &str,
+        user: Option<&str>,
+        peer: Option<IpAddr>,
+    ) -> Option<BanKind> {
+        self.loaded().ban_of(client, user, peer)
+    }
+
+    /// Whether there is a ban file, so that every peer has to be looked up.
+    pub fn has_bans(&self) -> bool {
+        self.loaded().bans.is_some()
+    }
+
     /// The users of the password file as it was read last.
     pub fn users(&self) -> Users {
         Users(self.loaded())
@@ -216,6 +233,8 @@ impl Loaded {
         let read = |path| AclFile::read(path, settings.subscribe_needs_read, otherwise);
         let acl = settings.acl_file.as_deref().map(read);
         let acl = acl.and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok());
+        let bans = settings.ban_file.as_deref().map(BanFile::read);
+        let bans = bans.and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok());
         let tokens = settings.token.as_ref().map(TokenKeys::load);
         let tokens = tokens.and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok());
         if !errors.is_empty() {
@@ -224,6 +243,7 @@ impl Loaded {
         Ok(Loaded {
             passwords,
             acl,
+            bans,
             tokens,
             client_ids: settings.client_ids,
             verdicts: VerdictCache::new(secret, settings.verdict_ttl, settings.verdict_count_limit),
@@ -294,7 +314,7 @@ impl Loaded {
         }
     }
 
-    /// Refuses who may come in, but not under the client id that it chose.
+    /// Refuses who may come in, but is banned, or not under the client id that it chose.
     fn bind(
         &self,
         request: &LoginRequest,
@@ -302,6 +322,14 @@ impl Loaded {
     ) -> Result<Login, Refusal> {
         let login = verdict?;
         let user = login.user.as_deref();
+        if let Some(kind) = self.ban_of(&request.client_id, user, request.peer) {
+            let problem = format!("the {kind} is banned (access.ban_file)");
+            return Err(Refusal::about(
+                request,
+                RefusalReason::NotAuthorized,
+                problem,
+            ));
+        }
         if !request.chose_client_id || self.client_ids.allow(&request.client_id, user) {
             return Ok(login);
         }
@@ -320,6 +348,11 @@ impl Loaded {
             }
         };
         Err(Refusal::about(request, RefusalReason::ClientId, problem))
+    }
+
+    fn ban_of(&self, client: &str, user: Option<&str>, peer: Option<IpAddr>) -> Option<BanKind> {
+        let bans = self.bans.as_ref()?;
+        bans.ban_of(client, user, peer, Moment::now().unix_seconds)
     }
 
     fn requires_token(&self) -> bool {

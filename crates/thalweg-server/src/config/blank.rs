@@ -39,6 +39,7 @@ impl Config {
             access: Access {
                 password_file: None,
                 acl_file: None,
+                ban_file: None,
                 client_ids: ClientIds::Any,
                 subscribe_needs_read: false,
                 verdict_ttl: Span::ZERO,

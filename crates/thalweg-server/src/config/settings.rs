@@ -222,6 +222,8 @@ pub struct Access {
     pub password_file: Option<PathBuf>,
     /// Rules: who may publish and subscribe where.
     pub acl_file: Option<PathBuf>,
+    /// Who may not connect.
+    pub ban_file: Option<PathBuf>,
     /// Which client identifiers a user's MQTT clients may have.
     pub client_ids: ClientIds,
     /// Whether subscribing needs the right to read everything that the filter can match.

@@ -183,6 +183,10 @@ keys! {
     broker access.acl_file: File, default "", Now;
         "File with the rules for who may publish and subscribe where, in mosquitto's format, with %c for the client \
          id and %u for the user name.";
+    broker access.ban_file: File, default "", Now;
+        "File with client ids, users and networks that may not connect, one `client ID`, `user NAME` or `address NETWORK` per \
+         line, with `until=TIME` before the name for a time; `thalweg ban` writes it. Connections that a new line names end \
+         at once. Datagrams are not refused by address.";
     broker access.default: Word(AccessDefault::WORDS), default "automatic" none "automatic", Now;
         "What happens to an action that no rule of `access.acl_file` mentions. `automatic` denies it when there is \
          such a file and allows it when there is none. With `deny` and no file, only tokens that carry rules can do \

@@ -387,8 +387,10 @@ impl Shard {
                 self.kernel.set_limits(settings.kernel.clone());
                 self.links.set_limits(settings.links);
                 self.door.set_settings(settings.door.clone());
+                let connections = &self.connections;
+                let address = |link| Some(connections.view(link)?.peer?.ip());
                 self.door
-                    .renew_access(&mut self.kernel, self.now, &mut self.links);
+                    .renew_access(&mut self.kernel, address, self.now, &mut self.links);
                 self.settings = *settings;
                 self.renew_ports();
             }

@@ -1,6 +1,6 @@
 //! What a reload promises: clients stay, and each key applies when the table says.
 
-use thalweg_server::access::add_password;
+use thalweg_server::access::{BanKind, add_ban, add_password};
 use thalweg_server::transport::client::TlsClientFiles;
 
 use super::home::{Folder, Home, wait_until};
@@ -121,6 +121,33 @@ fn new_rules_hold_for_clients_that_are_here_and_sessions_that_are_not() {
         [b"1", b"3"],
         "2 was not for it"
     );
+}
+
+#[test]
+fn the_banned_go_and_stay_away_until_their_ban_ends() {
+    let folder = Folder::new();
+    let path = folder.path().join("bans");
+    folder.write("bans", "# nobody yet\n");
+    let home = Home::in_folder(folder, &["access.ban_file={folder}/bans", "shards=2"]);
+    let code = |client: &str| home.talker().connect(&Connect::new(V5, client)).code;
+    let mut banned = home.client("banned");
+    let mut other = home.client("other");
+    add_ban(&path, BanKind::Client, "banned", None).expect("the folder is writable");
+    // Nothing but the file says so.
+    banned.expect_disconnect(0x87);
+    assert_eq!(other.until_pong(), []);
+    assert_eq!([code("banned"), code("free")], [0x87, 0]);
+    add_ban(
+        &path,
+        BanKind::Client,
+        "banned",
+        Some("2020-01-01T00:00:00Z"),
+    )
+    .expect("writable");
+    wait_until("the ban is over", || code("banned") == 0);
+    add_ban(&path, BanKind::Address, "127.0.0.0/8", None).expect("the folder is writable");
+    other.expect_disconnect(0x87);
+    assert_eq!(code("free"), 0x87);
 }
 
 #[test]
