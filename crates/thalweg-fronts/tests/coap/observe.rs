@@ -225,6 +225,47 @@ fn an_observer_that_does_not_acknowledge_is_given_up_after_all_repetitions() {
     assert_eq!(world.lines(observer), [""; 0]);
 }
 
+/// A client that ends an observation and begins it again: the network lets the second overtake the first.
+#[test]
+fn a_deregistration_that_was_overtaken_leaves_the_new_observation() {
+    let mut world = World::new();
+    let (observer, app) = (world.peer(), world.mqtt("app"));
+    world.says_with(observer, "CON GET /ps/data/a observe=0", 7, b"old");
+    world.says_with(observer, "CON GET /ps/data/a observe=0", 8, b"new");
+    world.says_with(observer, "CON GET /ps/data/a observe=1", 9, b"old");
+    world.lines(observer);
+    assert_eq!(world.counts().observers, 1);
+    world.mqtt_says(app, "a", "1", QoS::AtLeastOnce, false);
+    let heard = world.one(observer);
+    assert_eq!(
+        (heard.token.as_slice(), heard.payload.as_slice()),
+        (&b"new"[..], &b"1"[..])
+    );
+}
+
+#[test]
+fn the_place_of_a_notification_that_a_deregistration_ends_goes_to_one_that_waits() {
+    let mut world = World::new();
+    let (observer, app) = (world.peer(), world.mqtt("app"));
+    world.says_with(observer, "CON GET /ps/data/a observe=0", 7, b"a");
+    world.says_with(observer, "CON GET /ps/data/b observe=0", 8, b"b");
+    world.lines(observer);
+    world.set_manner(observer, Manner::Silent);
+    world.mqtt_says(app, "a", "1", QoS::AtLeastOnce, false);
+    world.mqtt_says(app, "b", "2", QoS::AtLeastOnce, false);
+    assert_eq!(
+        world.lines(observer),
+        ["CON 2.05 observe : 1"],
+        "NSTART is 1"
+    );
+    world.says_with(observer, "CON GET /ps/data/a observe=1", 9, b"a");
+    let lines = world.lines(observer);
+    assert!(
+        lines.contains(&"CON 2.05 observe : 2".to_owned()),
+        "{lines:?}"
+    );
+}
+
 #[test]
 fn it_ends_by_deregistration_whatever_the_path_says() {
     let mut world = World::new();

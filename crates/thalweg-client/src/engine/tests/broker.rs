@@ -170,6 +170,8 @@ impl Broker {
                     let is_of = |frame: &Frame| matches!(frame, Frame::Deliver { name: of, .. } if *of == name);
                     session.unsettled.retain(|_, frame| !is_of(frame));
                     session.waiting.retain(|frame| !is_of(frame));
+                    // Their places are free for what waits of other subscriptions.
+                    session.feed(lane, &mut out);
                 }
             }
             Frame::Settle { delivery } => {

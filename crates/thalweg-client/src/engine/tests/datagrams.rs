@@ -2,6 +2,7 @@
 
 use thalweg_model::{Reliability, Span};
 
+use super::seeds::number;
 use super::transport::Kind;
 use super::world::{World, settings};
 use crate::engine::Success;
@@ -37,12 +38,14 @@ fn a_subscriber_that_leaves_a_lane_of_datagrams_misses_nothing() {
         window: 100,
         ..Kind::DATAGRAMS
     };
-    // In those behind the first fifty a message was lost six times in a row, and with it for good (2 in 1,000 seeds).
-    let seeds = match std::env::var("THALWEG_SEEDS") {
-        Ok(count) => 1..=count.parse().expect("a number of seeds"),
-        Err(_) => 1..=50,
+    // Behind the first fifty are those in which something was missed once. Five lost a message six times in a row, and with it
+    // for good; in 1614 the simulated broker kept what waited although places had become free.
+    let seeds: Vec<u64> = match (number("THALWEG_SEED"), number("THALWEG_SEEDS")) {
+        (Some(seed), _) => vec![seed],
+        (None, Some(count)) => (1..=count).collect(),
+        (None, None) => (1..=50).chain([143, 468, 816, 1242, 1614, 1654]).collect(),
     };
-    for seed in seeds.chain([143, 468, 816, 1242, 1654]) {
+    for seed in seeds {
         let mut world = World::new(seed, &[datagrams, Kind::STREAM], settings());
         for (name, filter) in [(1, "t/a"), (2, "t/b"), (3, "t/c")] {
             world.subscribe(name, filter, AT_LEAST);

@@ -15,13 +15,13 @@ use crate::transport::SubscriptionId;
 
 const TOPICS: [&str; 5] = ["t/a", "t/b", "t/c", "t/d/e", "t/f"];
 
+/// A number in an environment variable.
+pub(super) fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 /// Runs `check` for many seeds; says which one failed.
 fn for_seeds(usual: u64, check: impl Fn(u64) + std::panic::RefUnwindSafe) {
-    let number = |name: &str| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text| text.parse::<u64>().ok())
-    };
     if let Some(seed) = number("THALWEG_SEED") {
         return check(seed);
     }
