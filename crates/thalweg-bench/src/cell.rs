@@ -88,11 +88,8 @@ pub struct Extras {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Carrier {
-    /// TLS over TCP.
     Tls,
-    /// WebSocket over TCP.
     Ws,
-    /// WebSocket over TLS.
     Wss,
 }
 

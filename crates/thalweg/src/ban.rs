@@ -8,7 +8,6 @@ use crate::cli::BanArgs;
 use crate::failure::Failure;
 use crate::format::rfc3339;
 
-/// Runs the command.
 pub fn run(args: &BanArgs) -> Result<(), Failure> {
     let BanArgs {
         file, kind, name, ..

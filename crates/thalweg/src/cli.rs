@@ -193,7 +193,6 @@ pub struct ServeArgs {
     /// Start from a damaged journal without what is damaged; that is copied to `quarantine` and listed in the log
     #[arg(long)]
     pub repair: bool,
-    /// The configuration.
     #[command(flatten)]
     pub config: ConfigArgs,
 }
@@ -210,13 +209,11 @@ pub enum ConfigCommand {
   thalweg config check --config thalweg.toml --running
   thalweg config check --config thalweg.toml --running --unix /run/thalweg/admin.sock")]
     Check {
-        /// The configuration.
         #[command(flatten)]
         config: ConfigArgs,
         /// Compare with the broker at the admin API
         #[arg(long)]
         running: bool,
-        /// Admin API.
         #[command(flatten)]
         admin: AdminArgs,
     },
@@ -228,7 +225,6 @@ pub enum ConfigCommand {
     Explain {
         /// A setting, or a table of settings; all of them if left out
         key: Option<String>,
-        /// The configuration.
         #[command(flatten)]
         config: ConfigArgs,
     },
@@ -273,7 +269,7 @@ pub struct BanArgs {
     /// Ban for this long. Default: until it is deleted
     #[arg(long = "for", value_name = "TIME", value_parser = quantity::duration, conflicts_with = "delete")]
     pub time: Option<Duration>,
-    /// End the ban
+    /// Let the client, user or network in again
     #[arg(long)]
     pub delete: bool,
 }
@@ -651,7 +647,6 @@ pub struct TopArgs {
     /// How many shared subscriptions to show, those first in which most waits
     #[arg(short, long, value_name = "N", default_value_t = 3)]
     pub groups: usize,
-    /// Admin API.
     #[command(flatten)]
     pub admin: AdminArgs,
 }
@@ -668,7 +663,6 @@ pub struct TraceArgs {
     /// Look again every second until Ctrl-C
     #[arg(long)]
     pub live: bool,
-    /// Admin API.
     #[command(flatten)]
     pub admin: AdminArgs,
 }
@@ -685,7 +679,6 @@ pub struct LedgerArgs {
     /// Print what the admin API says, as JSON
     #[arg(long)]
     pub json: bool,
-    /// Admin API.
     #[command(flatten)]
     pub admin: AdminArgs,
 }
@@ -699,7 +692,6 @@ pub struct BackupArgs {
     /// The data directory of a broker that is stopped. Default: ask the running broker
     #[arg(long, alias = "data-dir", value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Admin API.
     #[command(flatten)]
     pub admin: AdminArgs,
 }

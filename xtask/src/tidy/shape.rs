@@ -11,7 +11,7 @@ const CODE_LINES_MAX: usize = 700;
 
 /// Files that were longer when the rule came, with the most they may have. Entries only shrink or go.
 const RATCHET: [(&str, usize); 45] = [
-    ("crates/thalweg-admin/tests/broker.rs", 1062),
+    ("crates/thalweg-admin/tests/broker/main.rs", 962),
     ("crates/thalweg-bench/src/e2/report.rs", 709),
     ("crates/thalweg-bench/src/e5/stage.rs", 778),
     ("crates/thalweg-bench/src/paper/figures.rs", 953),

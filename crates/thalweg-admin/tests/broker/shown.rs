@@ -1,0 +1,176 @@
+//! What is there, as the interface shows it: queues, exchanges, listeners, the configuration.
+
+use super::*;
+
+#[test]
+fn queues_and_exchanges_are_listed_with_what_they_hold_and_where_it_goes() {
+    let broker = Broker::with(None, &["tenants=plant"]);
+    let mut amqp = Amqp::connect(broker.address("amqp"), 0);
+    amqp.declare_queue("jobs");
+    amqp.declare_queue("jobs.late");
+    amqp.bind("jobs", "amq.topic", "road.#");
+    amqp.publish("", "jobs", b"one");
+    let connections = broker.get("/v1/connections?listener=amqp");
+    assert_eq!(connections["items"][0]["connection_name"], "tests");
+    let properties = json!({"connection_name": "tests", "product": "by hand"});
+    assert_eq!(connections["items"][0]["client_properties"], properties);
+    let mut other = Amqp::connect_to(broker.address("amqp"), "plant", 0);
+    other.declare_queue("jobs");
+    // Messages from anywhere go into queues that want them.
+    broker.publish(&json!({"topic": "road/a1", "payload": "four", "qos": 1}));
+
+    let settled = |page: &Value| page["items"][0]["messages"] == 2;
+    let queues = until(|| Some(broker.get("/v1/queues")).filter(settled));
+    assert_eq!(names(&queues, "queue"), ["jobs", "jobs.late", "jobs"]);
+    assert_eq!(names(&queues, "tenant"), ["/", "/", "plant"]);
+    let first = &queues["items"][0];
+    assert_eq!(
+        (&first["address"], &first["bytes"], &first["came"]),
+        (&json!("$q/jobs"), &json!(7), &json!(2))
+    );
+    assert_eq!(
+        (&first["unsettled"], &first["consumers"], &first["went"]),
+        (&json!(0), &json!(0), &json!(0))
+    );
+    assert_eq!(
+        (&first["durable"], &first["exclusive_to"]),
+        (&json!(false), &Value::Null)
+    );
+    assert_eq!(first["limits"]["overflow"], "drop-head");
+    assert_eq!(
+        names(&broker.get("/v1/queues?queue=jobs.*"), "queue"),
+        ["jobs.late"]
+    );
+    assert_eq!(
+        names(&broker.get("/v1/queues?tenant=plant"), "address"),
+        ["$q@plant/jobs"]
+    );
+    assert_eq!(broker.get("/v1/queues?limit=1")["total"], 3);
+    assert_eq!(broker.refused("GET", "/v1/queues?client=a", &[], b""), 400);
+
+    let exchanges = broker.get("/v1/exchanges?tenant=/");
+    let kinds: Vec<String> = names(&exchanges, "exchange")
+        .into_iter()
+        .zip(names(&exchanges, "kind"))
+        .map(|(n, k)| n + " " + &k)
+        .collect();
+    for wanted in [
+        "amq.direct direct",
+        "amq.fanout fanout",
+        "amq.headers headers",
+        "amq.topic topic",
+    ] {
+        assert_eq!(
+            kinds.iter().filter(|kind| *kind == wanted).count(),
+            1,
+            "{wanted} in {kinds:?}"
+        );
+    }
+    let topic = &broker.get("/v1/exchanges?exchange=amq.topic")["items"][0];
+    assert_eq!(topic["bindings"], 1);
+    assert_eq!(
+        topic["bound"],
+        json!([{"to": "$q/jobs", "key": "road.#", "arguments": {}}])
+    );
+
+    let sessions = broker.get("/v1/sessions");
+    assert_eq!(names(&sessions, "dialect"), ["AMQP 0-9-1"; 2]);
+    let books = broker.get("/v1/ledger");
+    assert_eq!(
+        (&books["copies"]["waiting"], &books["copies"]["unaccounted"]),
+        (&json!(2), &json!(0))
+    );
+    let (_, metrics) = broker.ask("GET", "/metrics", &[], b"");
+    for line in [
+        "thalweg_queues 3",
+        "thalweg_queues_messages 2",
+        "thalweg_queues_payload_bytes 7",
+        "thalweg_queue_messages{queue=\"$q/jobs\"} 2",
+        "thalweg_bindings 1",
+        "thalweg_protocol_connections{protocol=\"AMQP 0-9-1\"} 2",
+    ] {
+        assert!(
+            metrics.lines().any(|there| there == line),
+            "{line} is not in\n{metrics}"
+        );
+    }
+    let limits = broker.get("/v1/limits");
+    let used = |key: &str| {
+        let rows = limits["items"].as_array().expect("a list");
+        rows.iter()
+            .find(|row| row["key"] == key)
+            .map(|row| row["used"].clone())
+    };
+    assert_eq!(
+        (used("queues.count_max"), used("queues.messages_max")),
+        (Some(json!(3)), Some(json!(2)))
+    );
+    let documents = include_str!("../../../docs/admin-api.md");
+    for page in [&queues, &exchanges, &broker.get("/v1/exchanges")] {
+        documented(page, documents);
+    }
+}
+
+#[test]
+fn the_configuration_in_force_is_shown_without_secrets() {
+    let broker = Broker::with(None, &["admin.read_token=a-token-of-some-length"]);
+    let shown = broker.get("/v1/config");
+    let value = |name: &str| shown["values"][name].as_str().expect("a value").to_owned();
+    assert_eq!(value("admin.read_token"), "\"(hidden)\"");
+    assert_eq!(value("admin.token"), "");
+    assert_eq!(value("listeners.mqtt.kind"), "\"mqtt\"");
+}
+
+#[test]
+fn listeners_are_shown_with_what_came_in_datagrams() {
+    let broker = Broker::with(None, &["listeners.coap.bind=127.0.0.1:0"]);
+    let listeners = broker.get("/v1/listeners");
+    documented(&listeners, include_str!("../../../docs/admin-api.md"));
+    assert_eq!(names(&listeners, "listener"), ["amqp", "coap", "mqtt"]);
+    let coap = &listeners["items"][1];
+    assert_eq!(
+        (&coap["kind"], &coap["transport"], &coap["anonymous"]),
+        (&json!("coap"), &json!("udp"), &json!(true))
+    );
+    assert_eq!(
+        (
+            &coap["datagrams"]["sockets"],
+            &coap["datagrams"]["received"]
+        ),
+        (&json!(2), &json!(0))
+    );
+    assert!(listeners["items"][2].get("datagrams").is_none());
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    peer.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    // An empty confirmable message, which is answered with a reset. RFC 7252 §4.3
+    peer.send_to(
+        &[0x40, 0, 1, 2],
+        coap["address"].as_str().expect("an address"),
+    )
+    .expect("sent");
+    let mut answer = [0; 10];
+    let count = peer.recv(&mut answer).expect("an answer");
+    assert_eq!(answer.get(..count), Some(&[0x70, 0, 1, 2][..]));
+    // The answer arrives a moment before it is counted.
+    let deadline = Instant::now() + PATIENCE;
+    let counts = loop {
+        let counts = broker.get("/v1/listeners")["items"][1]["datagrams"].clone();
+        if counts["sent"] == 1 || Instant::now() > deadline {
+            break counts;
+        }
+    };
+    assert_eq!(
+        (&counts["received"], &counts["sent"], &counts["unsent"]),
+        (&json!(1), &json!(1), &json!(0))
+    );
+    let (_, metrics) = broker.ask("GET", "/metrics", &[], b"");
+    for line in [
+        "thalweg_datagrams_received_total{listener=\"coap\"} 1",
+        "thalweg_datagrams_sent_bytes_total{listener=\"coap\"} 4",
+    ] {
+        assert!(
+            metrics.lines().any(|there| there == line),
+            "{line} is not in\n{metrics}"
+        );
+    }
+}
