@@ -528,7 +528,7 @@ fn the_journal_says_how_it_is_and_makes_checkpoints_and_backups() {
         ),
         (&json!(1), &json!(1), &json!(1))
     );
-    documented(&backup, include_str!("../../../docs/admin-api.md"));
+    documented(&backup, include_str!("../../../../docs/admin-api.md"));
     let files = std::fs::read_dir(&target).expect("it was made").count();
     assert!(
         files as u64 >= number(&backup["files_linked"]) + number(&backup["files_copied"]),
@@ -650,7 +650,7 @@ fn every_link_of_the_front_page_answers_and_every_field_is_documented() {
     let mut client = broker.client("car-1");
     client.subscribe("$share/crew/road/#");
     broker.publish(&json!({"topic": "rail", "payload_base64": "/wAB", "retain": true}));
-    let documents = include_str!("../../../docs/admin-api.md");
+    let documents = include_str!("../../../../docs/admin-api.md");
     let (status, page) = broker.ask("GET", "/", &[], b"");
     assert_eq!(status, 200);
     let links: Vec<&str> = page

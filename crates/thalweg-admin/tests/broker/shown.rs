@@ -105,7 +105,7 @@ fn queues_and_exchanges_are_listed_with_what_they_hold_and_where_it_goes() {
         (used("queues.count_max"), used("queues.messages_max")),
         (Some(json!(3)), Some(json!(2)))
     );
-    let documents = include_str!("../../../docs/admin-api.md");
+    let documents = include_str!("../../../../docs/admin-api.md");
     for page in [&queues, &exchanges, &broker.get("/v1/exchanges")] {
         documented(page, documents);
     }
@@ -125,7 +125,7 @@ fn the_configuration_in_force_is_shown_without_secrets() {
 fn listeners_are_shown_with_what_came_in_datagrams() {
     let broker = Broker::with(None, &["listeners.coap.bind=127.0.0.1:0"]);
     let listeners = broker.get("/v1/listeners");
-    documented(&listeners, include_str!("../../../docs/admin-api.md"));
+    documented(&listeners, include_str!("../../../../docs/admin-api.md"));
     assert_eq!(names(&listeners, "listener"), ["amqp", "coap", "mqtt"]);
     let coap = &listeners["items"][1];
     assert_eq!(
