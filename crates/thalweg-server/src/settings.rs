@@ -179,7 +179,7 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
         },
         queue_memory_bytes_max: config.queue.memory_bytes_max,
         queue_at_most_once_offline: config.queue.at_most_once_while_offline,
-        in_flight_max: config.mqtt.inflight_max,
+        in_flight_max: config.protocols.in_flight_max(),
         subscriptions_max: config.limits.subscriptions_per_session_max,
         levels_max: config.limits.topic_levels_max,
         address_bytes_max: config.limits.topic_bytes_max,
@@ -213,9 +213,9 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
         presence: config.presence.enabled,
         presence_offline: config.presence.offline.unwrap_or(Span::ZERO),
         presence_offline_max: share(config.presence.offline_max),
-        watches_max: config.coap.observations_max,
+        watches_max: config.protocols.observations_max(),
         // The front gives up first, and says so.
-        take_settle_timeout: Span::from_secs(config.coap.take_timeout.secs() + 10),
+        take_settle_timeout: Span::from_secs(config.protocols.take_timeout().secs() + 10),
         journal: config.journal.enabled,
         safety: safety(config.journal.fsync),
         safety_filters: config
@@ -306,7 +306,7 @@ pub(crate) fn binds_client_ids(config: &Config) -> bool {
 
 fn dtls_limits(config: &Config, shards: usize) -> DtlsLimits {
     DtlsLimits {
-        peers_max: config.coap.peers_max.div_ceil(shards),
+        peers_max: config.protocols.datagram_peers_max().div_ceil(shards),
         handshakes_max: config.limits.handshakes_max.div_ceil(shards),
         // A handshake's datagrams may be lost, and are sent again after 1, 2, 4, … seconds.
         handshake_timeout: config
@@ -468,7 +468,7 @@ pub(crate) fn listener_spec(
         connects_burst: connect_rate.max(1),
         backlog: listener.backlog,
         keepalive: listener.tcp_keep_alive.map(duration),
-        shard_completes_handshake: listener.kind != config::ListenerKind::Mqtt,
+        shard_completes_handshake: protocols::of(listener.kind).completes_handshake_on_shard(),
         ..ListenerSpec::new(name, bind, protocols::of(listener.kind).route())
     })
 }

@@ -662,7 +662,7 @@ mod websocket_layer {
 
     fn coap() -> Arc<WebSocketSettings> {
         Arc::new(WebSocketSettings {
-            carries_coap: true,
+            whole_messages: true,
             message_bytes_max: 100,
             ..Default::default()
         })

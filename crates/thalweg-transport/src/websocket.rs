@@ -30,7 +30,7 @@ pub struct WebSocketSettings {
     /// Whether text frames are as good as binary ones. Who sends text is answered in text, where it is text.
     pub allows_text: bool,
     /// Whether each WebSocket message is a message of CoAP; otherwise they are parts of a stream of bytes.
-    pub carries_coap: bool,
+    pub whole_messages: bool,
     /// Which web pages may connect; others get 403.
     pub origins: OriginRule,
     /// Largest upgrade request, in bytes; beyond it the answer is HTTP 431.
@@ -50,7 +50,7 @@ impl Default for WebSocketSettings {
             sub_protocols: vec!["mqtt".into(), "mqttv3.1".into()],
             sub_protocol_optional: false,
             allows_text: false,
-            carries_coap: false,
+            whole_messages: false,
             origins: OriginRule::default(),
             request_bytes_max: 8 * 1024,
             frame_bytes_max: 16 * 1024 * 1024,
@@ -172,7 +172,7 @@ impl WebSocketLayer {
     }
 
     fn write(&self, opcode: u8, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), TransportFault> {
-        if !self.settings.carries_coap {
+        if !self.settings.whole_messages {
             write_frame(self.end, opcode, plain, wire);
         } else if !write_messages(self.end, plain, wire) {
             return Err(TransportFault::WebSocket(
@@ -251,7 +251,7 @@ impl WebSocketLayer {
                     settings.message_bytes_max,
                 )
                 .with_text(settings.allows_text)
-                .with_whole_messages(settings.carries_coap);
+                .with_whole_messages(settings.whole_messages);
                 let tail = match std::mem::replace(&mut self.state, State::Open(frames)) {
                     State::ExpectRequest { mut received, .. }
                     | State::ExpectResponse { mut received, .. } => {

@@ -160,7 +160,7 @@ impl Security {
         #[cfg(feature = "websocket")]
         let websocket = endpoint.websocket.as_ref().map(|(path, sub_protocol)| {
             let settings = thalweg_transport::websocket::WebSocketSettings {
-                carries_coap: *sub_protocol == "coap",
+                whole_messages: *sub_protocol == "coap",
                 allows_text: sub_protocol.ends_with("stomp"),
                 ..Default::default()
             };

@@ -5,8 +5,8 @@ use super::keys::Key;
 use super::kind::{Kind, Value, show_size};
 use super::settings::{Bind, Config, Listener};
 use super::words::{
-    AccessDefault, CertificateIdentity, ClientCertificate, Fsync, ListenerKind, ProxyProtocol,
-    TlsVersion, Transport,
+    AccessDefault, CertificateIdentity, ClientCertificate, Fsync, ProxyProtocol, TlsVersion,
+    Transport,
 };
 
 /// Every contradiction in `config`.
@@ -27,7 +27,7 @@ pub(super) fn check(config: &Config, origins: &Origins) -> Vec<ConfigError> {
     checks.jwt();
     checks.access();
     checks.journal();
-    checks.coap();
+    checks.protocols();
     checks.errors
 }
 
@@ -71,11 +71,7 @@ impl Checks<'_> {
                 format!("Set {bind} to {wanted}, or change {transport}"),
             );
         }
-        let has_no_websocket = matches!(
-            listener.kind,
-            ListenerKind::Amqp | ListenerKind::Zmtp | ListenerKind::Xmpp
-        );
-        if has_no_websocket && listener.transport.is_websocket() {
+        if !listener.kind.has_websocket() && listener.transport.is_websocket() {
             let kind = format!("listeners.{name}.kind");
             let what = format!(
                 "{kind} is {}, which cannot be spoken over {transport} = {}",
@@ -113,7 +109,7 @@ impl Checks<'_> {
         let key = |last: &str| format!("listeners.{name}.{last}");
         let (kind, transport) = (key("kind"), key("transport"));
         let asks = key("tls.client_certificate");
-        if listener.kind != ListenerKind::Xmpp {
+        if !listener.kind.has_starttls() {
             let what = format!("{kind} is {}, which has no STARTTLS", listener.kind);
             let mend = format!("Set {transport} to tls");
             self.report(&[transport, kind], what, mend);
@@ -132,8 +128,7 @@ impl Checks<'_> {
         let curve = &listener.curve;
         let clients = key("curve.clients_file");
         let (one, other) = (key("curve.secret_key"), key("curve.secret_key_file"));
-        if listener.kind != ListenerKind::Zmtp && (curve.is_given() || curve.clients_file.is_some())
-        {
+        if !listener.kind.has_curve() && (curve.is_given() || curve.clients_file.is_some()) {
             let kind = key("kind");
             let what = format!("{kind} is {}, which has no CURVE", listener.kind);
             self.report(
@@ -182,7 +177,7 @@ impl Checks<'_> {
     fn datagrams(&mut self, name: &str, listener: &Listener) {
         let key = |last: &str| format!("listeners.{name}.{last}");
         let transport = listener.transport;
-        if listener.kind != ListenerKind::Coap {
+        if !listener.kind.has_datagrams() {
             let what = format!(
                 "{} is {}, which cannot be spoken over {} = {transport}",
                 key("kind"),
@@ -257,7 +252,7 @@ impl Checks<'_> {
                     key(last),
                     listener.transport
                 );
-                let ways = if listener.kind == ListenerKind::Coap {
+                let ways = if listener.kind.has_datagrams() {
                     "tls, wss or dtls"
                 } else {
                     "tls or wss"
@@ -342,12 +337,11 @@ impl Checks<'_> {
                 listener.bind
             ),
         };
-        let ways = match (listener.kind, listener.transport) {
-            // CoAP has no words for user name and password.
-            (ListenerKind::Coap, Transport::Udp | Transport::Dtls) => {
+        let ways = match (listener.kind.has_passwords(), listener.transport) {
+            (false, Transport::Udp | Transport::Dtls) => {
                 "Set transport = dtls with tls.psk_file or client certificates"
             }
-            (ListenerKind::Coap, _) => "Ask for client certificates",
+            (false, _) => "Ask for client certificates",
             _ => "Set access.password_file or access.jwt.*, or ask for client certificates",
         };
         let mend = format!("{ways}, or let everybody in with {anonymous} = true");
@@ -565,29 +559,10 @@ impl Checks<'_> {
 }
 
 impl Checks<'_> {
-    fn coap(&mut self) {
-        let coap = &self.config.coap;
-        if !coap.max_block_size.is_power_of_two() {
-            let what = format!(
-                "coap.max_block_size is {}, which is not a size that blocks have",
-                coap.max_block_size
-            );
-            self.report(
-                &["coap.max_block_size".into()],
-                what,
-                "Write 16, 32, 64, 128, 256, 512 or 1024",
-            );
-        }
-        if coap.queue > coap.queue_max {
-            let what = format!(
-                "coap.queue is {}, more than coap.queue_max, which is {}",
-                coap.queue, coap.queue_max
-            );
-            self.report(
-                &["coap.queue".into(), "coap.queue_max".into()],
-                what,
-                "Raise coap.queue_max, or lower coap.queue",
-            );
+    fn protocols(&mut self) {
+        for (keys, what, mend) in self.config.protocols.contradictions() {
+            let keys: Vec<String> = keys.iter().map(|key| (*key).into()).collect();
+            self.report(&keys, what, mend);
         }
     }
 }
@@ -603,7 +578,7 @@ impl Config {
         let by_certificate =
             listener.transport.is_encrypted() && listener.tls.identity != CertificateIdentity::None;
         let by_key = match listener.kind {
-            ListenerKind::Zmtp => listener.curve.clients_file.is_some(),
+            kind if kind.has_curve() => listener.curve.clients_file.is_some(),
             _ => listener.transport == Transport::Dtls && listener.tls.psk_file.is_some(),
         };
         let by_proxy = listener.proxy_protocol != ProxyProtocol::Off && listener.proxy_identity;
@@ -702,7 +677,7 @@ impl Config {
     /// The files that the configuration names and that cannot be opened for reading. `config check` and the start ask.
     pub fn unreadable_files(&self, origins: &Origins) -> Vec<ConfigError> {
         let mut errors = Vec::new();
-        for key in Key::all().iter().filter(|key| key.kind == Kind::File) {
+        for key in Key::all().filter(|key| key.kind == Kind::File) {
             for listener in self.places(key) {
                 let enabled = listener
                     .and_then(|name| self.listeners.get(name))

@@ -9,7 +9,7 @@ use super::kind::Kind::{self, Duration, Size};
 macro_rules! keys {
     ($($scope:ident $first:ident $(. $more:ident)*: $kind:expr,
         default $default:literal $(none $none:literal)? $(secret $secret:literal)?, $reload:ident; $doc:literal;)+) => {
-        pub(super) static KEYS: &[Key] = &[$(
+        pub(in crate::config) static KEYS: &[Key] = &[$(
             Key {
                 name: concat!(prefix!($scope), stringify!($first) $(, ".", stringify!($more))*),
                 kind: $kind,
@@ -26,6 +26,9 @@ macro_rules! keys {
 
 macro_rules! prefix {
     (broker) => {
+        ""
+    };
+    (protocol) => {
         ""
     };
     (listener) => {

@@ -95,12 +95,11 @@ impl Config {
     /// that came from. `listeners.<name>.…` explains the key for every listener.
     pub fn explain(&self, origins: &Origins, name: &str) -> Result<String, ConfigError> {
         let keys: Vec<(&Key, Option<&str>)> = if let Some(key) =
-            Key::all().iter().find(|key| key.name == name)
+            Key::all().find(|key| key.name == name)
         {
             vec![(key, None)]
         } else if is_table(name) {
             Key::all()
-                .iter()
                 .flat_map(|key| {
                     self.places(key)
                         .into_iter()
@@ -173,12 +172,10 @@ impl Config {
         let mut table = String::new();
         // TOML wants the keys without a table first, and each table in one piece.
         let broker = Key::all()
-            .iter()
             .filter(|key| !key.is_per_listener())
             .map(|key| (key, None));
         let listeners = self.listeners.keys().flat_map(|name| {
             Key::all()
-                .iter()
                 .filter(|key| key.is_per_listener())
                 .map(move |key| (key, Some(name.as_str())))
         });

@@ -7,7 +7,7 @@ use super::kind::{Fault, Kind, Value, Written};
 use super::landing::Field;
 use super::nearest::nearest;
 use super::settings::{Config, Listener};
-use super::table::KEYS;
+use super::table::all;
 
 /// One setting, declared once: parser, checks, explanations, reference and reload all come from this.
 pub struct Key {
@@ -50,8 +50,8 @@ pub(super) enum Unknown {
 
 impl Key {
     /// Every key, in the order of the reference.
-    pub fn all() -> &'static [Key] {
-        KEYS
+    pub fn all() -> impl Iterator<Item = &'static Key> {
+        all()
     }
 
     /// Whether every listener has one of these.
@@ -194,7 +194,7 @@ pub(super) fn find(name: &str) -> Result<(&'static Key, Option<&str>), Unknown> 
         Some(listener) => name.replacen(&format!("listeners.{listener}."), "listeners.<name>.", 1),
         None => name.to_owned(),
     };
-    match KEYS.iter().find(|key| key.name == pattern) {
+    match all().find(|key| key.name == pattern) {
         Some(_) if listener.is_some_and(|listener| !is_listener_name(listener)) => {
             Err(Unknown::ListenerName)
         }
@@ -213,14 +213,13 @@ pub(super) fn is_table(name: &str) -> bool {
         },
         None => format!("{name}."),
     };
-    KEYS.iter().any(|key| key.name.starts_with(&pattern))
+    all().any(|key| key.name.starts_with(&pattern))
 }
 
 /// The known table nearest to `name`.
 pub(super) fn nearest_table(name: &str) -> Option<String> {
     let listener = listener_of(name).or_else(|| name.strip_prefix("listeners."));
-    let mut tables: Vec<String> = KEYS
-        .iter()
+    let mut tables: Vec<String> = all()
         .filter_map(|key| {
             key.name
                 .rsplit_once('.')
@@ -230,7 +229,7 @@ pub(super) fn nearest_table(name: &str) -> Option<String> {
     tables.push("listeners".to_owned());
     // These are keys, and written like tables.
     tables.extend(
-        KEYS.iter()
+        all()
             .filter(|key| key.is_written_like_a_table())
             .map(|key| key.name.to_owned()),
     );
@@ -255,8 +254,7 @@ fn nearest_key(name: &str) -> Option<String> {
         .filter(|_| name.matches('.').count() >= 2)
         .unwrap_or("<name>");
     // Of two that are equally near, the broker's own is suggested, not the one that every listener has.
-    let (listeners, broker): (Vec<&Key>, Vec<&Key>) =
-        KEYS.iter().partition(|key| key.is_per_listener());
+    let (listeners, broker): (Vec<&Key>, Vec<&Key>) = all().partition(|key| key.is_per_listener());
     let names: Vec<String> = broker
         .iter()
         .chain(&listeners)

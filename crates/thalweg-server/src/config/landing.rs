@@ -51,6 +51,16 @@ macro_rules! broker {
     };
 }
 
+/// A field of a protocol's section, by its path.
+macro_rules! protocol {
+    ($($path:ident).+) => {
+        Field::Broker {
+            read: |config| config.protocols.$($path).+.to_value(),
+            land: |config, value| land(&mut config.protocols.$($path).+, value),
+        }
+    };
+}
+
 /// A field of [`Listener`], by its path.
 macro_rules! listener {
     ($($path:ident).+) => {
@@ -61,7 +71,7 @@ macro_rules! listener {
     };
 }
 
-pub(super) use {broker, listener};
+pub(super) use {broker, listener, protocol};
 
 macro_rules! landing {
     ($($type:ty: $pattern:pat => $from:expr, $this:ident => $to:expr;)+) => {

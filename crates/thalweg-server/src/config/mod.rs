@@ -16,6 +16,7 @@ mod landing;
 mod load;
 mod nearest;
 mod policies;
+mod protocols;
 mod reload;
 mod settings;
 mod sources;
@@ -28,10 +29,9 @@ pub use explain::{Change, reference};
 pub use keys::{Key, Reload};
 pub use kind::{Kind, Value};
 pub use policies::GroupPolicy;
+pub use protocols::*;
 pub use settings::*;
 pub use words::*;
 
-#[cfg(test)]
-mod coap_tests;
 #[cfg(test)]
 mod tests;

@@ -15,10 +15,7 @@ impl Config {
                     .is_some_and(|listener| listener.enabled)
             })
         };
-        for key in Key::all()
-            .iter()
-            .filter(|key| key.reload == Reload::Restart)
-        {
+        for key in Key::all().filter(|key| key.reload == Reload::Restart) {
             for listener in running.places(key) {
                 if listener.is_none_or(|name| stays(&self, name))
                     && let Some(value) = key.read(running, listener)

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use thalweg_kernel::GroupStrategy;
 use thalweg_model::{Filter, Span};
 
-use super::dials::Dial;
 use super::policies::GroupPolicy;
+use super::protocols::{ListenerKind, Protocols};
 use super::words::*;
 
 /// The whole configuration, checked.
@@ -51,18 +51,8 @@ pub struct Config {
     pub presence: Presence,
     /// `ledger.*`
     pub ledger: Ledger,
-    /// `mqtt.*`
-    pub mqtt: Mqtt,
-    /// `amqp.*`
-    pub amqp: Amqp,
-    /// `stomp.*`
-    pub stomp: Stomp,
-    /// `zmtp.*`
-    pub zmtp: Zmtp,
-    /// `xmpp.*`
-    pub xmpp: Xmpp,
-    /// `coap.*`
-    pub coap: Coap,
+    /// The sections of protocols, by their names.
+    pub protocols: Protocols,
     /// `groups.*`
     pub groups: Groups,
     /// `sys.*`
@@ -426,192 +416,6 @@ pub struct Ledger {
     pub prefixes: Vec<String>,
 }
 
-/// `mqtt.*`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Mqtt {
-    /// Receive Maximum granted to clients.
-    pub receive_maximum: u16,
-    /// Most unacknowledged messages towards a client.
-    pub inflight_max: u16,
-    /// Topic aliases a client may set.
-    pub topic_alias_maximum: u16,
-    /// Topic aliases we set towards a client.
-    pub topic_alias_out_max: u16,
-    /// Longest keep-alive; [`Span::ZERO`] accepts the client's. In whole seconds.
-    pub keep_alive_max: Span,
-    /// Keep-alive for clients that ask for none; [`Span::ZERO`] leaves them without. In whole seconds.
-    pub keep_alive_default: Span,
-    /// Highest QoS granted: 0, 1 or 2.
-    pub maximum_qos: u8,
-    /// Whether `$share/…` is allowed.
-    pub shared_subscriptions: bool,
-    /// Whether `+` and `#` are allowed.
-    pub wildcard_subscriptions: bool,
-    /// Whether subscription identifiers are allowed.
-    pub subscription_identifiers: bool,
-    /// Response Information for clients that ask; empty is none.
-    pub response_information: String,
-    /// Where clients are told to go instead; empty serves them here.
-    pub server_reference: String,
-    /// Whether clients may report their load in PINGREQ.
-    pub load_reports: LoadReports,
-}
-
-/// `amqp.*`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Amqp {
-    /// Heartbeat interval that is proposed; [`Span::ZERO`] proposes none. In whole seconds.
-    pub heartbeat: Span,
-    /// Largest frame that is proposed.
-    pub frame_bytes_max: usize,
-    /// Most channels of one connection.
-    pub channels_max: u16,
-    /// Largest body of a message.
-    pub message_bytes_max: usize,
-    /// Most consumers of one channel.
-    pub consumers_per_channel_max: usize,
-}
-
-/// `zmtp.*`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Zmtp {
-    /// How many messages wait for a subscriber that does not keep up.
-    pub high_water: u32,
-    /// Whether a new subscription brings last values.
-    pub last_value: bool,
-    /// Where what is published becomes the last value.
-    pub retain: Vec<Filter>,
-    /// Whether subscribers get what begins with none of their prefixes.
-    pub invert_matching: bool,
-    /// Whether messages have a frame of properties.
-    pub header_frame: bool,
-    /// The queue of PUSH and PULL sockets.
-    pub queue: String,
-    /// Whether what waits in it is written down.
-    pub durable: bool,
-    /// The address of requests that name none, and of workers that name none.
-    pub service: String,
-    /// How long a request is worth answering.
-    pub request_timeout: Span,
-    /// Requests of a connection that wait for answers.
-    pub requests_max: usize,
-    /// Requests that a worker has at once.
-    pub worker_window: u32,
-    /// Peers that the broker connects to.
-    pub connect: Vec<Dial>,
-    /// How often a peer is asked for a sign of life; [`Span::ZERO`] is never.
-    pub heart_beat: Span,
-    /// Largest message, all its frames together.
-    pub message_bytes_max: usize,
-    /// Longest prefix of a subscription.
-    pub subscription_bytes_max: usize,
-}
-
-/// `xmpp.*`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Xmpp {
-    /// The domain of all addresses, in lower case.
-    pub domain: String,
-    /// Whether `+` and `#` in the name of a node are wildcards.
-    pub node_wildcards: bool,
-    /// Whether PLAIN is offered without TLS.
-    pub plaintext_passwords: bool,
-    /// How long a session outlives its connection, if its client asks for that.
-    pub resume_max: Option<Span>,
-    /// Whether SCRAM-SHA-256 is offered.
-    pub scram: bool,
-    /// Octets of the largest stanza.
-    pub stanza_bytes_max: usize,
-}
-
-/// `stomp.*`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Stomp {
-    /// How destinations are written.
-    pub dialect: StompDialect,
-    /// Names of this server, which are no tenants.
-    pub hosts: Vec<String>,
-    /// Whether what NACK names goes back into its queue.
-    pub nack_requeues: bool,
-    /// Whether SUBSCRIBE with a selector is refused.
-    pub selectors_refused: bool,
-    /// How often signs of life are offered and wanted; [`Span::ZERO`] is never.
-    pub heart_beat: Span,
-    pub message_bytes_max: usize,
-    /// Most headers of a frame.
-    pub headers_max: usize,
-    /// Most bytes of all headers of a frame.
-    pub head_bytes_max: usize,
-    /// Most unsettled messages of a subscription that does not say itself; 0 is no limit.
-    pub prefetch: u32,
-    /// Most subscriptions of one connection.
-    pub subscriptions_max: usize,
-    /// Most open transactions of one connection.
-    pub transactions_max: usize,
-}
-
-/// `coap.*`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Coap {
-    pub ack_timeout: Span,
-    pub ack_random_percent: u16,
-    pub max_retransmit: u8,
-    /// The first wait follows the measured round trip.
-    pub adaptive_timeout: bool,
-    pub nstart: u8,
-    /// PROBING_RATE, in bytes a second.
-    pub probing_rate: u32,
-    /// Changes of one address that wait for an observer that does not say; 1 is the latest only.
-    pub queue: u16,
-    /// The most an observer may ask for.
-    pub queue_max: u16,
-    /// Which notifications are confirmable.
-    pub notifications: CoapNotifications,
-    /// How often a notification is confirmable at least. In whole seconds.
-    pub observer_check: Span,
-    /// Whether a topic without a value can be observed.
-    pub observe_empty: bool,
-    /// Whether a publish makes its topic.
-    pub auto_create: bool,
-    /// Whether a POST to a queue makes it.
-    pub auto_declare_queues: bool,
-    /// Whether `/ps/<topic>` means the topic, too.
-    pub plain_paths: bool,
-    /// Whether `/.well-known/core` is answered.
-    pub discovery: bool,
-    /// Whether all notifications have an ETag.
-    pub notify_etag: bool,
-    /// Max-Age of what does not expire. In whole seconds.
-    pub max_age: Span,
-    pub message_bytes_max: usize,
-    /// Largest block: a power of two.
-    pub max_block_size: u16,
-    /// Bytes of bodies that are not complete.
-    pub transfers_bytes_max: usize,
-    /// Peers known at once.
-    pub peers_max: usize,
-    pub observations_max: usize,
-    /// Observations of one peer.
-    pub observations_per_peer_max: u16,
-    /// Requests per second of one peer; `None` is unlimited.
-    pub request_rate: Option<u64>,
-    /// How many times its request an answer to an unproven peer may be.
-    pub amplification_factor: u8,
-    /// When observers must prove their address.
-    pub echo: CoapEcho,
-    /// Answers remembered for repeated requests.
-    pub duplicates_max: usize,
-    pub duplicates_bytes_max: usize,
-    /// Topics that clients may have made.
-    pub topics_max: usize,
-    /// How long the answer to a request through `/rpc` is waited for.
-    pub rpc_timeout: Span,
-    /// How long a message taken from a queue may go unacknowledged.
-    pub take_timeout: Span,
-    /// How long a client of a connection may be silent.
-    pub idle_timeout: Option<Span>,
-}
-
 /// `groups.*`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Groups {
@@ -650,18 +454,6 @@ impl Config {
             .map(|(name, listener)| (name.as_str(), listener))
     }
 
-    /// The largest packet `listener` accepts; for protocols whose messages come in pieces, the largest message.
-    pub fn packet_bytes_max(&self, listener: &Listener) -> usize {
-        listener.packet_bytes_max.unwrap_or(match listener.kind {
-            ListenerKind::Mqtt | ListenerKind::Extension => self.limits.packet_bytes_max,
-            ListenerKind::Amqp => self.amqp.message_bytes_max,
-            ListenerKind::Stomp => self.stomp.message_bytes_max,
-            ListenerKind::Coap => self.coap.message_bytes_max,
-            ListenerKind::Zmtp => self.zmtp.message_bytes_max,
-            ListenerKind::Xmpp => self.xmpp.stanza_bytes_max,
-        })
-    }
-
     /// How many publishes per second a connection of `listener` may send; `None` is unlimited.
     pub fn publish_rate(&self, listener: &Listener) -> Option<u64> {
         match listener.publish_rate {
@@ -684,7 +476,7 @@ impl Config {
 
     /// Whether a peer of `listener` can log in by what it says: CoAP has no word for a user name or a password.
     pub(super) fn takes_passwords(&self, listener: &Listener) -> bool {
-        listener.kind != ListenerKind::Coap && self.has_authentication()
+        listener.kind.has_passwords() && self.has_authentication()
     }
 
     /// Whether anything is configured that can tell one user from another by what CONNECT carries.
@@ -729,16 +521,6 @@ impl Listener {
     /// Whether only this machine can reach the listener. Behind a proxy the clients are elsewhere.
     pub fn is_local(&self) -> bool {
         self.bind.is_local() && self.proxy_protocol == ProxyProtocol::Off
-    }
-
-    /// The HTTP path of the upgrade: the setting, or what clients of the protocol ask for if nobody tells them.
-    pub fn websocket_path(&self) -> &str {
-        match (self.websocket.path.as_str(), self.kind) {
-            ("", ListenerKind::Stomp) => "/ws",
-            ("", ListenerKind::Coap) => "/.well-known/coap",
-            ("", _) => "/mqtt",
-            (path, _) => path,
-        }
     }
 }
 

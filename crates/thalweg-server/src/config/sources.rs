@@ -152,7 +152,6 @@ impl Gathered {
             .and_then(|rest| rest.split('_').next())
             .unwrap_or_default();
         let meant = Key::all()
-            .iter()
             .map(|key| key.name.replace("<name>", listener))
             .find(|key| flattened(key) == flattened(name));
         match meant {

@@ -3,18 +3,23 @@
 use thalweg_model::Span;
 
 use super::declare::{
-    GIB, KIB, MIB, NANO, SETTLE_TIMEOUT, TIB, expiry, given, keep_alive, keys, message_bytes,
-    packet_bytes, prefix, seconds,
+    GIB, KIB, MIB, NANO, SETTLE_TIMEOUT, TIB, expiry, given, keys, packet_bytes, prefix, seconds,
 };
 use super::keys::Key;
 use super::keys::Reload::{NewConnections, Now, Restart};
 use super::kind::Kind::{
-    Addresses, Bind, Count, Dials, Duration, File, Filters, Flag, GroupPolicies, Mode, Names,
-    Origins, Path, Policies, Prefixes, Rate, Size, SizeRate, Socket, Strategy, Text, Word,
+    Addresses, Bind, Count, Duration, File, Filters, Flag, GroupPolicies, Mode, Names, Origins,
+    Path, Policies, Prefixes, Rate, Size, SizeRate, Socket, Strategy, Text, Word,
 };
 use super::landing::{Field, Landing, broker, land, listener};
+use super::protocols::{self, ListenerKind};
 use super::settings::SHARDS_MAX;
 use super::words::*;
+
+/// Every key: the broker's and its listeners', then those of each protocol.
+pub(super) fn all() -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().chain(protocols::KEYS.into_iter().flatten())
+}
 
 keys! {
     broker data_dir: Path, default "./thalweg-data", Restart;
@@ -437,245 +442,6 @@ keys! {
         "Topic prefixes of whole levels that get books of their own: `plant/a` counts `plant/a` and everything below \
          it, but for what a longer prefix in the list counts. The books are in the metrics, in /v1/ledger and in \
          `thalweg ledger`.";
-
-    broker mqtt.receive_maximum: Count { min: 1, max: 65_535 }, default "1024", NewConnections;
-        "QoS 1 and 2 messages that an MQTT 5 client may have on the way to us without an answer.";
-    broker mqtt.inflight_max: Count { min: 1, max: 65_535 }, default "1024", NewConnections;
-        "QoS 1 and 2 messages on the way to a client without an answer. MQTT 5 clients can lower it by Receive \
-         Maximum; MQTT 3 clients cannot say, so lower it here for small devices.";
-    broker mqtt.topic_alias_maximum: Count { min: 0, max: 65_535 }, default "64", NewConnections;
-        "Topic aliases that an MQTT 5 client may use towards us. Each costs memory for one topic per connection; 0 \
-         offers none.";
-    broker mqtt.topic_alias_out_max: Count { min: 0, max: 65_535 }, default "16", NewConnections;
-        "Topic aliases that we use towards an MQTT 5 client that allows them; 0 uses none.";
-    broker mqtt.keep_alive_max: keep_alive(), default "0s", NewConnections;
-        "Longest keep-alive that MQTT 5 clients may ask for; a longer one is replaced by this in CONNACK. MQTT 3 \
-         clients keep theirs. 0s accepts any.";
-    broker mqtt.keep_alive_default: keep_alive(), default "0s", NewConnections;
-        "Keep-alive for MQTT 5 clients that ask for none; CONNACK says so. 0s leaves them without, so that a vanished \
-         peer is found out only by TCP.";
-    broker mqtt.maximum_qos: Count { min: 0, max: 2 }, default "2", NewConnections;
-        "Highest QoS accepted and granted.";
-    broker mqtt.shared_subscriptions: Flag, default "true", NewConnections;
-        "Whether clients may share subscriptions ($share/group/filter). MQTT 3 clients may too.";
-    broker mqtt.wildcard_subscriptions: Flag, default "true", NewConnections;
-        "Whether clients may subscribe with `+` and `#`.";
-    broker mqtt.subscription_identifiers: Flag, default "true", NewConnections;
-        "Whether MQTT 5 clients may attach identifiers to their subscriptions.";
-    broker mqtt.response_information: Text, default "", NewConnections;
-        "Response Information for MQTT 5 clients that ask for it, usually a topic prefix that the client may \
-         receive answers under. Not set: none.";
-    broker mqtt.server_reference: Text, default "", NewConnections;
-        "Address of another server. If set, new clients are not served here: MQTT 5 clients are sent there with \
-         \"use another server\", MQTT 3 clients refused with \"server unavailable\".";
-    broker mqtt.load_reports: Word(LoadReports::WORDS), default "announced", NewConnections;
-        "Whether MQTT 5 clients that are members of shared subscriptions may report in PINGREQ how much they have to do. \
-         `announced` says so to every client when it connects (user property `x-lb-report`) and takes reports from all; \
-         `off` treats such a packet as what it is to the specification, malformed. Reports in PUBACK and to `$load/report` \
-         need no leave.";
-
-    broker amqp.heartbeat: keep_alive(), default "60s", NewConnections;
-        "Heartbeat interval proposed to AMQP clients, who may choose another. A peer that says nothing for twice the \
-         interval agreed on is disconnected. 0s proposes none.";
-    broker amqp.frame_bytes_max: Size { min: 4 * KIB, max: 16 * MIB }, default "128KiB", NewConnections;
-        "Largest frame proposed to AMQP clients. Larger messages come in several frames.";
-    broker amqp.channels_max: Count { min: 1, max: 65_535 }, default "2047", NewConnections;
-        "Most channels of one AMQP connection.";
-    broker amqp.message_bytes_max: message_bytes(), default "16MiB", NewConnections;
-        "Largest body of an AMQP message. A channel on which a larger one is announced is closed.";
-    broker amqp.consumers_per_channel_max: Count { min: 1, max: 1_000_000 }, default "4096", NewConnections;
-        "Most consumers of one AMQP channel. Further ones are refused.";
-
-    broker stomp.dialect: Word(StompDialect::WORDS), default "rabbitmq", NewConnections;
-        "How STOMP clients write destinations. `rabbitmq`: /queue/name, /topic/a.b with * and #, /exchange/name/key, \
-         /amq/queue/name. `activemq`: /queue/name, /topic/a.b with * and >. `slash`: /queue/name, and for topics \
-         levels between slashes as in MQTT, with + and #.";
-    broker stomp.hosts: Names { max: 1000 }, default "", NewConnections;
-        "Names of this machine that STOMP clients may send as `host` without meaning a tenant. `localhost`, addresses \
-         and names with a dot count as such anyhow, unless they are in `tenants`.";
-    broker stomp.nack_requeues: Flag, default "true", NewConnections;
-        "Whether a message that a STOMP client refuses with NACK goes back into its queue, if the frame does not say \
-         itself with `requeue`. If not, it is dead-lettered or dropped.";
-    broker stomp.selectors_refused: Flag, default "false", NewConnections;
-        "Whether SUBSCRIBE with a `selector` is refused. Selectors are not evaluated yet, so that otherwise such a \
-         subscriber gets everything, as from RabbitMQ.";
-    broker stomp.heart_beat: Duration { min: Span::ZERO, max: Span::from_secs(3600), step: Span::from_millis(1) },
-        default "10s", NewConnections;
-        "How often we are ready to give STOMP clients a sign of life, and how often we want one from them. It counts \
-         only for clients that offer or want some themselves. 0s is never.";
-    broker stomp.message_bytes_max: message_bytes(), default "16MiB", NewConnections;
-        "Largest body of a STOMP frame. A client that sends a larger one gets ERROR and is disconnected.";
-    broker stomp.headers_max: Count { min: 10, max: 65_536 }, default "128", NewConnections;
-        "Most headers of one STOMP frame.";
-    broker stomp.head_bytes_max: Size { min: KIB, max: 16 * MIB }, default "64KiB", NewConnections;
-        "Most bytes of command and headers of one STOMP frame together.";
-    broker stomp.prefetch: Count { min: 0, max: 4_294_967_295 }, default "0", NewConnections;
-        "Most unacknowledged messages of a STOMP subscription that does not say itself with `prefetch-count`. 0 is no \
-         limit.";
-    broker stomp.subscriptions_max: Count { min: 1, max: 65_535 }, default "1024", NewConnections;
-        "Most subscriptions of one STOMP connection.";
-    broker stomp.transactions_max: Count { min: 1, max: 65_536 }, default "64", NewConnections;
-        "Most open transactions of one STOMP connection.";
-
-    broker zmtp.high_water: Count { min: 0, max: 10_000_000 }, default "1000", NewConnections;
-        "Messages that wait for a ZeroMQ subscriber that does not keep up, beside what is in its output (`queue.output_bytes_max`). \
-         Beyond that the newest is dropped, and counted as `queue_full`. 0: none waits.";
-    broker zmtp.last_value: Flag, default "false", NewConnections;
-        "Whether a subscription of a ZeroMQ client brings the last values (MQTT: retained messages) of the addresses that \
-         begin with its prefix.";
-    broker zmtp.retain: Filters { max: 100 }, default "", NewConnections;
-        "Topic filters: what a ZeroMQ client publishes at such a topic becomes its last value, as a retained message of MQTT does. \
-         With `zmtp.last_value` it is a last value cache.";
-    broker zmtp.invert_matching: Flag, default "false", NewConnections;
-        "Whether a ZeroMQ subscriber gets what begins with none of its prefixes, in place of what begins with one. As with \
-         ZMQ_INVERT_MATCHING of a PUB, the SUB must set that, too.";
-    broker zmtp.header_frame: Flag, default "false", NewConnections;
-        "Whether messages of PUB, SUB, PUSH and PULL sockets have a frame of properties before the payload, to and from the broker: \
-         a line `name:value` for each. `content-type`, `correlation`, `reply-to`, `expiry` (seconds) and `priority` are what other \
-         protocols call so; other names are user properties. Without it ZeroMQ has none.";
-    broker zmtp.queue: Text, default "zmtp", NewConnections;
-        "Name of the queue that PUSH sockets send to and PULL sockets take from. ZeroMQ has no names for that; clients of other \
-         protocols use the queue by this one. It is made when the first of them connects.";
-    broker zmtp.durable: Flag, default "false", NewConnections;
-        "Whether what PUSH sockets send to the queue outlives the broker, as far as it was written down: ZeroMQ has no \
-         acknowledgements. It costs what persistent messages cost.";
-    broker zmtp.service: Text, default "$q/zmtp-requests", NewConnections;
-        "Where requests of REQ and DEALER sockets go that name no address, and what REP and ROUTER sockets serve that name none. \
-         `$q/<name>` is a queue, in which requests wait for a worker.";
-    broker zmtp.request_timeout: seconds(1, 86_400), default "30s", NewConnections;
-        "How long a request of a ZeroMQ client is worth answering. An answer that comes later is dropped, because ZeroMQ has no \
-         word for a request that failed.";
-    broker zmtp.requests_max: Count { min: 1, max: 1_000_000 }, default "1000", NewConnections;
-        "Requests of one ZeroMQ connection that wait for their answers. What is asked beyond that is dropped, and counted as \
-         refused.";
-    broker zmtp.worker_window: Count { min: 1, max: 10_000 }, default "1", NewConnections;
-        "Requests that a ROUTER socket or a worker of Majordomo has at once. With more than one, a frame before the empty one \
-         tells them apart; the worker sends it back with the answer. A REP socket has one.";
-    broker zmtp.connect: Dials { max: 100 }, default "", Restart;
-        "Peers of ZeroMQ that bind, to which the broker connects, by tcp or ipc. `as` is the broker's end: `sub` takes what a PUB \
-         publishes (what begins with one of `subscribe`; all, if that is left out), `pub` publishes to a SUB, `pull` puts what a \
-         PUSH sends into `zmtp.queue`, `push` gives a PULL what is in it, `dealer` asks a REP or ROUTER what is asked at `service`, \
-         and `router` answers a REQ or DEALER. The peer has the rights of `user` (`zmtp`). A connection that ends is opened \
-         again after a tenth of a second, then after twice as long each time, up to half a minute; `identity` is the broker's \
-         routing id each time.";
-    broker zmtp.heart_beat: Duration { min: Span::ZERO, max: Span::from_secs(3600), step: Span::from_millis(1) },
-        default "30s", NewConnections;
-        "How often a ZeroMQ client of ZMTP 3.1 is asked for a sign of life (PING). One that sends nothing for three times as \
-         long is disconnected. 0s is never. What a client asks for by a time to live in its own PING comes first.";
-    broker zmtp.message_bytes_max: message_bytes(), default "16MiB", NewConnections;
-        "Largest message of a ZeroMQ client, all its frames together. A client that sends a larger one is disconnected.";
-    broker zmtp.subscription_bytes_max: Size { min: 64, max: 64 * KIB }, default "4KiB", NewConnections;
-        "Longest prefix that a ZeroMQ client may subscribe to. A client that sends a longer one is disconnected.";
-
-    broker xmpp.domain: Text, default "localhost", NewConnections;
-        "Domain of all XMPP addresses: a client is `user@domain/resource`, the publish-subscribe service `pubsub.domain`. A \
-         client that asks for another domain is refused (host-unknown).";
-    broker xmpp.node_wildcards: Flag, default "false", NewConnections;
-        "Whether `+` and `#` in the name of a node that an XMPP client subscribes to are wildcards, as in MQTT. Otherwise they \
-         are letters, and `pubsub#subscription_depth` subscribes to what is below a node.";
-    broker xmpp.plaintext_passwords: Flag, default "false", NewConnections;
-        "Whether XMPP clients may send passwords (PLAIN) over connections without TLS: for tests on one machine.";
-    broker xmpp.resume_max: seconds(0, 7 * 86_400), default "300s" none "off", NewConnections;
-        "How long the session of an XMPP client outlives its connection, if the client asks for resumption (XEP-0198). With the \
-         journal it outlives the broker, too. Not longer than `session.expiry_max`.";
-    broker xmpp.scram: Flag, default "false", NewConnections;
-        "Whether SCRAM-SHA-256 is offered to XMPP clients, with TLS and without. Most clients try it first and nothing else if it \
-         fails, so every user needs a SCRAM entry in `access.password_file`. Needs `access.scram`.";
-    broker xmpp.stanza_bytes_max: Size { min: 10_000, max: 256 * MIB }, default "1MiB", NewConnections;
-        "Largest stanza of an XMPP client. A client that sends a larger one is disconnected (policy-violation). Before the \
-         log-in it is 8 KiB.";
-
-    broker coap.ack_timeout: Duration { min: Span::from_millis(10), max: Span::from_secs(3600), step: NANO },
-        default "2s", Now;
-        "Time that a confirmable CoAP message waits for its acknowledgement before it is sent again; each repetition \
-         waits twice as long. This is ACK_TIMEOUT of RFC 7252; lower it for fast networks only.";
-    broker coap.ack_random_percent: Count { min: 100, max: 1000 }, default "150", Now;
-        "The first wait is up to this many percent of `coap.ack_timeout`, by chance, so that what was lost together is \
-         not repeated together. This is ACK_RANDOM_FACTOR, times 100.";
-    broker coap.max_retransmit: Count { min: 0, max: 20 }, default "4", Now;
-        "How often a confirmable CoAP message is sent again. An observer that acknowledges none of them is forgotten. \
-         This is MAX_RETRANSMIT.";
-    broker coap.adaptive_timeout: Flag, default "true", Now;
-        "Whether the first wait follows the measured round trip to a peer, from 100 ms on, instead of being \
-         `coap.ack_timeout`, which then is for peers of whom nothing is known. A message is sent again as often as fits \
-         into the time that RFC 7252 gives it (45 s), each wait twice the one before. Where a quarter of all datagrams \
-         is lost, an observer hears of a change after 0.3 s on average, not after 4 s. If not, waits are those of RFC 7252.";
-    broker coap.nstart: Count { min: 1, max: 255 }, default "1", Now;
-        "Confirmable CoAP messages on the way to one peer at once. Further ones wait. This is NSTART; RFC 7252 allows \
-         more than 1 only with congestion control of another kind.";
-    broker coap.probing_rate: Count { min: 1, max: 1_000_000_000 }, default "1", Now;
-        "Bytes per second, on average, that are sent to a CoAP peer that does not answer at all. This is PROBING_RATE.";
-    broker coap.queue: Count { min: 1, max: 65_535 }, default "1", Now;
-        "Changes of a topic that wait for a CoAP observer. 1 is what CoAP promises: the latest state, and states in \
-         between may be left out. With more, up to so many are notified in order; of more than that the oldest are left \
-         out and counted. Observers can ask for another number with `?queue=`.";
-    broker coap.queue_max: Count { min: 1, max: 65_535 }, default "1024", Now;
-        "The most that an observer can ask for.";
-    broker coap.notifications: Word(CoapNotifications::WORDS), default "auto", Now;
-        "Which CoAP notifications are confirmable: those of messages that are delivered at least once (`auto`), all \
-         (`con`), or as few as RFC 7641 allows (`non`). Clients can say otherwise with `?qos=`.";
-    broker coap.observer_check: Duration { min: Span::from_secs(1), max: Span::from_secs(86_400), step: Span::from_secs(1) },
-        default "24h", Now;
-        "At least this often a notification is confirmable, so that an observer that has gone is found out. RFC 7641 \
-         asks for a day or less.";
-    broker coap.observe_empty: Flag, default "true", Now;
-        "Whether a topic that has no value yet can be observed. If not, GET with Observe is answered with 4.04 like GET.";
-    broker coap.auto_create: Flag, default "true", Now;
-        "Whether a PUT to a topic that no client has made is a publish all the same. If not, it is answered with 4.04, \
-         as the draft of CoAP publish-subscribe says.";
-    broker coap.auto_declare_queues: Flag, default "false", Now;
-        "Whether a POST to a queue that does not exist makes it. If not, it is answered with 4.04.";
-    broker coap.plain_paths: Flag, default "true", Now;
-        "Whether `/ps/a/b` means the topic a/b where no CoAP topic has that path: the form that clients of EMQX use. \
-         `/ps/data/a/b` always does.";
-    broker coap.discovery: Flag, default "true", Now;
-        "Whether /.well-known/core tells clients what there is. If not, it is answered with 4.04, and a client must \
-         have a topic's path.";
-    broker coap.notify_etag: Flag, default "false", Now;
-        "Whether notifications that fit one message have an ETag as well, at five bytes each. Those in blocks always have \
-         one.";
-    broker coap.max_age: seconds(0, 4_294_967_295), default "60s", Now;
-        "How long what does not expire is called fresh (Max-Age). Caches may answer with it for so long, and observers \
-         that hear nothing for longer register again.";
-    broker coap.message_bytes_max: Size { min: 64, max: 512 * MIB }, default "1MiB", Now;
-        "Largest body of a CoAP request, all blocks together. A larger one is answered with 4.13.";
-    broker coap.max_block_size: Count { min: 16, max: 1024 }, default "1024", Now;
-        "Largest block of CoAP block-wise transfer: a power of two. Bodies that are longer come and go in several. Clients \
-         can ask for smaller ones.";
-    broker coap.transfers_bytes_max: Size { min: KIB, max: TIB }, default "64MiB", Now;
-        "Bytes of request bodies of which not all blocks have come, on each listener. When reached, new ones are \
-         answered with 5.03.";
-    broker coap.peers_max: Count { min: 1, max: 100_000_000 }, default "262144", Now;
-        "CoAP peers that are remembered on each listener. When reached, those that observe nothing and wait for nothing \
-         make room, the longest silent first; if there are none, new ones are answered with 5.03.";
-    broker coap.observations_max: Count { min: 1, max: 100_000_000 }, default "1000000", Now;
-        "Most observations on each listener. Further ones are answered without Observe.";
-    broker coap.observations_per_peer_max: Count { min: 1, max: 65_535 }, default "256", Now;
-        "Most observations of one CoAP peer, likewise.";
-    broker coap.request_rate: Rate, default "off" none "off", Now;
-        "Requests per second accepted from one CoAP peer. Those beyond are answered with 4.29 if they are confirmable, \
-         and else not at all.";
-    broker coap.amplification_factor: Count { min: 1, max: 255 }, default "3", Now;
-        "How many times its request's size an answer may have for a peer that has not shown that it is where it seems to \
-         be (RFC 9175). Longer answers go in small blocks until it has. With DTLS there is no limit.";
-    broker coap.echo: Word(CoapEcho::WORDS), default "auto", Now;
-        "Whether a peer that wants to observe must show by Echo (RFC 9175) that it is where it seems to be: never, \
-         always, or while more than half of `coap.peers_max` is taken. Unless never, a peer that sends more than half \
-         of the bodies in blocks that it may send at once must do so, too.";
-    broker coap.duplicates_max: Count { min: 1, max: 100_000_000 }, default "524288", Now;
-        "Answers remembered on each listener, so that a repeated request is not carried out twice. When reached, the \
-         oldest are forgotten and counted; otherwise each is kept for 247 seconds.";
-    broker coap.duplicates_bytes_max: Size { min: KIB, max: TIB }, default "16MiB", Now;
-        "Bytes of options and payloads of these, likewise.";
-    broker coap.topics_max: Count { min: 1, max: 100_000_000 }, default "100000", Now;
-        "Most topics that CoAP clients may have made. Further ones are answered with 5.03.";
-    broker coap.rpc_timeout: seconds(1, 3600), default "30s", Now;
-        "How long the answer to a request through `/rpc` is waited for. Then it is answered with 5.04.";
-    broker coap.take_timeout: seconds(1, 86_400), default "120s", Now;
-        "How long a message that a CoAP client took from a queue may go unacknowledged. Then it goes back.";
-    broker coap.idle_timeout: seconds(1, 86_400), default "off" none "off", NewConnections;
-        "How long a CoAP client over TCP, TLS or WebSocket may say nothing. After half of that it is asked by a Ping, which \
-         every client answers; so this finds those that are gone. `tcp_keep_alive` of the listener does so, too.";
 
     broker groups.strategy: Strategy, default "adaptive", Now;
         "How a shared subscription chooses the member that gets the next message. `adaptive`: the one that is expected \

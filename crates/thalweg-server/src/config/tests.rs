@@ -220,10 +220,9 @@ fn every_key_lands_in_a_field_of_its_own() {
 
 #[test]
 fn key_names_are_unique_and_documented_in_whole_sentences() {
-    for (index, key) in Key::all().iter().enumerate() {
+    for (index, key) in Key::all().enumerate() {
         assert!(
             Key::all()
-                .iter()
                 .skip(index + 1)
                 .all(|other| other.name != key.name),
             "{} is twice",
@@ -1110,7 +1109,7 @@ fn sentences(loaded: Result<(Config, Origins), Vec<ConfigError>>) -> Vec<String>
 }
 
 fn readings(config: &Config) -> Vec<(String, Option<Value>)> {
-    let every = Key::all().iter().flat_map(|key| {
+    let every = Key::all().flat_map(|key| {
         config
             .places(key)
             .into_iter()

@@ -11,6 +11,13 @@ macro_rules! words {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $name { $($(#[$variant_meta])* $variant,)+ }
 
+        /// What it is before a value has landed: no default of the configuration.
+        impl Default for $name {
+            fn default() -> Self {
+                [$($name::$variant),+][0]
+            }
+        }
+
         impl $name {
             /// Every spelling, in the order of the variants.
             pub const WORDS: &'static [&'static str] = &[$($word,)+];
@@ -46,6 +53,8 @@ macro_rules! words {
     };
 }
 
+pub(super) use words;
+
 words! {
     /// How much the broker writes to its log.
     LogLevel {
@@ -72,38 +81,6 @@ words! {
 }
 
 words! {
-    /// The protocol a listener speaks once the transport is up.
-    ListenerKind {
-        /// MQTT 3.1, 3.1.1 and 5.0, told apart by the CONNECT packet.
-        Mqtt = "mqtt",
-        /// AMQP 0-9-1.
-        Amqp = "amqp",
-        /// STOMP 1.0, 1.1 and 1.2, told apart by the CONNECT frame.
-        Stomp = "stomp",
-        /// CoAP: RFC 7252 in datagrams, RFC 8323 in streams.
-        Coap = "coap",
-        /// ZMTP 3.0 and 3.1, the protocol between sockets of ZeroMQ.
-        Zmtp = "zmtp",
-        /// XMPP 1.0 between client and server, with XEP-0060.
-        Xmpp = "xmpp",
-        /// What the program that started the server speaks on the listener of this name.
-        Extension = "extension",
-    }
-}
-
-words! {
-    /// How STOMP destinations are written.
-    StompDialect {
-        /// As RabbitMQ's users write them.
-        RabbitMq = "rabbitmq",
-        /// As ActiveMQ's users write them.
-        ActiveMq = "activemq",
-        /// Levels between slashes, as MQTT's users write them.
-        Slash = "slash",
-    }
-}
-
-words! {
     /// What carries the bytes of a listener.
     Transport {
         Tcp = "tcp",
@@ -117,27 +94,6 @@ words! {
         StartTls = "starttls",
         Udp = "udp",
         Dtls = "dtls",
-    }
-}
-
-words! {
-    /// Which CoAP notifications the observer must acknowledge.
-    CoapNotifications {
-        /// Those of messages that are delivered at least once, and of the others one now and then.
-        Auto = "auto",
-        Confirmable = "con",
-        /// One now and then.
-        NonConfirmable = "non",
-    }
-}
-
-words! {
-    /// When a CoAP client that wants to observe must show first that it is where it seems to be.
-    CoapEcho {
-        /// While many peers are known, somebody may be making them up.
-        Auto = "auto",
-        Always = "always",
-        Never = "never",
     }
 }
 
@@ -251,16 +207,6 @@ words! {
         /// The messages of one topic.
         Topic = "topic",
         /// What members ask for.
-        Off = "off",
-    }
-}
-
-words! {
-    /// Whether MQTT 5 clients may report their load in PINGREQ.
-    LoadReports {
-        /// They may, and are told so when they connect.
-        Announced = "announced",
-        /// They may not: as the specification has it, such a packet is malformed.
         Off = "off",
     }
 }

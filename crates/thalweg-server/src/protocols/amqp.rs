@@ -26,7 +26,7 @@ impl Protocol for Amqp {
 }
 
 fn settings(config: &Config, listener: &config::Listener) -> AmqpSettings {
-    let amqp = &config.amqp;
+    let amqp = &config.protocols.amqp;
     AmqpSettings {
         tenants: tenants(config),
         frame_max: u32::try_from(amqp.frame_bytes_max).unwrap_or(u32::MAX),

@@ -1,6 +1,7 @@
 //! CoAP listeners, of datagrams and of streams.
 
 use super::Protocol;
+use crate::config::coap::{CoapEcho, CoapNotifications};
 use crate::config::{self, Config};
 use crate::settings::{FRAMING_BYTES, safety};
 use crate::transport::websocket::WebSocketSettings;
@@ -35,7 +36,7 @@ impl Protocol for Coap {
             sub_protocols: [thalweg_coap::stream::WEBSOCKET_PROTOCOL]
                 .map(Into::into)
                 .into(),
-            carries_coap: true,
+            whole_messages: true,
             frame_bytes_max: largest,
             message_bytes_max: largest,
             ..defaults
@@ -44,7 +45,7 @@ impl Protocol for Coap {
 }
 
 fn settings(config: &Config, listener: &config::Listener, shards: usize) -> CoapSettings {
-    let coap = &config.coap;
+    let coap = &config.protocols.coap;
     let share = |total: usize| total.div_ceil(shards);
     let machine = thalweg_coap::ServerSettings {
         transmission: Transmission {
@@ -61,9 +62,9 @@ fn settings(config: &Config, listener: &config::Listener, shards: usize) -> Coap
         addresses_are_proven: listener.transport == config::Transport::Dtls,
         amplification_factor: coap.amplification_factor,
         echo_for_observe: match coap.echo {
-            config::CoapEcho::Auto => EchoForObserve::Auto,
-            config::CoapEcho::Always => EchoForObserve::Always,
-            config::CoapEcho::Never => EchoForObserve::Never,
+            CoapEcho::Auto => EchoForObserve::Auto,
+            CoapEcho::Always => EchoForObserve::Always,
+            CoapEcho::Never => EchoForObserve::Never,
         },
         requests_per_second: coap
             .request_rate
@@ -88,9 +89,9 @@ fn settings(config: &Config, listener: &config::Listener, shards: usize) -> Coap
         queue: coap.queue,
         queue_max: coap.queue_max,
         notify: match coap.notifications {
-            config::CoapNotifications::Auto => Notify::Auto,
-            config::CoapNotifications::Confirmable => Notify::Confirmable,
-            config::CoapNotifications::NonConfirmable => Notify::NonConfirmable,
+            CoapNotifications::Auto => Notify::Auto,
+            CoapNotifications::Confirmable => Notify::Confirmable,
+            CoapNotifications::NonConfirmable => Notify::NonConfirmable,
         },
         observer_check: coap.observer_check,
         discovery: coap.discovery,

@@ -54,6 +54,11 @@ pub(crate) trait Protocol: Sync {
         }
     }
 
+    /// Whether a connection that is on its shard has still to finish its handshake; otherwise its first bytes did.
+    fn completes_handshake_on_shard(&self) -> bool {
+        true
+    }
+
     /// Whether peers without credentials choose their session's name, which may belong to a user.
     fn chooses_client_ids(&self) -> bool {
         false

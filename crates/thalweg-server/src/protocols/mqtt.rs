@@ -1,6 +1,7 @@
 //! MQTT listeners.
 
 use super::Protocol;
+use crate::config::mqtt::LoadReports;
 use crate::config::{self, Config};
 use crate::lobby::Route;
 use crate::settings::{binds_client_ids, safety, seconds};
@@ -25,13 +26,17 @@ impl Protocol for Mqtt {
         route
     }
 
+    fn completes_handshake_on_shard(&self) -> bool {
+        false
+    }
+
     fn chooses_client_ids(&self) -> bool {
         true
     }
 }
 
 fn settings(config: &Config, listener: &config::Listener) -> MqttSettings {
-    let mqtt = &config.mqtt;
+    let mqtt = &config.protocols.mqtt;
     MqttSettings {
         limits: ServerLimits {
             packet_bytes_max: u32::try_from(config.packet_bytes_max(listener)).unwrap_or(u32::MAX),
@@ -41,7 +46,7 @@ fn settings(config: &Config, listener: &config::Listener) -> MqttSettings {
             receive_max: mqtt.receive_maximum,
             client_id_bytes_max: u16::try_from(config.limits.client_id_bytes_max)
                 .unwrap_or(u16::MAX),
-            load_reports: mqtt.load_reports == config::LoadReports::Announced,
+            load_reports: mqtt.load_reports == LoadReports::Announced,
         },
         keep_alive_max: seconds(mqtt.keep_alive_max),
         keep_alive_default: seconds(mqtt.keep_alive_default),

@@ -1,6 +1,7 @@
 //! STOMP listeners.
 
 use super::Protocol;
+use crate::config::stomp::StompDialect;
 use crate::config::{self, Config};
 use crate::lobby::Route;
 use crate::settings::{FRAMING_BYTES, names, safety, tenants};
@@ -33,7 +34,7 @@ impl Protocol for Stomp {
         defaults: WebSocketSettings,
     ) -> WebSocketSettings {
         let largest = config.packet_bytes_max(listener);
-        let largest = largest + config.stomp.head_bytes_max + FRAMING_BYTES;
+        let largest = largest + config.protocols.stomp.head_bytes_max + FRAMING_BYTES;
         WebSocketSettings {
             protocol: "STOMP",
             sub_protocols: ["v12.stomp", "v11.stomp", "v10.stomp"]
@@ -50,7 +51,7 @@ impl Protocol for Stomp {
 }
 
 fn settings(config: &Config, listener: &config::Listener) -> StompSettings {
-    let stomp = &config.stomp;
+    let stomp = &config.protocols.stomp;
     let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let frame = FrameLimits {
         headers_max: small(stomp.headers_max),
@@ -71,12 +72,12 @@ fn settings(config: &Config, listener: &config::Listener) -> StompSettings {
         limits: thalweg_stomp::ServerLimits { frame, connect },
         selectors_refused: stomp.selectors_refused,
         dialect: match stomp.dialect {
-            config::StompDialect::RabbitMq => Dialect::RabbitMq,
-            config::StompDialect::ActiveMq => Dialect::ActiveMq,
-            config::StompDialect::Slash => Dialect::Slash,
+            StompDialect::RabbitMq => Dialect::RabbitMq,
+            StompDialect::ActiveMq => Dialect::ActiveMq,
+            StompDialect::Slash => Dialect::Slash,
         },
         tenants: tenants(config),
-        hosts: names(&config.stomp.hosts),
+        hosts: names(&config.protocols.stomp.hosts),
         nack_requeues: stomp.nack_requeues,
         heart_beat_give: stomp.heart_beat,
         heart_beat_want: stomp.heart_beat,

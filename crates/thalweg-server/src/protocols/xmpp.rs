@@ -18,7 +18,7 @@ impl Protocol for Xmpp {
         listener: &Listener,
         _: usize,
     ) -> Option<Arc<dyn FrontSettings>> {
-        let xmpp = &config.xmpp;
+        let xmpp = &config.protocols.xmpp;
         let begins_later = listener.transport == Transport::StartTls;
         Some(Arc::new(XmppSettings {
             limits: Limits {

@@ -36,8 +36,8 @@ impl Protocol for Zmtp {
     }
 
     fn dials(&self, config: &Config) -> Vec<DialSpec> {
-        let settings = Arc::new(settings(config, config.zmtp.message_bytes_max));
-        let dials = config.zmtp.connect.iter();
+        let settings = Arc::new(settings(config, config.protocols.zmtp.message_bytes_max));
+        let dials = config.protocols.zmtp.connect.iter();
         dials
             .filter_map(|dial| dial_spec(dial, &settings))
             .collect()
@@ -51,7 +51,7 @@ impl Protocol for Zmtp {
 
 /// What holds for all connections.
 fn settings(config: &Config, message_bytes_max: usize) -> ZmtpSettings {
-    let zmtp = &config.zmtp;
+    let zmtp = &config.protocols.zmtp;
     ZmtpSettings {
         limits: Limits {
             handshake_bytes_max: config.limits.connect_bytes_max as u64,

@@ -1,6 +1,6 @@
 //! Listeners and settings of CoAP: datagrams beside streams, and log-in without words for it.
 
-use super::*;
+use crate::config::*;
 
 fn load(sets: &[&str]) -> Result<Config, Vec<String>> {
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
@@ -192,7 +192,7 @@ fn filters_and_sizes_are_read_as_people_write_them() {
         ["+/state", "plant/#"]
     );
     assert_eq!(config.listeners["coap"].receive_buffer, Some(64 << 10));
-    assert_eq!(config.coap.request_rate, Some(50));
+    assert_eq!(config.protocols.coap.request_rate, Some(50));
     assert_eq!(config.packet_bytes_max(&config.listeners["coap"]), 1 << 20);
     let (config, _) = Config::from_text(
         Some((

@@ -1,0 +1,155 @@
+//! The sections of the configuration that belong to one protocol each, and the protocols that listeners speak.
+
+pub mod amqp;
+pub mod coap;
+#[cfg(test)]
+mod coap_tests;
+pub mod mqtt;
+pub mod stomp;
+pub mod xmpp;
+pub mod zmtp;
+
+use super::keys::Key;
+use super::kind::Value;
+use super::landing::Landing;
+use super::settings::{Config, Listener};
+use super::words::words;
+use thalweg_model::Span;
+
+/// The sections, by their names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Protocols {
+    pub mqtt: mqtt::Mqtt,
+    pub amqp: amqp::Amqp,
+    pub stomp: stomp::Stomp,
+    pub zmtp: zmtp::Zmtp,
+    pub xmpp: xmpp::Xmpp,
+    pub coap: coap::Coap,
+}
+
+/// The keys of each section.
+pub(super) static KEYS: [&[Key]; 6] = [
+    mqtt::KEYS,
+    amqp::KEYS,
+    stomp::KEYS,
+    zmtp::KEYS,
+    xmpp::KEYS,
+    coap::KEYS,
+];
+
+/// Settings that contradict each other: their keys, what is wrong, and how to mend it.
+pub(super) type Contradiction = (&'static [&'static str], String, &'static str);
+
+impl Protocols {
+    /// Most unsettled copies of a session that says nothing itself.
+    pub(crate) fn in_flight_max(&self) -> u16 {
+        self.mqtt.inflight_max
+    }
+
+    /// Most watches on last values.
+    pub(crate) fn observations_max(&self) -> usize {
+        self.coap.observations_max
+    }
+
+    /// How long a message that was taken from a queue by itself may go unsettled.
+    pub(crate) fn take_timeout(&self) -> Span {
+        self.coap.take_timeout
+    }
+
+    /// Most peers of a socket of datagrams.
+    pub(crate) fn datagram_peers_max(&self) -> usize {
+        self.coap.peers_max
+    }
+
+    pub(super) fn contradictions(&self) -> Vec<Contradiction> {
+        self.coap.contradictions()
+    }
+}
+
+words! {
+    /// The protocol a listener speaks once the transport is up.
+    ListenerKind {
+        /// MQTT 3.1, 3.1.1 and 5.0, told apart by the CONNECT packet.
+        Mqtt = "mqtt",
+        /// AMQP 0-9-1.
+        Amqp = "amqp",
+        /// STOMP 1.0, 1.1 and 1.2, told apart by the CONNECT frame.
+        Stomp = "stomp",
+        /// CoAP: RFC 7252 in datagrams, RFC 8323 in streams.
+        Coap = "coap",
+        /// ZMTP 3.0 and 3.1, the protocol between sockets of ZeroMQ.
+        Zmtp = "zmtp",
+        /// XMPP 1.0 between client and server, with XEP-0060.
+        Xmpp = "xmpp",
+        /// What the program that started the server speaks on the listener of this name.
+        Extension = "extension",
+    }
+}
+
+impl ListenerKind {
+    pub fn has_websocket(self) -> bool {
+        !matches!(
+            self,
+            ListenerKind::Amqp | ListenerKind::Zmtp | ListenerKind::Xmpp
+        )
+    }
+
+    /// Whether keys of CURVE can be the log-in.
+    pub fn has_curve(self) -> bool {
+        self == ListenerKind::Zmtp
+    }
+
+    pub fn has_starttls(self) -> bool {
+        self == ListenerKind::Xmpp
+    }
+
+    pub fn has_datagrams(self) -> bool {
+        self == ListenerKind::Coap
+    }
+
+    /// Whether clients can say a user name and a password.
+    pub fn has_passwords(self) -> bool {
+        self != ListenerKind::Coap
+    }
+
+    /// The HTTP path that clients upgrade to a WebSocket if nobody tells them another.
+    fn websocket_path(self) -> &'static str {
+        match self {
+            ListenerKind::Stomp => "/ws",
+            ListenerKind::Coap => "/.well-known/coap",
+            _ => "/mqtt",
+        }
+    }
+}
+
+impl Config {
+    /// The largest packet `listener` accepts; for protocols whose messages come in pieces, the largest message.
+    pub fn packet_bytes_max(&self, listener: &Listener) -> usize {
+        let Protocols {
+            amqp,
+            stomp,
+            zmtp,
+            xmpp,
+            coap,
+            ..
+        } = &self.protocols;
+        listener.packet_bytes_max.unwrap_or(match listener.kind {
+            ListenerKind::Mqtt | ListenerKind::Extension => self.limits.packet_bytes_max,
+            ListenerKind::Amqp => amqp.message_bytes_max,
+            ListenerKind::Stomp => stomp.message_bytes_max,
+            ListenerKind::Coap => coap.message_bytes_max,
+            ListenerKind::Zmtp => zmtp.message_bytes_max,
+            ListenerKind::Xmpp => xmpp.stanza_bytes_max,
+        })
+    }
+}
+
+impl Listener {
+    /// The HTTP path of the upgrade: the setting, or what clients of the protocol ask for if nobody tells them.
+    pub fn websocket_path(&self) -> &str {
+        match self.websocket.path.as_str() {
+            "" => self.kind.websocket_path(),
+            path => path,
+        }
+    }
+}
