@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use crate::report::Outcome;
+use crate::tidy::protocols;
 use crate::tidy::shape::code_lines;
 use crate::tidy::source::{lines_outside_tests, without_strings};
 use crate::tidy::tree::Tree;
@@ -34,7 +35,14 @@ pub fn run() -> Outcome {
         Ok(tree) => tree,
         Err(why) => return Outcome::failed(why),
     };
-    match report(&tree).and_then(|text| Ok(format!("{text}\n{}", harness::table(&tree)?))) {
+    let tables = |text| {
+        Ok(format!(
+            "{text}\n{}\n{}",
+            protocols::table(&tree),
+            harness::table(&tree)?
+        ))
+    };
+    match report(&tree).and_then(tables) {
         Ok(text) => {
             println!("{text}");
             Outcome::passed(1)

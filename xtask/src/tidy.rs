@@ -4,6 +4,7 @@ mod arrows;
 mod comments;
 mod documents;
 mod links;
+pub mod protocols;
 pub mod shape;
 pub mod source;
 pub mod tree;
@@ -51,7 +52,7 @@ impl fmt::Display for Breach {
 /// A rule's name and its check.
 type Rule = (&'static str, fn(&Tree) -> Vec<Breach>);
 
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 20] = [
     (
         "sans-I/O crates name no I/O",
         words::no_io_in_sans_io_crates,
@@ -59,6 +60,10 @@ const RULES: [Rule; 19] = [
     (
         "the kernel knows no protocol",
         words::no_protocol_in_the_kernel,
+    ),
+    (
+        "protocols are named in few files",
+        protocols::protocols_are_named_in_few_files,
     ),
     ("no drawer modules", shape::no_drawer_modules),
     ("no file is too long", shape::no_long_files),

@@ -1,0 +1,106 @@
+//! Which files name a protocol outside its own folders. What has one name in many files is hard to add a second one to.
+
+use super::Breach;
+use super::source::{code_only, lines_outside_tests};
+use super::tree::Tree;
+use super::words::test_modules;
+use std::fmt::Write as _;
+
+/// Protocols, how code names them, and in how many files of the broker at the most. These numbers only fall.
+const RATCHET: [(&str, &[&str], usize); 6] = [
+    ("MQTT", &["mqtt"], 5),
+    ("AMQP", &["amqp"], 5),
+    ("STOMP", &["stomp"], 4),
+    ("CoAP", &["coap"], 5),
+    ("ZMTP", &["zmtp", "zeromq"], 5),
+    ("XMPP", &["xmpp"], 4),
+];
+
+/// What is not the broker: clients, the laboratory and tests.
+const OTHERS: [&str; 5] = [
+    "crates/thalweg/",
+    "crates/thalweg-client/",
+    "crates/thalweg-bench/",
+    "crates/thalweg-testbed/",
+    "crates/thalweg-tests/",
+];
+
+/// Files of the broker whose code, without comments, literals and tests, names the protocol, and whose path does not.
+fn naming<'t>(tree: &'t Tree, words: &[&str]) -> Vec<&'t str> {
+    let for_tests = test_modules(tree);
+    let is_own = |path: &str| words.iter().any(|word| path.contains(word));
+    let is_broker = |path: &str| {
+        path.starts_with("crates/") && !OTHERS.iter().any(|other| path.starts_with(other))
+    };
+    let names = |path: &str, text: &str| {
+        let code = code_only(text).to_lowercase();
+        let mut lines = lines_outside_tests(path, &code);
+        lines.any(|(_, line)| words.iter().any(|word| line.contains(word)))
+    };
+    // Files of another protocol may name this one: they are in no way special.
+    tree.ending(".rs")
+        .filter(|(path, _)| is_broker(path) && !is_own(path) && !for_tests.contains(*path))
+        .filter(|(path, text)| names(path, text))
+        .map(|(path, _)| path)
+        .collect()
+}
+
+pub fn protocols_are_named_in_few_files(tree: &Tree) -> Vec<Breach> {
+    let mut breaches = Vec::new();
+    for (protocol, words, most) in RATCHET {
+        let files = naming(tree, words);
+        if files.len() > most {
+            let what = format!(
+                "{} files of the broker name it outside its folders, {most} may: {}",
+                files.len(),
+                files.join(", ")
+            );
+            breaches.push(Breach::of(protocol, what));
+        }
+    }
+    breaches
+}
+
+/// The same as a table, for `cargo xtask code-metrics`.
+pub fn table(tree: &Tree) -> String {
+    let mut out = String::from(
+        "| protocol | files of the broker that name it outside its folders |\n|---|---|\n",
+    );
+    for (protocol, words, _) in RATCHET {
+        let files = naming(tree, words);
+        let shown = files.join(", ").replace("crates/thalweg-", "");
+        let _ = writeln!(out, "| {protocol} | {}: {shown} |", files.len());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_code_outside_own_folders_counts() {
+        let tree = Tree::fixture(&[
+            ("crates/thalweg-stomp/src/lib.rs", "struct StompFrame;"),
+            (
+                "crates/thalweg-server/src/protocols/stomp.rs",
+                "struct Stomp;",
+            ),
+            (
+                "crates/thalweg-server/src/turn.rs",
+                "// stomp\nlet kind = \"stomp\";",
+            ),
+            ("crates/thalweg-server/tests/a.rs", "fn stomp() {}"),
+            ("crates/thalweg-client/src/lib.rs", "mod stomp;"),
+            (
+                "crates/thalweg-server/src/shard.rs",
+                "#[cfg(test)]\nmod tests {\n    fn stomp() {}\n}",
+            ),
+            ("crates/thalweg-server/src/door.rs", "enum Kind { Stomp }"),
+        ]);
+        assert_eq!(
+            naming(&tree, &["stomp"]),
+            ["crates/thalweg-server/src/door.rs"]
+        );
+    }
+}
