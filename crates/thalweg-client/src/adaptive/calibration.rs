@@ -15,7 +15,7 @@ pub struct Calibration {
     /// Where it comes from: date, machine, program, in one line.
     pub source: String,
     pub(super) tcp: Tcp,
-    pub(super) coap: Coap,
+    pub(super) datagrams: Datagrams,
     pub(super) protocols: Vec<Protocol>,
     pub(super) profiles: Vec<EnergyProfile>,
     /// Which of the profiles is meant.
@@ -43,7 +43,7 @@ pub(super) struct Tcp {
 
 /// How CoAP over datagrams behaves.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Coap {
+pub(super) struct Datagrams {
     /// Ethernet, IP and UDP headers of a datagram.
     pub(super) header_bytes: f64,
     /// Payload of a block; a larger message goes block by block.
@@ -131,7 +131,7 @@ impl Calibration {
         }
         let source = top.text("source")?;
         let tcp = Tcp::read(top.object("tcp")?)?;
-        let coap = Coap::read(top.object("coap")?)?;
+        let datagrams = Datagrams::read(top.object("coap")?)?;
         let protocols: Vec<_> = top
             .objects("protocols")?
             .into_iter()
@@ -152,7 +152,7 @@ impl Calibration {
         Calibration {
             source,
             tcp,
-            coap,
+            datagrams,
             protocols,
             profiles,
             profile: String::new(),
@@ -174,9 +174,9 @@ impl Calibration {
     /// under way to one client: `coap.adaptive_timeout` or `coap.ack_timeout`, and `coap.nstart`, of our broker. Without it
     /// the defaults of RFC 7252 are assumed, 2 s and 1, and with those a lossy network is no place to listen over CoAP.
     pub fn with_notifications(mut self, first_wait: Span, at_once: u16) -> Self {
-        self.coap.notify_min_ms = millis(first_wait).clamp(1.0, 60_000.0);
-        self.coap.notify_max_ms = (1.5 * self.coap.notify_min_ms).min(60_000.0);
-        self.coap.notify_at_once = f64::from(at_once.max(1));
+        self.datagrams.notify_min_ms = millis(first_wait).clamp(1.0, 60_000.0);
+        self.datagrams.notify_max_ms = (1.5 * self.datagrams.notify_min_ms).min(60_000.0);
+        self.datagrams.notify_at_once = f64::from(at_once.max(1));
         self
     }
 
@@ -190,7 +190,7 @@ impl Calibration {
              \"coap\": {},\n  \"energy_profile\": \"{}\",\n  \"energy\": [{}],\n  \"protocols\": [{}],\n  \"table\": [{}]\n}}\n",
             plain(&self.source),
             self.tcp.write(),
-            self.coap.write(),
+            self.datagrams.write(),
             plain(&self.profile),
             lines(self.profiles.iter().map(EnergyProfile::write)),
             lines(self.protocols.iter().map(Protocol::write)),
@@ -218,7 +218,7 @@ impl Calibration {
                 header_bytes: 66.0,
                 repeat_min_ms: 200.0,
             },
-            coap: Coap {
+            datagrams: Datagrams {
                 header_bytes: 42.0,
                 block_bytes: 1024.0,
                 repeat_min_ms: 2000.0,
@@ -270,9 +270,9 @@ impl Tcp {
     }
 }
 
-impl Coap {
+impl Datagrams {
     fn read(mut it: Object) -> Result<Self, CalibrationError> {
-        let coap = Coap {
+        let datagrams = Datagrams {
             header_bytes: it.number("header_bytes", 0.0, 1000.0)?,
             block_bytes: it.number("block_bytes", 16.0, 65_535.0)?,
             repeat_min_ms: it.number("repeat_min_ms", 1.0, 60_000.0)?,
@@ -284,7 +284,7 @@ impl Coap {
             notify_max_ms: it.number("notify_max_ms", 1.0, 60_000.0)?,
             notify_at_once: it.number("notify_at_once", 1.0, 65_535.0)?,
         };
-        it.end("`coap`").map(|()| coap)
+        it.end("`coap`").map(|()| datagrams)
     }
 
     fn write(&self) -> String {

@@ -233,7 +233,7 @@ impl Chooser {
             .lane(lane)
             .map(|it| it.candidate.medium == Medium::Datagrams)
         {
-            Some(true) => self.calibration.coap.header_bytes,
+            Some(true) => self.calibration.datagrams.header_bytes,
             _ => self.calibration.tcp.header_bytes,
         };
         let Some((it, host)) = self.lane_and_host(lane) else {

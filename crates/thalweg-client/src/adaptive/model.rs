@@ -7,7 +7,7 @@
 use thalweg_model::Reliability;
 
 use super::Candidate;
-use super::calibration::{Calibration, Coap, EnergyProfile, Protocol, Row};
+use super::calibration::{Calibration, Datagrams, EnergyProfile, Protocol, Row};
 use crate::transport::Medium;
 
 /// What the network and the user's messages are like.
@@ -125,7 +125,7 @@ pub(super) fn expect(
         let computed = if is_stream {
             over_stream(calibration, situation, &said)
         } else {
-            over_datagrams(&calibration.coap, situation, &said)
+            over_datagrams(&calibration.datagrams, situation, &said)
         };
         let measured = measured(calibration, protocol, situation, reliability, computed);
         // What does not arrive has to be said again by somebody: its cost is that of what does.
@@ -174,18 +174,18 @@ fn receiving(calibration: &Calibration, protocol: &Protocol, at: &Situation) -> 
             computed,
         )
     } else {
-        let coap = &calibration.coap;
+        let datagrams = &calibration.datagrams;
         let blind = Situation {
-            topics: coap.notify_at_once,
+            topics: datagrams.notify_at_once,
             ..blind
         };
-        let (repeat_min_ms, repeat_max_ms) = (coap.notify_min_ms, coap.notify_max_ms);
+        let (repeat_min_ms, repeat_max_ms) = (datagrams.notify_min_ms, datagrams.notify_max_ms);
         over_datagrams(
-            &Coap {
+            &Datagrams {
                 repeat_min_ms,
                 repeat_max_ms,
                 repeat_round_trips: 0.0,
-                ..coap.clone()
+                ..datagrams.clone()
             },
             &blind,
             &said,
@@ -342,18 +342,19 @@ fn over_stream(calibration: &Calibration, at: &Situation, said: &Said) -> Expect
 }
 
 /// CoAP over datagrams. RFC 7252 §4.2: repeated until acknowledged, the wait doubled each time; block by block if large.
-fn over_datagrams(coap: &Coap, at: &Situation, said: &Said) -> Expectation {
+fn over_datagrams(datagrams: &Datagrams, at: &Situation, said: &Said) -> Expectation {
     let p = at.loss;
-    let first_ms = (coap.repeat_min_ms + coap.repeat_max_ms) / 2.0;
-    let measured_ms = (coap.repeat_round_trips * at.round_trip_ms).max(coap.repeat_floor_ms);
-    let first_ms = if coap.repeat_round_trips > 0.0 {
+    let first_ms = (datagrams.repeat_min_ms + datagrams.repeat_max_ms) / 2.0;
+    let measured_ms =
+        (datagrams.repeat_round_trips * at.round_trip_ms).max(datagrams.repeat_floor_ms);
+    let first_ms = if datagrams.repeat_round_trips > 0.0 {
         measured_ms
     } else {
         first_ms
     };
     let wait = |lost: i32| first_ms * (2f64.powi(lost) - 1.0);
-    let blocks = if at.payload_bytes > coap.block_bytes {
-        (at.payload_bytes / coap.block_bytes).ceil()
+    let blocks = if at.payload_bytes > datagrams.block_bytes {
+        (at.payload_bytes / datagrams.block_bytes).ceil()
     } else {
         1.0
     };
@@ -363,14 +364,14 @@ fn over_datagrams(coap: &Coap, at: &Situation, said: &Said) -> Expectation {
         } else {
             0.0
         };
-    let request_bytes = at.payload_bytes + blocks * (head_bytes + coap.header_bytes);
+    let request_bytes = at.payload_bytes + blocks * (head_bytes + datagrams.header_bytes);
     let answer_bytes = said.answer_bytes
         + if blocks > 1.0 {
             BLOCK_OPTION_BYTES
         } else {
             0.0
         }
-        + coap.header_bytes;
+        + datagrams.header_bytes;
     if !said.is_confirmed && blocks <= 1.0 {
         let has_answer = said.answer_bytes > 0.0;
         return Expectation {
@@ -390,7 +391,7 @@ fn over_datagrams(coap: &Coap, at: &Situation, said: &Said) -> Expectation {
             cells: 0,
         };
     }
-    let repeats = coap.repeats_max as i32;
+    let repeats = datagrams.repeats_max as i32;
     let q = 1.0 - (1.0 - p) * (1.0 - p);
     let own = geometric(p, p, wait, repeats);
     let exchange = geometric(q, q, wait, repeats);
@@ -398,7 +399,8 @@ fn over_datagrams(coap: &Coap, at: &Situation, said: &Said) -> Expectation {
     let service_ms = blocks * (exchange.mean + at.round_trip_ms);
     // The random part of the first wait, of half its width.
     let spread = 1.0
-        + ((coap.repeat_max_ms - coap.repeat_min_ms) / (coap.repeat_max_ms + coap.repeat_min_ms))
+        + ((datagrams.repeat_max_ms - datagrams.repeat_min_ms)
+            / (datagrams.repeat_max_ms + datagrams.repeat_min_ms))
             .powi(2)
             / 3.0;
     let variance =
@@ -506,7 +508,7 @@ fn measured(
         if protocol.is_stream {
             over_stream(calibration, &cell, &said)
         } else {
-            over_datagrams(&calibration.coap, &cell, &said)
+            over_datagrams(&calibration.datagrams, &cell, &said)
         }
     };
     let bytes = interpolate(&rows, at, |row| {
