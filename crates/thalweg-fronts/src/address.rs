@@ -8,7 +8,7 @@
 
 pub use thalweg_model::place::{Place, place};
 pub use thalweg_model::syntax::{
-    CANONICAL, Codes, DOTTED as AMQP, DOTTED_ARROW as ACTIVEMQ, DOTTED_WITHOUT_SLASH as RABBITMQ,
+    CANONICAL, Codes, DOTTED, DOTTED_ARROW as ACTIVEMQ, DOTTED_WITHOUT_SLASH as RABBITMQ,
     SLASHED as SLASH, Syntax, read_level, write_key, write_level,
 };
 
@@ -51,7 +51,7 @@ mod tests {
         out
     }
 
-    const ALL: [Syntax; 3] = [AMQP, ACTIVEMQ, SLASH];
+    const ALL: [Syntax; 3] = [DOTTED, ACTIVEMQ, SLASH];
 
     /// Text in which everything that means something somewhere is frequent.
     fn tricky() -> impl Strategy<Value = String> {
@@ -145,20 +145,20 @@ mod tests {
             ("%25", "%25"),
             ("a%252E", "a%2E"),
         ] {
-            assert_eq!(address(AMQP, theirs), ours);
-            assert_eq!(back(AMQP, ours), theirs);
+            assert_eq!(address(DOTTED, theirs), ours);
+            assert_eq!(back(DOTTED, ours), theirs);
         }
     }
 
     #[test]
     fn wildcards_become_ours_and_literal_ones_can_be_said() {
         for (syntax, theirs, ours) in [
-            (AMQP, "a.*.#", "a/+/#"),
-            (AMQP, "#.b", "#/b"),
-            (AMQP, "a*.b#", "a*/b%23"),
-            (AMQP, "a.%2A.%23", "a/*/%23"),
-            (AMQP, "%252A", "%2A"),
-            (AMQP, "a.+", "a/%2B"),
+            (DOTTED, "a.*.#", "a/+/#"),
+            (DOTTED, "#.b", "#/b"),
+            (DOTTED, "a*.b#", "a*/b%23"),
+            (DOTTED, "a.%2A.%23", "a/*/%23"),
+            (DOTTED, "%252A", "%2A"),
+            (DOTTED, "a.+", "a/%2B"),
             (ACTIVEMQ, "a.*.>", "a/+/#"),
             (ACTIVEMQ, "a.#", "a/%23"),
             (SLASH, "a/+/#", "a/+/#"),

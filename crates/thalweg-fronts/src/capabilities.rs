@@ -1,52 +1,12 @@
 //! What each protocol can say of a message, and so what becomes of a message between two of them.
 //!
-//! *Knows:* the records of all fronts and nothing of their code. *Must never know:* a link, the kernel.
+//! *Knows:* the records of all fronts, from the registry, and nothing of their code. *Must never know:* a link, the kernel.
 //!
 //! Loss is declared, not accidental: [`expected`] is worked out from the records alone, `docs/interop.md` is made of it, and
-//! the interop tests hold real clients to it, cell by cell. A front that learns something changes its record here.
+//! the interop tests hold real clients to it, cell by cell. Each front has its records in its own `capabilities.rs`.
 
+use crate::registry::protocols;
 use std::fmt::Write as _;
-
-/// A protocol, or a version of one that can say other things.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// MQTT 3.1 and 3.1.1.
-    Mqtt3,
-    /// MQTT 5.0.
-    Mqtt5,
-    /// AMQP 0-9-1.
-    Amqp,
-    /// STOMP 1.0 to 1.2.
-    Stomp,
-    /// CoAP with publish and subscribe.
-    Coap,
-    /// ZeroMQ: ZMTP 3.0 and 3.1.
-    Zmtp,
-}
-
-impl Protocol {
-    /// All of them, in the order of the tables.
-    pub const ALL: [Protocol; 6] = [
-        Protocol::Mqtt3,
-        Protocol::Mqtt5,
-        Protocol::Amqp,
-        Protocol::Stomp,
-        Protocol::Coap,
-        Protocol::Zmtp,
-    ];
-
-    /// What it can say.
-    pub const fn capabilities(self) -> &'static Capabilities {
-        match self {
-            Protocol::Mqtt3 => &MQTT_3,
-            Protocol::Mqtt5 => &MQTT_5,
-            Protocol::Amqp => &AMQP,
-            Protocol::Stomp => &STOMP,
-            Protocol::Coap => &COAP,
-            Protocol::Zmtp => &ZMTP,
-        }
-    }
-}
 
 /// What a protocol can say of a message and of who wants it.
 #[derive(Debug)]
@@ -149,156 +109,8 @@ pub enum ExpiryUnit {
     Milliseconds,
 }
 
-const MQTT_SYNTAX: Syntax = Syntax {
-    example: "a/b",
-    separator: '/',
-    wildcards: Some(("+", "#")),
-    escaped: "`/` `+` `#` and NUL, which cannot occur",
-};
-
-const DOTS: &str = "`.`, and a level that is `*` or `#` as a whole";
-
-/// MQTT 3.1 and 3.1.1.
-pub const MQTT_3: Capabilities = Capabilities {
-    name: "MQTT 3.1.1",
-    reliability: "exactly once",
-    syntax: MQTT_SYNTAX,
-    address_bytes_max: Some(65_535),
-    level_bytes_max: None,
-    receives: Receives::Messages,
-    content_type: ContentTypeModel::No,
-    properties: PropertyModel::No,
-    correlation: CorrelationModel::No,
-    reply_to: None,
-    request: None,
-    expiry: None,
-    priority_max: None,
-    last_value_in: Some("retain flag"),
-    last_value_out: "always",
-    redelivered: Some("DUP"),
-    queue: "publish to `$q/name`, subscribe to `$share/name/$q/name`",
-    group: Some("`$share/g/a/+`"),
-};
-
-/// MQTT 5.0.
-pub const MQTT_5: Capabilities = Capabilities {
-    name: "MQTT 5",
-    content_type: ContentTypeModel::Text,
-    properties: PropertyModel::RepeatableText,
-    correlation: CorrelationModel::Bytes,
-    reply_to: Some("Response Topic"),
-    expiry: Some(ExpiryUnit::Seconds),
-    last_value_out: "Retain Handling",
-    ..MQTT_3
-};
-
-/// AMQP 0-9-1.
-pub const AMQP: Capabilities = Capabilities {
-    name: "AMQP 0-9-1",
-    reliability: "at least once",
-    syntax: Syntax {
-        example: "`amq.topic`, key `a.b`",
-        separator: '.',
-        wildcards: Some(("*", "#")),
-        escaped: DOTS,
-    },
-    address_bytes_max: Some(255),
-    level_bytes_max: None,
-    receives: Receives::Messages,
-    content_type: ContentTypeModel::Text,
-    properties: PropertyModel::UniqueTyped,
-    correlation: CorrelationModel::ShortText,
-    reply_to: Some("`reply-to`, a key of the default exchange"),
-    request: None,
-    expiry: Some(ExpiryUnit::Milliseconds),
-    priority_max: Some(255),
-    last_value_in: Some("header `x-retain: set`"),
-    last_value_out: "argument `x-last-value: true` of bind",
-    redelivered: Some("`redelivered`"),
-    queue: "default exchange, key `name`; consume from `name`",
-    group: Some("consume from `$g/g/a/+`"),
-};
-
-/// STOMP 1.0 to 1.2, in the dialect of RabbitMQ.
-pub const STOMP: Capabilities = Capabilities {
-    name: "STOMP 1.2",
-    reliability: "at least once",
-    syntax: Syntax {
-        example: "`/topic/a.b`",
-        separator: '.',
-        wildcards: Some(("*", "#")),
-        escaped: DOTS,
-    },
-    address_bytes_max: None,
-    level_bytes_max: None,
-    receives: Receives::Messages,
-    content_type: ContentTypeModel::Text,
-    properties: PropertyModel::UniqueText,
-    correlation: CorrelationModel::Text,
-    reply_to: Some("`reply-to`, a destination"),
-    request: None,
-    expiry: Some(ExpiryUnit::Milliseconds),
-    priority_max: Some(255),
-    last_value_in: Some("header `retain:set`"),
-    last_value_out: "header `x-last-value:true` of SUBSCRIBE",
-    redelivered: Some("`redelivered:true`"),
-    queue: "send to and subscribe to `/queue/name`",
-    group: Some("subscribe to `/amq/queue/$g/g/a/+`"),
-};
-
-/// CoAP with publish and subscribe: topics are resources, and a subscriber observes one.
-pub const COAP: Capabilities = Capabilities {
-    name: "CoAP",
-    reliability: "at least once",
-    syntax: Syntax {
-        example: "`/ps/data/a/b`, an option each",
-        separator: '/',
-        wildcards: None,
-        escaped: "nothing",
-    },
-    address_bytes_max: None,
-    level_bytes_max: Some(255),
-    receives: Receives::Values,
-    content_type: ContentTypeModel::Number,
-    properties: PropertyModel::No,
-    correlation: CorrelationModel::No,
-    reply_to: None,
-    request: Some("`POST /rpc/a/b`, answered in its response"),
-    expiry: Some(ExpiryUnit::Seconds),
-    priority_max: None,
-    last_value_in: Some("every `PUT`"),
-    last_value_out: "`GET`, and the first notification",
-    redelivered: None,
-    queue: "`POST` to and `GET` from `/q/name`",
-    group: None,
-};
-
-/// ZeroMQ: a message is its frames, of which the first is the address.
-pub const ZMTP: Capabilities = Capabilities {
-    name: "ZeroMQ",
-    reliability: "at most once",
-    syntax: Syntax {
-        example: "`a/b`, any bytes",
-        separator: '/',
-        wildcards: None,
-        escaped: "nothing",
-    },
-    address_bytes_max: None,
-    level_bytes_max: None,
-    receives: Receives::Messages,
-    content_type: ContentTypeModel::No,
-    properties: PropertyModel::No,
-    correlation: CorrelationModel::No,
-    reply_to: None,
-    request: None,
-    expiry: None,
-    priority_max: None,
-    last_value_in: None,
-    last_value_out: "subscribe, with `zmtp.last_value`",
-    redelivered: None,
-    queue: "PUSH and PULL: the queue `zmtp.queue`",
-    group: None,
-};
+/// What is escaped where dots part levels.
+pub(crate) const DOTTED_ESCAPES: &str = "`.`, and a level that is `*` or `#` as a whole";
 
 /// A side of a message that a receiver may see otherwise than its publisher meant it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -648,23 +460,24 @@ type Row = (&'static str, fn(&Capabilities) -> String);
 pub fn document() -> String {
     let mut out = String::from(
         "# What becomes of a message between protocols\n\n\
-         Made from `crates/thalweg-fronts/src/capabilities.rs` by `cargo xtask docs --bless`; the interop tests\n\
+         Made from `capabilities.rs` of each front in `crates/thalweg-fronts/src` by `cargo xtask docs --bless`; the interop tests\n\
          (`cargo xtask interop`) hold real clients to every cell. Rows publish, columns receive.\n\n\
          *exact*: what was said. A rule: the same by a rule, [below](#rules). *dropped*: the message arrives without it.\n\
          –: the publisher cannot say it. ×: the subscriber cannot ask for it.\n",
     );
-    let rule_of_columns = format!("|{}\n", "---|".repeat(1 + Protocol::ALL.len()));
+    let records: Vec<&Capabilities> = protocols().flat_map(|it| it.carries).collect();
+    let rule_of_columns = format!("|{}\n", "---|".repeat(1 + records.len()));
     for aspect in Aspect::ALL {
         let (title, meaning) = aspect.title();
         let _ = write!(out, "\n## {title}\n\n{meaning}\n\n|");
-        for to in Protocol::ALL {
-            let _ = write!(out, " | → {}", to.capabilities().name);
+        for to in &records {
+            let _ = write!(out, " | → {}", to.name);
         }
         let _ = write!(out, " |\n{rule_of_columns}");
-        for from in Protocol::ALL {
-            let _ = write!(out, "| {} →", from.capabilities().name);
-            for to in Protocol::ALL {
-                let cell = match expected(from.capabilities(), to.capabilities(), aspect) {
+        for from in &records {
+            let _ = write!(out, "| {} →", from.name);
+            for to in &records {
+                let cell = match expected(from, to, aspect) {
                     Cell::Exact => "exact",
                     Cell::Rule(rule) => rule.text().0,
                     Cell::Dropped => "dropped",
@@ -682,8 +495,8 @@ pub fn document() -> String {
         let _ = writeln!(out, "| {name} | {text} |");
     }
     out.push_str("\n## What each protocol can say\n\n|");
-    for protocol in Protocol::ALL {
-        let _ = write!(out, " | {}", protocol.capabilities().name);
+    for record in &records {
+        let _ = write!(out, " | {}", record.name);
     }
     let _ = write!(out, " |\n{rule_of_columns}");
     let rows: [Row; 15] = [
@@ -733,8 +546,8 @@ pub fn document() -> String {
     ];
     for (title, read) in rows {
         let _ = write!(out, "| {title}");
-        for protocol in Protocol::ALL {
-            let _ = write!(out, " | {}", read(protocol.capabilities()));
+        for record in &records {
+            let _ = write!(out, " | {}", read(record));
         }
         out.push_str(" |\n");
     }
@@ -748,28 +561,34 @@ fn or_dash(text: Option<&'static str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::amqp::AMQP;
+    use crate::coap::COAP;
+    use crate::mqtt::{MQTT_3, MQTT_5};
+    use crate::stomp::STOMP;
+    use crate::zmtp::ZMTP;
 
-    fn cell(from: Protocol, to: Protocol, aspect: Aspect) -> Cell {
-        expected(from.capabilities(), to.capabilities(), aspect)
+    fn records() -> impl Iterator<Item = &'static Capabilities> {
+        protocols().flat_map(|protocol| protocol.carries)
     }
 
     #[test]
     fn a_protocol_hears_what_it_said_itself() {
-        for protocol in Protocol::ALL {
+        for record in records() {
             for aspect in Aspect::ALL {
-                let heard = cell(protocol, protocol, aspect);
+                let heard = expected(record, record, aspect);
                 let own = [
                     Rule::SecondsLeft,
                     Rule::MillisecondsLeft,
                     Rule::AsSent,
                     Rule::NewestValue,
                 ];
-                let can_answer = protocol.capabilities().reply_to.is_some();
+                let can_answer = record.reply_to.is_some();
                 assert!(
                     matches!(heard, Cell::Exact | Cell::Unsaid | Cell::Unasked)
                         || own.map(Cell::Rule).contains(&heard)
                         || (aspect, heard, can_answer) == (Aspect::Reply, Cell::Dropped, false),
-                    "{protocol:?} {aspect:?}: {heard:?}"
+                    "{} {aspect:?}: {heard:?}",
+                    record.name
                 );
             }
         }
@@ -777,57 +596,49 @@ mod tests {
 
     #[test]
     fn payloads_and_last_values_are_exact_everywhere_and_order_wherever_messages_come() {
-        for from in Protocol::ALL {
-            for to in Protocol::ALL {
-                assert_eq!(cell(from, to, Aspect::Payload), Cell::Exact);
-                let is_last = cell(from, to, Aspect::LastValue) == Cell::Exact;
-                assert_eq!(is_last, from != Protocol::Zmtp);
-                let is_in_order = cell(from, to, Aspect::Order) == Cell::Exact;
-                assert_eq!(is_in_order, to != Protocol::Coap);
-                let has_wildcards = !matches!(to, Protocol::Coap | Protocol::Zmtp);
-                assert_eq!(
-                    cell(from, to, Aspect::Wildcard) == Cell::Exact,
-                    has_wildcards
-                );
+        for from in records() {
+            for to in records() {
+                let is_exact = |aspect| expected(from, to, aspect) == Cell::Exact;
+                assert!(is_exact(Aspect::Payload));
+                assert_eq!(is_exact(Aspect::LastValue), from.name != ZMTP.name);
+                assert_eq!(is_exact(Aspect::Order), to.name != COAP.name);
+                let has_wildcards = ![COAP.name, ZMTP.name].contains(&to.name);
+                assert_eq!(is_exact(Aspect::Wildcard), has_wildcards);
             }
         }
     }
 
     #[test]
     fn a_few_cells_by_hand() {
-        use Protocol::{Amqp, Coap, Mqtt3, Mqtt5, Stomp, Zmtp};
+        use Rule::{CutKey, FirstOfName, OctetStream, OtherSyntax, ReplyAlias, SecondsLeft};
         for (from, to, aspect, wanted) in [
-            (Mqtt5, Mqtt3, Aspect::ContentType, Cell::Dropped),
-            (Mqtt3, Mqtt5, Aspect::ContentType, Cell::Unsaid),
+            (&MQTT_5, &MQTT_3, Aspect::ContentType, Cell::Dropped),
+            (&MQTT_3, &MQTT_5, Aspect::ContentType, Cell::Unsaid),
             (
-                Mqtt5,
-                Amqp,
+                &MQTT_5,
+                &AMQP,
                 Aspect::RepeatedProperty,
-                Cell::Rule(Rule::FirstOfName),
+                Cell::Rule(FirstOfName),
             ),
-            (Amqp, Stomp, Aspect::BinaryProperty, Cell::Dropped),
-            (Amqp, Stomp, Aspect::Address, Cell::Rule(Rule::OtherSyntax)),
-            (Mqtt3, Amqp, Aspect::LongAddress, Cell::Rule(Rule::CutKey)),
-            (Amqp, Mqtt3, Aspect::LongAddress, Cell::Unsaid),
-            (Mqtt5, Amqp, Aspect::Reply, Cell::Rule(Rule::ReplyAlias)),
-            (Mqtt3, Amqp, Aspect::Redelivery, Cell::Exact),
-            (
-                Mqtt5,
-                Coap,
-                Aspect::ContentType,
-                Cell::Rule(Rule::OctetStream),
-            ),
-            (Coap, Mqtt5, Aspect::ContentType, Cell::Unsaid),
-            (Coap, Mqtt5, Aspect::RegisteredType, Cell::Exact),
-            (Coap, Amqp, Aspect::Reply, Cell::Rule(Rule::ReplyAlias)),
-            (Stomp, Coap, Aspect::Reply, Cell::Dropped),
-            (Coap, Amqp, Aspect::LongAddress, Cell::Rule(Rule::CutKey)),
-            (Amqp, Coap, Aspect::Expiry, Cell::Rule(Rule::SecondsLeft)),
-            (Zmtp, Mqtt5, Aspect::Expiry, Cell::Unsaid),
-            (Mqtt5, Zmtp, Aspect::TextProperty, Cell::Dropped),
-            (Zmtp, Amqp, Aspect::Address, Cell::Rule(Rule::OtherSyntax)),
+            (&AMQP, &STOMP, Aspect::BinaryProperty, Cell::Dropped),
+            (&AMQP, &STOMP, Aspect::Address, Cell::Rule(OtherSyntax)),
+            (&MQTT_3, &AMQP, Aspect::LongAddress, Cell::Rule(CutKey)),
+            (&AMQP, &MQTT_3, Aspect::LongAddress, Cell::Unsaid),
+            (&MQTT_5, &AMQP, Aspect::Reply, Cell::Rule(ReplyAlias)),
+            (&MQTT_3, &AMQP, Aspect::Redelivery, Cell::Exact),
+            (&MQTT_5, &COAP, Aspect::ContentType, Cell::Rule(OctetStream)),
+            (&COAP, &MQTT_5, Aspect::ContentType, Cell::Unsaid),
+            (&COAP, &MQTT_5, Aspect::RegisteredType, Cell::Exact),
+            (&COAP, &AMQP, Aspect::Reply, Cell::Rule(ReplyAlias)),
+            (&STOMP, &COAP, Aspect::Reply, Cell::Dropped),
+            (&COAP, &AMQP, Aspect::LongAddress, Cell::Rule(CutKey)),
+            (&AMQP, &COAP, Aspect::Expiry, Cell::Rule(SecondsLeft)),
+            (&ZMTP, &MQTT_5, Aspect::Expiry, Cell::Unsaid),
+            (&MQTT_5, &ZMTP, Aspect::TextProperty, Cell::Dropped),
+            (&ZMTP, &AMQP, Aspect::Address, Cell::Rule(OtherSyntax)),
         ] {
-            assert_eq!(cell(from, to, aspect), wanted, "{from:?} {to:?} {aspect:?}");
+            let cell = expected(from, to, aspect);
+            assert_eq!(cell, wanted, "{} {} {aspect:?}", from.name, to.name);
         }
     }
 }

@@ -4,19 +4,19 @@
 //! freely; what the kernel says to the link meanwhile is noted. [`DeferredFront`] can be an object: it is also how a front
 //! outside this crate comes in ([`AnyFront::extension`](crate::AnyFront::extension)).
 
-use crate::LoginAnswer;
 use crate::front::{
     ConsumerFate, Cx, Datagram, Fate, Front, FrontSettings, Outbound, Step, Undelivered, Variant,
 };
+use crate::protocol::{Protocol, ShowCount};
+use crate::{Datagrams, LoginAnswer};
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use thalweg_coap::Datagrams;
 use thalweg_kernel::{
-    Answer, CloseReason, ConsumerEnd, Content, Delivery, Handover, LinkId, Observed, Refusal,
+    Answer, CloseReason, ConsumerEnd, Content, Delivery, LinkId, Observed, Recipient, Refusal,
     Subscribed, Tag, TakenId, Ticket, WatchEnd,
 };
-use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
+use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
 
 /// Bytes of deliveries that a front is given before it is woken.
 const NOTED_MAX: usize = 256 << 10;
@@ -28,10 +28,8 @@ const BUFFER_KEPT: usize = 4096;
 /// An effect of the kernel on one link, kept until its front may act on it.
 #[derive(Debug)]
 pub enum Effect {
-    /// A message for a subscriber.
+    /// A message for one recipient.
     Delivered(Box<Delivered>),
-    /// A message out of a queue for a consumer.
-    HandedOver(Box<HandedOver>),
     /// The second half of an exactly-once delivery.
     Released(Tag),
     /// One outcome per filter of a subscribe.
@@ -62,39 +60,56 @@ pub enum Effect {
     Room,
 }
 
-/// A [`Delivery`] that can wait.
+/// A [`Delivery`] and its [`Content`] that can wait.
 #[derive(Debug)]
 pub struct Delivered {
-    /// Address, payload, retain and properties; its reliability is that of this receiver.
     pub message: Message,
-    /// It may have been delivered before.
-    pub redelivered: bool,
-    /// What to settle; 0 when nothing is to be settled.
-    pub tag: Tag,
-    /// Whole seconds it is still worth delivering, if it expires.
-    pub expires_in_secs: Option<u32>,
+    pub to: Recipient,
+    /// The reliability granted to this recipient.
+    pub reliability: Reliability,
+    /// It is a last value, or the recipient asked to see that it became one.
+    pub retain: bool,
+    /// It is to be settled under `tag`.
+    pub settles: bool,
+    pub tag: u64,
+    /// How often it was delivered before.
+    pub deliveries: u32,
+    /// Messages that wait behind it in its queue.
+    pub left: u64,
+    /// How long it was still worth delivering when it was noted, if it expires.
+    pub expires_in: Option<Span>,
     /// The identifiers of the subscriptions that matched, where given.
     pub subscription_ids: Box<[u32]>,
 }
 
-/// A [`Handover`] that can wait.
-#[derive(Debug)]
-pub struct HandedOver {
-    pub line: u16,
-    /// The consumer; 0 if one message was asked for without one.
-    pub consumer: u32,
-    /// Its number on its line.
-    pub tag: u64,
-    /// It is to be settled under that number.
-    pub settles: bool,
-    /// How often it was delivered before.
-    pub deliveries: u32,
-    pub message: Message,
-    /// Messages that wait behind it.
-    pub left: u64,
-}
-
 impl Effect {
+    pub(crate) fn delivered(content: &Content<'_>, delivery: &Delivery<'_>) -> Self {
+        let passing = || {
+            Message::new(
+                content.address(),
+                content.payload(),
+                content.reliability(),
+                RetainOp::None,
+                content.expires(),
+                Time::ZERO,
+                0,
+                content.properties().cloned().map(Box::new),
+            )
+        };
+        Effect::Delivered(Box::new(Delivered {
+            message: content.message().cloned().unwrap_or_else(passing),
+            to: delivery.to,
+            reliability: delivery.reliability,
+            retain: delivery.retain,
+            settles: delivery.settles,
+            tag: delivery.tag,
+            deliveries: delivery.deliveries,
+            left: delivery.left,
+            expires_in: delivery.expires_in,
+            subscription_ids: delivery.subscription_ids.into(),
+        }))
+    }
+
     pub(crate) fn answer(ticket: Ticket, answer: Answer<'_>) -> Self {
         match answer {
             Answer::Subscribed(outcomes) => Effect::Subscribed(ticket, outcomes.into()),
@@ -108,42 +123,6 @@ impl Effect {
             Answer::QueueMade(made) => Effect::QueueMade(ticket, made),
         }
     }
-}
-
-/// A delivery as a message of its own.
-pub(crate) fn message_of(delivery: &Delivery<'_>) -> Message {
-    let retain = if delivery.retain {
-        RetainOp::Set
-    } else {
-        RetainOp::None
-    };
-    owned(
-        (delivery.address, delivery.payload),
-        delivery.reliability,
-        retain,
-        Time::NEVER,
-        delivery.properties,
-    )
-}
-
-fn owned(
-    (address, payload): (&str, &[u8]),
-    reliability: Reliability,
-    retain: RetainOp,
-    expires: Time,
-    properties: Option<&Properties>,
-) -> Message {
-    let properties = properties.cloned().map(Box::new);
-    Message::new(
-        address,
-        payload,
-        reliability,
-        retain,
-        expires,
-        Time::ZERO,
-        0,
-        properties,
-    )
 }
 
 /// What a front did before it returned to its link.
@@ -273,14 +252,19 @@ pub trait DeferredFront: Send {
         Time::NEVER
     }
 
-    /// See [`Front::counts`].
-    fn counts(&self) -> Option<crate::coap::CoapCounts> {
-        None
-    }
+    /// See [`Front::counts`]. An extension declares its metrics by showing them.
+    fn counts(&self, _: &mut ShowCount<'_>) {}
 
     /// See [`Front::set_settings`].
     fn set_settings(&mut self, _: Arc<dyn FrontSettings>) {}
 }
+
+/// What is declared of fronts of other crates; each says its own name and counts.
+pub(crate) static EXTENSION: Protocol = Protocol {
+    name: "extension",
+    carries: &[],
+    metrics: &[],
+};
 
 /// A front of another crate.
 pub type Extension = Deferred<dyn DeferredFront<Note = Effect>>;
@@ -371,52 +355,19 @@ where
 }
 
 impl<T: DeferredFront + ?Sized> Outbound for Deferred<T> {
-    fn deliver(&mut self, delivery: &Delivery<'_>, _: &mut Vec<u8>) -> Result<(), Undelivered> {
+    fn deliver(
+        &mut self,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+        _: &mut Vec<u8>,
+    ) -> Result<(), Undelivered> {
         if !self.takes_deliveries {
             return Err(Undelivered::NoConsumer);
         }
-        let bytes = delivery.address.len() + delivery.payload.len() + NOTE_BYTES;
-        if !self.has_room(bytes) {
+        if !self.has_room(content.address_len() + content.payload().len() + NOTE_BYTES) {
             return Err(Undelivered::Full);
         }
-        self.note_effect(Effect::Delivered(Box::new(Delivered {
-            message: message_of(delivery),
-            redelivered: delivery.redelivered,
-            tag: delivery.tag,
-            expires_in_secs: delivery.expires_in_secs,
-            subscription_ids: delivery.subscription_ids.into(),
-        })));
-        Ok(())
-    }
-
-    fn hand_over(&mut self, handover: &Handover<'_>, _: &mut Vec<u8>) -> Result<(), Undelivered> {
-        if !self.takes_deliveries {
-            return Err(Undelivered::NoConsumer);
-        }
-        let content = handover.message;
-        let bytes = content.address_len() + content.payload().len() + NOTE_BYTES;
-        if !self.has_room(bytes) {
-            return Err(Undelivered::Full);
-        }
-        let message = match content {
-            Content::Kept(message) => message.clone(),
-            Content::Passing(draft, expires) => owned(
-                (draft.address, draft.payload),
-                draft.reliability,
-                draft.retain,
-                expires,
-                draft.properties,
-            ),
-        };
-        self.note_effect(Effect::HandedOver(Box::new(HandedOver {
-            line: handover.line,
-            consumer: handover.consumer,
-            tag: handover.tag,
-            settles: handover.settles,
-            deliveries: handover.deliveries,
-            message,
-            left: handover.left,
-        })));
+        self.note_effect(Effect::delivered(content, delivery));
         Ok(())
     }
 
@@ -617,8 +568,10 @@ where
         self.holds_each
     }
 
-    fn counts(&self) -> Option<crate::coap::CoapCounts> {
-        self.front()?.counts()
+    fn counts(&self, show: &mut ShowCount<'_>) {
+        if let Some(front) = self.front() {
+            front.counts(show);
+        }
     }
 
     fn set_settings(&mut self, settings: Arc<dyn FrontSettings>) {

@@ -5,6 +5,8 @@
 //! because of one asks to be woken. *Facts* say how things are. What only one protocol has is a default method.
 
 use crate::link::Links;
+use crate::probe::Mark;
+use crate::protocol::{Protocol, ShowCount};
 use crate::registry::AnyFront;
 use crate::{LoginAnswer, LoginAsk};
 use core::net::SocketAddr;
@@ -12,8 +14,8 @@ use std::any::Any;
 use std::sync::Arc;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    Answer, CloseReason, Closing, ConsumerEnd, Delivery, Handover, Kernel, LinkId, Observed,
-    SessionId, Tag, Ticket,
+    Answer, CloseReason, Closing, ConsumerEnd, Content, Delivery, Draft, Kernel, LinkId, Observed,
+    OpenRefusal, OpenSession, Opened, Outcome, SessionId, Tag, Ticket,
 };
 use thalweg_model::{Span, Time};
 
@@ -34,11 +36,32 @@ impl Cx<'_> {
         self.links.session(self.id)
     }
 
-    /// Makes the link the connection of a session that was opened for it.
-    pub fn set_session(&mut self, session: SessionId) {
+    /// Opens a session, of which the link is the connection from now on. Once the peer has its answer, [`Cx::start`] lets
+    /// deliveries begin.
+    pub fn open_session(&mut self, open: OpenSession<'_>) -> Result<Opened, OpenRefusal> {
+        let opened = self.kernel.open_session(open, self.now, self.links)?;
         if let Some(link) = self.links.get_mut(self.id) {
-            link.session = Some(session);
+            link.session = Some(opened.session);
         }
+        Ok(opened)
+    }
+
+    pub fn start(&mut self, session: SessionId) {
+        self.kernel.start(session, self.now, self.links);
+    }
+
+    /// Publishes. Of a peer that is over its rate nothing more is read for a while.
+    #[inline]
+    pub fn publish(&mut self, session: SessionId, draft: Draft<'_>) -> Outcome {
+        self.links.mark(Mark::FrontIn);
+        let published = self.kernel.publish(session, draft, self.now, self.links);
+        self.links.mark(Mark::KernelPublish);
+        if let Some(until) = published.pause_until
+            && let Some(link) = self.links.get_mut(self.id)
+        {
+            link.pause_until = Some(until);
+        }
+        published.outcome
     }
 
     /// Writes into the link's output.
@@ -64,6 +87,21 @@ impl Cx<'_> {
     /// Asks the server who the peer is; the answer comes to [`Front::on_login`].
     pub fn ask_login(&mut self, ask: LoginAsk) {
         self.links.ask_login(self.id, ask);
+    }
+
+    /// The same of a peer that offers a user name and a password, or neither, and whose session's name we made up.
+    pub fn ask_password(
+        &mut self,
+        client: Box<str>,
+        user: Option<Box<str>>,
+        password: Option<Box<[u8]>>,
+    ) {
+        self.ask_login(LoginAsk::Password {
+            client,
+            chosen: false,
+            user,
+            password,
+        });
     }
 }
 
@@ -116,17 +154,17 @@ pub enum Fate {
 }
 
 /// A datagram, where it came from, and what is known of its sender.
-pub type Datagram<'d> = (SocketAddr, crate::coap::PeerSecurity<'d>, &'d [u8]);
+pub type Datagram<'d> = (SocketAddr, crate::PeerSecurity<'d>, &'d [u8]);
 
 /// Output verbs. They are called within a kernel command, so they only write or note.
 pub trait Outbound {
-    /// Writes a message to a subscriber.
-    fn deliver(&mut self, _: &Delivery<'_>, _: &mut Vec<u8>) -> Result<(), Undelivered> {
-        Err(Undelivered::NoConsumer)
-    }
-
-    /// Writes a message out of a queue to a consumer.
-    fn hand_over(&mut self, _: &Handover<'_>, _: &mut Vec<u8>) -> Result<(), Undelivered> {
+    /// Writes a message for one recipient.
+    fn deliver(
+        &mut self,
+        _: &Content<'_>,
+        _: &Delivery<'_>,
+        _: &mut Vec<u8>,
+    ) -> Result<(), Undelivered> {
         Err(Undelivered::NoConsumer)
     }
 
@@ -164,7 +202,7 @@ pub trait Outbound {
 
     /// Swaps the datagrams that may leave now with `spare`, which is empty. True if there is more to say, so that the front
     /// is to be woken.
-    fn take_datagrams(&mut self, _: &mut thalweg_coap::Datagrams) -> bool {
+    fn take_datagrams(&mut self, _: &mut crate::Datagrams) -> bool {
         false
     }
 }
@@ -207,7 +245,9 @@ pub trait Front: Outbound + Variant + Send {
     // --- facts
 
     /// The protocol, in lower case.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &'static str {
+        Self::PROTOCOL.name
+    }
 
     /// Whether the peer has been let in.
     fn is_connected(&self) -> bool {
@@ -279,10 +319,8 @@ pub trait Front: Outbound + Variant + Send {
         false
     }
 
-    /// What it has counted, if its protocol has counts of its own.
-    fn counts(&self) -> Option<crate::coap::CoapCounts> {
-        None
-    }
+    /// Shows what it has counted since its link was opened, for the metrics that its protocol declares.
+    fn counts(&self, _: &mut ShowCount<'_>) {}
 
     /// Replaces the settings of a link that is never closed.
     fn set_settings(&mut self, _: Arc<dyn FrontSettings>) {}
@@ -292,6 +330,7 @@ pub trait Front: Outbound + Variant + Send {
 pub trait Variant: Sized + 'static {
     /// Its place in the list.
     const INDEX: usize;
+    const PROTOCOL: &'static Protocol;
     /// It, if that is what this is.
     fn from_any(any: &AnyFront) -> Option<&Self>;
     /// It, if that is what this is.

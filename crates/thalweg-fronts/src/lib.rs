@@ -20,13 +20,15 @@ mod login;
 pub mod mqtt;
 pub mod native;
 mod probe;
+mod protocol;
 mod registry;
 mod stamp;
 pub mod stomp;
 pub mod xmpp;
 pub mod zmtp;
 
-pub use deferred::{Deferred, DeferredFront, Delivered, Effect, Extension, HandedOver, Left};
+pub use coap::PeerSecurity;
+pub use deferred::{Deferred, DeferredFront, Delivered, Effect, Extension, Left};
 pub use front::{
     ConsumerFate, Cx, Datagram, Fate, Front, FrontSettings, Outbound, Step, Undelivered, Variant,
 };
@@ -34,4 +36,6 @@ pub use link::{Driven, Link, Links, LinksLimits, PacketCounts, Stopped};
 pub use load::LoadCounts;
 pub use login::{LoginAnswer, LoginAsk, LoginRefusal};
 pub use probe::{Mark, Probe};
-pub use registry::AnyFront;
+pub use protocol::{FrontCounts, FrontMetric, Protocol, ShowCount};
+pub use registry::{AnyFront, protocols};
+pub use thalweg_coap::Datagrams;

@@ -8,14 +8,15 @@ mod output;
 pub(crate) use earlier::Earlier;
 
 use crate::deferred::Left;
-use crate::front::{Cx, Datagram, Front, FrontSettings, Step, Variant};
+use crate::front::{Cx, Datagram, Front, FrontSettings, Step};
 use crate::probe::{Mark, Probe};
-use crate::registry::{AnyFront, KINDS, each_front};
-use crate::{LoginAnswer, LoginAsk};
+use crate::protocol::FrontCounts;
+use crate::registry::{AnyFront, KINDS, each_front, protocol_at};
+use crate::{Datagrams, LoginAnswer, LoginAsk};
 use core::net::SocketAddr;
 use std::collections::VecDeque;
+use std::ops::AddAssign;
 use std::sync::Arc;
-use thalweg_coap::Datagrams;
 use thalweg_kernel::{CloseReason, Closing, Effects, Kernel, LinkId, SessionId};
 use thalweg_model::{Span, Time};
 
@@ -101,10 +102,17 @@ pub enum Stopped {
 /// Packets of one protocol, of all types, over all links so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCounts {
-    /// Those that were received and handled.
+    /// Those of connections that were received and handled.
     pub received: u64,
     /// Those that were written into an output.
     pub sent: u64,
+}
+
+impl AddAssign for PacketCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.received += other.received;
+        self.sent += other.sent;
+    }
 }
 
 /// All links of a shard. Carries out what the kernel asks for.
@@ -143,6 +151,8 @@ pub struct Links {
     completed: u64,
     pub(crate) load: crate::LoadCounts,
     packets: [PacketCounts; KINDS],
+    /// What fronts of closed links had counted.
+    ended_counts: FrontCounts,
     /// Measures the next message, if somebody wants to know.
     pub(crate) probe: Option<Box<Probe>>,
 }
@@ -171,6 +181,7 @@ impl Links {
             completed: 0,
             load: crate::LoadCounts::default(),
             packets: [PacketCounts::default(); KINDS],
+            ended_counts: FrontCounts::default(),
             probe: None,
         }
     }
@@ -236,6 +247,12 @@ impl Links {
             && let Some(link) = slot.take()
         {
             self.free.push(id.0);
+            // What was there is there no more; what has happened has happened.
+            each_front!(&link.front, front => Front::counts(&**front, &mut |metric, value, count| {
+                if metric.is_counter() {
+                    self.ended_counts.add(metric, value, count);
+                }
+            }));
             self.kept -= kept;
             self.park(link.front, kept, now);
         }
@@ -278,9 +295,10 @@ impl Links {
         }
     }
 
-    /// Counts of one protocol's packets.
-    pub fn packets<F: Variant>(&self) -> PacketCounts {
-        self.packets[F::INDEX]
+    /// Packets by protocol, also of those that nobody speaks.
+    pub fn packets(&self) -> impl Iterator<Item = (&'static str, PacketCounts)> + '_ {
+        let of_kind = |(index, counts): (usize, &PacketCounts)| (protocol_at(index).name, *counts);
+        self.packets.iter().enumerate().map(of_kind)
     }
 
     fn cx<'a>(&'a mut self, id: LinkId, now: Time, kernel: &'a mut Kernel) -> Cx<'a> {
@@ -406,9 +424,15 @@ impl Links {
         }
     }
 
-    /// What the front of a link has counted, if its protocol has counts of its own.
-    pub fn counts(&self, id: LinkId) -> Option<crate::coap::CoapCounts> {
-        each_front!(&self.get(id)?.front, front => Front::counts(&**front))
+    /// What fronts have counted, those of closed links included.
+    pub fn front_counts(&self) -> FrontCounts {
+        let mut sums = self.ended_counts.clone();
+        for link in self.links.iter().flatten() {
+            each_front!(&link.front, front => {
+                Front::counts(&**front, &mut |metric, value, count| sums.add(metric, value, count))
+            });
+        }
+        sums
     }
 
     /// When [`Links::on_timer`] is to be called for a link: for its own front, and for links without a socket.

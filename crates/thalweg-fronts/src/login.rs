@@ -1,5 +1,6 @@
 //! Who is it? Fronts ask, the server answers when it knows: checking a password may take a slow hash on another thread.
 
+use thalweg_kernel::OpenRefusal;
 use thalweg_kernel::access::Access;
 use thalweg_model::Time;
 
@@ -65,4 +66,32 @@ pub enum LoginRefusal {
     BadMethod,
     /// Nobody has time to check now.
     Busy,
+}
+
+impl LoginRefusal {
+    /// Words for protocols that have room for them.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            LoginRefusal::BadUserOrPassword => "user name or password are wrong",
+            LoginRefusal::NotAuthorized => "this user may not come in here",
+            LoginRefusal::ClientId => "the name of this client is not this user's",
+            LoginRefusal::BadMethod => "passwords are not asked for here",
+            LoginRefusal::Busy => "too many want to come in; try again later",
+        }
+    }
+}
+
+/// What a peer hears that a [`LoginAnswer::Continue`] is for, where nothing was begun that could go on.
+pub(crate) const WANTS_MORE: &str = "the server wants more than a user name and a password";
+
+/// Words on why a session cannot be opened.
+pub(crate) fn refused(refusal: OpenRefusal) -> &'static str {
+    match refusal {
+        OpenRefusal::TooManySessions => {
+            "there are as many sessions as there may be; raise the limit"
+        }
+        OpenRefusal::Overloaded => "the broker is short of memory; try again later",
+        OpenRefusal::OtherUser => "the session is another user's",
+        OpenRefusal::Denied => "the rules grant this user nothing",
+    }
 }

@@ -1,12 +1,12 @@
 //! The list of all protocols: the one place that a new one is written down in.
 
 use crate::deferred::{DeferredFront, Effect};
-use crate::front::{Front, Outbound, Undelivered, Variant};
-use thalweg_kernel::Handover;
+use crate::front::{Front, Outbound, Variant};
+use crate::protocol::Protocol;
 
 /// Writes the enum of all fronts and what matches on it, each without a catch-all arm.
 macro_rules! fronts {
-    (($d:tt) $($(#[$doc:meta])* $Name:ident($Front:ty),)*) => {
+    (($d:tt) $($(#[$doc:meta])* $Name:ident($Front:ty) of $PROTOCOL:path,)*) => {
         /// A protocol's side of a link.
         pub enum AnyFront {
             $($(#[$doc])* $Name(Box<$Front>),)*
@@ -14,6 +14,9 @@ macro_rules! fronts {
 
         /// How many kinds there are.
         pub(crate) const KINDS: usize = [$(stringify!($Name)),*].len();
+
+        /// The protocol of each kind.
+        const PROTOCOLS: [&Protocol; KINDS] = [$(&$PROTOCOL),*];
 
         enum Index { $($Name,)* }
 
@@ -26,6 +29,7 @@ macro_rules! fronts {
 
             impl Variant for $Front {
                 const INDEX: usize = Index::$Name as usize;
+                const PROTOCOL: &'static Protocol = &$PROTOCOL;
 
                 #[inline]
                 fn from_any(any: &AnyFront) -> Option<&Self> {
@@ -58,23 +62,23 @@ macro_rules! fronts {
 fronts! {
     ($)
     /// MQTT of any version.
-    Mqtt(crate::mqtt::MqttFront),
+    Mqtt(crate::mqtt::MqttFront) of crate::mqtt::PROTOCOL,
     /// AMQP 0-9-1.
-    Amqp(crate::amqp::AmqpFront),
+    Amqp(crate::amqp::AmqpFront) of crate::amqp::PROTOCOL,
     /// STOMP 1.0 to 1.2.
-    Stomp(crate::stomp::StompFront),
-    /// ZMTP 3.0 and 3.1.
-    Zmtp(crate::zmtp::ZmtpFront),
-    /// XMPP 1.0 with XEP-0060.
-    Xmpp(crate::xmpp::XmppFront),
+    Stomp(crate::stomp::StompFront) of crate::stomp::PROTOCOL,
     /// CoAP over UDP or DTLS: all peers of one socket.
-    CoapDatagrams(crate::deferred::Deferred<crate::coap::CoapFront>),
+    CoapDatagrams(crate::deferred::Deferred<crate::coap::CoapFront>) of crate::coap::PROTOCOL,
     /// CoAP over TCP, TLS or WebSocket.
-    CoapStream(crate::deferred::Deferred<crate::coap::CoapStreamFront>),
+    CoapStream(crate::deferred::Deferred<crate::coap::CoapStreamFront>) of crate::coap::PROTOCOL,
     /// The session that the CoAP fronts of a shard have in common. It has no peer.
-    CoapDesk(crate::coap::Desk),
+    CoapDesk(crate::coap::Desk) of crate::coap::PROTOCOL,
+    /// ZMTP 3.0 and 3.1.
+    Zmtp(crate::zmtp::ZmtpFront) of crate::zmtp::PROTOCOL,
+    /// XMPP 1.0 with XEP-0060.
+    Xmpp(crate::xmpp::XmppFront) of crate::xmpp::PROTOCOL,
     /// A front of another crate, by way of [`DeferredFront`].
-    Extension(crate::deferred::Extension),
+    Extension(crate::deferred::Extension) of crate::deferred::EXTENSION,
 }
 
 #[allow(clippy::single_component_path_imports)] // It makes the macro a path for other modules.
@@ -86,6 +90,20 @@ const _: () = {
     is_send::<AnyFront>();
 };
 
+/// All protocols, in their order, each once.
+pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
+    let is_first = |at: &usize| {
+        let earlier = &PROTOCOLS[..*at];
+        earlier.iter().all(|it| it.name != PROTOCOLS[*at].name)
+    };
+    (0..KINDS).filter(is_first).map(|at| PROTOCOLS[at])
+}
+
+/// The protocol of each place in the list.
+pub(crate) fn protocol_at(index: usize) -> &'static Protocol {
+    PROTOCOLS[index]
+}
+
 impl AnyFront {
     /// A front of another crate.
     pub fn extension(front: impl DeferredFront<Note = Effect> + 'static) -> Self {
@@ -96,15 +114,6 @@ impl AnyFront {
     #[inline]
     pub(crate) fn index(&self) -> usize {
         each_front!(type of self, F => <F as Variant>::INDEX)
-    }
-
-    #[inline]
-    pub(crate) fn hand_over(
-        &mut self,
-        handover: &Handover<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Undelivered> {
-        each_front!(self, front => Outbound::hand_over(&mut **front, handover, out))
     }
 
     #[inline]

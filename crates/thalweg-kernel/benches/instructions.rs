@@ -6,12 +6,12 @@ use thalweg_balance::{Balancer, Choice, GroupStrategy, Head, Parcel, Place, Term
 use thalweg_kernel::access::Access;
 use thalweg_kernel::routes::RouteTable;
 use thalweg_kernel::{
-    Answer, Change, CloseReason, ConsumeSpec, ConsumerEnd, Delivery, Draft, Effects, Grants,
-    Handover, Kernel, LastValueWish, Limits, LinkId, Observed, OpenSession, QueueLimits, QueueSpec,
+    Answer, Change, CloseReason, ConsumeSpec, ConsumerEnd, Content, Delivery, Draft, Effects,
+    Grants, Kernel, LastValueWish, Limits, LinkId, Observed, OpenSession, QueueLimits, QueueSpec,
     Sent, SessionId, Settled, ShardId, Tag, Tags, Ticket, Verdict, WatchId, WatchSpec, Wish,
     queue_address,
 };
-use thalweg_model::{Reliability, RetainOp, Span, Time};
+use thalweg_model::{Reliability, Span, Time};
 
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
@@ -392,25 +392,14 @@ fn open(kernel: &mut Kernel, client: &str, link: u32, out: &mut Nowhere) -> Sess
 }
 
 fn draft(address: &str) -> Draft<'_> {
-    Draft {
-        address,
-        payload: &[b'x'; 36],
-        reliability: Reliability::AtMostOnce,
-        retain: RetainOp::None,
-        priority: 0,
-        expires_in: None,
-        properties: None,
-        ticket: 0,
-        native: None,
-        stamp: None,
-    }
+    Draft::new(address, &[b'x'; 36], Reliability::AtMostOnce)
 }
 
 struct Nowhere(u32);
 
 impl Effects for Nowhere {
-    fn deliver(&mut self, _: LinkId, delivery: &Delivery<'_>) -> Sent {
-        black_box(delivery);
+    fn deliver(&mut self, _: LinkId, content: &Content<'_>, delivery: &Delivery<'_>) -> Sent {
+        black_box((content, delivery));
         self.0 += 1;
         Sent::Room
     }
@@ -425,12 +414,6 @@ impl Effects for Nowhere {
     }
 
     fn disconnect(&mut self, _: LinkId, _: CloseReason) {}
-
-    fn hand_over(&mut self, _: LinkId, handover: &Handover<'_>) -> Sent {
-        black_box(handover);
-        self.0 += 1;
-        Sent::Room
-    }
 
     fn consumer_ended(&mut self, _: LinkId, _: u16, _: ConsumerEnd) -> bool {
         false

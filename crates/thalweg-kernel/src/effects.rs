@@ -15,8 +15,8 @@ use thalweg_model::{Message, Properties, Reliability, Span, Time};
 /// ([`Kernel::take_outbox`](crate::Kernel::take_outbox)) and messages wanted back from disk
 /// ([`Kernel::take_fetches`](crate::Kernel::take_fetches)).
 pub trait Effects {
-    /// Puts a delivery into the link's output.
-    fn deliver(&mut self, link: LinkId, delivery: &Delivery<'_>) -> Sent;
+    /// Puts a message for one recipient into the link's output.
+    fn deliver(&mut self, link: LinkId, content: &Content<'_>, delivery: &Delivery<'_>) -> Sent;
     /// The second half of an exactly-once delivery: tells the peer that `tag` will not be repeated.
     fn release(&mut self, link: LinkId, tag: Tag);
     /// Answers what was asked with a ticket.
@@ -25,8 +25,6 @@ pub trait Effects {
     fn observe(&mut self, link: LinkId, cookie: u64, observed: Observed<'_>);
     /// Ends a link; the kernel has already forgotten it.
     fn disconnect(&mut self, link: LinkId, why: CloseReason);
-    /// Puts a message out of a queue into the output of a consumer's link.
-    fn hand_over(&mut self, link: LinkId, handover: &Handover<'_>) -> Sent;
     /// A consumer of a line has ended, and not because it said so. False if the peer could not be told: where
     /// [`ConsumerEnd::Stalled`] cannot be said apart, the whole link ends.
     fn consumer_ended(&mut self, link: LinkId, line: u16, ended: ConsumerEnd) -> bool;
@@ -122,6 +120,18 @@ pub struct Fetch {
     pub places: Vec<(u64, u32)>,
 }
 
+/// [`Effects::deliver`] off the paths that every message takes: what it is for `E` is compiled into this, and not into each
+/// caller.
+#[inline(never)]
+pub(crate) fn deliver_apart<E: Effects>(
+    link: LinkId,
+    content: &Content<'_>,
+    delivery: &Delivery<'_>,
+    fx: &mut E,
+) -> Sent {
+    fx.deliver(link, content, delivery)
+}
+
 /// What became of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
@@ -137,127 +147,163 @@ pub enum Sent {
     Gone,
 }
 
-/// A message on its way to one receiver.
-#[derive(Debug)]
-pub struct Delivery<'a> {
-    pub address: &'a str,
-    /// The payload, byte for byte.
-    pub payload: &'a [u8],
-    /// How surely it must arrive at this receiver.
-    pub reliability: Reliability,
-    /// It is a last value, or the receiver wants to see that it became one.
-    pub retain: bool,
-    /// It may have been delivered before.
-    pub redelivered: bool,
-    /// What to settle; 0 when nothing is to be settled.
-    pub tag: Tag,
-    /// Whole seconds it is still worth delivering, if it expires.
-    pub expires_in_secs: Option<u32>,
-    pub priority: u8,
-    /// The metadata, if any.
-    pub properties: Option<&'a Properties>,
-    /// The identifiers of the subscriptions that matched, where given.
-    pub subscription_ids: &'a [u32],
-    /// The publisher's own encoding, if a receiver of the same dialect may get it unchanged.
-    pub native: Option<Native<'a>>,
-}
-
-/// A message on its way out of a queue to a consumer.
-#[derive(Clone, Copy)]
-pub struct Handover<'a> {
-    pub line: u16,
-    /// The consumer; 0 if one message was asked for without one.
-    pub consumer: u32,
-    /// Its number: rises by one with each message of a line.
-    pub tag: u64,
-    /// It is to be settled under that number.
-    pub settles: bool,
-    /// How often it was delivered before.
-    pub deliveries: u32,
-    pub message: Content<'a>,
-    /// How long it is still worth delivering, if it expires.
-    pub expires_in: Option<Span>,
-    /// Messages that wait behind it.
-    pub left: u64,
-}
-
-/// What a handover hands over: a message that somebody keeps, or one that is still in its publisher's buffer.
+/// A message on its way out, without what differs between its recipients.
 #[derive(Clone, Copy)]
 pub enum Content<'a> {
-    /// It waited or will be settled.
-    Kept(&'a Message),
-    /// It goes straight through, and expires then.
+    /// It waited or will be settled. With its address, where that is at hand as text: checking that its bytes are text is
+    /// otherwise left to those who read it.
+    Kept(&'a Message, Option<&'a str>),
+    /// It is still in its publisher's buffer; the time is now.
     Passing(&'a Draft<'a>, Time),
 }
 
 impl<'a> Content<'a> {
-    pub fn address(self) -> &'a str {
+    /// The message, if it is kept.
+    pub fn message(&self) -> Option<&'a Message> {
         match self {
-            Content::Kept(message) => message.address(),
+            Content::Kept(message, _) => Some(message),
+            Content::Passing(..) => None,
+        }
+    }
+
+    #[inline]
+    pub fn address(&self) -> &'a str {
+        match self {
+            Content::Kept(_, Some(address)) => address,
+            Content::Kept(message, None) => message.address(),
             Content::Passing(draft, _) => draft.address,
         }
     }
 
-    /// Whether its address is this one; costs less than looking at a kept message's address.
+    /// Whether its address is this one; costs less than [`Content::address`].
     #[inline]
-    pub fn is_at(self, address: &str) -> bool {
+    pub fn is_at(&self, address: &str) -> bool {
         match self {
-            Content::Kept(message) => message.is_at(address),
+            Content::Kept(message, _) => message.is_at(address),
             Content::Passing(draft, _) => draft.address == address,
         }
     }
 
     /// Bytes of its address.
     #[inline]
-    pub fn address_len(self) -> usize {
+    pub fn address_len(&self) -> usize {
         match self {
-            Content::Kept(message) => message.address_len(),
+            Content::Kept(message, _) => message.address_len(),
             Content::Passing(draft, _) => draft.address.len(),
         }
     }
 
-    /// The payload, byte for byte.
     #[inline]
-    pub fn payload(self) -> &'a [u8] {
+    pub fn payload(&self) -> &'a [u8] {
         match self {
-            Content::Kept(message) => message.payload(),
+            Content::Kept(message, _) => message.payload(),
             Content::Passing(draft, _) => draft.payload,
         }
     }
 
-    /// What the publisher asked for.
+    /// The reliability that the publisher chose.
     #[inline]
-    pub fn reliability(self) -> Reliability {
+    pub fn reliability(&self) -> Reliability {
         match self {
-            Content::Kept(message) => message.reliability(),
+            Content::Kept(message, _) => message.reliability(),
             Content::Passing(draft, _) => draft.reliability,
         }
     }
 
     #[inline]
-    pub fn priority(self) -> u8 {
+    pub fn priority(&self) -> u8 {
         match self {
-            Content::Kept(message) => message.priority(),
+            Content::Kept(message, _) => message.priority(),
             Content::Passing(draft, _) => draft.priority,
         }
     }
 
-    /// When the message itself expires.
+    /// When the message itself expires; a queue may drop it earlier ([`Delivery::expires_in`]).
     #[inline]
-    pub fn expires(self) -> Time {
+    pub fn expires(&self) -> Time {
         match self {
-            Content::Kept(message) => message.expires(),
-            Content::Passing(_, expires) => expires,
+            Content::Kept(message, _) => message.expires(),
+            Content::Passing(draft, now) => {
+                draft.expires_in.map_or(Time::NEVER, |span| *now + span)
+            }
         }
     }
 
-    /// The metadata, if any.
     #[inline]
-    pub fn properties(self) -> Option<&'a Properties> {
+    pub fn properties(&self) -> Option<&'a Properties> {
         match self {
-            Content::Kept(message) => message.properties(),
+            Content::Kept(message, _) => message.properties(),
             Content::Passing(draft, _) => draft.properties,
         }
+    }
+
+    /// The publisher's own encoding, which a recipient of the same dialect may get unchanged.
+    #[inline]
+    pub fn native(&self) -> Option<Native<'a>> {
+        match self {
+            Content::Kept(..) => None,
+            Content::Passing(draft, _) => draft.native,
+        }
+    }
+}
+
+/// One recipient's part of a message on its way out.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery<'a> {
+    pub to: Recipient,
+    /// The reliability granted to this recipient.
+    pub reliability: Reliability,
+    /// It is a last value, or the recipient asked to see that it became one.
+    pub retain: bool,
+    /// The recipient is to settle it under `tag`.
+    pub settles: bool,
+    /// Rises by one with each message of a consumer's line; for subscribers 0 where nothing is to be settled.
+    pub tag: u64,
+    /// How often it was delivered before.
+    pub deliveries: u32,
+    /// Messages that wait behind it in its queue.
+    pub left: u64,
+    /// How long it is still worth delivering, if it expires.
+    pub expires_in: Option<Span>,
+    /// The identifiers of the subscriptions that matched, where given.
+    pub subscription_ids: &'a [u32],
+}
+
+/// What receives a delivery on its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    /// The session, by its subscriptions.
+    Subscriber,
+    /// A consumer of a queue.
+    Consumer { line: u16, number: u32 },
+    /// One message of a queue was asked for.
+    Get { line: u16 },
+}
+
+impl Delivery<'_> {
+    /// Returns a first delivery that settles nothing.
+    #[inline(always)]
+    pub fn unsettled(to: Recipient, reliability: Reliability) -> Self {
+        Delivery {
+            to,
+            reliability,
+            retain: false,
+            settles: false,
+            tag: 0,
+            deliveries: 0,
+            left: 0,
+            expires_in: None,
+            subscription_ids: &[],
+        }
+    }
+
+    /// Whole seconds that it is still worth delivering, if it expires.
+    pub fn expires_in_secs(&self) -> Option<u32> {
+        self.expires_in.map(|left| {
+            // What was written down has been rounded up to a millisecond; that must not become a second.
+            let whole = Span::from_nanos(left.nanos().saturating_sub(1_000_000)).secs_ceil();
+            whole.clamp(u64::from(left > Span::ZERO), u64::from(u32::MAX)) as u32
+        })
     }
 }
 

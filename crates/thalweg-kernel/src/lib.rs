@@ -39,8 +39,8 @@ mod values;
 
 pub use access::client_ids::ClientIds;
 pub use effects::{
-    Answer, CloseReason, ConsumerEnd, Content, Delivery, Effects, Fetch, Handover, Holder, Native,
-    Observed, Safety, Sent, Spot, Subscribed, Taken, WatchEnd,
+    Answer, CloseReason, ConsumerEnd, Content, Delivery, Effects, Fetch, Holder, Native, Observed,
+    Recipient, Safety, Sent, Spot, Subscribed, Taken, WatchEnd,
 };
 pub use groups::eviction::Evicted;
 pub use groups::policy::GroupPolicy;

@@ -37,6 +37,5 @@ pub use server::{Server, StartError, StartOptions};
 pub use settings::Extensions;
 pub use shard::{ConnectionView, Connections, LoopCounts, PortView, Ports};
 pub use thalweg_dtls::Counts as DtlsCounts;
-pub use thalweg_fronts::LoadCounts;
-pub use thalweg_fronts::coap::CoapCounts;
+pub use thalweg_fronts::{FrontCounts, FrontMetric, LoadCounts, PacketCounts, protocols};
 pub use threads::{EXIT_PANICKED, OnFailure, ServerFailure, end_process_on_panic};

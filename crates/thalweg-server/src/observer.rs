@@ -13,7 +13,6 @@ use std::sync::mpsc;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use thalweg_fronts::Links;
-use thalweg_fronts::coap::CoapCounts;
 use thalweg_kernel::{Kernel, LinkId};
 use thalweg_model::Time;
 use thalweg_store::Backup;
@@ -43,20 +42,6 @@ impl Inside<'_> {
     pub fn client_properties(&self, link: LinkId) -> &[(Box<str>, Box<str>)] {
         let link = self.links.get(link);
         link.map_or(&[], |link| link.front.client_properties())
-    }
-
-    /// What its fronts of CoAP have counted, over UDP and over connections, those that are closed included.
-    pub fn coap(&self) -> CoapCounts {
-        let mut sum = self.ports.ended();
-        let links = self
-            .ports
-            .views()
-            .map(|port| port.link)
-            .chain(self.connections.with_timers());
-        for counts in links.filter_map(|link| self.links.counts(link)) {
-            sum.add(&counts);
-        }
-        sum
     }
 }
 

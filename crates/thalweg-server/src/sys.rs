@@ -68,7 +68,7 @@ pub(crate) fn publish(observer: &Observer, loads: &mut Loads) {
             inside.kernel.totals(),
             inside.kernel.ledger().clone(),
             inside.counts,
-            inside.links.packets::<thalweg_fronts::mqtt::MqttFront>(),
+            inside.links.packets().collect::<Vec<_>>(),
         )
     });
     let mut figures = vec![
@@ -91,8 +91,10 @@ pub(crate) fn publish(observer: &Observer, loads: &mut Loads) {
     let booked = |pick: fn(&Ledger) -> u64| parts.iter().map(|part| pick(&part.1)).sum::<u64>();
     let counted =
         |pick: fn(&LoopCounts) -> u64| parts.iter().map(|part| pick(&part.2)).sum::<u64>();
-    let packets =
-        |pick: fn(&PacketCounts) -> u64| parts.iter().map(|part| pick(&part.3)).sum::<u64>();
+    let packets = |pick: fn(&PacketCounts) -> u64| {
+        let each = parts.iter().flat_map(|part| &part.3);
+        each.map(|(_, counts)| pick(counts)).sum::<u64>()
+    };
     let (packets_in, packets_out) = (packets(|p| p.received), packets(|p| p.sent));
     let ledger = |pick| booked(pick).to_string();
     let lobby = observer.lobby();
@@ -134,16 +136,8 @@ pub(crate) fn publish(observer: &Observer, loads: &mut Loads) {
     observer.on_first_shard(move |inside| {
         for (address, value) in &figures {
             let draft = Draft {
-                address,
-                payload: value.as_bytes(),
-                reliability: Reliability::AtMostOnce,
                 retain: RetainOp::Set,
-                priority: 0,
-                expires_in: None,
-                properties: None,
-                ticket: 0,
-                native: None,
-                stamp: None,
+                ..Draft::new(address, value.as_bytes(), Reliability::AtMostOnce)
             };
             inside.kernel.publish_own(draft, inside.now, inside.links);
         }

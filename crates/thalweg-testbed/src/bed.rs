@@ -1,6 +1,7 @@
 //! Shards, the mail between them and the connections to clients. See [`Testbed`].
 
 mod journal;
+mod moving;
 
 use crate::client::{Client, Who};
 use crate::coap::Peer;
@@ -85,6 +86,8 @@ pub struct Asked {
 struct Pipe {
     shard: usize,
     link: Option<LinkId>,
+    /// Its front, while it is on the way to `shard`.
+    moving: Option<AnyFront>,
     /// Written by the client, not consumed by the broker.
     up: Vec<u8>,
     /// How much of that the broker has read.
@@ -286,6 +289,7 @@ impl Testbed {
         self.pipes.push(Pipe {
             shard,
             link: Some(link),
+            moving: None,
             up: Vec::new(),
             read: 0,
             down: Vec::new(),
@@ -341,7 +345,8 @@ impl Testbed {
 
     /// Whether the broker has closed the connection, or the client has.
     pub fn is_closed<C>(&self, who: Who<C>) -> bool {
-        self.pipes[who.pipe].link.is_none()
+        let pipe = &self.pipes[who.pipe];
+        pipe.link.is_none() && pipe.moving.is_none()
     }
 
     pub fn shard_of<C>(&self, who: Who<C>) -> usize {
@@ -403,6 +408,7 @@ impl Testbed {
     fn close_pipe(&mut self, number: usize) {
         self.overhear(number);
         let pipe = &mut self.pipes[number];
+        pipe.moving = None;
         let Some(link) = pipe.link.take() else { return };
         pipe.up.clear();
         let Shard {
@@ -446,10 +452,10 @@ impl Testbed {
     fn feed_pipe(&mut self, number: usize, count: usize) -> bool {
         let now = self.now;
         let pipe = &mut self.pipes[number];
-        let Some(mut id) = pipe.link else {
+        let Some(id) = pipe.link else {
             return false;
         };
-        let mut shard = pipe.shard;
+        let shard = pipe.shard;
         let links = &mut self.shards[shard].links;
         if let Some(link) = links.get_mut(id)
             && link
@@ -470,15 +476,17 @@ impl Testbed {
                 let driven = links.drive(id, &up[used..shown], now, kernel);
                 used += driven.consumed;
                 self.gather(shard);
-                if let Stopped::Rehome(key) = driven.stopped {
-                    (shard, id) = self.move_home(number, key);
-                    continue;
+                if let Stopped::Rehome(key) = driven.stopped
+                    && self.detach(number, key)
+                {
+                    self.pipes[number].up = up.split_off(used);
+                    self.pipes[number].read = shown - used;
+                    return true;
                 }
                 if driven.stopped == Stopped::Upgrade {
                     // The client's next octets would be of TLS, which is not simulated.
                     (used, shown) = (end, end);
                 }
-                // A link may be at home anywhere.
                 let goes_on = matches!(driven.stopped, Stopped::FlushFirst | Stopped::Rehome(_));
                 if !goes_on || self.pipes[number].link.is_none() {
                     break;
@@ -495,27 +503,6 @@ impl Testbed {
         let link = self.shards[shard].links.get(id);
         let goes_on = link.and_then(|link| link.pause_until);
         is_new || used > 0 || goes_on.is_some_and(|until| until <= now)
-    }
-
-    /// Moves a link to the shard where its session belongs.
-    fn move_home(&mut self, number: usize, key: u64) -> (usize, LinkId) {
-        let home = (key as usize - 1) % self.shards.len();
-        let Pipe {
-            shard, link, down, ..
-        } = &mut self.pipes[number];
-        let id = link.expect("it has just been driven");
-        if home == *shard {
-            return (home, id);
-        }
-        let old = &mut self.shards[*shard];
-        let (front, output) = old.links.detach(id).expect("it has no session");
-        old.pipes.remove(&id);
-        down.extend(output);
-        let new = &mut self.shards[home];
-        let id = new.links.open(front);
-        new.pipes.insert(id, number);
-        (*shard, *link) = (home, Some(id));
-        (home, id)
     }
 
     /// At most `count` bytes reach a client, which does not look at them. Whether anything happened.
@@ -724,6 +711,7 @@ impl Testbed {
         for round in 0..100_000 {
             let mut happened = false;
             for pipe in 0..self.pipes.len() {
+                happened |= self.arrive_pipe(pipe);
                 happened |= self.feed_pipe(pipe, usize::MAX);
                 happened |= self.flush_pipe(pipe, usize::MAX);
                 happened |= self.look(pipe);

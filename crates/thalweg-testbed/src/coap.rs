@@ -152,7 +152,7 @@ impl Testbed {
         let mut counts = CoapCounts::default();
         for Shard { links, sockets, .. } in &self.shards {
             for socket in sockets {
-                counts.add(&links.counts(*socket).expect("a socket"));
+                counts.add(&thalweg_fronts::coap::counts(links, *socket).expect("a socket"));
             }
         }
         counts

@@ -15,15 +15,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_fronts::{
-    AnyFront, Cx, DeferredFront, Delivered, Effect, Fate, FrontSettings, LoginAnswer, LoginAsk,
-    LoginRefusal, Step,
+    AnyFront, Cx, DeferredFront, Delivered, Effect, Fate, FrontMetric, FrontSettings, LoginAnswer,
+    LoginAsk, LoginRefusal, ShowCount, Step,
 };
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
     CloseReason, Closing, Draft, Grants, LastValueWish, OpenSession, Outcome, SessionId,
     Settlement, Subscribed, Wish,
 };
-use thalweg_model::{Reliability, RetainOp, Span};
+use thalweg_model::{Reliability, Span};
 
 /// What the operator decides.
 #[derive(Clone, Debug)]
@@ -56,6 +56,7 @@ impl FrontSettings for LineSettings {
             window: None,
             ticket_last: 0,
             fault: None,
+            published: 0,
         }))
     }
 }
@@ -71,7 +72,16 @@ struct LineFront {
     window: Option<u16>,
     ticket_last: u16,
     fault: Option<String>,
+    published: u64,
 }
+
+static PUBLISHED: FrontMetric = FrontMetric {
+    name: "thalweg_lines_published_total",
+    label: None,
+    values: &[""],
+    unit: "messages",
+    help: "Messages published by PUB, refused ones included.",
+};
 
 /// ```text
 /// ExpectLogin --LOGIN, or anything else--> ExpectVerdict --allowed--> Open --> Closed
@@ -130,30 +140,18 @@ impl LineFront {
     fn open(&mut self, user: Option<Box<str>>, access: Access, cx: &mut Cx<'_>) {
         let client = cx.kernel.unused_client_id(self.nonce);
         let open = OpenSession {
-            client: &client,
-            link: cx.id,
-            fresh: true,
-            expiry: Span::ZERO,
             in_flight_max: self.window,
-            will: None,
-            tenant: "",
-            access,
             user: user.map(Into::into),
-            dialect: "lines",
-            known_as: None,
-            grants: Grants {
-                publish_rate: self.settings.publish_rate,
-                ..Grants::default()
-            },
+            grants: Grants::of_listener(self.settings.publish_rate, None),
+            ..OpenSession::of_link(&client, cx.id, access, "lines")
         };
-        match cx.kernel.open_session(open, cx.now, cx.links) {
+        match cx.open_session(open) {
             Ok(opened) => {
-                cx.set_session(opened.session);
                 if self.state == (State::ExpectVerdict { answers: true }) {
                     LineFront::say(cx, "OK", &[]);
                 }
                 self.state = State::Open;
-                cx.kernel.start(opened.session, cx.now, cx.links);
+                cx.start(opened.session);
             }
             Err(_) => self.bye("there is no room for another session", cx),
         }
@@ -167,6 +165,7 @@ impl LineFront {
             (Some("SUB"), Some(filter), None) => self.subscribe(&filter, session, cx),
             (Some("PUB"), Some(address), text) => {
                 let text = text.unwrap_or_default();
+                self.published += 1;
                 LineFront::publish(&address, &text, session, cx);
             }
             (Some("ACK"), Some(tag), None) => {
@@ -202,36 +201,21 @@ impl LineFront {
     }
 
     fn publish(address: &str, text: &str, session: SessionId, cx: &mut Cx<'_>) {
-        let draft = Draft {
-            address,
-            payload: text.as_bytes(),
-            reliability: Reliability::AtLeastOnce,
-            retain: RetainOp::None,
-            expires_in: None,
-            priority: 0,
-            properties: None,
-            ticket: 0,
-            native: None,
-            stamp: None,
-        };
+        let draft = Draft::new(address, text.as_bytes(), Reliability::AtLeastOnce);
         if thalweg_model::Address::check(address).is_err() {
             return LineFront::say(cx, "ERR", &["that is no address"]);
         }
-        let published = cx.kernel.publish(session, draft, cx.now, cx.links);
         // What is written now leaves when the message is safe.
-        match published.outcome {
+        match cx.publish(session, draft) {
             Outcome::Accepted | Outcome::NoMatch => LineFront::say(cx, "OK", &[]),
             Outcome::Denied => LineFront::say(cx, "ERR", &["the access rules do not allow it"]),
             Outcome::BadAddress => LineFront::say(cx, "ERR", &["the address is too long"]),
             Outcome::Full | Outcome::Refused => LineFront::say(cx, "ERR", &["there is no room"]),
         }
-        if let (Some(until), Some(link)) = (published.pause_until, cx.links.get_mut(cx.id)) {
-            link.pause_until = Some(until);
-        }
     }
 
     fn on_delivered(delivered: &Delivered, cx: &mut Cx<'_>) {
-        let word = if delivered.redelivered {
+        let word = if delivered.deliveries > 0 {
             "AGAIN"
         } else {
             "MSG"
@@ -345,6 +329,10 @@ impl DeferredFront for LineFront {
 
     fn fault(&self) -> Option<String> {
         self.fault.clone()
+    }
+
+    fn counts(&self, show: &mut ShowCount<'_>) {
+        show(&PUBLISHED, "", self.published);
     }
 
     fn silence_max(&self) -> Option<Span> {

@@ -70,12 +70,14 @@ fn messages_go_from_one_connection_to_another_and_are_counted() {
     assert_eq!(subscriber.says("ACK 1\nSUB other"), "OK");
     let counts = server.observer().on_shards(|inside| {
         let ledger = inside.kernel.ledger();
-        (ledger.received, inside.links.len())
+        let published = inside.links.front_counts();
+        let published: u64 = published.iter().map(|(.., count)| count).sum();
+        (ledger.received, inside.links.len(), published)
     });
-    let sum = counts
-        .iter()
-        .fold((0, 0), |sum, (one, two)| (sum.0 + one, sum.1 + two));
-    assert_eq!(sum, (1, 2));
+    let sum = counts.iter().fold((0, 0, 0), |sum, (one, two, three)| {
+        (sum.0 + one, sum.1 + two, sum.2 + three)
+    });
+    assert_eq!(sum, (1, 2, 1));
 }
 
 #[test]

@@ -14,7 +14,8 @@ use thalweg_server::access::LoginCounts;
 use thalweg_server::lobby::LobbyCounts;
 use thalweg_server::stages::Stages;
 use thalweg_server::{
-    CoapCounts, DatagramCounts, DtlsCounts, JournalStatus, LoadCounts, LoopCounts, PortView,
+    DatagramCounts, DtlsCounts, FrontCounts, JournalStatus, LoadCounts, LoopCounts, PacketCounts,
+    PortView,
 };
 
 /// The most queues that have series of their own.
@@ -65,8 +66,10 @@ pub struct Gathered {
     pub prefixes: BTreeMap<String, Account>,
     /// Sockets of datagrams, by listener, those of all shards summed up.
     pub ports: BTreeMap<String, PortSums>,
-    /// What CoAP has counted, over UDP and over connections.
-    pub coap: CoapCounts,
+    /// What fronts have counted for the metrics of their protocols.
+    pub fronts: FrontCounts,
+    /// Packets of connections by protocol.
+    pub packets: BTreeMap<&'static str, PacketCounts>,
     /// How the journal is; nothing if it is switched off.
     pub journal: Option<JournalStatus>,
     /// Resident memory of the process, in bytes; 0 where the system does not say.
@@ -168,7 +171,8 @@ struct Part {
     load: LoadCounts,
     prefixes: Vec<(String, Account)>,
     ports: Vec<PortView>,
-    coap: CoapCounts,
+    fronts: FrontCounts,
+    packets: Vec<(&'static str, PacketCounts)>,
 }
 
 impl Gathered {
@@ -203,7 +207,8 @@ impl Gathered {
                 each_group,
                 load: inside.links.load_counts(),
                 ports: inside.ports.views().collect(),
-                coap: inside.coap(),
+                fronts: inside.links.front_counts(),
+                packets: inside.links.packets().collect(),
                 prefixes: inside
                     .kernel
                     .accounts()
@@ -245,7 +250,10 @@ impl Gathered {
                     .or_default()
                     .add(port);
             }
-            gathered.coap.add(&part.coap);
+            gathered.fronts.merge(&part.fronts);
+            for (protocol, counts) in part.packets {
+                *gathered.packets.entry(protocol).or_default() += counts;
+            }
             gathered.queues.add(&part.queues);
             gathered.each_queue.extend(part.each_queue);
             gathered.groups.add(&part.groups);

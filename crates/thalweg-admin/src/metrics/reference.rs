@@ -1,9 +1,11 @@
 //! `docs/reference/metrics.md`, from the table.
 
-use super::table::METRICS;
+use super::table::{Kind, METRICS};
+use super::text::front_kind;
 use std::fmt::Write;
 use thalweg_kernel::DropReason;
 use thalweg_server::lobby::LobbyCounts;
+use thalweg_server::protocols;
 use thalweg_server::stages::SPANS;
 
 /// The reference in Markdown. `UPDATE_DOCS=1 cargo test -p thalweg-admin documents` (`cargo xtask docs --bless`) writes it
@@ -11,27 +13,44 @@ use thalweg_server::stages::SPANS;
 pub fn reference() -> String {
     let mut out = String::from(
         "# Metrics\n\n\
-         <!-- Generated from crates/thalweg-admin/src/metrics/table.rs. To write it anew:\n     \
+         <!-- Generated from crates/thalweg-admin/src/metrics/table.rs and what fronts declare. To write it anew:\n     \
          UPDATE_DOCS=1 cargo test -p thalweg-admin documents -->\n\n\
          `GET /metrics` on the admin interface (`admin.bind`, by default http://127.0.0.1:7883) answers in Prometheus' text\n\
          format. Where a topic is named, the same value is published there as a last value each `sys.interval`, for watchers\n\
          that only speak MQTT; those names are mosquitto's where the meaning is the same.\n\n\
          | metric | type | unit | meaning | topic |\n|---|---|---|---|---|\n",
     );
+    let mut row =
+        |name: &str, label: Option<&str>, kind: Kind, unit: &str, help: &str, topic: &str| {
+            let label = label.map_or(String::new(), |label| format!("{{{label}}}"));
+            // Writing to a string cannot fail, here and below.
+            let _ = writeln!(
+                out,
+                "| `{name}{label}` | {} | {unit} | {help} | {topic} |",
+                kind.name()
+            );
+        };
     for metric in METRICS {
-        let label = metric
-            .label
-            .map(|label| format!("{{{label}}}"))
-            .unwrap_or_default();
         let topic = metric
             .sys
-            .map(|topic| format!("`$SYS/broker/{topic}`"))
-            .unwrap_or_default();
-        let (name, kind, unit, help) = (metric.name, metric.kind.name(), metric.unit, metric.help);
-        // Writing to a string cannot fail, here and below.
-        let _ = writeln!(
-            out,
-            "| `{name}{label}` | {kind} | {unit} | {help} | {topic} |"
+            .map_or(String::new(), |topic| format!("`$SYS/broker/{topic}`"));
+        row(
+            metric.name,
+            metric.label,
+            metric.kind,
+            metric.unit,
+            metric.help,
+            &topic,
+        );
+    }
+    for metric in protocols().flat_map(|protocol| protocol.metrics) {
+        row(
+            metric.name,
+            metric.label,
+            front_kind(metric),
+            metric.unit,
+            metric.help,
+            "",
         );
     }
     let code = |names: Vec<&str>| {

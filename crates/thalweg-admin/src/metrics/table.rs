@@ -496,74 +496,13 @@ pub static METRICS: &[Metric] = metrics! {
         "DTLS records of no association, replayed or not authentic."
         = One(|g| g.ports.values().map(|port| port.dtls.discarded).sum());
 
-    // CoAP.
-    Gauge "thalweg_coap_peers" in "peers":
-        "CoAP peers that are remembered."
-        = One(|g| g.coap.peers);
-    Gauge "thalweg_coap_observations" in "observations":
-        "Observations."
-        = One(|g| g.coap.observers);
-    Gauge "thalweg_coap_identities" in "identities":
-        "Identities that CoAP peers act as."
-        = One(|g| g.coap.identities);
-    Counter "thalweg_coap_requests_total"["method"] in "requests":
-        "Requests, repeated ones not counted."
-        = Each(each_method);
-    Counter "thalweg_coap_errors_total"["class"] in "answers":
-        "Answers that say that something is wrong: with the request (4.xx) or here (5.xx)."
-        = Each(|g, show| {
-            show("4.xx", g.coap.refused);
-            show("5.xx", g.coap.failed);
-        });
-    Counter "thalweg_coap_turned_away_total"["reason"] in "requests":
-        "Requests that were not looked at: beyond their peer's rate, or because too much was going on."
-        = Each(|g, show| {
-            show("rate_limited", g.coap.rate_limited);
-            show("overloaded", g.coap.overloaded);
-            show("waiting", g.coap.dropped_waiting);
-        });
-    Counter "thalweg_coap_peers_displaced_total" in "peers":
-        "Peers forgotten because others came."
-        = One(|g| g.coap.peers_displaced);
-    Counter "thalweg_coap_notifications_total" in "notifications":
-        "Notifications, repetitions not counted."
-        = One(|g| g.coap.notifications);
-    Counter "thalweg_coap_conflated_total" in "states":
-        "States not sent to an observer because a newer one replaced them in the front."
-        = One(|g| g.coap.conflated);
-    Counter "thalweg_coap_observations_lost_total" in "observations":
-        "Observations ended because a notification was rejected or not acknowledged."
-        = One(|g| g.coap.observers_lost);
-    Counter "thalweg_coap_confirmable_total" in "messages":
-        "Confirmable messages sent, repetitions not counted."
-        = One(|g| g.coap.confirmable);
-    Counter "thalweg_coap_retransmissions_total" in "messages":
-        "Confirmable messages sent again."
-        = One(|g| g.coap.retransmissions);
-    Counter "thalweg_coap_timeouts_total" in "messages":
-        "Confirmable messages given up without an acknowledgement."
-        = One(|g| g.coap.timeouts);
-    Counter "thalweg_coap_resets_total" in "messages":
-        "Messages of ours that peers rejected."
-        = One(|g| g.coap.resets);
-    Counter "thalweg_coap_duplicates_total" in "messages":
-        "Repeated messages of peers, answered again or ignored."
-        = One(|g| g.coap.duplicates);
-    Counter "thalweg_coap_malformed_total" in "datagrams":
-        "Datagrams that were no CoAP message, or made no sense."
-        = One(|g| g.coap.malformed);
-    Counter "thalweg_coap_calls_total"["outcome"] in "requests":
-        "Requests through /rpc that went out, and those of them that were not answered in time."
-        = Each(|g, show| {
-            show("made", g.coap.calls);
-            show("unanswered", g.coap.calls_unanswered);
-        });
-    Counter "thalweg_coap_takes_total"["outcome"] in "messages":
-        "Messages that CoAP clients took from queues, and those of them that went back unacknowledged."
-        = Each(|g, show| {
-            show("taken", g.coap.takes);
-            show("returned", g.coap.takes_returned);
-        });
+    // Protocols. Those that only one of them has are declared by its front.
+    Counter "thalweg_packets_received_total"["protocol"] in "packets":
+        "Packets, frames or messages of connections that were received and handled."
+        = Each(|g, show| g.packets.iter().for_each(|(protocol, counts)| show(protocol, counts.received)));
+    Counter "thalweg_packets_sent_total"["protocol"] in "packets":
+        "Packets, frames or messages that were written to connections."
+        = Each(|g, show| g.packets.iter().for_each(|(protocol, counts)| show(protocol, counts.sent)));
 
     // The shards' loops.
     Counter "thalweg_shard_turns_total"["shard"] in "turns":
@@ -619,16 +558,6 @@ fn each_handshake(g: &Gathered, show: &mut Show<'_>) {
     show("failed", sum(|port| port.dtls.failed));
     show("crowded", sum(|port| port.dtls.crowded));
     show("cookie", sum(|port| port.dtls.cookies));
-}
-
-fn each_method(g: &Gathered, show: &mut Show<'_>) {
-    let coap = &g.coap;
-    show("GET", coap.gets);
-    show("PUT", coap.puts);
-    show("POST", coap.posts);
-    show("DELETE", coap.deletes);
-    show("FETCH", coap.fetches);
-    show("other", coap.others);
 }
 
 /// Everything the lobby counts under a name that says why, so that a new reason shows without a change here.

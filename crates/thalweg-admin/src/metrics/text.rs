@@ -1,27 +1,51 @@
 //! Prometheus' text format, version 0.0.4.
 
 use super::gathered::Gathered;
-use super::table::{METRICS, Metric, Read};
+use super::table::{Kind, METRICS, Metric, Read};
 use std::fmt::Write;
 use thalweg_kernel::Waits;
 use thalweg_server::stages::{BOUNDS_NANOS, Histogram, SPANS};
+use thalweg_server::{FrontCounts, FrontMetric, protocols};
 
 /// All metrics as text.
 pub fn render(gathered: &Gathered) -> String {
     let mut out = String::with_capacity(16 << 10);
     for metric in METRICS {
-        // Writing to a string cannot fail, here and below.
-        let _ = writeln!(
-            out,
-            "# HELP {} {}\n# TYPE {} {}",
-            metric.name,
-            metric.help,
-            metric.name,
-            metric.kind.name()
-        );
+        describe(&mut out, metric.name, metric.help, metric.kind);
         values(&mut out, metric, gathered);
     }
+    // What is declared is shown from the start, what an extension counts once it counts.
+    let mut counts = FrontCounts::default();
+    for metric in protocols().flat_map(|protocol| protocol.metrics) {
+        metric
+            .values
+            .iter()
+            .for_each(|value| counts.add(metric, value, 0));
+    }
+    counts.merge(&gathered.fronts);
+    let mut described = "";
+    for (metric, value, count) in counts.iter() {
+        if described != metric.name {
+            described = metric.name;
+            describe(&mut out, metric.name, metric.help, front_kind(metric));
+        }
+        let labelled = |label| format!("{{{label}=\"{}\"}}", escaped(value));
+        let label = metric.label.map_or(String::new(), labelled);
+        let _ = writeln!(out, "{}{label} {count}", metric.name);
+    }
     out
+}
+
+pub(super) fn front_kind(metric: &FrontMetric) -> Kind {
+    match metric.is_counter() {
+        true => Kind::Counter,
+        false => Kind::Gauge,
+    }
+}
+
+fn describe(out: &mut String, name: &str, help: &str, kind: Kind) {
+    // Writing to a string cannot fail, here and below.
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {}", kind.name());
 }
 
 fn values(out: &mut String, metric: &Metric, gathered: &Gathered) {

@@ -2,10 +2,9 @@
 
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    Answer, CloseReason, Closing, ConsumerEnd, Delivery, Draft, Effects, Grants, GroupPolicy,
-    GroupStrategy, Handover, Kernel, LastValueWish, Limits, LinkId, LoadReport, Observed,
-    OpenSession, OrderKey, Sent, SessionId, Settled, Settlement, ShardId, Tag, Ticket, Wish,
-    WorkTerms,
+    Answer, CloseReason, Closing, ConsumerEnd, Content, Delivery, Draft, Effects, GroupPolicy,
+    GroupStrategy, Kernel, LastValueWish, Limits, LinkId, LoadReport, Observed, OpenSession,
+    OrderKey, Sent, SessionId, Settled, Settlement, ShardId, Tag, Ticket, Wish, WorkTerms,
 };
 use thalweg_model::{Filter, Reliability, RetainOp, Span, Time};
 
@@ -107,22 +106,13 @@ impl Broker {
 
     fn open(&mut self, client: &str, link: u32, now: Time) -> SessionId {
         let open = OpenSession {
-            client,
-            link: LinkId(link),
-            fresh: true,
             expiry: if (link as usize) < self.workers {
                 self.expiry
             } else {
                 Span::ZERO
             },
             in_flight_max: Some(u16::MAX),
-            will: None,
-            access: Access::ALL,
-            user: None,
-            dialect: "simulated",
-            tenant: "",
-            known_as: None,
-            grants: Grants::default(),
+            ..OpenSession::of_link(client, LinkId(link), Access::ALL, "simulated")
         };
         let opened = self
             .kernel
@@ -287,12 +277,12 @@ fn number(payload: &[u8]) -> usize {
 }
 
 impl Effects for Outbox {
-    fn deliver(&mut self, link: LinkId, delivery: &Delivery<'_>) -> Sent {
+    fn deliver(&mut self, link: LinkId, content: &Content<'_>, delivery: &Delivery<'_>) -> Sent {
         self.0.push(Asked::Deliver {
             worker: link.0 as usize,
-            job: number(delivery.payload),
-            tag: delivery.tag,
-            redelivered: delivery.redelivered,
+            job: number(content.payload()),
+            tag: delivery.tag as Tag,
+            redelivered: delivery.deliveries > 0,
         });
         Sent::Room
     }
@@ -316,10 +306,6 @@ impl Effects for Outbox {
     }
 
     // One shard, no queues with names, no last values: nothing of the rest is ever asked for.
-
-    fn hand_over(&mut self, _: LinkId, _: &Handover<'_>) -> Sent {
-        Sent::Gone
-    }
 
     fn consumer_ended(&mut self, _: LinkId, _: u16, _: ConsumerEnd) -> bool {
         false

@@ -3,12 +3,10 @@
 use super::publish::Memo;
 use super::transaction::Transaction;
 use super::{AmqpFront, Request};
-use crate::front::Variant;
-use crate::link::Links;
+use crate::front::{Cx, Variant};
+
 use thalweg_amqp::methods::channel;
 use thalweg_amqp::{Method, ReplyCode};
-use thalweg_kernel::{Kernel, LinkId};
-use thalweg_model::Time;
 
 use super::fault::Fault;
 
@@ -159,55 +157,43 @@ impl Consumer {
 }
 
 impl AmqpFront {
-    pub(super) fn on_channel_open(links: &mut Links, id: LinkId, ch: u16, kernel: &Kernel) {
-        AmqpFront::write(links, id, |front, out| {
+    pub(super) fn on_channel_open(cx: &mut Cx<'_>, ch: u16) {
+        AmqpFront::write(cx.links, cx.id, |front, out| {
             front.channels.insert(ch);
             front.machine.channel_open_ok(ch, out);
         });
-        AmqpFront::count_kept(links, id, kernel);
+        AmqpFront::count_kept(cx);
     }
 
     /// Counts the channels and consumers of a connection. Whether there is memory for more is asked before.
-    pub(super) fn count_kept(links: &mut Links, id: LinkId, kernel: &Kernel) {
-        if let Some(bytes) = AmqpFront::at(links, id).map(|front| front.channels.bytes()) {
-            links.count_kept(id, bytes, kernel);
+    pub(super) fn count_kept(cx: &mut Cx<'_>) {
+        if let Some(bytes) = AmqpFront::at(cx.links, cx.id).map(|front| front.channels.bytes()) {
+            cx.links.count_kept(cx.id, bytes, cx.kernel);
         }
     }
 
-    pub(super) fn on_channel_close(
-        links: &mut Links,
-        id: LinkId,
-        ch: u16,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        AmqpFront::end_channel(links, id, ch, now, kernel);
-        AmqpFront::write(links, id, |front, out| {
+    pub(super) fn on_channel_close(cx: &mut Cx<'_>, ch: u16) {
+        AmqpFront::end_channel(cx, ch);
+        AmqpFront::write(cx.links, cx.id, |front, out| {
             front.machine.channel_close_ok(ch, out)
         });
     }
 
     /// Forgets a channel: what it was given and has not settled goes back, and what it has not committed never happened.
-    pub(super) fn end_channel(
-        links: &mut Links,
-        id: LinkId,
-        ch: u16,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
+    pub(super) fn end_channel(cx: &mut Cx<'_>, ch: u16) {
+        let Some(session) = cx.session() else {
             return;
         };
-        if let Some(front) = AmqpFront::of(links, id) {
+        if let Some(front) = AmqpFront::of(cx.links, cx.id) {
             front.channels.remove(ch);
         }
-        AmqpFront::count_kept(links, id, kernel);
-        kernel.abort(session, u32::from(ch), now, links);
-        kernel.close_line(session, ch, now, links);
+        AmqpFront::count_kept(cx);
+        cx.kernel.abort(session, u32::from(ch), cx.now, cx.links);
+        cx.kernel.close_line(session, ch, cx.now, cx.links);
     }
 }
 
-impl Request<'_> {
+impl Request<'_, '_> {
     /// `channel.flow`: consumers pause by taking less, see `basic.qos`.
     pub(super) fn flow(&mut self, flow: channel::Flow) -> Result<(), Fault> {
         if !flow.active {

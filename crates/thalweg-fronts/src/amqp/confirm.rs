@@ -4,15 +4,15 @@ use super::channel::Mode;
 use super::fault::Fault;
 use super::publish::Memo;
 use super::{AmqpFront, Request};
-use crate::front::Variant;
-use crate::link::Links;
+use crate::front::{Cx, Variant};
+
 use crate::probe::Mark;
 use crate::registry::AnyFront;
 use thalweg_amqp::methods::{basic, confirm};
 use thalweg_amqp::{ContentHeader, Method, Publish, ReplyCode};
-use thalweg_kernel::{LinkId, Outcome};
+use thalweg_kernel::Outcome;
 
-impl Request<'_> {
+impl Request<'_, '_> {
     pub(super) fn select_confirms(&mut self, select: confirm::Select) -> Result<(), Fault> {
         let Some(channel) = self.channel() else {
             return Ok(());
@@ -47,7 +47,11 @@ impl Request<'_> {
                 publish.payload,
             );
         }
-        let Some(AnyFront::Amqp(front)) = self.links.get_mut(self.id).map(|link| &mut link.front)
+        let Some(AnyFront::Amqp(front)) = self
+            .cx
+            .links
+            .get_mut(self.cx.id)
+            .map(|link| &mut link.front)
         else {
             return;
         };
@@ -71,14 +75,14 @@ impl Request<'_> {
             let number = *published;
             self.refuse(number);
         }
-        self.links.mark(Mark::FrontAck);
+        self.cx.links.mark(Mark::FrontAck);
     }
 
     /// The publish of that number was not taken; those before it were.
     #[cold]
     fn refuse(&mut self, number: u64) {
         let ch = self.ch;
-        AmqpFront::write(self.links, self.id, |front, out| {
+        AmqpFront::write(self.cx.links, self.cx.id, |front, out| {
             front.confirm(ch, number - 1, out);
             front.machine.nack(ch, number, false, out);
             if let Some(Mode::Confirm { confirmed, .. }) =
@@ -106,7 +110,7 @@ impl Request<'_> {
             exchange,
             routing_key,
         };
-        AmqpFront::write(self.links, self.id, |front, out| {
+        AmqpFront::write(self.cx.links, self.cx.id, |front, out| {
             // It came in frames of the size that it goes out in.
             let _ = front
                 .machine
@@ -142,12 +146,12 @@ impl AmqpFront {
 
     /// The input that was there has been handled: now publishes are confirmed, many at once.
     #[inline]
-    pub(super) fn confirm_owing(links: &mut Links, id: LinkId) {
-        match AmqpFront::at(links, id) {
+    pub(super) fn confirm_owing(cx: &mut Cx<'_>) {
+        match AmqpFront::at(cx.links, cx.id) {
             Some(front) if !front.owing.is_empty() => {}
             _ => return,
         }
-        AmqpFront::write(links, id, |front, out| {
+        AmqpFront::write(cx.links, cx.id, |front, out| {
             let mut owing = std::mem::take(&mut front.owing);
             for ch in owing.drain(..) {
                 front.confirm_all(ch, out);

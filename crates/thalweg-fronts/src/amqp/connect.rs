@@ -1,14 +1,14 @@
 //! From the first bytes to an open connection: who is it, and which virtual host does it want?
 
 use super::{AmqpFront, State};
-use crate::front::Variant;
-use crate::link::Links;
-use crate::{LoginAnswer, LoginAsk, LoginRefusal};
+use crate::front::{Cx, Variant};
+use crate::login::refused;
+use crate::{LoginAnswer, LoginRefusal};
 use thalweg_amqp::methods::{connection, connection::StartOk};
 use thalweg_amqp::{FieldValue, MethodId, ReplyCode, Table, TableWriter};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Closing, Grants, Kernel, KnownAs, LinkId, OpenRefusal, OpenSession};
-use thalweg_model::{STAMPS_ANNOUNCEMENT, Span, Time};
+use thalweg_kernel::{Closing, Grants, KnownAs, OpenRefusal, OpenSession};
+use thalweg_model::STAMPS_ANNOUNCEMENT;
 
 /// Clients compare it with versions of RabbitMQ to find out what a server can do.
 const VERSION: &str = "3.13.0";
@@ -44,8 +44,8 @@ struct Credentials {
 }
 
 impl AmqpFront {
-    pub(super) fn on_header(links: &mut Links, id: LinkId) {
-        AmqpFront::write(links, id, |front, out| {
+    pub(super) fn on_header(cx: &mut Cx<'_>) {
+        AmqpFront::write(cx.links, cx.id, |front, out| {
             let mut buffer = Vec::new();
             let mut writer = TableWriter::new(&mut buffer);
             writer
@@ -83,114 +83,81 @@ impl AmqpFront {
         });
     }
 
-    pub(super) fn on_start_ok(
-        links: &mut Links,
-        id: LinkId,
-        start_ok: &StartOk<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(front) = AmqpFront::of(links, id) else {
+    pub(super) fn on_start_ok(cx: &mut Cx<'_>, start_ok: &StartOk<'_>) {
+        let Some(front) = AmqpFront::of(cx.links, cx.id) else {
             return;
         };
         front.capabilities = Capabilities::of(start_ok.client_properties);
-        front.client = kernel.unused_client_id(front.nonce);
+        front.client = cx.kernel.unused_client_id(front.nonce);
         let name = start_ok
             .client_properties
             .get(CONNECTION_NAME)
             .and_then(|name| name.as_str());
         front.about = texts_of(start_ok.client_properties);
         front.name = name
-            .filter(|name| !name.is_empty() && kernel.limits().presence)
+            .filter(|name| !name.is_empty() && cx.kernel.limits().presence)
             .map(Into::into);
         front.mechanism = start_ok.mechanism.into();
         let Some(credentials) = Credentials::read(start_ok.mechanism, start_ok.response) else {
-            return AmqpFront::refuse_login(links, id, LoginRefusal::BadMethod, now, kernel);
+            return AmqpFront::refuse_login(cx, LoginRefusal::BadMethod);
         };
         if let Some(access) = front
             .anonymous
             .clone()
             .filter(|_| credentials.are_nobodys())
         {
-            return AmqpFront::admit(links, id, Admitted { user: None, access });
+            return AmqpFront::admit(cx, Admitted { user: None, access });
         }
         front.state = State::ExpectVerdict;
-        let Credentials { user, password } = credentials;
         let client = front.client.clone();
-        links.ask_login(
-            id,
-            LoginAsk::Password {
-                client,
-                chosen: false,
-                user,
-                password,
-            },
-        );
+        cx.ask_password(client, credentials.user, credentials.password);
     }
 
-    pub(super) fn on_verdict(
-        links: &mut Links,
-        id: LinkId,
-        answer: LoginAnswer,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(front) = AmqpFront::of(links, id) else {
+    pub(super) fn on_verdict(cx: &mut Cx<'_>, answer: LoginAnswer) {
+        let Some(front) = AmqpFront::of(cx.links, cx.id) else {
             return;
         };
         match (front.state, answer) {
             (State::ExpectVerdict, LoginAnswer::Allowed { user, access, .. }) => {
-                AmqpFront::admit(links, id, Admitted { user, access });
+                AmqpFront::admit(cx, Admitted { user, access });
             }
             (State::ExpectVerdict, LoginAnswer::Refused(refusal)) => {
-                AmqpFront::refuse_login(links, id, refusal, now, kernel);
+                AmqpFront::refuse_login(cx, refusal);
             }
             (State::ExpectReVerdict, LoginAnswer::Allowed { user, access, .. })
                 if user == front.user =>
             {
                 front.state = State::Open;
-                if let Some(session) = links.get(id).and_then(|link| link.session) {
-                    kernel.set_access(session, access);
+                if let Some(session) = cx.session() {
+                    cx.kernel.set_access(session, access);
                 }
-                AmqpFront::write(links, id, |front, out| front.machine.update_secret_ok(out));
+                AmqpFront::write(cx.links, cx.id, |front, out| {
+                    front.machine.update_secret_ok(out)
+                });
             }
             // A secret of another user is as good as a wrong one: the connection was opened for its user.
             (State::ExpectReVerdict, LoginAnswer::Refused(_) | LoginAnswer::Allowed { .. }) => {
                 let (code, cause) = (ReplyCode::AccessRefused, connection::UpdateSecret::ID);
-                AmqpFront::close(
-                    links,
-                    id,
-                    code,
-                    "the new secret was refused",
-                    cause,
-                    now,
-                    kernel,
-                );
+                AmqpFront::close(cx, code, "the new secret was refused", cause);
             }
             // No mechanism of ours takes more than one step.
             (State::ExpectVerdict | State::ExpectReVerdict, LoginAnswer::Continue { .. }) => {
-                AmqpFront::refuse_login(links, id, LoginRefusal::BadMethod, now, kernel);
+                AmqpFront::refuse_login(cx, LoginRefusal::BadMethod);
             }
             _ => {}
         }
     }
 
-    fn admit(links: &mut Links, id: LinkId, admitted: Admitted) {
-        AmqpFront::write(links, id, |front, out| {
+    fn admit(cx: &mut Cx<'_>, admitted: Admitted) {
+        AmqpFront::write(cx.links, cx.id, |front, out| {
             front.state = State::Handshake;
             front.admitted = Some(Box::new(admitted));
             front.machine.tune(out);
         });
     }
 
-    fn refuse_login(
-        links: &mut Links,
-        id: LinkId,
-        refusal: LoginRefusal,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(front) = AmqpFront::of(links, id) else {
+    fn refuse_login(cx: &mut Cx<'_>, refusal: LoginRefusal) {
+        let Some(front) = AmqpFront::of(cx.links, cx.id) else {
             return;
         };
         let tells = front.capabilities.authentication_failure_close;
@@ -208,27 +175,21 @@ impl AmqpFront {
         front.fault = Some(what.as_str().into());
         if tells {
             let code = ReplyCode::AccessRefused;
-            AmqpFront::close(links, id, code, &what, MethodId::NONE, now, kernel);
+            AmqpFront::close(cx, code, &what, MethodId::NONE);
         } else {
             // Older clients take a closed socket for a refused login.
-            AmqpFront::end(links, id, Closing::Lost, now, kernel);
+            AmqpFront::end(cx, Closing::Lost);
         }
     }
 
-    pub(super) fn on_open(
-        links: &mut Links,
-        id: LinkId,
-        vhost: &str,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(front) = AmqpFront::of(links, id) else {
+    pub(super) fn on_open(cx: &mut Cx<'_>, vhost: &str) {
+        let Some(front) = AmqpFront::of(cx.links, cx.id) else {
             return;
         };
         let cause = connection::Open::ID;
         let Some(tenant) = front.settings.tenant_of(vhost) else {
             let what = format!("vhost {vhost} not found");
-            return AmqpFront::close(links, id, ReplyCode::NotAllowed, &what, cause, now, kernel);
+            return AmqpFront::close(cx, ReplyCode::NotAllowed, &what, cause);
         };
         // The machine lets nobody get here who was not admitted.
         let Some(admitted) = front.admitted.take() else {
@@ -239,81 +200,48 @@ impl AmqpFront {
         front.user = user.clone();
         let name = front.name.take();
         let client = front.client.clone();
-        let grants = Grants {
-            publish_rate: front.settings.publish_rate,
-            safety: front.settings.safety,
-            ..Grants::default()
-        };
         let open = OpenSession {
-            client: &client,
-            link: id,
-            fresh: true,
-            expiry: Span::ZERO,
-            in_flight_max: None,
-            will: None,
             tenant: &tenant,
-            access,
             user: user.map(Into::into),
-            dialect: "AMQP 0-9-1",
             known_as: name.as_deref().map(|name| KnownAs {
                 tenant: &tenant,
                 name,
                 claimed_in: Some("amqp"),
             }),
-            grants,
+            grants: Grants::of_listener(front.settings.publish_rate, front.settings.safety),
+            ..OpenSession::of_link(&client, cx.id, access, "AMQP 0-9-1")
         };
-        let session = match kernel.open_session(open, now, links) {
+        let session = match cx.open_session(open) {
             Ok(opened) => opened.session,
             Err(refusal) => {
                 let what = match refusal {
-                    OpenRefusal::TooManySessions => "as many connections exist as may".to_owned(),
-                    OpenRefusal::Overloaded => "the server has no memory left".to_owned(),
-                    OpenRefusal::OtherUser => "the session is another user's".to_owned(),
                     // RabbitMQ's words, which its clients look for.
                     OpenRefusal::Denied => {
-                        let user = AmqpFront::of(links, id)
+                        let user = AmqpFront::of(cx.links, cx.id)
                             .map_or_else(String::new, |front| front.user_name().to_owned());
                         format!("access to vhost '{vhost}' refused for user '{user}'")
                     }
+                    refusal => refused(refusal).to_owned(),
                 };
-                return AmqpFront::close(
-                    links,
-                    id,
-                    ReplyCode::NotAllowed,
-                    &what,
-                    cause,
-                    now,
-                    kernel,
-                );
+                return AmqpFront::close(cx, ReplyCode::NotAllowed, &what, cause);
             }
         };
-        if let Some(link) = links.get_mut(id) {
-            link.session = Some(session);
-        }
-        let blocked = links.blocked();
-        AmqpFront::write(links, id, |front, out| {
+        let blocked = cx.links.blocked();
+        AmqpFront::write(cx.links, cx.id, |front, out| {
             front.state = State::Open;
             front.machine.open_ok(out);
             front.tell_blocked(blocked, out);
         });
-        kernel.start(session, now, links);
+        cx.start(session);
     }
 
-    pub(super) fn on_update_secret(links: &mut Links, id: LinkId, secret: &[u8]) {
-        let Some(front) = AmqpFront::of(links, id) else {
+    pub(super) fn on_update_secret(cx: &mut Cx<'_>, secret: &[u8]) {
+        let Some(front) = AmqpFront::of(cx.links, cx.id) else {
             return;
         };
         front.state = State::ExpectReVerdict;
         let (client, user) = (front.client.clone(), front.user.clone());
-        links.ask_login(
-            id,
-            LoginAsk::Password {
-                client,
-                chosen: false,
-                user,
-                password: Some(secret.into()),
-            },
-        );
+        cx.ask_password(client, user, Some(secret.into()));
     }
 
     pub(super) fn tell_blocked(&mut self, why: Option<&str>, out: &mut Vec<u8>) {

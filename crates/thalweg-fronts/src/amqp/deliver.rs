@@ -5,7 +5,7 @@ use super::{AmqpFront, State};
 use crate::front::{ConsumerFate, Fate, Outbound, Undelivered};
 use thalweg_amqp::methods::basic;
 use thalweg_amqp::{Method, MethodId, ReplyCode, TooLarge};
-use thalweg_kernel::{Answer, CloseReason, ConsumerEnd, Content, Handover, Ticket};
+use thalweg_kernel::{Answer, CloseReason, ConsumerEnd, Content, Delivery, Recipient, Ticket};
 use thalweg_model::Message;
 
 /// What a last value has in place of a delivery's number: more than a channel will ever deliver.
@@ -13,8 +13,13 @@ const NO_DELIVERY: u64 = 1 << 62;
 
 impl Outbound for AmqpFront {
     #[inline]
-    fn hand_over(&mut self, handover: &Handover<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
-        self.write_message(handover, out)
+    fn deliver(
+        &mut self,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Undelivered> {
+        self.write_message(content, delivery, out)
             .map_err(|_| Undelivered::TooLarge)
     }
 
@@ -118,46 +123,38 @@ impl AmqpFront {
     #[inline]
     fn write_message(
         &mut self,
-        handover: &Handover<'_>,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), TooLarge> {
-        let Handover {
-            line: ch,
-            consumer,
-            tag: delivery_tag,
-            message,
-            ..
-        } = *handover;
-        if !message.is_at(&self.origin.address) {
-            self.origin.set(message.address());
+        let (ch, consumer) = match delivery.to {
+            Recipient::Consumer { line, number } => (line, Some(number)),
+            Recipient::Get { line } => (line, None),
+            Recipient::Subscriber => return Ok(()),
+        };
+        if !content.is_at(&self.origin.address) {
+            self.origin.set(content.address());
         }
         let (exchange, routing_key) = (self.origin.exchange.as_str(), self.origin.key.as_str());
         let Some(channel) = self.channels.get_mut(ch) else {
             return Ok(());
         };
         // The kernel gives nothing to a consumer after it has heard of its end.
-        let consumer = if consumer == 0 {
-            None
-        } else {
-            Some(channel.consumer(consumer))
-        };
+        let consumer = consumer.map(|number| channel.consumer(number));
         let counts = match consumer {
             None => channel.get_counts,
             Some(consumer) => consumer.is_some_and(|consumer| consumer.counts),
         };
         let outgoing = Outgoing {
-            properties: message.properties(),
-            reliability: message.reliability(),
-            priority: message.priority(),
-            expires: message.expires(),
-            expires_in: handover.expires_in,
-            deliveries: if counts { handover.deliveries } else { 0 },
-            cut_address: self.origin.is_cut.then(|| message.address()),
+            content,
+            expires_in: delivery.expires_in,
+            deliveries: if counts { delivery.deliveries } else { 0 },
+            cut_address: self.origin.is_cut.then(|| content.address()),
         };
-        let redelivered = handover.deliveries > 0;
+        let (delivery_tag, redelivered) = (delivery.tag, delivery.deliveries > 0);
         let machine = &mut self.machine;
         let Some(consumer) = consumer else {
-            let message_count = u32::try_from(handover.left).unwrap_or(u32::MAX);
+            let message_count = u32::try_from(delivery.left).unwrap_or(u32::MAX);
             let get_ok = basic::GetOk {
                 delivery_tag,
                 redelivered,
@@ -166,7 +163,7 @@ impl AmqpFront {
                 message_count,
             };
             return outgoing
-                .with_header(|header| machine.get_ok(ch, &get_ok, header, message.payload(), out));
+                .with_header(|header| machine.get_ok(ch, &get_ok, header, content.payload(), out));
         };
         let Some(consumer) = consumer else {
             return Ok(());
@@ -178,7 +175,7 @@ impl AmqpFront {
             exchange,
             routing_key,
         };
-        outgoing.with_header(|header| machine.deliver(ch, &deliver, header, message.payload(), out))
+        outgoing.with_header(|header| machine.deliver(ch, &deliver, header, content.payload(), out))
     }
 
     /// The answer to a `basic.get` for a last value.
@@ -195,17 +192,12 @@ impl AmqpFront {
         channel.get_counts = false;
         let before = out.len();
         let is_written = value.is_some_and(|value| {
-            let handover = Handover {
-                line: ch,
-                consumer: 0,
+            let delivery = Delivery {
                 tag: NO_DELIVERY,
-                settles: false,
-                deliveries: 0,
-                message: Content::Kept(value),
-                expires_in: None,
-                left: 0,
+                ..Delivery::unsettled(Recipient::Get { line: ch }, value.reliability())
             };
-            self.write_message(&handover, out).is_ok()
+            self.write_message(&Content::Kept(value, None), &delivery, out)
+                .is_ok()
         });
         if !is_written {
             out.truncate(before);

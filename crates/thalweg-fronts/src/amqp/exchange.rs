@@ -3,16 +3,16 @@
 use super::arguments::Arguments;
 use super::fault::Fault;
 use super::queue::inequivalent_flag;
-use super::{Request, names};
+use super::{Request, address};
 use thalweg_amqp::methods::exchange::{
     Bind, BindOk, Declare, DeclareOk, Delete, DeleteOk, Unbind, UnbindOk,
 };
 use thalweg_amqp::{Method, ReplyCode, Table};
 use thalweg_kernel::{BindSpec, BindTo, ExchangeKind, ExchangeSpec, Refusal, exchange_address};
 
-impl Request<'_> {
+impl Request<'_, '_> {
     pub(super) fn declare_exchange(&mut self, declare: &Declare<'_>) -> Result<(), Fault> {
-        let name = &*names::in_one_line(declare.exchange);
+        let name = &*address::in_one_line(declare.exchange);
         let declare = &Declare {
             exchange: name,
             ..*declare
@@ -20,7 +20,7 @@ impl Request<'_> {
         let address = exchange_address(self.tenant(), name);
         if declare.passive {
             not_default(name)?;
-            let known = self.kernel.inspect_exchange(self.session, &address);
+            let known = self.cx.kernel.inspect_exchange(self.session, &address);
             known.map_err(|refusal| self.about_exchange(name, "configure").fault(refusal))?;
         } else {
             self.declare_new_exchange(declare, &address)?;
@@ -52,8 +52,8 @@ impl Request<'_> {
             internal: declare.internal,
             alternate: alternate.as_deref(),
         };
-        self.kernel.declare_exchange(self.session, &spec, self.links).map_err(|refusal| {
-            let current = self.kernel.inspect_exchange(self.session, address);
+        self.cx.kernel.declare_exchange(self.session, &spec, self.cx.links).map_err(|refusal| {
+            let current = self.cx.kernel.inspect_exchange(self.session, address);
             match (refusal, current) {
                 (Refusal::Differs("kind" | "type"), Ok(current)) => Fault::precondition(format!(
                     "inequivalent arg 'type' for {thing}: received '{}' but current is '{}'",
@@ -69,13 +69,15 @@ impl Request<'_> {
     }
 
     pub(super) fn delete_exchange(&mut self, delete: &Delete<'_>) -> Result<(), Fault> {
-        let name = &*names::in_one_line(delete.exchange);
+        let name = &*address::in_one_line(delete.exchange);
         not_default(name)?;
         let address = exchange_address(self.tenant(), name);
-        match self
-            .kernel
-            .delete_exchange(self.session, &address, delete.if_unused, self.links)
-        {
+        match self.cx.kernel.delete_exchange(
+            self.session,
+            &address,
+            delete.if_unused,
+            self.cx.links,
+        ) {
             // What is not there needs no deleting.
             Ok(()) | Err(Refusal::NoExchange) => {}
             Err(Refusal::Reserved) => {
@@ -130,7 +132,7 @@ impl Request<'_> {
         table: Table<'_>,
         bound: bool,
     ) -> Result<(), Fault> {
-        let (from, to) = (&*names::in_one_line(from), &*names::in_one_line(to));
+        let (from, to) = (&*address::in_one_line(from), &*address::in_one_line(to));
         not_default(from)?;
         not_default(to)?;
         let exchange = exchange_address(self.tenant(), from);
@@ -147,6 +149,7 @@ impl Request<'_> {
         };
         self.set_binding(&spec, bound).map_err(|refusal| {
             let is_source_there = self
+                .cx
                 .kernel
                 .inspect_exchange(self.session, &exchange)
                 .is_ok();
@@ -157,9 +160,9 @@ impl Request<'_> {
 
     pub(super) fn set_binding(&mut self, spec: &BindSpec<'_>, bound: bool) -> Result<(), Refusal> {
         if bound {
-            self.kernel.bind(self.session, spec, self.links)
+            self.cx.kernel.bind(self.session, spec, self.cx.links)
         } else {
-            match self.kernel.unbind(self.session, spec, self.links) {
+            match self.cx.kernel.unbind(self.session, spec, self.cx.links) {
                 // Nothing is bound to what is not there.
                 Err(Refusal::NoQueue | Refusal::NoExchange) => Ok(()),
                 unbound => unbound,
@@ -200,5 +203,5 @@ fn name_of(kind: ExchangeKind) -> &'static str {
 
 /// Whether a peer may not make something of that name.
 pub(super) fn is_reserved(name: &str) -> bool {
-    name.starts_with(names::RESERVED)
+    name.starts_with(address::RESERVED)
 }

@@ -2,17 +2,18 @@
 //! exchange = themselves, delivery tag = tag of the line, confirm = written behind the publish and held with it.
 //!
 //! Start reading at [`AmqpFront::step`]. A file is a noun or a verb: `connect`, `channel`, `exchange`, `queue`,
-//! `publish`, `confirm`, `transaction`, `subscribe`, `settle`, `deliver`; `names`, `arguments` and `properties` are the
+//! `publish`, `confirm`, `transaction`, `subscribe`, `settle`, `deliver`; `address`, `arguments` and `properties` are the
 //! words, `fault` is what peers are told when something cannot be done.
 
+mod address;
 mod arguments;
+mod capabilities;
 mod channel;
 mod confirm;
 mod connect;
 mod deliver;
 mod exchange;
 mod fault;
-mod names;
 mod properties;
 mod publish;
 mod queue;
@@ -23,7 +24,6 @@ mod transaction;
 
 use crate::LoginAnswer;
 use crate::front::{Cx, Front, FrontSettings, Step, Variant};
-use crate::link::Links;
 use crate::probe::Mark;
 use crate::registry::AnyFront;
 use channel::{Channel, Channels};
@@ -35,10 +35,12 @@ use thalweg_amqp::{
     Event, Gathered, Method, MethodId, PeerFault, ReplyCode, Scope, ServerLimits, ServerSide,
 };
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Closing, Kernel, LinkId, SessionId};
-use thalweg_model::{Span, Time};
+use thalweg_kernel::{Closing, SessionId};
+use thalweg_model::Span;
 
 pub(crate) use arguments::queue_limits;
+pub use capabilities::AMQP;
+pub(crate) use capabilities::PROTOCOL;
 pub(crate) use properties::decode as decode_properties;
 pub use settings::AmqpSettings;
 
@@ -85,7 +87,7 @@ pub struct AmqpFront {
     /// A message that came in pieces and waits for room in the journal; nothing is read before it has gone.
     postponed: Option<Box<Postponed>>,
     /// Where the last delivery came from.
-    origin: names::Origin,
+    origin: address::Origin,
     /// Why the connection ended, for logs.
     fault: Option<Box<str>>,
 }
@@ -106,14 +108,11 @@ enum State {
 }
 
 /// A method of a peer on its way to the kernel.
-struct Request<'a> {
-    links: &'a mut Links,
-    id: LinkId,
+struct Request<'a, 'c> {
+    cx: &'a mut Cx<'c>,
     session: SessionId,
     ch: u16,
     cause: MethodId,
-    now: Time,
-    kernel: &'a mut Kernel,
     /// It is done with only in part, and must be handed in again.
     is_in_part: bool,
 }
@@ -152,65 +151,51 @@ impl AmqpFront {
             purge: None,
             owing: Vec::new(),
             postponed: None,
-            origin: names::Origin::default(),
+            origin: address::Origin::default(),
             fault: None,
         }
     }
 
-    fn on_event(links: &mut Links, id: LinkId, event: &Event<'_>, now: Time, kernel: &mut Kernel) {
+    fn on_event(cx: &mut Cx<'_>, event: &Event<'_>) {
         match event {
             Event::Heartbeat | Event::Consumed | Event::ChannelCloseOk(_) => {}
             // `step` takes these before they come here.
             Event::Publish(_) | Event::Method { .. } => {}
-            Event::ProtocolHeader => AmqpFront::on_header(links, id),
-            Event::StartOk(start_ok) => AmqpFront::on_start_ok(links, id, start_ok, now, kernel),
+            Event::ProtocolHeader => AmqpFront::on_header(cx),
+            Event::StartOk(start_ok) => AmqpFront::on_start_ok(cx, start_ok),
             // No mechanism of ours asks for it.
             Event::SecureOk { .. } => {}
             Event::TuneOk { .. } => {}
-            Event::Open { vhost } => AmqpFront::on_open(links, id, vhost, now, kernel),
-            Event::UpdateSecret(update) => {
-                AmqpFront::on_update_secret(links, id, update.new_secret)
-            }
-            Event::ChannelOpen(ch) => AmqpFront::on_channel_open(links, id, *ch, kernel),
-            Event::ChannelClose { ch, .. } => {
-                AmqpFront::on_channel_close(links, id, *ch, now, kernel)
-            }
-            Event::ChannelFault(fault) => AmqpFront::fail(links, id, fault, now, kernel),
+            Event::Open { vhost } => AmqpFront::on_open(cx, vhost),
+            Event::UpdateSecret(update) => AmqpFront::on_update_secret(cx, update.new_secret),
+            Event::ChannelOpen(ch) => AmqpFront::on_channel_open(cx, *ch),
+            Event::ChannelClose { ch, .. } => AmqpFront::on_channel_close(cx, *ch),
+            Event::ChannelFault(fault) => AmqpFront::fail(cx, fault),
             Event::CloseConnection { .. } => {
-                AmqpFront::write(links, id, |front, out| front.machine.close_ok(out));
-                AmqpFront::end(links, id, Closing::Clean, now, kernel);
+                AmqpFront::write(cx.links, cx.id, |front, out| front.machine.close_ok(out));
+                AmqpFront::end(cx, Closing::Clean);
             }
-            Event::CloseConnectionOk => AmqpFront::end(links, id, Closing::Lost, now, kernel),
+            Event::CloseConnectionOk => AmqpFront::end(cx, Closing::Lost),
         }
     }
 
-    fn on_method(
-        links: &mut Links,
-        id: LinkId,
-        ch: u16,
-        method: &Method<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Handled {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
+    fn on_method(cx: &mut Cx<'_>, ch: u16, method: &Method<'_>) -> Handled {
+        let Some(session) = cx.session() else {
             return Handled::Done;
         };
         let mut request = Request {
-            links,
-            id,
+            cx,
             session,
             ch,
             cause: method.id(),
-            now,
-            kernel,
             is_in_part: false,
         };
         if let Err(fault) = request.handle(method) {
             request.fail(&fault);
         } else if request.is_in_part {
-            if let Some(link) = links.get_mut(id) {
+            if let Some(link) = cx.links.get_mut(cx.id) {
                 // Others have their turn first.
-                link.pause_until = Some(now);
+                link.pause_until = Some(cx.now);
             }
             return Handled::Later;
         }
@@ -218,43 +203,37 @@ impl AmqpFront {
     }
 
     /// The peer broke the protocol: tell it, and end what that ends.
-    fn fail(links: &mut Links, id: LinkId, fault: &PeerFault, now: Time, kernel: &mut Kernel) {
+    fn fail(cx: &mut Cx<'_>, fault: &PeerFault) {
         if let Scope::Channel(ch) = fault.scope {
-            AmqpFront::end_channel(links, id, ch, now, kernel);
-            AmqpFront::write(links, id, |front, out| front.machine.fault(fault, out));
+            AmqpFront::end_channel(cx, ch);
+            AmqpFront::write(cx.links, cx.id, |front, out| {
+                front.machine.fault(fault, out)
+            });
             return;
         }
-        AmqpFront::write(links, id, |front, out| {
+        AmqpFront::write(cx.links, cx.id, |front, out| {
             front.machine.fault(fault, out);
             front.fault = Some(fault.to_string().into());
         });
         if fault.scope == Scope::ProtocolHeader {
-            AmqpFront::end(links, id, Closing::Cut, now, kernel);
+            AmqpFront::end(cx, Closing::Cut);
         } else {
-            AmqpFront::await_end(links, id, Closing::Cut, now, kernel);
+            AmqpFront::await_end(cx, Closing::Cut);
         }
     }
 
     /// Says `connection.close`.
-    fn close(
-        links: &mut Links,
-        id: LinkId,
-        code: ReplyCode,
-        what: &str,
-        cause: MethodId,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        AmqpFront::write(links, id, |front, out| {
+    fn close(cx: &mut Cx<'_>, code: ReplyCode, what: &str, cause: MethodId) {
+        AmqpFront::write(cx.links, cx.id, |front, out| {
             front.machine.close(code, what, cause, out);
             front.fault = Some(format!("{} - {what}", code.name()).into());
         });
-        AmqpFront::await_end(links, id, Closing::Cut, now, kernel);
+        AmqpFront::await_end(cx, Closing::Cut);
     }
 
     /// The connection is over for the kernel; the peer has to confirm.
-    fn await_end(links: &mut Links, id: LinkId, how: Closing, now: Time, kernel: &mut Kernel) {
-        let Some(link) = links.get_mut(id) else {
+    fn await_end(cx: &mut Cx<'_>, how: Closing) {
+        let Some(link) = cx.links.get_mut(cx.id) else {
             return;
         };
         if let AnyFront::Amqp(front) = &mut link.front {
@@ -263,16 +242,17 @@ impl AmqpFront {
             front.owing.clear();
         }
         let session = link.session.take();
-        links.mark_dirty(id);
+        cx.links.mark_dirty(cx.id);
         if let Some(session) = session {
-            kernel.close_link(session, id, how, None, now, links);
+            cx.kernel
+                .close_link(session, cx.id, how, None, cx.now, cx.links);
         }
     }
 
     /// Ends the link from our side; what is in the output is still sent.
-    fn end(links: &mut Links, id: LinkId, how: Closing, now: Time, kernel: &mut Kernel) {
-        AmqpFront::await_end(links, id, how, now, kernel);
-        let Some(link) = links.get_mut(id) else {
+    fn end(cx: &mut Cx<'_>, how: Closing) {
+        AmqpFront::await_end(cx, how);
+        let Some(link) = cx.links.get_mut(cx.id) else {
             return;
         };
         link.closing = true;
@@ -310,52 +290,45 @@ impl Front for AmqpFront {
     /// Handles the next frame, or the next message.
     #[inline]
     fn step(cx: &mut Cx<'_>, bytes: &[u8]) -> Step {
-        let Cx {
-            links,
-            kernel,
-            id,
-            now,
-        } = cx;
-        let (id, now) = (*id, *now);
-        let Some(front) = AmqpFront::of(links, id) else {
+        let Some(front) = AmqpFront::of(cx.links, cx.id) else {
             return Step::Hold;
         };
         if front.holds_input() || front.state == State::Closed {
             return Step::Hold;
         }
         if front.postponed.is_some() {
-            return AmqpFront::publish_postponed(links, id, now, kernel);
+            return AmqpFront::publish_postponed(cx);
         }
         let mut gathered = Gathered::default();
         let input = front.machine.handle_input(bytes, &mut gathered);
-        links.mark(Mark::WireDecode);
+        cx.links.mark(Mark::WireDecode);
         // By reference: events are large and stay where they are.
         match &input {
             Ok(Some((consumed, Event::Publish(publish)))) => {
                 // What came in pieces is not in the input any more and cannot be handed in again.
                 let is_in_input = bytes.as_ptr_range().contains(&publish.header.as_ptr());
-                match AmqpFront::on_publish(links, id, publish, now, kernel) {
+                match AmqpFront::on_publish(cx, publish) {
                     Handled::Done => Step::Consumed(*consumed),
                     Handled::Later if is_in_input => Step::Hold,
                     Handled::Later => {
-                        AmqpFront::postpone(links, id, publish, *consumed);
+                        AmqpFront::postpone(cx, publish, *consumed);
                         Step::Hold
                     }
                 }
             }
             Ok(Some((consumed, Event::Method { ch, method }))) => {
-                match AmqpFront::on_method(links, id, *ch, method, now, kernel) {
+                match AmqpFront::on_method(cx, *ch, method) {
                     Handled::Done => Step::Consumed(*consumed),
                     Handled::Later => Step::Hold,
                 }
             }
             Ok(Some((consumed, event))) => {
-                AmqpFront::on_event(links, id, event, now, kernel);
+                AmqpFront::on_event(cx, event);
                 Step::Consumed(*consumed)
             }
             Ok(None) => Step::NeedMore,
             Err(fault) => {
-                AmqpFront::fail(links, id, fault, now, kernel);
+                AmqpFront::fail(cx, fault);
                 // What follows is listened to until the peer has confirmed the end.
                 Step::Consumed(0)
             }
@@ -364,15 +337,11 @@ impl Front for AmqpFront {
 
     #[inline]
     fn after_input(cx: &mut Cx<'_>) {
-        AmqpFront::confirm_owing(cx.links, cx.id);
+        AmqpFront::confirm_owing(cx);
     }
 
     fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {
-        AmqpFront::on_verdict(cx.links, cx.id, answer, cx.now, cx.kernel);
-    }
-
-    fn name(&self) -> &'static str {
-        "amqp"
+        AmqpFront::on_verdict(cx, answer);
     }
 
     fn is_connected(&self) -> bool {
@@ -420,7 +389,7 @@ impl FrontSettings for AmqpSettings {
     }
 }
 
-impl Request<'_> {
+impl Request<'_, '_> {
     fn handle(&mut self, method: &Method<'_>) -> Result<(), Fault> {
         match method {
             Method::BasicAck(ack) => self.ack(*ack),
@@ -462,7 +431,7 @@ impl Request<'_> {
     }
 
     fn front(&mut self) -> Option<&mut AmqpFront> {
-        AmqpFront::of(self.links, self.id)
+        AmqpFront::of(self.cx.links, self.cx.id)
     }
 
     fn channel(&mut self) -> Option<&mut Channel> {
@@ -471,13 +440,13 @@ impl Request<'_> {
     }
 
     fn tenant(&self) -> &str {
-        AmqpFront::at(self.links, self.id).map_or("", |front| &front.tenant)
+        AmqpFront::at(self.cx.links, self.cx.id).map_or("", |front| &front.tenant)
     }
 
     #[inline]
     fn answer(&mut self, method: &Method<'_>) {
         let ch = self.ch;
-        AmqpFront::write(self.links, self.id, |front, out| {
+        AmqpFront::write(self.cx.links, self.cx.id, |front, out| {
             front.machine.method(ch, method, out)
         });
     }
@@ -490,7 +459,7 @@ impl Request<'_> {
             exchange,
             verb,
         };
-        AmqpFront::at(self.links, self.id)
+        AmqpFront::at(self.cx.links, self.cx.id)
             .map_or(nobody, |front| front.about(queue, exchange, verb))
     }
 
@@ -509,34 +478,24 @@ impl Request<'_> {
         };
         front.names += 1;
         let (nonce, count) = (front.nonce, u128::from(front.names));
-        names::fresh(prefix, self.kernel.name_key(nonce).name("queue", count))
+        address::fresh(prefix, self.cx.kernel.name_key(nonce).name("queue", count))
     }
 
     /// Ends the channel or the connection, as the code says.
     #[cold]
     fn fail(&mut self, fault: &Fault) {
-        let Request {
-            id, ch, cause, now, ..
-        } = *self;
+        let (ch, cause) = (self.ch, self.cause);
         if fault.code.is_hard() {
-            return AmqpFront::close(
-                self.links,
-                id,
-                fault.code,
-                &fault.what,
-                cause,
-                now,
-                self.kernel,
-            );
+            return AmqpFront::close(self.cx, fault.code, &fault.what, cause);
         }
-        AmqpFront::write(self.links, id, |front, out| {
+        AmqpFront::write(self.cx.links, self.cx.id, |front, out| {
             // What was published before the fault is not lost.
             front.confirm_all(ch, out);
             front
                 .machine
                 .channel_close(ch, fault.code, &fault.what, cause, out);
         });
-        AmqpFront::end_channel(self.links, id, ch, now, self.kernel);
+        AmqpFront::end_channel(self.cx, ch);
     }
 }
 

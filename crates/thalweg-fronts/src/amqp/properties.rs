@@ -1,6 +1,6 @@
 //! The properties of messages: what publishers said in our words, and ours in AMQP's.
 
-use super::names;
+use super::address;
 use crate::address::{Place, place};
 use crate::native;
 use std::borrow::Cow;
@@ -9,6 +9,7 @@ use std::fmt::Write;
 use thalweg_amqp::{
     Array, ArrayWriter, BasicProperties, ContentHeader, FieldValue, Table, TableWriter,
 };
+use thalweg_kernel::Content;
 use thalweg_model::{
     Death, DeathReason, Details, Properties, PropertyValue, Reliability, Span, Time,
 };
@@ -66,7 +67,7 @@ pub(crate) fn decode(header: &[u8]) -> Properties {
         content_type: text(basic.content_type),
         reply_to: basic
             .reply_to
-            .map(|key| names::reply_address("", key).into()),
+            .map(|key| address::reply_address("", key).into()),
         correlation,
         user,
         details: (!details.is_empty()).then(|| Box::new(details)),
@@ -114,11 +115,7 @@ fn decimal(scale: u8, value: i32) -> String {
 
 /// A message's metadata, as much as deciding how to write it needs.
 pub(super) struct Outgoing<'a> {
-    pub(super) properties: Option<&'a Properties>,
-    pub(super) reliability: Reliability,
-    pub(super) priority: u8,
-    /// When the message itself expires; what its queue adds is the queue's business.
-    pub(super) expires: Time,
+    pub(super) content: &'a Content<'a>,
     pub(super) expires_in: Option<Span>,
     /// How often it was delivered before, if that is to be told; else 0.
     pub(super) deliveries: u32,
@@ -131,9 +128,9 @@ impl Outgoing<'_> {
     #[inline]
     pub(super) fn with_header<R>(&self, write: impl FnOnce(ContentHeader<'_>) -> R) -> R {
         if self.cut_address.is_none() && self.deliveries == 0 {
-            match self.properties {
-                None if self.priority == 0 && self.expires == Time::NEVER => {
-                    let is_persistent = self.reliability != Reliability::AtMostOnce;
+            match self.content.properties() {
+                None if self.content.priority() == 0 && self.content.expires() == Time::NEVER => {
+                    let is_persistent = self.content.reliability() != Reliability::AtMostOnce;
                     return write(ContentHeader::Raw(if is_persistent {
                         &PERSISTENT
                     } else {
@@ -161,15 +158,17 @@ impl Outgoing<'_> {
     #[inline]
     fn bare<'b>(&self, expiration: &'b mut String) -> BasicProperties<'b> {
         BasicProperties {
-            delivery_mode: (self.reliability != Reliability::AtMostOnce).then_some(2),
-            priority: (self.priority > 0).then_some(self.priority),
+            delivery_mode: (self.content.reliability() != Reliability::AtMostOnce).then_some(2),
+            priority: (self.content.priority() > 0).then_some(self.content.priority()),
             expiration: self.expiration(expiration),
             ..BasicProperties::default()
         }
     }
 
     fn expiration<'b>(&self, text: &'b mut String) -> Option<&'b str> {
-        let span = self.expires_in.filter(|_| self.expires != Time::NEVER)?;
+        // What its queue adds to when the message itself expires is the queue's business.
+        let expires = self.content.expires() != Time::NEVER;
+        let span = self.expires_in.filter(|_| expires)?;
         // Rounded up: what is delivered has some life left.
         let _ = write!(text, "{}", span.nanos().div_ceil(1_000_000));
         Some(text)
@@ -178,7 +177,7 @@ impl Outgoing<'_> {
     #[cold]
     fn with_rendered<R>(&self, write: impl FnOnce(ContentHeader<'_>) -> R) -> R {
         let nothing = Properties::default();
-        let properties = self.properties.unwrap_or(&nothing);
+        let properties = self.content.properties().unwrap_or(&nothing);
         let deaths = properties
             .details
             .as_deref()
@@ -218,7 +217,7 @@ impl Outgoing<'_> {
         let correlation = properties.correlation.as_deref();
         let short =
             correlation.filter(|bytes| bytes.len() <= 255 && std::str::from_utf8(bytes).is_ok());
-        let reply_to: Option<Cow<'_, str>> = properties.reply_to.as_deref().map(names::reply_key);
+        let reply_to: Option<Cow<'_, str>> = properties.reply_to.as_deref().map(address::reply_key);
         if let (Some(bytes), None) = (correlation, short) {
             writer.value(CORRELATION_HEADER, FieldValue::Bytes(bytes));
         }
@@ -270,7 +269,7 @@ impl Outgoing<'_> {
             }
         });
         for (names, death) in [(FIRST_DEATH_HEADERS, first), (LAST_DEATH_HEADERS, last)] {
-            let mut origin = names::Origin::default();
+            let mut origin = address::Origin::default();
             origin.set(&death.address);
             let [exchange, queue, reason] = names;
             writer
@@ -307,7 +306,7 @@ fn is_about_death(name: &str) -> bool {
 }
 
 fn write_death(death: &Death, copies: Array<'_>, array: &mut ArrayWriter<'_>) {
-    let mut origin = names::Origin::default();
+    let mut origin = address::Origin::default();
     origin.set(&death.address);
     array.table(|table| {
         table

@@ -2,19 +2,18 @@
 
 use super::channel::Mode;
 use super::fault::Fault;
-use super::{AmqpFront, Request, names, properties};
-use crate::front::{Step, Variant};
-use crate::link::Links;
+use super::{AmqpFront, Request, address, properties};
+use crate::front::{Cx, Step, Variant};
+
 use crate::native;
 use crate::probe::Mark;
 use crate::registry::AnyFront;
 use crate::stamp;
 use thalweg_amqp::methods::basic;
 use thalweg_amqp::{BasicProperties, FieldValue, Publish, ReplyCode, Table, TableWriter};
-use thalweg_kernel::{Draft, Gathered, Kernel, LinkId, Outcome, Refusal, exchange_address};
+use thalweg_kernel::{Draft, Gathered, Kernel, Outcome, Refusal, exchange_address};
 use thalweg_model::{
     NativeProperties, Properties, Reliability, RetainOp, STAMP_PROPERTY, Span, Stamp, StampError,
-    Time,
 };
 
 /// How long a publisher that cannot be refused waits while the journal is full.
@@ -75,8 +74,8 @@ impl Memo {
     #[inline]
     fn is_for(&self, publish: &Publish<'_>) -> bool {
         self.address.is_some()
-            && names::is_same(self.key.as_bytes(), publish.routing_key.as_bytes())
-            && names::is_same(self.exchange.as_bytes(), publish.exchange.as_bytes())
+            && address::is_same(self.key.as_bytes(), publish.routing_key.as_bytes())
+            && address::is_same(self.exchange.as_bytes(), publish.exchange.as_bytes())
     }
 
     /// Keeps a content header as it came.
@@ -123,14 +122,8 @@ impl Memo {
 
 impl AmqpFront {
     #[inline]
-    pub(super) fn on_publish(
-        links: &mut Links,
-        id: LinkId,
-        publish: &Publish<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Handled {
-        let Some(link) = links.get_mut(id) else {
+    pub(super) fn on_publish(cx: &mut Cx<'_>, publish: &Publish<'_>) -> Handled {
+        let Some(link) = cx.links.get_mut(cx.id) else {
             return Handled::Done;
         };
         let (Some(session), AnyFront::Amqp(front)) = (link.session, &mut link.front) else {
@@ -147,13 +140,10 @@ impl AmqpFront {
         // It cannot stay where it is while the kernel has the links.
         let mut memo = channel.memo.take().unwrap_or_default();
         let mut request = Request {
-            links,
-            id,
+            cx,
             session,
             ch: publish.ch,
             cause: basic::Publish::ID,
-            now,
-            kernel,
             is_in_part: false,
         };
         let published = request.publish(&mut memo, publish, kind);
@@ -162,8 +152,8 @@ impl AmqpFront {
                 request.acknowledge(publish, outcome, memo);
                 if outcome == Outcome::Full && kind == Kind::Plain {
                     // Nobody could be told. It is asked again after a while, and nothing behind it is read meanwhile.
-                    if let Some(link) = links.get_mut(id) {
-                        link.pause_until = Some(now + FULL_PAUSE);
+                    if let Some(link) = cx.links.get_mut(cx.id) {
+                        link.pause_until = Some(cx.now + FULL_PAUSE);
                     }
                     return Handled::Later;
                 }
@@ -195,12 +185,7 @@ impl Postponed {
 impl AmqpFront {
     /// Keeps a message until it is asked again.
     #[cold]
-    pub(super) fn postpone(
-        links: &mut Links,
-        id: LinkId,
-        publish: &Publish<'_>,
-        last_frame: usize,
-    ) {
+    pub(super) fn postpone(cx: &mut Cx<'_>, publish: &Publish<'_>, last_frame: usize) {
         let Publish {
             ch,
             exchange,
@@ -210,7 +195,7 @@ impl AmqpFront {
             payload,
             ..
         } = *publish;
-        if let Some(front) = AmqpFront::of(links, id) {
+        if let Some(front) = AmqpFront::of(cx.links, cx.id) {
             let (exchange, routing_key) = (exchange.into(), routing_key.into());
             let (header, payload) = (header.into(), payload.into());
             let postponed = Postponed {
@@ -227,13 +212,9 @@ impl AmqpFront {
     }
 
     #[cold]
-    pub(super) fn publish_postponed(
-        links: &mut Links,
-        id: LinkId,
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Step {
-        let Some(postponed) = AmqpFront::of(links, id).and_then(|front| front.postponed.take())
+    pub(super) fn publish_postponed(cx: &mut Cx<'_>) -> Step {
+        let Some(postponed) =
+            AmqpFront::of(cx.links, cx.id).and_then(|front| front.postponed.take())
         else {
             return Step::Hold;
         };
@@ -258,8 +239,8 @@ impl AmqpFront {
             header,
         };
         match (
-            AmqpFront::on_publish(links, id, &publish, now, kernel),
-            AmqpFront::of(links, id),
+            AmqpFront::on_publish(cx, &publish),
+            AmqpFront::of(cx.links, cx.id),
         ) {
             (Handled::Later, Some(front)) => {
                 front.postponed = Some(postponed);
@@ -270,7 +251,7 @@ impl AmqpFront {
     }
 }
 
-impl Request<'_> {
+impl Request<'_, '_> {
     #[inline]
     fn publish(
         &mut self,
@@ -278,36 +259,36 @@ impl Request<'_> {
         publish: &Publish<'_>,
         kind: Kind,
     ) -> Result<Outcome, Fault> {
-        let Some(front) = AmqpFront::at(self.links, self.id) else {
+        let Some(front) = AmqpFront::at(self.cx.links, self.cx.id) else {
             return Ok(Outcome::NoMatch);
         };
         let is_remembered = memo.is_for(publish);
         if !is_remembered {
-            front.resolve(memo, publish, self.kernel)?;
+            front.resolve(memo, publish, self.cx.kernel)?;
         }
         let found = publish.properties.headers.and_then(stamp_in);
-        let stamp = stamp::read(found, self.kernel);
-        let shown = stamp.map(|stamp| self.kernel.mask_stamp(self.session, stamp));
-        let wishes = front.wishes(memo, publish, shown, kind == Kind::Plain, self.kernel)?;
+        let stamp = stamp::read(found, self.cx.kernel);
+        let shown = stamp.map(|stamp| self.cx.kernel.mask_stamp(self.session, stamp));
+        let wishes = front.wishes(memo, publish, shown, kind == Kind::Plain, self.cx.kernel)?;
         let further = match publish.properties.headers {
             None => Vec::new(),
-            Some(table) => front.further_addresses(table, publish, self.kernel)?,
+            Some(table) => front.further_addresses(table, publish, self.cx.kernel)?,
         };
         let wishes = Wishes { stamp, ..wishes };
-        self.links.mark(Mark::FrontIn);
+        self.cx.links.mark(Mark::FrontIn);
         let mut outcome = self.publish_to(memo, wishes, publish, &further, kind);
         if outcome == Outcome::NoMatch && is_remembered && !publish.exchange.is_empty() {
             // Nobody wanted it: maybe the exchange is not what it was.
             let before = memo.address.take();
-            let Some(front) = AmqpFront::at(self.links, self.id) else {
+            let Some(front) = AmqpFront::at(self.cx.links, self.cx.id) else {
                 return Ok(outcome);
             };
-            front.resolve(memo, publish, self.kernel)?;
+            front.resolve(memo, publish, self.cx.kernel)?;
             if memo.address != before {
                 outcome = self.publish_to(memo, wishes, publish, &further, kind);
             }
         }
-        self.links.mark(Mark::KernelPublish);
+        self.cx.links.mark(Mark::KernelPublish);
         match outcome {
             Outcome::Denied => Err(self
                 .about_exchange(publish.exchange, "write")
@@ -348,8 +329,9 @@ impl Request<'_> {
             };
             let tx = u32::from(self.ch);
             let gathered =
-                self.kernel
-                    .publish_in(self.session, tx, &draft, further, kept, self.now);
+                self.cx
+                    .kernel
+                    .publish_in(self.session, tx, &draft, further, kept, self.cx.now);
             if gathered == Gathered::In {
                 self.gather(publish);
             }
@@ -361,14 +343,20 @@ impl Request<'_> {
         }
         let published = match further {
             [] => self
+                .cx
                 .kernel
-                .publish(self.session, draft, self.now, self.links),
-            further => {
-                self.kernel
-                    .publish_to_all(self.session, draft, further, self.now, self.links)
-            }
+                .publish(self.session, draft, self.cx.now, self.cx.links),
+            further => self.cx.kernel.publish_to_all(
+                self.session,
+                draft,
+                further,
+                self.cx.now,
+                self.cx.links,
+            ),
         };
-        if let (Some(until), Some(link)) = (published.pause_until, self.links.get_mut(self.id)) {
+        if let (Some(until), Some(link)) =
+            (published.pause_until, self.cx.links.get_mut(self.cx.id))
+        {
             link.pause_until = Some(until);
         }
         published.outcome
@@ -401,7 +389,7 @@ impl AmqpFront {
     fn address_of(&self, exchange: &str, key: &str, kernel: &Kernel) -> Result<String, Fault> {
         let mut address = String::new();
         if exchange.is_empty() {
-            names::write_default_address(&self.tenant, key, &mut address);
+            address::write_default_address(&self.tenant, key, &mut address);
             return Ok(address);
         }
         match kernel.address_in(&exchange_address(&self.tenant, exchange), key, &mut address) {
@@ -491,7 +479,7 @@ impl AmqpFront {
     ) -> Result<(), Fault> {
         let p = &publish.properties;
         let mut header = None;
-        if p.reply_to == Some(names::DIRECT_REPLY) {
+        if p.reply_to == Some(address::DIRECT_REPLY) {
             let Some((queue, _)) = self
                 .channels
                 .get(publish.ch)
@@ -502,7 +490,7 @@ impl AmqpFront {
             header = Some(with_reply_to(publish.header, p, queue));
         } else if let (Some(key), false) = (p.reply_to, self.tenant.is_empty()) {
             // Others find it by its address, which is not where the default tenant's would be.
-            memo.properties.reply_to = Some(names::reply_address(&self.tenant, key).into());
+            memo.properties.reply_to = Some(address::reply_address(&self.tenant, key).into());
         }
         if p.headers
             .is_some_and(|table| HIDDEN.iter().any(|name| table.get(name).is_some()))
@@ -670,7 +658,7 @@ mod tests {
             ];
             header(1 << 15 | 1 << 10 | 1 << 9 | 1 << 3, &fields)
         };
-        let before = with(names::DIRECT_REPLY);
+        let before = with(address::DIRECT_REPLY);
         let read = BasicProperties::of_header(&before).expect("it is well-formed");
         assert_eq!(
             with_reply_to(&before, &read, "amq.rabbitmq.reply-to.token"),

@@ -3,8 +3,8 @@
 use super::arguments::{self, Arguments};
 use super::exchange::{is_reserved, not_default};
 use super::fault::{Fault, argument_name};
-use super::{Request, names};
-use crate::address::{self, Place};
+use super::{Request, address};
+use crate::address::{Place, place};
 use std::borrow::Cow;
 use thalweg_amqp::methods::queue::{
     Bind, BindOk, Declare, DeclareOk, Delete, DeleteOk, Purge, PurgeOk, Unbind, UnbindOk,
@@ -24,9 +24,9 @@ pub(super) struct Purging {
     left: u64,
 }
 
-impl Request<'_> {
+impl Request<'_, '_> {
     pub(super) fn declare_queue(&mut self, declare: &Declare<'_>) -> Result<(), Fault> {
-        let queue = names::in_one_line(declare.queue);
+        let queue = address::in_one_line(declare.queue);
         let declare = &Declare {
             queue: &queue,
             ..*declare
@@ -43,10 +43,10 @@ impl Request<'_> {
         } else if declare.passive {
             let name = self.queue_name(declare.queue)?;
             let address = queue_address(self.tenant(), &name);
-            let status = self.kernel.inspect_queue(self.session, &address);
+            let status = self.cx.kernel.inspect_queue(self.session, &address);
             let status =
                 status.map_err(|refusal| self.about_queue(&name, "configure").fault(refusal))?;
-            self.kernel.note_queue_use(&address, self.now);
+            self.cx.kernel.note_queue_use(&address, self.cx.now);
             (name, status)
         } else {
             self.declare_new_queue(declare)?
@@ -75,7 +75,7 @@ impl Request<'_> {
         };
         let address = queue_address(self.tenant(), &name);
         let is_there =
-            || self.kernel.inspect_queue(self.session, &address) != Err(Refusal::NoQueue);
+            || self.cx.kernel.inspect_queue(self.session, &address) != Err(Refusal::NoQueue);
         if is_reserved(declare.queue) && !is_there() {
             return Err(self
                 .about_queue(&name, "configure")
@@ -95,9 +95,10 @@ impl Request<'_> {
             auto_delete: declare.auto_delete,
             limits: arguments.queue_limits(self.tenant())?,
         };
-        let declared = self
-            .kernel
-            .declare_queue(self.session, &spec, self.now, self.links);
+        let declared =
+            self.cx
+                .kernel
+                .declare_queue(self.session, &spec, self.cx.now, self.cx.links);
         let status = declared.map_err(|refusal| match refusal {
             Refusal::Differs("durable") => inequivalent_flag("durable", &thing, declare.durable),
             Refusal::Differs("exclusive") => {
@@ -108,6 +109,7 @@ impl Request<'_> {
             }
             Refusal::Differs(what) => {
                 let current = self
+                    .cx
                     .kernel
                     .queue_limits(&address)
                     .cloned()
@@ -153,7 +155,10 @@ impl Request<'_> {
         table: Table<'_>,
         bound: bool,
     ) -> Result<(), Fault> {
-        let (queue, exchange) = (&*names::in_one_line(queue), &*names::in_one_line(exchange));
+        let (queue, exchange) = (
+            &*address::in_one_line(queue),
+            &*address::in_one_line(exchange),
+        );
         not_default(exchange)?;
         let name = self.queue_name(queue)?;
         // Nothing at all means the queue's name: the last one declared, by its own name.
@@ -178,8 +183,16 @@ impl Request<'_> {
         let mut done = self.set_binding(&spec, bound);
         if wants_last_values && done.is_ok() {
             done = self
+                .cx
                 .kernel
-                .recall(self.session, &target, &source, &key, self.now, self.links)
+                .recall(
+                    self.session,
+                    &target,
+                    &source,
+                    &key,
+                    self.cx.now,
+                    self.cx.links,
+                )
                 .map(drop);
         }
         done.map_err(|refusal| match refusal {
@@ -194,8 +207,9 @@ impl Request<'_> {
         let before = self.front().and_then(|front| front.purge.take());
         let left = before.as_ref().map(|before| before.left);
         let purged = self
+            .cx
             .kernel
-            .purge_queue(self.session, &address, left, self.now, self.links)
+            .purge_queue(self.session, &address, left, self.cx.now, self.cx.links)
             .map_err(|refusal| self.about_queue(&name, "read").fault(refusal))?;
         let count = before.map_or(0, |before| before.count) + purged.count;
         if purged.left > 0 {
@@ -214,7 +228,7 @@ impl Request<'_> {
     }
 
     pub(super) fn delete_queue(&mut self, delete: &Delete<'_>) -> Result<(), Fault> {
-        let queue = names::in_one_line(delete.queue);
+        let queue = address::in_one_line(delete.queue);
         let name = self.queue_name(&queue)?;
         let address = queue_address(self.tenant(), &name);
         let Delete {
@@ -222,13 +236,13 @@ impl Request<'_> {
             if_empty,
             ..
         } = *delete;
-        let deleted = self.kernel.delete_queue(
+        let deleted = self.cx.kernel.delete_queue(
             self.session,
             &address,
             if_unused,
             if_empty,
-            self.now,
-            self.links,
+            self.cx.now,
+            self.cx.links,
         );
         let count = match deleted {
             Ok(count) => count,
@@ -262,11 +276,12 @@ impl Request<'_> {
     /// Whether this is the pseudo queue, which is there for whoever asks, or one that stands behind it for somebody: a
     /// server may ask whether its client still waits.
     fn is_direct_reply(&self, name: &str) -> bool {
-        let Some(rest) = name.strip_prefix(names::DIRECT_REPLY) else {
+        let Some(rest) = name.strip_prefix(address::DIRECT_REPLY) else {
             return false;
         };
         let is_there = || {
-            self.kernel
+            self.cx
+                .kernel
                 .inspect_queue(self.session, &queue_address(self.tenant(), name))
         };
         rest.is_empty()
@@ -323,13 +338,15 @@ fn term(name: &str, limits: &QueueLimits) -> Option<String> {
         "x-max-length" => limits.messages_max.map(|max| max.to_string()),
         "x-max-length-bytes" => limits.bytes_max.map(|max| max.to_string()),
         "x-overflow" => Some(arguments::overflow_name(limits.overflow).into()),
-        "x-dead-letter-exchange" => limits
-            .dead_letter
-            .as_ref()
-            .map(|letter| match address::place(&letter.exchange) {
-                Place::Exchange { name, .. } => name.into_owned(),
-                _ => letter.exchange.to_string(),
-            }),
+        "x-dead-letter-exchange" => {
+            limits
+                .dead_letter
+                .as_ref()
+                .map(|letter| match place(&letter.exchange) {
+                    Place::Exchange { name, .. } => name.into_owned(),
+                    _ => letter.exchange.to_string(),
+                })
+        }
         "x-dead-letter-routing-key" => limits.dead_letter.as_ref()?.key.as_deref().map(Into::into),
         "x-max-priority" => (limits.priority_max > 0).then(|| limits.priority_max.to_string()),
         "x-single-active-consumer" => Some(limits.single_active.to_string()),

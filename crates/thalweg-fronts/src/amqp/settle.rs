@@ -6,7 +6,7 @@ use thalweg_amqp::methods::basic::{Ack, Nack, RecoverOk, Reject};
 use thalweg_amqp::{Method, ReplyCode};
 use thalweg_kernel::{Settled, Tags, Verdict};
 
-impl Request<'_> {
+impl Request<'_, '_> {
     #[inline]
     pub(super) fn ack(&mut self, ack: Ack) -> Result<(), Fault> {
         self.settle(ack.delivery_tag, ack.multiple, Verdict::Accept)
@@ -24,11 +24,18 @@ impl Request<'_> {
     fn settle(&mut self, tag: u64, multiple: bool, verdict: Verdict) -> Result<(), Fault> {
         let tags = Tags::new(tag, multiple);
         let settled = if self.in_transaction() {
-            self.kernel
+            self.cx
+                .kernel
                 .settle_in(self.session, u32::from(self.ch), self.ch, tags, verdict)
         } else {
-            self.kernel
-                .settle_line(self.session, self.ch, tags, verdict, self.now, self.links)
+            self.cx.kernel.settle_line(
+                self.session,
+                self.ch,
+                tags,
+                verdict,
+                self.cx.now,
+                self.cx.links,
+            )
         };
         match settled {
             Settled::Known => {}
@@ -46,8 +53,9 @@ impl Request<'_> {
         if !requeue {
             return Err(Fault::new(ReplyCode::NotImplemented, "requeue=false"));
         }
-        self.kernel
-            .recover_line(self.session, self.ch, self.now, self.links);
+        self.cx
+            .kernel
+            .recover_line(self.session, self.ch, self.cx.now, self.cx.links);
         if is_answered {
             self.answer(&Method::BasicRecoverOk(RecoverOk));
         }

@@ -3,8 +3,8 @@
 use super::arguments::{self, Arguments};
 use super::channel::{Channel, Consumer};
 use super::fault::Fault;
-use super::{AmqpFront, Request, names};
-use crate::address;
+use super::{AmqpFront, Request, address};
+use crate::address::{DOTTED, in_tenant};
 use std::borrow::Cow;
 use thalweg_amqp::methods::basic::{
     Cancel, CancelOk, Consume, ConsumeOk, Get, GetEmpty, Qos, QosOk,
@@ -15,7 +15,7 @@ use thalweg_kernel::{ConsumeSpec, QueueLimits, QueueSpec, Refusal, queue_address
 /// Tags that the server makes up begin so.
 const GENERATED: &str = "amq.ctag-";
 
-impl Request<'_> {
+impl Request<'_, '_> {
     pub(super) fn qos(&mut self, qos: Qos) -> Result<(), Fault> {
         if qos.prefetch_size != 0 {
             let what = format!("prefetch_size!=0 ({})", qos.prefetch_size);
@@ -24,8 +24,9 @@ impl Request<'_> {
         if qos.global {
             // As RabbitMQ reads it: for all consumers of the channel together.
             let max = u32::from(qos.prefetch_count);
-            self.kernel
-                .set_line_credit(self.session, self.ch, max, self.now, self.links);
+            self.cx
+                .kernel
+                .set_line_credit(self.session, self.ch, max, self.cx.now, self.cx.links);
         } else if let Some(channel) = self.channel() {
             // For each consumer that begins from now on.
             channel.prefetch = qos.prefetch_count;
@@ -62,8 +63,9 @@ impl Request<'_> {
             )));
         }
         if !self
+            .cx
             .links
-            .may_keep(self.id, Consumer::bytes(&tag), self.kernel)
+            .may_keep(self.cx.id, Consumer::bytes(&tag), self.cx.kernel)
         {
             return Err(self.about_queue(&name, "read").fault(Refusal::Short));
         }
@@ -73,7 +75,7 @@ impl Request<'_> {
             thing: &thing,
         }
         .consumer_priority()?;
-        let reply_queue = if name == names::DIRECT_REPLY {
+        let reply_queue = if name == address::DIRECT_REPLY {
             Some(self.reply_queue(consume)?)
         } else {
             None
@@ -81,7 +83,7 @@ impl Request<'_> {
         let source = if let Some(queue) = &reply_queue {
             queue_address(self.tenant(), queue)
         } else {
-            names::group_source(self.tenant(), &name)
+            address::group_source(self.tenant(), &name)
                 .unwrap_or_else(|| queue_address(self.tenant(), &name))
         };
         // The peer hears of its consumer before the first message; if there is none after all, that was never said.
@@ -93,8 +95,9 @@ impl Request<'_> {
             channel.reply = Some((queue.into(), number));
         }
         let before = self
+            .cx
             .links
-            .get(self.id)
+            .get(self.cx.id)
             .map_or(0, |link| link.output().len());
         if !consume.no_wait {
             self.answer(&Method::BasicConsumeOk(ConsumeOk { consumer_tag: &tag }));
@@ -112,14 +115,15 @@ impl Request<'_> {
             priority,
             no_local: consume.no_local,
         };
-        self.kernel
-            .consume(self.session, &spec, self.now, self.links)
+        self.cx
+            .kernel
+            .consume(self.session, &spec, self.cx.now, self.cx.links)
             .map_err(|refusal| {
-                self.links.take_back(self.id, before);
+                self.cx.links.take_back(self.cx.id, before);
                 if let Some(channel) = self.channel() {
                     channel.remove_consumer(number);
                 }
-                AmqpFront::count_kept(self.links, self.id, self.kernel);
+                AmqpFront::count_kept(self.cx);
                 match refusal {
                     Refusal::InUse => Fault::new(
                         ReplyCode::AccessRefused,
@@ -132,7 +136,8 @@ impl Request<'_> {
 
     /// Whether a queue's deliveries tell how often there were some before: quorum queues' do.
     fn counts(&self, address: &str) -> bool {
-        self.kernel
+        self.cx
+            .kernel
             .queue_limits(address)
             .is_some_and(|limits| &*limits.label == arguments::QUORUM)
     }
@@ -148,7 +153,7 @@ impl Request<'_> {
             counts,
         });
         channel.consumer_bytes += Consumer::bytes(tag);
-        AmqpFront::count_kept(self.links, self.id, self.kernel);
+        AmqpFront::count_kept(self.cx);
         Some(number)
     }
 
@@ -163,7 +168,7 @@ impl Request<'_> {
         {
             return Err(Fault::precondition("reply consumer already set"));
         }
-        let name = self.fresh_name(&format!("{}.", names::DIRECT_REPLY));
+        let name = self.fresh_name(&format!("{}.", address::DIRECT_REPLY));
         let address = queue_address(self.tenant(), &name);
         let limits = QueueLimits::default();
         let spec = QueueSpec {
@@ -174,9 +179,10 @@ impl Request<'_> {
             auto_delete: true,
             limits,
         };
-        let declared = self
-            .kernel
-            .declare_queue(self.session, &spec, self.now, self.links);
+        let declared =
+            self.cx
+                .kernel
+                .declare_queue(self.session, &spec, self.cx.now, self.cx.links);
         declared.map_err(|refusal| self.about_queue(&name, "configure").fault(refusal))?;
         Ok(name)
     }
@@ -186,12 +192,13 @@ impl Request<'_> {
             .channel()
             .and_then(|channel| channel.number_of(cancel.consumer_tag))
         {
-            self.kernel
-                .cancel(self.session, self.ch, number, self.now, self.links);
+            self.cx
+                .kernel
+                .cancel(self.session, self.ch, number, self.cx.now, self.cx.links);
             if let Some(channel) = self.channel() {
                 channel.remove_consumer(number);
             }
-            AmqpFront::count_kept(self.links, self.id, self.kernel);
+            AmqpFront::count_kept(self.cx);
         }
         if !cancel.no_wait {
             let consumer_tag = cancel.consumer_tag;
@@ -210,14 +217,14 @@ impl Request<'_> {
         if let Some(channel) = self.channel() {
             channel.get_counts = counts;
         }
-        // The message itself is written during the call, see `hand_over`.
-        let taken = self.kernel.take_one(
+        // The message itself is written during the call, see `deliver`.
+        let taken = self.cx.kernel.take_one(
             self.session,
             self.ch,
             &address,
             !get.no_ack,
-            self.now,
-            self.links,
+            self.cx.now,
+            self.cx.links,
         );
         match taken {
             Ok(Some(_)) => {}
@@ -235,25 +242,25 @@ impl Request<'_> {
     }
 }
 
-impl Request<'_> {
+impl Request<'_, '_> {
     /// What was retained last under a key of the exchange of topics: as if a queue held it, from which it is never taken. A
     /// publish and its value may be on different shards, so the answer may come later.
     fn get_last_value(&mut self, queue: &str, key: &str) -> Result<(), Fault> {
         let mut address = String::new();
-        address::in_tenant(self.tenant(), "", &mut address);
-        address::AMQP.read_address(key, &mut address);
+        in_tenant(self.tenant(), "", &mut address);
+        DOTTED.read_address(key, &mut address);
         let Some(channel) = self.channel() else {
             return Ok(());
         };
         channel.reads += 1;
         let ticket = self.ch;
-        if self.kernel.read_last_value(
+        if self.cx.kernel.read_last_value(
             self.session,
-            self.id,
+            self.cx.id,
             ticket,
             &address,
-            self.now,
-            self.links,
+            self.cx.now,
+            self.cx.links,
         ) {
             return Ok(());
         }

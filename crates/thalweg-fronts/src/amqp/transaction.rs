@@ -25,7 +25,7 @@ struct Mandatory {
     payload: Box<[u8]>,
 }
 
-impl Request<'_> {
+impl Request<'_, '_> {
     pub(super) fn select_transactions(&mut self) -> Result<(), Fault> {
         let tx = u32::from(self.ch);
         let Some(channel) = self.channel() else {
@@ -35,8 +35,10 @@ impl Request<'_> {
             Mode::Plain => {
                 channel.mode = Mode::Transaction(Box::default());
                 // A channel of this number may have been closed from here within one.
-                self.kernel.abort(self.session, tx, self.now, self.links);
-                self.kernel.begin(self.session, tx);
+                self.cx
+                    .kernel
+                    .abort(self.session, tx, self.cx.now, self.cx.links);
+                self.cx.kernel.begin(self.session, tx);
             }
             Mode::Transaction(_) => {}
             Mode::Confirm { .. } => {
@@ -79,8 +81,11 @@ impl Request<'_> {
             return Err(not_transactional());
         };
         let tx = u32::from(self.ch);
-        let committed = self.kernel.commit(self.session, tx, self.now, self.links);
-        self.kernel.begin(self.session, tx);
+        let committed = self
+            .cx
+            .kernel
+            .commit(self.session, tx, self.cx.now, self.cx.links);
+        self.cx.kernel.begin(self.session, tx);
         let Some(outcomes) = committed else {
             return Err(not_transactional());
         };
@@ -114,8 +119,10 @@ impl Request<'_> {
             return Err(not_transactional());
         }
         let tx = u32::from(self.ch);
-        self.kernel.abort(self.session, tx, self.now, self.links);
-        self.kernel.begin(self.session, tx);
+        self.cx
+            .kernel
+            .abort(self.session, tx, self.cx.now, self.cx.links);
+        self.cx.kernel.begin(self.session, tx);
         self.answer(&Method::TxRollbackOk(tx::RollbackOk));
         Ok(())
     }

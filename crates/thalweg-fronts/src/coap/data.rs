@@ -568,16 +568,8 @@ pub(super) fn bare<'d>(
     reliability: Reliability,
 ) -> Draft<'d> {
     Draft {
-        address,
-        payload,
-        reliability,
         retain,
-        expires_in: None,
-        priority: 0,
-        properties: None,
-        ticket: 0,
-        native: None,
-        stamp: None,
+        ..Draft::new(address, payload, reliability)
     }
 }
 

@@ -9,6 +9,7 @@ use super::side::Side;
 use crate::LoginAnswer;
 use crate::deferred::{DeferredFront, Effect, Left};
 use crate::front::{Cx, Datagram, Fate, FrontSettings};
+use crate::protocol::ShowCount;
 use core::net::SocketAddr;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -165,18 +166,14 @@ impl CoapFront {
         datagram: &[u8],
         cx: &mut Cx<'_>,
     ) {
-        let Cx {
-            now, kernel, links, ..
-        } = cx;
-        let now = *now;
+        let now = cx.now;
         let Handler {
             identities,
             settings,
-            link,
             side,
             ..
         } = &mut self.handler;
-        let session = match identities.standing(identity, *link, settings, now, kernel, links) {
+        let session = match identities.standing(identity, cx, settings) {
             Standing::In(session) => Ok(session),
             Standing::Asked => return self.stash(identity, from, datagram),
             Standing::Out(why) => Err(why),
@@ -267,10 +264,7 @@ impl CoapFront {
                     if let (ObservationEnd::Reset | ObservationEnd::Silent, Some(identity)) =
                         (why, identity)
                     {
-                        let Handler {
-                            identities, link, ..
-                        } = &mut self.handler;
-                        identities.vanished(identity, *link, cx.now, cx.kernel, cx.links);
+                        self.handler.identities.vanished(identity, cx);
                     }
                 }
                 Notice::ResponseConfirmed { cookie } => {
@@ -283,6 +277,31 @@ impl CoapFront {
         }
         if some_are_ready {
             self.handler.notify_all(cx);
+        }
+    }
+}
+
+impl CoapFront {
+    /// What was counted since it was opened, by its machine, too.
+    pub(super) fn total_counts(&self) -> CoapCounts {
+        let machine = self.handler.side.machine.counts();
+        CoapCounts {
+            peers: self.handler.side.machine.peers() as u64,
+            observers: self.handler.relations.len() as u64,
+            identities: self.handler.identities.open_count() as u64,
+            datagrams: machine.datagrams,
+            confirmable: machine.confirmable,
+            retransmissions: machine.retransmissions,
+            duplicates: machine.duplicates,
+            timeouts: machine.timeouts,
+            resets: machine.resets,
+            malformed: machine.malformed + machine.rejected + machine.bad_options,
+            rate_limited: machine.rate_limited,
+            overloaded: machine.overloaded,
+            peers_displaced: machine.peers_displaced,
+            refused: self.handler.counts.refused + machine.refused,
+            failed: self.handler.counts.failed + machine.failed,
+            ..self.handler.counts
         }
     }
 }
@@ -312,12 +331,9 @@ impl DeferredFront for CoapFront {
         let Handler {
             identities,
             settings,
-            link,
             ..
         } = &mut self.handler;
-        if !identities.on_verdict(
-            identity, answer, *link, settings, cx.now, cx.kernel, cx.links,
-        ) {
+        if !identities.on_verdict(identity, answer, cx, settings) {
             return;
         }
         let Some(who) = identities.find(identity, settings) else {
@@ -420,26 +436,8 @@ impl DeferredFront for CoapFront {
         machine.min(self.handler.next_timeout()).min(self.sweep_at)
     }
 
-    fn counts(&self) -> Option<CoapCounts> {
-        let machine = self.handler.side.machine.counts();
-        Some(CoapCounts {
-            peers: self.handler.side.machine.peers() as u64,
-            observers: self.handler.relations.len() as u64,
-            identities: self.handler.identities.open_count() as u64,
-            datagrams: machine.datagrams,
-            confirmable: machine.confirmable,
-            retransmissions: machine.retransmissions,
-            duplicates: machine.duplicates,
-            timeouts: machine.timeouts,
-            resets: machine.resets,
-            malformed: machine.malformed + machine.rejected + machine.bad_options,
-            rate_limited: machine.rate_limited,
-            overloaded: machine.overloaded,
-            peers_displaced: machine.peers_displaced,
-            refused: self.handler.counts.refused + machine.refused,
-            failed: self.handler.counts.failed + machine.failed,
-            ..self.handler.counts
-        })
+    fn counts(&self, show: &mut ShowCount<'_>) {
+        self.total_counts().show(show);
     }
 
     fn set_settings(&mut self, settings: Arc<dyn FrontSettings>) {
@@ -492,7 +490,7 @@ mod tests {
             spare.clear();
         }
         assert_eq!(
-            links.counts(id).map(|counts| counts.observers),
+            crate::coap::counts(&links, id).map(|counts| counts.observers),
             Some(u64::from(COUNT))
         );
         let front = Deferred::<CoapFront>::at(&links, id).and_then(Deferred::front);

@@ -6,14 +6,14 @@ use super::note::{Note, tell, tell_all};
 use super::topics::{Applied, TopicId, Topics};
 use crate::LoginAnswer;
 use crate::address::in_tenant;
-use crate::deferred::{Delivered, Effect, message_of};
+use crate::deferred::Effect;
 use crate::front::{Cx, Fate, Front, Outbound, Step, Undelivered, Variant};
 use crate::link::Links;
 use std::collections::{BTreeSet, VecDeque};
 use thalweg_kernel::access::Rules;
 use thalweg_kernel::{
-    Answer, CloseReason, Delivery, Grants, Kernel, LastValueWish, LinkId, ListSpec, NameKey,
-    OpenSession, SessionId, Ticket, Wish, home,
+    Answer, CloseReason, Content, Delivery, Grants, Kernel, LastValueWish, LinkId, ListSpec,
+    NameKey, OpenSession, SessionId, Ticket, Wish, home,
 };
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
 
@@ -45,14 +45,13 @@ const TOPICS: &str = "$ps/+";
 
 impl Outbound for Desk {
     /// To its own subscriptions. There is always room: it is looked at before outputs are flushed.
-    fn deliver(&mut self, delivery: &Delivery<'_>, _: &mut Vec<u8>) -> Result<(), Undelivered> {
-        self.notes.push_back(Effect::Delivered(Box::new(Delivered {
-            message: message_of(delivery),
-            redelivered: delivery.redelivered,
-            tag: delivery.tag,
-            expires_in_secs: delivery.expires_in_secs,
-            subscription_ids: delivery.subscription_ids.into(),
-        })));
+    fn deliver(
+        &mut self,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+        _: &mut Vec<u8>,
+    ) -> Result<(), Undelivered> {
+        self.notes.push_back(Effect::delivered(content, delivery));
         Ok(())
     }
 
@@ -79,10 +78,6 @@ impl Front for Desk {
 
     fn on_timer(cx: &mut Cx<'_>) {
         Desk::expire(cx.links, cx.id, cx.now, cx.kernel);
-    }
-
-    fn name(&self) -> &'static str {
-        "coap"
     }
 
     /// When the next topic ends.
@@ -156,23 +151,12 @@ impl Desk {
         links: &mut Links,
     ) -> bool {
         let client = kernel.unused_client_id(nonce ^ 0x6465_736B);
+        // Not the operator's rules: they are for peers.
+        let access = Rules::allow_all().into_own().compile("", None);
         let open = OpenSession {
-            client: &client,
-            link,
-            fresh: true,
-            expiry: Span::ZERO,
-            in_flight_max: None,
-            will: None,
             tenant,
-            // Not the operator's rules: they are for peers.
-            access: Rules::allow_all().into_own().compile("", None),
-            user: None,
-            dialect: "CoAP (topics and answers)",
-            known_as: None,
-            grants: Grants {
-                publish_rate: Some(0),
-                ..Grants::default()
-            },
+            grants: Grants::of_listener(Some(0), None),
+            ..OpenSession::of_link(&client, link, access, "CoAP (topics and answers)")
         };
         let opened = kernel.open_session(open, now, links);
         if let (Ok(opened), Some(link)) = (&opened, links.get_mut(link)) {

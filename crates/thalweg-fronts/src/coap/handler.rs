@@ -276,7 +276,6 @@ impl<S: Side> Handler<S> {
             Effect::QueueMade(ticket, made) => self.on_queue_made(ticket, made, cx),
             // It has neither subscriptions nor consumers.
             Effect::Delivered(_)
-            | Effect::HandedOver(_)
             | Effect::Released(_)
             | Effect::Subscribed(..)
             | Effect::Unsubscribed(..)
@@ -310,8 +309,7 @@ impl<S: Side> Handler<S> {
 
     /// Some sessions may have been ended, or their time may be over. Their watches end with them.
     pub(super) fn end_identities(&mut self, cx: &mut Cx<'_>) {
-        self.identities
-            .take_ended(self.link, cx.now, cx.kernel, cx.links);
+        self.identities.take_ended(cx);
     }
 
     /// When [`Handler::on_timeout`] wants to be called.
@@ -329,10 +327,9 @@ impl<S: Side> Handler<S> {
         let Handler {
             identities,
             settings,
-            link,
             ..
         } = self;
-        identities.forget_unused(settings.session_idle, *link, cx.now, cx.kernel, cx.links);
+        identities.forget_unused(settings.session_idle, cx);
         self.bodies.clear();
         self.rates.sweep(cx.now);
         self.waiting.sweep(cx.now);
@@ -348,8 +345,7 @@ impl<S: Side> Handler<S> {
 
     /// The link ends: so do its sessions, and with them their watches.
     pub(super) fn close(&mut self, cx: &mut Cx<'_>) {
-        self.identities
-            .close_all(self.link, cx.now, cx.kernel, cx.links);
+        self.identities.close_all(cx);
     }
 
     /// A name for an address that is short and hard to make another one have.

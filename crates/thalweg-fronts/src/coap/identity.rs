@@ -8,11 +8,11 @@
 //! ```
 
 use super::settings::CoapSettings;
-use crate::link::Links;
+use crate::front::Cx;
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
 use hashbrown::HashMap;
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Closing, Grants, Kernel, KnownAs, LinkId, OpenSession, SessionId};
+use thalweg_kernel::{Closing, Grants, KnownAs, OpenSession, SessionId};
 use thalweg_model::{Span, Time};
 
 /// What the transport below says of a peer.
@@ -138,49 +138,28 @@ impl Identities {
     pub(super) fn standing(
         &mut self,
         id: IdentityId,
-        link: LinkId,
+        cx: &mut Cx<'_>,
         settings: &CoapSettings,
-        now: Time,
-        kernel: &mut Kernel,
-        links: &mut Links,
     ) -> Standing {
         let Some(identity) = self.get_mut(id) else {
             return Standing::Out(LoginRefusal::Busy);
         };
-        identity.used = now;
+        identity.used = cx.now;
         match &identity.state {
-            State::Open { session, .. } if now < identity.expires => Standing::In(*session),
+            State::Open { session, .. } if cx.now < identity.expires => Standing::In(*session),
             State::Asking => Standing::Asked,
-            State::Refused { why, until } if now < *until => Standing::Out(*why),
-            _ => self.come_in(id, link, settings, now, kernel, links),
+            State::Refused { why, until } if cx.now < *until => Standing::Out(*why),
+            _ => self.come_in(id, cx, settings),
         }
     }
 
     #[cold]
-    fn come_in(
-        &mut self,
-        id: IdentityId,
-        link: LinkId,
-        settings: &CoapSettings,
-        now: Time,
-        kernel: &mut Kernel,
-        links: &mut Links,
-    ) -> Standing {
-        self.close(id, Closing::Cut, link, now, kernel, links);
+    fn come_in(&mut self, id: IdentityId, cx: &mut Cx<'_>, settings: &CoapSettings) -> Standing {
+        self.close(id, Closing::Cut, cx);
         if id == NOBODY
             && let Some(access) = self.anonymous.clone()
         {
-            return self.open(
-                id,
-                None,
-                access,
-                Time::NEVER,
-                link,
-                settings,
-                now,
-                kernel,
-                links,
-            );
+            return self.open(id, None, access, Time::NEVER, cx, settings);
         }
         let Some(identity) = self.get_mut(id) else {
             return Standing::Out(LoginRefusal::Busy);
@@ -197,21 +176,17 @@ impl Identities {
                 identity: name.into(),
             },
         };
-        links.ask_login(link, ask);
+        cx.ask_login(ask);
         Standing::Asked
     }
 
     /// The server's verdict. False if nobody has asked.
-    #[allow(clippy::too_many_arguments)] // The whole world, as everywhere in fronts.
     pub(super) fn on_verdict(
         &mut self,
         identity: &str,
         answer: LoginAnswer,
-        link: LinkId,
+        cx: &mut Cx<'_>,
         settings: &CoapSettings,
-        now: Time,
-        kernel: &mut Kernel,
-        links: &mut Links,
     ) -> bool {
         let Some(&id) = self.by_name.get(identity) else {
             return false;
@@ -231,76 +206,64 @@ impl Identities {
             } => {
                 let user = user.or_else(|| (!identity.is_empty()).then(|| identity.into()));
                 let expires = expires.unwrap_or(Time::NEVER);
-                self.open(
-                    id, user, access, expires, link, settings, now, kernel, links,
-                );
+                self.open(id, user, access, expires, cx, settings);
             }
             // Nothing was begun that could go on.
             LoginAnswer::Continue { .. } => {
                 entry.state = State::Refused {
                     why: LoginRefusal::BadMethod,
-                    until: now + REFUSAL,
+                    until: cx.now + REFUSAL,
                 };
             }
             LoginAnswer::Refused(why) => {
                 entry.state = State::Refused {
                     why,
-                    until: now + REFUSAL,
+                    until: cx.now + REFUSAL,
                 }
             }
         }
         true
     }
 
-    #[allow(clippy::too_many_arguments)] // As above.
     fn open(
         &mut self,
         id: IdentityId,
         user: Option<Box<str>>,
         access: Access,
         expires: Time,
-        link: LinkId,
+        cx: &mut Cx<'_>,
         settings: &CoapSettings,
-        now: Time,
-        kernel: &mut Kernel,
-        links: &mut Links,
     ) -> Standing {
         // Many strangers have one session: each has a rate elsewhere.
         let shared = id == NOBODY && settings.publish_rate.is_some();
-        let client = kernel.unused_client_id(self.nonce.wrapping_add(u64::from(id.0)));
+        let client = cx
+            .kernel
+            .unused_client_id(self.nonce.wrapping_add(u64::from(id.0)));
         let name = self
             .get_mut(id)
             .map(|identity| identity.name.clone())
             .filter(|name| !name.is_empty());
         let open = OpenSession {
-            client: &client,
-            link,
-            fresh: true,
-            expiry: Span::ZERO,
-            in_flight_max: None,
-            will: None,
             tenant: &settings.tenant,
-            access,
             user: user.map(Into::into),
-            dialect: "CoAP",
             known_as: name.as_deref().map(|name| KnownAs {
                 tenant: &settings.tenant,
                 name,
                 claimed_in: None,
             }),
-            grants: Grants {
-                publish_rate: if shared {
+            grants: Grants::of_listener(
+                if shared {
                     Some(0)
                 } else {
                     settings.publish_rate
                 },
-                safety: settings.safety,
-                ..Grants::default()
-            },
+                settings.safety,
+            ),
+            ..OpenSession::of_link(&client, cx.id, access, "CoAP")
         };
-        let opened = kernel.open_session(open, now, links);
+        let opened = cx.kernel.open_session(open, cx.now, cx.links);
         // Nothing is said to the peer that would have to wait for the journal.
-        links.take_hold();
+        cx.links.take_hold();
         let Some(identity) = self.get_mut(id) else {
             return Standing::Out(LoginRefusal::Busy);
         };
@@ -311,14 +274,14 @@ impl Identities {
                     session: opened.session,
                     client,
                 };
-                kernel.start(opened.session, now, links);
+                cx.start(opened.session);
                 Standing::In(opened.session)
             }
             Err(_) => {
                 let why = LoginRefusal::Busy;
                 identity.state = State::Refused {
                     why,
-                    until: now + Span::from_secs(1),
+                    until: cx.now + Span::from_secs(1),
                 };
                 Standing::Out(why)
             }
@@ -363,13 +326,7 @@ impl Identities {
     }
 
     /// Identities whose session is gone or whose proof has ended; their sessions are closed.
-    pub(super) fn take_ended(
-        &mut self,
-        link: LinkId,
-        now: Time,
-        kernel: &mut Kernel,
-        links: &mut Links,
-    ) -> Vec<IdentityId> {
+    pub(super) fn take_ended(&mut self, cx: &mut Cx<'_>) -> Vec<IdentityId> {
         let mut ended = Vec::new();
         for (at, identity) in self.known.iter().enumerate() {
             if let Some(Identity {
@@ -377,8 +334,9 @@ impl Identities {
                 expires,
                 ..
             }) = identity
-                && (*expires <= now
-                    || kernel
+                && (*expires <= cx.now
+                    || cx
+                        .kernel
                         .client_of(*session)
                         .is_none_or(|name| **name != **client))
             {
@@ -386,32 +344,25 @@ impl Identities {
             }
         }
         for id in &ended {
-            self.close(*id, Closing::Cut, link, now, kernel, links);
+            self.close(*id, Closing::Cut, cx);
         }
         ended
     }
 
     /// Closes and forgets whoever nobody has heard of for `idle`.
-    pub(super) fn forget_unused(
-        &mut self,
-        idle: Span,
-        link: LinkId,
-        now: Time,
-        kernel: &mut Kernel,
-        links: &mut Links,
-    ) {
+    pub(super) fn forget_unused(&mut self, idle: Span, cx: &mut Cx<'_>) {
         for at in 0..self.known.len() {
             let id = IdentityId(at as u32);
             let Some(identity) = self.get_mut(id) else {
                 continue;
             };
             if identity.users > 0
-                || now.since(identity.used) < idle
+                || cx.now.since(identity.used) < idle
                 || matches!(identity.state, State::Asking)
             {
                 continue;
             }
-            self.close(id, Closing::Silent, link, now, kernel, links);
+            self.close(id, Closing::Silent, cx);
             if id != NOBODY
                 && let Some(identity) = self.known.get_mut(at).and_then(Option::take)
             {
@@ -423,60 +374,34 @@ impl Identities {
 
     /// An observer of this identity does not answer any more: unless others are there, it is taken for gone. Whoever has
     /// only been away opens its session again.
-    pub(super) fn vanished(
-        &mut self,
-        id: IdentityId,
-        link: LinkId,
-        now: Time,
-        kernel: &mut Kernel,
-        links: &mut Links,
-    ) {
+    pub(super) fn vanished(&mut self, id: IdentityId, cx: &mut Cx<'_>) {
         if id != NOBODY
-            && kernel.limits().presence
+            && cx.kernel.limits().presence
             && self.get_mut(id).is_some_and(|identity| identity.users == 0)
         {
-            self.close(id, Closing::Silent, link, now, kernel, links);
+            self.close(id, Closing::Silent, cx);
         }
     }
 
-    pub(super) fn close_all(
-        &mut self,
-        link: LinkId,
-        now: Time,
-        kernel: &mut Kernel,
-        links: &mut Links,
-    ) {
+    pub(super) fn close_all(&mut self, cx: &mut Cx<'_>) {
         for at in 0..self.known.len() {
-            self.close(
-                IdentityId(at as u32),
-                Closing::Cut,
-                link,
-                now,
-                kernel,
-                links,
-            );
+            self.close(IdentityId(at as u32), Closing::Cut, cx);
         }
     }
 
-    fn close(
-        &mut self,
-        id: IdentityId,
-        how: Closing,
-        link: LinkId,
-        now: Time,
-        kernel: &mut Kernel,
-        links: &mut Links,
-    ) {
+    fn close(&mut self, id: IdentityId, how: Closing, cx: &mut Cx<'_>) {
         let Some(identity) = self.get_mut(id) else {
             return;
         };
         if let State::Open { session, client } =
             std::mem::replace(&mut identity.state, State::Unknown)
-            && kernel
+            && cx
+                .kernel
                 .client_of(session)
                 .is_some_and(|name| **name == *client)
         {
-            kernel.close_link(session, link, how, None, now, links);
+            cx.kernel
+                .close_link(session, cx.id, how, None, cx.now, cx.links);
         }
     }
 

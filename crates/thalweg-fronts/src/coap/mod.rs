@@ -8,6 +8,7 @@
 //! Start reading at `CoapFront::on_datagram` (`datagram`), then `Handler::handle` (`handler`), which is the same for streams.
 
 mod answer;
+mod capabilities;
 mod collection;
 mod data;
 mod data_uri;
@@ -30,17 +31,30 @@ mod topics;
 mod waiting;
 mod well_known;
 
+use crate::Links;
 use crate::deferred::Deferred;
-use crate::front::FrontSettings;
+use crate::front::{FrontSettings, Variant};
 use crate::registry::AnyFront;
 use std::sync::Arc;
+use thalweg_kernel::LinkId;
 use thalweg_kernel::access::Access;
 
+pub use capabilities::COAP;
+pub(crate) use capabilities::PROTOCOL;
 pub use datagram::CoapFront;
 pub(crate) use desk::Desk;
 pub use identity::PeerSecurity;
 pub use settings::{CoapCounts, CoapSettings, Notify};
 pub use stream::CoapStreamFront;
+
+/// What the front of a link has counted, if it is one of CoAP.
+pub fn counts(links: &Links, id: LinkId) -> Option<CoapCounts> {
+    let datagrams = Deferred::<CoapFront>::at(links, id).and_then(Deferred::front);
+    let stream = || Deferred::<CoapStreamFront>::at(links, id)?.front();
+    datagrams
+        .map(CoapFront::total_counts)
+        .or_else(|| stream().map(CoapStreamFront::total_counts))
+}
 
 impl From<CoapFront> for AnyFront {
     fn from(front: CoapFront) -> Self {

@@ -1,5 +1,6 @@
 //! What the operator decides about CoAP, and what is counted.
 
+use crate::protocol::{FrontMetric, ShowCount};
 use std::sync::Arc;
 use thalweg_coap::ServerSettings;
 use thalweg_kernel::Safety;
@@ -108,55 +109,73 @@ impl Default for CoapSettings {
     }
 }
 
+/// Declares [`CoapCounts`], and the metrics that show them.
 macro_rules! counts {
-    ($($name:ident $what:literal;)*) => {
-        /// What was seen and done on a socket or connection since it was opened; the first few, what is there now.
+    ($($metric:literal $([$label:literal])? in $unit:literal: $help:literal = $($name:ident $value:literal),+;)*) => {
+        /// What was seen and done on a socket or connection since it was opened.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct CoapCounts {
-            $(#[doc = $what] pub $name: u64,)*
+            $($(pub $name: u64,)+)*
         }
 
+        pub(super) static METRICS: [FrontMetric; [$($metric),*].len()] = [$(FrontMetric {
+            name: $metric,
+            label: counts!(@maybe $($label)?),
+            values: &[$($value),+],
+            unit: $unit,
+            help: $help,
+        },)*];
+
         impl CoapCounts {
-            /// Name and value of each.
-            pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-                [$((stringify!($name), self.$name)),*].into_iter()
+            /// Each with its metric, in their order.
+            pub(super) fn show(&self, show: &mut ShowCount<'_>) {
+                let counts: [&[u64]; METRICS.len()] = [$(&[$(self.$name),+],)*];
+                for (metric, counts) in METRICS.iter().zip(counts) {
+                    for (value, count) in metric.values.iter().zip(counts) {
+                        show(metric, value, *count);
+                    }
+                }
             }
 
             pub fn add(&mut self, other: &CoapCounts) {
-                $(self.$name += other.$name;)*
+                $($(self.$name += other.$name;)+)*
             }
         }
     };
+    (@maybe) => { None };
+    (@maybe $text:literal) => { Some($text) };
 }
 
 counts! {
-    peers "Peers that are known now.";
-    observers "Observations that there are now.";
-    identities "Sessions that are open now.";
-    datagrams "Datagrams, or messages of a connection, that came.";
-    gets "Requests: GET.";
-    posts "Requests: POST.";
-    puts "Requests: PUT.";
-    deletes "Requests: DELETE.";
-    fetches "Requests: FETCH.";
-    others "Requests with another method.";
-    refused "Requests that were answered with 4.xx.";
-    failed "Requests that were answered with 5.xx.";
-    dropped_waiting "Requests refused because too many waited for a verdict, the kernel or the journal.";
-    notifications "Notifications sent, repetitions not counted.";
-    conflated "Values that an observer never saw because a newer one took their place here.";
-    observers_lost "Observations ended because the observer rejected a notification or did not acknowledge it.";
-    confirmable "Confirmable messages sent, repetitions not counted.";
-    retransmissions "Repetitions sent.";
-    duplicates "Repeated messages that were answered again or ignored.";
-    timeouts "Confirmable messages given up.";
-    resets "Messages of ours that peers rejected.";
-    malformed "What was no message, or made no sense.";
-    rate_limited "Requests beyond a peer's rate.";
-    overloaded "Requests refused because a limit of exchanges, peers or transfers was reached.";
-    peers_displaced "Peers forgotten because others came.";
-    calls "Requests to `/rpc` that went out.";
-    calls_unanswered "Those that nobody answered in time.";
-    takes "Messages taken from queues.";
-    takes_returned "Those that went back because the taker did not acknowledge.";
+    "thalweg_coap_peers" in "peers": "CoAP peers that are remembered." = peers "";
+    "thalweg_coap_observations" in "observations": "Observations." = observers "";
+    "thalweg_coap_identities" in "identities": "Identities that CoAP peers act as." = identities "";
+    "thalweg_coap_messages_total" in "messages": "Datagrams, or messages of a connection, that came." = datagrams "";
+    "thalweg_coap_requests_total"["method"] in "requests": "Requests, repeated ones not counted." =
+        gets "GET", puts "PUT", posts "POST", deletes "DELETE", fetches "FETCH", others "other";
+    "thalweg_coap_errors_total"["class"] in "answers":
+        "Answers that say that something is wrong: with the request (4.xx) or here (5.xx)." =
+        refused "4.xx", failed "5.xx";
+    "thalweg_coap_turned_away_total"["reason"] in "requests":
+        "Requests that were not looked at: beyond their peer's rate, or because too much was going on." =
+        rate_limited "rate_limited", overloaded "overloaded", dropped_waiting "waiting";
+    "thalweg_coap_peers_displaced_total" in "peers": "Peers forgotten because others came." = peers_displaced "";
+    "thalweg_coap_notifications_total" in "notifications": "Notifications, repetitions not counted." = notifications "";
+    "thalweg_coap_conflated_total" in "states":
+        "States not sent to an observer because a newer one replaced them in the front." = conflated "";
+    "thalweg_coap_observations_lost_total" in "observations":
+        "Observations ended because a notification was rejected or not acknowledged." = observers_lost "";
+    "thalweg_coap_confirmable_total" in "messages": "Confirmable messages sent, repetitions not counted." = confirmable "";
+    "thalweg_coap_retransmissions_total" in "messages": "Confirmable messages sent again." = retransmissions "";
+    "thalweg_coap_timeouts_total" in "messages":
+        "Confirmable messages given up without an acknowledgement." = timeouts "";
+    "thalweg_coap_resets_total" in "messages": "Messages of ours that peers rejected." = resets "";
+    "thalweg_coap_duplicates_total" in "messages": "Repeated messages of peers, answered again or ignored." = duplicates "";
+    "thalweg_coap_malformed_total" in "datagrams": "Datagrams that were no CoAP message, or made no sense." = malformed "";
+    "thalweg_coap_calls_total"["outcome"] in "requests":
+        "Requests through /rpc that went out, and those of them that were not answered in time." =
+        calls "made", calls_unanswered "unanswered";
+    "thalweg_coap_takes_total"["outcome"] in "messages":
+        "Messages that CoAP clients took from queues, and those of them that went back unacknowledged." =
+        takes "taken", takes_returned "returned";
 }

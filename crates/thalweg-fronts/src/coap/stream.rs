@@ -18,6 +18,7 @@ use super::side::Side;
 use crate::LoginAnswer;
 use crate::deferred::{DeferredFront, Effect, Left};
 use crate::front::{Cx, Fate, Step};
+use crate::protocol::ShowCount;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_coap::stream::{PeerFault, Requests, StreamEvent, StreamRequest, StreamSettings};
@@ -183,7 +184,6 @@ impl CoapStreamFront {
         let Handler {
             identities,
             settings,
-            link,
             side,
             ..
         } = &mut self.handler;
@@ -191,12 +191,9 @@ impl CoapStreamFront {
         if is_held || side.requests.waiting() >= WAITING_MAX || !side.may_answer() {
             return Step::Hold;
         }
-        let Cx {
-            now, kernel, links, ..
-        } = cx;
-        let now = *now;
+        let now = cx.now;
         let session = match side.requests.is_open() {
-            true => match identities.standing(NOBODY, *link, settings, now, kernel, links) {
+            true => match identities.standing(NOBODY, cx, settings) {
                 Standing::In(session) => Some(Ok(session)),
                 Standing::Out(why) => Some(Err(why)),
                 Standing::Asked => {
@@ -313,6 +310,22 @@ impl CoapStreamFront {
     }
 }
 
+impl CoapStreamFront {
+    /// What was counted since it was opened, by its machine, too.
+    pub(super) fn total_counts(&self) -> CoapCounts {
+        let (refused, failed) = self.handler.side.requests.errors();
+        CoapCounts {
+            peers: u64::from(self.is_connected()),
+            observers: self.handler.relations.len() as u64,
+            identities: self.handler.identities.open_count() as u64,
+            malformed: u64::from(self.fault.is_some()),
+            refused: self.handler.counts.refused + u64::from(refused),
+            failed: self.handler.counts.failed + u64::from(failed),
+            ..self.handler.counts
+        }
+    }
+}
+
 impl DeferredFront for CoapStreamFront {
     type Note = Note;
 
@@ -329,10 +342,9 @@ impl DeferredFront for CoapStreamFront {
         let Handler {
             identities,
             settings,
-            link,
             ..
         } = &mut self.handler;
-        if identities.on_verdict("", answer, *link, settings, cx.now, cx.kernel, cx.links) {
+        if identities.on_verdict("", answer, cx, settings) {
             self.is_asking = false;
         }
     }
@@ -502,17 +514,8 @@ impl DeferredFront for CoapStreamFront {
             .min(self.ask_for_life_at())
     }
 
-    fn counts(&self) -> Option<CoapCounts> {
-        let (refused, failed) = self.handler.side.requests.errors();
-        Some(CoapCounts {
-            peers: u64::from(self.is_connected()),
-            observers: self.handler.relations.len() as u64,
-            identities: self.handler.identities.open_count() as u64,
-            malformed: u64::from(self.fault.is_some()),
-            refused: self.handler.counts.refused + u64::from(refused),
-            failed: self.handler.counts.failed + u64::from(failed),
-            ..self.handler.counts
-        })
+    fn counts(&self, show: &mut ShowCount<'_>) {
+        self.total_counts().show(show);
     }
 }
 

@@ -4,19 +4,21 @@ use super::{HEAD_BYTES, LARGE_BYTES, Links};
 use crate::front::{ConsumerFate, Fate, Front, Outbound, Undelivered, Variant};
 use crate::probe::Mark;
 use crate::registry::each_front;
+use core::hint::cold_path;
 use thalweg_kernel::{
-    Answer, CloseReason, ConsumerEnd, Delivery, Effects, Handover, LinkId, Observed, Sent, Tag,
-    Ticket,
+    Answer, CloseReason, ConsumerEnd, Content, Delivery, Effects, LinkId, Observed, Recipient,
+    Sent, Tag, Ticket,
 };
 use thalweg_model::Reliability;
 
 impl Effects for Links {
-    #[inline]
-    fn deliver(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
-        self.mark(Mark::KernelDeliver);
-        let sent = self.encode(id, delivery);
-        self.mark(Mark::FrontOut);
-        sent
+    #[inline(always)]
+    fn deliver(&mut self, id: LinkId, content: &Content<'_>, delivery: &Delivery<'_>) -> Sent {
+        if self.probe.is_some() {
+            cold_path();
+            return self.deliver_measured(id, content, delivery);
+        }
+        self.deliver_to(id, content, delivery)
     }
 
     fn release(&mut self, id: LinkId, tag: Tag) {
@@ -50,51 +52,6 @@ impl Effects for Links {
             link.session = None;
             self.ended.push((id, why));
         }
-    }
-
-    #[inline]
-    fn hand_over(&mut self, id: LinkId, handover: &Handover<'_>) -> Sent {
-        let limits = self.limits;
-        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
-            return Sent::Gone;
-        };
-        if link.closing {
-            return Sent::Gone;
-        }
-        // Who asks for one is answered: "there is none" would not be true. Nothing is read above the greater limit.
-        let is_asked_for = handover.consumer == 0;
-        let high = if is_asked_for {
-            limits.output_max
-        } else {
-            limits.output_high
-        };
-        if link.waiting() > high || (self.unflushed > self.unflushed_most && !is_asked_for) {
-            self.congested.push(id);
-            return Sent::Full;
-        }
-        let needed = handover.message.payload().len() + handover.message.address_len() + HEAD_BYTES;
-        if link.out.len() > LARGE_BYTES && link.out.len() + needed > link.out.capacity() {
-            link.make_room(needed, limits.output_max);
-        }
-        let before = link.out.len();
-        if let Err(why) = link.front.hand_over(handover, &mut link.out) {
-            link.out.truncate(before);
-            return self.undelivered(id, why);
-        }
-        if link.front.defers() {
-            self.wake(id);
-            return Sent::Room;
-        }
-        if let Some(kept) = each_front!(&link.front, front => Front::kept_bytes(&**front)) {
-            self.kept = self.kept + kept - std::mem::replace(&mut link.kept, kept);
-        }
-        self.unflushed += link.out.len() - before;
-        let (waiting, high) = (link.waiting(), link.high);
-        if !link.dirty {
-            link.dirty = true;
-            self.dirty.push(id);
-        }
-        self.wrote(id, waiting, high)
     }
 
     fn consumer_ended(&mut self, id: LinkId, line: u16, ended: ConsumerEnd) -> bool {
@@ -131,45 +88,80 @@ impl Effects for Links {
 }
 
 impl Links {
-    #[inline]
-    fn encode(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
+    /// [`Effects::deliver`], with its stages.
+    #[inline(never)]
+    fn deliver_measured(
+        &mut self,
+        id: LinkId,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+    ) -> Sent {
+        self.mark(Mark::KernelDeliver);
+        let sent = self.deliver_to(id, content, delivery);
+        self.mark(Mark::FrontOut);
+        sent
+    }
+
+    /// Inlined, because the kernel knows `to` where it builds the delivery.
+    #[inline(always)]
+    fn deliver_to(&mut self, id: LinkId, content: &Content<'_>, delivery: &Delivery<'_>) -> Sent {
+        match delivery.to {
+            Recipient::Subscriber => self.deliver_to_subscriber(id, content, delivery),
+            Recipient::Consumer { .. } | Recipient::Get { .. } => {
+                self.deliver_to_consumer(id, content, delivery)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn deliver_to_subscriber(
+        &mut self,
+        id: LinkId,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+    ) -> Sent {
         let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
+            cold_path();
             return Sent::Gone;
         };
         if link.closing {
+            cold_path();
             return Sent::Gone;
         }
         let waiting = link.waiting();
-        let room = if delivery.reliability == Reliability::AtMostOnce {
+        let has_room = if delivery.reliability == Reliability::AtMostOnce {
             // One message larger than the whole buffer still goes into an empty one.
-            waiting == 0 || waiting + delivery.payload.len() <= self.limits.output_max
+            waiting == 0 || waiting + content.payload().len() <= self.limits.output_max
         } else {
-            waiting <= self.limits.output_high || delivery.redelivered
+            waiting <= self.limits.output_high || is_urgent(delivery)
         };
-        if !room {
+        if !has_room {
+            cold_path();
             self.congested.push(id);
             return Sent::Full;
         }
-        let needed = delivery.payload.len() + delivery.address.len() + HEAD_BYTES;
-        if link.out.len() > LARGE_BYTES && link.out.len() + needed > link.out.capacity() {
-            link.make_room(needed, self.limits.output_max);
+        if link.out.len() > LARGE_BYTES && link.out.len() + needed(content) > link.out.capacity() {
+            cold_path();
+            link.make_room(needed(content), self.limits.output_max);
         }
         let before = link.out.len();
         let index;
         let delivered = each_front!(&mut link.front, front => {
             if !is_hot(&**front) {
-                return self.deliver_apart(id, delivery);
+                cold_path();
+                return self.deliver_apart(id, content, delivery);
             }
-            // Repeats leave whatever there is: the window bounds them.
-            if self.unflushed > self.unflushed_most && !delivery.redelivered {
+            if self.unflushed > self.unflushed_most && !is_urgent(delivery) {
+                cold_path();
                 self.congested.push(id);
                 return Sent::Full;
             }
             index = index_of(&**front);
-            Outbound::deliver(&mut **front, delivery, &mut link.out)
+            Outbound::deliver(&mut **front, content, delivery, &mut link.out)
         });
         if let Err(why) = delivered {
-            return self.undelivered(id, why);
+            cold_path();
+            return self.undelivered(id, before, why);
         }
         self.packets[index].sent += 1;
         let written = link.out.len() - before;
@@ -182,34 +174,80 @@ impl Links {
         self.wrote(id, waiting, high)
     }
 
-    /// The same for all other fronts.
-    #[cold]
-    fn deliver_apart(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
-        let Some(link) = self.get(id) else {
-            return Sent::Gone;
-        };
-        each_front!(type of link.front, F => self.deliver_as::<F>(id, delivery))
-    }
-
-    /// The same for one of them. What is only noted is bounded by its front.
-    #[inline]
-    fn deliver_as<F: Front>(&mut self, id: LinkId, delivery: &Delivery<'_>) -> Sent {
+    #[inline(always)]
+    fn deliver_to_consumer(
+        &mut self,
+        id: LinkId,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+    ) -> Sent {
         let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
+            cold_path();
             return Sent::Gone;
         };
-        let before = link.out.len();
-        let Some(front) = F::from_any_mut(&mut link.front) else {
+        if link.closing {
+            cold_path();
             return Sent::Gone;
+        }
+        // Nothing is read above the greater limit.
+        let high = match is_urgent(delivery) {
+            true => self.limits.output_max,
+            false => self.limits.output_high,
         };
-        let defers = front.defers();
-        if self.unflushed > self.unflushed_most && !delivery.redelivered && !defers {
+        if link.waiting() > high {
+            cold_path();
             self.congested.push(id);
             return Sent::Full;
         }
-        if let Err(why) = front.deliver(delivery, &mut link.out) {
-            return self.undelivered(id, why);
+        if link.out.len() > LARGE_BYTES && link.out.len() + needed(content) > link.out.capacity() {
+            cold_path();
+            link.make_room(needed(content), self.limits.output_max);
         }
-        self.packets[F::INDEX].sent += 1;
+        self.write_apart(id, content, delivery)
+    }
+
+    /// Writes it for a subscriber whose front has no path of its own in a fan-out.
+    #[inline(never)]
+    fn deliver_apart(
+        &mut self,
+        id: LinkId,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+    ) -> Sent {
+        self.write_apart(id, content, delivery)
+    }
+
+    #[inline(always)]
+    fn write_apart(&mut self, id: LinkId, content: &Content<'_>, delivery: &Delivery<'_>) -> Sent {
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
+            cold_path();
+            return Sent::Gone;
+        };
+        let is_late = self.unflushed > self.unflushed_most && !is_urgent(delivery);
+        let before = link.out.len();
+        let (delivered, index, defers, kept) = each_front!(&mut link.front, front => {
+            // Subscribers of such a front have had theirs by now, and it has no consumers.
+            if is_hot(&**front) {
+                return Sent::Gone;
+            }
+            let defers = Front::defers(&**front);
+            // What is only noted is bounded by its front.
+            if is_late && !defers {
+                cold_path();
+                self.congested.push(id);
+                return Sent::Full;
+            }
+            let delivered = Outbound::deliver(&mut **front, content, delivery, &mut link.out);
+            (delivered, index_of(&**front), defers, Front::kept_bytes(&**front))
+        });
+        if let Some(kept) = kept {
+            self.kept = self.kept + kept - std::mem::replace(&mut link.kept, kept);
+        }
+        if let Err(why) = delivered {
+            cold_path();
+            return self.undelivered(id, before, why);
+        }
+        self.packets[index].sent += 1;
         if defers {
             self.wake(id);
             return Sent::Room;
@@ -224,7 +262,10 @@ impl Links {
     }
 
     #[cold]
-    fn undelivered(&mut self, id: LinkId, why: Undelivered) -> Sent {
+    fn undelivered(&mut self, id: LinkId, before: usize, why: Undelivered) -> Sent {
+        if let Some(link) = self.get_mut(id) {
+            link.out.truncate(before);
+        }
         match why {
             Undelivered::TooLarge => Sent::TooLarge,
             Undelivered::NoConsumer => Sent::Gone,
@@ -243,11 +284,28 @@ impl Links {
         if waiting <= self.limits.output_high.min(high) {
             return Sent::Room;
         }
+        cold_path();
         self.flush_first |= high != usize::MAX;
         if self.congested.last() != Some(&id) {
             self.congested.push(id);
         }
         Sent::Congested
+    }
+}
+
+/// Bytes that it takes in an output.
+fn needed(content: &Content<'_>) -> usize {
+    content.payload().len() + content.address_len() + HEAD_BYTES
+}
+
+/// Whether it leaves whatever is not flushed: repeats are bounded by the window, and one who asked is answered, because
+/// "there is none" would not be true.
+#[inline]
+fn is_urgent(delivery: &Delivery<'_>) -> bool {
+    match delivery.to {
+        Recipient::Subscriber => delivery.deliveries > 0,
+        Recipient::Consumer { .. } => false,
+        Recipient::Get { .. } => true,
     }
 }
 

@@ -1,10 +1,10 @@
 //! How a connection ends.
 
 use super::MqttFront;
-use crate::front::Variant;
-use crate::link::Links;
-use thalweg_kernel::{Closing, Kernel, LinkId};
-use thalweg_model::{Span, Time};
+use crate::front::{Cx, Variant};
+
+use thalweg_kernel::Closing;
+use thalweg_model::Span;
 use thalweg_mqtt::{Disconnect, PeerFault, ReasonCode};
 
 const EXPIRY_RAISED: PeerFault = PeerFault {
@@ -14,18 +14,12 @@ const EXPIRY_RAISED: PeerFault = PeerFault {
 };
 
 impl MqttFront {
-    pub(super) fn on_disconnect(
-        links: &mut Links,
-        id: LinkId,
-        disconnect: &Disconnect<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(front) = MqttFront::of(links, id) else {
+    pub(super) fn on_disconnect(cx: &mut Cx<'_>, disconnect: &Disconnect<'_>) {
+        let Some(front) = MqttFront::of(cx.links, cx.id) else {
             return;
         };
         if front.expiry_was_zero && disconnect.session_expiry.is_some_and(|secs| secs > 0) {
-            return MqttFront::fail(links, id, EXPIRY_RAISED, now, kernel);
+            return MqttFront::fail(cx, EXPIRY_RAISED);
         }
         let expiry = disconnect.session_expiry.map(|secs| match secs {
             u32::MAX => Span::FOREVER,
@@ -36,6 +30,6 @@ impl MqttFront {
             ReasonCode::Success => Closing::Clean,
             _ => Closing::CleanWithWill,
         };
-        MqttFront::end(links, id, how, expiry, now, kernel);
+        MqttFront::end(cx, how, expiry);
     }
 }

@@ -1,14 +1,11 @@
 //! CONNECT: from the first packet to an open session.
 
 use super::{MqttFront, State};
-use crate::front::Variant;
-use crate::link::Links;
+use crate::front::{Cx, Variant};
 use crate::{LoginAsk, mqtt::publish::properties_of, stamp};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{
-    Closing, Grants, Kernel, KnownAs, LinkId, OpenRefusal, OpenSession, Will, home,
-};
-use thalweg_model::{RetainOp, STAMPS_ANNOUNCEMENT, Span, Time};
+use thalweg_kernel::{Closing, Grants, Kernel, KnownAs, OpenRefusal, OpenSession, Will, home};
+use thalweg_model::{RetainOp, STAMPS_ANNOUNCEMENT, Span};
 use thalweg_mqtt::{
     ConnAck, Connect, Peek, PeerFault, ReasonCode, ServerSide, Version, peek_connect,
 };
@@ -79,14 +76,8 @@ const NO_ROOM_FOR_CONNACK: PeerFault = PeerFault {
 const ANNOUNCED: [(&str, &str); 1] = [(STAMPS_ANNOUNCEMENT, "1")];
 
 impl MqttFront {
-    pub(super) fn on_connect(
-        links: &mut Links,
-        id: LinkId,
-        connect: Connect<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(front) = MqttFront::of(links, id) else {
+    pub(super) fn on_connect(cx: &mut Cx<'_>, connect: Connect<'_>) {
+        let Some(front) = MqttFront::of(cx.links, cx.id) else {
             return;
         };
         let settings = front.settings.clone();
@@ -97,7 +88,7 @@ impl MqttFront {
                 server_reference: reference,
                 ..ConnAck::default()
             };
-            return MqttFront::refuse(links, id, &ack, now, kernel);
+            return MqttFront::refuse(cx, &ack);
         }
         if connect.client_id.is_empty() && !connect.clean_start && connect.version != Version::V5 {
             // [MQTT3-3.1.3-8]: no name and no clean session; there would be nothing to find it by.
@@ -105,26 +96,23 @@ impl MqttFront {
                 reason: ReasonCode::ClientIdentifierNotValid,
                 ..ConnAck::default()
             };
-            return MqttFront::refuse(links, id, &ack, now, kernel);
+            return MqttFront::refuse(cx, &ack);
         }
         if let Some(reason) = front.will_refusal(&connect) {
             return MqttFront::refuse(
-                links,
-                id,
+                cx,
                 &ConnAck {
                     reason,
                     ..ConnAck::default()
                 },
-                now,
-                kernel,
             );
         }
-        let opening = front.opening(&connect, kernel);
+        let opening = front.opening(&connect, cx.kernel);
         let (client, chosen) = (opening.client.clone(), !opening.assigned);
         front.is_bridge = connect.bridge;
         front.expiry_was_zero = connect.version == Version::V5 && connect.session_expiry == 0;
-        MqttFront::hear_terms(links, id, &connect.properties);
-        let Some(front) = MqttFront::of(links, id) else {
+        MqttFront::hear_terms(cx, &connect.properties);
+        let Some(front) = MqttFront::of(cx.links, cx.id) else {
             return;
         };
         if let Some(method) = connect.auth_method {
@@ -138,24 +126,21 @@ impl MqttFront {
                 data,
                 first: true,
             };
-            return links.ask_login(id, ask);
+            return cx.ask_login(ask);
         }
         let no_credentials = connect.username.is_none() && connect.password.is_none();
         if no_credentials && let Some(access) = front.anonymous.clone() {
-            return MqttFront::open(links, id, opening, None, access, None, now, kernel);
+            return MqttFront::open(cx, opening, None, access, None);
         }
         front.state = State::ExpectVerdict(Box::new(opening));
         let user = connect.username.map(Into::into);
         let password = connect.password.map(Into::into);
-        links.ask_login(
-            id,
-            LoginAsk::Password {
-                client,
-                chosen,
-                user,
-                password,
-            },
-        );
+        cx.ask_login(LoginAsk::Password {
+            client,
+            chosen,
+            user,
+            password,
+        });
     }
 
     /// A will we could not publish as asked. [MQTT-3.2.2-12], [MQTT-3.2.2-13]
@@ -223,26 +208,23 @@ impl MqttFront {
     /// Opens the session of a peer that may come in, and says so.
     #[allow(clippy::too_many_arguments)] // The end of a chain that gathers exactly these.
     pub(super) fn open(
-        links: &mut Links,
-        id: LinkId,
+        cx: &mut Cx<'_>,
         opening: Opening,
         user: Option<Box<str>>,
         access: Access,
         auth_data: Option<&[u8]>,
-        now: Time,
-        kernel: &mut Kernel,
     ) {
-        let Some(front) = MqttFront::of(links, id) else {
+        let Some(front) = MqttFront::of(cx.links, cx.id) else {
             return;
         };
         let version = front.machine.version();
         let open = OpenSession {
             client: &opening.client,
-            link: id,
+            link: cx.id,
             fresh: opening.fresh,
             expiry: opening.expiry,
             in_flight_max: (version == Version::V5)
-                .then(|| opening.receive_max.min(kernel.limits().in_flight_max)),
+                .then(|| opening.receive_max.min(cx.kernel.limits().in_flight_max)),
             will: opening.will,
             tenant: "",
             access,
@@ -260,7 +242,7 @@ impl MqttFront {
             }),
             grants: front.settings.grants(),
         };
-        let opened = match kernel.open_session(open, now, links) {
+        let opened = match cx.open_session(open) {
             Ok(opened) => opened,
             Err(refusal) => {
                 let reason = match refusal {
@@ -269,22 +251,16 @@ impl MqttFront {
                     OpenRefusal::OtherUser | OpenRefusal::Denied => ReasonCode::NotAuthorized,
                 };
                 return MqttFront::refuse(
-                    links,
-                    id,
+                    cx,
                     &ConnAck {
                         reason,
                         ..ConnAck::default()
                     },
-                    now,
-                    kernel,
                 );
             }
         };
-        if let Some(link) = links.get_mut(id) {
-            link.session = Some(opened.session);
-        }
         let granted = opened.expiry.secs().min(u64::from(u32::MAX)) as u32;
-        MqttFront::write(links, id, |front, out| {
+        MqttFront::write(cx.links, cx.id, |front, out| {
             let settings = front.settings.clone();
             // Only MQTT 5 clients can be told; others are held to what they said.
             let server_keep_alive = settings
@@ -317,22 +293,18 @@ impl MqttFront {
             };
             front.machine.connack(&ack, out);
         });
-        if MqttFront::of(links, id).is_some_and(|front| front.machine.is_closed()) {
-            return MqttFront::fail(links, id, NO_ROOM_FOR_CONNACK, now, kernel);
+        if MqttFront::of(cx.links, cx.id).is_some_and(|front| front.machine.is_closed()) {
+            return MqttFront::fail(cx, NO_ROOM_FOR_CONNACK);
         }
-        MqttFront::tell_terms_of_connect(links, id, now, kernel);
-        kernel.start(opened.session, now, links);
+        MqttFront::tell_terms_of_connect(cx);
+        cx.start(opened.session);
     }
 
     /// Answers CONNECT with a failure and ends the link.
-    pub(super) fn refuse(
-        links: &mut Links,
-        id: LinkId,
-        ack: &ConnAck<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        MqttFront::write(links, id, |front, out| front.machine.connack(ack, out));
-        MqttFront::end(links, id, Closing::Lost, None, now, kernel);
+    pub(super) fn refuse(cx: &mut Cx<'_>, ack: &ConnAck<'_>) {
+        MqttFront::write(cx.links, cx.id, |front, out| {
+            front.machine.connack(ack, out)
+        });
+        MqttFront::end(cx, Closing::Lost, None);
     }
 }

@@ -3,15 +3,22 @@
 use super::{MqttFront, State};
 use crate::front::{Fate, Outbound, Undelivered};
 use crate::native;
-use thalweg_kernel::{Answer, CloseReason, Delivery, Subscribed, Tag, Ticket};
+use thalweg_kernel::{Answer, CloseReason, Content, Delivery, Subscribed, Tag, Ticket};
 use thalweg_model::{Properties, PropertyValue, Reliability};
 use thalweg_mqtt::{DisconnectProps, PublishOut, QoS, ReasonCode, TextPairs, TooLarge};
 
 impl Outbound for MqttFront {
-    #[inline]
-    fn deliver(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
-        if let Some(native) = delivery.native
+    /// Inlined into the loop of a fan-out: the call cost a tenth of it.
+    #[inline(always)]
+    fn deliver(
+        &mut self,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Undelivered> {
+        if let Some(native) = content.native()
             && native.dialect == self.dialect()
+            && !delivery.retain
             && delivery.subscription_ids.is_empty()
             && delivery.reliability == Reliability::AtMostOnce
             && self.machine.fits(native.frame.len())
@@ -20,7 +27,7 @@ impl Outbound for MqttFront {
             out.extend_from_slice(native.frame);
             return Ok(());
         }
-        self.encode(delivery, out)
+        self.encode(content, delivery, out)
             .map_err(|_| Undelivered::TooLarge)
     }
 
@@ -85,25 +92,30 @@ impl Outbound for MqttFront {
 }
 
 impl MqttFront {
-    fn encode(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), TooLarge> {
+    fn encode(
+        &mut self,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TooLarge> {
         let publish = PublishOut {
             // [MQTT-3.3.1-2]
-            dup: delivery.redelivered && delivery.reliability != Reliability::AtMostOnce,
+            dup: delivery.deliveries > 0 && delivery.reliability != Reliability::AtMostOnce,
             qos: match delivery.reliability {
                 Reliability::AtMostOnce => QoS::AtMostOnce,
                 Reliability::AtLeastOnce => QoS::AtLeastOnce,
                 Reliability::ExactlyOnce => QoS::ExactlyOnce,
             },
             retain: delivery.retain,
-            topic: delivery.address,
-            id: delivery.tag,
-            payload: delivery.payload,
-            expiry_secs: delivery.expires_in_secs,
+            topic: content.address(),
+            id: delivery.tag as Tag,
+            payload: content.payload(),
+            expiry_secs: delivery.expires_in_secs(),
             subscription_ids: delivery.subscription_ids,
             allow_alias: true,
             ..PublishOut::default()
         };
-        match delivery.properties {
+        match content.properties() {
             None => self.machine.publish(&publish, out),
             Some(properties) => self.encode_properties(&publish, properties, out),
         }

@@ -1,11 +1,11 @@
 //! Verdicts on who somebody is, and AUTH packets (MQTT 5 §4.12).
 
 use super::{MqttFront, State};
-use crate::front::Variant;
-use crate::link::Links;
+use crate::front::{Cx, Variant};
+
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
-use thalweg_kernel::{Closing, Kernel, LinkId};
-use thalweg_model::Time;
+use thalweg_kernel::Closing;
+
 use thalweg_mqtt::{Auth, ConnAck, DisconnectProps, PeerFault, ReasonCode};
 
 const METHOD_CHANGED: PeerFault = PeerFault {
@@ -21,21 +21,15 @@ const AUTH_UNASKED: PeerFault = PeerFault {
 };
 
 impl MqttFront {
-    pub(super) fn on_auth(
-        links: &mut Links,
-        id: LinkId,
-        auth: &Auth<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(front) = MqttFront::of(links, id) else {
+    pub(super) fn on_auth(cx: &mut Cx<'_>, auth: &Auth<'_>) {
+        let Some(front) = MqttFront::of(cx.links, cx.id) else {
             return;
         };
         let Some(method) = front.auth_method.clone() else {
-            return MqttFront::fail(links, id, AUTH_UNASKED, now, kernel);
+            return MqttFront::fail(cx, AUTH_UNASKED);
         };
         if *auth.method != *method {
-            return MqttFront::fail(links, id, METHOD_CHANGED, now, kernel);
+            return MqttFront::fail(cx, METHOD_CHANGED);
         }
         let re_authenticates = auth.reason == ReasonCode::ReAuthenticate;
         let (client, chosen) = match std::mem::replace(&mut front.state, State::Closed) {
@@ -46,34 +40,25 @@ impl MqttFront {
             }
             State::Connected => {
                 front.state = State::ExpectReVerdict;
-                let session = links.get(id).and_then(|link| link.session);
-                let client = session.and_then(|session| kernel.client_of(session));
+                let session = cx.session();
+                let client = session.and_then(|session| cx.kernel.client_of(session));
                 // It was judged when it came in.
                 (client.map_or("".into(), |client| (&**client).into()), false)
             }
-            _ => return MqttFront::fail(links, id, AUTH_UNASKED, now, kernel),
+            _ => return MqttFront::fail(cx, AUTH_UNASKED),
         };
         let data = auth.data.unwrap_or_default().into();
-        links.ask_login(
-            id,
-            LoginAsk::Exchange {
-                client,
-                chosen,
-                method,
-                data,
-                first: re_authenticates,
-            },
-        );
+        cx.ask_login(LoginAsk::Exchange {
+            client,
+            chosen,
+            method,
+            data,
+            first: re_authenticates,
+        });
     }
 
-    pub(super) fn on_verdict(
-        links: &mut Links,
-        id: LinkId,
-        answer: LoginAnswer,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(front) = MqttFront::of(links, id) else {
+    pub(super) fn on_verdict(cx: &mut Cx<'_>, answer: LoginAnswer) {
+        let Some(front) = MqttFront::of(cx.links, cx.id) else {
             return;
         };
         match std::mem::replace(&mut front.state, State::Closed) {
@@ -81,34 +66,25 @@ impl MqttFront {
                 LoginAnswer::Allowed {
                     user, access, data, ..
                 } => {
-                    MqttFront::open(
-                        links,
-                        id,
-                        *opening,
-                        user,
-                        access,
-                        data.as_deref(),
-                        now,
-                        kernel,
-                    );
+                    MqttFront::open(cx, *opening, user, access, data.as_deref());
                 }
                 LoginAnswer::Continue { data } => {
                     front.state = State::ExpectAuth(opening);
-                    MqttFront::say(links, id, ReasonCode::ContinueAuthentication, Some(&data));
+                    MqttFront::say(cx, ReasonCode::ContinueAuthentication, Some(&data));
                 }
                 LoginAnswer::Refused(refusal) => {
                     let ack = ConnAck {
                         reason: reason_of(refusal),
                         ..ConnAck::default()
                     };
-                    MqttFront::refuse(links, id, &ack, now, kernel);
+                    MqttFront::refuse(cx, &ack);
                 }
             },
             State::ExpectReVerdict => {
                 front.state = State::Connected;
-                let session = links.get(id).and_then(|link| link.session);
+                let session = cx.session();
                 let same_user = |user: Option<&str>| {
-                    session.is_some_and(|session| kernel.session_user(session) == user)
+                    session.is_some_and(|session| cx.kernel.session_user(session) == user)
                 };
                 let answer = match answer {
                     // The session was opened for its user, and what it has and may be known by is theirs.
@@ -120,12 +96,12 @@ impl MqttFront {
                 match answer {
                     LoginAnswer::Allowed { access, data, .. } => {
                         if let Some(session) = session {
-                            kernel.set_access(session, access);
+                            cx.kernel.set_access(session, access);
                         }
-                        MqttFront::say(links, id, ReasonCode::Success, data.as_deref());
+                        MqttFront::say(cx, ReasonCode::Success, data.as_deref());
                     }
                     LoginAnswer::Continue { data } => {
-                        MqttFront::say(links, id, ReasonCode::ContinueAuthentication, Some(&data));
+                        MqttFront::say(cx, ReasonCode::ContinueAuthentication, Some(&data));
                     }
                     LoginAnswer::Refused(refusal) => {
                         // DISCONNECT has no code for a wrong password (MQTT 5 §3.14.2.1).
@@ -133,12 +109,12 @@ impl MqttFront {
                             ReasonCode::BadUserNameOrPassword => ReasonCode::NotAuthorized,
                             reason => reason,
                         };
-                        MqttFront::write(links, id, |front, out| {
+                        MqttFront::write(cx.links, cx.id, |front, out| {
                             front
                                 .machine
                                 .disconnect(reason, &DisconnectProps::default(), out);
                         });
-                        MqttFront::end(links, id, Closing::Lost, None, now, kernel);
+                        MqttFront::end(cx, Closing::Lost, None);
                     }
                 }
             }
@@ -146,8 +122,8 @@ impl MqttFront {
         }
     }
 
-    fn say(links: &mut Links, id: LinkId, reason: ReasonCode, data: Option<&[u8]>) {
-        MqttFront::write(links, id, |front, out| {
+    fn say(cx: &mut Cx<'_>, reason: ReasonCode, data: Option<&[u8]>) {
+        MqttFront::write(cx.links, cx.id, |front, out| {
             let method = front.auth_method.clone().unwrap_or_default();
             front.machine.auth(reason, &method, data, out);
         });

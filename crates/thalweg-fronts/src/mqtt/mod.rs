@@ -1,28 +1,32 @@
 //! MQTT 3.1, 3.1.1 and 5.0. Concept map: topic = address (byte for byte), PUBLISH with packet identifier = delivery with
 //! tag, PUBACK/PUBCOMP = settled, PUBREC = received, PUBREL = release, `$share/g/f` = filter `f` in group `g`.
 
+mod capabilities;
 mod close;
 mod connect;
 mod deliver;
 mod login;
 mod publish;
+mod settle;
 mod subscribe;
 mod work;
 
 use crate::LoginAnswer;
 use crate::front::{Cx, Front, FrontSettings, Step, Variant};
-use crate::link::Links;
+
 use crate::probe::Mark;
 use crate::registry::AnyFront;
 use connect::Opening;
 use publish::Handled;
 use std::sync::Arc;
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Closing, Kernel, LinkId, Safety};
-use thalweg_model::{Span, Time};
+use thalweg_kernel::{Closing, Safety};
+use thalweg_model::Span;
 use thalweg_mqtt::{Event, PeerFault, PingReq, QoS, ReasonCode, ServerLimits, ServerSide, Version};
 use work::Work;
 
+pub(crate) use capabilities::PROTOCOL;
+pub use capabilities::{MQTT_3, MQTT_5};
 pub use connect::home_key;
 
 /// What the operator decides about MQTT.
@@ -155,36 +159,29 @@ impl Front for MqttFront {
 
     #[inline]
     fn step(cx: &mut Cx<'_>, bytes: &[u8]) -> Step {
-        let Cx {
-            links,
-            kernel,
-            id,
-            now,
-        } = cx;
-        let (id, now) = (*id, *now);
-        let Some(front) = MqttFront::of(links, id) else {
+        let Some(front) = MqttFront::of(cx.links, cx.id) else {
             return Step::Hold;
         };
         if let State::ExpectVerdict(_) | State::ExpectReVerdict | State::Closed = front.state {
             return Step::Hold;
         }
         let input = front.machine.handle_input(bytes);
-        links.mark(Mark::WireDecode);
+        cx.links.mark(Mark::WireDecode);
         match input {
             // By reference: it stays where it was decoded.
             Ok(Some((consumed, Event::Publish(ref publish)))) => {
-                match MqttFront::on_publish(links, id, publish, now, kernel) {
+                match MqttFront::on_publish(cx, publish) {
                     Handled::Done => Step::Consumed(consumed),
                     Handled::Later => Step::Hold,
                 }
             }
             Ok(Some((consumed, event))) => {
-                MqttFront::on_event(links, id, event, now, kernel);
+                MqttFront::on_event(cx, event);
                 Step::Consumed(consumed)
             }
             Ok(None) => Step::NeedMore,
             Err(fault) => {
-                MqttFront::fail(links, id, fault, now, kernel);
+                MqttFront::fail(cx, fault);
                 Step::Hold
             }
         }
@@ -201,16 +198,12 @@ impl Front for MqttFront {
             && !cx.links.count_kept(cx.id, kept, cx.kernel)
             && cx.links.get(cx.id).is_some_and(|link| !link.closing)
         {
-            MqttFront::fail(cx.links, cx.id, NO_MEMORY, cx.now, cx.kernel);
+            MqttFront::fail(cx, NO_MEMORY);
         }
     }
 
     fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {
-        MqttFront::on_verdict(cx.links, cx.id, answer, cx.now, cx.kernel);
-    }
-
-    fn name(&self) -> &'static str {
-        "mqtt"
+        MqttFront::on_verdict(cx, answer);
     }
 
     fn is_connected(&self) -> bool {
@@ -243,9 +236,9 @@ impl FrontSettings for MqttSettings {
 }
 
 impl MqttFront {
-    fn on_event(links: &mut Links, id: LinkId, event: Event<'_>, now: Time, kernel: &mut Kernel) {
+    fn on_event(cx: &mut Cx<'_>, event: Event<'_>) {
         match event {
-            Event::Connect(connect) => MqttFront::on_connect(links, id, *connect, now, kernel),
+            Event::Connect(connect) => MqttFront::on_connect(cx, *connect),
             // `step` takes it before it comes here.
             Event::Publish(_) => {}
             Event::PubAck {
@@ -254,9 +247,9 @@ impl MqttFront {
                 load,
             } => {
                 if let Some(load) = load {
-                    MqttFront::on_load(links, id, load, now, kernel);
+                    MqttFront::on_load(cx, load);
                 }
-                MqttFront::on_puback(links, id, tag, reason, now, kernel);
+                MqttFront::on_puback(cx, tag, reason);
             }
             Event::PubRec {
                 id: tag,
@@ -264,61 +257,40 @@ impl MqttFront {
                 load,
             } => {
                 if let Some(load) = load {
-                    MqttFront::on_load(links, id, load, now, kernel);
+                    MqttFront::on_load(cx, load);
                 }
-                MqttFront::on_pubrec(links, id, tag, reason, now, kernel);
+                MqttFront::on_pubrec(cx, tag, reason);
             }
-            Event::PubRel { id: ticket, .. } => MqttFront::on_pubrel(links, id, ticket, kernel),
-            Event::PubComp { id: tag, .. } => MqttFront::on_pubcomp(links, id, tag, now, kernel),
-            Event::Subscribe(subscribe) => {
-                MqttFront::on_subscribe(links, id, &subscribe, now, kernel)
-            }
-            Event::Unsubscribe(unsubscribe) => {
-                MqttFront::on_unsubscribe(links, id, &unsubscribe, now, kernel)
-            }
+            Event::PubRel { id: ticket, .. } => MqttFront::on_pubrel(cx, ticket),
+            Event::PubComp { id: tag, .. } => MqttFront::on_pubcomp(cx, tag),
+            Event::Subscribe(subscribe) => MqttFront::on_subscribe(cx, &subscribe),
+            Event::Unsubscribe(unsubscribe) => MqttFront::on_unsubscribe(cx, &unsubscribe),
             Event::PassedOver => {}
             Event::PingReq(ping) => {
-                MqttFront::write(links, id, |front, out| front.machine.pingresp(out));
+                MqttFront::write(cx.links, cx.id, |front, out| front.machine.pingresp(out));
                 match ping {
                     PingReq::Plain => {}
-                    PingReq::Report(report) => {
-                        MqttFront::on_load(links, id, Ok(report), now, kernel)
-                    }
-                    PingReq::Refused(why) => MqttFront::on_load(links, id, Err(why), now, kernel),
+                    PingReq::Report(report) => MqttFront::on_load(cx, Ok(report)),
+                    PingReq::Refused(why) => MqttFront::on_load(cx, Err(why)),
                 }
             }
-            Event::Disconnect(disconnect) => {
-                MqttFront::on_disconnect(links, id, &disconnect, now, kernel)
-            }
-            Event::Auth(auth) => MqttFront::on_auth(links, id, &auth, now, kernel),
+            Event::Disconnect(disconnect) => MqttFront::on_disconnect(cx, &disconnect),
+            Event::Auth(auth) => MqttFront::on_auth(cx, &auth),
         }
     }
 
     /// The peer broke the protocol: tell it, end the link, publish its will.
-    pub(crate) fn fail(
-        links: &mut Links,
-        id: LinkId,
-        fault: PeerFault,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        MqttFront::write(links, id, |front, out| {
+    pub(crate) fn fail(cx: &mut Cx<'_>, fault: PeerFault) {
+        MqttFront::write(cx.links, cx.id, |front, out| {
             front.machine.fault(&fault, out);
             front.fault = Some(fault);
         });
-        MqttFront::end(links, id, Closing::Cut, None, now, kernel);
+        MqttFront::end(cx, Closing::Cut, None);
     }
 
     /// Ends the link from our side; what is in the output is still sent.
-    pub(crate) fn end(
-        links: &mut Links,
-        id: LinkId,
-        how: Closing,
-        expiry: Option<Span>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(link) = links.get_mut(id) else {
+    pub(crate) fn end(cx: &mut Cx<'_>, how: Closing, expiry: Option<Span>) {
+        let Some(link) = cx.links.get_mut(cx.id) else {
             return;
         };
         link.closing = true;
@@ -327,9 +299,10 @@ impl MqttFront {
         };
         front.state = State::Closed;
         let session = link.session.take();
-        links.mark_dirty(id);
+        cx.links.mark_dirty(cx.id);
         if let Some(session) = session {
-            kernel.close_link(session, id, how, expiry, now, links);
+            cx.kernel
+                .close_link(session, cx.id, how, expiry, cx.now, cx.links);
         }
     }
 

@@ -1,13 +1,13 @@
 //! PUBLISH and its acknowledgements, both ways.
 
 use super::MqttFront;
-use crate::front::Variant;
-use crate::link::Links;
+use crate::front::{Cx, Variant};
+
 use crate::probe::Mark;
 use crate::registry::AnyFront;
 use crate::stamp;
-use thalweg_kernel::{Draft, Kernel, LinkId, Native, Outcome, Settled, Settlement};
-use thalweg_model::{Properties, PropertyValue, Reliability, RetainOp, Span, Time};
+use thalweg_kernel::{Draft, Native, Outcome};
+use thalweg_model::{Properties, PropertyValue, Reliability, RetainOp, Span};
 use thalweg_mqtt::{
     PeerFault, Property, Publish, PublishProperties, QoS, ReasonCode, Version, load,
 };
@@ -37,14 +37,8 @@ const FULL_PAUSE: Span = Span::from_millis(200);
 
 impl MqttFront {
     #[inline]
-    pub(super) fn on_publish(
-        links: &mut Links,
-        id: LinkId,
-        publish: &Publish<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Handled {
-        let Some(link) = links.get_mut(id) else {
+    pub(super) fn on_publish(cx: &mut Cx<'_>, publish: &Publish<'_>) -> Handled {
+        let Some(link) = cx.links.get_mut(cx.id) else {
             return Handled::Done;
         };
         let Some(session) = link.session else {
@@ -54,15 +48,15 @@ impl MqttFront {
             return Handled::Done;
         };
         if publish.qos > front.settings.maximum_qos {
-            MqttFront::fail(links, id, QOS_TOO_HIGH, now, kernel);
+            MqttFront::fail(cx, QOS_TOO_HIGH);
             return Handled::Done;
         }
         if publish.retain && !front.settings.retain_available {
-            MqttFront::fail(links, id, RETAIN_OFF, now, kernel);
+            MqttFront::fail(cx, RETAIN_OFF);
             return Handled::Done;
         }
         if publish.topic.as_str() == load::ADDRESS {
-            return MqttFront::on_load_publish(links, id, publish, now, kernel);
+            return MqttFront::on_load_publish(cx, publish);
         }
         let dialect = front.dialect();
         let mut of_few;
@@ -76,7 +70,7 @@ impl MqttFront {
                 .map(|secs| Span::from_secs(u64::from(secs)));
             let stamp = of_few
                 .as_mut()
-                .and_then(|properties| stamp::take(properties, session, kernel));
+                .and_then(|properties| stamp::take(properties, session, cx.kernel));
             (
                 of_few.as_ref().filter(|properties| !properties.is_empty()),
                 expires_in,
@@ -102,32 +96,32 @@ impl MqttFront {
             }),
             stamp,
         };
-        links.mark(Mark::FrontIn);
-        let published = kernel.publish(session, draft, now, links);
-        links.mark(Mark::KernelPublish);
+        cx.links.mark(Mark::FrontIn);
+        let published = cx.kernel.publish(session, draft, cx.now, cx.links);
+        cx.links.mark(Mark::KernelPublish);
         if published.outcome == Outcome::Full
-            && let Some(link) = links.get_mut(id)
+            && let Some(link) = cx.links.get_mut(cx.id)
             && let AnyFront::Mqtt(front) = &link.front
             && (front.machine.version() != Version::V5 || publish.qos == QoS::AtMostOnce)
         {
             // Neither MQTT 3 nor QoS 0 can refuse a message. It is asked again after a while, and nothing behind it is read meanwhile.
-            link.pause_until = Some(now + FULL_PAUSE);
+            link.pause_until = Some(cx.now + FULL_PAUSE);
             return Handled::Later;
         }
         // What MQTT 3 cannot refuse is not acknowledged: its client has it still, and sends it again when it comes back.
         let is_acknowledged = publish.qos != QoS::AtMostOnce
             && (published.outcome != Outcome::Refused
-                || MqttFront::of(links, id)
+                || MqttFront::of(cx.links, cx.id)
                     .is_some_and(|front| front.machine.version() == Version::V5));
         if is_acknowledged {
             let (ticket, qos) = (publish.id, publish.qos);
-            MqttFront::write(links, id, |front, out| {
+            MqttFront::write(cx.links, cx.id, |front, out| {
                 front.acknowledge(ticket, qos, published.outcome, out)
             });
-            links.mark(Mark::FrontAck);
+            cx.links.mark(Mark::FrontAck);
         }
         if let Some(until) = published.pause_until
-            && let Some(link) = links.get_mut(id)
+            && let Some(link) = cx.links.get_mut(cx.id)
         {
             link.pause_until = Some(until);
         }
@@ -148,93 +142,6 @@ impl MqttFront {
             QoS::AtLeastOnce => self.machine.puback(ticket, reason, out),
             QoS::ExactlyOnce => self.machine.pubrec(ticket, reason, out),
         }
-    }
-
-    pub(super) fn on_pubrel(links: &mut Links, id: LinkId, ticket: u16, kernel: &mut Kernel) {
-        let Some(link) = links.get_mut(id) else {
-            return;
-        };
-        let Some(session) = link.session else { return };
-        let AnyFront::Mqtt(front) = &mut link.front else {
-            return;
-        };
-        let is_report = front.release_report(ticket);
-        let known = is_report || kernel.release(session, ticket, links);
-        let reason = if known {
-            ReasonCode::Success
-        } else {
-            ReasonCode::PacketIdNotFound
-        };
-        MqttFront::write(links, id, |front, out| {
-            front.machine.pubcomp(ticket, reason, out)
-        });
-    }
-
-    #[inline]
-    pub(super) fn on_puback(
-        links: &mut Links,
-        id: LinkId,
-        tag: u16,
-        reason: ReasonCode,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
-            return;
-        };
-        // An acknowledgement nobody waits for is not an error: after a resume it may cross our repetition.
-        kernel.settle(
-            session,
-            tag,
-            settlement(reason, Settlement::Settled),
-            now,
-            links,
-        );
-        links.mark(Mark::KernelSettle);
-    }
-
-    pub(super) fn on_pubrec(
-        links: &mut Links,
-        id: LinkId,
-        tag: u16,
-        reason: ReasonCode,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
-            return;
-        };
-        let said = settlement(reason, Settlement::Received);
-        if kernel.settle(session, tag, said, now, links) == Settled::Unknown
-            && said == Settlement::Received
-        {
-            // [MQTT-4.3.3-3] asks for a PUBREL; the client may have state that we have not.
-            MqttFront::write(links, id, |front, out| {
-                front.machine.pubrel(tag, ReasonCode::PacketIdNotFound, out);
-            });
-        }
-    }
-
-    pub(super) fn on_pubcomp(
-        links: &mut Links,
-        id: LinkId,
-        tag: u16,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
-            return;
-        };
-        kernel.settle(session, tag, Settlement::Settled, now, links);
-    }
-}
-
-/// A reason code from 0x80 on says that the receiver will not have the message.
-fn settlement(reason: ReasonCode, good: Settlement) -> Settlement {
-    if reason as u8 >= 0x80 {
-        Settlement::Rejected
-    } else {
-        good
     }
 }
 

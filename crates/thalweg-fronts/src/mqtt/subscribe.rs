@@ -3,10 +3,10 @@
 use super::MqttFront;
 use super::publish::reliability;
 use super::work::terms_in;
-use crate::front::Variant;
-use crate::link::Links;
-use thalweg_kernel::{Kernel, LastValueWish, LinkId, Wish};
-use thalweg_model::Time;
+use crate::front::{Cx, Variant};
+
+use thalweg_kernel::{LastValueWish, Wish};
+
 use thalweg_mqtt::{PeerFault, ReasonCode, RetainHandling, ShareFilter, Subscribe, Unsubscribe};
 
 const NO_LOCAL_SHARED: PeerFault = PeerFault {
@@ -25,28 +25,22 @@ const IDS_OFF: PeerFault = PeerFault {
 const ILLEGAL: &str = "";
 
 impl MqttFront {
-    pub(super) fn on_subscribe(
-        links: &mut Links,
-        id: LinkId,
-        subscribe: &Subscribe<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
+    pub(super) fn on_subscribe(cx: &mut Cx<'_>, subscribe: &Subscribe<'_>) {
+        let Some(session) = cx.session() else {
             return;
         };
-        let Some(front) = MqttFront::of(links, id) else {
+        let Some(front) = MqttFront::of(cx.links, cx.id) else {
             return;
         };
         let (topic_bytes_max, is_bridge) = (front.settings.topic_bytes_max, front.is_bridge);
         if subscribe.subscription_id.is_some() && !front.settings.subscription_ids_available {
-            return MqttFront::fail(links, id, IDS_OFF, now, kernel);
+            return MqttFront::fail(cx, IDS_OFF);
         }
         let mut wishes = Vec::new();
         for (text, options) in subscribe.filters() {
             let (filter, group) = split(text, topic_bytes_max);
             if group.is_some() && options.no_local {
-                return MqttFront::fail(links, id, NO_LOCAL_SHARED, now, kernel);
+                return MqttFront::fail(cx, NO_LOCAL_SHARED);
             }
             wishes.push(Wish {
                 filter,
@@ -63,33 +57,30 @@ impl MqttFront {
             });
         }
         if wishes.iter().any(|wish| wish.group.is_some()) {
-            MqttFront::tell_terms(links, id, now, kernel);
+            MqttFront::tell_terms(cx);
             let (terms, ignored) = terms_in(&subscribe.properties);
-            links.load.terms_ignored += ignored;
+            cx.links.load.terms_ignored += ignored;
             for wish in &wishes {
                 if let (Some(group), Some(terms)) = (wish.group, terms) {
-                    kernel.set_work_terms(session, Some((group, wish.filter)), terms, now);
+                    cx.kernel
+                        .set_work_terms(session, Some((group, wish.filter)), terms, cx.now);
                 }
             }
         }
-        kernel.subscribe(session, subscribe.id, &wishes, now, links);
+        cx.kernel
+            .subscribe(session, subscribe.id, &wishes, cx.now, cx.links);
     }
 
-    pub(super) fn on_unsubscribe(
-        links: &mut Links,
-        id: LinkId,
-        unsubscribe: &Unsubscribe<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
+    pub(super) fn on_unsubscribe(cx: &mut Cx<'_>, unsubscribe: &Unsubscribe<'_>) {
+        let Some(session) = cx.session() else {
             return;
         };
         let filters: Vec<_> = unsubscribe
             .filters()
             .map(|text| split(text, usize::MAX))
             .collect();
-        kernel.unsubscribe(session, unsubscribe.id, &filters, now, links);
+        cx.kernel
+            .unsubscribe(session, unsubscribe.id, &filters, cx.now, cx.links);
     }
 }
 

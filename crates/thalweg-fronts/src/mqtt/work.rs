@@ -5,10 +5,10 @@
 
 use super::MqttFront;
 use super::publish::Handled;
-use crate::front::Variant;
-use crate::link::Links;
-use thalweg_kernel::{Kernel, LinkId, OrderKey, SettlesWhen, Ticket, WorkTerms};
-use thalweg_model::{Span, Time};
+use crate::front::{Cx, Variant};
+
+use thalweg_kernel::{OrderKey, SettlesWhen, Ticket, WorkTerms};
+use thalweg_model::Span;
 use thalweg_mqtt::load::{
     CONCURRENCY_PROPERTY, ORDER_PROPERTY, Report, SETTLES_PROPERTY, Unit, WEIGHT_PROPERTY,
 };
@@ -75,13 +75,13 @@ fn count(text: &str) -> Option<u16> {
 
 impl MqttFront {
     /// CONNECT named terms of work; they are passed on when its session is open.
-    pub(super) fn hear_terms(links: &mut Links, id: LinkId, properties: &Properties<'_>) {
+    pub(super) fn hear_terms(cx: &mut Cx<'_>, properties: &Properties<'_>) {
         if properties.is_empty() {
             return;
         }
         let (terms, ignored) = terms_in(properties);
-        links.load.terms_ignored += ignored;
-        if let (Some(terms), Some(front)) = (terms, MqttFront::of(links, id)) {
+        cx.links.load.terms_ignored += ignored;
+        if let (Some(terms), Some(front)) = (terms, MqttFront::of(cx.links, cx.id)) {
             front.work = Some(Box::new(Work {
                 terms,
                 ..Work::default()
@@ -90,24 +90,19 @@ impl MqttFront {
     }
 
     /// The session is open: what CONNECT said of its work counts for it.
-    pub(super) fn tell_terms_of_connect(
-        links: &mut Links,
-        id: LinkId,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        if MqttFront::of(links, id).is_some_and(|front| front.work.is_some()) {
-            MqttFront::tell_terms(links, id, now, kernel);
+    pub(super) fn tell_terms_of_connect(cx: &mut Cx<'_>) {
+        if MqttFront::of(cx.links, cx.id).is_some_and(|front| front.work.is_some()) {
+            MqttFront::tell_terms(cx);
         }
     }
 
     /// The client works in a group, or reports: what it said with CONNECT counts, and that it will report as often as it
     /// must send something, unless it knows better. A client that does neither costs the kernel nothing.
-    pub(super) fn tell_terms(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
+    pub(super) fn tell_terms(cx: &mut Cx<'_>) {
+        let Some(session) = cx.session() else {
             return;
         };
-        let Some(front) = MqttFront::of(links, id) else {
+        let Some(front) = MqttFront::of(cx.links, cx.id) else {
             return;
         };
         let keep_alive = front.keep_alive;
@@ -115,57 +110,39 @@ impl MqttFront {
         if !work.told {
             work.told = true;
             let report_every = (keep_alive > 0).then(|| Span::from_secs(u64::from(keep_alive)));
-            kernel.set_work_terms(
+            cx.kernel.set_work_terms(
                 session,
                 None,
                 WorkTerms {
                     report_every,
                     ..work.terms
                 },
-                now,
+                cx.now,
             );
         }
     }
 
     /// The client reports its load, in whatever packet.
     #[inline(never)]
-    pub(super) fn on_load(
-        links: &mut Links,
-        id: LinkId,
-        said: Load,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        MqttFront::tell_terms(links, id, now, kernel);
-        if let Some(session) = links.get(id).and_then(|link| link.session) {
-            links.report_load(session, said, now, kernel);
+    pub(super) fn on_load(cx: &mut Cx<'_>, said: Load) {
+        MqttFront::tell_terms(cx);
+        if let Some(session) = cx.session() {
+            cx.links.report_load(session, said, cx.now, cx.kernel);
         }
     }
 
     /// A PUBLISH to `$load/report`: not routed, not kept, and nobody's to forbid; its sender is the connection. It is
     /// acknowledged like any, whether or not the report is of use.
     #[inline(never)]
-    pub(super) fn on_load_publish(
-        links: &mut Links,
-        id: LinkId,
-        publish: &Publish<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Handled {
-        let Some(front) = MqttFront::of(links, id) else {
+    pub(super) fn on_load_publish(cx: &mut Cx<'_>, publish: &Publish<'_>) -> Handled {
+        let Some(front) = MqttFront::of(cx.links, cx.id) else {
             return Handled::Done;
         };
         let is_new = publish.qos != QoS::ExactlyOnce || front.hold_report(publish.id);
         if is_new {
-            MqttFront::on_load(
-                links,
-                id,
-                Report::from_json(publish.payload, Unit::Unsaid),
-                now,
-                kernel,
-            );
+            MqttFront::on_load(cx, Report::from_json(publish.payload, Unit::Unsaid));
         }
-        MqttFront::write(links, id, |front, out| match publish.qos {
+        MqttFront::write(cx.links, cx.id, |front, out| match publish.qos {
             QoS::AtMostOnce => {}
             QoS::AtLeastOnce => front.machine.puback(publish.id, ReasonCode::Success, out),
             QoS::ExactlyOnce => front.machine.pubrec(publish.id, ReasonCode::Success, out),

@@ -1,11 +1,11 @@
 //! How a connection ends: DISCONNECT, ERROR, silence.
 
 use super::{State, StompFront};
-use crate::front::Variant;
-use crate::link::Links;
+use crate::front::{Cx, Variant};
+
 use std::borrow::Cow;
-use thalweg_kernel::{Closing, Kernel, LinkId, Refusal};
-use thalweg_model::Time;
+use thalweg_kernel::{Closing, Refusal};
+
 use thalweg_stomp::DisconnectFrame;
 
 /// Why a frame cannot be dealt with. In STOMP that ends the connection. [1.2#ERROR]
@@ -57,51 +57,41 @@ impl Trouble {
 }
 
 impl StompFront {
-    pub(super) fn on_disconnect(
-        links: &mut Links,
-        id: LinkId,
-        frame: &DisconnectFrame<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
+    pub(super) fn on_disconnect(cx: &mut Cx<'_>, frame: &DisconnectFrame<'_>) {
         if let Some(receipt) = &frame.receipt {
-            StompFront::write(links, id, |front, out| front.machine.receipt(receipt, out));
+            StompFront::write(cx.links, cx.id, |front, out| {
+                front.machine.receipt(receipt, out)
+            });
         }
-        StompFront::end(links, id, Closing::Clean, now, kernel);
+        StompFront::end(cx, Closing::Clean);
     }
 
     /// Says what is the matter, and ends the link.
     #[cold]
-    pub(super) fn give_up(
-        links: &mut Links,
-        id: LinkId,
-        trouble: &Trouble,
-        receipt: Option<&str>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        StompFront::write(links, id, |front, out| {
+    pub(super) fn give_up(cx: &mut Cx<'_>, trouble: &Trouble, receipt: Option<&str>) {
+        StompFront::write(cx.links, cx.id, |front, out| {
             front
                 .machine
                 .error(trouble.message, receipt, &trouble.body, out);
             front.fault = Some(format!("{}: {}", trouble.message, trouble.body.trim_end()).into());
         });
-        StompFront::end(links, id, Closing::Cut, now, kernel);
+        StompFront::end(cx, Closing::Cut);
     }
 
     /// Ends the link from our side; what is in the output is still sent.
-    pub(super) fn end(links: &mut Links, id: LinkId, how: Closing, now: Time, kernel: &mut Kernel) {
-        let Some(link) = links.get_mut(id) else {
+    pub(super) fn end(cx: &mut Cx<'_>, how: Closing) {
+        let Some(link) = cx.links.get_mut(cx.id) else {
             return;
         };
         link.closing = true;
         let session = link.session.take();
-        if let Some(front) = StompFront::of(links, id) {
+        if let Some(front) = StompFront::of(cx.links, cx.id) {
             front.state = State::Closed;
         }
-        links.mark_dirty(id);
+        cx.links.mark_dirty(cx.id);
         if let Some(session) = session {
-            kernel.close_link(session, id, how, None, now, links);
+            cx.kernel
+                .close_link(session, cx.id, how, None, cx.now, cx.links);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! CONNECT: from the first frame to an open session.
 
 use super::{State, StompFront, StompSettings, Trouble};
-use crate::front::Variant;
-use crate::link::Links;
-use crate::{LoginAnswer, LoginAsk, LoginRefusal};
+use crate::LoginAnswer;
+use crate::front::{Cx, Variant};
+use crate::login::{WANTS_MORE, refused};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Grants, Kernel, KnownAs, LinkId, OpenRefusal, OpenSession};
-use thalweg_model::{STAMPS_ANNOUNCEMENT, Span, Time};
+use thalweg_kernel::{Grants, KnownAs, OpenRefusal, OpenSession};
+use thalweg_model::{STAMPS_ANNOUNCEMENT, Span};
 use thalweg_stomp::{ConnectFrame, ConnectedOut, Version, heart_beats};
 
 /// What clients offer that were told nothing: it counts as nothing where nothing is asked for.
@@ -58,26 +58,11 @@ impl StompSettings {
             within(gives, WANTED_MIN, want),
         )
     }
-
-    /// What holds for the connection even if the settings change meanwhile.
-    fn grants(&self) -> Grants {
-        Grants {
-            publish_rate: self.publish_rate,
-            safety: self.safety,
-            ..Grants::default()
-        }
-    }
 }
 
 impl StompFront {
-    pub(super) fn on_connect(
-        links: &mut Links,
-        id: LinkId,
-        connect: &ConnectFrame<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(front) = StompFront::of(links, id) else {
+    pub(super) fn on_connect(cx: &mut Cx<'_>, connect: &ConnectFrame<'_>) {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return;
         };
         let host = connect.host.as_deref().unwrap_or_default();
@@ -85,20 +70,13 @@ impl StompFront {
             let body = format!(
                 "Virtual host '{host}' access denied: there is none of this name; / is the default one\n"
             );
-            return StompFront::give_up(
-                links,
-                id,
-                &Trouble::new(BAD_CONNECT, body),
-                None,
-                now,
-                kernel,
-            );
+            return StompFront::give_up(cx, &Trouble::new(BAD_CONNECT, body), None);
         };
         front.tenant = tenant.into();
         front.login = connect.login.as_deref().map(Into::into);
         front.client = connect.headers.get("client-id").map(Into::into);
         let opening = Opening {
-            session: kernel.unused_client_id(front.nonce),
+            session: cx.kernel.unused_client_id(front.nonce),
             heart_beat: connect.heart_beat,
         };
         let credentials = (connect.login.as_deref(), connect.passcode.as_deref());
@@ -107,31 +85,17 @@ impl StompFront {
             (None, None) | (Some(DEFAULT_CREDENTIALS), Some(DEFAULT_CREDENTIALS))
         );
         if are_none && let Some(access) = front.anonymous.clone() {
-            return StompFront::open(links, id, &opening, None, access, now, kernel);
+            return StompFront::open(cx, &opening, None, access);
         }
         let client = opening.session.clone();
         front.state = State::ExpectVerdict(Box::new(opening));
         let (user, password) = credentials;
         let password = password.map(|password| password.as_bytes().into());
-        links.ask_login(
-            id,
-            LoginAsk::Password {
-                client,
-                chosen: false,
-                user: user.map(Into::into),
-                password,
-            },
-        );
+        cx.ask_password(client, user.map(Into::into), password);
     }
 
-    pub(super) fn on_verdict(
-        links: &mut Links,
-        id: LinkId,
-        answer: LoginAnswer,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(front) = StompFront::of(links, id) else {
+    pub(super) fn on_verdict(cx: &mut Cx<'_>, answer: LoginAnswer) {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return;
         };
         let opening = match std::mem::replace(&mut front.state, State::Closed) {
@@ -143,43 +107,19 @@ impl StompFront {
         };
         let why = match answer {
             LoginAnswer::Allowed { user, access, .. } => {
-                return StompFront::open(links, id, &opening, user, access, now, kernel);
+                return StompFront::open(cx, &opening, user, access);
             }
-            // Nothing was begun that could go on.
-            LoginAnswer::Continue { .. } => "the server wants more than a user name and a password",
-            LoginAnswer::Refused(LoginRefusal::BadUserOrPassword) => {
-                "user name or password are wrong"
-            }
-            LoginAnswer::Refused(LoginRefusal::ClientId) => {
-                "the name of this client is not this user's"
-            }
-            LoginAnswer::Refused(LoginRefusal::NotAuthorized) => "this user may not come in here",
-            LoginAnswer::Refused(LoginRefusal::BadMethod) => "passwords are not asked for here",
-            LoginAnswer::Refused(LoginRefusal::Busy) => "too many want to come in; try again later",
+            LoginAnswer::Continue { .. } => WANTS_MORE,
+            LoginAnswer::Refused(refusal) => refusal.words(),
         };
         let user = front.login.as_deref().unwrap_or_default();
         let body = format!("Access refused for user '{user}': {why}\n");
-        StompFront::give_up(
-            links,
-            id,
-            &Trouble::new(BAD_CONNECT, body),
-            None,
-            now,
-            kernel,
-        );
+        StompFront::give_up(cx, &Trouble::new(BAD_CONNECT, body), None);
     }
 
     /// Opens the session of a peer that may come in, and says so.
-    fn open(
-        links: &mut Links,
-        id: LinkId,
-        opening: &Opening,
-        user: Option<Box<str>>,
-        access: Access,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
-        let Some(front) = StompFront::of(links, id) else {
+    fn open(cx: &mut Cx<'_>, opening: &Opening, user: Option<Box<str>>, access: Access) {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return;
         };
         let tenant = front.tenant.clone();
@@ -188,61 +128,39 @@ impl StompFront {
         let name = front
             .client
             .clone()
-            .filter(|name| !name.is_empty() && kernel.limits().presence);
+            .filter(|name| !name.is_empty() && cx.kernel.limits().presence);
+        let dialect = match front.machine.version() {
+            Version::V10 => "STOMP 1.0",
+            Version::V11 => "STOMP 1.1",
+            Version::V12 => "STOMP 1.2",
+        };
         let open = OpenSession {
-            client: &opening.session,
-            link: id,
-            fresh: true,
-            expiry: Span::ZERO,
-            in_flight_max: None,
-            will: None,
             tenant: &tenant,
-            access,
             user: user.map(Into::into),
-            dialect: match front.machine.version() {
-                Version::V10 => "STOMP 1.0",
-                Version::V11 => "STOMP 1.1",
-                Version::V12 => "STOMP 1.2",
-            },
             known_as: name.as_deref().map(|name| KnownAs {
                 tenant: &tenant,
                 name,
                 claimed_in: Some("stomp"),
             }),
-            grants: front.settings.grants(),
+            grants: Grants::of_listener(front.settings.publish_rate, front.settings.safety),
+            ..OpenSession::of_link(&opening.session, cx.id, access, dialect)
         };
-        let opened = match kernel.open_session(open, now, links) {
-            Ok(opened) => opened,
+        let session = match cx.open_session(open) {
+            Ok(opened) => opened.session,
             Err(refusal) => {
                 let body = match refusal {
-                    OpenRefusal::TooManySessions => {
-                        "there are as many sessions as there may be; raise the limit\n".to_owned()
-                    }
-                    OpenRefusal::Overloaded => {
-                        "the broker is short of memory; try again later\n".to_owned()
-                    }
-                    OpenRefusal::OtherUser => "the session is another user's\n".to_owned(),
                     OpenRefusal::Denied => {
                         let host = if tenant.is_empty() { "/" } else { &tenant };
                         format!(
                             "Virtual host '{host}' access denied: the rules grant this user nothing in it\n"
                         )
                     }
+                    refusal => format!("{}\n", refused(refusal)),
                 };
-                return StompFront::give_up(
-                    links,
-                    id,
-                    &Trouble::new(BAD_CONNECT, body),
-                    None,
-                    now,
-                    kernel,
-                );
+                return StompFront::give_up(cx, &Trouble::new(BAD_CONNECT, body), None);
             }
         };
-        if let Some(link) = links.get_mut(id) {
-            link.session = Some(opened.session);
-        }
-        StompFront::write(links, id, |front, out| {
+        StompFront::write(cx.links, cx.id, |front, out| {
             let settings = front.settings.clone();
             let ours = settings.heart_beat(opening.heart_beat);
             front.heart_beat = heart_beats(ours, opening.heart_beat);
@@ -256,6 +174,6 @@ impl StompFront {
             };
             front.machine.connected(&connected, out);
         });
-        kernel.start(opened.session, now, links);
+        cx.start(session);
     }
 }

@@ -1,6 +1,6 @@
 //! MESSAGE.
 
-use super::destination::{write_address, write_for_exchange};
+use super::address::{write_address, write_for_exchange};
 use super::headers;
 use super::subscription::Shows;
 use super::{State, StompFront};
@@ -8,7 +8,7 @@ use crate::front::{ConsumerFate, Fate, Outbound, Undelivered};
 use crate::native::neutral;
 use std::borrow::Cow;
 use std::io::Write as _;
-use thalweg_kernel::{Answer, CloseReason, ConsumerEnd, Handover, Ticket};
+use thalweg_kernel::{Answer, CloseReason, ConsumerEnd, Content, Delivery, Recipient, Ticket};
 use thalweg_model::Properties;
 use thalweg_stomp::{AckMode, MessageOut};
 
@@ -37,16 +37,23 @@ pub(super) fn write_name(
 }
 
 impl Outbound for StompFront {
-    fn hand_over(&mut self, handover: &Handover<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
+    fn deliver(
+        &mut self,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Undelivered> {
         let dialect = self.settings.dialect;
-        let Some(subscription) = self.subscriptions.get_mut(handover.line) else {
+        let Recipient::Consumer { line, .. } = delivery.to else {
             return Ok(());
         };
-        let message = handover.message;
+        let Some(subscription) = self.subscriptions.get_mut(line) else {
+            return Ok(());
+        };
         let tag = if subscription.ack == AckMode::Auto {
             0
         } else {
-            handover.tag
+            delivery.tag
         };
         if tag > 0 {
             subscription.tag_last = tag;
@@ -54,22 +61,22 @@ impl Outbound for StompFront {
             self.unsettled_names += 1;
         }
         let mut buffer = [0; NAME_BYTES_MAX];
-        let name = write_name(handover.line, tag, self.unsettled_names, &mut buffer);
+        let name = write_name(line, tag, self.unsettled_names, &mut buffer);
         self.scratch.clear();
         match &subscription.shows {
             Shows::AsSubscribed => {}
-            Shows::Queue(address) if **address == *message.address() => {}
+            Shows::Queue(address) if **address == *content.address() => {}
             Shows::Queue(_) | Shows::Topic => {
-                write_address(message.address(), dialect, &mut self.scratch)
+                write_address(content.address(), dialect, &mut self.scratch)
             }
-            Shows::Exchange => write_for_exchange(message.address(), dialect, &mut self.scratch),
+            Shows::Exchange => write_for_exchange(content.address(), dialect, &mut self.scratch),
         }
         let destination = if self.scratch.is_empty() {
             &*subscription.destination
         } else {
             &self.scratch
         };
-        let properties: Option<Cow<'_, Properties>> = message.properties().map(neutral);
+        let properties: Option<Cow<'_, Properties>> = content.properties().map(neutral);
         let out_message = MessageOut {
             subscription: subscription.id.as_deref(),
             message_id: name,
@@ -78,8 +85,8 @@ impl Outbound for StompFront {
             content_type: properties
                 .as_ref()
                 .and_then(|properties| properties.content_type.as_deref()),
-            redelivered: handover.deliveries > 0,
-            body: message.payload(),
+            redelivered: delivery.deliveries > 0,
+            body: content.payload(),
         };
         let nothing;
         let properties = match &properties {
@@ -91,7 +98,7 @@ impl Outbound for StompFront {
         };
         self.machine.message(
             &out_message,
-            |w| headers::write(handover, properties, dialect, w),
+            |w| headers::write(content, delivery, properties, dialect, w),
             out,
         );
         Ok(())

@@ -1,12 +1,12 @@
 //! Headers of SEND as what we know of a message, and back into headers of MESSAGE.
 
-use super::destination::TOPIC_EXCHANGE;
+use super::address::TOPIC_EXCHANGE;
 use super::{Dialect, Trouble};
 use crate::address::{self, Place};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::borrow::Cow;
-use thalweg_kernel::Handover;
+use thalweg_kernel::{Content, Delivery};
 use thalweg_model::{Details, Properties, PropertyValue, Reliability, RetainOp, Span, Time};
 use thalweg_stomp::{HeaderWriter, Headers};
 
@@ -178,26 +178,26 @@ fn seconds(timestamp: u64) -> u64 {
 
 /// Writes what is known of a message beside what every MESSAGE says.
 pub(super) fn write(
-    handover: &Handover<'_>,
+    content: &Content<'_>,
+    delivery: &Delivery<'_>,
     properties: &Properties,
     dialect: Dialect,
     w: &mut HeaderWriter<'_>,
 ) {
-    let message = handover.message;
-    if handover.deliveries == 0 && dialect == Dialect::RabbitMq {
+    if delivery.deliveries == 0 && dialect == Dialect::RabbitMq {
         // RabbitMQ always says it, and some clients count on that.
         w.put("redelivered", "false");
     }
-    if message.reliability() != Reliability::AtMostOnce {
+    if content.reliability() != Reliability::AtMostOnce {
         w.put("persistent", "true");
     }
-    if message.priority() > 0 {
-        w.put_display("priority", message.priority());
+    if content.priority() > 0 {
+        w.put_display("priority", content.priority());
     }
-    if let Some(left) = handover.expires_in {
+    if let Some(left) = delivery.expires_in {
         w.put_display("expiration", left.nanos().div_ceil(1_000_000));
         if dialect == Dialect::ActiveMq {
-            w.put_display("expires", message.expires().nanos() / 1_000_000);
+            w.put_display("expires", content.expires().nanos() / 1_000_000);
         }
     }
     if let Some(correlation) = &properties.correlation {
@@ -213,7 +213,7 @@ pub(super) fn write(
     }
     if let Some(reply_to) = &properties.reply_to {
         let mut destination = String::with_capacity(reply_to.len() + 16);
-        super::destination::write_reply(reply_to, dialect, &mut destination);
+        super::address::write_reply(reply_to, dialect, &mut destination);
         w.put("reply-to", &destination);
     }
     if let Some(details) = &properties.details {

@@ -2,10 +2,11 @@
 //! that is bound to a filter, SUBSCRIBE = the only consumer of a line, ACK and NACK = settle that line, receipt = written
 //! behind the command and held with it.
 
+mod address;
+mod capabilities;
 mod close;
 mod connect;
 mod deliver;
-mod destination;
 mod headers;
 mod publish;
 mod queues;
@@ -18,7 +19,7 @@ mod transaction;
 
 use crate::LoginAnswer;
 use crate::front::{Cx, Front, FrontSettings, Step, Variant};
-use crate::link::Links;
+
 use crate::probe::Mark;
 use crate::registry::AnyFront;
 use close::Trouble;
@@ -27,11 +28,13 @@ use publish::{Handled, Target};
 use std::sync::Arc;
 use subscription::Subscriptions;
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Closing, Kernel, LinkId};
-use thalweg_model::{Span, Time};
+use thalweg_kernel::{Closing, Kernel};
+use thalweg_model::Span;
 use thalweg_stomp::{Event, PeerFault, ServerSide};
 use transaction::Transactions;
 
+pub(crate) use capabilities::PROTOCOL;
+pub use capabilities::STOMP;
 pub use settings::{Dialect, StompSettings};
 
 /// How many intervals a peer may be silent. The specification asks for some tolerance; peers stand still for garbage
@@ -120,10 +123,10 @@ impl StompFront {
     }
 
     /// Counts what is kept of a peer's subscriptions and transactions. Whether there is memory for more is asked before.
-    fn count_kept(links: &mut Links, id: LinkId, kernel: &Kernel) {
-        if let Some(front) = StompFront::of(links, id) {
+    fn count_kept(cx: &mut Cx<'_>) {
+        if let Some(front) = StompFront::of(cx.links, cx.id) {
             let bytes = front.subscriptions.bytes + front.transactions.bytes;
-            links.count_kept(id, bytes, kernel);
+            cx.links.count_kept(cx.id, bytes, cx.kernel);
         }
     }
 
@@ -137,13 +140,13 @@ impl StompFront {
         )
     }
 
-    fn on_event(links: &mut Links, id: LinkId, event: Event<'_>, now: Time, kernel: &mut Kernel) {
+    fn on_event(cx: &mut Cx<'_>, event: Event<'_>) {
         let (receipt, done) = match event {
             Event::Connect(connect) => {
-                return StompFront::on_connect(links, id, &connect, now, kernel);
+                return StompFront::on_connect(cx, &connect);
             }
             Event::Disconnect(frame) => {
-                return StompFront::on_disconnect(links, id, &frame, now, kernel);
+                return StompFront::on_disconnect(cx, &frame);
             }
             // `step` takes these before they come here.
             Event::Send(_)
@@ -152,52 +155,45 @@ impl StompFront {
             | Event::Nack(_)
             | Event::HeartBeat => return,
             Event::Subscribe(frame) => {
-                let done = StompFront::on_subscribe(links, id, &frame, now, kernel);
+                let done = StompFront::on_subscribe(cx, &frame);
                 (frame.receipt.filter(|_| done.is_err()), done)
             }
             Event::Unsubscribe(frame) => {
-                let done = StompFront::on_unsubscribe(links, id, &frame, now, kernel);
+                let done = StompFront::on_unsubscribe(cx, &frame);
                 (frame.receipt, done)
             }
             Event::Begin(frame) => {
-                let done = StompFront::on_begin(links, id, &frame, kernel);
+                let done = StompFront::on_begin(cx, &frame);
                 (frame.receipt, done)
             }
             Event::Abort(frame) => {
-                let done = StompFront::on_abort(links, id, &frame, now, kernel);
+                let done = StompFront::on_abort(cx, &frame);
                 (frame.receipt, done)
             }
         };
-        StompFront::answer(links, id, receipt.as_deref(), done, now, kernel);
+        StompFront::answer(cx, receipt.as_deref(), done);
     }
 
     /// Writes the receipt of a frame that has been dealt with, or the error it ended in.
-    fn answer(
-        links: &mut Links,
-        id: LinkId,
-        receipt: Option<&str>,
-        done: Result<(), Trouble>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) {
+    fn answer(cx: &mut Cx<'_>, receipt: Option<&str>, done: Result<(), Trouble>) {
         match (done, receipt) {
             (Ok(()), None) => {}
             (Ok(()), Some(receipt)) => {
-                StompFront::write(links, id, |front, out| front.machine.receipt(receipt, out));
+                StompFront::write(cx.links, cx.id, |front, out| {
+                    front.machine.receipt(receipt, out)
+                });
             }
-            (Err(trouble), receipt) => {
-                StompFront::give_up(links, id, &trouble, receipt, now, kernel)
-            }
+            (Err(trouble), receipt) => StompFront::give_up(cx, &trouble, receipt),
         }
     }
 
     /// The peer broke the protocol: tell it, and end the link.
-    fn fail(links: &mut Links, id: LinkId, fault: PeerFault, now: Time, kernel: &mut Kernel) {
-        StompFront::write(links, id, |front, out| {
+    fn fail(cx: &mut Cx<'_>, fault: PeerFault) {
+        StompFront::write(cx.links, cx.id, |front, out| {
             front.machine.fault(&fault, out);
             front.fault = Some(fault.to_string().into());
         });
-        StompFront::end(links, id, Closing::Cut, now, kernel);
+        StompFront::end(cx, Closing::Cut);
     }
 }
 
@@ -205,74 +201,59 @@ impl Front for StompFront {
     /// Handles the next frame.
     #[inline]
     fn step(cx: &mut Cx<'_>, bytes: &[u8]) -> Step {
-        let Cx {
-            links,
-            kernel,
-            id,
-            now,
-        } = cx;
-        let (id, now) = (*id, *now);
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Step::Hold;
         };
         if let State::ExpectVerdict(_) | State::Closed = front.state {
             return Step::Hold;
         }
         let input = front.machine.handle_input(bytes);
-        links.mark(Mark::WireDecode);
+        cx.links.mark(Mark::WireDecode);
         match input {
-            Ok(Some((consumed, Event::Send(send)))) => {
-                match StompFront::on_send(links, id, &send, now, kernel) {
-                    Handled::Done => Step::Consumed(consumed),
-                    Handled::Later => Step::Hold,
-                }
-            }
-            Ok(Some((consumed, Event::Commit(frame)))) => {
-                match StompFront::on_commit(links, id, &frame, now, kernel) {
-                    Handled::Done => Step::Consumed(consumed),
-                    Handled::Later => Step::Hold,
-                }
-            }
+            Ok(Some((consumed, Event::Send(send)))) => match StompFront::on_send(cx, &send) {
+                Handled::Done => Step::Consumed(consumed),
+                Handled::Later => Step::Hold,
+            },
+            Ok(Some((consumed, Event::Commit(frame)))) => match StompFront::on_commit(cx, &frame) {
+                Handled::Done => Step::Consumed(consumed),
+                Handled::Later => Step::Hold,
+            },
             Ok(Some((consumed, Event::Ack(frame)))) => {
-                match StompFront::on_ack(links, id, &frame, now, kernel) {
+                match StompFront::on_ack(cx, &frame) {
                     Ok(Handled::Later) => return Step::Hold,
                     done => {
                         let done = done.map(|_| ());
                         let receipt = frame.receipt.as_deref();
-                        StompFront::answer(links, id, receipt, done, now, kernel);
+                        StompFront::answer(cx, receipt, done);
                     }
                 }
                 Step::Consumed(consumed)
             }
             Ok(Some((consumed, Event::Nack(frame)))) => {
-                match StompFront::on_nack(links, id, &frame, now, kernel) {
+                match StompFront::on_nack(cx, &frame) {
                     Ok(Handled::Later) => return Step::Hold,
                     done => {
                         let done = done.map(|_| ());
                         let receipt = frame.receipt.as_deref();
-                        StompFront::answer(links, id, receipt, done, now, kernel);
+                        StompFront::answer(cx, receipt, done);
                     }
                 }
                 Step::Consumed(consumed)
             }
             Ok(Some((consumed, event))) => {
-                StompFront::on_event(links, id, event, now, kernel);
+                StompFront::on_event(cx, event);
                 Step::Consumed(consumed)
             }
             Ok(None) => Step::NeedMore,
             Err(fault) => {
-                StompFront::fail(links, id, fault, now, kernel);
+                StompFront::fail(cx, fault);
                 Step::Hold
             }
         }
     }
 
     fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {
-        StompFront::on_verdict(cx.links, cx.id, answer, cx.now, cx.kernel);
-    }
-
-    fn name(&self) -> &'static str {
-        "stomp"
+        StompFront::on_verdict(cx, answer);
     }
 
     fn is_connected(&self) -> bool {

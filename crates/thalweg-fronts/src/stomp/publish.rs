@@ -1,18 +1,18 @@
 //! SEND.
 
-use super::destination::{reply_address, topic_address};
+use super::address::{reply_address, topic_address};
 use super::headers::Said;
 use super::queues::Wishes;
 use super::{StompFront, Trouble};
-use crate::front::Variant;
-use crate::link::Links;
+use crate::front::{Cx, Variant};
+
 use crate::probe::Mark;
 use crate::stamp;
 use thalweg_kernel::{
-    Draft, Gathered, Kernel, LinkId, Outcome, QueueSpec, Refusal, SessionId, exchange_address,
+    Draft, Gathered, Kernel, Outcome, QueueSpec, Refusal, SessionId, exchange_address,
     queue_address,
 };
-use thalweg_model::{Reliability, Span, Stamp, Time};
+use thalweg_model::{Reliability, Span, Stamp};
 use thalweg_stomp::{Destination, SendFrame};
 
 /// Whether a frame is done with.
@@ -49,61 +49,44 @@ enum Kind {
 
 impl StompFront {
     #[inline]
-    pub(super) fn on_send(
-        links: &mut Links,
-        id: LinkId,
-        send: &SendFrame<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Handled {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
+    pub(super) fn on_send(cx: &mut Cx<'_>, send: &SendFrame<'_>) -> Handled {
+        let Some(session) = cx.session() else {
             return Handled::Done;
         };
-        let done = StompFront::publish(links, id, session, send, now, kernel);
+        let done = StompFront::publish(cx, session, send);
         if let Ok(Handled::Later) = done {
-            if let Some(link) = links.get_mut(id) {
-                link.pause_until = Some(now + FULL_PAUSE);
+            if let Some(link) = cx.links.get_mut(cx.id) {
+                link.pause_until = Some(cx.now + FULL_PAUSE);
             }
             return Handled::Later;
         }
-        StompFront::answer(
-            links,
-            id,
-            send.receipt.as_deref(),
-            done.map(drop),
-            now,
-            kernel,
-        );
-        links.mark(Mark::FrontAck);
+        StompFront::answer(cx, send.receipt.as_deref(), done.map(drop));
+        cx.links.mark(Mark::FrontAck);
         Handled::Done
     }
 
     #[inline]
     fn publish(
-        links: &mut Links,
-        id: LinkId,
+        cx: &mut Cx<'_>,
         session: SessionId,
         send: &SendFrame<'_>,
-        now: Time,
-        kernel: &mut Kernel,
     ) -> Result<Handled, Trouble> {
-        let mut said = Said::read(&send.headers, now)?;
+        let mut said = Said::read(&send.headers, cx.now)?;
         if let Some(reply_to) = said.reply_to.take() {
-            let address = StompFront::reply_to(links, id, session, &reply_to, now, kernel)?;
+            let address = StompFront::reply_to(cx, session, &reply_to)?;
             said.properties.reply_to = Some(address.into());
         }
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Ok(Handled::Done);
         };
         front.check_user(&said)?;
         let target = match front.target.take() {
             Some(target) if target.destination == *send.destination => target,
-            other => StompFront::find_target(links, id, session, send, other, now, kernel)?,
+            other => StompFront::find_target(cx, session, send, other)?,
         };
-        let stamp = stamp::take(&mut said.properties, session, kernel);
-        let published =
-            StompFront::publish_to(links, id, session, send, &said, stamp, &target, now, kernel);
-        if let Some(front) = StompFront::of(links, id) {
+        let stamp = stamp::take(&mut said.properties, session, cx.kernel);
+        let published = StompFront::publish_to(cx, session, send, &said, stamp, &target);
+        if let Some(front) = StompFront::of(cx.links, cx.id) {
             front.target = Some(target);
         }
         published
@@ -111,15 +94,12 @@ impl StompFront {
 
     #[allow(clippy::too_many_arguments)] // The end of a chain that gathers exactly these.
     fn publish_to(
-        links: &mut Links,
-        id: LinkId,
+        cx: &mut Cx<'_>,
         session: SessionId,
         send: &SendFrame<'_>,
         said: &Said<'_>,
         stamp: Option<Stamp>,
         target: &Target,
-        now: Time,
-        kernel: &mut Kernel,
     ) -> Result<Handled, Trouble> {
         let is_waited_for =
             said.is_persistent || send.receipt.is_some() || send.transaction.is_some();
@@ -140,13 +120,16 @@ impl StompFront {
             stamp,
         };
         if let Some(name) = &send.transaction {
-            let number = StompFront::of(links, id)
+            let number = StompFront::of(cx.links, cx.id)
                 .map(|front| front.transactions.number(name))
                 .transpose()?;
             let Some(number) = number else {
                 return Ok(Handled::Done);
             };
-            return match kernel.publish_in(session, number, &draft(), &[], 0, now) {
+            return match cx
+                .kernel
+                .publish_in(session, number, &draft(), &[], 0, cx.now)
+            {
                 Gathered::In => Ok(Handled::Done),
                 Gathered::Short => {
                     let body = format!(
@@ -162,10 +145,8 @@ impl StompFront {
                 }
             };
         }
-        links.mark(Mark::FrontIn);
-        let mut published = kernel.publish(session, draft(), now, links);
-        links.mark(Mark::KernelPublish);
-        if published.outcome == Outcome::NoMatch {
+        let mut published = cx.publish(session, draft());
+        if published == Outcome::NoMatch {
             match target.kind {
                 Kind::Topic
                 | Kind::Queue {
@@ -173,20 +154,15 @@ impl StompFront {
                 } => {}
                 Kind::Queue { is_made_here: true } => {
                     // Somebody has deleted it.
-                    StompFront::make_queue(links, id, session, send, &target.address, now, kernel)?;
-                    published = kernel.publish(session, draft(), now, links);
+                    StompFront::make_queue(cx, session, send, &target.address)?;
+                    published = cx.publish(session, draft());
                 }
                 Kind::Exchange => {
-                    check_exchange(kernel, session, &target.address, &send.destination)?
+                    check_exchange(cx.kernel, session, &target.address, &send.destination)?
                 }
             }
         }
-        if let Some(until) = published.pause_until
-            && let Some(link) = links.get_mut(id)
-        {
-            link.pause_until = Some(until);
-        }
-        match published.outcome {
+        match published {
             Outcome::Full => Ok(Handled::Later),
             outcome => {
                 outcome_of(outcome, &send.destination, is_waited_for).map(|()| Handled::Done)
@@ -213,24 +189,17 @@ impl StompFront {
         }
     }
 
-    fn reply_to(
-        links: &mut Links,
-        id: LinkId,
-        session: SessionId,
-        reply_to: &str,
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Result<String, Trouble> {
-        let Some(front) = StompFront::of(links, id) else {
+    fn reply_to(cx: &mut Cx<'_>, session: SessionId, reply_to: &str) -> Result<String, Trouble> {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Ok(String::new());
         };
         let dialect = front.settings.dialect;
         if let Ok(Destination::TempQueue(_)) = Destination::parse(reply_to, dialect.of_wire()) {
-            return StompFront::answers_to(links, id, session, reply_to, now, kernel);
+            return StompFront::answers_to(cx, session, reply_to);
         }
         let in_exchange = |exchange: &str, key: &str, out: &mut String| {
             // An exchange that is not there yet may be when the answer comes; one that can never be gives no address.
-            let _ = kernel.address_in(exchange, key, out);
+            let _ = cx.kernel.address_in(exchange, key, out);
         };
         Ok(reply_address(reply_to, dialect, &front.tenant, in_exchange))
     }
@@ -238,13 +207,10 @@ impl StompFront {
     /// Works out where the destination leads, into `spare` if there is one.
     #[allow(clippy::too_many_arguments)] // A step of `publish`.
     fn find_target(
-        links: &mut Links,
-        id: LinkId,
+        cx: &mut Cx<'_>,
         session: SessionId,
         send: &SendFrame<'_>,
         spare: Option<Box<Target>>,
-        now: Time,
-        kernel: &mut Kernel,
     ) -> Result<Box<Target>, Trouble> {
         let new = || {
             Box::new(Target {
@@ -262,7 +228,7 @@ impl StompFront {
         destination.clear();
         address.clear();
         destination.push_str(&send.destination);
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Ok(target);
         };
         front.check_destination(&send.destination)?;
@@ -273,7 +239,7 @@ impl StompFront {
             }
             Destination::Queue(name) => {
                 *address = queue_address(&front.tenant, &name);
-                StompFront::make_queue(links, id, session, send, address, now, kernel)?;
+                StompFront::make_queue(cx, session, send, address)?;
                 Kind::Queue { is_made_here: true }
             }
             Destination::AmqQueue(name) => {
@@ -289,15 +255,14 @@ impl StompFront {
                 }
             }
             Destination::TempQueue(_) => {
-                *address =
-                    StompFront::temporary(links, id, session, &send.destination, now, kernel)?;
+                *address = StompFront::temporary(cx, session, &send.destination)?;
                 Kind::Queue {
                     is_made_here: false,
                 }
             }
             Destination::Exchange { name, key } => {
                 let exchange = exchange_address(&front.tenant, &name);
-                kernel
+                cx.kernel
                     .address_in(&exchange, key.as_deref().unwrap_or_default(), address)
                     .map_err(|refusal| {
                         Trouble::refused(refusal, &format!("SEND to {}", send.destination))
@@ -310,21 +275,18 @@ impl StompFront {
 
     /// Makes the queue of `/queue/…` unless there is one; whoever made it decides what it is like.
     fn make_queue(
-        links: &mut Links,
-        id: LinkId,
+        cx: &mut Cx<'_>,
         session: SessionId,
         send: &SendFrame<'_>,
         address: &str,
-        now: Time,
-        kernel: &mut Kernel,
     ) -> Result<(), Trouble> {
         if !matches!(
-            kernel.inspect_queue(session, address),
+            cx.kernel.inspect_queue(session, address),
             Err(Refusal::NoQueue)
         ) {
             return Ok(());
         }
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Ok(());
         };
         let wishes = Wishes::read(&send.headers, &front.tenant)?;
@@ -336,7 +298,7 @@ impl StompFront {
             auto_delete: wishes.auto_delete.unwrap_or(false),
             limits: wishes.limits,
         };
-        match kernel.declare_queue(session, &spec, now, links) {
+        match cx.kernel.declare_queue(session, &spec, cx.now, cx.links) {
             Ok(_) => Ok(()),
             Err(refusal) => Err(Trouble::refused(
                 refusal,

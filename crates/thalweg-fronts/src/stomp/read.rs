@@ -3,7 +3,7 @@
 use super::{StompFront, Trouble, headers};
 use crate::native::neutral;
 use std::borrow::Cow;
-use thalweg_kernel::{Content, Handover, Ticket};
+use thalweg_kernel::{Content, Delivery, Recipient, Ticket};
 use thalweg_model::{Message, Properties};
 use thalweg_stomp::MessageOut;
 
@@ -89,17 +89,10 @@ impl StompFront {
             |w| {
                 w.put("x-last-value", if value.is_some() { "set" } else { "none" });
                 if let Some(value) = value {
-                    let handover = Handover {
-                        line: 0,
-                        consumer: 0,
-                        tag: 0,
-                        settles: false,
-                        deliveries: 0,
-                        message: Content::Kept(value),
-                        expires_in: None,
-                        left: 0,
-                    };
-                    headers::write(&handover, properties, dialect, w);
+                    let content = Content::Kept(value, None);
+                    let delivery =
+                        Delivery::unsettled(Recipient::Subscriber, content.reliability());
+                    headers::write(&content, &delivery, properties, dialect, w);
                 }
             },
             out,

@@ -3,11 +3,11 @@
 use super::publish::Handled;
 use super::queues::truth;
 use super::{StompFront, Trouble};
-use crate::front::Variant;
-use crate::link::Links;
+use crate::front::{Cx, Variant};
+
 use crate::probe::Mark;
-use thalweg_kernel::{Kernel, LinkId, Settled, Tags, Verdict};
-use thalweg_model::Time;
+use thalweg_kernel::{Settled, Tags, Verdict};
+
 use thalweg_stomp::{AckFrame, AckMode, AckTarget};
 
 /// Which delivery is meant.
@@ -35,47 +35,30 @@ impl Name {
 }
 
 impl StompFront {
-    pub(super) fn on_ack(
-        links: &mut Links,
-        id: LinkId,
-        frame: &AckFrame<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Result<Handled, Trouble> {
-        StompFront::settle(links, id, frame, Verdict::Accept, now, kernel)
+    pub(super) fn on_ack(cx: &mut Cx<'_>, frame: &AckFrame<'_>) -> Result<Handled, Trouble> {
+        StompFront::settle(cx, frame, Verdict::Accept)
     }
 
-    pub(super) fn on_nack(
-        links: &mut Links,
-        id: LinkId,
-        frame: &AckFrame<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Result<Handled, Trouble> {
+    pub(super) fn on_nack(cx: &mut Cx<'_>, frame: &AckFrame<'_>) -> Result<Handled, Trouble> {
         let requeues = match frame.headers.get("requeue") {
             Some(value) => truth("requeue", &value)?,
-            None => StompFront::of(links, id).is_none_or(|front| front.settings.nack_requeues),
+            None => {
+                StompFront::of(cx.links, cx.id).is_none_or(|front| front.settings.nack_requeues)
+            }
         };
         let verdict = if requeues {
             Verdict::Requeue
         } else {
             Verdict::Reject
         };
-        StompFront::settle(links, id, frame, verdict, now, kernel)
+        StompFront::settle(cx, frame, verdict)
     }
 
-    fn settle(
-        links: &mut Links,
-        id: LinkId,
-        frame: &AckFrame<'_>,
-        verdict: Verdict,
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Result<Handled, Trouble> {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
+    fn settle(cx: &mut Cx<'_>, frame: &AckFrame<'_>, verdict: Verdict) -> Result<Handled, Trouble> {
+        let Some(session) = cx.session() else {
             return Ok(Handled::Done);
         };
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Ok(Handled::Done);
         };
         let text = match &frame.target {
@@ -105,18 +88,21 @@ impl StompFront {
         let settled = match &frame.transaction {
             Some(name) => {
                 let transaction = front.transactions.number(name)?;
-                kernel.settle_in(session, transaction, line, tags, verdict)
+                cx.kernel
+                    .settle_in(session, transaction, line, tags, verdict)
             }
-            None => kernel.settle_line(session, line, tags, verdict, now, links),
+            None => cx
+                .kernel
+                .settle_line(session, line, tags, verdict, cx.now, cx.links),
         };
-        links.mark(Mark::KernelSettle);
+        cx.links.mark(Mark::KernelSettle);
         match settled {
             // Settled before, or its queue is gone: nothing is left to be said.
             Settled::Known | Settled::Unknown => Ok(Handled::Done),
             Settled::InPart => {
-                if let Some(link) = links.get_mut(id) {
+                if let Some(link) = cx.links.get_mut(cx.id) {
                     // Others have their turn first.
-                    link.pause_until = Some(now);
+                    link.pause_until = Some(cx.now);
                 }
                 Ok(Handled::Later)
             }

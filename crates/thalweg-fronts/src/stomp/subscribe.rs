@@ -1,15 +1,15 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
-use super::destination::{TOPIC_EXCHANGE, group_of, topic_address, topic_key};
+use super::address::{TOPIC_EXCHANGE, group_of, topic_address, topic_key};
 use super::queues::{Wishes, durable_name};
 use super::subscription::{CONSUMER, SUBSCRIPTION_BYTES, Shows, Subscription};
 use super::{SUBSCRIPTION_QUEUES, StompFront, TEMPORARY_QUEUES, Trouble};
 use crate::address::in_tenant;
-use crate::front::Variant;
+use crate::front::{Cx, Variant};
 use crate::link::Links;
 use std::borrow::Cow;
 use thalweg_kernel::{
-    BindSpec, BindTo, ConsumeSpec, Kernel, LinkId, QueueSpec, Refusal, SessionId, exchange_address,
+    BindSpec, BindTo, ConsumeSpec, Kernel, QueueSpec, Refusal, SessionId, exchange_address,
     queue_address,
 };
 use thalweg_model::Time;
@@ -27,40 +27,37 @@ struct Source {
 
 impl StompFront {
     /// Writes the receipt, if one is asked for: before the first message.
-    pub(super) fn on_subscribe(
-        links: &mut Links,
-        id: LinkId,
-        frame: &SubscribeFrame<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Result<(), Trouble> {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
+    pub(super) fn on_subscribe(cx: &mut Cx<'_>, frame: &SubscribeFrame<'_>) -> Result<(), Trouble> {
+        let Some(session) = cx.session() else {
             return Ok(());
         };
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Ok(());
         };
         front.check_subscribe(frame)?;
         // The destination is kept twice at the most.
         let texts = 2 * frame.destination.len() + frame.id.as_deref().map_or(0, str::len);
-        if !links.may_keep(id, SUBSCRIPTION_BYTES + texts, kernel) {
+        if !cx
+            .links
+            .may_keep(cx.id, SUBSCRIPTION_BYTES + texts, cx.kernel)
+        {
             return Err(Trouble::refused(
                 Refusal::Short,
                 &format!("SUBSCRIBE to {}", frame.destination),
             ));
         }
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Ok(());
         };
         if frame.headers.get("x-last-value").as_deref() == Some("only") {
-            return StompFront::read_last_value(links, id, session, frame, now, kernel);
+            return StompFront::read_last_value(cx, session, frame);
         }
         let mut wishes = Wishes::read(&frame.headers, &front.tenant)?;
         if wishes.durable.is_none() && is_true(&frame.headers, &["persistent"]) {
             wishes.durable = Some(true);
         }
-        let source = StompFront::source(links, id, session, frame, wishes, now, kernel)?;
-        let Some(front) = StompFront::of(links, id) else {
+        let source = StompFront::source(cx, session, frame, wishes)?;
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Ok(());
         };
         let settles = frame.ack != AckMode::Auto;
@@ -92,19 +89,19 @@ impl StompFront {
             durable: source.durable.then(|| source.address.as_str().into()),
             tag_last: 0,
         });
-        StompFront::count_kept(links, id, kernel);
-        let before = StompFront::write_receipt(links, id, frame);
-        kernel
-            .consume(session, &spec, now, links)
+        StompFront::count_kept(cx);
+        let before = StompFront::write_receipt(cx, frame);
+        cx.kernel
+            .consume(session, &spec, cx.now, cx.links)
             .map_err(|refusal| {
-                links.take_back(id, before);
+                cx.links.take_back(cx.id, before);
                 Trouble::refused(refusal, &format!("SUBSCRIBE to {}", frame.destination))
             })
     }
 
     /// Writes the receipt if one is asked for; the length of the output before it.
-    fn write_receipt(links: &mut Links, id: LinkId, frame: &SubscribeFrame<'_>) -> usize {
-        let before = StompFront::write(links, id, |front, out| {
+    fn write_receipt(cx: &mut Cx<'_>, frame: &SubscribeFrame<'_>) -> usize {
+        let before = StompFront::write(cx.links, cx.id, |front, out| {
             let before = out.len();
             if let Some(receipt) = &frame.receipt {
                 front.machine.receipt(receipt, out);
@@ -117,14 +114,11 @@ impl StompFront {
     /// `x-last-value:only`: one MESSAGE comes, which is the last value or, with `x-last-value:none`, says that there is none,
     /// and no subscription is made.
     fn read_last_value(
-        links: &mut Links,
-        id: LinkId,
+        cx: &mut Cx<'_>,
         session: SessionId,
         frame: &SubscribeFrame<'_>,
-        now: Time,
-        kernel: &mut Kernel,
     ) -> Result<(), Trouble> {
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Ok(());
         };
         let Destination::Topic(topic) = front.parse(&frame.destination)? else {
@@ -138,12 +132,15 @@ impl StompFront {
         let ticket = front
             .reads
             .add(frame.id.as_deref().unwrap_or_default(), &frame.destination)?;
-        let before = StompFront::write_receipt(links, id, frame);
-        if kernel.read_last_value(session, id, ticket, &address, now, links) {
+        let before = StompFront::write_receipt(cx, frame);
+        if cx
+            .kernel
+            .read_last_value(session, cx.id, ticket, &address, cx.now, cx.links)
+        {
             return Ok(());
         }
-        links.take_back(id, before);
-        if let Some(front) = StompFront::of(links, id) {
+        cx.links.take_back(cx.id, before);
+        if let Some(front) = StompFront::of(cx.links, cx.id) {
             front.reads.take(ticket);
         }
         Err(Trouble::refused(
@@ -219,15 +216,12 @@ impl StompFront {
 
     /// Finds or makes what is to be consumed from.
     fn source(
-        links: &mut Links,
-        id: LinkId,
+        cx: &mut Cx<'_>,
         session: SessionId,
         frame: &SubscribeFrame<'_>,
         wishes: Wishes,
-        now: Time,
-        kernel: &mut Kernel,
     ) -> Result<Source, Trouble> {
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Err(Trouble::new("gone", ""));
         };
         let (tenant, dialect) = (front.tenant.clone(), front.settings.dialect);
@@ -250,35 +244,23 @@ impl StompFront {
                     Shows::AsSubscribed
                 };
                 let exchange = exchange_address(&tenant, TOPIC_EXCHANGE);
-                StompFront::bound(
-                    links,
-                    id,
-                    session,
-                    frame,
-                    wishes,
-                    (&exchange, &key, shows),
-                    now,
-                    kernel,
-                )
+                StompFront::bound(cx, session, frame, wishes, (&exchange, &key, shows))
             }
             Destination::Exchange { name, key } => {
                 let exchange = exchange_address(&tenant, &name);
                 let key = key.unwrap_or_default();
                 StompFront::bound(
-                    links,
-                    id,
+                    cx,
                     session,
                     frame,
                     wishes,
                     (&exchange, &key, Shows::Exchange),
-                    now,
-                    kernel,
                 )
             }
             Destination::Queue(name) => {
                 let address = queue_address(&tenant, &name);
                 let is_there = !matches!(
-                    kernel.inspect_queue(session, &address),
+                    cx.kernel.inspect_queue(session, &address),
                     Err(Refusal::NoQueue)
                 );
                 if !is_there || wishes.are_any {
@@ -290,7 +272,7 @@ impl StompFront {
                         auto_delete: wishes.auto_delete.unwrap_or(false),
                         limits: wishes.limits,
                     };
-                    declare(kernel, session, &spec, text, now, links)?;
+                    declare(cx.kernel, session, &spec, text, cx.now, cx.links)?;
                 }
                 let shows = Shows::Queue(address.as_str().into());
                 Ok(Source {
@@ -302,7 +284,7 @@ impl StompFront {
             Destination::AmqQueue(name) => existing(queue_address(&tenant, &name)),
             Destination::ReplyQueue(name) => existing(queue_address(&tenant, name)),
             Destination::TempQueue(_) => {
-                let address = StompFront::temporary(links, id, session, text, now, kernel)?;
+                let address = StompFront::temporary(cx, session, text)?;
                 Ok(Source {
                     address,
                     shows: Shows::AsSubscribed,
@@ -315,16 +297,13 @@ impl StompFront {
     /// A queue of the subscription's own, or a durable one that it shares, bound to an exchange.
     #[allow(clippy::too_many_arguments)] // One step of `source`, which has gathered them.
     fn bound(
-        links: &mut Links,
-        id: LinkId,
+        cx: &mut Cx<'_>,
         session: SessionId,
         frame: &SubscribeFrame<'_>,
         wishes: Wishes,
         (exchange, key, shows): (&str, &str, Shows),
-        now: Time,
-        kernel: &mut Kernel,
     ) -> Result<Source, Trouble> {
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Err(Trouble::new("gone", ""));
         };
         let durable = front.durable_queue(frame, &wishes)?;
@@ -332,7 +311,7 @@ impl StompFront {
         let is_shared = is_durable || wishes.name.is_some();
         let name = durable
             .or(wishes.name.map(String::from))
-            .unwrap_or_else(|| front.new_name(SUBSCRIPTION_QUEUES, kernel));
+            .unwrap_or_else(|| front.new_name(SUBSCRIPTION_QUEUES, cx.kernel));
         let address = queue_address(&front.tenant, &name);
         let spec = QueueSpec {
             address: &address,
@@ -342,7 +321,14 @@ impl StompFront {
             auto_delete: wishes.auto_delete.unwrap_or(!is_durable),
             limits: wishes.limits,
         };
-        let existed = declare(kernel, session, &spec, &frame.destination, now, links)?;
+        let existed = declare(
+            cx.kernel,
+            session,
+            &spec,
+            &frame.destination,
+            cx.now,
+            cx.links,
+        )?;
         let bind = BindSpec {
             exchange,
             to: BindTo::Queue(&address),
@@ -351,11 +337,11 @@ impl StompFront {
         };
         let refused =
             |refusal| Trouble::refused(refusal, &format!("SUBSCRIBE to {}", frame.destination));
-        kernel.bind(session, &bind, links).map_err(refused)?;
+        cx.kernel.bind(session, &bind, cx.links).map_err(refused)?;
         // Whoever comes back has had them.
         if !existed && is_true(&frame.headers, &["x-last-value"]) {
-            kernel
-                .recall(session, &address, exchange, key, now, links)
+            cx.kernel
+                .recall(session, &address, exchange, key, cx.now, cx.links)
                 .map_err(refused)?;
         }
         Ok(Source {
@@ -399,14 +385,11 @@ impl StompFront {
 
     /// The queue that a temporary destination stands for on this connection; made if it is not there.
     pub(super) fn temporary(
-        links: &mut Links,
-        id: LinkId,
+        cx: &mut Cx<'_>,
         session: SessionId,
         destination: &str,
-        now: Time,
-        kernel: &mut Kernel,
     ) -> Result<String, Trouble> {
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Err(Trouble::new("gone", ""));
         };
         if let Some((_, address)) = front
@@ -421,7 +404,7 @@ impl StompFront {
                 "the connection has as many temporary queues as it may have; use them again\n";
             return Err(Trouble::new("too many temporary queues", body));
         }
-        let name = front.new_name(TEMPORARY_QUEUES, kernel);
+        let name = front.new_name(TEMPORARY_QUEUES, cx.kernel);
         let address = queue_address(&front.tenant, &name);
         let limits = Default::default();
         // It stays when its consumer goes: answers may still come.
@@ -433,8 +416,8 @@ impl StompFront {
             auto_delete: false,
             limits,
         };
-        declare(kernel, session, &spec, destination, now, links)?;
-        if let Some(front) = StompFront::of(links, id) {
+        declare(cx.kernel, session, &spec, destination, cx.now, cx.links)?;
+        if let Some(front) = StompFront::of(cx.links, cx.id) {
             front
                 .temporaries
                 .push((destination.into(), address.as_str().into()));
@@ -445,15 +428,12 @@ impl StompFront {
     /// Where answers to `/temp-queue/…` go: its queue, which the peer consumes from now on if it did not yet, under the
     /// destination as the subscription's id.
     pub(super) fn answers_to(
-        links: &mut Links,
-        id: LinkId,
+        cx: &mut Cx<'_>,
         session: SessionId,
         destination: &str,
-        now: Time,
-        kernel: &mut Kernel,
     ) -> Result<String, Trouble> {
-        let address = StompFront::temporary(links, id, session, destination, now, kernel)?;
-        let Some(front) = StompFront::of(links, id) else {
+        let address = StompFront::temporary(cx, session, destination)?;
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Err(Trouble::new("gone", ""));
         };
         if front.subscriptions.has_destination(destination) {
@@ -480,23 +460,20 @@ impl StompFront {
             priority: 0,
             no_local: false,
         };
-        match kernel.consume(session, &spec, now, links) {
+        match cx.kernel.consume(session, &spec, cx.now, cx.links) {
             Ok(()) => Ok(address),
             Err(refusal) => Err(Trouble::refused(refusal, destination)),
         }
     }
 
     pub(super) fn on_unsubscribe(
-        links: &mut Links,
-        id: LinkId,
+        cx: &mut Cx<'_>,
         frame: &UnsubscribeFrame<'_>,
-        now: Time,
-        kernel: &mut Kernel,
     ) -> Result<(), Trouble> {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
+        let Some(session) = cx.session() else {
             return Ok(());
         };
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Ok(());
         };
         let found = match (&frame.id, &frame.destination) {
@@ -521,14 +498,17 @@ impl StompFront {
             return Err(Trouble::new("No subscription found", body));
         }
         if let Some(line) = line {
-            kernel.close_line(session, line, now, links);
+            cx.kernel.close_line(session, line, cx.now, cx.links);
         }
         let forgets = is_true(&frame.headers, &["durable", "persistent"]);
         let durable = ended.and_then(|ended| ended.durable).filter(|_| forgets);
         let Some(queue) = of_client.or(durable.map(String::from)) else {
             return Ok(());
         };
-        match kernel.delete_queue(session, &queue, false, false, now, links) {
+        match cx
+            .kernel
+            .delete_queue(session, &queue, false, false, cx.now, cx.links)
+        {
             Ok(_) | Err(Refusal::NoQueue) => Ok(()),
             Err(refusal) => Err(Trouble::refused(
                 refusal,

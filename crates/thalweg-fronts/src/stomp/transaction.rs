@@ -2,10 +2,10 @@
 
 use super::publish::{FULL_PAUSE, Handled, outcome_of};
 use super::{StompFront, Trouble};
-use crate::front::Variant;
-use crate::link::Links;
-use thalweg_kernel::{Kernel, LinkId, Refusal};
-use thalweg_model::Time;
+use crate::front::{Cx, Variant};
+
+use thalweg_kernel::Refusal;
+
 use thalweg_stomp::TransactionFrame;
 
 /// Open transactions: the peer's names and our numbers.
@@ -48,20 +48,15 @@ fn cost(name: &str) -> usize {
 }
 
 impl StompFront {
-    pub(super) fn on_begin(
-        links: &mut Links,
-        id: LinkId,
-        frame: &TransactionFrame<'_>,
-        kernel: &mut Kernel,
-    ) -> Result<(), Trouble> {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
+    pub(super) fn on_begin(cx: &mut Cx<'_>, frame: &TransactionFrame<'_>) -> Result<(), Trouble> {
+        let Some(session) = cx.session() else {
             return Ok(());
         };
         let name = &*frame.transaction;
-        if !links.may_keep(id, cost(name), kernel) {
+        if !cx.links.may_keep(cx.id, cost(name), cx.kernel) {
             return Err(Trouble::refused(Refusal::Short, "BEGIN"));
         }
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Ok(());
         };
         if front.transactions.number(name).is_ok() {
@@ -74,47 +69,35 @@ impl StompFront {
             return Err(Trouble::new("too many transactions", body));
         }
         let number = front.transactions.begin(name);
-        kernel.begin(session, number);
-        StompFront::count_kept(links, id, kernel);
+        cx.kernel.begin(session, number);
+        StompFront::count_kept(cx);
         Ok(())
     }
 
-    pub(super) fn on_commit(
-        links: &mut Links,
-        id: LinkId,
-        frame: &TransactionFrame<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Handled {
-        if links.blocked().is_some()
-            && let Some(link) = links.get_mut(id)
+    pub(super) fn on_commit(cx: &mut Cx<'_>, frame: &TransactionFrame<'_>) -> Handled {
+        if cx.links.blocked().is_some()
+            && let Some(link) = cx.links.get_mut(cx.id)
         {
             // All of it or nothing: it waits until there is room for all.
-            link.pause_until = Some(now + FULL_PAUSE);
+            link.pause_until = Some(cx.now + FULL_PAUSE);
             return Handled::Later;
         }
-        let done = StompFront::commit(links, id, frame, now, kernel);
-        StompFront::answer(links, id, frame.receipt.as_deref(), done, now, kernel);
+        let done = StompFront::commit(cx, frame);
+        StompFront::answer(cx, frame.receipt.as_deref(), done);
         Handled::Done
     }
 
-    fn commit(
-        links: &mut Links,
-        id: LinkId,
-        frame: &TransactionFrame<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Result<(), Trouble> {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
+    fn commit(cx: &mut Cx<'_>, frame: &TransactionFrame<'_>) -> Result<(), Trouble> {
+        let Some(session) = cx.session() else {
             return Ok(());
         };
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Ok(());
         };
         let number = front.transactions.number(&frame.transaction)?;
         front.transactions.end(&frame.transaction);
-        StompFront::count_kept(links, id, kernel);
-        let Some(outcomes) = kernel.commit(session, number, now, links) else {
+        StompFront::count_kept(cx);
+        let Some(outcomes) = cx.kernel.commit(session, number, cx.now, cx.links) else {
             return Ok(());
         };
         let what = format!("COMMIT of '{}': a destination", frame.transaction);
@@ -123,23 +106,17 @@ impl StompFront {
             .try_for_each(|outcome| outcome_of(outcome, &what, true))
     }
 
-    pub(super) fn on_abort(
-        links: &mut Links,
-        id: LinkId,
-        frame: &TransactionFrame<'_>,
-        now: Time,
-        kernel: &mut Kernel,
-    ) -> Result<(), Trouble> {
-        let Some(session) = links.get(id).and_then(|link| link.session) else {
+    pub(super) fn on_abort(cx: &mut Cx<'_>, frame: &TransactionFrame<'_>) -> Result<(), Trouble> {
+        let Some(session) = cx.session() else {
             return Ok(());
         };
-        let Some(front) = StompFront::of(links, id) else {
+        let Some(front) = StompFront::of(cx.links, cx.id) else {
             return Ok(());
         };
         let number = front.transactions.number(&frame.transaction)?;
         front.transactions.end(&frame.transaction);
-        StompFront::count_kept(links, id, kernel);
-        kernel.abort(session, number, now, links);
+        StompFront::count_kept(cx);
+        cx.kernel.abort(session, number, cx.now, cx.links);
         Ok(())
     }
 }

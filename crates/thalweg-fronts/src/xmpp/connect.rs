@@ -2,6 +2,7 @@
 
 use super::{Login, XmppFront, XmppSettings};
 use crate::front::{Cx, Variant};
+use crate::login::refused;
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Grants, OpenRefusal, OpenSession, Opened};
@@ -178,36 +179,26 @@ impl XmppFront {
         let opened = match XmppFront::open_session(cx, &client, Span::ZERO, user, access) {
             Ok(opened) => opened,
             Err(refusal) => {
-                let (error, why) = match refusal {
-                    OpenRefusal::TooManySessions => (
-                        StanzaError::new(ErrorType::Wait, "resource-constraint"),
-                        "there are as many sessions as there may be; raise the limit",
-                    ),
-                    OpenRefusal::Overloaded => (
-                        StanzaError::new(ErrorType::Wait, "resource-constraint"),
-                        "the broker is short of memory; try again later",
-                    ),
-                    OpenRefusal::OtherUser => (
-                        StanzaError::new(ErrorType::Cancel, "not-allowed"),
-                        "the session is another user's",
-                    ),
-                    OpenRefusal::Denied => (
-                        StanzaError::new(ErrorType::Cancel, "not-allowed"),
-                        "the rules grant this user nothing",
-                    ),
+                let error = match refusal {
+                    OpenRefusal::TooManySessions | OpenRefusal::Overloaded => {
+                        StanzaError::new(ErrorType::Wait, "resource-constraint")
+                    }
+                    OpenRefusal::OtherUser | OpenRefusal::Denied => {
+                        StanzaError::new(ErrorType::Cancel, "not-allowed")
+                    }
                 };
                 XmppFront::say(cx, |side, out| {
                     side.bind_refused(error, out);
                     side.close(out);
                 });
-                return XmppFront::give_up(cx, why);
+                return XmppFront::give_up(cx, refused(refusal));
             }
         };
         XmppFront::write(cx.links, cx.id, |front, out| {
             front.address = jid.as_str().into();
             front.side.bound(jid, out);
         });
-        cx.kernel.start(opened.session, cx.now, cx.links);
+        cx.start(opened.session);
     }
 
     /// Opens the session of that name for this connection; it outlives it by `span`.
@@ -221,25 +212,13 @@ impl XmppFront {
         let settings = XmppFront::of(cx.links, cx.id).map(|front| front.settings.clone());
         let settings = settings.unwrap_or_default();
         let open = OpenSession {
-            client,
-            link: cx.id,
             fresh: span == Span::ZERO,
             expiry: span,
-            in_flight_max: None,
-            will: None,
             tenant: &settings.tenant,
-            access,
             user: user.map(Into::into),
-            dialect: "XMPP 1.0",
-            known_as: None,
-            grants: Grants {
-                publish_rate: settings.publish_rate,
-                safety: settings.safety,
-                ..Grants::default()
-            },
+            grants: Grants::of_listener(settings.publish_rate, settings.safety),
+            ..OpenSession::of_link(client, cx.id, access, "XMPP 1.0")
         };
-        let opened = cx.kernel.open_session(open, cx.now, cx.links)?;
-        cx.set_session(opened.session);
-        Ok(opened)
+        cx.open_session(open)
     }
 }

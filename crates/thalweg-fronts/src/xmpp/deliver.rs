@@ -3,26 +3,31 @@
 use super::XmppFront;
 use super::pubsub::{Asked, refusal};
 use crate::front::{Fate, Outbound, Undelivered};
-use thalweg_kernel::{Answer, CloseReason, Delivery, Ticket};
+use thalweg_kernel::{Answer, CloseReason, Content, Delivery, Recipient, Tag, Ticket};
 use thalweg_xmpp::{Again, StanzaKind, put_attribute};
 
 impl Outbound for XmppFront {
-    fn deliver(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
-        if self.side.is_closed() {
+    fn deliver(
+        &mut self,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Undelivered> {
+        if self.side.is_closed() || delivery.to != Recipient::Subscriber {
             return Err(Undelivered::NoConsumer);
         }
         let mut tree = std::mem::take(&mut self.written);
         let attributes = [("from", &*self.service), ("to", &*self.address)];
-        let again = match delivery.tag {
+        let again = match delivery.tag as Tag {
             0 => Again::Never,
             tag => Again::Kept(tag),
         };
         self.side
             .put_again(again, StanzaKind::Message, &attributes, out, |out| {
                 XmppFront::put_event(
-                    delivery.address,
-                    delivery.payload,
-                    delivery.properties,
+                    content.address(),
+                    content.payload(),
+                    content.properties(),
                     &mut tree,
                     out,
                 );

@@ -13,6 +13,7 @@ mod resume;
 mod settings;
 
 use crate::front::{Cx, Front, FrontSettings, Step, Variant};
+use crate::protocol::Protocol;
 use crate::{AnyFront, LoginAnswer};
 use pubsub::{Asked, Nodes};
 use std::collections::HashMap;
@@ -25,6 +26,12 @@ use thalweg_xmpp::{
 };
 
 pub use settings::XmppSettings;
+
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    name: "xmpp",
+    carries: &[],
+    metrics: &[],
+};
 
 /// XMPP's side of a link.
 pub struct XmppFront {
@@ -315,10 +322,6 @@ impl Front for XmppFront {
 
     fn kept_bytes(&self) -> Option<usize> {
         Some(XmppFront::kept_bytes(self))
-    }
-
-    fn name(&self) -> &'static str {
-        "xmpp"
     }
 
     fn is_connected(&self) -> bool {

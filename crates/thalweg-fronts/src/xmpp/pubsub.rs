@@ -252,22 +252,11 @@ impl XmppFront {
     ) -> Result<(), Refused> {
         let session = cx.session().ok_or(FORBIDDEN)?;
         let draft = Draft {
-            address,
-            payload,
-            reliability: Reliability::AtLeastOnce,
             retain,
-            expires_in: None,
-            priority: 0,
             properties,
-            ticket: 0,
-            native: None,
-            stamp: None,
+            ..Draft::new(address, payload, Reliability::AtLeastOnce)
         };
-        let published = cx.kernel.publish(session, draft, cx.now, cx.links);
-        if let (Some(until), Some(link)) = (published.pause_until, cx.links.get_mut(cx.id)) {
-            link.pause_until = Some(until);
-        }
-        match published.outcome {
+        match cx.publish(session, draft) {
             Outcome::Accepted | Outcome::NoMatch => Ok(()),
             Outcome::Denied => Err(FORBIDDEN),
             Outcome::BadAddress => Err(NOT_ACCEPTABLE),

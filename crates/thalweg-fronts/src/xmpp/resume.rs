@@ -53,7 +53,7 @@ impl XmppFront {
             front.side.enabled(front.resume.as_deref(), seconds, out);
         });
         if let Some((opened, before)) = opened {
-            cx.kernel.start(opened.session, cx.now, cx.links);
+            cx.start(opened.session);
             // Now it would not be told that the user has gone and come.
             let (clean, now) = (Closing::Clean, cx.now);
             cx.kernel
@@ -152,7 +152,7 @@ impl XmppFront {
                 return Some(());
             }
         }
-        cx.kernel.start(session, cx.now, cx.links);
+        cx.start(session);
         cx.kernel.link_writable(session, cx.id, cx.now, cx.links);
         for asked in estate.asked.into_values() {
             XmppFront::ask_again(cx, session, asked);

@@ -2,6 +2,7 @@
 
 use super::{CONSUMER, LINE, Role, Stage, ZmtpDial, ZmtpFront, ZmtpSettings, dialect};
 use crate::front::{Cx, Step, Variant};
+use crate::login::{WANTS_MORE, refused};
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
@@ -225,12 +226,8 @@ impl ZmtpFront {
     fn ask_password(cx: &mut Cx<'_>, said: Option<(Box<str>, Box<[u8]>)>) {
         let nonce = ZmtpFront::of(cx.links, cx.id).map_or(0, |front| front.nonce);
         let (user, password) = said.unzip();
-        cx.ask_login(LoginAsk::Password {
-            client: cx.kernel.unused_client_id(nonce),
-            chosen: false,
-            user,
-            password,
-        });
+        let client = cx.kernel.unused_client_id(nonce);
+        cx.ask_password(client, user, password);
     }
 
     /// A peer that has shown its password is let in; one that has shown a key is the key's user; others are nobody.
@@ -302,18 +299,9 @@ impl ZmtpFront {
                 });
                 return;
             }
-            LoginAnswer::Continue { .. } => (
-                WRONG_LOGIN,
-                "the server wants more than a user name and a password",
-            ),
-            LoginAnswer::Refused(refusal) => match refusal {
-                LoginRefusal::BadUserOrPassword => (WRONG_LOGIN, "user name or password are wrong"),
-                LoginRefusal::NotAuthorized | LoginRefusal::ClientId => {
-                    (WRONG_LOGIN, "this user may not come in here")
-                }
-                LoginRefusal::BadMethod => (WRONG_LOGIN, "passwords are not asked for here"),
-                LoginRefusal::Busy => (LATER, "too many want to come in; try again later"),
-            },
+            LoginAnswer::Continue { .. } => (WRONG_LOGIN, WANTS_MORE),
+            LoginAnswer::Refused(LoginRefusal::Busy) => (LATER, LoginRefusal::Busy.words()),
+            LoginAnswer::Refused(refusal) => (WRONG_LOGIN, refusal.words()),
         };
         let why = format!("access refused for user '{}': {why}", handshake.claimed);
         ZmtpFront::refuse(cx, reason, &why);
@@ -344,43 +332,25 @@ impl ZmtpFront {
             return ZmtpFront::refuse(cx, WRONG_LOGIN, &why);
         };
         let settings = front.settings.clone();
+        let client = cx.kernel.unused_client_id(front.nonce);
         let open = OpenSession {
-            client: &cx.kernel.unused_client_id(front.nonce),
-            link: cx.id,
-            fresh: true,
-            expiry: Span::ZERO,
-            in_flight_max: None,
-            will: None,
-            tenant: "",
-            access,
             user: user.map(Into::into),
-            dialect: dialect(peer.version),
-            known_as: None,
             grants: Grants {
-                publish_rate: settings.publish_rate,
-                safety: settings.safety,
                 high_water: settings.high_water,
-                ..Grants::default()
+                ..Grants::of_listener(settings.publish_rate, settings.safety)
             },
+            ..OpenSession::of_link(&client, cx.id, access, dialect(peer.version))
         };
-        let opened = match cx.kernel.open_session(open, cx.now, cx.links) {
-            Ok(opened) => opened,
+        let session = match cx.open_session(open) {
+            Ok(opened) => opened.session,
             Err(refusal) => {
-                let (reason, why) = match refusal {
-                    OpenRefusal::TooManySessions => (
-                        LATER,
-                        "there are as many sessions as there may be; raise the limit",
-                    ),
-                    OpenRefusal::Overloaded => {
-                        (LATER, "the broker is short of memory; try again later")
-                    }
-                    OpenRefusal::OtherUser => (WRONG_LOGIN, "the session is another user's"),
-                    OpenRefusal::Denied => (WRONG_LOGIN, "the rules grant this user nothing"),
+                let reason = match refusal {
+                    OpenRefusal::TooManySessions | OpenRefusal::Overloaded => LATER,
+                    OpenRefusal::OtherUser | OpenRefusal::Denied => WRONG_LOGIN,
                 };
-                return ZmtpFront::refuse(cx, reason, why);
+                return ZmtpFront::refuse(cx, reason, refused(refusal));
             }
         };
-        cx.set_session(opened.session);
         let now = cx.now;
         ZmtpFront::write(cx.links, cx.id, |front, out| {
             let Stage::Handshake(handshake) = &mut front.stage else {
@@ -418,11 +388,11 @@ impl ZmtpFront {
             front.has_header |= peer.takes_header;
             front.stage = Stage::Open(traffic, role);
         });
-        cx.kernel.start(opened.session, cx.now, cx.links);
+        cx.start(session);
         if let (Role::Subscriber, true) = (role, settings.invert_matching) {
             let all = Filter::prefix("").ok();
             let all = all.map(|filter| filter.as_str().into());
-            return ZmtpFront::subscribe(cx, opened.session, all.as_slice());
+            return ZmtpFront::subscribe(cx, session, all.as_slice());
         }
         if role == Role::Worker {
             let window = match peer.socket_type {

@@ -5,14 +5,22 @@ use super::parts::Parts;
 use super::{ANSWERS, Role, Stage, ZmtpFront, address};
 use crate::front::{ConsumerFate, Fate, Outbound, Undelivered};
 use crate::native;
-use thalweg_kernel::{CloseReason, ConsumerEnd, Delivery, Handover};
+use thalweg_kernel::{CloseReason, ConsumerEnd, Content, Delivery, Recipient};
 use thalweg_model::{Properties, Span};
 use thalweg_zmtp::Message;
 
 impl Outbound for ZmtpFront {
     #[inline]
-    fn deliver(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
-        if let Some(native) = delivery.native
+    fn deliver(
+        &mut self,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Undelivered> {
+        if delivery.to != Recipient::Subscriber {
+            return self.deliver_queued(content, delivery, out);
+        }
+        if let Some(native) = content.native()
             && native.dialect == native::ZMTP
             && !self.has_header
             && !self.subscriptions.are_inexact()
@@ -21,42 +29,7 @@ impl Outbound for ZmtpFront {
             traffic.forward(Message::from_raw(native.frame), out);
             return Ok(());
         }
-        self.encode(delivery, out)
-    }
-
-    /// A PULL gets the frames that a PUSH sent; what others sent is one frame.
-    fn hand_over(&mut self, handover: &Handover<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
-        let Stage::Open(traffic, role) = &mut self.stage else {
-            return Err(Undelivered::NoConsumer);
-        };
-        if *role != Role::Puller {
-            let is_answer = handover.consumer == ANSWERS;
-            let is_taken = match (is_answer, &mut self.calls, &mut self.worker) {
-                (true, Some(calls), _) => calls.answer(handover, traffic, out),
-                (false, _, Some(worker)) => worker.ask(handover, traffic, out),
-                _ => return Err(Undelivered::NoConsumer),
-            };
-            return is_taken;
-        }
-        let message = handover.message;
-        let parts = Parts::of(message.properties());
-        if parts == Parts::Two && !self.has_header {
-            traffic.frame(message.payload(), false, out);
-            return Ok(());
-        }
-        let mut frames = parts.frames(message.payload()).peekable();
-        if self.has_header {
-            let said = Said {
-                expires_in: handover.expires_in,
-                priority: message.priority(),
-            };
-            let said = header(message.properties(), said);
-            traffic.frame(&said, frames.peek().is_some(), out);
-        }
-        while let Some(frame) = frames.next() {
-            traffic.frame(frame, frames.peek().is_some(), out);
-        }
-        Ok(())
+        self.encode(content, delivery, out)
     }
 
     fn consumer_ended(&mut self, _: u16, _: ConsumerEnd, _: &mut Vec<u8>) -> ConsumerFate {
@@ -80,11 +53,16 @@ impl Outbound for ZmtpFront {
 impl ZmtpFront {
     /// Any message. What a prefix wants less than its filters is left out here, and counts as delivered.
     #[inline(never)]
-    fn encode(&mut self, delivery: &Delivery<'_>, out: &mut Vec<u8>) -> Result<(), Undelivered> {
+    fn encode(
+        &mut self,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Undelivered> {
         let Stage::Open(traffic, Role::Subscriber) = &mut self.stage else {
             return Err(Undelivered::NoConsumer);
         };
-        if let Some(native) = delivery.native
+        if let Some(native) = content.native()
             && native.dialect == native::ZMTP
             && !self.has_header
         {
@@ -95,32 +73,31 @@ impl ZmtpFront {
             }
             return Ok(());
         }
-        let parts = Parts::of(delivery.properties);
+        let parts = Parts::of(content.properties());
         self.head.clear();
-        address::write(delivery.address, &mut self.head);
+        address::write(content.address(), &mut self.head);
         let has_header = self.has_header;
         if let (Parts::One(separator), false) = (parts, has_header) {
             self.head.extend(separator);
-            self.head.extend_from_slice(delivery.payload);
+            self.head.extend_from_slice(content.payload());
         }
         if !self.subscriptions.want(&self.head) {
             return Ok(());
         }
         let mut frames = match parts {
             Parts::One(_) if !has_header => Parts::Several(&[]).frames(b""),
-            _ => parts.frames(delivery.payload),
+            _ => parts.frames(content.payload()),
         }
         .peekable();
         let has_more = frames.peek().is_some();
         traffic.frame(&self.head, has_header || has_more, out);
         if has_header {
+            let secs = delivery.expires_in_secs();
             let said = Said {
-                expires_in: delivery
-                    .expires_in_secs
-                    .map(|secs| Span::from_secs(secs.into())),
-                priority: delivery.priority,
+                expires_in: secs.map(|secs| Span::from_secs(secs.into())),
+                priority: content.priority(),
             };
-            let said = header(delivery.properties, said);
+            let said = header(content.properties(), said);
             traffic.frame(&said, has_more, out);
         }
         while let Some(frame) = frames.next() {
@@ -128,6 +105,50 @@ impl ZmtpFront {
         }
         if self.head.capacity() > HEAD_KEPT_MAX {
             self.head = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// A PULL gets the frames that a PUSH sent; what others sent is one frame.
+    fn deliver_queued(
+        &mut self,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Undelivered> {
+        let Stage::Open(traffic, role) = &mut self.stage else {
+            return Err(Undelivered::NoConsumer);
+        };
+        if *role != Role::Puller {
+            let is_answer = matches!(
+                delivery.to,
+                Recipient::Consumer {
+                    number: ANSWERS,
+                    ..
+                }
+            );
+            return match (is_answer, &mut self.calls, &mut self.worker) {
+                (true, Some(calls), _) => calls.answer(content, traffic, out),
+                (false, _, Some(worker)) => worker.ask(content, delivery, traffic, out),
+                _ => Err(Undelivered::NoConsumer),
+            };
+        }
+        let parts = Parts::of(content.properties());
+        if parts == Parts::Two && !self.has_header {
+            traffic.frame(content.payload(), false, out);
+            return Ok(());
+        }
+        let mut frames = parts.frames(content.payload()).peekable();
+        if self.has_header {
+            let said = Said {
+                expires_in: delivery.expires_in,
+                priority: content.priority(),
+            };
+            let said = header(content.properties(), said);
+            traffic.frame(&said, frames.peek().is_some(), out);
+        }
+        while let Some(frame) = frames.next() {
+            traffic.frame(frame, frames.peek().is_some(), out);
         }
         Ok(())
     }

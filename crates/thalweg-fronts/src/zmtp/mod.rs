@@ -4,6 +4,7 @@
 //! a queue and PULL takes from it; XPUB and XSUB are PUB and SUB. REQ and DEALER ask, REP and ROUTER answer; a DEALER answers,
 //! too, once it says READY as a worker of Majordomo does.
 
+mod capabilities;
 mod connect;
 mod deliver;
 mod dial;
@@ -30,6 +31,8 @@ use thalweg_kernel::access::Access;
 use thalweg_model::{Span, Time, octets as address};
 use thalweg_zmtp::{Event, Gathered, PeerFault, SocketType, Traffic, Version};
 
+pub(crate) use capabilities::PROTOCOL;
+pub use capabilities::ZMTP;
 pub use dial::ZmtpDial;
 pub use settings::{CurveSettings, ZmtpSettings};
 
@@ -257,10 +260,6 @@ impl Front for ZmtpFront {
                 calls.give_up(now);
             }
         });
-    }
-
-    fn name(&self) -> &'static str {
-        "zmtp"
     }
 
     fn is_connected(&self) -> bool {

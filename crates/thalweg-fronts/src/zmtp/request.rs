@@ -11,7 +11,7 @@ use crate::front::{Cx, Undelivered, Variant};
 use crate::native;
 use std::collections::BTreeMap;
 use thalweg_kernel::{
-    ConsumeSpec, Draft, Handover, NameKey, Outcome, QueueLimits, QueueSpec, Refusal, SessionId,
+    ConsumeSpec, Content, Draft, NameKey, Outcome, QueueLimits, QueueSpec, Refusal, SessionId,
     queue_address,
 };
 use thalweg_model::place::{Place, place};
@@ -79,11 +79,11 @@ impl Calls {
     /// Writes an answer. One that belongs to no request is left out.
     pub(super) fn answer(
         &mut self,
-        handover: &Handover<'_>,
+        content: &Content<'_>,
         traffic: &mut Traffic,
         out: &mut Vec<u8>,
     ) -> Result<(), Undelivered> {
-        let properties = handover.message.properties();
+        let properties = content.properties();
         let said = properties.map(native::neutral);
         let correlation = said.as_ref().and_then(|said| said.correlation.as_deref());
         let number = correlation.and_then(|text| self.number_of(text));
@@ -93,7 +93,7 @@ impl Calls {
         for frame in Message::from_raw(&call.envelope).frames() {
             traffic.frame(frame, true, out);
         }
-        write_body(Parts::of(properties), handover, traffic, out);
+        write_body(Parts::of(properties), content, traffic, out);
         Ok(())
     }
 }
@@ -101,11 +101,11 @@ impl Calls {
 /// Writes the frames of a message's payload, at least one.
 pub(super) fn write_body(
     parts: Parts<'_>,
-    handover: &Handover<'_>,
+    content: &Content<'_>,
     traffic: &mut Traffic,
     out: &mut Vec<u8>,
 ) {
-    let mut frames = parts.frames(handover.message.payload()).peekable();
+    let mut frames = parts.frames(content.payload()).peekable();
     if frames.peek().is_none() {
         traffic.frame(b"", false, out);
     }

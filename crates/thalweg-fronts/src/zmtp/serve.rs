@@ -10,9 +10,9 @@ use super::{CONSUMER, LINE, Role, Stage, ZmtpFront, address};
 use crate::front::{Cx, Undelivered, Variant};
 use crate::native;
 use std::collections::VecDeque;
-use thalweg_kernel::{Draft, Handover, Refusal, SessionId, Tags, Verdict};
+use thalweg_kernel::{Content, Delivery, Draft, Refusal, SessionId, Tags, Verdict};
 use thalweg_model::place::{Place, place};
-use thalweg_model::{Address, Properties, Reliability, RetainOp};
+use thalweg_model::{Address, Properties, Reliability};
 use thalweg_zmtp::{Frames, Message, Traffic};
 
 /// What a worker has and has not answered yet.
@@ -48,21 +48,22 @@ impl Worker {
     /// Writes a request, and remembers where its answer goes.
     pub(super) fn ask(
         &mut self,
-        handover: &Handover<'_>,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
         traffic: &mut Traffic,
         out: &mut Vec<u8>,
     ) -> Result<(), Undelivered> {
-        let properties = handover.message.properties();
+        let properties = content.properties();
         let said = properties.map(native::neutral);
         let held = Held {
-            tag: handover.tag,
-            settles: handover.settles,
+            tag: delivery.tag,
+            settles: delivery.settles,
             reply_to: said.as_ref().and_then(|said| said.reply_to.clone()),
             correlation: said.as_ref().and_then(|said| said.correlation.clone()),
         };
         self.bytes += held.bytes();
         self.held.push_back(held);
-        let tag = handover.tag.to_be_bytes();
+        let tag = delivery.tag.to_be_bytes();
         if self.is_majordomo {
             for frame in [&b""[..], MDP_WORKER, REQUEST] {
                 traffic.frame(frame, true, out);
@@ -72,7 +73,7 @@ impl Worker {
             traffic.frame(&tag, true, out);
         }
         traffic.frame(b"", true, out);
-        write_body(Parts::of(properties), handover, traffic, out);
+        write_body(Parts::of(properties), content, traffic, out);
         Ok(())
     }
 
@@ -235,16 +236,8 @@ impl ZmtpFront {
             };
             parts.put(&mut properties);
             let draft = Draft {
-                address: reply_to,
-                payload,
-                reliability: Reliability::AtLeastOnce,
-                retain: RetainOp::None,
-                expires_in: None,
-                priority: 0,
                 properties: Some(&properties),
-                ticket: 0,
-                native: None,
-                stamp: None,
+                ..Draft::new(reply_to, payload, Reliability::AtLeastOnce)
             };
             ZmtpFront::publish_draft(cx, session, draft);
         }

@@ -5,7 +5,7 @@ use thalweg_coap::{Block, Kind, option};
 use thalweg_fronts::coap::CoapSettings;
 use thalweg_kernel::LinkId;
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Closing, Grants, Limits, OpenSession, QueueLimits, QueueSpec, SessionId};
+use thalweg_kernel::{Closing, Limits, OpenSession, QueueLimits, QueueSpec, SessionId};
 use thalweg_model::Span;
 use thalweg_mqtt::QoS;
 
@@ -20,20 +20,7 @@ fn declare(world: &mut World, address: &str) {
     let now = world.bed.now;
     let shard = &mut world.bed.shards[at];
     let link = LinkId(9999);
-    let open = OpenSession {
-        client: "operator",
-        link,
-        fresh: true,
-        expiry: Span::ZERO,
-        in_flight_max: None,
-        will: None,
-        access: Access::ALL,
-        user: None,
-        dialect: "test",
-        tenant: "",
-        known_as: None,
-        grants: Grants::default(),
-    };
+    let open = OpenSession::of_link("operator", link, Access::ALL, "test");
     let session: SessionId = shard
         .kernel
         .open_session(open, now, &mut shard.links)

@@ -196,7 +196,7 @@ impl Stage {
         for who in &self.opened {
             if !self.bed.is_closed(*who) {
                 let links = &self.bed.shards[self.bed.shard_of(*who)].links;
-                let its = links.counts(self.bed.link_id(*who));
+                let its = thalweg_fronts::coap::counts(links, self.bed.link_id(*who));
                 counts.add(&its.expect("a connection of CoAP"));
             }
         }

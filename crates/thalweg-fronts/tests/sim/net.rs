@@ -150,16 +150,8 @@ impl Net {
         for Shard { kernel, links, .. } in &mut self.bed.shards {
             for message in kernel.last_values_matching(&all, usize::MAX, now) {
                 let draft = Draft {
-                    address: message.address(),
-                    payload: b"",
-                    reliability: Reliability::AtMostOnce,
                     retain: RetainOp::Clear,
-                    priority: 0,
-                    expires_in: None,
-                    properties: None,
-                    ticket: 0,
-                    native: None,
-                    stamp: None,
+                    ..Draft::new(message.address(), b"", Reliability::AtMostOnce)
                 };
                 kernel.publish_own(draft, now, links);
             }

@@ -2,10 +2,9 @@
 //! is can take it.
 
 use crate::Kernel;
-use crate::effects::{Delivery, Effects, Sent};
+use crate::effects::{Content, Delivery, Effects, Sent};
 use crate::groups::group::Member;
 use crate::ids::{GroupId, SessionId};
-use crate::publish::deliver::whole_secs;
 use crate::publish::pipeline::{Draft, Outcome};
 use crate::routes::cached::Route;
 use thalweg_balance::Head;
@@ -92,26 +91,15 @@ impl Kernel {
         let Some(link) = session.link() else {
             return false;
         };
-        let sent = fx.deliver(
-            link,
-            &Delivery {
-                address: draft.address,
-                payload: draft.payload,
-                reliability: Reliability::AtMostOnce,
-                retain: false,
-                redelivered: false,
-                tag: 0,
-                expires_in_secs: draft.expires_in.map(whole_secs),
-                priority: draft.priority,
-                properties: draft.properties,
-                subscription_ids: if member.id == 0 {
-                    &[]
-                } else {
-                    std::slice::from_ref(&member.id)
-                },
-                native: draft.native,
+        let delivery = Delivery {
+            subscription_ids: if member.id == 0 {
+                &[]
+            } else {
+                std::slice::from_ref(&member.id)
             },
-        );
+            ..draft.unsettled()
+        };
+        let sent = fx.deliver(link, &Content::Passing(draft, now), &delivery);
         match sent {
             Sent::Room => {}
             Sent::Congested => session.connection.congest(),

@@ -2,9 +2,9 @@
 
 use crate::Kernel;
 use crate::books::Delta;
-use crate::effects::{Delivery, Effects, Sent};
+use crate::effects::{Content, Delivery, Effects, Recipient, Sent, deliver_apart};
 use crate::entry::{Entry, SubscriptionIds, Via};
-use crate::ids::{SessionId, Tag};
+use crate::ids::{LinkId, SessionId, Tag};
 use crate::journal::durable::{Pending, Put};
 use crate::ledger::DropReason;
 use crate::limits::Overflow;
@@ -13,22 +13,25 @@ use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
 use crate::session::Pressure;
 use crate::session::Slot;
 use crate::timers::TimerKey;
+use core::hint::cold_path;
 use thalweg_balance::Parcel;
-use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
+use thalweg_model::{Message, Reliability, RetainOp, Time};
 
 /// A message in forms that are made once, however many receivers get it.
 struct Forms<'a, 'k> {
-    /// As the last receiver was given it at most once, most of which is the same for the next.
-    delivery: Option<Delivery<'a>>,
+    content: Content<'a>,
+    /// The part of the last receiver at most once, most of which is the same for the next.
+    delivery: Delivery<'a>,
     /// As it waits, or is kept until it is settled.
     kept: &'k mut Option<Message>,
 }
 
-impl<'k> Forms<'_, 'k> {
+impl<'a, 'k> Forms<'a, 'k> {
     #[inline(always)]
-    fn of(kept: &'k mut Option<Message>) -> Self {
+    fn of(draft: &'a Draft<'a>, kept: &'k mut Option<Message>, now: Time) -> Self {
         Forms {
-            delivery: None,
+            content: Content::Passing(draft, now),
+            delivery: draft.unsettled(),
             kept,
         }
     }
@@ -47,13 +50,12 @@ impl Kernel {
         fx: &mut E,
     ) {
         let origins = draft.origins();
-        if origins.is_empty() {
-            return self.spread_here(publisher, route, draft, kept, now, fx);
-        }
-        let mut forms = Forms::of(kept);
+        let mut forms = Forms::of(draft, kept, now);
         for receiver in route.receivers() {
             let session = self.sessions.get(receiver.session);
-            if session.is_some_and(|session| session.access().may_receive_from(origins)) {
+            if origins.is_empty()
+                || session.is_some_and(|session| session.access().may_receive_from(origins))
+            {
                 self.spread_one(publisher, receiver, draft, &mut forms, now, fx);
             }
         }
@@ -70,7 +72,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let mut forms = Forms::of(kept);
+        let mut forms = Forms::of(draft, kept, now);
         for receiver in route.receivers() {
             self.spread_one(publisher, receiver, draft, &mut forms, now, fx);
         }
@@ -82,16 +84,18 @@ impl Kernel {
         &mut self,
         publisher: Option<SessionId>,
         receiver: &'a Receiver,
-        draft: &Draft<'a>,
+        draft: &'a Draft<'a>,
         forms: &mut Forms<'a, '_>,
         now: Time,
         fx: &mut E,
     ) {
         if receiver.flags & NO_LOCAL != 0 && publisher == Some(receiver.session) {
+            cold_path();
             return self.spread_without_own(receiver, draft, forms.kept, now, fx);
         }
         // It may have ended while the copies before this one were made.
         let Some(session) = self.sessions.get_mut(receiver.session) else {
+            cold_path();
             return;
         };
         session.counts.note_routed();
@@ -104,21 +108,9 @@ impl Kernel {
                 || !(self.env.limits().queue_at_most_once_offline
                     || session.connection.high_water() > 0))
         {
-            let delivery = forms.delivery.get_or_insert_with(|| Delivery {
-                address: draft.address,
-                payload: draft.payload,
-                reliability: Reliability::AtMostOnce,
-                retain: false,
-                redelivered: false,
-                tag: 0,
-                expires_in_secs: draft.expires_in.map(whole_secs),
-                priority: draft.priority,
-                properties: draft.properties,
-                subscription_ids: &[],
-                native: draft.native,
-            });
+            let (content, delivery) = (&forms.content, &mut forms.delivery);
+            delivery.to = Recipient::Subscriber;
             delivery.retain = retain;
-            delivery.native = if retain { None } else { draft.native };
             let sent = match &receiver.overlap {
                 None => {
                     delivery.subscription_ids = if receiver.id == 0 {
@@ -126,18 +118,9 @@ impl Kernel {
                     } else {
                         std::slice::from_ref(&receiver.id)
                     };
-                    fx.deliver(link, delivery)
+                    fx.deliver(link, content, delivery)
                 }
-                Some(_) => {
-                    let many = receiver.subscription_ids();
-                    fx.deliver(
-                        link,
-                        &Delivery {
-                            subscription_ids: many.as_slice(),
-                            ..*delivery
-                        },
-                    )
-                }
+                Some(_) => deliver_overlapping(link, receiver, content, delivery, fx),
             };
             if sent == Sent::Room && !self.books.has_accounts() {
                 // What `book_at_most_once` does when all is well, without a call.
@@ -145,6 +128,7 @@ impl Kernel {
                 self.books.delivered_without_account(draft.payload.len());
                 return;
             }
+            cold_path();
             if sent != Sent::Full || !self.waits_at_most_once(receiver.session) {
                 return self.book_at_most_once(
                     receiver.session,
@@ -169,7 +153,14 @@ impl Kernel {
         fx: &mut E,
     ) {
         if let Some(rest) = receiver.without_no_local() {
-            self.spread_one(None, &rest, draft, &mut Forms::of(kept), now, fx);
+            self.spread_one(
+                None,
+                &rest,
+                draft,
+                &mut Forms::of(draft, kept, now),
+                now,
+                fx,
+            );
         }
     }
 
@@ -357,7 +348,8 @@ impl Kernel {
                 // That it does not wait any more must be written down first, or it might be sent twice.
                 fx.hold(link, self.journal.awaited());
             }
-            let sent = fx.deliver(link, &entry.delivery(0, address, now));
+            let content = Content::Kept(&entry.message, address);
+            let sent = deliver_apart(link, &content, &entry.delivery(0, now), fx);
             let waits = || entry.group().is_some() || self.waits_at_most_once(id);
             if sent == Sent::Full && waits() {
                 return self.keep_unsent(id, entry, now);
@@ -391,14 +383,15 @@ impl Kernel {
                 self.journal.tell_when_left(id, tag);
             }
         }
-        let sent = fx.deliver(link, &entry.delivery(tag, address, now));
-        let parcel = parcel(&entry.message, tag, redelivered);
+        let content = Content::Kept(&entry.message, address);
+        let sent = fx.deliver(link, &content, &entry.delivery(tag, now));
+        let of_group = group.map(|group| (group, parcel(&entry.message, tag, redelivered)));
         match sent {
             Sent::Room | Sent::Congested | Sent::Gone => {
                 session.connection.set_congested(sent != Sent::Room);
                 self.books.sent(Delta::copy(bytes));
                 self.books.redelivered(redelivered);
-                if let Some(group) = group {
+                if let Some((group, parcel)) = of_group {
                     self.group_copy_sent(id, group, &parcel, now);
                     self.expect_settlement(id, group, now);
                 }
@@ -444,6 +437,23 @@ impl Kernel {
     }
 }
 
+/// A copy for a receiver of which several subscriptions match, each perhaps with an identifier.
+#[cold]
+fn deliver_overlapping<E: Effects>(
+    link: LinkId,
+    receiver: &Receiver,
+    content: &Content<'_>,
+    delivery: &Delivery<'_>,
+    fx: &mut E,
+) -> Sent {
+    let many = receiver.subscription_ids();
+    let delivery = Delivery {
+        subscription_ids: many.as_slice(),
+        ..*delivery
+    };
+    deliver_apart(link, content, &delivery, fx)
+}
+
 /// What a group's balancer is told of a copy; tag 0 if it is not to be settled.
 pub(crate) fn parcel(message: &Message, tag: Tag, again: bool) -> Parcel {
     Parcel {
@@ -455,29 +465,29 @@ pub(crate) fn parcel(message: &Message, tag: Tag, again: bool) -> Parcel {
 }
 
 impl Entry {
-    pub(crate) fn delivery<'a>(
-        &'a self,
-        tag: Tag,
-        address: Option<&'a str>,
-        now: Time,
-    ) -> Delivery<'a> {
+    pub(crate) fn delivery(&self, tag: Tag, now: Time) -> Delivery<'_> {
         let expires = self.message.expires();
         Delivery {
-            address: address.unwrap_or_else(|| self.message.address()),
-            payload: self.message.payload(),
+            to: Recipient::Subscriber,
             reliability: self.reliability,
             retain: self.retain,
-            redelivered: self.deliveries > 0,
-            tag,
-            expires_in_secs: (expires != Time::NEVER).then(|| {
-                // What was written down has been rounded up to a millisecond; that must not become a second.
-                let left = Span::from_nanos(expires.since(now).nanos().saturating_sub(1_000_000));
-                left.secs_ceil().clamp(1, u64::from(u32::MAX)) as u32
-            }),
-            priority: self.message.priority(),
-            properties: self.message.properties(),
+            settles: tag != 0,
+            tag: u64::from(tag),
+            deliveries: u32::from(self.deliveries),
+            left: 0,
+            expires_in: (expires != Time::NEVER).then(|| expires.since(now)),
             subscription_ids: self.via.subscription_ids(),
-            native: None,
+        }
+    }
+}
+
+impl Draft<'_> {
+    /// A copy for a subscriber that settles nothing.
+    #[inline(always)]
+    pub(crate) fn unsettled(&self) -> Delivery<'static> {
+        Delivery {
+            expires_in: self.expires_in,
+            ..Delivery::unsettled(Recipient::Subscriber, Reliability::AtMostOnce)
         }
     }
 }
@@ -507,10 +517,4 @@ impl Receiver {
             }
         }
     }
-}
-
-/// Few messages say how long they are worth delivering; the others should not pay for the division.
-#[cold]
-pub(crate) fn whole_secs(span: Span) -> u32 {
-    span.secs_ceil().min(u64::from(u32::MAX)) as u32
 }

@@ -25,6 +25,24 @@ pub struct Draft<'a> {
     pub stamp: Option<Stamp>,
 }
 
+impl<'a> Draft<'a> {
+    /// A draft without anything that a message need not have.
+    pub fn new(address: &'a str, payload: &'a [u8], reliability: Reliability) -> Self {
+        Draft {
+            address,
+            payload,
+            reliability,
+            retain: RetainOp::None,
+            expires_in: None,
+            priority: 0,
+            properties: None,
+            ticket: 0,
+            native: None,
+            stamp: None,
+        }
+    }
+}
+
 /// What became of a publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {

@@ -301,7 +301,7 @@ impl Kernel {
         }
     }
 
-    /// Gives one message of a queue, through [`Effects::hand_over`] before this returns or, if it is on disk, as soon as it is
+    /// Gives one message of a queue, through [`Effects::deliver`] before this returns or, if it is on disk, as soon as it is
     /// there; how many are left. Nothing if the queue is empty.
     pub fn take_one<E: Effects>(
         &mut self,

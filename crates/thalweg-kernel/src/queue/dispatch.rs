@@ -7,7 +7,7 @@ use super::{Consumer, Item};
 use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
-use crate::effects::{Content, Effects, Handover, Holder, Sent};
+use crate::effects::{Content, Delivery, Effects, Holder, Recipient, Sent};
 use crate::groups::seats::Key;
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::ledger::DropReason;
@@ -392,18 +392,23 @@ impl Kernel {
             return Ok(HandedOver::Done(item));
         }
         let tag = line.tag_last + 1;
-        let expires_in = (item.expires != Time::NEVER).then(|| item.expires.since(now));
-        let handover = Handover {
-            line: line_number,
-            consumer: number,
-            tag,
-            settles,
-            deliveries: u32::from(item.deliveries),
-            message: Content::Kept(&item.message),
-            expires_in,
-            left,
+        let to = match number {
+            0 => Recipient::Get { line: line_number },
+            number => Recipient::Consumer {
+                line: line_number,
+                number,
+            },
         };
-        let sent = fx.hand_over(link, &handover);
+        let expires_in = (item.expires != Time::NEVER).then(|| item.expires.since(now));
+        let delivery = Delivery {
+            settles,
+            tag,
+            deliveries: u32::from(item.deliveries),
+            left,
+            expires_in,
+            ..Delivery::unsettled(to, item.message.reliability())
+        };
+        let sent = fx.deliver(link, &Content::Kept(&item.message, None), &delivery);
         match sent {
             Sent::Room => {}
             Sent::Congested => session.connection.congest(),

@@ -88,6 +88,7 @@ impl Lines {
             .map(|at| &self.lines[at])
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, number: u16) -> Option<&mut Line> {
         self.lines
             .binary_search_by_key(&number, |line| line.number)

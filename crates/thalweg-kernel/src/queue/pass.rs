@@ -4,7 +4,7 @@ use super::Item;
 use super::line::{Source, Unsettled};
 use crate::Kernel;
 use crate::books::Delta;
-use crate::effects::{Content, Effects, Handover, Sent};
+use crate::effects::{Content, Delivery, Effects, Recipient, Sent};
 use crate::ids::QueueId;
 use crate::journal::durable::Pending;
 use crate::publish::pipeline::Draft;
@@ -69,19 +69,21 @@ impl Kernel {
             .message_ttl
             .map_or(expires, |ttl| expires.min(now + ttl));
         let kept = settles.then(|| draft.keep(made_by, now));
-        let handover = Handover {
-            line: to.line,
-            consumer: to.number,
-            tag,
-            settles,
-            deliveries: 0,
-            message: kept
-                .as_ref()
-                .map_or(Content::Passing(draft, expires), Content::Kept),
-            expires_in: (until != Time::NEVER).then(|| until.since(now)),
-            left: 0,
+        let content = match &kept {
+            Some(message) => Content::Kept(message, Some(draft.address)),
+            None => Content::Passing(draft, now),
         };
-        match fx.hand_over(link, &handover) {
+        let recipient = Recipient::Consumer {
+            line: to.line,
+            number: to.number,
+        };
+        let delivery = Delivery {
+            settles,
+            tag,
+            expires_in: (until != Time::NEVER).then(|| until.since(now)),
+            ..Delivery::unsettled(recipient, draft.reliability)
+        };
+        match fx.deliver(link, &content, &delivery) {
             Sent::Room => {}
             Sent::Congested => session.connection.congest(),
             Sent::Full | Sent::Gone => {

@@ -5,7 +5,7 @@ use super::{Closing, Life, Session, Slot, Will};
 use crate::Kernel;
 use crate::access::Access;
 use crate::books::Delta;
-use crate::effects::{CloseReason, Effects, Safety, Sent};
+use crate::effects::{CloseReason, Content, Effects, Safety, Sent, deliver_apart};
 use crate::ids::{GroupId, LinkId, SessionId};
 use crate::ledger::DropReason;
 use crate::memory::will_cost;
@@ -43,6 +43,26 @@ pub struct OpenSession<'a> {
     pub grants: Grants,
 }
 
+impl<'a> OpenSession<'a> {
+    /// A session that ends with its link, of the default tenant, for a peer that has neither a user nor a name.
+    pub fn of_link(client: &'a str, link: LinkId, access: Access, dialect: &'static str) -> Self {
+        OpenSession {
+            client,
+            link,
+            fresh: true,
+            expiry: Span::ZERO,
+            in_flight_max: None,
+            will: None,
+            tenant: "",
+            access,
+            user: None,
+            dialect,
+            known_as: None,
+            grants: Grants::default(),
+        }
+    }
+}
+
 /// What holds for one connection whatever becomes of [`Limits`](crate::Limits) meanwhile, because its peer was told so
 /// or because its listener has rules of its own. The stricter of both counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +80,17 @@ pub struct Grants {
     /// How many copies wait for it while its output is full, those sent at most once too; beyond that the newest is
     /// dropped, and counted. 0: what is sent at most once does not wait.
     pub high_water: u32,
+}
+
+impl Grants {
+    /// All that the limits allow, within the rules of a listener.
+    pub fn of_listener(publish_rate: Option<u64>, safety: Option<Safety>) -> Self {
+        Grants {
+            publish_rate,
+            safety,
+            ..Grants::default()
+        }
+    }
 }
 
 impl Default for Grants {
@@ -278,7 +309,8 @@ impl Kernel {
             };
             let (group, parcel) = (entry.group(), parcel(&entry.message, tag, true));
             // Repeats leave whatever the output holds: the window bounds them.
-            if fx.deliver(link, &entry.delivery(tag, None, now)) == Sent::TooLarge {
+            let content = Content::Kept(&entry.message, None);
+            if deliver_apart(link, &content, &entry.delivery(tag, now), fx) == Sent::TooLarge {
                 self.books.settled(Delta::copy(entry.message.bytes()));
                 if let Some(entry) = session.window.remove(tag).and_then(Slot::into_entry) {
                     if let Some(group) = group {

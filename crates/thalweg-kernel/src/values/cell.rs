@@ -296,8 +296,8 @@ impl Kernel {
             ""
         };
         self.book_routed(Some(id), address);
-        if is_first && let Some(watcher) = self.values.watches.get(watch) {
-            fx.observe(watcher.link(), watcher.cookie(), Observed::Changed);
+        if is_first {
+            fx.observe(offered.link, offered.cookie, Observed::Changed);
         }
     }
 

@@ -66,8 +66,9 @@ impl Values {
     /// Retains a message, which is newer than what was remembered. False if there is no room.
     pub(crate) fn retain(&mut self, message: &Message) -> bool {
         let is_set = self.retained.set(message.clone()).is_ok();
-        if is_set {
-            self.forget_remembered(message.address());
+        // Looking at the address costs more than the rest.
+        if is_set && self.remembered.count() > 0 {
+            self.remembered.clear(message.address());
         }
         is_set
     }

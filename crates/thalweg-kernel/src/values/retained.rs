@@ -4,7 +4,7 @@
 //! the shards one after the other and goes on only while the subscriber has credit: `#` over millions of values neither
 //! truncates nor floods.
 
-use crate::effects::{Delivery, Effects, Safety};
+use crate::effects::{Content, Effects, Safety, deliver_apart};
 use crate::entry::{Entry, SubscriptionIds, Via};
 use crate::ids::{SessionId, ShardId};
 use crate::journal::durable::Pending;
@@ -289,13 +289,8 @@ impl Kernel {
             deliveries: 0,
         };
         if reliability == Reliability::AtMostOnce {
-            let sent = fx.deliver(
-                link,
-                &Delivery {
-                    tag: 0,
-                    ..entry.delivery(0, None, now)
-                },
-            );
+            let content = Content::Kept(&entry.message, None);
+            let sent = deliver_apart(link, &content, &entry.delivery(0, now), fx);
             if sent == crate::effects::Sent::Full {
                 self.unbook_routed(Some(id), entry.message.address());
                 if let Some(session) = self.sessions.get_mut(id) {

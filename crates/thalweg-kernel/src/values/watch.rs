@@ -250,10 +250,9 @@ mod tests {
     use super::*;
     use crate::access::Access;
     use crate::{
-        Answer, CloseReason, ConsumerEnd, Delivery, Grants, Handover, Limits, Observed,
-        OpenSession, Sent, ShardId, Tag, Ticket,
+        Answer, CloseReason, ConsumerEnd, Content, Delivery, Limits, Observed, OpenSession, Sent,
+        ShardId, Tag, Ticket,
     };
-    use thalweg_model::Span;
 
     #[test]
     fn a_further_watcher_of_an_address_costs_less_than_64_bytes() {
@@ -308,20 +307,7 @@ mod tests {
 
     fn kernel() -> (Kernel, SessionId) {
         let mut kernel = Kernel::new(Limits::default(), ShardId(0), 1, 7);
-        let open = OpenSession {
-            client: "reader",
-            link: LinkId(0),
-            fresh: true,
-            expiry: Span::ZERO,
-            in_flight_max: None,
-            will: None,
-            access: Access::ALL,
-            user: None,
-            dialect: "none",
-            tenant: "",
-            known_as: None,
-            grants: Grants::default(),
-        };
+        let open = OpenSession::of_link("reader", LinkId(0), Access::ALL, "none");
         let reader = kernel
             .open_session(open, Time::ZERO, &mut Nowhere)
             .expect("there is room")
@@ -332,7 +318,7 @@ mod tests {
     struct Nowhere;
 
     impl Effects for Nowhere {
-        fn deliver(&mut self, _: LinkId, _: &Delivery<'_>) -> Sent {
+        fn deliver(&mut self, _: LinkId, _: &Content<'_>, _: &Delivery<'_>) -> Sent {
             Sent::Gone
         }
 
@@ -343,10 +329,6 @@ mod tests {
         fn observe(&mut self, _: LinkId, _: u64, _: Observed<'_>) {}
 
         fn disconnect(&mut self, _: LinkId, _: CloseReason) {}
-
-        fn hand_over(&mut self, _: LinkId, _: &Handover<'_>) -> Sent {
-            Sent::Gone
-        }
 
         fn consumer_ended(&mut self, _: LinkId, _: u16, _: ConsumerEnd) -> bool {
             false

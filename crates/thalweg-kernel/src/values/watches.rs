@@ -104,6 +104,8 @@ pub(crate) struct NewWatcher {
 /// What became of a message for a watcher.
 pub(crate) struct Offered {
     pub session: SessionId,
+    pub link: LinkId,
+    pub cookie: u64,
     pub is_first: bool,
     /// The message waits for this watcher by itself, and not as the cell's value.
     pub is_queued: bool,
@@ -252,6 +254,8 @@ impl Watches {
         }
         Some(Offered {
             session: watcher.session,
+            link: watcher.link,
+            cookie: watcher.cookie,
             is_first,
             is_queued,
             depth: watcher.depth,

@@ -2,9 +2,9 @@
 
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    Draft, DropReason, Grants, Kernel, Ledger, Limits, LinkId, OpenSession, SessionId, ShardId,
+    Draft, DropReason, Kernel, Ledger, Limits, LinkId, OpenSession, SessionId, ShardId,
 };
-use thalweg_model::{Reliability, RetainOp, Span};
+use thalweg_model::{Reliability, RetainOp};
 
 /// Somebody with a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,20 +38,7 @@ pub fn draft<'a>(address: &'a str, text: &'a str) -> Draft<'a> {
 
 /// A new session that ends with its link and may do everything.
 pub fn session(client: &str, link: LinkId) -> OpenSession<'_> {
-    OpenSession {
-        client,
-        link,
-        fresh: true,
-        expiry: Span::ZERO,
-        in_flight_max: None,
-        will: None,
-        access: Access::ALL,
-        user: None,
-        dialect: "none",
-        tenant: "",
-        known_as: None,
-        grants: Grants::default(),
-    }
+    OpenSession::of_link(client, link, Access::ALL, "none")
 }
 
 /// Sums a count of the ledgers.

@@ -3,8 +3,8 @@
 use crate::world::{Terms, Who, World, exchange_spec, q, x};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    Closing, ExchangeKind, Grants, Kept, Kernel, MemoryView, OpenRefusal, OpenSession, Pressure,
-    Refusal, Subscribed, Will,
+    Closing, ExchangeKind, Kept, Kernel, MemoryView, OpenRefusal, OpenSession, Pressure, Refusal,
+    Subscribed, Will,
 };
 use thalweg_model::{Reliability, RetainOp, Span};
 
@@ -46,18 +46,9 @@ fn open(
     let link = like.link;
     world.run(like.shard, |kernel, out, now| {
         let open = OpenSession {
-            client: name,
-            link,
-            fresh: true,
             expiry: Span::from_secs(60),
-            in_flight_max: None,
             will,
-            access: Access::ALL,
-            user: None,
-            dialect: "test",
-            tenant: "",
-            known_as: None,
-            grants: Grants::default(),
+            ..OpenSession::of_link(name, link, Access::ALL, "test")
         };
         let opened = kernel.open_session(open, now, out)?.session;
         kernel.close_link(opened, link, Closing::Lost, None, now, out);

@@ -21,18 +21,10 @@ fn open(
     access: Access,
 ) -> Result<Who, OpenRefusal> {
     let open = OpenSession {
-        client: "phone",
-        link: like.link,
         fresh: false,
         expiry: Span::from_secs(3600),
-        in_flight_max: None,
-        will: None,
-        tenant: "",
-        access,
         user: user.map(Into::into),
-        dialect: "none",
-        known_as: None,
-        grants: Default::default(),
+        ..OpenSession::of_link("phone", like.link, access, "none")
     };
     world.run(like.shard, |kernel, out, now| {
         let opened = kernel.open_session(open, now, out)?;

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use thalweg_kernel::{
-    Answer, CloseReason, ConsumerEnd, Delivery, Effects, Fetch, Handover, LinkId, Observed,
-    Refusal, Sent, ShardId, ShardMessage, Subscribed, Tag, TakenId, Ticket, WatchEnd,
+    Answer, CloseReason, ConsumerEnd, Content, Delivery, Effects, Fetch, LinkId, Observed,
+    Recipient, Refusal, Sent, ShardId, ShardMessage, Subscribed, Tag, TakenId, Ticket, WatchEnd,
 };
 use thalweg_model::{Death, Message, Span};
 
@@ -124,25 +124,35 @@ impl Out {
 }
 
 impl Effects for Out {
-    fn deliver(&mut self, link: LinkId, delivery: &Delivery<'_>) -> Sent {
+    fn deliver(&mut self, link: LinkId, content: &Content<'_>, delivery: &Delivery<'_>) -> Sent {
+        let details = content
+            .properties()
+            .and_then(|properties| properties.details.as_deref());
+        let (line, consumer) = match delivery.to {
+            Recipient::Subscriber => (0, 0),
+            Recipient::Consumer { line, number } => (line, number),
+            Recipient::Get { line } => (line, 0),
+        };
         let got = Got {
-            text: String::from_utf8_lossy(delivery.payload).into_owned(),
-            address: delivery.address.into(),
-            tag: u64::from(delivery.tag),
-            settles: delivery.tag != 0,
-            deliveries: u32::from(delivery.redelivered),
-            priority: delivery.priority,
-            deaths: delivery
-                .properties
-                .and_then(|properties| properties.details.as_ref())
-                .map_or_else(Vec::new, |details| details.deaths.clone()),
-            is_delivery: true,
+            text: String::from_utf8_lossy(content.payload()).into_owned(),
+            address: content.address().into(),
+            line,
+            consumer,
+            tag: delivery.tag,
+            settles: delivery.settles,
+            deliveries: delivery.deliveries,
+            left: delivery.left,
+            expires_in: delivery.expires_in,
+            priority: content.priority(),
+            deaths: details.map_or_else(Vec::new, |details| details.deaths.clone()),
+            is_delivery: delivery.to == Recipient::Subscriber,
             order: self.next_order(),
-            ..Got::default()
         };
         let link = self.link(link);
-        let event = Event::Delivered(got.text.clone(), delivery.retain);
-        link.events.push_back(event);
+        if got.is_delivery {
+            let event = Event::Delivered(got.text.clone(), delivery.retain);
+            link.events.push_back(event);
+        }
         link.take(got)
     }
 
@@ -189,29 +199,6 @@ impl Effects for Out {
 
     fn disconnect(&mut self, link: LinkId, why: CloseReason) {
         self.link(link).closed = Some(why);
-    }
-
-    fn hand_over(&mut self, link: LinkId, handover: &Handover<'_>) -> Sent {
-        let message = handover.message;
-        let details = message
-            .properties()
-            .and_then(|properties| properties.details.as_deref());
-        let got = Got {
-            text: String::from_utf8_lossy(message.payload()).into_owned(),
-            address: message.address().into(),
-            line: handover.line,
-            consumer: handover.consumer,
-            tag: handover.tag,
-            settles: handover.settles,
-            deliveries: handover.deliveries,
-            left: handover.left,
-            expires_in: handover.expires_in,
-            priority: message.priority(),
-            deaths: details.map_or_else(Vec::new, |details| details.deaths.clone()),
-            is_delivery: false,
-            order: self.next_order(),
-        };
-        self.link(link).take(got)
     }
 
     fn consumer_ended(&mut self, link: LinkId, line: u16, ended: ConsumerEnd) -> bool {

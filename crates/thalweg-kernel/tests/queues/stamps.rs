@@ -36,18 +36,8 @@ fn as_user(world: &mut World, shard: usize, user: &str) -> Who {
     let who = somebody(world, shard, Span::ZERO);
     let name = world.name_on(shard);
     let open = OpenSession {
-        client: &name,
-        link: who.link,
-        fresh: true,
-        expiry: Span::ZERO,
-        in_flight_max: None,
-        will: None,
-        access: Access::ALL,
         user: Some(user.into()),
-        dialect: "none",
-        tenant: "",
-        known_as: None,
-        grants: Default::default(),
+        ..OpenSession::of_link(&name, who.link, Access::ALL, "none")
     };
     let opened = world.run(shard, |kernel, out, now| {
         kernel.open_session(open, now, out).expect("there is room")

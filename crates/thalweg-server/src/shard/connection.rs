@@ -163,18 +163,6 @@ impl Connections {
         there.collect::<Vec<_>>().into_iter()
     }
 
-    /// The links whose fronts have timers of their own.
-    pub(crate) fn with_timers(&self) -> impl Iterator<Item = LinkId> + '_ {
-        let has = |connection: &Option<Box<Connection>>| {
-            connection.as_ref().is_some_and(|c| c.front_due.is_some())
-        };
-        self.list
-            .iter()
-            .enumerate()
-            .filter(move |(_, c)| has(c))
-            .map(|(at, _)| LinkId(at as u32))
-    }
-
     /// A connection by its link.
     pub fn view(&self, id: LinkId) -> Option<ConnectionView> {
         let connection = self.list.get(id.0 as usize)?.as_deref()?;

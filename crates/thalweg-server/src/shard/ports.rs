@@ -10,12 +10,11 @@ use crate::transport::dtls::DtlsAcceptor;
 use mio::Token;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use thalweg_coap::Datagrams;
 use thalweg_dtls::{
     Counts as DtlsCounts, Event as DtlsEvent, Output as DtlsOutput, PeerIdentity,
     ServerLimits as DtlsLimits, ServerSide,
 };
-use thalweg_fronts::coap::{CoapCounts, PeerSecurity};
+use thalweg_fronts::{Datagrams, PeerSecurity};
 use thalweg_kernel::LinkId;
 use thalweg_model::{Span, Time};
 
@@ -105,8 +104,6 @@ pub struct Ports {
     sealed: Datagrams,
     /// What a call of DTLS gave.
     opened: DtlsOutput,
-    /// What was counted on links of CoAP that are closed.
-    ended: CoapCounts,
 }
 
 /// A port, as operators see it.
@@ -146,22 +143,6 @@ impl Ports {
             .iter_mut()
             .flatten()
             .find(|port| port.link == link)
-    }
-
-    /// What was counted on links of CoAP that are closed.
-    pub(crate) fn ended(&self) -> CoapCounts {
-        self.ended
-    }
-
-    /// A link of CoAP closes.
-    pub(crate) fn end(&mut self, counts: CoapCounts) {
-        // What was there is there no more; what has happened has happened.
-        self.ended.add(&CoapCounts {
-            peers: 0,
-            observers: 0,
-            identities: 0,
-            ..counts
-        });
     }
 
     pub fn views(&self) -> impl Iterator<Item = PortView> + '_ {
@@ -260,9 +241,6 @@ impl Shard {
         }
         port.socket.deregister(self.poll.registry());
         self.door.forget(port.link, port.serial);
-        if let Some(counts) = self.links.counts(port.link) {
-            self.ports.end(counts);
-        }
         self.links.close(port.link, &mut self.kernel, self.now);
     }
 
@@ -358,9 +336,6 @@ impl Shard {
         else {
             return;
         };
-        if let Some(counts) = self.links.counts(old) {
-            self.ports.end(counts);
-        }
         self.links.close(old, &mut self.kernel, self.now);
         let (link, serial) = (self.links.open(front), self.serial_next);
         self.serial_next += 1;

@@ -734,11 +734,6 @@ impl Shard {
         let _ = self.poll.registry().deregister(&mut connection.socket);
         let waiters = std::mem::take(&mut connection.waiters);
         self.door.forget(id, connection.serial);
-        if connection.front_due.is_some()
-            && let Some(counts) = self.links.counts(id)
-        {
-            self.ports.end(counts);
-        }
         self.links.close(id, &mut self.kernel, self.now);
         self.resume_all(waiters);
         Some(connection)

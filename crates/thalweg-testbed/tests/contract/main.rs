@@ -10,6 +10,7 @@ mod names;
 mod peer;
 mod place;
 mod read;
+mod rehome;
 mod restart;
 mod settlement;
 mod xmpp;

@@ -15,6 +15,7 @@ mod groups;
 mod lossy;
 mod matrix;
 mod oracle;
+mod protocol;
 mod puppet;
 mod queues;
 mod rabbitmq;

@@ -2,12 +2,11 @@
 //! what the capability records say. A test per group of aspects; each names all cells that fail, not only the first.
 
 use serde_json::{Value, json};
-use thalweg_fronts::capabilities::{Aspect, Cell, Protocol, Rule, expected};
+use thalweg_fronts::capabilities::{Aspect, Cell, Rule, expected};
 
+use super::protocol::{ONE_EACH, Protocol, SOCKETS, SPEAKERS, everybody, who_can};
 use super::puppet::Library;
-use super::speaker::{
-    ONE_EACH, Place, Post, SOCKETS, SPEAKERS, Seen, Speaker, broker, everybody, who_can,
-};
+use super::speaker::{Place, Post, Seen, Speaker, broker};
 
 /// A publish and how to look at what becomes of it.
 struct Case {

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use thalweg_fronts::capabilities::Protocol;
-
+use super::protocol::{ONE_EACH, Protocol, who_can};
 use super::puppet::{Library, PATIENCE};
-use super::speaker::{ONE_EACH, Place, Post, Speaker, broker, who_can};
+use super::speaker::{Place, Post, Speaker, broker};
 
 const GROUP: &str = "$g/team/work/+";
 

@@ -2,10 +2,11 @@
 //! asked. Above all an AMQP server that nobody changed answers an MQTT 5 requester.
 
 use serde_json::json;
-use thalweg_fronts::capabilities::{Aspect, Cell, Protocol, expected};
+use thalweg_fronts::capabilities::{Aspect, Cell, expected};
 
+use super::protocol::{Protocol, SPEAKERS, who_can};
 use super::puppet::Library;
-use super::speaker::{Place, Post, SPEAKERS, Seen, Speaker, broker, who_can};
+use super::speaker::{Place, Post, Seen, Speaker, broker};
 
 fn ask_and_answer(
     asker: &Speaker,

@@ -8,62 +8,12 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
-use thalweg_fronts::capabilities::{Capabilities, Protocol};
 
 use super::agent::Agent;
 use super::endpoint::{self, Endpoint};
+use super::protocol::Protocol;
 use super::puppet::{Connect, Library, Message, PATIENCE, Peer};
 use crate::broker::Broker;
-
-pub const SPEAKERS: [(Protocol, Library); 14] = [
-    (Protocol::Mqtt3, Library::PahoPython),
-    (Protocol::Mqtt3, Library::PahoGo3),
-    (Protocol::Mqtt5, Library::PahoPython),
-    (Protocol::Mqtt5, Library::Mqttjs),
-    (Protocol::Mqtt5, Library::PahoGo5),
-    (Protocol::Amqp, Library::Pika),
-    (Protocol::Amqp, Library::Amqp091Go),
-    (Protocol::Amqp, Library::Amqplib),
-    (Protocol::Amqp, Library::Lapin),
-    (Protocol::Stomp, Library::StompPy),
-    (Protocol::Stomp, Library::Stompjs),
-    (Protocol::Coap, Library::Aiocoap),
-    (Protocol::Coap, Library::GoCoap),
-    (Protocol::Coap, Library::NodeCoap),
-];
-
-/// Those that have no queues with names of their own: sockets of ZeroMQ.
-pub const SOCKETS: [(Protocol, Library); 4] = [
-    (Protocol::Zmtp, Library::Pyzmq),
-    (Protocol::Zmtp, Library::ZeromqJs),
-    (Protocol::Zmtp, Library::Zmq4Go),
-    (Protocol::Zmtp, Library::Jeromq),
-];
-
-/// Speakers of every protocol, those without named queues among them.
-pub fn everybody() -> Vec<(Protocol, Library)> {
-    [&SPEAKERS[..], &SOCKETS].concat()
-}
-
-/// One of each protocol that has queues, for what costs time.
-pub const ONE_EACH: [(Protocol, Library); 5] = [
-    SPEAKERS[0],
-    SPEAKERS[2],
-    SPEAKERS[5],
-    SPEAKERS[9],
-    SPEAKERS[11],
-];
-
-/// Those of some who can do something.
-pub fn who_can(
-    speakers: &[(Protocol, Library)],
-    can: fn(&Capabilities) -> bool,
-) -> impl Iterator<Item = (Protocol, Library)> + Clone {
-    speakers
-        .iter()
-        .copied()
-        .filter(move |(protocol, _)| can(protocol.capabilities()))
-}
 
 /// A broker with listeners for all of them; none, and nothing to test, if another broker plays Thalweg's part.
 pub fn broker() -> Option<Broker> {

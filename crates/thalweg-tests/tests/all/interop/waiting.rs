@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
-use thalweg_fronts::capabilities::{Aspect, Cell, ContentTypeModel, Protocol, Rule, expected};
+use thalweg_fronts::capabilities::{Aspect, Cell, ContentTypeModel, Rule, expected};
 
+use super::protocol::{ONE_EACH, Protocol, SPEAKERS, who_can};
 use super::puppet::Library;
-use super::speaker::{ONE_EACH, Post, SPEAKERS, Speaker, broker, who_can};
+use super::speaker::{Post, Speaker, broker};
 use crate::broker::Broker;
 
 fn declarer(broker: &Broker) -> Speaker {

@@ -100,7 +100,7 @@ impl Origin {
             }
             Place::Plain { address, .. } => {
                 self.exchange.push_str(TOPICS);
-                address::AMQP.write_address(address, &mut self.key);
+                address::DOTTED.write_address(address, &mut self.key);
             }
         }
         self.is_cut = self.key.len() > KEY_BYTES_MAX;

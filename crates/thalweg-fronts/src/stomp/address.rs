@@ -1,7 +1,7 @@
 //! Destinations: what a peer calls queues, exchanges and topics, and what we do. Text to text; nothing is looked up here.
 
 use super::Dialect;
-use crate::address::{self, AMQP, Place, in_tenant, write_key};
+use crate::address::{self, DOTTED, Place, in_tenant, write_key};
 use std::fmt::Write as _;
 use thalweg_kernel::{exchange_address, queue_address};
 use thalweg_stomp::Destination;
@@ -31,7 +31,7 @@ pub(super) fn topic_key(filter: &str, dialect: Dialect) -> (String, bool) {
     dialect.syntax().read_filter(filter, &mut canonical);
     let is_pattern = canonical.split('/').any(|level| matches!(level, "+" | "#"));
     let mut key = String::with_capacity(canonical.len());
-    AMQP.write_filter(&canonical, &mut key);
+    DOTTED.write_filter(&canonical, &mut key);
     (key, is_pattern)
 }
 
@@ -115,7 +115,7 @@ pub(super) fn write_for_exchange(canonical: &str, dialect: Dialect, out: &mut St
     match address::place(canonical) {
         Place::Plain { address, .. } => {
             let mut key = String::with_capacity(address.len());
-            AMQP.write_address(address, &mut key);
+            DOTTED.write_address(address, &mut key);
             let _ = write!(
                 out,
                 "{}",

@@ -1,0 +1,40 @@
+//! What a message can carry in AMQP 0-9-1.
+
+use crate::capabilities::{
+    Capabilities, ContentTypeModel, CorrelationModel, DOTTED_ESCAPES, ExpiryUnit, PropertyModel,
+    Receives, Syntax,
+};
+use crate::protocol::Protocol;
+
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    name: "amqp",
+    carries: &[AMQP],
+    metrics: &[],
+};
+
+/// AMQP 0-9-1.
+pub const AMQP: Capabilities = Capabilities {
+    name: "AMQP 0-9-1",
+    reliability: "at least once",
+    syntax: Syntax {
+        example: "`amq.topic`, key `a.b`",
+        separator: '.',
+        wildcards: Some(("*", "#")),
+        escaped: DOTTED_ESCAPES,
+    },
+    address_bytes_max: Some(255),
+    level_bytes_max: None,
+    receives: Receives::Messages,
+    content_type: ContentTypeModel::Text,
+    properties: PropertyModel::UniqueTyped,
+    correlation: CorrelationModel::ShortText,
+    reply_to: Some("`reply-to`, a key of the default exchange"),
+    request: None,
+    expiry: Some(ExpiryUnit::Milliseconds),
+    priority_max: Some(255),
+    last_value_in: Some("header `x-retain: set`"),
+    last_value_out: "argument `x-last-value: true` of bind",
+    redelivered: Some("`redelivered`"),
+    queue: "default exchange, key `name`; consume from `name`",
+    group: Some("consume from `$g/g/a/+`"),
+};

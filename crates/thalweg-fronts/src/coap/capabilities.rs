@@ -1,0 +1,40 @@
+//! What a message can carry in CoAP.
+
+use super::settings::METRICS;
+use crate::capabilities::{
+    Capabilities, ContentTypeModel, CorrelationModel, ExpiryUnit, PropertyModel, Receives, Syntax,
+};
+use crate::protocol::Protocol;
+
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    name: "coap",
+    carries: &[COAP],
+    metrics: &METRICS,
+};
+
+/// CoAP with publish and subscribe: topics are resources, and a subscriber observes one.
+pub const COAP: Capabilities = Capabilities {
+    name: "CoAP",
+    reliability: "at least once",
+    syntax: Syntax {
+        example: "`/ps/data/a/b`, an option each",
+        separator: '/',
+        wildcards: None,
+        escaped: "nothing",
+    },
+    address_bytes_max: None,
+    level_bytes_max: Some(255),
+    receives: Receives::Values,
+    content_type: ContentTypeModel::Number,
+    properties: PropertyModel::No,
+    correlation: CorrelationModel::No,
+    reply_to: None,
+    request: Some("`POST /rpc/a/b`, answered in its response"),
+    expiry: Some(ExpiryUnit::Seconds),
+    priority_max: None,
+    last_value_in: Some("every `PUT`"),
+    last_value_out: "`GET`, and the first notification",
+    redelivered: None,
+    queue: "`POST` to and `GET` from `/q/name`",
+    group: None,
+};

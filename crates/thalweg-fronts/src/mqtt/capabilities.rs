@@ -1,0 +1,51 @@
+//! What a message can carry in MQTT.
+
+use crate::capabilities::{
+    Capabilities, ContentTypeModel, CorrelationModel, ExpiryUnit, PropertyModel, Receives, Syntax,
+};
+use crate::protocol::Protocol;
+
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    name: "mqtt",
+    carries: &[MQTT_3, MQTT_5],
+    metrics: &[],
+};
+
+/// MQTT 3.1 and 3.1.1.
+pub const MQTT_3: Capabilities = Capabilities {
+    name: "MQTT 3.1.1",
+    reliability: "exactly once",
+    syntax: Syntax {
+        example: "a/b",
+        separator: '/',
+        wildcards: Some(("+", "#")),
+        escaped: "`/` `+` `#` and NUL, which cannot occur",
+    },
+    address_bytes_max: Some(65_535),
+    level_bytes_max: None,
+    receives: Receives::Messages,
+    content_type: ContentTypeModel::No,
+    properties: PropertyModel::No,
+    correlation: CorrelationModel::No,
+    reply_to: None,
+    request: None,
+    expiry: None,
+    priority_max: None,
+    last_value_in: Some("retain flag"),
+    last_value_out: "always",
+    redelivered: Some("DUP"),
+    queue: "publish to `$q/name`, subscribe to `$share/name/$q/name`",
+    group: Some("`$share/g/a/+`"),
+};
+
+/// MQTT 5.0.
+pub const MQTT_5: Capabilities = Capabilities {
+    name: "MQTT 5",
+    content_type: ContentTypeModel::Text,
+    properties: PropertyModel::RepeatableText,
+    correlation: CorrelationModel::Bytes,
+    reply_to: Some("Response Topic"),
+    expiry: Some(ExpiryUnit::Seconds),
+    last_value_out: "Retain Handling",
+    ..MQTT_3
+};
