@@ -4,7 +4,10 @@
 //! *Must never know:* a link, the kernel.
 
 use crate::amqp;
+/// A queue's terms are a table of arguments as AMQP writes it; another protocol that takes terms writes one and has it read.
+pub(crate) use crate::amqp::queue_limits as queue_terms;
 use std::borrow::Cow;
+pub(crate) use thalweg_amqp::{FieldValue as Term, TableWriter as TermWriter};
 use thalweg_model::{NativeProperties, Properties};
 
 /// The number of AMQP's encoding: the payload of a content header frame, whose body size says nothing.

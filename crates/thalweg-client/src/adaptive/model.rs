@@ -179,11 +179,10 @@ fn receiving(calibration: &Calibration, protocol: &Protocol, at: &Situation) -> 
             topics: datagrams.notify_at_once,
             ..blind
         };
-        let (repeat_min_ms, repeat_max_ms) = (datagrams.notify_min_ms, datagrams.notify_max_ms);
         over_datagrams(
             &Datagrams {
-                repeat_min_ms,
-                repeat_max_ms,
+                repeat_min_ms: datagrams.notify_min_ms,
+                repeat_max_ms: datagrams.notify_max_ms,
                 repeat_round_trips: 0.0,
                 ..datagrams.clone()
             },

@@ -1,9 +1,8 @@
 //! Queues that a peer brings about by using them, and what its headers say about them.
 
 use super::{DURABLE_QUEUES, Trouble};
-use crate::amqp;
+use crate::native::{Term, TermWriter, queue_terms};
 use std::fmt::Write as _;
-use thalweg_amqp::{FieldValue, TableWriter};
 use thalweg_kernel::QueueLimits;
 use thalweg_stomp::Headers;
 
@@ -21,11 +20,11 @@ pub(super) struct Wishes {
 }
 
 impl Wishes {
-    /// Reads the headers that RabbitMQ knows, by the names it gives them. They are the arguments of AMQP.
+    /// Reads the headers that RabbitMQ knows, by the names it gives them.
     pub(super) fn read(headers: &Headers<'_>, tenant: &str) -> Result<Wishes, Trouble> {
         let mut wishes = Wishes::default();
         let mut arguments = Vec::new();
-        let mut table = TableWriter::new(&mut arguments);
+        let mut table = TermWriter::new(&mut arguments);
         for (name, value) in headers.iter_first() {
             match &*name {
                 "durable" => wishes.durable = Some(truth(&name, &value)?),
@@ -45,7 +44,7 @@ impl Wishes {
             }
             wishes.are_any = true;
         }
-        wishes.limits = amqp::queue_limits(table.finish(), "the queue", tenant)
+        wishes.limits = queue_terms(table.finish(), "the queue", tenant)
             .map_err(|why| Trouble::new("precondition_failed", why))?;
         Ok(wishes)
     }
@@ -60,11 +59,11 @@ pub(super) fn truth(name: &str, value: &str) -> Result<bool, Trouble> {
     }
 }
 
-fn number(name: &str, value: &str) -> Result<FieldValue<'static>, Trouble> {
+fn number(name: &str, value: &str) -> Result<Term<'static>, Trouble> {
     let text = value.trim();
-    let number = text.parse().map(FieldValue::I64);
+    let number = text.parse().map(Term::I64);
     number
-        .or_else(|_| text.parse().map(FieldValue::U64))
+        .or_else(|_| text.parse().map(Term::U64))
         .map_err(|_| wrong(name, value, "a whole number that is not too large"))
 }
 
