@@ -341,19 +341,18 @@ fn over_stream(calibration: &Calibration, at: &Situation, said: &Said) -> Expect
 }
 
 /// CoAP over datagrams. RFC 7252 §4.2: repeated until acknowledged, the wait doubled each time; block by block if large.
-fn over_datagrams(datagrams: &Datagrams, at: &Situation, said: &Said) -> Expectation {
+fn over_datagrams(over: &Datagrams, at: &Situation, said: &Said) -> Expectation {
     let p = at.loss;
-    let first_ms = (datagrams.repeat_min_ms + datagrams.repeat_max_ms) / 2.0;
-    let measured_ms =
-        (datagrams.repeat_round_trips * at.round_trip_ms).max(datagrams.repeat_floor_ms);
-    let first_ms = if datagrams.repeat_round_trips > 0.0 {
+    let first_ms = (over.repeat_min_ms + over.repeat_max_ms) / 2.0;
+    let measured_ms = (over.repeat_round_trips * at.round_trip_ms).max(over.repeat_floor_ms);
+    let first_ms = if over.repeat_round_trips > 0.0 {
         measured_ms
     } else {
         first_ms
     };
     let wait = |lost: i32| first_ms * (2f64.powi(lost) - 1.0);
-    let blocks = if at.payload_bytes > datagrams.block_bytes {
-        (at.payload_bytes / datagrams.block_bytes).ceil()
+    let blocks = if at.payload_bytes > over.block_bytes {
+        (at.payload_bytes / over.block_bytes).ceil()
     } else {
         1.0
     };
@@ -363,14 +362,14 @@ fn over_datagrams(datagrams: &Datagrams, at: &Situation, said: &Said) -> Expecta
         } else {
             0.0
         };
-    let request_bytes = at.payload_bytes + blocks * (head_bytes + datagrams.header_bytes);
+    let request_bytes = at.payload_bytes + blocks * (head_bytes + over.header_bytes);
     let answer_bytes = said.answer_bytes
         + if blocks > 1.0 {
             BLOCK_OPTION_BYTES
         } else {
             0.0
         }
-        + datagrams.header_bytes;
+        + over.header_bytes;
     if !said.is_confirmed && blocks <= 1.0 {
         let has_answer = said.answer_bytes > 0.0;
         return Expectation {
@@ -390,7 +389,7 @@ fn over_datagrams(datagrams: &Datagrams, at: &Situation, said: &Said) -> Expecta
             cells: 0,
         };
     }
-    let repeats = datagrams.repeats_max as i32;
+    let repeats = over.repeats_max as i32;
     let q = 1.0 - (1.0 - p) * (1.0 - p);
     let own = geometric(p, p, wait, repeats);
     let exchange = geometric(q, q, wait, repeats);
@@ -398,8 +397,7 @@ fn over_datagrams(datagrams: &Datagrams, at: &Situation, said: &Said) -> Expecta
     let service_ms = blocks * (exchange.mean + at.round_trip_ms);
     // The random part of the first wait, of half its width.
     let spread = 1.0
-        + ((datagrams.repeat_max_ms - datagrams.repeat_min_ms)
-            / (datagrams.repeat_max_ms + datagrams.repeat_min_ms))
+        + ((over.repeat_max_ms - over.repeat_min_ms) / (over.repeat_max_ms + over.repeat_min_ms))
             .powi(2)
             / 3.0;
     let variance =
