@@ -6,8 +6,8 @@
 //! journal, and no flow comes back to itself.
 
 use crate::Kernel;
-use crate::effects::Effects;
-use crate::ids::QueueId;
+use crate::effects::{Effects, Holder};
+use crate::ids::{GroupId, QueueId};
 use crate::queue::GivenUp;
 use crate::timers::{TimerKey, Timers};
 use std::collections::VecDeque;
@@ -20,8 +20,8 @@ pub(crate) struct Agenda {
     dead_letters: VecDeque<GivenUp>,
     /// What queues gave up: it stands in the journal until it has gone its way, so it can wait.
     dead_letters_kept: VecDeque<GivenUp>,
-    /// Queues that have something for groups since this command began.
-    queues_to_pump: Vec<QueueId>,
+    /// Queues and groups that have something for members since this command began.
+    to_pump: Vec<Holder>,
     /// There are so many kept dead letters that only [`Kernel::work`] goes on with them.
     puts_burial_off: bool,
     /// The journal does not keep up: what can wait does.
@@ -39,7 +39,7 @@ pub(crate) struct Agenda {
 enum Task {
     Bury(GivenUp),
     BuryKept(GivenUp),
-    Pump(QueueId),
+    Pump(Holder),
 }
 
 /// How many dead letters one command still buries of those that can wait, and how many bytes.
@@ -82,7 +82,16 @@ impl Agenda {
 
     /// Adds a queue that has something for whoever takes from it.
     pub(crate) fn pump(&mut self, queue: QueueId) {
-        self.queues_to_pump.push(queue);
+        self.pump_holder(Holder::Queue(queue));
+    }
+
+    /// The same of a group.
+    pub(crate) fn pump_group(&mut self, group: GroupId) {
+        self.pump_holder(Holder::Group(group));
+    }
+
+    fn pump_holder(&mut self, holder: Holder) {
+        self.to_pump.push(holder);
         self.is_due = true;
     }
 
@@ -145,7 +154,7 @@ impl Agenda {
     /// Whether there is something to do that may go on now.
     fn has_tasks(&self) -> bool {
         !self.dead_letters.is_empty()
-            || !self.queues_to_pump.is_empty()
+            || !self.to_pump.is_empty()
             || (!self.dead_letters_kept.is_empty() && !self.journal_behind)
     }
 
@@ -182,8 +191,8 @@ impl Agenda {
         if let Some(given_up) = self.dead_letters.pop_front() {
             return Some(Task::Bury(given_up));
         }
-        if let Some(queue) = self.queues_to_pump.pop() {
-            return Some(Task::Pump(queue));
+        if let Some(holder) = self.to_pump.pop() {
+            return Some(Task::Pump(holder));
         }
         self.is_due = false;
         let may_bury = left.count > 0 && left.bytes > 0;
@@ -217,10 +226,12 @@ impl Kernel {
             match task {
                 Task::Bury(given_up) => self.bury(given_up, now, fx),
                 Task::BuryKept(given_up) => self.bury_kept(given_up, now, fx),
-                Task::Pump(queue) => {
+                Task::Pump(Holder::Queue(queue)) => {
                     self.serve_marked(queue, now, fx);
                     self.pump_queue(queue, now, fx);
                 }
+                Task::Pump(Holder::Group(group)) => self.hand_over_waiting(group, now, fx),
+                Task::Pump(Holder::Session(_)) => {}
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::groups::seats::Seats;
 use crate::groups::view::GroupCounters;
 use crate::ids::{GroupId, QueueId, SessionId, ShardId};
 use crate::publish::pace::Pace;
-use crate::queue::{Backlog, Delivered};
+use crate::queue::{Backlog, Mark};
 use std::sync::Arc;
 use thalweg_balance::GroupStrategy;
 use thalweg_model::{Message, Reliability};
@@ -26,8 +26,8 @@ pub(crate) struct Group {
     /// While a session that outlives its link is a member, on whichever shard, what the group holds is written down under
     /// this number; otherwise 0.
     number: u64,
-    /// What of it may have been delivered to members that end with their links.
-    delivered: Delivered,
+    /// What of it may have been delivered.
+    mark: Mark,
     members: Vec<Member>,
     /// What other shards have, in the order of their numbers.
     peers: Vec<Peer>,
@@ -83,7 +83,7 @@ impl Group {
             owner,
             policy,
             number: 0,
-            delivered: Delivered::default(),
+            mark: Mark::default(),
             members: Vec::new(),
             peers: Vec::new(),
             away: Vec::new(),
@@ -264,7 +264,7 @@ impl Group {
 
     /// What it holds is written down from now on.
     pub(crate) fn begin_durability(&mut self, number: u64) {
-        (self.number, self.delivered) = (number, Delivered::default());
+        (self.number, self.mark) = (number, Mark::default());
     }
 
     /// What it holds is not written down any more.
@@ -274,18 +274,17 @@ impl Group {
     }
 
     /// An earlier run left it under that number, and what may have been delivered of it.
-    pub(crate) fn restore(&mut self, number: u64, delivered: Option<Delivered>) {
+    pub(crate) fn restore(&mut self, number: u64, mark: Option<Mark>) {
         self.number = number;
-        self.delivered = delivered.unwrap_or(self.delivered);
+        if let Some(mark) = mark {
+            self.mark = mark;
+        }
     }
 
-    /// A message that waited goes to a member that ends with its link; what is to be written down of that, if anything:
-    /// the number and the serial up to which messages may have been delivered.
-    pub(crate) fn note_delivered(&mut self, serial: u64, step: u64) -> Option<(u64, u64)> {
-        if self.number == 0 || self.feed.is_some() {
-            return None;
-        }
-        Some((self.number, self.delivered.raise(serial, step)?))
+    /// What may have been delivered of what is written down here, and not in a queue that it takes from.
+    #[inline]
+    pub(crate) fn mark_mut(&mut self) -> Option<&mut Mark> {
+        (self.number != 0 && self.feed.is_none()).then_some(&mut self.mark)
     }
 
     /// The queue that it takes from.

@@ -3,7 +3,7 @@
 
 use crate::Kernel;
 use crate::books::Delta;
-use crate::effects::{Effects, Safety};
+use crate::effects::{Effects, Holder, Safety};
 use crate::groups::group::{Group, Member, Peer, group_key};
 use crate::ids::{GroupId, SessionId};
 use crate::ledger::DropReason;
@@ -110,6 +110,7 @@ impl Kernel {
             return;
         };
         group.begin_durability(number);
+        self.journal.forget_marks(Holder::Group(group_id));
         let (name, filter) = (group.name(), group.filter());
         self.journal.persist(
             &Record::Group {

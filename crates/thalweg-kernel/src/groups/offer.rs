@@ -122,8 +122,12 @@ impl Kernel {
                     0
                 };
                 if serial != 0 {
-                    self.journal
-                        .refer(Pending::new(number, serial, message.reliability(), 0));
+                    // Its member's output is not held here.
+                    let pending = Pending::new(number, serial, message.reliability(), 0);
+                    self.journal.refer(Pending {
+                        handed: true,
+                        ..pending
+                    });
                 }
                 let order = |group: &mut Group| group.waiting.next_order();
                 let item = Item {
@@ -425,7 +429,10 @@ impl Kernel {
             // That it is nobody else's must be written down first.
             fx.hold(link, self.journal.awaited());
         }
-        self.note_group_delivery(group_id, if of_group { old } else { 0 }, id, fx);
+        // It leaves the group's queue here, or is there from now on.
+        if of_group || from == self.group_number(group_id) {
+            self.note_delivery(Holder::Group(group_id), old, id, fx);
+        }
         let mut put = self.send_entry(id, entry, now, fx);
         if of_group
             && reliability == Reliability::ExactlyOnce
@@ -544,6 +551,9 @@ impl Kernel {
         // Those at the head that nobody who is there may have stand in nobody's way.
         let mut at = 0;
         loop {
+            if self.next_waits_for_mark(group_id, at) {
+                return;
+            }
             let Some(group) = self.groups.get_mut(group_id) else {
                 return;
             };
@@ -578,6 +588,21 @@ impl Kernel {
                 group.counters.waited(waited);
             }
         }
+    }
+
+    /// Whether the message at this place stays in the group until it is marked as delivered, because members are on other
+    /// shards.
+    pub(crate) fn next_waits_for_mark(&mut self, group_id: GroupId, at: usize) -> bool {
+        let group = self.groups.get(group_id);
+        let Some(group) = group.filter(|group| !group.away().is_empty()) else {
+            return false;
+        };
+        let Some(next) = group.waiting.get(at) else {
+            return false;
+        };
+        let serial = next.serial;
+        self.has_member_for(group_id, &next.message)
+            && !self.is_marked(Holder::Group(group_id), serial)
     }
 
     /// Brings more of what waits in a group into memory; true if there is something new at once.

@@ -367,6 +367,9 @@ impl Kernel {
                 at += 1;
                 continue;
             }
+            if self.next_waits_for_mark(group_id, at) {
+                break;
+            }
             match self.choose_again(group_id, &message, again, back, now) {
                 Chosen::Member(member) => {
                     let Some(waiting) = self.take_waiting(group_id, at) else {

@@ -49,12 +49,12 @@ impl Kernel {
         {
             self.delivery_left(session, tag, now);
         }
-        while let Some((_, queue, to)) = self
+        while let Some((_, holder, to)) = self
             .journal
             .marks
             .pop_front_if(|(batch, ..)| *batch <= number)
         {
-            self.mark_is_safe(queue, to);
+            self.mark_is_safe(holder, to);
         }
     }
 

@@ -12,7 +12,7 @@ pub(crate) mod restore;
 pub use gathering::Batch;
 
 use crate::effects::{Fetch, Holder, Safety, Spot};
-use crate::ids::{QueueId, SessionId, ShardId, Tag};
+use crate::ids::{SessionId, ShardId, Tag};
 use crate::journal::durable::{Pending, References};
 use crate::journal::numbers::Numbers;
 use gathering::Gathering;
@@ -29,8 +29,8 @@ pub(crate) struct Journal {
     references: References,
     /// Deliveries that wait for a batch and that somebody wants to know to have left, by rising batch.
     leaving: VecDeque<(u64, SessionId, Tag)>,
-    /// Marks of queues that wait for a batch and have deliveries waiting for them, by rising batch.
-    marks: VecDeque<(u64, QueueId, u64)>,
+    /// Marks of queues and groups that wait for a batch and have deliveries waiting for them, by rising batch.
+    marks: VecDeque<(u64, Holder, u64)>,
     numbers: Numbers,
     /// Messages that were written or sent to other shards, so that a flow can see whether one was.
     promises: u64,
@@ -168,14 +168,14 @@ impl Journal {
     }
 
     /// Asks for [`Kernel::mark_is_safe`] as soon as what was persisted is safe.
-    pub(crate) fn tell_when_marked(&mut self, queue: QueueId, to: u64) {
+    pub(crate) fn tell_when_marked(&mut self, holder: Holder, to: u64) {
         self.is_awaited = true;
-        self.marks.push_back((self.gathering.number(), queue, to));
+        self.marks.push_back((self.gathering.number(), holder, to));
     }
 
-    /// A queue's mark was set back: what was said of earlier ones is void.
-    pub(crate) fn forget_marks(&mut self, queue: QueueId) {
-        self.marks.retain(|(_, of, _)| *of != queue);
+    /// A mark was set back: what was said of earlier ones is void.
+    pub(crate) fn forget_marks(&mut self, holder: Holder) {
+        self.marks.retain(|(_, of, _)| *of != holder);
     }
 
     /// A session has no link any more: nothing leaves that was held on it.

@@ -470,7 +470,7 @@ impl Kernel {
         let group = self.groups.get_mut(group_id)?;
         let is_known = to == number && delivered_to > 0;
         let serial = delivered_to.min(serial_last);
-        group.restore(to, is_known.then(|| crate::queue::Delivered::up_to(serial)));
+        group.restore(to, is_known.then(|| crate::queue::Mark::restored(serial)));
         if is_known {
             let queue = number;
             self.journal

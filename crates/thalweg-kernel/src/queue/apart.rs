@@ -256,7 +256,7 @@ impl Kernel {
                 passed.push(item);
                 continue;
             }
-            if !self.is_marked(queue_id, item.serial) {
+            if !self.is_marked(Holder::Queue(queue_id), item.serial) {
                 passed.push(item);
                 let asked = Asked::Apart(from, asker, access.clone());
                 self.queues.get_mut(queue_id)?.mark.await_safety(asked);

@@ -187,7 +187,6 @@ impl Kernel {
             groups: Vec::new(),
             bindings: BTreeSet::new(),
             mark: Mark::default(),
-            left: 0,
             used: now,
             came: 0,
             went: 0,

@@ -7,13 +7,13 @@
 //! as many again as were delivered, and no more than [`AHEAD_MAX`].
 //!
 //! No message that waited reaches its receiver before a mark that covers it is safe. A session of this shard is sent it, and
-//! its output is held; what another shard, or a receiver without a line, is to have stays in the queue (decision 0055).
+//! its output is held; what another shard, or a receiver without a line, is to have stays in the queue (decision 0055). All of
+//! this is so in a group without a queue, but that its mark is a record of its own and never set back.
 
-use super::Queue;
 use super::depth::Asked;
 use crate::Kernel;
-use crate::effects::{Effects, Safety};
-use crate::ids::{GroupId, QueueId, SessionId};
+use crate::effects::{Effects, Holder, Safety};
+use crate::ids::{QueueId, SessionId};
 use std::collections::VecDeque;
 use thalweg_model::Time;
 use thalweg_records::Record;
@@ -21,53 +21,29 @@ use thalweg_records::Record;
 /// Messages for which the mark is raised at once, at the most.
 const AHEAD_MAX: u64 = 1024;
 
-/// What of a group may have been delivered to members that end with their links.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Delivered {
-    /// The highest serial of it, and how far that is raised ahead.
-    to: u64,
-    ahead: u64,
-}
-
-impl Delivered {
-    /// What an earlier run may have delivered.
-    pub(crate) fn up_to(serial: u64) -> Self {
-        Delivered {
-            to: serial,
-            ahead: 0,
-        }
-    }
-
-    /// A message is about to be delivered; the highest serial that may have been from now on, if that is raised. Serials
-    /// of a shard are `step` apart.
-    pub(crate) fn raise(&mut self, serial: u64, step: u64) -> Option<u64> {
-        if serial <= self.to {
-            return None;
-        }
-        self.to = serial + self.ahead * step;
-        self.ahead = (self.ahead * 2 + 1).min(AHEAD_MAX);
-        Some(self.to)
-    }
-}
-
-/// Up to which serial messages of a durable queue may have been delivered, as far as the journal has it.
+/// Up to which serial messages of a durable queue may have been delivered, as far as the journal has it. A group that takes
+/// from no queue has one, too.
 #[derive(Default)]
-pub(super) struct Mark {
+pub(crate) struct Mark {
     /// What was written down last.
     to: u64,
     /// No higher than that, and as safe as was asked for.
     safe: u64,
     /// How many serials further it is raised next.
     ahead: u64,
+    /// The highest serial of those that waited and left.
+    left: u64,
     /// Receivers that may have what they asked for when it is safe.
     awaited_by: VecDeque<Asked>,
 }
 
 impl Mark {
-    pub(super) fn restored(to: u64) -> Self {
+    /// What an earlier run may have delivered.
+    pub(crate) fn restored(to: u64) -> Self {
         Mark {
             to,
             safe: to,
+            left: to,
             ..Mark::default()
         }
     }
@@ -83,90 +59,122 @@ impl Mark {
     pub(super) fn take_awaiting(&mut self) -> VecDeque<Asked> {
         std::mem::take(&mut self.awaited_by)
     }
+
+    /// Raises it for a message that is about to leave; to which serial. Serials of a shard are `step` apart.
+    fn raise(&mut self, serial: u64, step: u64) -> u64 {
+        self.to = serial + self.ahead * step;
+        self.ahead = (self.ahead * 2 + 1).min(AHEAD_MAX);
+        self.to
+    }
 }
 
 impl Kernel {
+    fn mark_mut(&mut self, holder: Holder) -> Option<&mut Mark> {
+        match holder {
+            Holder::Queue(queue_id) => {
+                let queue = self.queues.get_mut(queue_id)?;
+                queue.durable.then_some(&mut queue.mark)
+            }
+            Holder::Group(group_id) => self.groups.get_mut(group_id)?.mark_mut(),
+            Holder::Session(_) => None,
+        }
+    }
+
     /// A message that waited is about to be delivered to a session of this shard; what that is sent waits until the mark is
     /// safe.
     #[inline]
-    pub(super) fn note_delivery<E: Effects>(
+    pub(crate) fn note_delivery<E: Effects>(
         &mut self,
-        queue_id: QueueId,
+        holder: Holder,
         serial: u64,
         to: SessionId,
         fx: &mut E,
     ) {
-        let Some(queue) = self.queues.get_mut(queue_id).filter(|queue| queue.durable) else {
+        let Some(mark) = self.mark_mut(holder) else {
             return;
         };
-        queue.left = queue.left.max(serial);
-        if serial > queue.mark.safe {
-            self.hold_for_mark(queue_id, serial, to, fx);
+        mark.left = mark.left.max(serial);
+        if serial > mark.safe {
+            self.hold_for_mark(holder, serial, to, fx);
         }
     }
 
     #[cold]
     fn hold_for_mark<E: Effects>(
         &mut self,
-        queue_id: QueueId,
+        holder: Holder,
         serial: u64,
         to: SessionId,
         fx: &mut E,
     ) {
-        let is_higher = |queue: &Queue| serial > queue.mark.to;
-        if self.queues.get(queue_id).is_some_and(is_higher) {
-            self.raise_mark(queue_id, serial);
+        if self.mark_mut(holder).is_some_and(|mark| serial > mark.to) {
+            self.raise_mark(holder, serial);
         }
         if let Some(link) = self.sessions.get(to).and_then(|session| session.link()) {
             fx.hold(link, self.journal.awaited());
         }
     }
 
-    /// Whether a message that waited may go to a receiver whose output is not held here. Otherwise the queue is looked at
-    /// again when a mark that covers it is safe.
-    pub(super) fn is_marked(&mut self, queue_id: QueueId, serial: u64) -> bool {
+    /// Whether a message that waited may go to a receiver whose output is not held here. Otherwise its queue or group is
+    /// looked at again when a mark that covers it is safe.
+    pub(crate) fn is_marked(&mut self, holder: Holder, serial: u64) -> bool {
         let step = u64::from(self.env.shards());
-        let Some(queue) = self.queues.get(queue_id).filter(|queue| queue.durable) else {
+        let Some(mark) = self.mark_mut(holder) else {
             return true;
         };
-        let mark = &queue.mark;
         let is_safe = serial <= mark.safe;
         // Where many leave it is raised before it is reached, and nothing waits for it.
         let is_near = mark.ahead == AHEAD_MAX && serial + AHEAD_MAX / 2 * step > mark.to;
         if serial > mark.to || (serial != 0 && is_near) {
-            self.raise_mark(queue_id, serial);
+            self.raise_mark(holder, serial);
         }
         is_safe
     }
 
-    /// A message goes to a receiver whose output is not held here.
+    /// A queue's message goes to a receiver whose output is not held here.
     pub(super) fn note_unheld_delivery(&mut self, queue_id: QueueId, serial: u64) {
-        if let Some(queue) = self.queues.get_mut(queue_id) {
-            queue.left = queue.left.max(serial);
+        if let Some(mark) = self.mark_mut(Holder::Queue(queue_id)) {
+            mark.left = mark.left.max(serial);
         }
     }
 
-    fn raise_mark(&mut self, queue_id: QueueId, serial: u64) {
+    fn raise_mark(&mut self, holder: Holder, serial: u64) {
         let (step, safety) = (u64::from(self.env.shards()), self.env.limits().safety);
-        let Some(queue) = self.queues.get_mut(queue_id) else {
+        let Some(mark) = self.mark_mut(holder) else {
             return;
         };
-        let mark = &mut queue.mark;
-        mark.to = serial + mark.ahead * step;
-        mark.ahead = (mark.ahead * 2 + 1).min(AHEAD_MAX);
-        let to = mark.to;
-        self.persist_queue(queue_id, safety);
-        self.journal.tell_when_marked(queue_id, to);
+        let to = mark.raise(serial, step);
+        if let Holder::Queue(queue_id) = holder {
+            self.persist_queue(queue_id, safety);
+        } else if let Holder::Group(group_id) = holder {
+            let (queue, serial) = (self.group_number(group_id), to);
+            self.journal
+                .persist(&Record::Delivered { queue, serial }, safety);
+        }
+        self.journal.tell_when_marked(holder, to);
     }
 
     /// A mark is written down, as safe as was asked for.
-    pub(crate) fn mark_is_safe(&mut self, queue_id: QueueId, to: u64) {
-        let Some(queue) = self.queues.get_mut(queue_id) else {
+    pub(crate) fn mark_is_safe(&mut self, holder: Holder, to: u64) {
+        let Some(mark) = self.mark_mut(holder) else {
             return;
         };
-        queue.mark.safe = queue.mark.safe.max(to);
-        if !queue.groups.is_empty() || !queue.mark.awaited_by.is_empty() {
-            self.agenda.pump(queue_id);
+        mark.safe = mark.safe.max(to);
+        let is_awaited = !mark.awaited_by.is_empty();
+        match holder {
+            Holder::Queue(queue_id) => {
+                let queue = self.queues.get(queue_id);
+                if is_awaited || queue.is_some_and(|queue| !queue.groups.is_empty()) {
+                    self.agenda.pump(queue_id);
+                }
+            }
+            Holder::Group(group_id) => {
+                let group = self.groups.get(group_id);
+                if group.is_some_and(|group| !group.waiting.is_empty()) {
+                    self.agenda.pump_group(group_id);
+                }
+            }
+            Holder::Session(_) => {}
         }
     }
 
@@ -179,29 +187,6 @@ impl Kernel {
         if !asked.is_empty() {
             let address = queue.address.clone();
             self.serve(&address, asked, now, fx);
-        }
-    }
-
-    /// The same of a message that waited in a group without a queue, for a member that ends with its link: the message stays
-    /// the group's, as it is written down.
-    #[inline]
-    pub(crate) fn note_group_delivery<E: Effects>(
-        &mut self,
-        group_id: GroupId,
-        serial: u64,
-        to: SessionId,
-        fx: &mut E,
-    ) {
-        let (step, safety) = (u64::from(self.env.shards()), self.env.limits().safety);
-        let group = self.groups.get_mut(group_id);
-        let raised = group.and_then(|group| group.note_delivered(serial, step));
-        let Some((queue, serial)) = raised else {
-            return;
-        };
-        self.journal
-            .persist(&Record::Delivered { queue, serial }, safety);
-        if let Some(link) = self.sessions.get(to).and_then(|session| session.link()) {
-            fx.hold(link, self.journal.awaited());
         }
     }
 
@@ -218,7 +203,7 @@ impl Kernel {
         if queue.mark.ahead == 0 || is_taken_from || self.agenda.kept().next().is_some() {
             return;
         }
-        let (delivered, first_of_others) = queue.backlog.delivered(queue.left);
+        let (delivered, first_of_others) = queue.backlog.delivered(queue.mark.left);
         let last = delivered.iter().copied().max().unwrap_or(0);
         let is_exact = last < first_of_others;
         let (number, to) = (queue.number, if is_exact { last } else { 0 });
@@ -238,9 +223,13 @@ impl Kernel {
             }
         }
         if let Some(queue) = self.queues.get_mut(queue_id) {
-            (queue.mark, queue.left) = (Mark::restored(to), last);
+            let left = last;
+            queue.mark = Mark {
+                left,
+                ..Mark::restored(to)
+            };
         }
-        self.journal.forget_marks(queue_id);
+        self.journal.forget_marks(Holder::Queue(queue_id));
         self.persist_queue(queue_id, Safety::Lazy);
     }
 }

@@ -319,7 +319,7 @@ impl Kernel {
         let (journal, left) = (queue.journal_number(), queue.backlog.len() as u64);
         let source = Source::Queue(queue_id);
         if !fresh {
-            self.note_delivery(queue_id, item.serial, to.session, fx);
+            self.note_delivery(Holder::Queue(queue_id), item.serial, to.session, fx);
         }
         let settles = self.hand_over(
             (to.session, to.line, to.number),

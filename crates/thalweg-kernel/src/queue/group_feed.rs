@@ -4,7 +4,7 @@ use super::declare::NewQueue;
 use super::dispatch::HandedOver;
 use super::line::Source;
 use super::{HOME, Item, QueueLimits, Refusal, is_queue_address};
-use crate::effects::{Effects, Safety};
+use crate::effects::{Effects, Holder, Safety};
 use crate::groups::group::LineMember;
 use crate::groups::ordered::LOOK_ANEW;
 use crate::groups::seats::Chosen;
@@ -259,7 +259,7 @@ impl Kernel {
     }
 
     /// Whether a member, here or elsewhere, could take a message.
-    pub(super) fn has_member_for(&self, group_id: GroupId, message: &Message) -> bool {
+    pub(crate) fn has_member_for(&self, group_id: GroupId, message: &Message) -> bool {
         let Some(group) = self.groups.get(group_id) else {
             return false;
         };
@@ -278,7 +278,8 @@ impl Kernel {
         serial: u64,
     ) -> bool {
         let group = self.groups.get(group_id);
-        group.is_some_and(|group| !group.away().is_empty()) && !self.is_marked(queue_id, serial)
+        group.is_some_and(|group| !group.away().is_empty())
+            && !self.is_marked(Holder::Queue(queue_id), serial)
     }
 
     /// Gives a queue's message to a member of a group; false if none can take it.
@@ -302,7 +303,9 @@ impl Kernel {
             Some(queue_id) if is_away(member.session) => {
                 self.note_unheld_delivery(queue_id, serial);
             }
-            Some(queue_id) => self.note_delivery(queue_id, serial, member.session, fx),
+            Some(queue_id) => {
+                self.note_delivery(Holder::Queue(queue_id), serial, member.session, fx)
+            }
             None => {}
         }
         if is_away(member.session) {
@@ -382,7 +385,7 @@ impl Kernel {
     ) -> Option<Item> {
         let mut parcel = parcel(&item.message, 0, item.deliveries > 0);
         let (source, back) = (Source::Group(group_id), item.back);
-        self.note_group_delivery(group_id, item.serial, id, fx);
+        self.note_delivery(Holder::Group(group_id), item.serial, id, fx);
         let key = (id, to.line, to.consumer);
         match self.hand_over(key, source, item, 0, now, fx) {
             Ok(HandedOver::Unsettled(tag)) => {

@@ -37,8 +37,7 @@ pub(crate) use accept::Queued;
 pub(crate) use backlog::{Backlog, Item};
 pub(crate) use binding::Binding;
 pub(crate) use dead_letter::{GivenUp, Original};
-pub(crate) use delivered::Delivered;
-use delivered::Mark;
+pub(crate) use delivered::Mark;
 pub use ending::Purged;
 pub(crate) use exchange::Exchange;
 pub(crate) use line::Lines;
@@ -90,8 +89,6 @@ pub(crate) struct Queue {
     /// Bindings that lead here.
     bindings: BTreeSet<BindingId>,
     mark: Mark,
-    /// The highest serial of those that waited and left.
-    left: u64,
     /// Once publishers have waited for it.
     pace: Option<Box<Pace>>,
     /// When somebody last did something with it.

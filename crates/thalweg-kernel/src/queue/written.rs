@@ -241,8 +241,7 @@ impl Kernel {
         // What comes from now on has not been delivered.
         let serial_last = self.journal.serial_last();
         if let Some(queue) = self.queues.get_mut(queue_id).filter(|_| delivered_to > 0) {
-            queue.left = delivered_to.min(serial_last);
-            queue.mark = Mark::restored(queue.left);
+            queue.mark = Mark::restored(delivered_to.min(serial_last));
             self.persist_queue(queue_id, Safety::Lazy);
         }
         let waiting = match self.restore_deep(queue_id, flagged(stored.waiting, delivered_to)) {

@@ -2,7 +2,7 @@
 
 use crate::world::{Taking, Terms, Who, World, firm, q};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Draft, Limits};
+use thalweg_kernel::{Draft, GroupStrategy, Limits, home};
 use thalweg_model::{Reliability, Span};
 
 /// What a queue has after a start: texts, and whether each comes flagged.
@@ -306,4 +306,137 @@ fn a_start_flags_what_a_passing_member_of_a_group_had_and_nothing_else() {
             assert!(flagged.len() <= most, "{had:?} had left; {what}");
         }
     }
+}
+
+/// The group `g` of `t`, kept for a member that stays, where the messages 0 to 9 wait.
+fn waiting_group(shards: u16) -> World {
+    let limits = Limits {
+        group_strategy: GroupStrategy::RoundRobin,
+        ..Limits::default()
+    };
+    let mut world = World::with(shards, limits);
+    let shard = owner_of_group(shards);
+    let (publisher, keeper) = (world.name_on(shard), world.name_on(shard));
+    let publisher = world.connect_with(shard, &publisher, Access::ALL, Span::ZERO);
+    let keeper = world.connect_with(shard, &keeper, Access::ALL, Span::from_secs(3_600));
+    world.subscribe(keeper, "t", Some("g"), Reliability::AtLeastOnce);
+    world.lose(keeper);
+    for number in 0..10 {
+        world.publish(publisher, firm("t", &number.to_string()));
+    }
+    assert_eq!(world.waiting_in_groups(), 10);
+    world
+}
+
+fn owner_of_group(shards: u16) -> usize {
+    usize::from(home("g/t", shards).0)
+}
+
+/// A member of that group on another shard than its owner.
+fn far_member(world: &mut World) -> Who {
+    let shard = 1 - owner_of_group(2);
+    let name = world.name_on(shard);
+    world.connect_with(shard, &name, Access::ALL, Span::ZERO)
+}
+
+/// What comes out of that group after a start: how many come flagged, and whether these are the first.
+fn flagged_of_group(world: &mut World) -> (usize, bool) {
+    let reader = world.connect("reader");
+    world.subscribe(reader, "t", Some("g"), Reliability::AtLeastOnce);
+    let got = take_some(world, reader, false, usize::MAX);
+    let flags: Vec<bool> = got.iter().map(|it| it.1).collect();
+    let count = flags.iter().filter(|flag| **flag).count();
+    (count, flags.iter().take(count).all(|flag| *flag))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Member {
+    Passing,
+    Line,
+    Staying,
+}
+
+/// A member that joins, and then has room for one message; whether that is held.
+fn narrow_member(world: &mut World, name: &str, member: Member) -> bool {
+    let expiry = Span::from_secs(if member == Member::Staying { 3_600 } else { 0 });
+    let who = world.connect_with(0, name, Access::ALL, expiry);
+    world.set_room(who, 0);
+    if member == Member::Line {
+        world
+            .consume_from(who, "$g/g/t", 1, Taking::default())
+            .expect("it may");
+    } else {
+        world.subscribe(who, "t", Some("g"), Reliability::AtLeastOnce);
+    }
+    // Its session and its subscription may have been.
+    world.was_held(who);
+    world.make_room(who, 1);
+    assert_eq!(world.texts(who).len(), 1, "{member:?}");
+    world.was_held(who)
+}
+
+#[test]
+fn no_member_of_a_group_is_sent_what_waited_before_a_mark_that_covers_it_is_safe() {
+    for member in [Member::Passing, Member::Line, Member::Staying] {
+        let mut world = waiting_group(1);
+        world.is_disk_slow = true;
+        let held = ["a", "b", "c"].map(|name| narrow_member(&mut world, name, member));
+        assert!(held[2], "the second mark covers the third: {member:?}");
+        assert_eq!(held, [true; 3], "{member:?}");
+        world.sync();
+        let held = ["d", "e"].map(|name| narrow_member(&mut world, name, member));
+        assert_eq!(held, [false; 2], "{member:?}");
+    }
+}
+
+#[test]
+fn nothing_that_waited_in_a_group_leaves_for_another_shard_before_it_is_marked() {
+    let mut world = waiting_group(2);
+    world.is_disk_slow = true;
+    let before = world.disk.frames();
+    let member = far_member(&mut world);
+    world.subscribe(member, "t", Some("g"), Reliability::AtLeastOnce);
+    assert_eq!(world.got(member), []);
+    world.disk.cut(before);
+    world.restart();
+    world.is_disk_slow = false;
+    assert_eq!(flagged_of_group(&mut world), (0, true));
+
+    let mut world = waiting_group(2);
+    world.is_disk_slow = true;
+    let member = far_member(&mut world);
+    world.subscribe(member, "t", Some("g"), Reliability::AtLeastOnce);
+    world.sync();
+    world.is_disk_slow = true;
+    world.wait(Span::from_millis(10));
+    let had = world.got(member).len();
+    assert!(had > 0, "it is marked now");
+    world.restart();
+    world.is_disk_slow = false;
+    let (flagged, are_first) = flagged_of_group(&mut world);
+    // The one that waits for its mark may be marked as well.
+    assert!(
+        are_first && flagged >= had && flagged <= 2 * had + 1,
+        "{flagged} of {had}"
+    );
+}
+
+#[test]
+fn what_comes_into_a_group_for_another_shard_is_written_down_as_delivered() {
+    let mut world = World::with(2, Limits::default());
+    let shard = owner_of_group(2);
+    let names = [(); 2].map(|()| world.name_on(shard));
+    let publisher = world.connect_with(shard, &names[0], Access::ALL, Span::ZERO);
+    let keeper = world.connect_with(shard, &names[1], Access::ALL, Span::from_secs(3_600));
+    world.subscribe(keeper, "t", Some("g"), Reliability::AtLeastOnce);
+    world.lose(keeper);
+    let member = far_member(&mut world);
+    world.subscribe(member, "t", Some("g"), Reliability::AtLeastOnce);
+    let before = world.disk.frames();
+    world.publish(publisher, firm("t", "0"));
+    assert_eq!(world.texts(member), ["0"]);
+    // The owner's records are on disk, and none of the member's shard.
+    world.disk.cut(before + 1);
+    world.restart();
+    assert_eq!(flagged_of_group(&mut world), (1, true));
 }
