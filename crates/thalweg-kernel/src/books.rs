@@ -4,6 +4,7 @@
 //! [`Kernel::recount`](crate::Kernel::recount) compares them with what is there after each step of the tests.
 
 use crate::ledger::{Account, AccountPlace, Accounts, DropReason, Ledger};
+use thalweg_model::Message;
 
 /// Copies of messages that enter or leave, and the memory that they take.
 #[derive(Clone, Copy, Debug)]
@@ -177,6 +178,16 @@ impl Books {
     #[inline]
     pub(crate) fn has_accounts(&self) -> bool {
         self.accounts.are_kept()
+    }
+
+    /// The address of a message to book it by; empty where that is not looked at, because looking costs more than the rest.
+    #[inline]
+    pub(crate) fn address_of<'m>(&self, message: &'m Message) -> &'m str {
+        if self.has_accounts() {
+            message.address()
+        } else {
+            ""
+        }
     }
 
     /// The place of the account of an address, to be remembered while its message is on disk.

@@ -6,6 +6,7 @@
 
 use crate::Kernel;
 use crate::ids::SessionId;
+use thalweg_model::Message;
 
 /// Why a copy was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -323,6 +324,13 @@ impl Kernel {
         if let Some(session) = self.sessions.get_mut(id) {
             session.counts.note_delivered();
         }
+    }
+
+    /// A receiver has had a message; a refusal is the receiver's own.
+    #[inline]
+    pub(crate) fn book_had(&mut self, id: SessionId, message: &Message) {
+        let address = self.books.address_of(message);
+        self.book_delivered(id, address, message.payload().len());
     }
 
     /// A copy's time ran out.

@@ -226,7 +226,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(link) = self.sessions.get(id).and_then(|session| session.link()) else {
+        let Some(link) = self.sessions.link_of(id) else {
             return;
         };
         self.note_eviction(id, group_id, now);

@@ -15,7 +15,6 @@ use crate::routes::cached::{Sink, SinkKind};
 use crate::session::subscribe::{PendingSubscribe, Wish};
 use std::sync::Arc;
 use thalweg_model::{Reliability, Time};
-use thalweg_records::Record;
 
 impl Kernel {
     pub(crate) fn find_group(&self, name: &str, filter: &str) -> Option<GroupId> {
@@ -112,14 +111,7 @@ impl Kernel {
         group.begin_durability(number);
         self.journal.forget_marks(Holder::Group(group_id));
         let (name, filter) = (group.name(), group.filter());
-        self.journal.persist(
-            &Record::Group {
-                queue: number,
-                name: &name,
-                filter,
-            },
-            safety,
-        );
+        self.journal.write_group(number, &name, filter, safety);
     }
 
     /// Whether a session that outlives the broker is among this shard's members.
@@ -150,8 +142,7 @@ impl Kernel {
         }
         let queue = group.number();
         self.bury_soon(queue);
-        self.journal
-            .persist(&Record::GroupEnded { queue }, Safety::Lazy);
+        self.journal.end_group(queue, Safety::Lazy);
         let Some(group) = self.groups.get(group_id) else {
             return;
         };
@@ -240,8 +231,7 @@ impl Kernel {
         }
         if number != 0 {
             self.bury_soon(number);
-            self.journal
-                .persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+            self.journal.end_group(number, Safety::Lazy);
         }
         self.routes.remove(&filter, |sink| {
             sink.kind == SinkKind::Group && sink.target == group_id.index()

@@ -116,11 +116,7 @@ impl Kernel {
             if is_away(member.session) {
                 let number = self.group_number(group_id);
                 let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
-                let serial = if is_kept {
-                    self.journal.next_serial()
-                } else {
-                    0
-                };
+                let serial = self.journal.serial_if(is_kept);
                 if serial != 0 {
                     // Its member's output is not held here.
                     let pending = Pending::new(number, serial, message.reliability(), 0);
@@ -189,11 +185,7 @@ impl Kernel {
             // Behind those on disk it can only be as safe as they are.
             let is_kept =
                 to_disk || (number != 0 && message.reliability() > Reliability::AtMostOnce);
-            let serial = if is_kept {
-                self.journal.next_serial()
-            } else {
-                0
-            };
+            let serial = self.journal.serial_if(is_kept);
             let holder = Holder::Group(group_id);
             if serial != 0 {
                 let pending = Pending::new(number, serial, message.reliability(), 0);
@@ -424,7 +416,7 @@ impl Kernel {
         let subscription_ids = entry.via.to_subscription_ids();
         if of_group
             && reliability == Reliability::ExactlyOnce
-            && let Some(link) = self.sessions.get(id).and_then(|session| session.link())
+            && let Some(link) = self.sessions.link_of(id)
         {
             // That it is nobody else's must be written down first.
             fx.hold(link, self.journal.awaited());
@@ -442,13 +434,7 @@ impl Kernel {
         }
         if of_group && self.is_gone_for_good(id, reliability, put) {
             if old != 0 {
-                self.journal.persist(
-                    &Record::Removed {
-                        queue: from,
-                        serial,
-                    },
-                    self.session_safety(id),
-                );
+                self.journal.remove(from, serial, self.session_safety(id));
             }
             return;
         }
@@ -467,50 +453,24 @@ impl Kernel {
             return;
         }
         let grant = (!of_group).then_some((reliability, member.id));
-        match put {
-            Put::Done => {
-                self.journal.persist(
-                    &Record::Removed {
-                        queue: from,
-                        serial,
-                    },
-                    Safety::Lazy,
-                );
+        let (tag, safety) = match put {
+            Put::Done => return self.journal.remove(from, serial, Safety::Lazy),
+            _ if from == owner => return,
+            Put::Sent(tag) if reliability == Reliability::ExactlyOnce => {
+                (tag, self.session_safety(id))
             }
-            _ if from == owner => {}
-            Put::Sent(tag) => {
-                let exactly_once = reliability == Reliability::ExactlyOnce;
-                let safety = if exactly_once {
-                    self.session_safety(id)
-                } else {
-                    Safety::Lazy
-                };
-                self.journal.persist(
-                    &Record::Moved {
-                        from,
-                        serial,
-                        to: owner,
-                        tag,
-                        redelivered,
-                        grant,
-                    },
-                    safety,
-                );
-            }
-            Put::Waits | Put::WaitsForDisk => {
-                self.journal.persist(
-                    &Record::Moved {
-                        from,
-                        serial,
-                        to: owner,
-                        tag: 0,
-                        redelivered,
-                        grant,
-                    },
-                    Safety::Lazy,
-                );
-            }
-        }
+            Put::Sent(tag) => (tag, Safety::Lazy),
+            Put::Waits | Put::WaitsForDisk => (0, Safety::Lazy),
+        };
+        let moved = Record::Moved {
+            from,
+            serial,
+            to: owner,
+            tag,
+            redelivered,
+            grant,
+        };
+        self.journal.persist(&moved, safety);
     }
 
     /// Gives what waits in a session's groups to whoever can take it.

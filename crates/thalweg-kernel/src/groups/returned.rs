@@ -11,7 +11,6 @@ use crate::ids::{GroupId, SessionId};
 use crate::ledger::DropReason;
 use crate::queue::Item;
 use thalweg_model::{DeathReason, Time};
-use thalweg_records::Record;
 
 impl Kernel {
     /// A member's link has ended: its unsettled at-least-once copies return to their groups, in order. Exactly-once
@@ -159,27 +158,11 @@ impl Kernel {
             let to = self.group_number(group_id);
             if to == 0 {
                 if serial != 0 && !of_group {
-                    self.journal.persist(
-                        &Record::Removed {
-                            queue: number,
-                            serial,
-                        },
-                        Safety::Lazy,
-                    );
+                    self.journal.remove(number, serial, Safety::Lazy);
                 }
                 serial = 0;
             } else if serial != 0 && !of_group {
-                self.journal.persist(
-                    &Record::Moved {
-                        from: number,
-                        serial,
-                        to,
-                        tag: 0,
-                        redelivered,
-                        grant: None,
-                    },
-                    Safety::Lazy,
-                );
+                self.journal.move_entry(number, serial, to, redelivered);
             }
             let Some(group) = self.groups.get_mut(group_id) else {
                 self.book_drop(None, message.address(), DropReason::GroupEnded);

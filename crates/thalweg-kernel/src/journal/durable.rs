@@ -349,8 +349,7 @@ impl Kernel {
                 } else {
                     Safety::Lazy
                 };
-                self.journal
-                    .persist(&Record::Removed { queue, serial }, safety);
+                self.journal.remove(queue, serial, safety);
             }
             Put::Waits | Put::WaitsForDisk => {}
         }
@@ -389,15 +388,7 @@ impl Kernel {
     /// An entry of a group is done with.
     pub(crate) fn persist_group_removed(&mut self, group: GroupId, serial: u64) {
         let number = self.group_number(group);
-        if number != 0 && serial != 0 {
-            self.journal.persist(
-                &Record::Removed {
-                    queue: number,
-                    serial,
-                },
-                Safety::Lazy,
-            );
-        }
+        self.journal.remove(number, serial, Safety::Lazy);
     }
 
     /// Writes down how often an entry of a queue was delivered that waits there again.
@@ -419,7 +410,16 @@ impl Kernel {
 }
 
 impl<'a> Draft<'a> {
-    /// A kept message, to be spread again.
+    /// A kept message that is spread again, with the life that it has left.
+    pub(crate) fn again(message: &'a Message, now: Time) -> Draft<'a> {
+        let expires = message.expires();
+        Draft {
+            expires_in: (expires != Time::NEVER).then(|| expires.since(now)),
+            ..Draft::of(message)
+        }
+    }
+
+    /// The same as if it lived for ever.
     pub(crate) fn of(message: &'a Message) -> Draft<'a> {
         Draft {
             address: message.address(),

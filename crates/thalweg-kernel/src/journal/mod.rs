@@ -89,6 +89,12 @@ impl Journal {
         self.numbers.next_serial()
     }
 
+    /// A serial for an entry that is written down; 0 for another.
+    #[inline]
+    pub(crate) fn serial_if(&mut self, is_kept: bool) -> u64 {
+        if is_kept { self.next_serial() } else { 0 }
+    }
+
     /// The last serial given to an entry of a durable queue.
     pub(crate) fn serial_last(&self) -> u64 {
         self.numbers.serial_last()
@@ -193,6 +199,42 @@ impl Journal {
     #[inline]
     pub(crate) fn forget(&mut self, queue: u64, serial: u64, tag: Tag) {
         self.gathering.forget(queue, serial, tag);
+    }
+
+    /// What has entries under a number: a group's name and filter, or what says what else it is.
+    pub(crate) fn write_group(&mut self, queue: u64, name: &str, filter: &str, safety: Safety) {
+        let group = Record::Group {
+            queue,
+            name,
+            filter,
+        };
+        self.persist(&group, safety);
+    }
+
+    /// What had entries under a number is gone, and they are.
+    pub(crate) fn end_group(&mut self, queue: u64, safety: Safety) {
+        self.persist(&Record::GroupEnded { queue }, safety);
+    }
+
+    /// An entry leaves a queue, if it is written down there.
+    pub(crate) fn remove(&mut self, queue: u64, serial: u64, safety: Safety) {
+        if queue != 0 && serial != 0 {
+            self.persist(&Record::Removed { queue, serial }, safety);
+        }
+    }
+
+    /// An entry goes from one queue to the other, to wait there.
+    pub(crate) fn move_entry(&mut self, from: u64, serial: u64, to: u64, redelivered: bool) {
+        let (tag, grant) = (0, None);
+        let moved = Record::Moved {
+            from,
+            serial,
+            to,
+            tag,
+            redelivered,
+            grant,
+        };
+        self.persist(&moved, Safety::Lazy);
     }
 
     /// The batch that is being gathered is to be at least so safe.

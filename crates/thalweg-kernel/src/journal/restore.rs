@@ -8,7 +8,6 @@ use crate::groups::group::{Member, group_key};
 use crate::ids::{GroupId, SessionId, ShardId};
 use crate::queue::{Item, StoredTerms, flagged};
 use crate::remote::group_home::owner_of;
-use crate::remote::shards::ShardMessage;
 use crate::remote::transfer::Destination;
 use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
 use crate::session::{HeldTickets, Left, Life, Session, SlotState, Will, Window};
@@ -381,12 +380,7 @@ impl Kernel {
             self.tell_seats(group, id);
             self.tell_membership(group, 0);
         } else if first_here {
-            let filter = stored.filter;
-            self.tell_shards(|_| ShardMessage::Interest {
-                filter: filter.clone(),
-                wanted: true,
-                question: 0,
-            });
+            self.tell_interest(&stored.filter, 0);
         }
     }
 
@@ -428,8 +422,7 @@ impl Kernel {
         let Some(group_id) = self.find_group(&stored.name, &stored.filter) else {
             // Its last member has left; the record that says so was lost with the machine.
             self.books.dropped_many(DropReason::GroupEnded, count);
-            self.journal
-                .persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+            self.journal.end_group(number, Safety::Lazy);
             return None;
         };
         // Each shard that had members had a queue of its own for the group; now they are one.
@@ -441,15 +434,8 @@ impl Kernel {
         let waiting = flagged(stored.waiting, delivered_to);
         if to != number {
             for stored in waiting.iter() {
-                let moved = Record::Moved {
-                    from: number,
-                    serial: stored.serial,
-                    to,
-                    tag: 0,
-                    redelivered: stored.deliveries > 0,
-                    grant: None,
-                };
-                self.journal.persist(&moved, Safety::Lazy);
+                let (serial, redelivered) = (stored.serial, stored.deliveries > 0);
+                self.journal.move_entry(number, serial, to, redelivered);
             }
         }
         let read = match self.books.has_accounts() {
@@ -462,8 +448,7 @@ impl Kernel {
             None => group.waiting.restore_deep(waiting),
         });
         if to != number {
-            self.journal
-                .persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+            self.journal.end_group(number, Safety::Lazy);
         }
         // What comes from now on has not been delivered.
         let serial_last = self.journal.serial_last();
@@ -491,8 +476,7 @@ impl Kernel {
             let serial = stored.serial;
             let Some(message) = read(stored.place, stored.len) else {
                 self.book_drop(None, "", DropReason::Unreadable);
-                self.journal
-                    .persist(&Record::Removed { queue, serial }, Safety::Lazy);
+                self.journal.remove(queue, serial, Safety::Lazy);
                 continue;
             };
             self.books.restored_address(message.address());

@@ -91,11 +91,15 @@ impl Kernel {
         }
         // Whatever was persisted for reasons of its own asked for less, perhaps.
         self.journal.demand(cause.safety);
-        if let Some(link) = cause
-            .publisher
-            .and_then(|id| self.sessions.get(id))
-            .and_then(|session| session.link())
-        {
+        if let Some(id) = cause.publisher {
+            self.hold(id, fx);
+        }
+    }
+
+    /// What a session is sent from here on waits for what was persisted.
+    #[inline]
+    pub(crate) fn hold<E: Effects>(&mut self, id: SessionId, fx: &mut E) {
+        if let Some(link) = self.sessions.link_of(id) {
             fx.hold(link, self.journal.awaited());
         }
     }

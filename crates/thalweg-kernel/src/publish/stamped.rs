@@ -165,12 +165,8 @@ impl Kernel {
     /// The acknowledgement does not leave before all that was written so far is safe: the first time may be only a moment
     /// ago.
     fn hold_for<E: Effects>(&mut self, id: SessionId, reliability: Reliability, fx: &mut E) {
-        let link = self.sessions.get(id).and_then(|session| session.link());
-        if let (true, Some(link)) = (
-            self.env.limits().journal && reliability > Reliability::AtMostOnce,
-            link,
-        ) {
-            fx.hold(link, self.journal.awaited());
+        if self.env.limits().journal && reliability > Reliability::AtMostOnce {
+            self.hold(id, fx);
         }
     }
 
@@ -304,12 +300,9 @@ impl Kernel {
         }
         self.books.received(message.payload().len());
         let before = self.journal.promises();
-        let expires = message.expires();
-        let expires_in = (expires != Time::NEVER).then(|| expires.since(now));
         let draft = Draft {
-            expires_in,
             stamp: Some(*stamp),
-            ..Draft::of(message)
+            ..Draft::again(message, now)
         };
         let route = self.route(message.address());
         // What its own listener asked for, and no less than is general here.

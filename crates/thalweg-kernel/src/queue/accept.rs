@@ -1,7 +1,7 @@
 //! A message comes into a queue.
 
-use super::Item;
 use super::dead_letter::Original;
+use super::{Item, Queue};
 use crate::Kernel;
 use crate::access::is_brokers;
 use crate::books::Delta;
@@ -171,11 +171,7 @@ impl Kernel {
             now,
         );
         let route = self.route(message.address());
-        let expires = message.expires();
-        let draft = Draft {
-            expires_in: (expires != Time::NEVER).then(|| expires.since(now)),
-            ..Draft::of(message)
-        };
+        let draft = Draft::again(message, now);
         // What the queues of the original have of it is written down with that.
         let others = self.journal.take_references();
         let own = self.own_receiver(message.publisher(), &route);
@@ -200,19 +196,11 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        // Looking at the address costs more than the rest.
-        let address = if self.books.has_accounts() {
-            message.address()
-        } else {
-            ""
-        };
+        let address = self.books.address_of(message);
         self.book_routed(None, address);
         let journal = self.env.limits().journal && message.reliability() > Reliability::AtMostOnce;
-        let serial = if journal && self.queues.get(queue_id).is_some_and(|queue| queue.durable) {
-            self.journal.next_serial()
-        } else {
-            0
-        };
+        let is_kept = journal && self.queues.get(queue_id).is_some_and(Queue::is_durable);
+        let serial = self.journal.serial_if(is_kept);
         let Some(queue) = self.queues.get_mut(queue_id) else {
             self.book_drop(None, message.address(), DropReason::QueueEnded);
             return false;
@@ -226,14 +214,11 @@ impl Kernel {
             .map_or(Time::NEVER, |ttl| now + ttl);
         let expires = message.expires().min(ttl);
         let mut item = Item {
-            message: message.clone(),
             order,
-            serial,
             expires,
-            deliveries: 0,
-            back: 0,
+            ..Item::new(message.clone(), serial, 0)
         };
-        if queue.backlog.is_empty() && !queue.consumers.is_empty() {
+        if queue.backlog.is_empty() && !queue.takers.consumers().is_empty() {
             match self.hand_to_somebody(queue_id, item, true, now, fx) {
                 Ok(unsettled) => {
                     if unsettled && serial != 0 {
@@ -286,8 +271,8 @@ impl Kernel {
             return false;
         };
         let (has_groups, is_behind) = (
-            !queue.groups.is_empty(),
-            queue.backlog.len() > 1 && !queue.consumers.is_empty(),
+            !queue.takers.groups().is_empty(),
+            queue.backlog.len() > 1 && !queue.takers.consumers().is_empty(),
         );
         self.books.entered(delta);
         if has_groups || (is_behind && self.has_judged_consumer(queue_id)) {
@@ -323,7 +308,8 @@ impl Kernel {
         };
         self.queues.get(queue_id).is_some_and(|queue| {
             queue
-                .consumers
+                .takers
+                .consumers()
                 .iter()
                 .any(|consumer| judged(consumer.session))
         })
@@ -335,10 +321,7 @@ impl Kernel {
             // In its place in line it can only be as safe as its neighbours.
             item.serial = self.journal.next_serial();
         }
-        let number = self
-            .queues
-            .get(queue_id)
-            .map_or(0, super::Queue::journal_number);
+        let number = self.queue_number(queue_id);
         let pending = Pending::new(number, item.serial, item.message.reliability(), 0);
         self.journal.refer(Pending {
             to_disk: Some(Holder::Queue(queue_id)),
@@ -347,7 +330,7 @@ impl Kernel {
         let has_groups = self
             .queues
             .get(queue_id)
-            .is_some_and(|queue| !queue.groups.is_empty());
+            .is_some_and(|queue| !queue.takers.groups().is_empty());
         self.push_deep(Holder::Queue(queue_id), item);
         if has_groups {
             self.agenda.pump(queue_id);
@@ -372,15 +355,7 @@ impl Kernel {
                 self.book_drop(None, message.address(), DropReason::QueueFull);
                 return Room::Refused;
             }
-            let over = queue
-                .limits
-                .messages_max
-                .is_some_and(|max| queue.backlog.len() as u64 >= max)
-                || queue
-                    .limits
-                    .bytes_max
-                    .is_some_and(|max| queue.backlog.payload_bytes() + len > max);
-            if !over {
+            if !queue.exceeds(1, len) {
                 return Room::Made;
             }
             let overflow = queue.limits.overflow;
@@ -388,13 +363,8 @@ impl Kernel {
                 && queue.limits.bytes_max.is_none_or(|max| len <= max);
             if overflow == QueueOverflow::DropHead
                 && fits_alone
-                && let Some(oldest) = self
-                    .queues
-                    .get_mut(queue_id)
-                    .and_then(|queue| queue.backlog.pop_least())
+                && self.drop_head(queue_id, now).is_some()
             {
-                self.books.left(Delta::copy(oldest.message.bytes()));
-                self.give_up(queue_id, oldest, DeathReason::Overflow, now);
                 continue;
             }
             if overflow != QueueOverflow::RejectPublish {
@@ -417,26 +387,18 @@ impl Kernel {
 
     /// What came back may have filled a queue that gives its oldest up.
     pub(super) fn trim(&mut self, queue_id: QueueId, now: Time) {
-        loop {
-            let Some(queue) = self.queues.get_mut(queue_id) else {
-                return;
-            };
-            let limits = &queue.limits;
-            let over = limits
-                .messages_max
-                .is_some_and(|max| queue.backlog.len() as u64 > max)
-                || limits
-                    .bytes_max
-                    .is_some_and(|max| queue.backlog.payload_bytes() > max);
-            if !over || limits.overflow != QueueOverflow::DropHead {
-                return;
-            }
-            let Some(oldest) = queue.backlog.pop_least() else {
-                return;
-            };
-            self.books.left(Delta::copy(oldest.message.bytes()));
-            self.give_up(queue_id, oldest, DeathReason::Overflow, now);
-        }
+        while let Some(queue) = self.queues.get(queue_id)
+            && queue.limits.overflow == QueueOverflow::DropHead
+            && queue.exceeds(0, 0)
+            && self.drop_head(queue_id, now).is_some()
+        {}
+    }
+
+    fn drop_head(&mut self, queue_id: QueueId, now: Time) -> Option<()> {
+        let oldest = self.queues.get_mut(queue_id)?.backlog.pop_least()?;
+        self.books.left(Delta::copy(oldest.message.bytes()));
+        self.give_up(queue_id, oldest, DeathReason::Overflow, now);
+        Some(())
     }
 }
 

@@ -12,11 +12,10 @@ use crate::access::{Access, Permission};
 use crate::books::Delta;
 use crate::effects::{Answer, Effects, Holder, Taken};
 use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
-use crate::ledger::DropReason;
 use crate::remote::shards::{Asker, ShardMessage};
 use crate::timers::TimerKey;
 use crate::{Kernel, home};
-use thalweg_model::{Address, DeathReason, Message, Time};
+use thalweg_model::{Address, Message, Time};
 
 /// A message that was taken by itself and is not settled.
 pub(super) struct TakenApart {
@@ -182,26 +181,6 @@ impl Kernel {
         }
     }
 
-    pub(crate) fn on_take_apart(
-        &mut self,
-        from: ShardId,
-        asker: Asker,
-        access: &Access,
-        queue: Box<str>,
-        now: Time,
-    ) {
-        if let Some(taken) = self.serve_taker(from, asker, access, &queue, now) {
-            self.remote.send(
-                from,
-                ShardMessage::TakenApart {
-                    asker,
-                    queue,
-                    taken,
-                },
-            );
-        }
-    }
-
     /// Takes the first message out of a queue that `access` may have; nothing if it has to be fetched first, or marked as
     /// delivered.
     fn serve_taker(
@@ -222,52 +201,29 @@ impl Kernel {
         {
             return Some(Err(Refusal::Locked));
         }
-        if queue.taken {
+        if queue.takers.is_exclusive() {
             return Some(Err(Refusal::InUse));
         }
+        let asked = Asked::Apart(from, asker, access.clone());
         let mut passed = Vec::new();
         let answer = loop {
-            let queue = self.queues.get_mut(queue_id)?;
-            queue.used = now;
-            let next = if passed.len() < LOOKED_AT_MAX {
-                queue.backlog.pop()
-            } else {
-                None
+            let (item, left) = match self.next_for_one(queue_id, &asked, &passed, now) {
+                Ok(next) => next,
+                Err(Some(_)) => break None,
+                Err(None) => break Some(Ok(None)),
             };
-            let Some(item) = next else {
-                if !passed.is_empty() {
-                    break Some(Ok(None));
-                }
-                let asked = Asked::Apart(from, asker, access.clone());
-                break if self.asks_deep(queue_id, asked) {
-                    None
-                } else {
-                    Some(Ok(None))
-                };
-            };
-            let left = queue.backlog.len() as u64;
-            self.books.left(Delta::copy(item.message.bytes()));
-            self.refill_backlog(Holder::Queue(queue_id));
-            if item.expires <= now {
-                self.give_up(queue_id, item, DeathReason::Expired, now);
-                continue;
-            }
             if !access.may_receive(&item.message) {
                 passed.push(item);
                 continue;
             }
             if !self.is_marked(Holder::Queue(queue_id), item.serial) {
                 passed.push(item);
-                let asked = Asked::Apart(from, asker, access.clone());
                 self.queues.get_mut(queue_id)?.mark.await_safety(asked);
                 break None;
             }
             break Some(Ok(Some(self.set_apart(queue_id, item, left, now))));
         };
-        passed
-            .into_iter()
-            .rev()
-            .for_each(|item| self.put_back(queue_id, item));
+        self.put_all_back(queue_id, passed);
         answer
     }
 
@@ -293,8 +249,8 @@ impl Kernel {
         (TakenId(taken), message, deliveries, left)
     }
 
-    /// Serves a taker that had to wait for what is on disk, or for the mark.
-    pub(super) fn serve_taker_again<E: Effects>(
+    /// Serves a taker on another shard, or one that had to wait for what is on disk or for the mark.
+    pub(crate) fn answer_taker<E: Effects>(
         &mut self,
         from: ShardId,
         asker: Asker,
@@ -391,25 +347,14 @@ impl Kernel {
             return;
         };
         self.books.settled(Delta::copy(item.message.bytes()));
-        let is_there = self.queues.get(queue_id).is_some();
-        match (end, is_there) {
-            (Some(verdict), true) => self.judge_of_queue(NOBODY, queue_id, item, verdict, now),
-            (Some(Verdict::Accept | Verdict::Reject), false) => self.book_had(NOBODY, &item),
-            (_, false) => self.book_drop(None, item.message.address(), DropReason::QueueEnded),
-            (None, true) => {
-                self.unsettle_one(queue_id);
-                self.put_back(queue_id, item);
-            }
-        }
-        if is_there {
-            self.pump_queue(queue_id, now, fx);
-        }
-    }
-
-    fn unsettle_one(&mut self, queue_id: QueueId) {
-        if let Some(queue) = self.queues.get_mut(queue_id) {
+        if let (None, Some(queue)) = (end, self.queues.get_mut(queue_id)) {
             queue.unsettled -= 1;
+            self.put_back(queue_id, item);
+        } else {
+            let verdict = end.unwrap_or(Verdict::Requeue);
+            self.judge_of_queue(NOBODY, queue_id, item, verdict, now);
         }
+        self.pump_queue(queue_id, now, fx);
     }
 
     /// Some have had their time.

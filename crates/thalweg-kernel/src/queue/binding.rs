@@ -8,7 +8,6 @@ use crate::access::{Access, Permission, is_brokers};
 use crate::effects::Effects;
 use crate::ids::{BindingId, QueueId, SessionId};
 use crate::memory::{Kept, binding_cost};
-use crate::remote::shards::ShardMessage;
 use crate::routes::cached::{Route, Sink, SinkKind};
 use std::sync::Arc;
 use thalweg_model::syntax::{DOTTED, write_level};
@@ -72,7 +71,7 @@ impl Kernel {
             return Err(Refusal::Invalid("no filter can be made of this key"));
         }
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
-        let (link, made_by) = (session.link(), MadeBy::session(session));
+        let made_by = MadeBy::session(session);
         if !self.is_told_here(&filter) {
             return Err(Refusal::Denied);
         }
@@ -92,9 +91,7 @@ impl Kernel {
         if number != 0 {
             let safety = self.session_safety(id);
             self.persist_binding(index, safety);
-            if let Some(link) = link {
-                fx.hold(link, self.journal.awaited());
-            }
+            self.hold(id, fx);
         }
         Ok(())
     }
@@ -108,13 +105,9 @@ impl Kernel {
     ) -> Result<(), Refusal> {
         let (to, _) = self.check_bind(id, spec)?;
         if let Some(index) = self.find_binding(spec, &to) {
-            let link = self.sessions.get(id).and_then(|session| session.link());
-            if let (Some(link), true) = (
-                link,
-                self.binding(index)
-                    .is_some_and(|binding| binding.number != 0),
-            ) {
-                fx.hold(link, self.journal.awaited());
+            let binding = self.binding(index);
+            if binding.is_some_and(|binding| binding.number != 0) {
+                self.hold(id, fx);
             }
             self.end_binding(index, fx);
         }
@@ -213,13 +206,12 @@ impl Kernel {
         if rank(session.access()) <= rank(known) {
             return;
         }
-        let (link, made_by, number) = (session.link(), MadeBy::session(session), binding.number);
+        let (made_by, number) = (MadeBy::session(session), binding.number);
         self.set_bindings_maker(index, made_by);
         if number != 0 {
             let safety = self.session_safety(id);
             self.persist_binding(index, safety);
-            link.into_iter()
-                .for_each(|link| fx.hold(link, self.journal.awaited()));
+            self.hold(id, fx);
         }
     }
 
@@ -328,25 +320,15 @@ impl Kernel {
             },
         );
         if first_here {
-            let question = 0; // Nobody waits: what is declared here is published to from here, or soon.
-            self.tell_shards(|_| ShardMessage::Interest {
-                filter: filter.into(),
-                wanted: true,
-                question,
-            });
+            // Nothing waits: what is declared here is published to from here, or soon.
+            self.tell_interest(filter, 0);
         }
     }
 
     pub(super) fn remove_sink(&mut self, filter: &str, kind: SinkKind, target: u32) {
         self.routes
             .remove(filter, |sink| sink.kind == kind && sink.target == target);
-        if !self.is_wanted_here(filter) {
-            self.tell_shards(|_| ShardMessage::Interest {
-                filter: filter.into(),
-                wanted: false,
-                question: 0,
-            });
-        }
+        self.withdraw_interest(filter);
     }
 
     // --- routes

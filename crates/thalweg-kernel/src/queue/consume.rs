@@ -1,10 +1,11 @@
 //! Consumers come and go, and say how much they may have.
 
-use super::Consumer;
+use super::Item;
 use super::apart::LOOKED_AT_MAX;
 use super::depth::Asked;
 use super::line::{LineConsumer, Source};
 use super::spec::{ConsumeSpec, Refusal, Tags, Verdict};
+use super::takers::Consumer;
 use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
@@ -60,29 +61,17 @@ impl Kernel {
         let queue_id = self.queues.find(spec.source).ok_or(Refusal::NoQueue)?;
         self.may_take_from(id, queue_id)?;
         let queue = self.queues.get_mut(queue_id).ok_or(Refusal::NoQueue)?;
-        if queue.taken || (spec.exclusive && !queue.consumers.is_empty()) {
-            return Err(Refusal::InUse);
-        }
-        queue.taken = spec.exclusive;
-        queue.had_consumer = true;
         let consumer = Consumer {
             session: id,
             line: spec.line,
             number: spec.consumer,
             priority: spec.priority,
         };
-        // Behind its equals.
-        let at = queue
-            .consumers
-            .partition_point(|other| other.priority >= spec.priority);
-        // Whoever is active alone stays so.
-        let at = if queue.limits.single_active {
-            at.max(queue.consumers.len().min(1))
-        } else {
-            at
-        };
-        queue.consumers.insert(at, consumer);
-        Ok(Source::Queue(queue_id))
+        let single_active = queue.limits.single_active;
+        match queue.takers.add(consumer, spec.exclusive, single_active) {
+            true => Ok(Source::Queue(queue_id)),
+            false => Err(Refusal::InUse),
+        }
     }
 
     /// A single active consumer that may no longer take from its queue goes behind those that may: the first of them becomes
@@ -90,11 +79,11 @@ impl Kernel {
     pub(crate) fn replace_active_consumers(&mut self) {
         let sessions = &self.sessions;
         for (queue_id, queue) in self.queues.iter_mut() {
-            if !queue.limits.single_active || queue.consumers.len() < 2 {
+            if !queue.limits.single_active || queue.takers.consumers().len() < 2 {
                 continue;
             }
             let (address, owner) = (&queue.address, queue.owner);
-            queue.consumers.sort_by_key(|consumer| {
+            queue.takers.put_behind(|consumer| {
                 let session = sessions.get(consumer.session);
                 owner != Some(consumer.session)
                     && session.is_none_or(|it| !it.access().allows(Permission::Take, address))
@@ -195,11 +184,7 @@ impl Kernel {
                 let Some(queue) = self.queues.get_mut(queue_id) else {
                     return;
                 };
-                queue.consumers.retain(|other| {
-                    (other.session, other.line, other.number) != (id, line, consumer.number)
-                });
-                queue.taken = false;
-                queue.cursor = 0;
+                queue.takers.remove(id, line, consumer.number);
                 self.queue_lost_consumer(queue_id, now, fx);
                 self.pump_queue(queue_id, now, fx);
             }
@@ -224,7 +209,7 @@ impl Kernel {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
-        if !queue.consumers.is_empty() || !queue.groups.is_empty() {
+        if !queue.takers.is_empty() {
             return;
         }
         queue.used = now;
@@ -232,7 +217,7 @@ impl Kernel {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
-        if queue.auto_delete && queue.had_consumer {
+        if queue.auto_delete && queue.takers.had_any() {
             self.end_queue(queue_id, now, fx);
         } else if let Some(idle) = queue.limits.idle_expiry {
             self.agenda
@@ -314,7 +299,8 @@ impl Kernel {
     ) -> Result<Option<u64>, Refusal> {
         let queue_id = self.queues.find(address).ok_or(Refusal::NoQueue)?;
         self.may_take_from(id, queue_id)?;
-        if self.queues.get(queue_id).is_some_and(|queue| queue.taken) {
+        let queue = self.queues.get(queue_id);
+        if queue.is_some_and(|queue| queue.takers.is_exclusive()) {
             return Err(Refusal::InUse);
         }
         if let Some(lines) = self.lines_mut(id) {
@@ -328,6 +314,34 @@ impl Kernel {
         Ok(taken)
     }
 
+    /// Takes the next message out of a queue that has not expired, and how many are left, for one who asks for one message
+    /// and has passed over those. If it is on disk it comes later, and how many wait is the error.
+    pub(super) fn next_for_one(
+        &mut self,
+        queue_id: QueueId,
+        asked: &Asked,
+        passed: &[Item],
+        now: Time,
+    ) -> Result<(Item, u64), Option<u64>> {
+        loop {
+            let queue = self.queues.get_mut(queue_id).ok_or(None)?;
+            queue.used = now;
+            let may_look = passed.len() < LOOKED_AT_MAX;
+            let next = may_look.then(|| queue.backlog.pop()).flatten();
+            let left = queue.backlog.len() as u64;
+            let Some(item) = next else {
+                let comes = passed.is_empty() && self.asks_deep(queue_id, asked.clone());
+                return Err(comes.then_some(left));
+            };
+            self.books.left(Delta::copy(item.message.bytes()));
+            self.refill_backlog(Holder::Queue(queue_id));
+            if item.expires > now {
+                return Ok((item, left));
+            }
+            self.give_up(queue_id, item, DeathReason::Expired, now);
+        }
+    }
+
     /// Hands the first message over that can be; how many are left behind it.
     fn take_first<E: Effects>(
         &mut self,
@@ -337,33 +351,14 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Option<u64> {
+        let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly);
+        let asked = Asked::Line(id, line, settles);
         let mut passed = Vec::new();
         let taken = loop {
-            let queue = self.queues.get_mut(queue_id)?;
-            queue.used = now;
-            let next = if passed.len() < LOOKED_AT_MAX {
-                queue.backlog.pop()
-            } else {
-                None
+            let (item, left) = match self.next_for_one(queue_id, &asked, &passed, now) {
+                Ok(next) => next,
+                Err(left) => break left,
             };
-            let Some(item) = next else {
-                if !passed.is_empty() {
-                    break None;
-                }
-                // If there is more, it is on disk, and comes as soon as it is fetched.
-                let left = queue.backlog.len() as u64;
-                let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly);
-                break self
-                    .asks_deep(queue_id, Asked::Line(id, line, settles))
-                    .then_some(left);
-            };
-            let left = queue.backlog.len() as u64;
-            self.books.left(Delta::copy(item.message.bytes()));
-            self.refill_backlog(Holder::Queue(queue_id));
-            if item.expires <= now {
-                self.give_up(queue_id, item, DeathReason::Expired, now);
-                continue;
-            }
             if !self.may_have(id, queue_id, &item.message) {
                 passed.push(item);
                 continue;
@@ -387,10 +382,7 @@ impl Kernel {
                 break Some(left);
             }
         };
-        passed
-            .into_iter()
-            .rev()
-            .for_each(|item| self.put_back(queue_id, item));
+        self.put_all_back(queue_id, passed);
         taken
     }
 
@@ -421,20 +413,13 @@ impl Kernel {
         if let Source::Queue(queue_id) = consumer.source
             && let Some(queue) = self.queues.get_mut(queue_id)
         {
-            queue.consumers.retain(|other| {
-                (other.session, other.line, other.number) != (id, line, consumer.number)
-            });
-            queue.cursor = 0;
+            queue.takers.remove(id, line, consumer.number);
         }
     }
 
     /// A session ends: all its lines, transactions and own queues.
     pub(crate) fn close_lines<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let Some(lines) = self
-            .sessions
-            .get_mut(id)
-            .and_then(|session| session.lines.as_deref_mut())
-        else {
+        let Some(lines) = self.lines_of(id) else {
             return;
         };
         let transactions: Vec<u32> = lines

@@ -59,10 +59,7 @@ impl Kernel {
         why: DeathReason,
         now: Time,
     ) {
-        let journal = self
-            .queues
-            .get(queue_id)
-            .map_or(0, super::Queue::journal_number);
+        let journal = self.queue_number(queue_id);
         let serial = if journal == 0 { 0 } else { item.serial };
         let original = Original::Kept {
             queue: journal,
@@ -275,11 +272,7 @@ impl Kernel {
             (RetainOp::None, expires),
             now,
         );
-        let expires_in = (expires != Time::NEVER).then(|| expires.since(now));
-        let draft = Draft {
-            expires_in,
-            ..Draft::of(&message)
-        };
+        let draft = Draft::again(&message, now);
         let route = self.route(&address);
         let is_kept = !matches!(original, Original::Kept { serial: 0, .. });
         let must_arrive =

@@ -4,7 +4,7 @@ use super::delivered::Mark;
 use super::exchange::{subtree, write_address};
 use super::maker::MadeBy;
 use super::spec::{DeadLetter, QueueLimits, QueueSpec, QueueStatus, Refusal, queue_address};
-use super::{Backlog, Queue};
+use super::{Backlog, Queue, Takers};
 use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::effects::Effects;
@@ -180,11 +180,7 @@ impl Kernel {
             made_by: MadeBy::default(),
             backlog,
             unsettled: 0,
-            consumers: Vec::new(),
-            cursor: 0,
-            taken: false,
-            had_consumer: false,
-            groups: Vec::new(),
+            takers: Takers::default(),
             bindings: BTreeSet::new(),
             mark: Mark::default(),
             used: now,
@@ -240,17 +236,15 @@ impl Kernel {
         let queue_id = self.queues.find(address).ok_or(Refusal::NoQueue)?;
         self.may_configure_queue(id, queue_id)?;
         let queue = self.queues.get(queue_id).ok_or(Refusal::NoQueue)?;
-        if if_unused && !(queue.consumers.is_empty() && queue.groups.is_empty()) {
+        if if_unused && !queue.takers.is_empty() {
             return Err(Refusal::InUse);
         }
         if if_empty && !queue.backlog.is_empty() {
             return Err(Refusal::NotEmpty);
         }
         let messages = queue.backlog.len() as u64;
-        if queue.durable
-            && let Some(link) = self.sessions.get(id).and_then(|session| session.link())
-        {
-            fx.hold(link, self.journal.awaited());
+        if queue.durable {
+            self.hold(id, fx);
         }
         self.end_queue(queue_id, now, fx);
         self.end_command(now, fx);
@@ -265,7 +259,7 @@ impl Kernel {
         let Some(idle) = queue.limits.idle_expiry else {
             return;
         };
-        if !queue.consumers.is_empty() || !queue.groups.is_empty() {
+        if !queue.takers.is_empty() {
             return;
         }
         let due = queue.used + idle;
@@ -391,7 +385,7 @@ fn difference(queue: &Queue, spec: &QueueSpec<'_>) -> Option<&'static str> {
 
 impl Queue {
     fn status(&self) -> QueueStatus {
-        let consumers = (self.consumers.len() + self.groups.len()) as u32;
+        let consumers = self.takers.len() as u32;
         QueueStatus {
             existed: true,
             messages: self.backlog.len() as u64,

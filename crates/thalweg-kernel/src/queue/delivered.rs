@@ -110,9 +110,7 @@ impl Kernel {
         if self.mark_mut(holder).is_some_and(|mark| serial > mark.to) {
             self.raise_mark(holder, serial);
         }
-        if let Some(link) = self.sessions.get(to).and_then(|session| session.link()) {
-            fx.hold(link, self.journal.awaited());
-        }
+        self.hold(to, fx);
     }
 
     /// Whether a message that waited may go to a receiver whose output is not held here. Otherwise its queue or group is
@@ -164,7 +162,7 @@ impl Kernel {
         match holder {
             Holder::Queue(queue_id) => {
                 let queue = self.queues.get(queue_id);
-                if is_awaited || queue.is_some_and(|queue| !queue.groups.is_empty()) {
+                if is_awaited || queue.is_some_and(|queue| !queue.takers.groups().is_empty()) {
                     self.agenda.pump(queue_id);
                 }
             }
@@ -195,10 +193,8 @@ impl Kernel {
         let Some(queue) = self.queues.get(queue_id) else {
             return;
         };
-        let is_taken_from = queue.unsettled > 0
-            || !queue.consumers.is_empty()
-            || !queue.groups.is_empty()
-            || !queue.mark.awaited_by.is_empty();
+        let is_taken_from =
+            queue.unsettled > 0 || !queue.takers.is_empty() || !queue.mark.awaited_by.is_empty();
         // Nothing was raised since the last time; or what was given up is not where it goes yet, and may wait here again.
         if queue.mark.ahead == 0 || is_taken_from || self.agenda.kept().next().is_some() {
             return;
@@ -210,16 +206,7 @@ impl Kernel {
         if !is_exact {
             // Not in their order: by priority, or past what a consumer may not have.
             for serial in delivered {
-                let (from, to) = (number, number);
-                let moved = Record::Moved {
-                    from,
-                    serial,
-                    to,
-                    tag: 0,
-                    redelivered: true,
-                    grant: None,
-                };
-                self.journal.persist(&moved, Safety::Lazy);
+                self.journal.move_entry(number, serial, number, true);
             }
         }
         if let Some(queue) = self.queues.get_mut(queue_id) {

@@ -15,7 +15,7 @@ use crate::remote::shards::Asker;
 use crate::{QueueLimits, Safety};
 use std::collections::VecDeque;
 use thalweg_model::{Message, Reliability, Time};
-use thalweg_records::{Record, Stored, Waiting};
+use thalweg_records::{Stored, Waiting};
 
 /// Somebody who asked for one message.
 #[derive(Clone)]
@@ -142,13 +142,7 @@ impl Kernel {
             self.books.left(Delta::copy(size_of::<Stored>()));
             let Some(message) = message else {
                 self.book_drop(None, "", DropReason::Unreadable);
-                self.journal.persist(
-                    &Record::Removed {
-                        queue: journal,
-                        serial: stored.serial,
-                    },
-                    Safety::Lazy,
-                );
+                self.journal.remove(journal, stored.serial, Safety::Lazy);
                 continue;
             };
             let item = Item::new(message, stored.serial, stored.deliveries);
@@ -203,13 +197,13 @@ impl Kernel {
             let (id, line, settles) = match asked {
                 Asked::Line(id, line, settles) => (id, line, settles),
                 Asked::Apart(from, asker, access) => {
-                    self.serve_taker_again(from, asker, &access, address, now, fx);
+                    self.answer_taker(from, asker, &access, address, now, fx);
                     continue;
                 }
             };
             let taken = self.take_one(id, line, address, settles, now, fx);
             if !matches!(taken, Ok(Some(_)))
-                && let Some(link) = self.sessions.get(id).and_then(|session| session.link())
+                && let Some(link) = self.sessions.link_of(id)
             {
                 // It has expired meanwhile.
                 fx.consumer_ended(link, line, ConsumerEnd::NothingCame);

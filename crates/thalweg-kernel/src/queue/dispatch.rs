@@ -1,9 +1,10 @@
 //! What waits in a queue goes to whoever can take it.
 
+use super::Item;
 use super::apart::LOOKED_AT_MAX;
 use super::dead_letter::Original;
 use super::line::{Source, Unsettled};
-use super::{Consumer, Item};
+use super::takers::{Consumer, Taker};
 use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
@@ -17,13 +18,6 @@ use thalweg_model::{DeathReason, Message, Time};
 
 /// How many messages of a queue expire in one call at the most.
 const EXPIRED_PER_CALL: usize = 1024;
-
-/// Who takes a message.
-#[derive(Clone, Copy)]
-enum Taker {
-    Consumer(Consumer),
-    Group(GroupId),
-}
 
 impl Kernel {
     /// Hands out what waits, as far as there is credit.
@@ -44,7 +38,7 @@ impl Kernel {
             let Some(queue) = self.queues.get(queue_id) else {
                 return;
             };
-            if queue.backlog.is_empty() || (queue.consumers.is_empty() && queue.groups.is_empty()) {
+            if queue.backlog.is_empty() || queue.takers.is_empty() {
                 break;
             }
             let Some(next) = queue.backlog.first() else {
@@ -116,22 +110,20 @@ impl Kernel {
                 }
             }
         }
-        passed
-            .into_iter()
-            .rev()
-            .for_each(|item| self.put_back(queue_id, item));
+        self.put_all_back(queue_id, passed);
         self.watch_expiry(queue_id);
     }
 
     /// Whether nobody who takes from a queue may have a message.
     fn nobody_may_have(&self, queue_id: QueueId, message: &Message) -> bool {
         self.queues.get(queue_id).is_some_and(|queue| {
-            queue
-                .consumers
+            let takers = &queue.takers;
+            takers
+                .consumers()
                 .iter()
                 .all(|consumer| !self.may_have(consumer.session, queue_id, message))
-                && queue
-                    .groups
+                && takers
+                    .groups()
                     .iter()
                     .all(|group| self.is_forbidden(*group, message))
         })
@@ -168,6 +160,9 @@ impl Kernel {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
+        if items.is_empty() {
+            return;
+        }
         for item in &items {
             self.books.entered(Delta::copy(item.message.bytes()));
         }
@@ -198,7 +193,7 @@ impl Kernel {
         Err(item)
     }
 
-    /// Whoever is served next, and whose turn it is then: the highest priority first, in turns among equals.
+    /// Who is served next, and whose turn it is then.
     fn choose_taker(
         &self,
         queue_id: QueueId,
@@ -206,58 +201,11 @@ impl Kernel {
         resting: &[GroupId],
     ) -> Option<(Taker, usize)> {
         let queue = self.queues.get(queue_id)?;
-        if let ([only], []) = (&queue.consumers[..], &queue.groups[..]) {
-            return self
-                .can_have(queue_id, only, message)
-                .then_some((Taker::Consumer(*only), 0));
-        }
-        let (consumers, groups) = (queue.consumers.len(), queue.groups.len());
-        let count = consumers + groups;
-        if queue.limits.single_active {
-            return match queue.consumers.first() {
-                Some(first) => self
-                    .can_have(queue_id, first, message)
-                    .then_some((Taker::Consumer(*first), 0)),
-                None => {
-                    let group = *queue.groups.first()?;
-                    self.is_taker(group, message, resting)
-                        .then_some((Taker::Group(group), 0))
-                }
-            };
-        }
-        let is_even = queue.consumers.first().map_or(0, |first| first.priority)
-            == queue.consumers.last().map_or(0, |last| last.priority)
-            && (groups == 0
-                || queue
-                    .consumers
-                    .first()
-                    .is_none_or(|first| first.priority == 0));
-        let mut best: Option<(i32, usize)> = None;
-        for step in 0..count {
-            let at = (queue.cursor + step) % count;
-            let (priority, can) = match queue.consumers.get(at) {
-                Some(consumer) => (
-                    consumer.priority,
-                    self.can_have(queue_id, consumer, message),
-                ),
-                None => {
-                    let group = *queue.groups.get(at - consumers)?;
-                    (0, self.is_taker(group, message, resting))
-                }
-            };
-            if can && best.is_none_or(|(known, _)| priority > known) {
-                best = Some((priority, at));
-                if is_even {
-                    break;
-                }
-            }
-        }
-        let (_, at) = best?;
-        let taker = match queue.consumers.get(at) {
-            Some(consumer) => Taker::Consumer(*consumer),
-            None => Taker::Group(*queue.groups.get(at - consumers)?),
+        let can = |taker: &Taker| match taker {
+            Taker::Consumer(consumer) => self.can_have(queue_id, consumer, message),
+            Taker::Group(group) => !resting.contains(group) && self.has_member_for(*group, message),
         };
-        Some((taker, (at + 1) % count))
+        queue.takers.next(queue.limits.single_active, can)
     }
 
     /// Whether somebody could take a message right now that was published at this address.
@@ -265,11 +213,12 @@ impl Kernel {
         let Some(queue) = self.queues.get(queue_id) else {
             return false;
         };
-        queue.consumers.iter().any(|consumer| {
+        queue.takers.consumers().iter().any(|consumer| {
             self.consumer_can_take(consumer.session, consumer.line, consumer.number)
                 && self.may_have_at(consumer.session, queue_id, address)
         }) || queue
-            .groups
+            .takers
+            .groups()
             .iter()
             .any(|group| self.has_member_allowed_at(*group, address))
     }
@@ -287,13 +236,9 @@ impl Kernel {
         }
     }
 
-    fn is_taker(&self, group: GroupId, message: &Message, resting: &[GroupId]) -> bool {
-        !resting.contains(&group) && self.has_member_for(group, message)
-    }
-
     fn next_turn(&mut self, queue_id: QueueId, turn: usize) {
         if let Some(queue) = self.queues.get_mut(queue_id) {
-            queue.cursor = turn;
+            queue.takers.set_turn(turn);
         }
     }
 
@@ -436,13 +381,7 @@ impl Kernel {
         session.counts.note_routed();
         self.books.redelivered(item.deliveries > 0);
         if !settles {
-            // Looking at the address costs more than the rest.
-            let address = if self.books.has_accounts() {
-                item.message.address()
-            } else {
-                ""
-            };
-            self.book_delivered(id, address, item.message.payload().len());
+            self.book_had(id, &item.message);
             return Ok(HandedOver::Done(item));
         }
         if number != 0 {
@@ -473,30 +412,14 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Option<Item> {
-        let deliveries = item.deliveries;
-        let Item {
-            message,
-            order,
-            serial,
-            expires,
-            back,
-            ..
-        } = item;
-        let taken = self.give_to_member(group, message.clone(), serial, deliveries, now, fx);
-        if taken {
-            if let Some(queue) = self.queues.get_mut(queue_id) {
-                queue.went += 1;
-            }
-            return None;
+        let (message, serial) = (item.message.clone(), item.serial);
+        if !self.give_to_member(group, message, serial, item.deliveries, now, fx) {
+            return Some(item);
         }
-        Some(Item {
-            message,
-            order,
-            serial,
-            expires,
-            deliveries,
-            back,
-        })
+        if let Some(queue) = self.queues.get_mut(queue_id) {
+            queue.went += 1;
+        }
+        None
     }
 
     /// A copy that a group was given returns to the head of its queue, or has been delivered too often.
@@ -560,12 +483,9 @@ impl Kernel {
             .map_or(Time::NEVER, |ttl| message.ingress() + ttl);
         let expires = message.expires().min(ttl);
         Some(Item {
-            message,
             order,
-            serial,
             expires,
-            deliveries,
-            back: 0,
+            ..Item::new(message, serial, deliveries)
         })
     }
 

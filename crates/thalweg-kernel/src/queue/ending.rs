@@ -59,14 +59,12 @@ impl Kernel {
         }
         let dropped_some = count > 0 || left.is_some();
         let left = all.saturating_sub(count as u64);
-        if left == 0
-            && let Some(link) = self.sessions.get(id).and_then(|session| session.link())
-        {
+        if left == 0 && self.sessions.link_of(id).is_some() {
             // What was purged must not be there again after the answer.
             if dropped_some {
                 self.journal.demand(self.session_safety(id));
             }
-            fx.hold(link, self.journal.awaited());
+            self.hold(id, fx);
         }
         Ok(Purged {
             count: count as u64,
@@ -90,29 +88,23 @@ impl Kernel {
         self.bury_soon(queue.journal_number());
         self.book_ended(&queue);
         self.persist_ended(queue.journal_number());
-        for group in std::mem::take(&mut queue.groups) {
-            self.group_lost_queue(group);
+        let takers = std::mem::take(&mut queue.takers);
+        for group in takers.groups() {
+            self.group_lost_queue(*group);
         }
-        for consumer in std::mem::take(&mut queue.consumers) {
+        for consumer in takers.consumers() {
             let source = Source::Queue(queue_id);
             if let Some(line) = self.line_mut(consumer.session, consumer.line) {
                 line.consumers
                     .retain(|known| known.number != consumer.number || known.source != source);
             }
-            if let Some(link) = self
-                .sessions
-                .get(consumer.session)
-                .and_then(|session| session.link())
-            {
+            if let Some(link) = self.sessions.link_of(consumer.session) {
                 let ended = ConsumerEnd::QueueGone(consumer.number);
                 fx.consumer_ended(link, consumer.line, ended);
             }
         }
         if let Some(owner) = queue.owner
-            && let Some(lines) = self
-                .sessions
-                .get_mut(owner)
-                .and_then(|session| session.lines.as_deref_mut())
+            && let Some(lines) = self.lines_of(owner)
         {
             lines.own_queues.retain(|own| *own != queue_id);
         }

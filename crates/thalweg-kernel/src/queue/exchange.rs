@@ -224,7 +224,6 @@ impl Kernel {
             return Err(Refusal::Invalid("no exchange can have this name"));
         };
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
-        let link = session.link();
         if let Some(kind) = predeclared(spec.address) {
             let is_same = kind == spec.kind && spec.durable && !spec.auto_delete && !spec.internal;
             return if is_same {
@@ -282,9 +281,7 @@ impl Kernel {
         if number != 0 {
             let safety = self.session_safety(id);
             self.persist_exchange(spec.address, &exchange, safety);
-            if let Some(link) = link {
-                fx.hold(link, self.journal.awaited());
-            }
+            self.hold(id, fx);
         }
         self.add_exchange(spec.address, exchange);
         self.topology_changed();
@@ -311,7 +308,7 @@ impl Kernel {
         if !is_better || !session.access().may_configure(spec.address) {
             return;
         }
-        let (link, made_by) = (session.link(), MadeBy::session(session));
+        let made_by = MadeBy::session(session);
         let Some(mut exchange) = self.topology.remove_exchange(spec.address) else {
             return;
         };
@@ -319,8 +316,7 @@ impl Kernel {
         if exchange.number != 0 {
             let safety = self.session_safety(id);
             self.persist_exchange(spec.address, &exchange, safety);
-            link.into_iter()
-                .for_each(|link| fx.hold(link, self.journal.awaited()));
+            self.hold(id, fx);
         }
         self.topology.insert_exchange(spec.address, exchange);
         self.topology_changed();
@@ -361,8 +357,8 @@ impl Kernel {
         if if_unused && !exchange.bindings.is_empty() {
             return Err(Refusal::InUse);
         }
-        if let (Some(link), true) = (session.link(), exchange.number != 0) {
-            fx.hold(link, self.journal.awaited());
+        if exchange.number != 0 {
+            self.hold(id, fx);
         }
         self.end_exchange(address, fx);
         Ok(())

@@ -4,7 +4,7 @@ use super::declare::NewQueue;
 use super::dispatch::HandedOver;
 use super::line::Source;
 use super::{HOME, Item, QueueLimits, Refusal, is_queue_address};
-use crate::effects::{Effects, Holder, Safety};
+use crate::effects::{Effects, Holder};
 use crate::groups::group::LineMember;
 use crate::groups::ordered::LOOK_ANEW;
 use crate::groups::seats::Chosen;
@@ -16,7 +16,7 @@ use crate::remote::aways::is_away;
 use crate::{Kernel, home};
 use thalweg_balance::Parcel;
 use thalweg_model::{Message, Reliability, Time};
-use thalweg_records::{Record, Stored, StoredGroup};
+use thalweg_records::{Stored, StoredGroup};
 
 impl Kernel {
     // --- a group takes from a queue
@@ -68,8 +68,7 @@ impl Kernel {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
-        queue.groups.push(group_id);
-        queue.had_consumer = true;
+        queue.takers.add_group(group_id);
         let journal = queue.journal_number();
         if let Some(group) = self.groups.get_mut(group_id) {
             group.link(queue_id, journal);
@@ -90,8 +89,7 @@ impl Kernel {
             return;
         };
         if let Some(queue) = self.queues.get_mut(queue_id) {
-            queue.groups.retain(|group| *group != group_id);
-            queue.cursor = 0;
+            queue.takers.remove_group(group_id);
         }
         self.queue_lost_consumer(queue_id, now, fx);
     }
@@ -155,16 +153,9 @@ impl Kernel {
         now: Time,
     ) {
         self.book_routed(None, message.address());
-        let number = self
-            .queues
-            .get(queue_id)
-            .map_or(0, super::Queue::journal_number);
+        let number = self.queue_number(queue_id);
         let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
-        let serial = if is_kept {
-            self.journal.next_serial()
-        } else {
-            0
-        };
+        let serial = self.journal.serial_if(is_kept);
         if is_kept {
             let pending = Pending {
                 handed: true,
@@ -191,10 +182,7 @@ impl Kernel {
         let Some(queue_id) = self.queues.find(&stored.filter) else {
             return false;
         };
-        let to = self
-            .queues
-            .get(queue_id)
-            .map_or(0, super::Queue::journal_number);
+        let to = self.queue_number(queue_id);
         let waiting: Vec<Stored> = stored.waiting.iter().collect();
         self.books.restored(waiting.len());
         for Stored {
@@ -211,17 +199,7 @@ impl Kernel {
             };
             self.books.restored_address(message.address());
             if to != 0 {
-                self.journal.persist(
-                    &Record::Moved {
-                        from: number,
-                        serial,
-                        to,
-                        tag: 0,
-                        redelivered: true,
-                        grant: None,
-                    },
-                    Safety::Lazy,
-                );
+                self.journal.move_entry(number, serial, to, true);
             }
             let serial = if to == 0 { 0 } else { serial };
             self.let_wait_again(queue_id, message, serial, deliveries.max(1));
@@ -251,7 +229,7 @@ impl Kernel {
         while let Some(group) = self
             .queues
             .get(queue_id)
-            .and_then(|queue| queue.groups.get(at).copied())
+            .and_then(|queue| queue.takers.groups().get(at).copied())
         {
             self.group_arrival(group, now);
             at += 1;

@@ -1,8 +1,9 @@
 //! A session's lines: what its consumers were given and have not settled, and how much more they may have.
 
-use super::{Item, Verdict};
+use super::{Item, Tags, Verdict};
 use crate::Kernel;
 use crate::ids::{GroupId, QueueId, SessionId};
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use thalweg_model::{Message, Stamp};
 
@@ -60,6 +61,8 @@ pub(super) struct Unsettled {
     pub(super) source: Source,
     pub(super) item: Item,
 }
+
+pub(super) type Taken = SmallVec<[Unsettled; 1]>;
 
 /// What is done at once, at its end.
 #[derive(Default)]
@@ -180,18 +183,44 @@ impl Line {
     }
 
     pub(super) fn is_unsettled(&self, tag: u64) -> bool {
-        self.unsettled
-            .binary_search_by_key(&tag, |unsettled| unsettled.tag)
-            .is_ok()
+        self.place_of(tag).is_some()
     }
 
-    /// Takes one out of the list of what is not settled, wherever it is.
-    pub(super) fn remove_unsettled(&mut self, tag: u64) -> Option<Unsettled> {
-        let at = self
-            .unsettled
-            .binary_search_by_key(&tag, |unsettled| unsettled.tag)
-            .ok()?;
-        self.unsettled.remove(at)
+    fn place_of(&self, tag: u64) -> Option<usize> {
+        let tag_of = |unsettled: &Unsettled| unsettled.tag;
+        self.unsettled.binary_search_by_key(&tag, tag_of).ok()
+    }
+
+    /// Takes one out of the list of what is not settled; mostly that is the oldest.
+    pub(super) fn take_one(&mut self, tag: u64) -> Option<Unsettled> {
+        let oldest = self.unsettled.pop_front_if(|oldest| oldest.tag == tag);
+        let taken = oldest.or_else(|| self.unsettled.remove(self.place_of(tag)?))?;
+        self.shrink();
+        Some(taken)
+    }
+
+    /// The same of what is named; nothing if there is no such message.
+    pub(super) fn take(&mut self, tags: Tags) -> Option<Taken> {
+        let taken = match tags {
+            Tags::All => self.unsettled.drain(..).collect(),
+            Tags::UpTo(tag) => self.unsettled.drain(..=self.place_of(tag)?).collect(),
+            Tags::One(tag) => std::iter::once(self.take_one(tag)?).collect(),
+        };
+        self.shrink();
+        Some(taken)
+    }
+
+    /// A message that a transaction would have settled is in the list again.
+    pub(super) fn put_back(&mut self, unsettled: Unsettled) {
+        let before = |known: &Unsettled| known.tag < unsettled.tag;
+        let at = self.unsettled.partition_point(before);
+        self.unsettled.insert(at, unsettled);
+    }
+
+    fn shrink(&mut self) {
+        if self.unsettled.is_empty() && self.unsettled.capacity() > 1024 {
+            self.unsettled.shrink_to(64);
+        }
     }
 
     pub(super) fn has_credit(&self) -> bool {
@@ -221,16 +250,17 @@ impl Kernel {
         Some(self.sessions.get_mut(id)?.lines.get_or_insert_default())
     }
 
+    /// The same of a session that has some.
+    pub(super) fn lines_of(&mut self, id: SessionId) -> Option<&mut Lines> {
+        self.sessions.get_mut(id)?.lines.as_deref_mut()
+    }
+
     pub(super) fn line(&self, id: SessionId, line: u16) -> Option<&Line> {
         self.sessions.get(id)?.lines.as_deref()?.get(line)
     }
 
     pub(super) fn line_mut(&mut self, id: SessionId, line: u16) -> Option<&mut Line> {
-        self.sessions
-            .get_mut(id)?
-            .lines
-            .as_deref_mut()?
-            .get_mut(line)
+        self.lines_of(id)?.get_mut(line)
     }
 
     /// A message that a session's lines have of a group's and have not settled.

@@ -27,6 +27,7 @@ mod queues;
 mod recall;
 mod recount;
 mod spec;
+mod takers;
 mod topology;
 mod transaction;
 mod verdict;
@@ -48,6 +49,7 @@ pub use spec::{
     BindSpec, BindTo, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, QueueLimits,
     QueueOverflow, QueueSpec, QueueStatus, Refusal, Tags, Verdict, exchange_address, queue_address,
 };
+use takers::Takers;
 pub(crate) use topology::Topology;
 pub use transaction::Gathered;
 pub use view::{BindingView, ExchangeView, QueueView};
@@ -77,15 +79,7 @@ pub(crate) struct Queue {
     backlog: Backlog,
     /// Given to consumers and not settled.
     unsettled: usize,
-    /// By falling priority; those of one priority in the order in which they came.
-    consumers: Vec<Consumer>,
-    /// Whose turn it is.
-    cursor: usize,
-    /// A consumer has exclusive access.
-    taken: bool,
-    had_consumer: bool,
-    /// Groups that take from it, for sessions that take their messages through subscriptions.
-    groups: Vec<GroupId>,
+    takers: Takers,
     /// Bindings that lead here.
     bindings: BTreeSet<BindingId>,
     mark: Mark,
@@ -99,15 +93,6 @@ pub(crate) struct Queue {
     went: u64,
 }
 
-/// Somebody who takes from a queue. Its credit is with its line.
-#[derive(Clone, Copy, Debug)]
-struct Consumer {
-    session: SessionId,
-    line: u16,
-    number: u32,
-    priority: i32,
-}
-
 /// Names the shard of all queues.
 pub(crate) const HOME: &str = "$q";
 
@@ -115,6 +100,12 @@ impl Kernel {
     /// Whether this is the shard where queues and exchanges are, and to which connections come that use them.
     pub fn has_queues(&self) -> bool {
         home(HOME, self.env.shards()) == self.env.shard()
+    }
+
+    /// The number under which a queue's entries are in the journal; 0 if they are not.
+    fn queue_number(&self, queue_id: QueueId) -> u64 {
+        let queue = self.queues.get(queue_id);
+        queue.map_or(0, Queue::journal_number)
     }
 
     /// How many messages wait in a queue.
@@ -133,9 +124,8 @@ impl Kernel {
                     .any(|member| self.member_is_there(member.session))
             })
         };
-        self.queues
-            .get(queue_id)
-            .is_some_and(|queue| !queue.consumers.is_empty() || queue.groups.iter().any(is_there))
+        let takers = self.queues.get(queue_id).map(|queue| &queue.takers);
+        takers.is_some_and(|it| !it.consumers().is_empty() || it.groups().iter().any(is_there))
     }
 }
 
@@ -159,6 +149,15 @@ impl Queue {
     /// The number under which its entries are in the journal; 0 if they are not.
     pub(crate) fn journal_number(&self) -> u64 {
         if self.durable { self.number } else { 0 }
+    }
+
+    /// Whether the bounds that its maker gave it are exceeded with so much more.
+    fn exceeds(&self, messages: u64, bytes: u64) -> bool {
+        let messages = messages + self.backlog.len() as u64;
+        let bytes = bytes + self.backlog.payload_bytes();
+        let limits = &self.limits;
+        limits.messages_max.is_some_and(|max| messages > max)
+            || limits.bytes_max.is_some_and(|max| bytes > max)
     }
 
     /// How many eighths are filled of what the broker lets wait in it.

@@ -23,15 +23,11 @@ impl Kernel {
     ) -> bool {
         let may_be_written =
             self.env.limits().journal && draft.reliability > Reliability::AtMostOnce;
-        let serial = if may_be_written {
-            self.journal.next_serial()
-        } else {
-            0
-        };
+        let serial = self.journal.serial_if(may_be_written);
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return false;
         };
-        let ([to], []) = (&queue.consumers[..], &queue.groups[..]) else {
+        let ([to], []) = (queue.takers.consumers(), queue.takers.groups()) else {
             return false;
         };
         let Some(session) = self.sessions.get_mut(to.session) else {
@@ -111,12 +107,9 @@ impl Kernel {
         let source = Source::Queue(queue_id);
         let serial = if queue.durable { serial } else { 0 };
         let item = Item {
-            message,
             order,
-            serial,
             expires: until,
-            deliveries: 0,
-            back: 0,
+            ..Item::new(message, serial, 0)
         };
         line.unsettled.push_back(Unsettled {
             tag,

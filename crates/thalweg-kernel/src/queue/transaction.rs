@@ -38,8 +38,7 @@ impl Kernel {
     }
 
     fn transaction_mut(&mut self, id: SessionId, number: u32) -> Option<&mut Transaction> {
-        let lines = self.sessions.get_mut(id)?.lines.as_deref_mut()?;
-        lines
+        self.lines_of(id)?
             .transactions
             .iter_mut()
             .find(|(known, _)| *known == number)
@@ -149,13 +148,10 @@ impl Kernel {
         for step in transaction.steps {
             match step {
                 Step::Publish(message, others, stamp) => {
-                    let expires = message.expires();
                     let draft = Draft {
-                        // A message lives from the commit on.
-                        expires_in: (expires != Time::NEVER)
-                            .then(|| expires.since(message.ingress())),
                         stamp,
-                        ..Draft::of(&message)
+                        // A message lives from the commit on.
+                        ..Draft::again(&message, message.ingress())
                     };
                     let published = match others.is_empty() {
                         true => self.publish(id, draft, now, fx),
@@ -182,13 +178,10 @@ impl Kernel {
             self.pump_line(id, line, now, fx);
         }
         self.end_command(now, fx);
-        if let (true, Some(link)) = (
-            self.env.limits().journal,
-            self.sessions.get(id).and_then(|session| session.link()),
-        ) {
+        if self.env.limits().journal && self.sessions.link_of(id).is_some() {
             // What was settled must not come again after the answer.
             self.journal.demand(self.session_safety(id));
-            fx.hold(link, self.journal.awaited());
+            self.hold(id, fx);
         }
         Some(outcomes)
     }
@@ -212,22 +205,14 @@ impl Kernel {
 
     /// A message that a transaction would have settled is its line's again.
     fn unsettle(&mut self, id: SessionId, line: u16, unsettled: Unsettled) {
-        let Some(line) = self.line_mut(id, line) else {
-            return;
-        };
-        let at = line
-            .unsettled
-            .partition_point(|known| known.tag < unsettled.tag);
-        line.unsettled.insert(at, unsettled);
+        if let Some(line) = self.line_mut(id, line) {
+            line.put_back(unsettled);
+        }
     }
 
     /// A line ends: no transaction settles anything of it any more.
     pub(super) fn unsettle_line(&mut self, id: SessionId, line: u16) {
-        let Some(lines) = self
-            .sessions
-            .get_mut(id)
-            .and_then(|session| session.lines.as_deref_mut())
-        else {
+        let Some(lines) = self.lines_of(id) else {
             return;
         };
         let mut back = Vec::new();
@@ -244,7 +229,7 @@ impl Kernel {
     }
 
     fn take_transaction(&mut self, id: SessionId, number: u32) -> Option<Transaction> {
-        let lines = self.sessions.get_mut(id)?.lines.as_deref_mut()?;
+        let lines = self.lines_of(id)?;
         let at = lines
             .transactions
             .iter()

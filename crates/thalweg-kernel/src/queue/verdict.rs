@@ -1,7 +1,7 @@
 //! Consumers say what became of what they were given.
 
 use super::Item;
-use super::line::{Line, Source, Unsettled};
+use super::line::{Source, Taken, Unsettled};
 use super::spec::{Tags, Verdict};
 use crate::Kernel;
 use crate::books::Delta;
@@ -16,7 +16,6 @@ use thalweg_model::{DeathReason, Time};
 /// How many messages one call settles at the most, if they do not go back.
 const SETTLED_PER_CALL: usize = 1024;
 
-pub(super) type Taken = SmallVec<[Unsettled; 1]>;
 type Sources = SmallVec<[Source; 4]>;
 
 impl Kernel {
@@ -94,13 +93,9 @@ impl Kernel {
         let Some(line) = self.line_mut(id, number) else {
             return Settled::Unknown;
         };
-        let oldest = line.unsettled.pop_front_if(|oldest| oldest.tag == tag);
-        let Some(unsettled) = oldest.or_else(|| line.remove_unsettled(tag)) else {
+        let Some(unsettled) = line.take_one(tag) else {
             return Settled::Unknown;
         };
-        if line.unsettled.is_empty() && line.unsettled.capacity() > 1024 {
-            line.unsettled.shrink_to(64);
-        }
         line.give_credit_back(unsettled.consumer);
         let (source, has_common_credit) = (unsettled.source, line.credit > 0);
         self.judge(id, number, unsettled, verdict, now);
@@ -127,30 +122,10 @@ impl Kernel {
         number: u16,
         tags: Tags,
     ) -> Option<Taken> {
-        let Some(line) = self.line_mut(id, number) else {
-            return (tags == Tags::All).then(Taken::new);
-        };
-        let mut taken = Taken::new();
-        let find = |line: &Line, tag| {
-            line.unsettled
-                .binary_search_by_key(&tag, |unsettled| unsettled.tag)
-                .ok()
-        };
-        match tags {
-            Tags::All => taken.extend(line.unsettled.drain(..)),
-            Tags::UpTo(tag) => {
-                let at = find(line, tag)?;
-                taken.extend(line.unsettled.drain(..=at));
-            }
-            Tags::One(tag) => {
-                let at = find(line, tag)?;
-                taken.extend(line.unsettled.remove(at));
-            }
+        match self.line_mut(id, number) {
+            Some(line) => line.take(tags),
+            None => (tags == Tags::All).then(Taken::new),
         }
-        if line.unsettled.capacity() > 1024 && line.unsettled.is_empty() {
-            line.unsettled.shrink_to(64);
-        }
-        Some(taken)
     }
 
     pub(super) fn judge_all<E: Effects>(
@@ -252,14 +227,7 @@ impl Kernel {
         self.books.settled(Delta::copy(item.message.bytes()));
         match source {
             Source::Queue(queue_id) => {
-                if self.queues.get(queue_id).is_some() {
-                    self.judge_of_queue(id, queue_id, item, verdict, now);
-                } else if verdict == Verdict::Requeue {
-                    self.hand_back(Some(id));
-                    self.book_drop(None, item.message.address(), DropReason::QueueEnded);
-                } else {
-                    self.book_had(id, &item);
-                }
+                self.judge_of_queue(id, queue_id, item, verdict, now);
             }
             Source::Group(group_id) => {
                 let is_there = self.groups.get(group_id).is_some();
@@ -284,7 +252,7 @@ impl Kernel {
                         }
                     }
                     Verdict::Accept | Verdict::Reject => {
-                        self.book_had(id, &item);
+                        self.book_had(id, &item.message);
                         if is_there {
                             if !self.is_owned_elsewhere(group_id) {
                                 self.forget_given_back(group_id, item.back);
@@ -302,6 +270,7 @@ impl Kernel {
         }
     }
 
+    /// One of a queue, which may have ended.
     pub(super) fn judge_of_queue(
         &mut self,
         id: SessionId,
@@ -310,6 +279,13 @@ impl Kernel {
         verdict: Verdict,
         now: Time,
     ) {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            if verdict != Verdict::Requeue {
+                return self.book_had(id, &item.message);
+            }
+            self.hand_back(Some(id));
+            return self.book_drop(None, item.message.address(), DropReason::QueueEnded);
+        };
         if verdict == Verdict::Requeue {
             if let Some(item) = self.take_back(id, queue_id, item, now) {
                 self.put_back(queue_id, item);
@@ -317,13 +293,10 @@ impl Kernel {
             }
             return self.settle_deliveries(queue_id);
         }
-        let Some(queue) = self.queues.get_mut(queue_id) else {
-            return;
-        };
         queue.unsettled -= 1;
         queue.went += 1;
         let journal = queue.journal_number();
-        self.book_had(id, &item);
+        self.book_had(id, &item.message);
         match verdict {
             Verdict::Reject => self.leave_to_die(queue_id, &item, DeathReason::Rejected, now),
             Verdict::Accept | Verdict::Requeue => self.forget_item(journal, &item, false),
@@ -351,17 +324,6 @@ impl Kernel {
             self.persist_returned(journal, item.serial, item.deliveries);
         }
         Some(item)
-    }
-
-    /// Its receiver has had it; a refusal is the receiver's own.
-    pub(super) fn book_had(&mut self, id: SessionId, item: &Item) {
-        // Looking at the address costs more than the rest.
-        let address = if self.books.has_accounts() {
-            item.message.address()
-        } else {
-            ""
-        };
-        self.book_delivered(id, address, item.message.payload().len());
     }
 
     /// A group's message waits again, first in line.

@@ -72,7 +72,7 @@ impl Kernel {
                 messages: queue.backlog.len(),
                 bytes: queue.backlog.payload_bytes(),
                 unsettled: queue.unsettled,
-                consumers: queue.consumers.len() + queue.groups.len(),
+                consumers: queue.takers.len(),
                 came: queue.came,
                 went: queue.went,
             });
@@ -82,7 +82,7 @@ impl Kernel {
     /// What a publish to a queue would meet there.
     pub(crate) fn explain_queue(&self, queue_id: QueueId) -> Option<(Arc<str>, String)> {
         let queue = self.queues.get(queue_id)?;
-        let consumers = queue.consumers.len() + queue.groups.len();
+        let consumers = queue.takers.len();
         let what = format!(
             "{consumers} consumers, {} waiting, {} unsettled",
             queue.backlog.len(),

@@ -19,7 +19,7 @@ use crate::ledger::DropReason;
 use std::fmt::Write;
 use thalweg_model::syntax::ONE_LINE;
 use thalweg_model::{Message, PropertyValue, Span, Time};
-use thalweg_records::{Record, Stored, StoredGroup, Waiting};
+use thalweg_records::{Stored, StoredGroup, Waiting};
 
 const QUEUE: &str = "/queue";
 const EXCHANGE: &str = "/exchange";
@@ -85,14 +85,8 @@ impl Kernel {
             return;
         };
         let terms = queue_terms(queue);
-        self.journal.persist(
-            &Record::Group {
-                queue: queue.number,
-                name: QUEUE,
-                filter: &terms,
-            },
-            safety,
-        );
+        self.journal
+            .write_group(queue.number, QUEUE, &terms, safety);
     }
 
     pub(super) fn persist_exchange(&mut self, address: &str, exchange: &Exchange, safety: Safety) {
@@ -105,14 +99,8 @@ impl Kernel {
             lines.add("alternate", alternate);
         }
         exchange.made_by.write(&mut lines);
-        self.journal.persist(
-            &Record::Group {
-                queue: exchange.number,
-                name: EXCHANGE,
-                filter: &lines.0,
-            },
-            safety,
-        );
+        self.journal
+            .write_group(exchange.number, EXCHANGE, &lines.0, safety);
     }
 
     pub(super) fn persist_binding(&mut self, index: BindingId, safety: Safety) {
@@ -146,22 +134,15 @@ impl Kernel {
                 }
             }
         }
-        self.journal.persist(
-            &Record::Group {
-                queue: binding.number,
-                name: BINDING,
-                filter: &lines.0,
-            },
-            safety,
-        );
+        self.journal
+            .write_group(binding.number, BINDING, &lines.0, safety);
     }
 
     /// One of them is gone, and what it held.
     pub(super) fn persist_ended(&mut self, number: u64) {
         if number != 0 {
             let safety = self.env.limits().safety;
-            self.journal
-                .persist(&Record::GroupEnded { queue: number }, safety);
+            self.journal.end_group(number, safety);
         }
     }
 
@@ -258,13 +239,7 @@ impl Kernel {
         {
             let Some(message) = read(place, len) else {
                 self.book_drop(None, "", DropReason::Unreadable);
-                self.journal.persist(
-                    &Record::Removed {
-                        queue: number,
-                        serial,
-                    },
-                    Safety::Lazy,
-                );
+                self.journal.remove(number, serial, Safety::Lazy);
                 continue;
             };
             self.books.restored_address(message.address());
@@ -277,12 +252,9 @@ impl Kernel {
             };
             let order = queue.backlog.next_order();
             let delta = queue.backlog.insert(Item {
-                message,
                 order,
-                serial,
                 expires,
-                deliveries,
-                back: 0,
+                ..Item::new(message, serial, deliveries)
             });
             self.books.entered(delta);
         }

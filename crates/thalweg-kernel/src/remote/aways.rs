@@ -24,20 +24,11 @@ pub(crate) fn is_away(id: SessionId) -> bool {
 
 pub(crate) struct Away {
     shard: ShardId,
-    sitting: u32,
-    opening: Option<u32>,
-    epoch: u32,
     group: GroupId,
-    client: Arc<str>,
-    uid: u64,
-    reliability: Reliability,
-    terms: Terms,
-    ordered: Option<OrderKey>,
-    access: Access,
-    is_shut: bool,
+    /// What its shard said last.
+    said: Notice,
     /// Errands of these numbers were under way to it when it was announced anew, and come back: nothing may overtake them.
     returning: (u64, u64),
-    on_trial: bool,
     /// What is to be settled and is not, by number, with the time at which it left.
     errands: BTreeMap<u64, (Message, Time, BackId)>,
     /// When it last settled something.
@@ -100,7 +91,7 @@ impl Aways {
     pub(crate) fn remove(&mut self, id: SessionId) -> Option<GroupId> {
         let at = id.0 & !AWAY;
         let away = *self.seats.get_mut(at as usize)?.take()?;
-        self.by_sitting.remove(&(away.shard, away.sitting));
+        self.by_sitting.remove(&(away.shard, away.said.sitting));
         self.free.push(at);
         Some(away.group)
     }
@@ -123,11 +114,11 @@ impl Aways {
         }
         Some(Sent {
             shard: away.shard,
-            sitting: away.sitting,
-            epoch: away.epoch,
+            sitting: away.said.sitting,
+            epoch: away.said.epoch,
             number,
             is_open,
-            settles: is_open && away.terms.settles,
+            settles: is_open && away.said.terms.settles,
         })
     }
 
@@ -150,14 +141,14 @@ impl Aways {
     /// A member can take nothing until it is announced anew.
     pub(crate) fn shut(&mut self, id: SessionId) {
         if let Some(away) = self.get_mut(id) {
-            away.is_shut = true;
+            away.said.is_shut = true;
         }
     }
 
     /// A member has no link any more, and perhaps has left.
     pub(crate) fn go_down(&mut self, id: SessionId, has_left: bool) {
         if let Some(away) = self.get_mut(id) {
-            (away.opening, away.is_gone) = (None, has_left);
+            (away.said.opening, away.is_gone) = (None, has_left);
         }
     }
 }
@@ -174,22 +165,12 @@ pub(crate) struct Sent {
 }
 
 impl Away {
-    fn new(shard: ShardId, group: GroupId, notice: Notice) -> Self {
+    fn new(shard: ShardId, group: GroupId, said: Notice) -> Self {
         Away {
             shard,
-            sitting: notice.sitting,
-            opening: notice.opening,
-            epoch: notice.epoch,
             group,
-            client: notice.client,
-            uid: notice.uid,
-            reliability: notice.reliability,
-            terms: notice.terms,
-            ordered: notice.ordered,
-            access: notice.access,
-            is_shut: notice.is_shut,
+            said,
             returning: (1, 0),
-            on_trial: notice.on_trial,
             errands: BTreeMap::new(),
             progress: Time::ZERO,
             is_gone: false,
@@ -197,18 +178,15 @@ impl Away {
     }
 
     fn renew(&mut self, notice: Notice, errand_last: u64) {
-        if self.epoch != notice.epoch {
+        if self.said.epoch != notice.epoch {
             self.returning = (notice.seen + 1, errand_last);
         }
-        (self.opening, self.epoch) = (notice.opening, notice.epoch);
-        (self.is_shut, self.on_trial) = (notice.is_shut, notice.on_trial);
-        (self.reliability, self.terms) = (notice.reliability, notice.terms);
-        (self.ordered, self.access) = (notice.ordered, notice.access);
+        self.said = notice;
     }
 
     /// The shard that has its session, and the number under which that announced it.
     pub(crate) fn name(&self) -> (ShardId, u32) {
-        (self.shard, self.sitting)
+        (self.shard, self.said.sitting)
     }
 
     pub(crate) fn group(&self) -> GroupId {
@@ -216,35 +194,35 @@ impl Away {
     }
 
     pub(crate) fn client(&self) -> &Arc<str> {
-        &self.client
+        &self.said.client
     }
 
     /// Its session's number; the same over links.
     pub(crate) fn uid(&self) -> u64 {
-        self.uid
+        self.said.uid
     }
 
     pub(crate) fn terms(&self) -> Terms {
-        self.terms
+        self.said.terms
     }
 
     pub(crate) fn ordered(&self) -> Option<OrderKey> {
-        self.ordered
+        self.said.ordered
     }
 
     /// What it may do; nothing once it has left.
     pub(crate) fn access(&self) -> Option<&Access> {
-        (!self.is_gone).then_some(&self.access)
+        (!self.is_gone).then_some(&self.said.access)
     }
 
     /// Whether it takes nothing for now.
     pub(crate) fn is_shut(&self) -> bool {
-        self.is_shut
+        self.said.is_shut
     }
 
     /// Whether it was silent before and gets one message at a time.
     pub(crate) fn is_on_trial(&self) -> bool {
-        self.on_trial
+        self.said.on_trial
     }
 
     /// Whether it has left, and nothing is under way to it.
@@ -254,21 +232,21 @@ impl Away {
 
     /// Whether a message could leave for it right now.
     pub(crate) fn can_take(&self, message: &Message, upgrades: bool) -> bool {
-        if self.opening.is_none() || self.is_shut || self.is_waiting_for_errands() {
+        if self.said.opening.is_none() || self.said.is_shut || self.is_waiting_for_errands() {
             return false;
         }
         let out = self.errands.len() as u32;
-        (!self.on_trial || out == 0)
+        (!self.said.on_trial || out == 0)
             && (self.reliability_of(message, upgrades) == Reliability::AtMostOnce
-                || out < self.terms.window_max)
-            && self.access.may_receive(message)
+                || out < self.said.terms.window_max)
+            && self.said.access.may_receive(message)
     }
 
     /// How surely it gets a message; `upgrades`: as surely as it wanted, however that was published.
     fn reliability_of(&self, message: &Message, upgrades: bool) -> Reliability {
         match upgrades {
-            true => self.reliability,
-            false => self.reliability.min(message.reliability()),
+            true => self.said.reliability,
+            false => self.said.reliability.min(message.reliability()),
         }
     }
 
@@ -286,7 +264,7 @@ impl Away {
 
     /// Tells a link from an earlier one; nothing if there is none.
     pub(crate) fn opening(&self) -> Option<u32> {
-        self.opening
+        self.said.opening
     }
 
     fn is_waiting_for_errands(&self) -> bool {

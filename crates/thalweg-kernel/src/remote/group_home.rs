@@ -17,6 +17,7 @@ use crate::ledger::DropReason;
 use crate::queue::{HOME, Item, Original, is_queue_address};
 use crate::remote::group_mail::{CopyBack, Errand, GroupMail, Mail, Notice, Report, Said};
 use crate::remote::shards::ShardMessage;
+use crate::remote::transfer::entry_in;
 use std::sync::Arc;
 use thalweg_balance::Parcel;
 use thalweg_model::{DeathReason, Message, Reliability, Span, Time};
@@ -187,11 +188,7 @@ impl Kernel {
     /// Sends a message to a member away. If it is written down, that is in the group's queue, where it stays until the
     /// member's shard has moved it.
     pub(crate) fn send_errand(&mut self, group_id: GroupId, id: SessionId, item: Item, now: Time) {
-        let from = if item.serial == 0 {
-            (0, 0)
-        } else {
-            (self.group_number(group_id), item.serial)
-        };
+        let from = entry_in(self.group_number(group_id), item.serial);
         let upgrades = self.upgrades(group_id);
         let Item {
             message,

@@ -13,6 +13,7 @@ use crate::ledger::DropReason;
 use crate::queue::Item;
 use crate::remote::group_mail::{CopyBack, Errand, Mail, Notice, Refused, Said};
 use crate::remote::seats_away::{Place, Running, member_of, place};
+use crate::remote::transfer::entry_in;
 use std::sync::Arc;
 use thalweg_balance::{LoadReport, Parcel, Step};
 use thalweg_model::{Message, Reliability, Span, Time};
@@ -376,11 +377,7 @@ impl Kernel {
         // The other shard routes and books it anew.
         self.unbook_routed(None, message.address());
         self.books.forwarded();
-        let from = if serial == 0 {
-            (0, 0)
-        } else {
-            (number, serial)
-        };
+        let from = entry_in(number, serial);
         self.remote.seats.bring(
             owner,
             name,
@@ -403,11 +400,7 @@ impl Kernel {
             return;
         };
         let queue = if entry.of_group { group.number() } else { uid };
-        let from = if entry.serial == 0 {
-            (0, 0)
-        } else {
-            (queue, entry.serial)
-        };
+        let from = entry_in(queue, entry.serial);
         self.books.forwarded();
         let copy = CopyBack {
             message: entry.message.clone(),

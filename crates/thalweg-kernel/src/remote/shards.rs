@@ -402,7 +402,7 @@ impl Kernel {
                 queue,
                 access,
             } => {
-                self.on_take_apart(from, asker, &access, queue, now);
+                self.answer_taker(from, asker, &access, &queue, now, fx);
             }
             ShardMessage::TakenApart {
                 asker,
@@ -480,11 +480,7 @@ impl Kernel {
             };
             route = Rc::new(self.work_out_for(message.address(), is_meant));
         }
-        let expires = message.expires();
-        let draft = Draft {
-            expires_in: (expires != Time::NEVER).then(|| expires.since(now)),
-            ..Draft::of(message)
-        };
+        let draft = Draft::again(message, now);
         let own = self.own_receiver(message.publisher(), &route);
         self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
         if let Some(cell) = route.cell() {
@@ -555,6 +551,26 @@ impl Kernel {
         }
         if let Some(pending) = self.remote.answered(question) {
             self.finish_subscribe(pending, now, fx);
+        }
+    }
+
+    /// Tells every other shard that a filter is wanted here; how many there are, which answer a question unless it is 0.
+    pub(crate) fn tell_interest(&mut self, filter: &str, question: u32) -> usize {
+        self.tell_shards(|_| ShardMessage::Interest {
+            filter: filter.into(),
+            wanted: true,
+            question,
+        })
+    }
+
+    /// Tells every other shard if a filter is not wanted here any more. Nothing waits for the answer.
+    pub(crate) fn withdraw_interest(&mut self, filter: &str) {
+        if !self.is_wanted_here(filter) {
+            self.tell_shards(|_| ShardMessage::Interest {
+                filter: filter.into(),
+                wanted: false,
+                question: 0,
+            });
         }
     }
 

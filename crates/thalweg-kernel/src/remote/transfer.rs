@@ -18,10 +18,15 @@ use crate::remote::shards::ShardMessage;
 use crate::timers::TimerKey;
 use smallvec::SmallVec;
 use thalweg_model::{Message, Reliability, RetainOp, Time};
-use thalweg_records::{Record, StoredGroup};
+use thalweg_records::StoredGroup;
 
 /// Names an entry that another queue has until the receiver has written the message down: number and serial, 0 for none.
 pub(crate) type From = (u64, u64);
+
+/// An entry in a queue of the journal; nothing of one that is not written down.
+pub(crate) fn entry_in(queue: u64, serial: u64) -> From {
+    if serial == 0 { (0, 0) } else { (queue, serial) }
+}
 
 /// What tells sessions by their homes: those whose home is a certain shard when there are so many, for each of these.
 pub(crate) type Homes = SmallVec<[(u16, u16); 1]>;
@@ -120,14 +125,8 @@ impl Kernel {
         let known = self.remote.transfer_to(&to);
         let number = known.unwrap_or_else(|| {
             let number = self.journal.next_number();
-            self.journal.persist(
-                &Record::Group {
-                    queue: number,
-                    name: "",
-                    filter: &to.filter(),
-                },
-                Safety::Lazy,
-            );
+            self.journal
+                .write_group(number, "", &to.filter(), Safety::Lazy);
             self.remote.add_transfer(to, number);
             number
         });
@@ -139,15 +138,7 @@ impl Kernel {
 
     /// The message of a mail is written down, or will not be: the sender's queue need not keep it.
     pub(crate) fn took_over(&mut self, from: From) {
-        if from.1 != 0 {
-            self.journal.persist(
-                &Record::Removed {
-                    queue: from.0,
-                    serial: from.1,
-                },
-                Safety::Lazy,
-            );
-        }
+        self.journal.remove(from.0, from.1, Safety::Lazy);
     }
 
     /// Takes up what an earlier run left in a transfer queue. It goes on when all shards know what the others want.
@@ -184,8 +175,7 @@ impl Kernel {
                 }
                 // What is mailed is taken out of it when it is written down there.
                 Some(LeftInTransfer::End(to, number)) if self.is_all_here(&to) => {
-                    self.journal
-                        .persist(&Record::GroupEnded { queue: number }, Safety::Lazy);
+                    self.journal.end_group(number, Safety::Lazy);
                 }
                 Some(LeftInTransfer::End(..)) => {}
                 None => return,

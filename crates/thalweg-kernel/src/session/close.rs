@@ -244,7 +244,7 @@ impl Kernel {
         let Some(id) = self.sessions.id_of(client) else {
             return false;
         };
-        if let Some(link) = self.sessions.get(id).and_then(|session| session.link()) {
+        if let Some(link) = self.sessions.link_of(id) {
             fx.disconnect(link, why);
             self.close_link(id, link, Closing::Cut, None, now, fx);
         }

@@ -252,7 +252,7 @@ impl Kernel {
     /// when the same session goes on within the delay, and published otherwise.
     fn take_over<E: Effects>(&mut self, id: SessionId, fresh: bool, now: Time, fx: &mut E) {
         self.after_overflow(id, now, fx);
-        if let Some(link) = self.sessions.get(id).and_then(|session| session.link()) {
+        if let Some(link) = self.sessions.link_of(id) {
             fx.disconnect(link, CloseReason::TakenOver);
             self.close_link(id, link, Closing::Lost, None, now, fx);
         }

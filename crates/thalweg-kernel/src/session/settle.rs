@@ -130,14 +130,7 @@ impl Kernel {
 
     fn book_settled(&mut self, id: SessionId, entry: &Entry) {
         self.books.settled(Delta::copy(entry.message.bytes()));
-        // A rejected copy reached its receiver, too: the refusal is the receiver's own.
-        // Looking at the address costs more than the rest.
-        let address = if self.books.has_accounts() {
-            entry.message.address()
-        } else {
-            ""
-        };
-        self.book_delivered(id, address, entry.message.payload().len());
+        self.book_had(id, &entry.message);
     }
 
     /// A member of a group is done with a copy. Receivers of exactly-once messages may begin to work only when they are

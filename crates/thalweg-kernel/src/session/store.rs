@@ -2,7 +2,7 @@
 
 use super::connection::Arrival;
 use super::{Held, Session};
-use crate::ids::{GroupId, SessionId};
+use crate::ids::{GroupId, LinkId, SessionId};
 use crate::kernel::Map;
 use crate::limits::Limits;
 use crate::publish::crowd::Crowd;
@@ -40,6 +40,12 @@ impl Sessions {
     #[inline]
     pub(crate) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
         self.all.get_mut(id)
+    }
+
+    /// The link of a session that has one.
+    #[inline]
+    pub(crate) fn link_of(&self, id: SessionId) -> Option<LinkId> {
+        self.get(id)?.link()
     }
 
     pub(crate) fn len(&self) -> usize {

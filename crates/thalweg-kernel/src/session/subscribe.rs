@@ -7,7 +7,6 @@ use crate::groups::group::Group;
 use crate::ids::{GroupId, LinkId, SessionId, Ticket};
 use crate::memory::{Kept, subscription_cost, will_cost};
 use crate::queue::is_queue_address;
-use crate::remote::shards::ShardMessage;
 use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
 use crate::session::{Grants, Held, Session};
 use crate::values::retained::Scan;
@@ -237,7 +236,7 @@ impl Kernel {
                 found
             });
             if self.has_open_questions() {
-                self.ask_interest(wish.filter, number, pending);
+                pending.answers_missing += self.tell_interest(wish.filter, number);
             }
             return Some(false);
         }
@@ -253,7 +252,7 @@ impl Kernel {
         // While any question is open, the other shards may not know even a filter that somebody else here has; their
         // answers come in order, so asking again waits for both.
         if first_here || self.has_open_questions() {
-            self.ask_interest(wish.filter, number, pending);
+            pending.answers_missing += self.tell_interest(wish.filter, number);
         }
         Some(true)
     }
@@ -283,14 +282,6 @@ impl Kernel {
     /// Whether some shard may not know yet what is wanted here.
     fn has_open_questions(&self) -> bool {
         self.remote.has_pending() || self.values.watches.has_questions()
-    }
-
-    fn ask_interest(&mut self, filter: &str, number: u32, pending: &mut PendingSubscribe) {
-        pending.answers_missing += self.tell_shards(|_| ShardMessage::Interest {
-            filter: filter.into(),
-            wanted: true,
-            question: number,
-        });
     }
 
     /// Whether the session has a subscription of its own to exactly this filter.
@@ -324,7 +315,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) {
-        let Some(link) = self.sessions.get(id).and_then(|session| session.link()) else {
+        let Some(link) = self.sessions.link_of(id) else {
             return;
         };
         let existed: Vec<bool> = filters
@@ -398,14 +389,7 @@ impl Kernel {
         self.routes.remove(&held.filter, |sink| {
             sink.kind == SinkKind::Session && sink.target == id.0
         });
-        if !self.is_wanted_here(&held.filter) {
-            let question = 0; // Nobody waits for the answer.
-            self.tell_shards(|_| ShardMessage::Interest {
-                filter: held.filter.clone(),
-                wanted: false,
-                question,
-            });
-        }
+        self.withdraw_interest(&held.filter);
     }
 }
 

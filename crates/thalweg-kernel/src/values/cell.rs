@@ -212,11 +212,7 @@ impl Kernel {
         };
         let first = first.filter(|first| first.retain() != RetainOp::Clear);
         if let Some(first) = first {
-            let address = if self.books.has_accounts() {
-                first.address()
-            } else {
-                ""
-            };
+            let address = self.books.address_of(&first);
             self.book_routed(Some(id), address);
             self.book_delivered(id, address, first.payload().len());
         }
@@ -283,18 +279,10 @@ impl Kernel {
         } else if is_first {
             self.books.entered(Delta::copy(0));
         } else {
-            let address = if self.books.has_accounts() {
-                message.address()
-            } else {
-                ""
-            };
+            let address = self.books.address_of(message);
             self.book_drop(Some(id), address, DropReason::Conflated);
         }
-        let address = if self.books.has_accounts() {
-            message.address()
-        } else {
-            ""
-        };
+        let address = self.books.address_of(message);
         self.book_routed(Some(id), address);
         if is_first {
             fx.observe(offered.link, offered.cookie, Observed::Changed);
@@ -311,13 +299,6 @@ impl Kernel {
         self.routes.remove(address, |sink| {
             sink.kind == SinkKind::Cell && sink.target == index
         });
-        if !self.is_wanted_here(address) {
-            let question = 0; // Nothing waits for the answer.
-            self.tell_shards(|_| ShardMessage::Interest {
-                filter: address.into(),
-                wanted: false,
-                question,
-            });
-        }
+        self.withdraw_interest(address);
     }
 }

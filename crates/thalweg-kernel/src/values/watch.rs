@@ -143,13 +143,7 @@ impl Kernel {
                 self.book_expired(Some(id), message.address());
                 continue;
             }
-            // Looking at the address costs more than the rest.
-            let address = if self.books.has_accounts() {
-                message.address()
-            } else {
-                ""
-            };
-            self.book_delivered(id, address, message.payload().len());
+            self.book_had(id, &message);
             return Some(match message.retain() {
                 RetainOp::Clear => Change::Gone,
                 RetainOp::Set | RetainOp::None => Change::Value(message),
