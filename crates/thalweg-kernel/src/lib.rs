@@ -66,7 +66,7 @@ pub use queue::{
 pub use remote::group_mail::GroupMail;
 pub use remote::shards::{Asker, ShardMessage};
 pub use session::presence::{KnownAs, PresenceNews};
-pub use session::settle::{Settled, Settlement};
+pub use session::settle::Settled;
 pub use session::subscribe::{LastValueWish, Wish};
 pub use session::{Closing, Grants, OpenRefusal, OpenSession, Opened, Pressure, Will};
 pub use thalweg_balance::{GroupStrategy, LoadReport, Signal};

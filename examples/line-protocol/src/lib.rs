@@ -21,7 +21,7 @@ use thalweg_fronts::{
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
     CloseReason, Closing, Draft, Grants, LastValueWish, OpenSession, Outcome, SessionId,
-    Settlement, Subscribed, Wish,
+    Subscribed, Verdict, Wish,
 };
 use thalweg_model::{Reliability, Span};
 
@@ -171,7 +171,7 @@ impl LineFront {
             (Some("ACK"), Some(tag), None) => {
                 // One that is not known was settled before.
                 if let Ok(tag) = tag.parse() {
-                    let settled = Settlement::Settled;
+                    let settled = Verdict::Accept;
                     cx.kernel.settle(session, tag, settled, cx.now, cx.links);
                 }
             }

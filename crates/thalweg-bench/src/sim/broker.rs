@@ -4,7 +4,7 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::{
     Answer, CloseReason, Closing, ConsumerEnd, Content, Delivery, Draft, Effects, GroupPolicy,
     GroupStrategy, Kernel, LastValueWish, Limits, LinkId, LoadReport, Observed, OpenSession,
-    OrderKey, Sent, SessionId, Settled, Settlement, ShardId, Tag, Ticket, Wish, WorkTerms,
+    OrderKey, Sent, SessionId, Settled, ShardId, Tag, Ticket, Verdict, Wish, WorkTerms,
 };
 use thalweg_model::{Filter, Reliability, RetainOp, Span, Time};
 
@@ -208,16 +208,15 @@ impl Broker {
         }
     }
 
-    /// A worker says what became of a message.
-    pub(super) fn settle(
-        &mut self,
-        session: SessionId,
-        tag: Tag,
-        said: Settlement,
-        now: Time,
-    ) -> Settled {
-        self.kernel
-            .settle(session, tag, said, now, &mut self.outbox)
+    /// A worker is done with a message.
+    pub(super) fn settle(&mut self, session: SessionId, tag: Tag, now: Time) -> Settled {
+        let out = &mut self.outbox;
+        self.kernel.settle(session, tag, Verdict::Accept, now, out)
+    }
+
+    /// A worker has an exactly-once message.
+    pub(super) fn receive(&mut self, session: SessionId, tag: Tag, now: Time) {
+        self.kernel.receive(session, tag, now, &mut self.outbox);
     }
 
     /// What was held for a batch of the journal has left.

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use thalweg_kernel::{
-    CloseReason, Closing, GroupStrategy, LoadReport, SessionId, Settled, Settlement, Tag, WorkTerms,
+    CloseReason, Closing, GroupStrategy, LoadReport, SessionId, Settled, Tag, WorkTerms,
 };
 use thalweg_model::{Reliability, Span, Time};
 
@@ -553,8 +553,8 @@ impl<'a> World<'a> {
             return;
         };
         match word {
-            Word::Settled(tag) => self.settled(worker, session, tag, Settlement::Settled),
-            Word::Recorded(tag) => self.settled(worker, session, tag, Settlement::Received),
+            Word::Settled(tag) => self.settled(worker, session, tag),
+            Word::Recorded(tag) => self.broker.receive(session, tag, self.now),
             Word::Report { waiting, each } => {
                 let spec = &self.scenario.workers[worker];
                 let concurrency =
@@ -576,9 +576,8 @@ impl<'a> World<'a> {
         self.heed();
     }
 
-    fn settled(&mut self, worker: usize, session: SessionId, tag: Tag, said: Settlement) {
-        let answer = self.broker.settle(session, tag, said, self.now);
-        if answer == Settled::Known && said == Settlement::Settled {
+    fn settled(&mut self, worker: usize, session: SessionId, tag: Tag) {
+        if self.broker.settle(session, tag, self.now) == Settled::Known {
             let seat = &mut self.seats[worker];
             seat.unsettled = seat.unsettled.saturating_sub(1);
             if seat.unsettled == 0 {

@@ -53,9 +53,10 @@ impl Request<'_, '_> {
         if !requeue {
             return Err(Fault::new(ReplyCode::NotImplemented, "requeue=false"));
         }
+        let (all, back) = (Tags::All, Verdict::Requeue);
         self.cx
             .kernel
-            .recover_line(self.session, self.ch, self.cx.now, self.cx.links);
+            .settle_line(self.session, self.ch, all, back, self.cx.now, self.cx.links);
         if is_answered {
             self.answer(&Method::BasicRecoverOk(RecoverOk));
         }

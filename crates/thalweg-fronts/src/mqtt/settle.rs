@@ -4,7 +4,7 @@ use super::MqttFront;
 use crate::front::{Cx, Variant};
 use crate::probe::Mark;
 use crate::registry::AnyFront;
-use thalweg_kernel::{Settled, Settlement};
+use thalweg_kernel::{Settled, Verdict};
 use thalweg_mqtt::ReasonCode;
 
 impl MqttFront {
@@ -34,13 +34,8 @@ impl MqttFront {
             return;
         };
         // An acknowledgement nobody waits for is not an error: after a resume it may cross our repetition.
-        cx.kernel.settle(
-            session,
-            tag,
-            settlement(reason, Settlement::Settled),
-            cx.now,
-            cx.links,
-        );
+        cx.kernel
+            .settle(session, tag, verdict(reason), cx.now, cx.links);
         cx.links.mark(Mark::KernelSettle);
     }
 
@@ -48,10 +43,10 @@ impl MqttFront {
         let Some(session) = cx.session() else {
             return;
         };
-        let said = settlement(reason, Settlement::Received);
-        if cx.kernel.settle(session, tag, said, cx.now, cx.links) == Settled::Unknown
-            && said == Settlement::Received
-        {
+        if verdict(reason) == Verdict::Reject {
+            cx.kernel
+                .settle(session, tag, Verdict::Reject, cx.now, cx.links);
+        } else if cx.kernel.receive(session, tag, cx.now, cx.links) == Settled::Unknown {
             // [MQTT-4.3.3-3] asks for a PUBREL; the client may have state that we have not.
             MqttFront::write(cx.links, cx.id, |front, out| {
                 front.machine.pubrel(tag, ReasonCode::PacketIdNotFound, out);
@@ -64,15 +59,15 @@ impl MqttFront {
             return;
         };
         cx.kernel
-            .settle(session, tag, Settlement::Settled, cx.now, cx.links);
+            .settle(session, tag, Verdict::Accept, cx.now, cx.links);
     }
 }
 
 /// A reason code from 0x80 on says that the receiver will not have the message.
-fn settlement(reason: ReasonCode, good: Settlement) -> Settlement {
+fn verdict(reason: ReasonCode) -> Verdict {
     if reason as u8 >= 0x80 {
-        Settlement::Rejected
+        Verdict::Reject
     } else {
-        good
+        Verdict::Accept
     }
 }

@@ -10,7 +10,7 @@ use super::pubsub::{Asked, NO_ROOM, Nodes};
 use crate::front::{Cx, Step, Variant};
 use crate::link::Earlier;
 use std::collections::HashMap;
-use thalweg_kernel::{Closing, Opened, SessionId, Settlement, Tag, Ticket, home};
+use thalweg_kernel::{Closing, Opened, SessionId, Tag, Ticket, Verdict, home};
 use thalweg_model::Span;
 use thalweg_xmpp::{Jid, Management};
 
@@ -38,7 +38,7 @@ impl XmppFront {
         };
         for tag in tags {
             cx.kernel
-                .settle(session, *tag, Settlement::Settled, cx.now, cx.links);
+                .settle(session, *tag, Verdict::Accept, cx.now, cx.links);
         }
     }
 

@@ -398,7 +398,7 @@ impl Kernel {
             self.detach_quietly(id, line, consumer);
         }
         self.unsettle_line(id, line);
-        self.recover_line(id, line, now, fx);
+        self.settle_line(id, line, Tags::All, Verdict::Requeue, now, fx);
         for consumer in leaving.iter().rev() {
             self.detach(id, line, consumer, now, fx);
         }

@@ -168,7 +168,7 @@ impl Tags {
     }
 }
 
-/// What a consumer says of a message it was given.
+/// What a receiver says of a message it was given, through whatever it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is done with.

@@ -107,14 +107,6 @@ impl Kernel {
         Settled::Known
     }
 
-    /// What is unsettled of a line goes back to where it came from, flagged.
-    pub fn recover_line<E: Effects>(&mut self, id: SessionId, line: u16, now: Time, fx: &mut E) {
-        if let Some(taken) = self.take_unsettled(id, line, Tags::All) {
-            self.judge_all(id, line, taken, Verdict::Requeue, now, fx);
-        }
-        self.end_command(now, fx);
-    }
-
     /// Takes what is named out of the line's list; nothing if there is no such message. Its credit stays taken.
     pub(super) fn take_unsettled(
         &mut self,

@@ -6,22 +6,11 @@ use crate::effects::{Effects, Safety};
 use crate::entry::Entry;
 use crate::ids::{GroupId, LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
-use crate::queue::Original;
+use crate::queue::{Original, Verdict};
 use crate::session::{Received, SlotState};
 use thalweg_balance::Step;
 use thalweg_model::{DeathReason, Message, Reliability, Time};
 use thalweg_records::Record;
-
-/// What a receiver says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settlement {
-    /// It has the message; nothing more will be said about it.
-    Settled,
-    /// It has an exactly-once message and must be told that it will not be repeated.
-    Received,
-    /// It will not have it, and must not be asked again.
-    Rejected,
-}
 
 /// Whether what a receiver said made sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +23,69 @@ pub enum Settled {
 }
 
 impl Kernel {
-    /// Settles a delivery and sends what can follow it. For [`Settlement::Received`] the release is asked for through
-    /// `fx`, repeated if the receiver repeats itself.
+    /// Settles a delivery and sends what can follow it. What came through a subscription cannot be given back: that is
+    /// [`Settled::Unknown`], and an exactly-once delivery is [received](Kernel::receive) before it is accepted.
     pub fn settle<E: Effects>(
         &mut self,
         id: SessionId,
         tag: Tag,
-        said: Settlement,
+        verdict: Verdict,
+        now: Time,
+        fx: &mut E,
+    ) -> Settled {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Settled::Unknown;
+        };
+        if session.link().is_none() {
+            return Settled::Unknown;
+        }
+        let may_settle = |state: &SlotState| may_settle(state, verdict);
+        let Some(slot) = session.window.remove_if(tag, may_settle) else {
+            return Settled::Unknown;
+        };
+        let repeats = session.window.has_repeats();
+        match slot.state {
+            SlotState::ExpectSettle(entry) => {
+                if entry.group().is_some() {
+                    session.made_progress(slot.sent_at, now);
+                }
+                self.book_settled(id, &entry);
+                let mut stays = false;
+                if let Some(group) = entry.group() {
+                    if verdict == Verdict::Reject {
+                        stays = self.group_copy_refused(id, group, &entry, now);
+                    }
+                    self.group_copy_done(id, group, tag, &entry.message, now);
+                }
+                if !stays {
+                    self.persist_settled(id, &entry, tag);
+                }
+            }
+            SlotState::ExpectReleased { durable, of_group } => {
+                let queue = session.uid();
+                if durable {
+                    self.journal
+                        .persist(&Record::Settled { queue, tag }, Safety::Lazy);
+                }
+                if let Some((group, message)) = of_group {
+                    self.group_copy_done(id, group, tag, &message, now);
+                }
+            }
+        }
+        if repeats {
+            self.repeat(id, now, fx);
+        }
+        self.pump(id, now, fx);
+        self.end_command(now, fx);
+        Settled::Known
+    }
+
+    /// A receiver has an exactly-once delivery, and is told through `fx` that it will not be repeated, again if it repeats
+    /// itself. It accepts the delivery when it has heard that.
+    pub fn receive<E: Effects>(
+        &mut self,
+        id: SessionId,
+        tag: Tag,
         now: Time,
         fx: &mut E,
     ) -> Settled {
@@ -50,82 +95,37 @@ impl Kernel {
         let Some(link) = session.link() else {
             return Settled::Unknown;
         };
-        match said {
-            Settlement::Received => {
-                let (queue, is_durable) = (session.uid(), session.is_durable());
-                let durable = |entry: &Entry| is_durable && entry.serial != 0 && !entry.of_group;
-                let entry = match session.window.receive(tag, durable) {
-                    Received::Unknown => return Settled::Unknown,
-                    Received::Again => {
-                        fx.release(link, tag);
-                        return Settled::Known;
-                    }
-                    Received::Now(entry) => entry,
-                };
-                let group = entry.group();
-                if durable(&entry) {
-                    let safety = self.session_safety(id);
-                    self.journal
-                        .persist(&Record::Received { queue, tag }, safety);
-                    fx.hold(link, self.journal.awaited());
-                    if group.is_some() {
-                        self.journal.tell_when_left(id, tag);
-                    }
-                } else if entry.of_group {
-                    self.persist_of_group_removed(&entry);
-                }
-                self.book_settled(id, &entry);
+        let (queue, is_durable) = (session.uid(), session.is_durable());
+        let durable = |entry: &Entry| is_durable && entry.serial != 0 && !entry.of_group;
+        let entry = match session.window.receive(tag, durable) {
+            Received::Unknown => return Settled::Unknown,
+            Received::Again => {
                 fx.release(link, tag);
-                if let Some(group) = group
-                    && self.group_copy_stepped(group, id, tag, Step::Recorded, now)
-                {
-                    self.pump_groups(id, now, fx);
-                    self.end_command(now, fx);
-                }
-                Settled::Known
+                return Settled::Known;
             }
-            Settlement::Settled | Settlement::Rejected => {
-                let may_settle = |state: &SlotState| may_settle(state, said);
-                let Some(slot) = session.window.remove_if(tag, may_settle) else {
-                    return Settled::Unknown;
-                };
-                let repeats = session.window.has_repeats();
-                match slot.state {
-                    SlotState::ExpectSettle(entry) => {
-                        if entry.group().is_some() {
-                            session.made_progress(slot.sent_at, now);
-                        }
-                        self.book_settled(id, &entry);
-                        let mut stays = false;
-                        if let Some(group) = entry.group() {
-                            if said == Settlement::Rejected {
-                                stays = self.group_copy_refused(id, group, &entry, now);
-                            }
-                            self.group_copy_done(id, group, tag, &entry.message, now);
-                        }
-                        if !stays {
-                            self.persist_settled(id, &entry, tag);
-                        }
-                    }
-                    SlotState::ExpectReleased { durable, of_group } => {
-                        let queue = session.uid();
-                        if durable {
-                            self.journal
-                                .persist(&Record::Settled { queue, tag }, Safety::Lazy);
-                        }
-                        if let Some((group, message)) = of_group {
-                            self.group_copy_done(id, group, tag, &message, now);
-                        }
-                    }
-                }
-                if repeats {
-                    self.repeat(id, now, fx);
-                }
-                self.pump(id, now, fx);
-                self.end_command(now, fx);
-                Settled::Known
+            Received::Now(entry) => entry,
+        };
+        let group = entry.group();
+        if durable(&entry) {
+            let safety = self.session_safety(id);
+            self.journal
+                .persist(&Record::Received { queue, tag }, safety);
+            fx.hold(link, self.journal.awaited());
+            if group.is_some() {
+                self.journal.tell_when_left(id, tag);
             }
+        } else if entry.of_group {
+            self.persist_of_group_removed(&entry);
         }
+        self.book_settled(id, &entry);
+        fx.release(link, tag);
+        if let Some(group) = group
+            && self.group_copy_stepped(group, id, tag, Step::Recorded, now)
+        {
+            self.pump_groups(id, now, fx);
+            self.end_command(now, fx);
+        }
+        Settled::Known
     }
 
     fn book_settled(&mut self, id: SessionId, entry: &Entry) {
@@ -330,12 +330,13 @@ impl Kernel {
     }
 }
 
-/// Whether `said` ends what is in such a state.
-fn may_settle(state: &SlotState, said: Settlement) -> bool {
-    match state {
-        SlotState::ExpectSettle(entry) => {
-            said == Settlement::Rejected || entry.reliability == Reliability::AtLeastOnce
+/// Whether a verdict ends what is in such a state.
+fn may_settle(state: &SlotState, verdict: Verdict) -> bool {
+    match (state, verdict) {
+        (_, Verdict::Requeue) => false,
+        (_, Verdict::Reject) | (SlotState::ExpectReleased { .. }, Verdict::Accept) => true,
+        (SlotState::ExpectSettle(entry), Verdict::Accept) => {
+            entry.reliability == Reliability::AtLeastOnce
         }
-        SlotState::ExpectReleased { .. } => true,
     }
 }

@@ -2,9 +2,7 @@
 
 use crate::world::{Got, Taking, Who, World, draft, firm};
 use thalweg_kernel::access::{Access, Otherwise, Rules};
-use thalweg_kernel::{
-    CloseReason, Draft, GroupStrategy, Limits, Settled, Settlement, Subscribed, Verdict,
-};
+use thalweg_kernel::{CloseReason, Draft, GroupStrategy, Limits, Settled, Subscribed, Verdict};
 use thalweg_model::{Reliability, Span};
 
 const MOMENT: Span = Span::from_millis(10);
@@ -475,11 +473,9 @@ fn of_exactly_once_messages_a_member_holds_one_at_a_time() {
         most = most.max(got.len());
         for got in got {
             let (id, tag) = (member.session, got.tag as u16);
+            world.run(0, |kernel, out, now| kernel.receive(id, tag, now, out));
             world.run(0, |kernel, out, now| {
-                kernel.settle(id, tag, Settlement::Received, now, out)
-            });
-            world.run(0, |kernel, out, now| {
-                kernel.settle(id, tag, Settlement::Settled, now, out)
+                kernel.settle(id, tag, Verdict::Accept, now, out)
             });
         }
     }
@@ -503,11 +499,9 @@ fn an_exactly_once_message_stays_with_its_member_over_silence_and_a_new_link() {
         for got in world.got(other) {
             assert_eq!(got.text, "x");
             let (id, tag) = (other.session, got.tag as u16);
+            world.run(0, |kernel, out, now| kernel.receive(id, tag, now, out));
             world.run(0, |kernel, out, now| {
-                kernel.settle(id, tag, Settlement::Received, now, out)
-            });
-            world.run(0, |kernel, out, now| {
-                kernel.settle(id, tag, Settlement::Settled, now, out)
+                kernel.settle(id, tag, Verdict::Accept, now, out)
             });
         }
         world.wait(MOMENT);

@@ -4,7 +4,7 @@ use crate::world::{Taking, Terms, Who, World, firm, q, to_queue};
 use std::sync::Arc;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    Draft, DropReason, GroupPolicy, GroupStrategy, Limits, OrderKey, Settlement, Tag,
+    Draft, DropReason, GroupPolicy, GroupStrategy, Limits, OrderKey, Tag, Verdict,
 };
 use thalweg_model::{DeathReason, Filter, Reliability, Span};
 
@@ -182,7 +182,7 @@ fn what_a_member_refuses_is_a_dead_letter_at_once() {
     let refuse = |world: &mut World, who: Who| {
         let tag = world.got(who)[0].tag as Tag;
         world.run(who.shard, |kernel, out, now| {
-            kernel.settle(who.session, tag, Settlement::Rejected, now, out)
+            kernel.settle(who.session, tag, Verdict::Reject, now, out)
         });
     };
     for shards in [1, 2] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thalweg_kernel::access::{Access, Otherwise, Rules};
 use thalweg_kernel::{
     Draft, GroupCounters, GroupMemberView, GroupPolicy, GroupStrategy, GroupView, Limits,
-    LoadReport, OrderKey, Settlement, Signal, Subscribed, Waits,
+    LoadReport, OrderKey, Signal, Subscribed, Verdict, Waits,
 };
 use thalweg_model::{Filter, Reliability, Span};
 
@@ -316,9 +316,7 @@ fn a_member_is_at_work_at_an_exactly_once_message_until_it_says_so_for_the_secon
     let got = world.got(who);
     assert_eq!(got.len(), 1);
     let (id, tag) = (who.session, got[0].tag as u16);
-    world.run(0, |kernel, out, now| {
-        kernel.settle(id, tag, Settlement::Received, now, out)
-    });
+    world.run(0, |kernel, out, now| kernel.receive(id, tag, now, out));
     assert_eq!(world.got(who).len(), 0, "it may begin only now");
     assert_eq!(member(&view(&world), "m").unsettled, 1);
     // Also when its link was new in between.
@@ -326,7 +324,7 @@ fn a_member_is_at_work_at_an_exactly_once_message_until_it_says_so_for_the_secon
     let who = world.connect_with(0, "m", Access::ALL, Span::FOREVER);
     assert_eq!(world.got(who).len(), 0);
     world.run(0, |kernel, out, now| {
-        kernel.settle(id, tag, Settlement::Settled, now, out)
+        kernel.settle(id, tag, Verdict::Accept, now, out)
     });
     assert_eq!(world.got(who).len(), 1);
     assert_eq!(member(&view(&world), "m").settled, 1);

@@ -5,7 +5,7 @@ use crate::world::{Who, World, draft, firm};
 use std::sync::Arc;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    Draft, GroupPolicy, GroupStrategy, Limits, OrderKey, Settled, Settlement, WorkTerms,
+    Draft, GroupPolicy, GroupStrategy, Limits, OrderKey, Settled, Verdict, WorkTerms,
 };
 use thalweg_model::{Filter, Reliability, Span};
 
@@ -267,20 +267,20 @@ fn an_exactly_once_copy_holds_its_key_until_its_second_step() {
     };
     world.publish(publisher, exactly(1));
     assert_eq!(world.texts(members[0]), ["m"]);
-    let say = |world: &mut World, said| {
-        let settled = world.run(0, |kernel, out, now| {
-            kernel.settle(members[0].session, 1, said, now, out)
-        });
-        assert_eq!(settled, Settled::Known);
-    };
-    say(&mut world, Settlement::Received);
+    let received = world.run(0, |kernel, out, now| {
+        kernel.receive(members[0].session, 1, now, out)
+    });
+    assert_eq!(received, Settled::Known);
     world.publish(publisher, exactly(2));
     assert_eq!(
         (world.texts(members[0]).len(), world.texts(members[1]).len()),
         (1, 0),
         "it may be at work at the first"
     );
-    say(&mut world, Settlement::Settled);
+    let settled = world.run(0, |kernel, out, now| {
+        kernel.settle(members[0].session, 1, Verdict::Accept, now, out)
+    });
+    assert_eq!(settled, Settled::Known);
     world.publish(publisher, exactly(3));
     assert_eq!(
         (world.texts(members[0]).len(), world.texts(members[1]).len()),

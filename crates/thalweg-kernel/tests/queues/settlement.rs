@@ -1,7 +1,7 @@
 //! What consumers say of what they were given, and what becomes of it.
 
 use crate::world::{Taking, Terms, Who, World};
-use thalweg_kernel::{DropReason, Settled, Verdict};
+use thalweg_kernel::{DropReason, Settled, Tags, Verdict};
 
 /// A durable queue with a consumer that has messages `0` to `count - 1`.
 fn with_unsettled(count: usize) -> (World, Who) {
@@ -141,7 +141,7 @@ fn many_that_are_requeued_come_again_in_their_order() {
 fn what_a_line_recovers_comes_again() {
     let (mut world, client) = with_unsettled(3);
     world.run(client.shard, |kernel, out, now| {
-        kernel.recover_line(client.session, 1, now, out)
+        kernel.settle_line(client.session, 1, Tags::All, Verdict::Requeue, now, out)
     });
     let got = world.got(client);
     assert!(

@@ -13,8 +13,8 @@ use thalweg_kernel::{
     BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, DeadLetter, Draft, DropReason,
     ExchangeKind, ExchangeSpec, Grants, GroupStrategy, Kernel, LastValueWish, Limits, LinkId,
     OpenSession, Outcome, Part, Purged, QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal,
-    Settled, Settlement, ShardId, Subscribed, Tag, Tags, Ticket, Verdict, Will, Wish,
-    exchange_address, home, queue_address,
+    Settled, ShardId, Subscribed, Tag, Tags, Ticket, Verdict, Will, Wish, exchange_address, home,
+    queue_address,
 };
 use thalweg_model::{Properties, PropertyValue, Reliability, Span, Time};
 
@@ -482,7 +482,7 @@ impl World {
     /// Settles what came through a subscription.
     pub fn settle_delivery(&mut self, who: Who, tag: u64) -> Settled {
         self.run(who.shard, |kernel, out, now| {
-            kernel.settle(who.session, tag as Tag, Settlement::Settled, now, out)
+            kernel.settle(who.session, tag as Tag, Verdict::Accept, now, out)
         })
     }
 
