@@ -275,6 +275,19 @@ impl Books {
         }
     }
 
+    /// The same of many that are booked in one account.
+    pub(crate) fn dropped_many_on_disk(
+        &mut self,
+        place: AccountPlace,
+        reason: DropReason,
+        count: usize,
+    ) {
+        self.ledger.drop_many(reason, count);
+        if let Some(account) = self.accounts.at(place) {
+            account.dropped[reason as usize] += count as u64;
+        }
+    }
+
     /// Copies were dropped whose addresses nobody knows, or needs to.
     pub(crate) fn dropped_many(&mut self, reason: DropReason, count: usize) {
         self.ledger.drop_many(reason, count);

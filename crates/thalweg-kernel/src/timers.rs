@@ -160,6 +160,7 @@ impl Kernel {
         self.agenda.resume();
         self.end_command(now, fx);
         self.clear_ended();
+        self.sessions.clear_ended();
         for question in self.agenda.take_lists(LISTS_PER_TURN) {
             self.go_on_with_list(question, now, fx);
         }

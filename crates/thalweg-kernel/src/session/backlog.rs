@@ -8,7 +8,7 @@ use crate::ids::GroupId;
 use crate::ledger::AccountPlace;
 use crate::recount::{Held, same};
 use crate::spill::{Spill, stored_cost};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use thalweg_model::Message;
 use thalweg_records::{Stored, Waiting};
 
@@ -30,7 +30,30 @@ struct Disk {
     spill: Spill<Entry>,
     /// Where those that are written are booked by address, if anybody keeps such books. What an earlier run left is not
     /// booked yet and has no place here, so this belongs to the last of them.
-    places: VecDeque<AccountPlace>,
+    places: Places,
+}
+
+/// Where messages are booked by address, in their order.
+#[derive(Default)]
+struct Places {
+    all: VecDeque<AccountPlace>,
+    /// How many are booked at each.
+    counts: BTreeMap<AccountPlace, usize>,
+}
+
+impl Places {
+    fn push(&mut self, place: AccountPlace) {
+        *self.counts.entry(place).or_default() += 1;
+        self.all.push_back(place);
+    }
+
+    fn remove(&mut self, at: usize) -> Option<AccountPlace> {
+        let place = self.all.remove(at)?;
+        if let Some(count) = self.counts.get_mut(&place) {
+            *count -= 1;
+        }
+        Some(place)
+    }
 }
 
 /// What was dropped of what waits on disk.
@@ -49,7 +72,7 @@ pub(crate) struct Dropped {
 impl Disk {
     /// Where the one at this place of those that are written is booked, which is about to be taken out.
     fn take_place(&mut self, at: usize) -> Option<AccountPlace> {
-        let not_booked = self.spill.on_disk() - self.places.len();
+        let not_booked = self.spill.on_disk() - self.places.all.len();
         self.places.remove(at.checked_sub(not_booked)?)
     }
 
@@ -109,7 +132,7 @@ impl Backlog {
     /// What an earlier run left on disk.
     pub(super) fn restored(waiting: Waiting) -> Self {
         let spill = Spill::restored(waiting);
-        let (bytes, places) = (spill.cost(), VecDeque::new());
+        let (bytes, places) = (spill.cost(), Places::default());
         Backlog {
             memory: VecDeque::new(),
             bytes,
@@ -268,7 +291,9 @@ impl Backlog {
             };
         };
         let spills = spill.on_written(frame, place, |message, len| {
-            places.extend(account(message.address()));
+            account(message.address())
+                .into_iter()
+                .for_each(|place| places.push(place));
             left += message.bytes();
             entered += size_of::<Stored>();
             self.bytes = self.bytes - message.bytes() + size_of::<Stored>() + len as usize;
@@ -322,17 +347,17 @@ impl Backlog {
 
     // --- the end
 
-    /// What waits in memory; on disk, where it is booked that is, how many are not; and messages that were to go there.
+    /// What waits in memory; on disk, how many are booked where, and how many nowhere; and messages that were to go there.
     pub(super) fn into_parts(self) -> Parts {
         let mut parts = Parts {
             entries: self.memory,
-            places: VecDeque::new(),
+            places: BTreeMap::new(),
             unbooked: 0,
             fresh: Vec::new(),
         };
         if let Some(disk) = self.disk {
-            parts.unbooked = disk.spill.on_disk() - disk.places.len();
-            parts.places = disk.places;
+            parts.unbooked = disk.spill.on_disk() - disk.places.all.len();
+            parts.places = disk.places.counts;
             let fresh = disk.spill.into_fresh();
             parts.fresh = fresh.map(|entry| entry.message).collect();
         }
@@ -360,7 +385,7 @@ impl Backlog {
 /// What is left of a backlog whose session ends.
 pub(super) struct Parts {
     pub entries: VecDeque<Entry>,
-    pub places: VecDeque<AccountPlace>,
+    pub places: BTreeMap<AccountPlace, usize>,
     pub unbooked: usize,
     pub fresh: Vec<Message>,
 }

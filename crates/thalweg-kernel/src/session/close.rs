@@ -206,14 +206,20 @@ impl Kernel {
         let backlog = session.take_backlog();
         let held = Delta::copies(backlog.len(), backlog.memory_held());
         let waiting = backlog.into_parts();
-        for entry in &waiting.entries {
-            self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
+        if self.books.has_accounts() {
+            for entry in &waiting.entries {
+                self.book_drop(None, entry.message.address(), DropReason::SessionEnded);
+            }
+        } else {
+            self.books
+                .dropped_many(DropReason::SessionEnded, waiting.entries.len());
         }
         for message in &waiting.fresh {
             self.book_drop(None, message.address(), DropReason::SessionEnded);
         }
-        for place in waiting.places {
-            self.book_drop_on_disk(None, Some(place), DropReason::SessionEnded);
+        for (place, count) in waiting.places {
+            self.books
+                .dropped_many_on_disk(place, DropReason::SessionEnded, count);
         }
         self.books
             .dropped_many(DropReason::SessionEnded, waiting.unbooked);
@@ -227,6 +233,7 @@ impl Kernel {
             }
         }
         self.books.left(held);
+        self.sessions.add_ended(waiting.entries);
         if session.is_durable() {
             self.persist_session_ended(session.uid(), safety);
         }

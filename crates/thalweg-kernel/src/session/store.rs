@@ -2,14 +2,19 @@
 
 use super::connection::Arrival;
 use super::{Held, Session};
+use crate::entry::Entry;
 use crate::ids::{GroupId, LinkId, SessionId};
 use crate::kernel::Map;
 use crate::limits::Limits;
 use crate::publish::crowd::Crowd;
 use crate::session::presence::Presences;
 use crate::slab::Slab;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_model::Time;
+
+/// How many copies one call gives the memory back of.
+const CLEARED_PER_CALL: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct Sessions {
@@ -27,6 +32,8 @@ pub(crate) struct Sessions {
     scanning: Vec<SessionId>,
     /// Sessions thrown out for a full queue, whose wills are still to be published.
     thrown_out: Vec<SessionId>,
+    /// What waited in memory for sessions that have ended.
+    ended: VecDeque<VecDeque<Entry>>,
     /// The last session that was looked through for expired messages.
     swept_last: u32,
 }
@@ -167,7 +174,28 @@ impl Sessions {
 
     /// Whether sessions have something to do in the next turn.
     pub(crate) fn has_work(&self) -> bool {
-        !self.scanning.is_empty() || !self.thrown_out.is_empty()
+        !self.scanning.is_empty() || !self.thrown_out.is_empty() || !self.ended.is_empty()
+    }
+
+    /// Takes what waited for a session that has ended; the memory of many is given back later.
+    pub(super) fn add_ended(&mut self, entries: VecDeque<Entry>) {
+        if entries.len() > CLEARED_PER_CALL {
+            self.ended.push_back(entries);
+        }
+    }
+
+    /// Gives back memory of what waited for sessions that have ended.
+    pub(crate) fn clear_ended(&mut self) {
+        let mut left = CLEARED_PER_CALL;
+        while let Some(entries) = self.ended.front_mut() {
+            let some = left.min(entries.len());
+            entries.drain(..some);
+            left -= some;
+            if left == 0 {
+                return;
+            }
+            self.ended.pop_front();
+        }
     }
 
     /// A session goes on with its scans in the next turn.
