@@ -8,6 +8,7 @@
 use crate::Kernel;
 use crate::effects::{Effects, Holder};
 use crate::ids::{GroupId, QueueId};
+use crate::kernel::Map;
 use crate::queue::GivenUp;
 use crate::timers::{TimerKey, Timers};
 use std::collections::VecDeque;
@@ -19,7 +20,7 @@ pub(crate) struct Agenda {
     /// What queues did not take during this command.
     dead_letters: VecDeque<GivenUp>,
     /// What queues gave up: it stands in the journal until it has gone its way, so it can wait.
-    dead_letters_kept: VecDeque<GivenUp>,
+    dead_letters_kept: Waiting,
     /// Queues and groups that have something for members since this command began.
     to_pump: Vec<Holder>,
     /// There are so many kept dead letters that only [`Kernel::work`] goes on with them.
@@ -33,6 +34,51 @@ pub(crate) struct Agenda {
     sweep_at: Time,
     /// Lists of last values that go on with values of this shard, by question.
     lists: Vec<u32>,
+}
+
+/// Dead letters that can wait, in their order.
+#[derive(Default)]
+struct Waiting {
+    all: VecDeque<GivenUp>,
+    bytes: usize,
+    /// How many stand in the entries of each queue in the journal.
+    by_queue: Map<u64, usize>,
+}
+
+impl Waiting {
+    fn push(&mut self, given_up: GivenUp) {
+        self.bytes += given_up.bytes();
+        match given_up.stands_in() {
+            0 => {}
+            queue => *self.by_queue.entry(queue).or_default() += 1,
+        }
+        self.all.push_back(given_up);
+    }
+
+    fn pop(&mut self) -> Option<GivenUp> {
+        let given_up = self.all.pop_front()?;
+        self.bytes -= given_up.bytes();
+        let queue = given_up.stands_in();
+        if let Some(count) = self.by_queue.get_mut(&queue) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_queue.remove(&queue);
+            }
+        }
+        Some(given_up)
+    }
+
+    /// Takes those that stand in the entries of a queue.
+    fn take_of(&mut self, queue: u64) -> VecDeque<GivenUp> {
+        if self.by_queue.remove(&queue).is_none() {
+            return VecDeque::new();
+        }
+        let all = std::mem::take(&mut self.all);
+        let (taken, others) = all.into_iter().partition(|it| it.stands_in() == queue);
+        self.all = others;
+        self.bytes = self.all.iter().map(GivenUp::bytes).sum();
+        taken
+    }
 }
 
 /// The next thing to do.
@@ -65,19 +111,30 @@ impl Agenda {
 
     /// Adds a dead letter that stands in the journal, or nowhere, and can wait.
     pub(crate) fn bury_kept(&mut self, given_up: GivenUp) {
-        self.dead_letters_kept.push_back(given_up);
+        self.dead_letters_kept.push(given_up);
         self.is_due |= !self.puts_burial_off;
     }
 
-    /// Takes the dead letters that can wait and that `choose` wants: they must not wait any longer.
-    pub(crate) fn take_kept(&mut self, choose: impl Fn(&GivenUp) -> bool) -> VecDeque<GivenUp> {
-        if !self.dead_letters_kept.iter().any(&choose) {
-            return VecDeque::new();
-        }
-        let all = std::mem::take(&mut self.dead_letters_kept);
-        let (chosen, others) = all.into_iter().partition(choose);
-        self.dead_letters_kept = others;
-        chosen
+    /// Takes the dead letters that can wait and stand in the entries of this queue: they must not wait any longer.
+    pub(crate) fn take_kept_of(&mut self, queue: u64) -> VecDeque<GivenUp> {
+        self.dead_letters_kept.take_of(queue)
+    }
+
+    /// Whether the journal's entries of this queue may end now: none of the dead letters that can wait stands there, or
+    /// all that wait are no more than one command buries.
+    pub(crate) fn can_end(&self, queue: u64) -> bool {
+        let Waiting {
+            all,
+            bytes,
+            by_queue,
+        } = &self.dead_letters_kept;
+        !by_queue.contains_key(&queue)
+            || all.len() <= Burials::ALL.count && *bytes <= Burials::ALL.bytes
+    }
+
+    /// Bytes of memory of the dead letters that can wait.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.dead_letters_kept.bytes
     }
 
     /// Adds a queue that has something for whoever takes from it.
@@ -155,7 +212,7 @@ impl Agenda {
     fn has_tasks(&self) -> bool {
         !self.dead_letters.is_empty()
             || !self.to_pump.is_empty()
-            || (!self.dead_letters_kept.is_empty() && !self.journal_behind)
+            || (!self.dead_letters_kept.all.is_empty() && !self.journal_behind)
     }
 
     /// Whether a dead letter is left whose publisher waits, or that stands nowhere else.
@@ -165,7 +222,7 @@ impl Agenda {
 
     /// Dead letters that can wait.
     pub(crate) fn kept(&self) -> impl Iterator<Item = &GivenUp> {
-        self.dead_letters_kept.iter()
+        self.dead_letters_kept.all.iter()
     }
 
     /// Whether the journal keeps up.
@@ -175,7 +232,7 @@ impl Agenda {
 
     /// What was put off goes on, unless the journal is behind.
     pub(crate) fn resume(&mut self) {
-        self.puts_burial_off = self.journal_behind && !self.dead_letters_kept.is_empty();
+        self.puts_burial_off = self.journal_behind && !self.dead_letters_kept.all.is_empty();
         self.is_due = self.has_tasks();
     }
 
@@ -195,17 +252,22 @@ impl Agenda {
             return Some(Task::Pump(holder));
         }
         self.is_due = false;
+        self.next_kept(left).map(Task::BuryKept)
+    }
+
+    /// The next dead letter that can wait, as long as there are burials left.
+    fn next_kept(&mut self, left: &mut Burials) -> Option<GivenUp> {
         let may_bury = left.count > 0 && left.bytes > 0;
-        self.puts_burial_off = !may_bury && !self.dead_letters_kept.is_empty();
+        self.puts_burial_off = !may_bury && !self.dead_letters_kept.all.is_empty();
         if !may_bury {
             return None;
         }
-        let given_up = self.dead_letters_kept.pop_front()?;
+        let given_up = self.dead_letters_kept.pop()?;
         *left = Burials {
             count: left.count - 1,
             bytes: left.bytes.saturating_sub(given_up.bytes()),
         };
-        Some(Task::BuryKept(given_up))
+        Some(given_up)
     }
 }
 
@@ -215,6 +277,15 @@ impl Kernel {
     pub(crate) fn end_command<E: Effects>(&mut self, now: Time, fx: &mut E) {
         if self.agenda.is_due() {
             self.drain_agenda(now, fx);
+        }
+    }
+
+    /// Buries so many of the dead letters that can wait as one command may, although the journal may be behind: something
+    /// waits for them.
+    pub(crate) fn bury_some<E: Effects>(&mut self, now: Time, fx: &mut E) {
+        let mut left = Burials::ALL;
+        while let Some(given_up) = self.agenda.next_kept(&mut left) {
+            self.bury_kept(given_up, now, fx);
         }
     }
 

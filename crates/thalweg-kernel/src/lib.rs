@@ -59,7 +59,7 @@ pub use publish::pipeline::{Draft, Outcome, Published};
 pub use publish::stamp_mask::StampKey;
 pub use publish::stamped::StampedPublish;
 pub use queue::{
-    BindSpec, BindTo, BindingView, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec,
+    BindSpec, BindTo, BindingView, ConsumeSpec, DeadLetter, Deleted, ExchangeKind, ExchangeSpec,
     ExchangeView, Gathered, Purged, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, QueueView,
     Refusal, Tags, Verdict, exchange_address, queue_address,
 };

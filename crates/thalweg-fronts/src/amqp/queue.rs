@@ -11,7 +11,8 @@ use thalweg_amqp::methods::queue::{
 };
 use thalweg_amqp::{Method, ReplyCode, Table};
 use thalweg_kernel::{
-    BindSpec, BindTo, QueueLimits, QueueSpec, QueueStatus, Refusal, exchange_address, queue_address,
+    BindSpec, BindTo, Deleted, QueueLimits, QueueSpec, QueueStatus, Refusal, exchange_address,
+    queue_address,
 };
 use thalweg_model::Span;
 
@@ -245,7 +246,11 @@ impl Request<'_, '_> {
             self.cx.links,
         );
         let count = match deleted {
-            Ok(count) => count,
+            Ok(Deleted::Gone(count)) => count,
+            Ok(Deleted::InPart) => {
+                self.is_in_part = true;
+                return Ok(());
+            }
             // What is not there needs no deleting.
             Err(Refusal::NoQueue) => 0,
             Err(refusal) => return Err(self.about_queue(&name, "configure").fault(refusal)),

@@ -9,8 +9,8 @@ use crate::front::{Cx, Variant};
 use crate::link::Links;
 use std::borrow::Cow;
 use thalweg_kernel::{
-    BindSpec, BindTo, ConsumeSpec, Kernel, QueueSpec, Refusal, SessionId, exchange_address,
-    queue_address,
+    BindSpec, BindTo, ConsumeSpec, Deleted, Kernel, QueueSpec, Refusal, SessionId,
+    exchange_address, queue_address,
 };
 use thalweg_model::Time;
 use thalweg_stomp::{
@@ -505,10 +505,17 @@ impl StompFront {
         let Some(queue) = of_client.or(durable.map(String::from)) else {
             return Ok(());
         };
-        match cx
-            .kernel
-            .delete_queue(session, &queue, false, false, cx.now, cx.links)
-        {
+        // The subscription is gone already, so the frame cannot be handled again for the rest.
+        let deleted = loop {
+            match cx
+                .kernel
+                .delete_queue(session, &queue, false, false, cx.now, cx.links)
+            {
+                Ok(Deleted::InPart) => {}
+                deleted => break deleted,
+            }
+        };
+        match deleted {
             Ok(_) | Err(Refusal::NoQueue) => Ok(()),
             Err(refusal) => Err(Trouble::refused(
                 refusal,

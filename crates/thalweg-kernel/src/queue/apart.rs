@@ -6,6 +6,7 @@
 
 use super::declare::may_use;
 use super::depth::Asked;
+use super::dispatch::EXPIRED_PER_CALL;
 use super::spec::{Refusal, Verdict};
 use super::{HOME, Item, is_queue_address};
 use crate::access::{Access, Permission};
@@ -206,12 +207,14 @@ impl Kernel {
         }
         let asked = Asked::Apart(from, asker, access.clone());
         let mut passed = Vec::new();
+        let mut may_expire = EXPIRED_PER_CALL;
         let answer = loop {
-            let (item, left) = match self.next_for_one(queue_id, &asked, &passed, now) {
-                Ok(next) => next,
-                Err(Some(_)) => break None,
-                Err(None) => break Some(Ok(None)),
-            };
+            let (item, left) =
+                match self.next_for_one(queue_id, &asked, &passed, &mut may_expire, now) {
+                    Ok(next) => next,
+                    Err(Some(_)) => break None,
+                    Err(None) => break Some(Ok(None)),
+                };
             if !access.may_receive(&item.message) {
                 passed.push(item);
                 continue;

@@ -310,9 +310,14 @@ impl Backlog {
         is_earlier.then_some(due)
     }
 
-    /// The timer has fired. `again`: it is set anew, so that no other is.
-    pub(super) fn expiry_timer_fired(&mut self, again: bool) {
-        self.expiry_timer = if again { Time::ZERO } else { Time::NEVER };
+    /// The timer has fired.
+    pub(super) fn expiry_timer_fired(&mut self) {
+        self.expiry_timer = Time::NEVER;
+    }
+
+    /// More has expired than was given up: true if a timer is to be set for the rest, and none is but that from now on.
+    pub(super) fn expire_again(&mut self) -> bool {
+        std::mem::replace(&mut self.expiry_timer, Time::ZERO) != Time::ZERO
     }
 
     // --- on disk

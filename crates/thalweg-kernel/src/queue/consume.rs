@@ -3,6 +3,7 @@
 use super::Item;
 use super::apart::LOOKED_AT_MAX;
 use super::depth::Asked;
+use super::dispatch::EXPIRED_PER_CALL;
 use super::line::{LineConsumer, Source};
 use super::spec::{ConsumeSpec, Refusal, Tags, Verdict};
 use super::takers::Consumer;
@@ -13,7 +14,7 @@ use crate::effects::{Effects, Holder};
 use crate::groups::group::{LineMember, Member, group_key};
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::timers::TimerKey;
-use thalweg_model::{DeathReason, Filter, Reliability, Time};
+use thalweg_model::{Filter, Reliability, Time};
 
 /// Before the name and filter of a group, in the source of a consumer.
 const GROUP_PREFIX: &str = "$g/";
@@ -218,7 +219,7 @@ impl Kernel {
             return;
         };
         if queue.auto_delete && queue.takers.had_any() {
-            self.end_queue(queue_id, now, fx);
+            self.end_queue_soon(queue_id, now, fx);
         } else if let Some(idle) = queue.limits.idle_expiry {
             self.agenda
                 .set_timer(now + idle, TimerKey::QueueIdle(queue_id));
@@ -315,12 +316,14 @@ impl Kernel {
     }
 
     /// Takes the next message out of a queue that has not expired, and how many are left, for one who asks for one message
-    /// and has passed over those. If it is on disk it comes later, and how many wait is the error.
+    /// and has passed over those. If it is on disk, or behind more that has expired than `may_expire`, it comes later, and how
+    /// many wait is the error.
     pub(super) fn next_for_one(
         &mut self,
         queue_id: QueueId,
         asked: &Asked,
         passed: &[Item],
+        may_expire: &mut usize,
         now: Time,
     ) -> Result<(Item, u64), Option<u64>> {
         loop {
@@ -338,7 +341,12 @@ impl Kernel {
             if item.expires > now {
                 return Ok((item, left));
             }
-            self.give_up(queue_id, item, DeathReason::Expired, now);
+            if !self.expire(queue_id, item, may_expire, now) {
+                // It comes when what has expired before it is gone.
+                let queue = self.queues.get_mut(queue_id).ok_or(None)?;
+                queue.mark.await_safety(asked.clone());
+                return Err(Some(left));
+            }
         }
     }
 
@@ -354,11 +362,13 @@ impl Kernel {
         let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly);
         let asked = Asked::Line(id, line, settles);
         let mut passed = Vec::new();
+        let mut may_expire = EXPIRED_PER_CALL;
         let taken = loop {
-            let (item, left) = match self.next_for_one(queue_id, &asked, &passed, now) {
-                Ok(next) => next,
-                Err(left) => break left,
-            };
+            let (item, left) =
+                match self.next_for_one(queue_id, &asked, &passed, &mut may_expire, now) {
+                    Ok(next) => next,
+                    Err(left) => break left,
+                };
             if !self.may_have(id, queue_id, &item.message) {
                 passed.push(item);
                 continue;
@@ -462,7 +472,7 @@ impl Kernel {
                 .get(queue)
                 .is_some_and(|queue| queue.owner == Some(id))
             {
-                self.end_queue(queue, now, fx);
+                self.end_queue_soon(queue, now, fx);
             }
         }
     }

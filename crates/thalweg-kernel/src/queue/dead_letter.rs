@@ -22,8 +22,17 @@ pub(crate) struct GivenUp {
 }
 
 impl GivenUp {
+    /// Memory that it takes: the message, and what is said of its death beside it.
     pub(crate) fn bytes(&self) -> usize {
-        self.message.bytes()
+        self.message.bytes() + self.address.len() + self.properties.bytes()
+    }
+
+    /// The queue in whose entries in the journal it stands; 0 for none.
+    pub(crate) fn stands_in(&self) -> u64 {
+        match self.original {
+            Original::Kept { queue, serial } if serial != 0 => queue,
+            _ => 0,
+        }
     }
 }
 
@@ -199,7 +208,6 @@ impl Kernel {
         };
         death.count += 1;
         details.deaths.insert(0, death);
-        let bytes = message.bytes();
         let given_up = GivenUp {
             message,
             address,
@@ -209,7 +217,7 @@ impl Kernel {
         match original {
             Original::New => self.agenda.bury(given_up),
             Original::Kept { .. } => {
-                self.books.entered(Delta::memory(bytes));
+                self.books.entered(Delta::memory(given_up.bytes()));
                 self.agenda.bury_kept(given_up);
             }
         }
@@ -228,12 +236,9 @@ impl Kernel {
     }
 
     /// A queue ends, and with it what is written down of its messages: those that have died need not wait any longer.
+    /// They are few ([`Agenda::can_end`](crate::agenda::Agenda::can_end)).
     pub(crate) fn bury_soon(&mut self, number: u64) {
-        let is_of = |given_up: &GivenUp| matches!(given_up.original, Original::Kept { queue, .. } if queue == number);
-        if number == 0 {
-            return;
-        }
-        for mut given_up in self.agenda.take_kept(is_of) {
+        for mut given_up in self.agenda.take_kept_of(number) {
             self.books.left(Delta::memory(given_up.bytes()));
             given_up.original = Original::New;
             self.agenda.bury(given_up);

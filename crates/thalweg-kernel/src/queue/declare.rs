@@ -1,6 +1,7 @@
 //! Queues are made and ended.
 
 use super::delivered::Mark;
+use super::ending::Deleted;
 use super::exchange::{subtree, write_address};
 use super::maker::MadeBy;
 use super::spec::{DeadLetter, QueueLimits, QueueSpec, QueueStatus, Refusal, queue_address};
@@ -180,6 +181,7 @@ impl Kernel {
             made_by: MadeBy::default(),
             backlog,
             unsettled: 0,
+            is_ending: false,
             takers: Takers::default(),
             bindings: BTreeSet::new(),
             mark: Mark::default(),
@@ -232,7 +234,7 @@ impl Kernel {
         if_empty: bool,
         now: Time,
         fx: &mut E,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<Deleted, Refusal> {
         let queue_id = self.queues.find(address).ok_or(Refusal::NoQueue)?;
         self.may_configure_queue(id, queue_id)?;
         let queue = self.queues.get(queue_id).ok_or(Refusal::NoQueue)?;
@@ -243,19 +245,33 @@ impl Kernel {
             return Err(Refusal::NotEmpty);
         }
         let messages = queue.backlog.len() as u64;
+        if !self.agenda.can_end(queue.journal_number()) {
+            self.bury_some(now, fx);
+            self.end_command(now, fx);
+            return Ok(Deleted::InPart);
+        }
         if queue.durable {
             self.hold(id, fx);
         }
         self.end_queue(queue_id, now, fx);
         self.end_command(now, fx);
-        Ok(messages)
+        Ok(Deleted::Gone(messages))
     }
 
-    /// The timer of queues that end when nobody uses them.
+    /// The timer of queues that end when nobody uses them, or when their dead letters have gone their way.
     pub(crate) fn on_queue_idle<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
         let Some(queue) = self.queues.get(queue_id) else {
             return;
         };
+        if queue.is_ending {
+            if self.agenda.can_end(queue.journal_number()) {
+                return self.end_queue(queue_id, now, fx);
+            }
+            self.bury_some(now, fx);
+            return self
+                .agenda
+                .set_timer_soon(now, TimerKey::QueueIdle(queue_id));
+        }
         let Some(idle) = queue.limits.idle_expiry else {
             return;
         };
@@ -264,7 +280,7 @@ impl Kernel {
         }
         let due = queue.used + idle;
         if due <= now {
-            self.end_queue(queue_id, now, fx);
+            self.end_queue_soon(queue_id, now, fx);
         } else {
             self.agenda.set_timer(due, TimerKey::QueueIdle(queue_id));
         }

@@ -33,7 +33,7 @@ pub(crate) struct Mark {
     ahead: u64,
     /// The highest serial of those that waited and left.
     left: u64,
-    /// Receivers that may have what they asked for when it is safe.
+    /// Receivers that may have what they asked for when it is safe, or when what has expired before that is gone.
     awaited_by: VecDeque<Asked>,
 }
 
@@ -176,7 +176,7 @@ impl Kernel {
         }
     }
 
-    /// Receivers that asked for one message each, and waited for the mark.
+    /// Receivers that asked for one message each, and waited for the mark or for what had expired.
     pub(crate) fn serve_marked<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;

@@ -14,10 +14,15 @@ use crate::ids::{GroupId, QueueId, SessionId};
 use crate::ledger::DropReason;
 use crate::timers::TimerKey;
 use smallvec::SmallVec;
-use thalweg_model::{DeathReason, Message, Time};
+use thalweg_model::{DeathReason, Message, Span, Time};
 
 /// How many messages of a queue expire in one call at the most.
-const EXPIRED_PER_CALL: usize = 1024;
+pub(super) const EXPIRED_PER_CALL: usize = 1024;
+/// Dead letters that wait for the journal take this part of the memory budget at the most before what expires stays in
+/// its queue.
+const DEAD_LETTERS_SHARE: usize = 16;
+/// After this time such a queue looks again.
+const EXPIRE_AGAIN_AFTER: Span = Span::from_millis(10);
 
 impl Kernel {
     /// Hands out what waits, as far as there is credit.
@@ -34,6 +39,7 @@ impl Kernel {
         let mut resting: SmallVec<[GroupId; 2]> = SmallVec::new();
         // What nobody here may have keeps its place, and is looked past so that it is in nobody's way.
         let mut passed: Vec<Item> = Vec::new();
+        let mut may_expire = EXPIRED_PER_CALL;
         loop {
             let Some(queue) = self.queues.get(queue_id) else {
                 return;
@@ -92,8 +98,10 @@ impl Kernel {
                 self.refill_backlog(Holder::Queue(queue_id));
             }
             if item.expires <= now {
-                self.give_up(queue_id, item, DeathReason::Expired, now);
-                continue;
+                if self.expire(queue_id, item, &mut may_expire, now) {
+                    continue;
+                }
+                break;
             }
             let back = match taker {
                 Taker::Consumer(consumer) => {
@@ -501,34 +509,68 @@ impl Kernel {
         }
     }
 
-    /// The timer of [`Kernel::watch_expiry`].
-    pub(crate) fn on_queue_head_due(&mut self, queue_id: QueueId, now: Time) {
+    /// Gives up a message that was taken out of a queue and has expired. If `left` is used up, or the dead letters that wait
+    /// already take their share of memory, it goes back instead and the queue's timer goes on: then false.
+    pub(super) fn expire(
+        &mut self,
+        queue_id: QueueId,
+        item: Item,
+        left: &mut usize,
+        now: Time,
+    ) -> bool {
+        if *left == 0 || !self.has_room_for_dead(queue_id) {
+            self.put_back(queue_id, item);
+            self.expire_later(queue_id, now);
+            return false;
+        }
+        *left -= 1;
+        self.give_up(queue_id, item, DeathReason::Expired, now);
+        true
+    }
+
+    /// Whether what expires in a queue may leave it.
+    fn has_room_for_dead(&self, queue_id: QueueId) -> bool {
+        self.agenda.kept_bytes() <= self.env.memory().view().budget / DEAD_LETTERS_SHARE
+            || self
+                .queues
+                .get(queue_id)
+                .is_none_or(|queue| queue.limits.dead_letter.is_none())
+    }
+
+    /// The queue's timer goes on with what has expired, soon.
+    fn expire_later(&mut self, queue_id: QueueId, now: Time) {
+        let has_room = self.has_room_for_dead(queue_id);
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
-        queue.backlog.expiry_timer_fired(false);
+        if queue.backlog.expire_again() {
+            let key = TimerKey::QueueHead(queue_id);
+            match has_room {
+                true => self.agenda.set_timer_soon(now, key),
+                false => self.agenda.set_timer(now + EXPIRE_AGAIN_AFTER, key),
+            }
+        }
+    }
+
+    /// The timer of [`Kernel::watch_expiry`].
+    pub(crate) fn on_queue_head_due(&mut self, queue_id: QueueId, now: Time) {
         let mut left = EXPIRED_PER_CALL;
-        while left > 0 {
-            left -= 1;
-            let Some(queue) = self.queues.get_mut(queue_id) else {
-                return;
-            };
-            let Some(item) = queue.backlog.pop_expired(now) else {
-                break;
-            };
-            self.books.left(Delta::copy(item.message.bytes()));
-            self.give_up(queue_id, item, DeathReason::Expired, now);
+        if let Some(queue) = self.queues.get_mut(queue_id) {
+            queue.backlog.expiry_timer_fired();
         }
-        if left == 0
-            && let Some(queue) = self.queues.get_mut(queue_id)
+        while let Some(item) = self
+            .queues
+            .get_mut(queue_id)
+            .and_then(|queue| queue.backlog.pop_expired(now))
         {
-            // There may be more; no other timer is set until this one has fired.
-            queue.backlog.expiry_timer_fired(true);
-            self.agenda
-                .set_timer_soon(now, TimerKey::QueueHead(queue_id));
-        } else {
-            self.watch_expiry(queue_id);
+            self.books.left(Delta::copy(item.message.bytes()));
+            if !self.expire(queue_id, item, &mut left, now) {
+                return;
+            }
         }
+        self.watch_expiry(queue_id);
+        // Receivers may have stopped at so much that had expired.
+        self.agenda.pump(queue_id);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::ledger::DropReason;
 use crate::memory::{Kept, queue_cost};
 use crate::queue::Refusal;
 use crate::routes::cached::SinkKind;
+use crate::timers::TimerKey;
 use thalweg_model::Time;
 
 /// How many messages one call drops, or gives the memory back of.
@@ -22,6 +23,15 @@ pub struct Purged {
     pub count: u64,
     /// How many there are to drop yet: until there are none, nobody may be told that it is done.
     pub left: u64,
+}
+
+/// How far the deletion of a queue has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// It is gone, with so many messages.
+    Gone(u64),
+    /// So many of its dead letters wait that some go their way first: it is to be deleted again.
+    InPart,
 }
 
 impl Kernel {
@@ -70,6 +80,19 @@ impl Kernel {
             count: count as u64,
             left,
         })
+    }
+
+    /// Ends a queue, or has its timer do that if more of its dead letters wait than one command buries.
+    pub(super) fn end_queue_soon<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            return;
+        };
+        if self.agenda.can_end(queue.journal_number()) {
+            return self.end_queue(queue_id, now, fx);
+        }
+        queue.is_ending = true;
+        self.agenda
+            .set_timer_soon(now, TimerKey::QueueIdle(queue_id));
     }
 
     /// A queue is gone: its messages, its bindings, its consumers, who are told.

@@ -39,7 +39,7 @@ pub(crate) use backlog::{Backlog, Item};
 pub(crate) use binding::Binding;
 pub(crate) use dead_letter::{GivenUp, Original};
 pub(crate) use delivered::Mark;
-pub use ending::Purged;
+pub use ending::{Deleted, Purged};
 pub(crate) use exchange::Exchange;
 pub(crate) use line::Lines;
 pub(crate) use maker::MadeBy;
@@ -79,6 +79,8 @@ pub(crate) struct Queue {
     backlog: Backlog,
     /// Given to consumers and not settled.
     unsettled: usize,
+    /// It ends as soon as its dead letters have gone their way.
+    is_ending: bool,
     takers: Takers,
     /// Bindings that lead here.
     bindings: BTreeSet<BindingId>,

@@ -2,7 +2,7 @@
 
 use crate::world::{Taking, Terms, Who, World, draft, exchange_spec, firm, headers, q, text, x};
 use thalweg_kernel::{
-    DeadLetter, Draft, ExchangeKind, ExchangeSpec, Limits, Outcome, Refusal, Subscribed,
+    DeadLetter, Deleted, Draft, ExchangeKind, ExchangeSpec, Limits, Outcome, Refusal, Subscribed,
 };
 use thalweg_model::{PropertyValue, Reliability, RetainOp};
 
@@ -646,7 +646,7 @@ fn many_keys_of_one_queue_are_bound_and_unbound_without_looking_at_all_of_them()
     let deleted = world.run(0, |kernel, out, now| {
         kernel.delete_queue(client.session, &address, false, false, now, out)
     });
-    assert_eq!((deleted, count(&world)), (Ok(0), 0));
+    assert_eq!((deleted, count(&world)), (Ok(Deleted::Gone(0)), 0));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::world::{Taking, Terms, World, exchange_spec, firm, q, to_queue, x};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    DeadLetter, DropReason, ExchangeKind, ExchangeSpec, Limits, Outcome, QueueLimits,
+    DeadLetter, Deleted, DropReason, ExchangeKind, ExchangeSpec, Limits, Outcome, QueueLimits,
     QueueOverflow, QueueStatus, Refusal, Subscribed,
 };
 use thalweg_model::{Reliability, Span};
@@ -347,7 +347,7 @@ fn a_queue_is_deleted_only_if_unused_or_empty_when_that_was_said() {
         })
     };
     assert_eq!(delete(false, true), Err(Refusal::NotEmpty));
-    assert_eq!(delete(true, false), Ok(1));
+    assert_eq!(delete(true, false), Ok(Deleted::Gone(1)));
     world.queue(client, "q", &Terms::durable());
     world.consume(client, "q", 1, Taking::default());
     let mut delete = |unused, empty| {
@@ -356,7 +356,7 @@ fn a_queue_is_deleted_only_if_unused_or_empty_when_that_was_said() {
         })
     };
     assert_eq!(delete(true, false), Err(Refusal::InUse));
-    assert_eq!(delete(false, true), Ok(0));
+    assert_eq!(delete(false, true), Ok(Deleted::Gone(0)));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use crate::world::{Terms, Who, World, exchange_spec, q, x};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    Closing, ExchangeKind, Kept, Kernel, MemoryView, OpenRefusal, OpenSession, Pressure, Refusal,
-    Subscribed, Will,
+    Closing, Deleted, ExchangeKind, Kept, Kernel, MemoryView, OpenRefusal, OpenSession, Pressure,
+    Refusal, Subscribed, Will,
 };
 use thalweg_model::{Reliability, RetainOp, Span};
 
@@ -192,7 +192,7 @@ fn queues_and_bindings_count_and_are_refused_by_name() {
     });
     assert_eq!(
         (deleted, kept(&world.kernels[0], Kept::Topology)),
-        (Ok(0), exchange)
+        (Ok(Deleted::Gone(0)), exchange)
     );
     let deleted = world.run(0, |kernel, out, _| {
         kernel.delete_exchange(client.session, &x("e"), false, out)

@@ -10,7 +10,7 @@ use crate::slow_mail::SlowMail;
 use std::cell::Cell;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, DeadLetter, Draft, DropReason,
+    BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, DeadLetter, Deleted, Draft, DropReason,
     ExchangeKind, ExchangeSpec, Grants, GroupStrategy, Kernel, LastValueWish, Limits, LinkId,
     OpenSession, Outcome, Part, Purged, QueueLimits, QueueSpec, QueueStatus, QueueView, Refusal,
     Settled, ShardId, Subscribed, Tag, Tags, Ticket, Verdict, Will, Wish, exchange_address, home,
@@ -634,7 +634,17 @@ impl World {
         })
     }
 
+    /// All of a deletion; how many messages were in the queue.
     pub fn delete_queue(&mut self, who: Who, name: &str) -> Result<u64, Refusal> {
+        loop {
+            if let Deleted::Gone(messages) = self.delete_some(who, name)? {
+                return Ok(messages);
+            }
+        }
+    }
+
+    /// One call of a deletion.
+    pub fn delete_some(&mut self, who: Who, name: &str) -> Result<Deleted, Refusal> {
         self.run(who.shard, |kernel, out, now| {
             kernel.delete_queue(who.session, &q(name), false, false, now, out)
         })
@@ -973,6 +983,10 @@ impl World {
             .iter()
             .for_each(|kernel| kernel.for_each_group(self.now, |group| waiting += group.waiting));
         waiting
+    }
+
+    pub fn expired(&self) -> usize {
+        sum(&self.kernels, |ledger| ledger.expired) as usize
     }
 
     pub fn dropped(&self, reason: DropReason) -> u64 {
