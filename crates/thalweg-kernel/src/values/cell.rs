@@ -212,7 +212,7 @@ impl Kernel {
         };
         let first = first.filter(|first| first.retain() != RetainOp::Clear);
         if let Some(first) = first {
-            let address = self.books.address_of(&first);
+            let address = self.books.address_of(first);
             self.book_routed(Some(id), address);
             self.book_delivered(id, address, first.payload().len());
         }
