@@ -491,7 +491,7 @@ fn what_is_kept_of_a_request_counts_until_it_is_answered_or_given_up() {
     }
     assert_eq!(bed.zmtp_got(dealer).len(), 2);
     assert!((before + envelope.len()..before + 2 * envelope.len()).contains(&kept(&bed)));
-    bed.wait(Span::from_secs(60));
+    bed.run_for(Span::from_secs(60));
     assert_eq!(kept(&bed), before, "it was given up");
     asks(&mut bed, b"plant/nowhere");
     assert_eq!(kept(&bed), before, "nothing asks there");
