@@ -7,6 +7,7 @@ use crate::access::Access;
 use crate::effects::Effects;
 use crate::ids::{BindingId, SessionId};
 use crate::memory::{Kept, exchange_cost};
+use crate::remote::shards::ShardMessage;
 use crate::routes::cached::SinkKind;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -328,7 +329,23 @@ impl Kernel {
             self.add_sink(&everything_in(address), SinkKind::Alternate, 0);
         }
         self.env.entered(Kept::Topology, exchange.cost(address));
+        if exchange.internal {
+            self.tell_internal(address, true);
+        }
         self.topology.insert_exchange(address, exchange);
+    }
+
+    /// Tells the other shards, whose sessions publish to exchanges, too.
+    fn tell_internal(&mut self, address: &str, is_internal: bool) {
+        self.tell_shards(|_| ShardMessage::Internal {
+            exchange: address.into(),
+            is_internal,
+        });
+    }
+
+    pub(crate) fn on_internal(&mut self, exchange: &str, is_internal: bool) {
+        self.topology.set_internal_elsewhere(exchange, is_internal);
+        self.topology_changed();
     }
 
     /// The kind of an exchange.
@@ -369,6 +386,9 @@ impl Kernel {
             return;
         };
         self.env.left(Kept::Topology, exchange.cost(address));
+        if exchange.internal {
+            self.tell_internal(address, false);
+        }
         if exchange.alternate.is_some() {
             self.remove_sink(&everything_in(address), SinkKind::Alternate, 0);
         }

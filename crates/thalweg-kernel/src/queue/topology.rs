@@ -11,6 +11,7 @@ use crate::ids::BindingId;
 use crate::kernel::Map;
 use crate::slots::Slots;
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash, Hasher};
 use thalweg_model::PropertyValue;
 
@@ -18,6 +19,8 @@ use thalweg_model::PropertyValue;
 #[derive(Default)]
 pub(crate) struct Topology {
     exchanges: Map<Box<str>, Exchange>,
+    /// Internal exchanges of other shards.
+    internal_elsewhere: BTreeSet<Box<str>>,
     bindings: Slots<BindingId, Box<Binding>>,
     /// How many bindings there are.
     binding_count: usize,
@@ -59,11 +62,20 @@ impl Topology {
 
     /// Whether peers may not publish to an address, because its exchange is internal.
     pub(crate) fn is_internal(&self, address: &str) -> bool {
-        address.starts_with("$x")
-            && self
-                .exchanges
-                .get(&*exchange_of(address).0)
-                .is_some_and(|it| it.internal)
+        if !address.starts_with("$x") {
+            return false;
+        }
+        let exchange = exchange_of(address).0;
+        let own = self.exchanges.get(&*exchange);
+        own.is_some_and(|it| it.internal) || self.internal_elsewhere.contains(&*exchange)
+    }
+
+    /// An exchange of another shard is internal from now on, or no more.
+    pub(super) fn set_internal_elsewhere(&mut self, address: &str, is_internal: bool) {
+        match is_internal {
+            true => self.internal_elsewhere.insert(address.into()),
+            false => self.internal_elsewhere.remove(address),
+        };
     }
 
     pub(super) fn is_durable(&self, address: &str) -> bool {

@@ -86,6 +86,11 @@ pub enum ShardMessage {
         /// The entry that it is in a queue of the sender's, if it was written down there: number and serial.
         from: (u64, u64),
     },
+    /// An exchange of the sender's is internal from now on, or no more: peers do not publish to it.
+    Internal {
+        exchange: Box<str>,
+        is_internal: bool,
+    },
     /// The sender has readers who watch an address. Answered by `Done`, and over the address's home, unless that is the
     /// sender, by `Vouched`.
     Watch {
@@ -354,6 +359,10 @@ impl Kernel {
                 self.answer_shard(from, question);
             }
             ShardMessage::Done { question } => self.on_done(from, question, now, fx),
+            ShardMessage::Internal {
+                exchange,
+                is_internal,
+            } => self.on_internal(&exchange, is_internal),
             ShardMessage::Watch { address, question } => {
                 self.on_watch(from, address, question, now)
             }
