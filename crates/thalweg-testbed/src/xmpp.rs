@@ -95,6 +95,10 @@ impl Xmpp {
         self.side.acknowledge(handled, up);
     }
 
+    pub fn presence(&mut self, attributes: &[(&str, &str)], up: &mut Vec<u8>) {
+        self.side.put(StanzaKind::Presence, attributes, up, |_| {});
+    }
+
     pub fn message(&mut self, to: &str, content: &str, up: &mut Vec<u8>) {
         self.side
             .put(StanzaKind::Message, &[("to", to)], up, |out| {

@@ -5,7 +5,7 @@ use crate::front::{Cx, Variant};
 use crate::login::refused;
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Grants, OpenRefusal, OpenSession, Opened};
+use thalweg_kernel::{Grants, KnownAs, OpenRefusal, OpenSession, Opened};
 use thalweg_model::Span;
 use thalweg_xmpp::{
     ErrorType, Jid, Mechanism, Mechanisms, Plain, SaslFailure, ServerSettings, StanzaError,
@@ -211,11 +211,17 @@ impl XmppFront {
     ) -> Result<Opened, OpenRefusal> {
         let settings = XmppFront::of(cx.links, cx.id).map(|front| front.settings.clone());
         let settings = settings.unwrap_or_default();
+        let known = user.clone();
         let open = OpenSession {
             fresh: span == Span::ZERO,
             expiry: span,
             tenant: &settings.tenant,
             user: user.map(Into::into),
+            known_as: known.as_deref().map(|name| KnownAs {
+                tenant: &settings.tenant,
+                name,
+                claimed_in: None,
+            }),
             grants: Grants::of_listener(settings.publish_rate, settings.safety),
             ..OpenSession::of_link(client, cx.id, access, "XMPP 1.0")
         };

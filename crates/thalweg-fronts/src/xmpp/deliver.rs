@@ -16,14 +16,18 @@ impl Outbound for XmppFront {
         if self.side.is_closed() || delivery.to != Recipient::Subscriber {
             return Err(Undelivered::NoConsumer);
         }
+        if let Some(name) = self.contacts.at(content.address()).map(Box::<str>::from) {
+            self.put_contact(&name, content.payload(), delivery.tag as Tag, out);
+            return Ok(());
+        }
         let mut tree = std::mem::take(&mut self.written);
         let attributes = [("from", &*self.service), ("to", &*self.address)];
-        let again = match delivery.tag as Tag {
-            0 => Again::Never,
-            tag => Again::Kept(tag),
-        };
-        self.side
-            .put_again(again, StanzaKind::Message, &attributes, out, |out| {
+        self.side.put_again(
+            again(delivery.tag as Tag),
+            StanzaKind::Message,
+            &attributes,
+            out,
+            |out| {
                 XmppFront::put_event(
                     content.address(),
                     content.payload(),
@@ -32,7 +36,8 @@ impl Outbound for XmppFront {
                     out,
                 );
                 put_subscription_ids(delivery.subscription_ids, out);
-            });
+            },
+        );
         self.written = tree;
         Ok(())
     }
@@ -44,6 +49,9 @@ impl Outbound for XmppFront {
         match (asked, answer) {
             (Asked::Subscribe { id, filter }, Answer::Subscribed([subscribed])) => {
                 self.put_subscribed(&id, &filter, refusal(*subscribed), out);
+            }
+            (Asked::Contact { name, answers }, Answer::Subscribed([subscribed])) => {
+                self.put_watched(&name, answers, *subscribed, out);
             }
             (Asked::Items { id, node, wanted }, Answer::Value(value)) => {
                 self.put_items(&id, &node, &wanted, value, out);
@@ -77,6 +85,14 @@ impl Outbound for XmppFront {
         self.side.refuse(condition, text, out);
         self.is_closed = true;
         Fate::LinkEnds
+    }
+}
+
+/// How a delivery with this tag is sent again over the next connection: by the kernel, if at all.
+pub(super) fn again(tag: Tag) -> Again {
+    match tag {
+        0 => Again::Never,
+        tag => Again::Kept(tag),
     }
 }
 

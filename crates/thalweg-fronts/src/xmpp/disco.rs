@@ -63,9 +63,7 @@ impl XmppFront {
                 put_text(env!("CARGO_PKG_VERSION"), out);
                 out.extend_from_slice(b"</version></query>");
             }),
-            ("query", ROSTER) if !is_service => XmppFront::reply(cx, stanza, |out| {
-                out.extend_from_slice(format!("<query xmlns='{ROSTER}'/>").as_bytes());
-            }),
+            ("query", ROSTER) if !is_service => XmppFront::put_roster(cx, stanza),
             ("ping", ns::PING) => XmppFront::reply(cx, stanza, |_| {}),
             _ => XmppFront::unavailable(cx, stanza),
         }

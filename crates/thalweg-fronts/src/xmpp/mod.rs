@@ -8,6 +8,7 @@ mod connect;
 mod deliver;
 mod disco;
 pub mod payload;
+mod presence;
 mod pubsub;
 mod resume;
 mod settings;
@@ -15,6 +16,7 @@ mod settings;
 use crate::front::{Cx, Front, FrontSettings, Step, Variant};
 use crate::protocol::Protocol;
 use crate::{AnyFront, LoginAnswer};
+use presence::Contacts;
 use pubsub::{Asked, Nodes};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,6 +57,7 @@ pub struct XmppFront {
     /// `pubsub.DOMAIN`.
     service: Box<str>,
     nodes: Nodes,
+    contacts: Contacts,
     /// Requests that wait for the kernel's answer.
     asked: HashMap<Ticket, Asked>,
     ticket_last: Ticket,
@@ -88,6 +91,7 @@ impl XmppFront {
             allowed: None,
             address: "".into(),
             nodes: Nodes::default(),
+            contacts: Contacts::default(),
             asked: HashMap::new(),
             ticket_last: 0,
             names: 0,
@@ -158,8 +162,7 @@ impl XmppFront {
             StanzaKind::Iq if !stanza.is_request() => {}
             StanzaKind::Iq if *to == *front.service => XmppFront::on_pubsub(cx, stanza),
             StanzaKind::Iq if is_ours => XmppFront::on_request(cx, stanza),
-            // The client is here, or it is not: nobody has asked for its presence.
-            StanzaKind::Presence => {}
+            StanzaKind::Presence => XmppFront::on_presence(cx, stanza),
             StanzaKind::Message if is_ours || stanza.type_() == "error" => {}
             StanzaKind::Iq | StanzaKind::Message => {
                 let unavailable = StanzaError::new(ErrorType::Cancel, "service-unavailable");

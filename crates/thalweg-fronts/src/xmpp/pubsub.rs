@@ -3,13 +3,16 @@
 //! A node is there before anything is published to it, so that creating one only says its name. A subscription lasts as
 //! long as the connection. `pubsub#subscription_depth` of XEP-0248 makes it one to what is below the node.
 
+use super::presence::Contacts;
 use super::{XmppFront, payload};
 use crate::front::{Cx, Variant};
 use std::collections::BTreeMap;
 use thalweg_kernel::{Draft, Kernel, LastValueWish, Outcome, SessionId, Wish};
 use thalweg_model::octets as address;
 use thalweg_model::place::{Place, place};
-use thalweg_model::{Address, Details, Filter, Message, Properties, Reliability, RetainOp};
+use thalweg_model::{
+    Address, Details, Filter, Message, Properties, Reliability, RetainOp, presence,
+};
 use thalweg_xmpp::{Element, ErrorType, Jid, Stanza, StanzaError, Tree, put_attribute};
 
 pub(super) const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
@@ -39,10 +42,6 @@ struct Subscription {
 }
 
 impl Nodes {
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_filter.is_empty()
-    }
-
     /// Octets that all take.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -66,9 +65,21 @@ impl Nodes {
     }
 
     /// Takes over those of a session that has outlived the broker, and returns the greatest of their numbers.
-    pub(super) fn restore(&mut self, kernel: &Kernel, client: &str) -> u32 {
+    pub(super) fn restore(
+        &mut self,
+        contacts: &mut Contacts,
+        kernel: &Kernel,
+        client: &str,
+    ) -> u32 {
         let mut greatest = 0;
         kernel.for_each_subscription(Some(client), |held| {
+            // Subscriptions to nodes have numbers.
+            if held.id == 0
+                && let Some(told) = presence::name_of(&held.filter)
+            {
+                contacts.insert(&told.name);
+                return;
+            }
             let below = ["/+", "/#"]
                 .iter()
                 .find_map(|end| held.filter.strip_suffix(end));
@@ -85,6 +96,12 @@ const ENTRY_BYTES: usize = 128;
 
 /// A request that waits for the kernel's answer.
 pub(super) enum Asked {
+    /// The presence of a name.
+    Contact {
+        name: Box<str>,
+        /// The client has sent a stanza for it, which has an answer.
+        answers: bool,
+    },
     Subscribe {
         id: Box<str>,
         filter: Box<str>,
@@ -102,7 +119,7 @@ pub(super) enum Asked {
 }
 
 /// What a request is refused with.
-type Refused = StanzaError;
+pub(super) type Refused = StanzaError;
 
 const BAD_REQUEST: Refused = StanzaError::new(ErrorType::Modify, "bad-request");
 const NODE_REQUIRED: Refused = BAD_REQUEST.with("nodeid-required", ERRORS);
@@ -365,6 +382,14 @@ impl XmppFront {
         asked
     }
 
+    /// How surely something can be delivered: what is not acknowledged, not more than once.
+    pub(super) fn reliability(&self) -> Reliability {
+        match self.side.management() {
+            Some(_) => Reliability::AtLeastOnce,
+            None => Reliability::AtMostOnce,
+        }
+    }
+
     /// Asks the kernel for a subscription that is in the table.
     pub(super) fn subscribe(
         cx: &mut Cx<'_>,
@@ -382,11 +407,7 @@ impl XmppFront {
         let wish = Wish {
             filter,
             group: group_of(filter),
-            // What is not acknowledged cannot be delivered more than once.
-            reliability: match front.side.management() {
-                Some(_) => Reliability::AtLeastOnce,
-                None => Reliability::AtMostOnce,
-            },
+            reliability: front.reliability(),
             no_local: false,
             retain_as_published: false,
             last_values: LastValueWish::Always,

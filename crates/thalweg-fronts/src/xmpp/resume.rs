@@ -6,6 +6,7 @@
 //! but what it had subscribed to and not acknowledged comes when it has bound a resource and enabled acknowledgements again.
 
 use super::XmppFront;
+use super::presence::Contacts;
 use super::pubsub::{Asked, NO_ROOM, Nodes};
 use crate::front::{Cx, Step, Variant};
 use crate::link::Earlier;
@@ -25,6 +26,7 @@ pub(super) struct Resuming {
 struct Estate {
     management: Management,
     nodes: Nodes,
+    contacts: Contacts,
     asked: HashMap<Ticket, Asked>,
     names: u32,
     nonce: u64,
@@ -67,7 +69,8 @@ impl XmppFront {
         let before = cx.session()?;
         let front = XmppFront::of(cx.links, cx.id)?;
         let span = front.settings.resume_max;
-        if span == Span::ZERO || !front.nodes.is_empty() || !front.asked.is_empty() {
+        let has_something = front.nodes.bytes() + front.contacts.bytes() > 0;
+        if span == Span::ZERO || has_something || !front.asked.is_empty() {
             return None;
         }
         let user = front.allowed.as_ref()?.0.clone();
@@ -78,7 +81,8 @@ impl XmppFront {
         cx.links.name_front(&name, cx.id);
         let front = XmppFront::of(cx.links, cx.id)?;
         if opened.resumed {
-            front.names = front.nodes.restore(cx.kernel, &name);
+            let (nodes, contacts) = (&mut front.nodes, &mut front.contacts);
+            front.names = nodes.restore(contacts, cx.kernel, &name);
         }
         front.resume = Some(name);
         Some((opened, before))
@@ -136,6 +140,7 @@ impl XmppFront {
         let settled = XmppFront::write(cx.links, cx.id, |front, out| {
             front.resume = Some(name.into());
             front.nodes = estate.nodes;
+            front.contacts = estate.contacts;
             front.names = estate.names;
             front.nonce = estate.nonce;
             front.address = estate.address;
@@ -170,6 +175,8 @@ impl XmppFront {
                 // The table is empty, and so there is room.
                 _ = XmppFront::subscribe(cx, session, id, &filter, number);
             }
+            // Nothing waits for it but an answer that says what the presence itself says.
+            Asked::Contact { .. } => {}
             Asked::Items { id, .. } | Asked::Nodes { id } => {
                 XmppFront::write(cx.links, cx.id, |front, out| {
                     let service = front.service.clone();
@@ -185,6 +192,7 @@ impl XmppFront {
         Some(Estate {
             management: self.side.suspend()?,
             nodes: std::mem::take(&mut self.nodes),
+            contacts: std::mem::take(&mut self.contacts),
             asked: std::mem::take(&mut self.asked),
             names: self.names,
             nonce: self.nonce,
@@ -194,7 +202,9 @@ impl XmppFront {
 
     /// Octets that are kept for the client.
     pub(super) fn kept_bytes(&self) -> usize {
-        self.nodes.bytes() + self.side.management().map_or(0, Management::bytes)
+        self.nodes.bytes()
+            + self.contacts.bytes()
+            + self.side.management().map_or(0, Management::bytes)
     }
 
     /// Ends the stream of a client that does not acknowledge what it is answered.

@@ -1,5 +1,6 @@
 //! What the operator decides about XMPP.
 
+use std::sync::Arc;
 use thalweg_kernel::Safety;
 use thalweg_model::Span;
 use thalweg_xmpp::{Limits, StartTls};
@@ -22,6 +23,8 @@ pub struct XmppSettings {
     pub resume_max: Span,
     /// Octets of answers that a client of XEP-0198 may leave unacknowledged; more ends the stream.
     pub unacknowledged_bytes_max: usize,
+    /// Names that every client has in its roster; their presence is that at `$presence`.
+    pub roster: Arc<[Box<str>]>,
     /// Nodes that one answer to a question for all of them lists.
     pub listed_max: usize,
     /// The tenant of all peers; `""` is the default one.
@@ -43,6 +46,7 @@ impl Default for XmppSettings {
             node_wildcards: false,
             resume_max: Span::from_secs(300),
             unacknowledged_bytes_max: 1 << 20,
+            roster: Arc::default(),
             listed_max: 200,
             tenant: "".into(),
             publish_rate: None,

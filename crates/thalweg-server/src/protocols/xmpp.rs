@@ -35,6 +35,11 @@ impl Protocol for Xmpp {
             },
             scram: xmpp.scram && config.access.scram,
             node_wildcards: xmpp.node_wildcards,
+            roster: xmpp
+                .roster
+                .iter()
+                .map(|name| name.as_str().into())
+                .collect(),
             resume_max: xmpp.resume_max.unwrap_or(Span::ZERO),
             publish_rate: listener.publish_rate,
             safety: listener.fsync.map(safety),

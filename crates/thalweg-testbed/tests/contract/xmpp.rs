@@ -416,7 +416,7 @@ fn the_server_says_what_it_is() {
         (
             "localhost",
             "<query xmlns='jabber:iq:roster'/>",
-            "<query xmlns='jabber:iq:roster'/>",
+            "<query xmlns='jabber:iq:roster'></query>",
         ),
         (
             "localhost",

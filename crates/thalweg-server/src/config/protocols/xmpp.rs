@@ -3,7 +3,7 @@
 use crate::config::declare::{MIB, given, keys, prefix, seconds};
 use crate::config::keys::Key;
 use crate::config::keys::Reload::NewConnections;
-use crate::config::kind::Kind::{Flag, Size, Text};
+use crate::config::kind::Kind::{Flag, Names, Size, Text};
 use crate::config::landing::{Field, Landing, land, protocol};
 use thalweg_model::Span;
 
@@ -18,6 +18,8 @@ pub struct Xmpp {
     pub plaintext_passwords: bool,
     /// How long a session outlives its connection, if its client asks for that.
     pub resume_max: Option<Span>,
+    /// Names that every client has in its roster.
+    pub roster: Vec<String>,
     /// Whether SCRAM-SHA-256 is offered.
     pub scram: bool,
     /// Octets of the largest stanza.
@@ -36,6 +38,9 @@ keys! {
     protocol xmpp.resume_max: seconds(0, 7 * 86_400), default "300s" none "off", NewConnections;
         "How long the session of an XMPP client outlives its connection, if the client asks for resumption (XEP-0198). With the \
          journal it outlives the broker, too. Not longer than `session.expiry_max`.";
+    protocol xmpp.roster: Names { max: 1000 }, default "", NewConnections;
+        "Names that every XMPP client has in its roster: MQTT client ids, identities of DTLS, users of XMPP. A contact is \
+         available while its name is online; see `presence.enabled`.";
     protocol xmpp.scram: Flag, default "false", NewConnections;
         "Whether SCRAM-SHA-256 is offered to XMPP clients, with TLS and without. Most clients try it first and nothing else if it \
          fails, so every user needs a SCRAM entry in `access.password_file`. Needs `access.scram`.";
