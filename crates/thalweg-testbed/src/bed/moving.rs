@@ -1,6 +1,6 @@
 //! Connections on their way from one shard to another.
 
-use super::Testbed;
+use super::{Shard, Testbed};
 use crate::client::Who;
 
 impl Testbed {
@@ -38,6 +38,11 @@ impl Testbed {
         pipe.link = Some(link);
         // What was read elsewhere is shown again.
         pipe.read = 0;
+        let home = pipe.shard;
+        let Shard { kernel, links, .. } = &mut self.shards[home];
+        // As in the server, for fronts that begin, or go on, without input.
+        links.drive(link, &[], self.now, kernel);
+        self.gather(home);
         true
     }
 }
