@@ -107,15 +107,13 @@ impl Kernel {
         if !same_opening || session.link() != Some(pending.link) {
             return;
         }
-        let has_scans = !pending.scans.is_empty();
-        session.subscriptions.add_scans(pending.scans);
-        if has_scans {
-            // It may have unsubscribed meanwhile.
-            self.drop_scans_of_nothing(id);
-        }
+        // It may have unsubscribed meanwhile. Only the new ones are looked at: what is asked for earlier may be much.
+        let mut scans = pending.scans;
+        scans.retain(|scan| self.holds(id, scan.filter()));
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
+        session.subscriptions.add_scans(scans);
         if session.is_durable() {
             fx.hold(pending.link, self.journal.awaited());
         }
@@ -125,18 +123,6 @@ impl Kernel {
             Answer::Subscribed(&pending.outcomes),
         );
         self.pump(id, now, fx);
-    }
-
-    /// Stops looking for last values that no subscription wants any more.
-    fn drop_scans_of_nothing(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else {
-            return;
-        };
-        let mut scans = session.subscriptions.take_scans();
-        scans.retain(|scan| self.holds(id, scan.filter()));
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.subscriptions.set_scans(scans);
-        }
     }
 
     fn subscribe_one(

@@ -236,6 +236,7 @@ fn log_ins_that_wait_for_their_verdict_have_places_among_the_handshakes() {
         .set("limits.connect_timeout", "1h")
         .file("users", users)
         .set("access.password_file", "{folder}/users")
+        .set("admin.token", TOKEN)
         .set("listeners.mqtt.anonymous", "true");
     let Some(victim) = Victim::with(options) else {
         return;

@@ -282,6 +282,9 @@ fn of_status(broker: &Broker, name: &str) -> u64 {
         .expect("a number of KiB")
 }
 
+/// The admin token of a broker with log-ins; others ask for none.
+const TOKEN: &str = "a-token-of-the-abuse-tests";
+
 fn figure(admin: SocketAddr, metric: &str) -> u64 {
     let mut stream = TcpStream::connect(admin).expect("the admin interface accepts");
     stream
@@ -289,7 +292,7 @@ fn figure(admin: SocketAddr, metric: &str) -> u64 {
         .expect("a fresh socket takes options");
     write!(
         stream,
-        "GET /metrics HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n"
+        "GET /metrics HTTP/1.1\r\nHost: {admin}\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\r\n"
     )
     .expect("it reads");
     let mut answer = String::new();
