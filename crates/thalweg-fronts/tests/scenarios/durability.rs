@@ -9,7 +9,7 @@ use thalweg_mqtt::{PublishOut, QoS, ReasonCode, SubscribeOptions, Version, WillO
 use thalweg_testbed::Settings;
 use thalweg_testbed::disk::Loss;
 
-fn world(shards: u16) -> World {
+pub(super) fn world(shards: u16) -> World {
     World::with_journal(shards, Limits::default())
 }
 
@@ -819,7 +819,7 @@ fn a_receiver_may_settle_and_end_while_another_has_not_settled_and_nothing_is_wr
 
 const SHARED: &str = "$share/g/t";
 
-fn member(world: &mut World, name: &str, hello: &Hello<'_>) -> Who {
+pub(super) fn member(world: &mut World, name: &str, hello: &Hello<'_>) -> Who {
     let (who, present) = world.connect_with(name, hello);
     if !present {
         world.subscribe(who, SHARED, QoS::AtLeastOnce);
@@ -1026,43 +1026,6 @@ fn what_a_member_does_not_settle_after_a_restart_goes_to_another_after_the_time_
     world.bed.shards[0]
         .kernel
         .for_each_session(|session| assert_eq!(session.in_flight, 0, "{}", session.client));
-}
-
-#[test]
-fn a_message_that_moves_between_shards_is_in_one_queue_whenever_the_process_ends() {
-    // With how much of the journal written the process ends.
-    for written in 0.. {
-        let mut world = world(2);
-        let names = (world.name_on(0, "first"), world.name_on(1, "second"));
-        let first = member(&mut world, &names.0, &staying());
-        world.answer(first, false);
-        let publisher = world.connect("p");
-        world.publish(publisher, "t", "m", QoS::AtLeastOnce);
-        let second = member(&mut world, &names.1, &staying());
-        world.answer(second, false);
-        world.stop_disk();
-        world.lose(first);
-        let mut moved = world.texts(second);
-        assert_eq!(moved, [""; 0], "it leaves once its mark is safe");
-        let mut left = written;
-        while left > 0 && world.bed.write_batches(1) {
-            left -= 1;
-            world.sync_disk();
-            moved.extend(world.texts(second));
-        }
-        world.restart();
-        let mut got = Vec::new();
-        for name in [&names.1, &names.0] {
-            let who = member(&mut world, name, &staying());
-            got.extend(world.texts(who));
-        }
-        assert_eq!(got, ["m"], "{written} batches written");
-        world.bed.check();
-        if left > 0 {
-            assert_eq!(moved, ["m"]);
-            return assert!(written > 2, "it takes a batch of each shard");
-        }
-    }
 }
 
 #[test]

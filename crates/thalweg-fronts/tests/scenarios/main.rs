@@ -9,6 +9,7 @@ mod groups;
 mod limits;
 mod load;
 mod long_queues;
+mod moves;
 mod retained;
 mod sessions;
 mod subscriptions;
