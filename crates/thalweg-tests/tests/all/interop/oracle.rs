@@ -46,8 +46,10 @@ fn facts(value: &Value) -> Facts {
 }
 
 /// A broker that knows the user whom every RabbitMQ knows.
-fn broker() -> Option<Broker> {
-    let users = std::env::temp_dir().join(format!("thalweg-oracle-users-{}", std::process::id()));
+fn broker(protocol: &str) -> Option<Broker> {
+    // The tests of both protocols run at once, in one process.
+    let users = format!("thalweg-oracle-users-{protocol}-{}", std::process::id());
+    let users = std::env::temp_dir().join(users);
     add_password(&users, "guest", b"guest").expect("the temporary folder is writable");
     let text = fs::read_to_string(&users).expect("it was just written");
     let _ = fs::remove_file(&users);
@@ -193,13 +195,15 @@ fn compare(protocol: &str, address: SocketAddr) {
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn amqp_does_what_rabbitmq_does() {
-    let Some(broker) = broker() else { return };
+    let Some(broker) = broker("amqp") else { return };
     compare("amqp", broker.amqp());
 }
 
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn stomp_does_what_rabbitmq_does() {
-    let Some(broker) = broker() else { return };
+    let Some(broker) = broker("stomp") else {
+        return;
+    };
     compare("stomp", broker.stomp());
 }
