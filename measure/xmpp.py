@@ -14,11 +14,11 @@ import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 
+import zeromq
 from zeromq import free_port, middle, wait_for
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -67,22 +67,16 @@ modules:
 """
 
 
-class Broker:
+class Broker(zeromq.Broker):
     def __init__(self, name, args, folder):
-        self.name, self.args, self.folder, self.port = name, args, pathlib.Path(tempfile.mkdtemp(dir=folder)), free_port()
+        super().__init__(name, args, pathlib.Path(tempfile.mkdtemp(dir=folder)))
+        self.port = free_port()
 
     def __enter__(self):
         command, env = self.ejabberd() if self.name == "ejabberd" else self.thalweg()
         self.process = subprocess.Popen(command, env=os.environ | env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for(self.port)
         return self
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
 
     def thalweg(self):
         sets = {"listeners.xmpp.bind": f"127.0.0.1:{self.port}", "admin.enabled": "false", "data_dir": self.folder / "data"}

@@ -295,7 +295,7 @@ impl Links {
         }
     }
 
-    /// Packets by protocol, also of those that nobody speaks.
+    /// Packets by protocol, also of protocols without a connection.
     pub fn packets(&self) -> impl Iterator<Item = (&'static str, PacketCounts)> + '_ {
         let of_kind = |(index, counts): (usize, &PacketCounts)| (protocol_at(index).name, *counts);
         self.packets.iter().enumerate().map(of_kind)

@@ -33,7 +33,7 @@ impl MqttFront {
         let Some(session) = cx.session() else {
             return;
         };
-        // An acknowledgement nobody waits for is not an error: after a resume it may cross our repetition.
+        // An acknowledgement of nothing is not an error: after a resume it may cross our repetition.
         cx.kernel
             .settle(session, tag, verdict(reason), cx.now, cx.links);
         cx.links.mark(Mark::KernelSettle);

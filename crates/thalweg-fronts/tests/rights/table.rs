@@ -33,7 +33,7 @@ enum Mode {
     Publish,
     Retain,
     Will,
-    /// A request over CoAP or ZeroMQ, answered by whoever receives it.
+    /// A request over CoAP or ZeroMQ, answered by its receiver.
     Request,
 }
 

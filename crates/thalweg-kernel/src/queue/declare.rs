@@ -258,7 +258,7 @@ impl Kernel {
         Ok(Deleted::Gone(messages))
     }
 
-    /// The timer of queues that end when nobody uses them, or when their dead letters have gone their way.
+    /// The timer of queues that end when they are unused, or when their dead letters have gone their way.
     pub(crate) fn on_queue_idle<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
         let Some(queue) = self.queues.get(queue_id) else {
             return;

@@ -11,7 +11,7 @@ pub(super) struct Consumer {
     pub(super) priority: i32,
 }
 
-/// Who takes a message.
+/// What takes the next message of a queue: one consumer, or a group for one of its members.
 #[derive(Clone, Copy)]
 pub(super) enum Taker {
     Consumer(Consumer),
@@ -94,7 +94,7 @@ impl Takers {
         self.consumers.sort_by_key(may_not);
     }
 
-    /// Whoever is served next, and whose turn it is then: the highest priority first, in turns among equals. If only one may
+    /// The taker that is served next, and whose turn it is then: the highest priority first, in turns among equals. If only one may
     /// be active that is the first consumer, or without any the first group.
     pub(super) fn next(
         &self,

@@ -239,7 +239,7 @@ fn a_queue_with_many_dead_letters_ends_when_they_have_gone_their_way() {
     }
 }
 
-/// How somebody asks for what is in a queue.
+/// How a receiver asks for what is in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asks {
     Consumer,

@@ -352,7 +352,7 @@ fn tls_begins_within_a_stream_and_what_came_before_it_is_forgotten() {
         // PLAIN, which is offered behind TLS alone.
         let client = bed.open_xmpp(0, password(), None);
         assert!(jid(&mut bed, client).starts_with("juliet@localhost/test-"));
-        // A log-in that somebody slips in between, in the same packet: it would be taken for the client's.
+        // A log-in that an attacker slips in between, in the same packet: it would be taken for the client's.
         let front = bed.xmpp_front(Some(Access::ALL));
         let raw = bed.open(0, front, Raw::default());
         let auth = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='ANONYMOUS'>=</auth>";

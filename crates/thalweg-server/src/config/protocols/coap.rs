@@ -109,7 +109,7 @@ words! {
 words! {
     /// When a CoAP client that wants to observe must show first that it is where it seems to be.
     CoapEcho {
-        /// While many peers are known, somebody may be making them up.
+        /// While many peers are known, one sender may be making them up.
         Auto = "auto",
         Always = "always",
         Never = "never",
