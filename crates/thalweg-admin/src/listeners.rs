@@ -34,6 +34,7 @@ struct DatagramsRow {
     sockets: usize,
     received: u64,
     overflown: u64,
+    banned: u64,
     sent: u64,
     waiting: u64,
     unsent: u64,
@@ -79,11 +80,13 @@ impl DatagramsRow {
             sockets: ports.len(),
             received: sum.received,
             overflown: sum.overflown,
+            banned: sum.banned,
             sent: sum.sent,
             waiting: sum.waiting,
             unsent: sum.unsent_waiting
                 + sum.unsent_too_large
                 + sum.unsent_unreachable
+                + sum.unsent_banned
                 + sum.unsent_other
                 + gone,
         }

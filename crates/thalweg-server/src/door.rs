@@ -1,7 +1,7 @@
 //! Who may come in: answers the fronts' questions, slow ones on the vault's threads.
 
 use crate::access::{
-    Login, LoginRequest, PeerState, Refusal, RefusalReason, Users, Vault, VaultPool,
+    BanFile, Login, LoginRequest, PeerState, Refusal, RefusalReason, Users, Vault, VaultPool,
 };
 use crate::clock;
 use crate::settings::DoorSettings;
@@ -41,6 +41,8 @@ pub(crate) struct Door {
     settings: Arc<DoorSettings>,
     /// Who was in the password file when the sessions' rules were renewed last.
     users: Users,
+    /// The bans that were in force then.
+    bans: Option<Arc<BanFile>>,
     exchanges: HashMap<(LinkId, u64), ExpectClientFinal>,
     /// Log-ins that the pool has not answered.
     pending: HashMap<(LinkId, u64), Arc<PeerState>>,
@@ -48,12 +50,13 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) fn new(pool: Arc<VaultPool>, mailbox: Mailbox) -> Self {
-        let users = pool.vault().users();
+        let (users, bans) = (pool.vault().users(), pool.vault().bans());
         Door {
             pool,
             mailbox,
             settings: Arc::default(),
             users,
+            bans,
             exchanges: HashMap::new(),
             pending: HashMap::new(),
         }
@@ -85,15 +88,25 @@ impl Door {
                 "connections of users ended that access.password_file does not have any more"
             );
         }
-        if vault.has_bans() {
+        self.bans = vault.bans();
+        if let Some(bans) = &self.bans {
+            let seconds = clock::unix_seconds();
             let is_banned = |client: &str, user: Option<&str>, link| {
-                vault.ban_of(client, user, address(link)).is_some()
+                bans.ban_of(client, user, address(link), seconds).is_some()
             };
             let ended = kernel.disconnect(is_banned, now, links);
             if ended > 0 {
                 tracing::warn!(ended, "connections ended that access.ban_file bans");
             }
         }
+    }
+
+    /// The bans by address, if there are any: datagrams from and to there are dropped.
+    pub(crate) fn banned_addresses(&self) -> Option<Arc<BanFile>> {
+        self.bans
+            .as_ref()
+            .filter(|bans| bans.names_addresses())
+            .cloned()
     }
 
     /// The answer, with when it ends, if it is known at once; otherwise it comes through the mailbox.

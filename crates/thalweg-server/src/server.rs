@@ -624,7 +624,7 @@ fn watched_access(
 
 /// Whether the anonymous may do everything, so that nobody has to be asked about them.
 fn anonymous_is_free(vault: &Vault) -> bool {
-    vault.rules(None).compile("", None).is_allow_all() && !vault.has_bans()
+    vault.rules(None).compile("", None).is_allow_all() && vault.bans().is_none()
 }
 
 /// What a shard's thread is given to listen with, and the others to talk to it.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use thalweg_coap::{Code, Encoder, Kind, Message, Token, option};
+use thalweg_server::access::{BanKind, add_ban};
 use thalweg_server::config::Config;
 use thalweg_server::{PortView, Server};
 
@@ -74,7 +75,11 @@ struct Answer {
 
 impl Peer {
     fn new(server: SocketAddr) -> Peer {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        Peer::at("127.0.0.1", server)
+    }
+
+    fn at(address: &str, server: SocketAddr) -> Peer {
+        let socket = UdpSocket::bind((address, 0)).expect("a socket");
         socket.connect(server).expect("a peer");
         socket
             .set_read_timeout(Some(PATIENCE))
@@ -321,6 +326,89 @@ fn rules_that_change_count_for_peers_that_are_here() {
         Code::FORBIDDEN
     );
     assert_eq!(peer.ask(Code::GET, "ps/data/plant/a", b"").payload, b"1");
+}
+
+/// What one of the counters of all sockets comes to.
+fn count(server: &Server, of: impl Fn(&PortView) -> u64) -> u64 {
+    ports(server).iter().map(of).sum()
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_banned_address_is_not_heard_and_hears_nothing_until_its_ban_ends() {
+    let folder = Folder::new("banned");
+    let path = folder.0.join("bans");
+    std::fs::write(&path, "# nobody yet\n").expect("written");
+    let server = start(&folder, &["access.ban_file={folder}/bans"]);
+    let at = address(&server, "coap");
+    let (mut banned, mut free) = (Peer::at("127.0.0.2", at), Peer::new(at));
+    assert_eq!(free.ask(Code::PUT, "ps/data/a", b"1").code.class(), 2);
+    banned.send(Code::GET, "ps/data/a", Some(0), b"");
+    assert_eq!(banned.receive().payload, b"1");
+    add_ban(&path, BanKind::Address, "127.0.0.2", None).expect("the folder is writable");
+    // Nothing but the file says so.
+    wait_until("its datagrams are dropped", || {
+        banned.socket.send(b"\x40\x00\x12\x34").expect("sent");
+        count(&server, |port| port.datagrams.banned) > 0
+    });
+    // What was answered before the ban.
+    banned.socket.set_nonblocking(true).expect("a setting");
+    let mut buffer = [0; 2048];
+    while banned.socket.recv(&mut buffer).is_ok() {}
+    assert_eq!(free.ask(Code::PUT, "ps/data/a", b"2").code.class(), 2);
+    wait_until("its notification is dropped", || {
+        count(&server, |port| port.datagrams.unsent_banned) > 0
+    });
+    let dropped = count(&server, |port| port.datagrams.banned);
+    banned.send(Code::GET, "ps/data/a", None, b"");
+    wait_until("its request is dropped", || {
+        count(&server, |port| port.datagrams.banned) > dropped
+    });
+    assert!(banned.socket.recv(&mut buffer).is_err());
+    banned.socket.set_nonblocking(false).expect("a setting");
+    assert_eq!(free.ask(Code::GET, "ps/data/a", b"").payload, b"2");
+    let over = Some("2020-01-01T00:00:00Z");
+    add_ban(&path, BanKind::Address, "127.0.0.2", over).expect("writable");
+    wait_until("it is let in again", || {
+        banned.socket.send(b"\x40\x00\x12\x34").expect("sent");
+        banned.socket.set_nonblocking(true).expect("a setting");
+        banned.socket.recv(&mut buffer.clone()).is_ok()
+    });
+}
+
+/// A peer without a name is not known before the handshake is over, but its address is.
+#[test]
+fn a_banned_address_gets_no_handshake() {
+    let folder = Folder::new("banned-dtls");
+    std::fs::write(folder.0.join("bans"), "address 127.0.0.2\n").expect("written");
+    std::fs::write(folder.0.join("keys"), "writer:\"correct horse\"\n").expect("written");
+    let sets = [
+        "shards=1",
+        "access.ban_file={folder}/bans",
+        "listeners.coap.transport=dtls",
+        "listeners.coap.tls.psk_file={folder}/keys",
+        "listeners.coap.tls.psk_bytes_min=1",
+    ];
+    let server = start(&folder, &sets);
+    let at = address(&server, "coap");
+    // A record of an association that does not exist: DTLS counts and discards it.
+    let record = [23, 0xfe, 0xfd, 0, 1, 0, 0, 0, 0, 0, 1, 0, 4, 1, 2, 3, 4];
+    let discarded = || count(&server, |port| port.dtls.map_or(0, |dtls| dtls.discarded));
+    let banned = Peer::at("127.0.0.2", at);
+    banned.socket.send(&record).expect("sent");
+    wait_until("the banned one's record is dropped", || {
+        count(&server, |port| port.datagrams.banned) == 1
+    });
+    assert_eq!(discarded(), 0);
+    Peer::new(at).socket.send(&record).expect("sent");
+    wait_until("the other's record comes to DTLS", || discarded() == 1);
 }
 
 /// RFC 8323 §4

@@ -471,6 +471,9 @@ pub static METRICS: &[Metric] = metrics! {
     Counter "thalweg_datagrams_overflown_total"["listener"] in "datagrams":
         "Datagrams that the system dropped because they were not read in time, as far as it has said."
         = Each(|g, show| each_port(g, show, |port| port.datagrams.overflown));
+    Counter "thalweg_datagrams_banned_total"["listener"] in "datagrams":
+        "Datagrams received and dropped because access.ban_file bans where they came from."
+        = Each(|g, show| each_port(g, show, |port| port.datagrams.banned));
     Counter "thalweg_datagrams_sent_total"["listener"] in "datagrams":
         "Datagrams sent."
         = Each(|g, show| each_port(g, show, |port| port.datagrams.sent));
@@ -549,6 +552,7 @@ fn each_unsent(g: &Gathered, show: &mut Show<'_>) {
     show("too_large", sum(|port| port.datagrams.unsent_too_large));
     show("unreachable", sum(|port| port.datagrams.unsent_unreachable));
     show("peer_gone", sum(|port| port.dtls_unsent));
+    show("banned", sum(|port| port.datagrams.unsent_banned));
     show("other", sum(|port| port.datagrams.unsent_other));
 }
 

@@ -110,11 +110,6 @@ impl BanFile {
         unix_seconds: u64,
     ) -> Option<BanKind> {
         let holds = |until: &u64| *until > unix_seconds;
-        let is_inside = |address: IpAddr| {
-            let bits = mapped(address);
-            let mut networks = self.networks.iter();
-            networks.any(|(network, kept, until)| holds(until) && bits & mask(*kept) == *network)
-        };
         if self.clients.get(client).is_some_and(holds) {
             Some(BanKind::Client)
         } else if user
@@ -123,8 +118,23 @@ impl BanFile {
         {
             Some(BanKind::User)
         } else {
-            address.is_some_and(is_inside).then_some(BanKind::Address)
+            address
+                .is_some_and(|address| self.bans_address(address, unix_seconds))
+                .then_some(BanKind::Address)
         }
+    }
+
+    /// Whether a network is banned in which an address is.
+    pub fn bans_address(&self, address: IpAddr, unix_seconds: u64) -> bool {
+        let bits = mapped(address);
+        let mut networks = self.networks.iter();
+        networks
+            .any(|(network, kept, until)| *until > unix_seconds && bits & mask(*kept) == *network)
+    }
+
+    /// Whether any network is named, so that addresses have to be looked up.
+    pub fn names_addresses(&self) -> bool {
+        !self.networks.is_empty()
     }
 }
 

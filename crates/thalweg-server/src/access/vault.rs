@@ -48,7 +48,7 @@ pub struct Moment {
 struct Loaded {
     passwords: Option<PasswordFile>,
     acl: Option<AclFile>,
-    bans: Option<BanFile>,
+    bans: Option<Arc<BanFile>>,
     tokens: Option<TokenKeys>,
     client_ids: ClientIds,
     verdicts: VerdictCache,
@@ -192,9 +192,9 @@ impl Vault {
         self.loaded().ban_of(client, user, peer)
     }
 
-    /// Whether there is a ban file, so that every peer has to be looked up.
-    pub fn has_bans(&self) -> bool {
-        self.loaded().bans.is_some()
+    /// The ban file as it was read last. With one every peer has to be looked up.
+    pub fn bans(&self) -> Option<Arc<BanFile>> {
+        self.loaded().bans.clone()
     }
 
     /// The users of the password file as it was read last.
@@ -234,7 +234,9 @@ impl Loaded {
         let acl = settings.acl_file.as_deref().map(read);
         let acl = acl.and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok());
         let bans = settings.ban_file.as_deref().map(BanFile::read);
-        let bans = bans.and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok());
+        let bans = bans
+            .and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok())
+            .map(Arc::new);
         let tokens = settings.token.as_ref().map(TokenKeys::load);
         let tokens = tokens.and_then(|read| read.map_err(|mut new| errors.append(&mut new)).ok());
         if !errors.is_empty() {

@@ -4,10 +4,13 @@ use super::batch::{self, Ability, Batch, Headers, Spare};
 use super::inbox::{Inbox, SLOTS};
 use super::origin::Origins;
 use super::waiting::Waiting;
+use crate::access::BanFile;
+use crate::clock;
 use mio::{Interest, Registry, Token};
 use nix::errno::Errno;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 
 /// What a socket has seen since it was opened; `waiting` is a gauge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +21,8 @@ pub struct DatagramCounts {
     pub receive_calls: u64,
     /// Dropped by the system because they were not read in time (`listeners.<name>.receive_buffer`).
     pub overflown: u64,
+    /// Received and dropped unread: `access.ban_file` bans where they came from.
+    pub banned: u64,
     pub sent: u64,
     pub sent_bytes: u64,
     /// System calls that sent some.
@@ -30,6 +35,8 @@ pub struct DatagramCounts {
     pub unsent_too_large: u64,
     /// Not sent: there is no way to the peer, or a firewall forbids it.
     pub unsent_unreachable: u64,
+    /// Not sent: `access.ban_file` bans where they would go.
+    pub unsent_banned: u64,
     /// Not sent: the system had another reason.
     pub unsent_other: u64,
 }
@@ -42,6 +49,7 @@ impl DatagramCounts {
             received_bytes,
             receive_calls,
             overflown,
+            banned,
             sent,
             sent_bytes,
             send_calls,
@@ -49,12 +57,14 @@ impl DatagramCounts {
             unsent_waiting,
             unsent_too_large,
             unsent_unreachable,
+            unsent_banned,
             unsent_other,
         } = other;
         self.received += received;
         self.received_bytes += received_bytes;
         self.receive_calls += receive_calls;
         self.overflown += overflown;
+        self.banned += banned;
         self.sent += sent;
         self.sent_bytes += sent_bytes;
         self.send_calls += send_calls;
@@ -62,6 +72,7 @@ impl DatagramCounts {
         self.unsent_waiting += unsent_waiting;
         self.unsent_too_large += unsent_too_large;
         self.unsent_unreachable += unsent_unreachable;
+        self.unsent_banned += unsent_banned;
         self.unsent_other += unsent_other;
     }
 }
@@ -77,6 +88,8 @@ pub(crate) struct DatagramSocket {
     spare: Spare,
     waiting: Waiting,
     counts: DatagramCounts,
+    /// None if no address is banned.
+    bans: Option<Arc<BanFile>>,
     /// The socket may have datagrams for us.
     is_readable: bool,
     /// The socket takes nothing now.
@@ -109,6 +122,7 @@ impl DatagramSocket {
             spare: Spare::default(),
             waiting: Waiting::default(),
             counts: DatagramCounts::default(),
+            bans: None,
             is_readable: true,
             is_blocked: false,
             overflown_before: 0,
@@ -161,8 +175,14 @@ impl DatagramSocket {
         }
     }
 
-    /// Receives what one call brings; false if there was nothing.
-    pub(crate) fn receive(&mut self, inbox: &mut Inbox) -> bool {
+    /// From now on nothing is received from and sent to addresses that these bans name.
+    pub(crate) fn set_bans(&mut self, bans: Option<Arc<BanFile>>) {
+        self.bans = bans;
+    }
+
+    /// Receives what one call brings: how many datagrams, those of banned addresses included, which are dropped. None if
+    /// there was nothing.
+    pub(crate) fn receive(&mut self, inbox: &mut Inbox) -> Option<u64> {
         let (origins, overflown_before) = (&mut self.origins, &mut self.overflown_before);
         let mut overflown = 0;
         let result = batch::receive(batch::raw(&self.socket), inbox, |from, about| {
@@ -184,22 +204,28 @@ impl DatagramSocket {
                 let (datagrams, bytes) = inbox.count();
                 self.counts.received += datagrams;
                 self.counts.received_bytes += bytes;
-                received > 0
+                if let Some(bans) = &self.bans {
+                    let now = clock::unix_seconds();
+                    let arrivals = &mut inbox.arrivals;
+                    arrivals.retain(|arrival| !bans.bans_address(arrival.from.ip(), now));
+                    self.counts.banned += datagrams - inbox.count().0;
+                }
+                (received > 0).then_some(datagrams)
             }
-            Err(Errno::EINTR) => false,
+            Err(Errno::EINTR) => None,
             Err(Errno::EAGAIN) => {
                 self.is_readable = false;
-                false
+                None
             }
             // A peer that we sent to is not there (ICMP). The call that says so takes the error away; the machine behind
             // us finds out by silence, because anybody can invent an ICMP message.
             Err(
                 Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ENETUNREACH | Errno::EMSGSIZE,
-            ) => false,
+            ) => None,
             Err(error) => {
                 tracing::warn!(%error, "receiving datagrams failed: the operating system is at fault; trying on");
                 self.is_readable = false;
-                false
+                None
             }
         }
     }
@@ -211,7 +237,14 @@ impl DatagramSocket {
         waiting_bytes_max: usize,
     ) {
         let mut batch = Batch::new(&mut self.spare);
+        let bans = self.bans.clone().map(|bans| (bans, clock::unix_seconds()));
         for (to, datagram) in datagrams {
+            if let Some((bans, now)) = &bans
+                && bans.bans_address(to.ip(), *now)
+            {
+                self.counts.unsent_banned += 1;
+                continue;
+            }
             if self.is_blocked {
                 self.wait(to, datagram, waiting_bytes_max);
                 continue;

@@ -2,8 +2,10 @@
 
 use super::batch::Ability;
 use super::*;
+use crate::access::BanFile;
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn spec(bind: &str) -> DatagramSpec {
@@ -45,7 +47,7 @@ fn receive(socket: &mut DatagramSocket, wanted: usize) -> Vec<(SocketAddr, Vec<u
     let deadline = Instant::now() + Duration::from_secs(5);
     while got.len() < wanted && Instant::now() < deadline {
         socket.on_readable();
-        if socket.receive(&mut inbox) {
+        if socket.receive(&mut inbox).is_some() {
             got.extend(
                 inbox
                     .datagrams()
@@ -99,10 +101,10 @@ fn a_full_batch_leaves_the_socket_readable() {
         peer.send_to(b"x", at).unwrap();
     }
     let mut inbox = Inbox::default();
-    assert!(socket.receive(&mut inbox));
+    assert!(socket.receive(&mut inbox).is_some());
     assert_eq!(inbox.datagrams().count(), 32);
     assert!(socket.is_readable());
-    assert!(socket.receive(&mut inbox));
+    assert!(socket.receive(&mut inbox).is_some());
     assert_eq!(inbox.datagrams().count(), 8);
     assert!(!socket.is_readable());
 }
@@ -352,7 +354,7 @@ fn what_is_not_read_in_time_is_counted() {
     // Over loopback a datagram is there, or lost, when it is sent.
     let mut inbox = Inbox::default();
     let mut got = 0;
-    while socket.receive(&mut inbox) {
+    while socket.receive(&mut inbox).is_some() {
         got += inbox.datagrams().count();
         socket.on_readable();
     }
@@ -386,7 +388,7 @@ fn a_peer_stays_with_one_socket_and_many_peers_spread() {
             let mut inbox = Inbox::default();
             while {
                 socket.on_readable();
-                socket.receive(&mut inbox)
+                socket.receive(&mut inbox).is_some()
             } {
                 home.extend(inbox.datagrams().map(|(from, _)| from));
             }
@@ -400,6 +402,38 @@ fn a_peer_stays_with_one_socket_and_many_peers_spread() {
     let used = home.iter().filter(|home| !home.is_empty()).count();
     // By chance alone, 64 peers leave one of four sockets out about once in 25 million runs.
     assert_eq!(used, 4, "{home:?}");
+}
+
+#[test]
+fn nothing_comes_from_and_goes_to_a_banned_address() {
+    let path = std::env::temp_dir().join(format!("thalweg-banned-port-{}", std::process::id()));
+    std::fs::write(&path, "address 127.0.0.2/31\n").unwrap();
+    let bans = BanFile::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let (mut socket, at) = socket("127.0.0.1:0");
+    let (banned, free) = (peer("127.0.0.2:0"), peer("127.0.0.1:0"));
+    socket.set_bans(Some(Arc::new(bans)));
+    for _ in 0..3 {
+        banned.send_to(b"let me in", at).unwrap();
+    }
+    free.send_to(b"here", at).unwrap();
+    let got = receive(&mut socket, 1);
+    assert_eq!(got, [(free.local_addr().unwrap(), b"here".to_vec())]);
+    let answers = [&banned, &free].map(|peer| (peer.local_addr().unwrap(), &b"answer"[..]));
+    socket.send(answers, 1 << 20);
+    assert_eq!(heard(&free), b"answer");
+    let counts = socket.counts();
+    assert_eq!((counts.received, counts.banned), (4, 3));
+    assert_eq!((counts.sent, counts.unsent_banned), (1, 1));
+    // A burst of the banned alone is something that was received: it counts among what a port reads at a time.
+    banned.send_to(b"again", at).unwrap();
+    socket.on_readable();
+    let mut inbox = Inbox::default();
+    assert_eq!(socket.receive(&mut inbox), Some(1));
+    assert_eq!(inbox.datagrams().count(), 0);
+    socket.set_bans(None);
+    banned.send_to(b"and again", at).unwrap();
+    assert_eq!(receive(&mut socket, 1).len(), 1);
 }
 
 #[test]

@@ -192,6 +192,7 @@ impl Shard {
             .unwrap_or(self.ports.list.len());
         let opened = DatagramSocket::new(socket).and_then(|mut socket| {
             socket.register(self.poll.registry(), Token(FIRST_TOKEN + index))?;
+            socket.set_bans(self.door.banned_addresses());
             Ok(socket)
         });
         let socket = match opened {
@@ -283,9 +284,11 @@ impl Shard {
     /// Gives ports what changed in the settings.
     pub(super) fn renew_ports(&mut self) {
         for index in 0..self.ports.list.len() {
+            let bans = self.door.banned_addresses();
             let Some(port) = self.ports.at(index) else {
                 continue;
             };
+            port.socket.set_bans(bans);
             let (listener, admitted) = (port.listener.clone(), port.admits_strangers);
             if admitted && !self.settings.admits_strangers(&listener) {
                 self.renew_front(index);
@@ -354,14 +357,16 @@ impl Shard {
         for index in 0..self.ports.list.len() {
             let mut inbox = std::mem::take(&mut self.ports.inbox);
             let mut read = 0;
+            let receive = |port: &mut Port, inbox: &mut Inbox| {
+                let is_ready = port.is_ready();
+                is_ready.then(|| port.socket.receive(inbox)).flatten()
+            };
             while read < READ_MAX
-                && self
-                    .ports
-                    .at(index)
-                    .is_some_and(|port| port.is_ready() && port.socket.receive(&mut inbox))
+                && let Some(port) = self.ports.at(index)
+                && let Some(received) = receive(port, &mut inbox)
             {
                 self.counts.reads += 1;
-                read += inbox.count().0;
+                read += received;
                 self.on_datagrams(index, &inbox);
                 self.after_port(index);
             }
