@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The bars of the two mending steps that want a quiet machine and an optimised build, one after the other, on loopback:
 
-    cargo build --release -p thalweg && measure/bars_of_mend.py            # some 35 minutes
+    cargo build --release -p thalweg -p thalweg-bench && measure/bars_of_mend.py            # some 35 minutes
     measure/bars_of_mend.py --only log-in,silent,g1                        # a part
     measure/bars_of_mend.py --short                                        # some 5 minutes, to see that all of it works
 
@@ -321,7 +321,7 @@ def main() -> int:
     if unknown:
         sys.exit(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
     if not args.program.is_file():
-        sys.exit(f"{args.program} is not there: cargo build --release -p thalweg")
+        sys.exit(f"{args.program} is not there: cargo build --release -p thalweg -p thalweg-bench")
     measures = {
         "log-in": measure_log_in,
         "silent": measure_silent,

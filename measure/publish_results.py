@@ -6,7 +6,7 @@
     measure/publish_results.py --raw DIR --publish-only # make docs/results of a run that is there
 
 Wanted: a machine without other work, root (networks, packages, real-time priority), an optimised build at
-target/release/thalweg (or --program). What is measured against is installed before the clock runs. Only what the page is
+target/release/thalweg (or --program) with thalweg-bench beside it. What is measured against is installed before the clock runs. Only what the page is
 drawn from is kept: rows, tables and verdicts, no histograms and no messages. docs/results/README.md is written, too.
 """
 

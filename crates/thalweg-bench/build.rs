@@ -3,8 +3,27 @@
 use std::process::Command;
 
 fn main() {
-    // Anything in the program counts, not only this crate.
-    println!("cargo::rerun-if-changed=../../crates");
+    // What is in the program counts, not only this crate. The broker is another program, which says its own version.
+    for of in [
+        "amqp",
+        "balance",
+        "bench",
+        "client",
+        "coap",
+        "dtls",
+        "journal",
+        "kernel",
+        "model",
+        "mqtt",
+        "records",
+        "scram",
+        "stomp",
+        "transport",
+        "wire",
+        "zmtp",
+    ] {
+        println!("cargo::rerun-if-changed=../thalweg-{of}/src");
+    }
     println!("cargo::rerun-if-changed=../../Cargo.lock");
     println!("cargo::rerun-if-env-changed=THALWEG_COMMIT");
     let git = |args: &[&str]| {

@@ -34,7 +34,7 @@ cargo xtask WORD
   lint                     clippy, warnings are errors
   supply                   licences, bans and sources of dependencies against deny.toml; writes target/thalweg.cdx.json
   unit                     tests of every crate but thalweg-tests
-  build                    the broker that integration and interop run
+  build                    the programs that integration, interop and python run
   docs [--bless]           generated documents are up to date
   integration [FILTER]     thalweg-tests without foreign clients
   interop [FILTER]         foreign clients; installs them below target/interop
@@ -286,7 +286,15 @@ impl Options {
 
     fn build_broker(&self) -> Program {
         let release: &[&str] = if self.release { &["--release"] } else { &[] };
-        Program::cargo(["build", "--quiet", "--package", "thalweg"]).args(release)
+        Program::cargo([
+            "build",
+            "--quiet",
+            "--package",
+            "thalweg",
+            "--package",
+            "thalweg-bench",
+        ])
+        .args(release)
     }
 
     /// The integration program on the broker that `build` made, for tests whose names contain `prefix` and the filter.

@@ -1,4 +1,4 @@
-//! What `thalweg bench` takes on its command line, and its exit codes.
+//! What `thalweg bench` passes on from its command line, and the exit codes.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The laboratory: `thalweg bench`. It repeats published studies with this broker, in real time and in virtual time, and
+//! The laboratory: `thalweg-bench`, which `thalweg bench` starts. It repeats published studies with this broker, in real time and in virtual time, and
 //! says beside each of their numbers what ours is.
 //!
 //! *Knows:* clocks, sockets (as a client), how to start a broker, statistics, files of results. *Must never know:* how the

@@ -1,4 +1,5 @@
-//! `thalweg`: the one binary. Broker, clients, and what an operator needs, as commands of one program.
+//! `thalweg`: broker, clients, and what an operator needs, as commands of one program. The laboratory is another one, which
+//! `thalweg bench` starts.
 //!
 //! *Knows:* people: arguments, words, exit codes. What it does it asks of the libraries. Start reading at [`cli::Cli`], which
 //! declares every command; each has a file of its own with a function `run`.
@@ -17,6 +18,7 @@ mod inspect;
 mod ledger;
 mod link;
 mod log;
+mod markdown;
 mod passwd;
 mod publish;
 mod quantity;
@@ -59,7 +61,7 @@ fn main() -> ExitCode {
         Command::Backup(args) => backup::run(args, &mut stdout().lock()),
         Command::Restore(args) => backup::restore(args, &mut stdout().lock()),
         Command::Inspect(args) => inspect::run(args, &mut stdout().lock()),
-        Command::Bench(command) => bench::run(command, &mut stdout().lock()),
+        Command::Bench(args) => bench::run(args),
         Command::Reference(command) => reference::run(command, &mut stdout().lock()),
     };
     match result {

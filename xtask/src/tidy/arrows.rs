@@ -137,7 +137,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "thalweg-dds",
             "thalweg-admin",
             "thalweg-client",
-            "thalweg-bench",
         ],
     ),
     // Everything may be tested from outside and from within.

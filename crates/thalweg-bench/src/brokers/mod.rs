@@ -90,6 +90,15 @@ impl From<io::Error> for NoBroker {
     }
 }
 
+impl From<NoBroker> for io::Error {
+    fn from(error: NoBroker) -> io::Error {
+        match error {
+            NoBroker::Absent(remedy) => io::Error::other(format!("there is no broker: {remedy}")),
+            NoBroker::Failed(error) => error,
+        }
+    }
+}
+
 /// Starts the broker that a cell asks for, for the protocols of its legs, in `space` or on the loopback; returns when it
 /// accepts connections.
 ///

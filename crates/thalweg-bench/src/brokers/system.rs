@@ -78,7 +78,9 @@ impl System {
     /// The command that installs it (Debian).
     pub fn install(self) -> &'static str {
         match self {
-            System::Thalweg => "set THALWEG_BIN to the program",
+            System::Thalweg => {
+                "put thalweg beside thalweg-bench or into PATH, or set THALWEG_BIN to it"
+            }
             System::Mosquitto => "apt-get install --no-install-recommends mosquitto",
             System::Rabbitmq => "apt-get install --no-install-recommends rabbitmq-server",
             System::Ejabberd => "apt-get install --no-install-recommends ejabberd",

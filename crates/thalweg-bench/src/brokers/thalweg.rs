@@ -8,15 +8,15 @@ use super::site::{Launch, Order, Site, text_of};
 use super::system::{System, found};
 use crate::cell::Protocol;
 
-/// The program that runs, if it is a broker; or what `THALWEG_BIN` names; or the one in the path.
+/// What `THALWEG_BIN` names (`thalweg bench` names itself), or `thalweg` beside this program, or the one in PATH.
 pub fn program() -> Option<PathBuf> {
-    let own = || {
-        let own = std::env::current_exe().ok()?;
-        (own.file_stem()? == "thalweg").then_some(own)
+    let beside = || {
+        let beside = std::env::current_exe().ok()?.with_file_name("thalweg");
+        beside.is_file().then_some(beside)
     };
     std::env::var_os("THALWEG_BIN")
         .map(PathBuf::from)
-        .or_else(own)
+        .or_else(beside)
         .or_else(|| found(&["thalweg"]))
 }
 

@@ -151,6 +151,7 @@ pub fn circumstances(base: &Value, new: &Value) -> Vec<(String, String, String)>
         "version",
         "commit",
         "program_hash",
+        "broker_hash",
         "is_optimised",
         "systems",
         "scenario_hash",

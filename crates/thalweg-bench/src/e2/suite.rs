@@ -15,6 +15,7 @@ use super::plan::{self, Course, Goal, Wishes};
 use super::raw::Writer;
 use super::trial::Trial;
 use super::{report, stage};
+use crate::brokers::System;
 use crate::command::Outcome;
 use crate::e5::suite::{SuiteArgs, machine, unix_seconds};
 use crate::net::command::stopper;
@@ -85,7 +86,7 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     let program = args
         .program
         .clone()
-        .map_or_else(std::env::current_exe, Ok)?;
+        .map_or_else(|| System::Thalweg.program(), Ok)?;
     let courses = plan::courses(&wishes);
     let mut about = about(args, &wishes, courses.len());
     let writer = Mutex::new(Writer::create(&folder)?);

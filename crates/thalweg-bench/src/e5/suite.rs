@@ -19,6 +19,7 @@ use super::cell::Cell;
 use super::lab::{Lab, Progress};
 use super::plan::{self, Budget, Part};
 use super::stage::Stage;
+use crate::brokers::System;
 use crate::command::Outcome;
 use crate::e2::suite::CourseArgs;
 use crate::report;
@@ -79,7 +80,7 @@ pub struct SuiteArgs {
     /// Two cells of two seconds: to see that everything works
     #[arg(long, hide = true)]
     pub smoke: bool,
-    /// The program that is started as broker. Default: this one
+    /// The program that is started as broker. Default: as for other studies
     #[arg(long, hide = true, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }
@@ -172,7 +173,7 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
             &args
                 .program
                 .clone()
-                .map_or_else(std::env::current_exe, Ok)?,
+                .map_or_else(|| System::Thalweg.program(), Ok)?,
         )?,
     };
     let mut writer = Writer::create(&folder)?;

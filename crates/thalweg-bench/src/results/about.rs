@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::brokers::System;
 use crate::cell::{Cell, Workload};
 use crate::e5::suite::machine;
 
@@ -21,8 +23,9 @@ pub fn about(name: &str, cells: &[Cell]) -> Value {
     about["tool"] = json!("thalweg bench");
     about["commit"] = json!(env!("THALWEG_COMMIT"));
     about["program_hash"] = json!(program_hash());
+    about["broker_hash"] = json!(broker_hash());
     about["scenario_hash"] = json!(hash(cells));
-    about["command_line"] = json!(std::env::args().collect::<Vec<_>>());
+    about["command_line"] = command_line();
     about["governor"] = json!(line_of(
         "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
     ));
@@ -41,6 +44,12 @@ pub fn about(name: &str, cells: &[Cell]) -> Value {
     about["seeds"] = json!(seeds);
     about["cell_order"] = json!(cells.iter().map(Cell::key).collect::<Vec<_>>());
     about
+}
+
+/// The command line as `thalweg bench …`, however the laboratory was started.
+pub fn command_line() -> Value {
+    let words = ["thalweg".to_owned(), "bench".to_owned()].into_iter();
+    words.chain(std::env::args().skip(1)).collect()
 }
 
 /// What tells these cells from others, whatever their order: 16 hexadecimal digits. Traces count with what is in them.
@@ -74,16 +83,22 @@ fn traces(cells: &[Cell]) -> BTreeMap<&str, Option<String>> {
     traces
 }
 
-/// Of the file that runs: the commit alone does not say how it was built.
+/// Of the laboratory's file: the commit alone does not say how it was built.
 fn program_hash() -> Option<String> {
     static HASH: OnceLock<Option<String>> = OnceLock::new();
-    let of_file = || {
-        Some(format!(
-            "{:016x}",
-            xxh3_64(&fs::read(std::env::current_exe().ok()?).ok()?)
-        ))
-    };
-    HASH.get_or_init(of_file).clone()
+    HASH.get_or_init(|| hash_of(&std::env::current_exe().ok()?))
+        .clone()
+}
+
+/// Of the file of Thalweg's broker, if there is one to start.
+fn broker_hash() -> Option<String> {
+    static HASH: OnceLock<Option<String>> = OnceLock::new();
+    HASH.get_or_init(|| hash_of(&System::Thalweg.program().ok()?))
+        .clone()
+}
+
+fn hash_of(file: &Path) -> Option<String> {
+    Some(format!("{:016x}", xxh3_64(&fs::read(file).ok()?)))
 }
 
 fn is_virtual() -> bool {

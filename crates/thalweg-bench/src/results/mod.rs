@@ -28,7 +28,7 @@ pub mod summary;
 pub(crate) mod tests;
 mod writer;
 
-pub use about::{about, hash};
+pub use about::{about, command_line, hash};
 pub use columns::quoted;
 pub use latency::{Latency, file_name, histogram, percentiles};
 pub use reader::{Results, read};

@@ -23,6 +23,7 @@ use crate::net::command::stopper;
 use crate::net::nest;
 use crate::paper;
 use crate::report::raw::write_about;
+use crate::results::command_line;
 
 /// Runs all studies; the summary goes to `out`, progress to standard error.
 pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
@@ -49,7 +50,7 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     about["suite"] = json!("all");
     about["budget"] = json!(format!("{:?}", args.budget).to_lowercase());
     about["seed"] = json!(args.seed);
-    about["command_line"] = json!(std::env::args().collect::<Vec<_>>());
+    about["command_line"] = command_line();
     write_about(&folder, &about)?;
     let (stop, begun) = (stopper(), Instant::now());
     let failed: Mutex<Vec<Value>> = Mutex::new(Vec::new());
@@ -166,14 +167,7 @@ fn punctual(args: &SuiteArgs) -> io::Result<Outcome> {
     let child = std::env::current_exe().and_then(|program| {
         let mut command = Command::new("chrt");
         command.args(["--fifo", "5"]).arg(program);
-        // Whatever stands before `suite` on this command line.
-        command
-            .args(
-                std::env::args_os()
-                    .skip(1)
-                    .take_while(|word| word != "suite"),
-            )
-            .args(words(args));
+        command.args(words(args));
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
         // Killed with this process, it takes its broker with it by a guard of its own.
         let _guard = Guard::of_process(child.id())?;

@@ -455,7 +455,9 @@ pub fn thalweg_binary() -> &'static Path {
             return path.into();
         }
         let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "thalweg"])
+            .args(["build", "--quiet"])
+            // The laboratory lies beside it, for `thalweg bench`.
+            .args(["--package", "thalweg", "--package", "thalweg-bench"])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .status()
             .expect("cargo runs");
