@@ -1,4 +1,4 @@
-//! Listeners of AMQP and STOMP over every transport they have, and where their connections live; and STARTTLS of XMPP.
+//! Listeners of AMQP and STOMP over every transport they have, and where their connections live; and STARTTLS and WebSocket of XMPP.
 
 #[path = "support/amqp.rs"]
 mod amqp;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use thalweg_server::Server;
 use thalweg_server::config::Config;
 use thalweg_server::transport::client::{TlsClientFiles, TlsConnector, websocket};
-use thalweg_server::transport::websocket::WebSocketSettings;
+use thalweg_server::transport::websocket::{Messages, WebSocketSettings};
 use thalweg_server::transport::{Filtered, Transport};
 
 /// Longer than anything here takes; a test that waits for it has failed.
@@ -384,6 +384,49 @@ fn tls_begins_within_a_stream_of_xmpp() {
     // A TLS alert, and the end.
     let _ = slipped.read_to_end(&mut rest);
     assert!(rest.len() < 32, "{rest:?}");
+}
+
+#[test]
+fn xmpp_lies_in_websocket_messages() {
+    let folder = Folder::new();
+    let server = start(
+        &folder,
+        &[
+            "listeners.xmpp.bind=127.0.0.1:0",
+            "listeners.xmpp.transport=ws",
+        ],
+    );
+    let settings = Arc::new(WebSocketSettings {
+        messages: Messages::Text,
+        ..WebSocketSettings::default()
+    });
+    let layer = websocket("localhost", "/xmpp-websocket", "xmpp", &settings);
+    let mut client = Pipe::new(tcp(&server, "xmpp"), Filtered::stack(None, Some(layer)));
+    let open = "<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='localhost' version='1.0'/>";
+    let close = "<close xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>";
+    let auth = str::from_utf8(XMPP_LOGIN).expect("text");
+    let bind = "<iq xmlns='jabber:client' type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>";
+    // Each answer is messages of one element.
+    for (says, answers) in [
+        (open, &["<open ", "<stream:features "][..]),
+        (auth, &["<success "]),
+        (open, &["<open ", "<stream:features "]),
+        (bind, &["<iq xmlns='jabber:client' "]),
+    ] {
+        client
+            .write_all(format!("{says}\0").as_bytes())
+            .expect("it leaves");
+        for expected in answers {
+            let answer = read_until(&mut client, "\0");
+            assert!(answer.starts_with(expected), "{answer}");
+        }
+    }
+    let there = present(&server);
+    assert_eq!((there[0].1, there[0].2), ("XMPP 1.0", "tcp+websocket"));
+    client
+        .write_all(format!("{close}\0").as_bytes())
+        .expect("it leaves");
+    assert_eq!(read_until(&mut client, "\0"), format!("{close}\0"));
 }
 
 #[test]

@@ -36,11 +36,11 @@ pub struct Xmpp {
 }
 
 impl Xmpp {
-    pub fn new(credentials: Credentials, tls: TlsPolicy) -> Xmpp {
+    pub fn new(credentials: Credentials, tls: TlsPolicy, framing: Framing) -> Xmpp {
         Xmpp {
             side: ClientSide::new(ClientSettings {
                 limits: Limits::default(),
-                framing: Framing::Document,
+                framing,
                 domain: "localhost".into(),
                 tls,
                 credentials,
@@ -226,6 +226,10 @@ impl Testbed {
         }
     }
 
+    fn xmpp_client(&self, credentials: Credentials) -> Xmpp {
+        Xmpp::new(credentials, self.xmpp_tls(), self.settings.xmpp.framing)
+    }
+
     /// Connects a client. Without `anonymous` the broker asks who it is.
     pub fn open_xmpp(
         &mut self,
@@ -234,7 +238,7 @@ impl Testbed {
         anonymous: Option<Access>,
     ) -> Who<Xmpp> {
         let front = self.xmpp_front(anonymous);
-        let who = self.open(shard, front, Xmpp::new(credentials, self.xmpp_tls()));
+        let who = self.open(shard, front, self.xmpp_client(credentials));
         self.write(who, |client, up| client.side.open(up));
         self.rest();
         who
@@ -286,7 +290,7 @@ impl Testbed {
         let management = earlier.side.suspend().expect("it is managed");
         let (arrived, acknowledges) = (earlier.arrived, earlier.acknowledges);
         let front = self.xmpp_front(None);
-        let mut client = Xmpp::new(credentials, self.xmpp_tls());
+        let mut client = self.xmpp_client(credentials);
         client
             .side
             .resume(name.as_deref().expect("it is resumable"), management);

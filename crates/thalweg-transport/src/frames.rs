@@ -12,9 +12,10 @@
 //!
 //! A library that assembles messages would copy each byte twice more, keep a buffer for every idle connection, and
 //! reserve what a frame's header promises before a single byte of it came; MQTT, which has its own lengths, needs none
-//! of it [MQTT-6.0.0-2], and STOMP frames have an end of their own. CoAP is the exception: a WebSocket message is a
+//! of it [MQTT-6.0.0-2], and STOMP frames have an end of their own; that of a message of XMPP is marked by a NUL. CoAP is the exception: a WebSocket message is a
 //! message of it, which says nowhere else how long it is, so that one is gathered here (RFC 8323 §4.2).
 
+use super::websocket::Messages;
 use ring::rand::{SecureRandom, SystemRandom};
 use thalweg_coap::stream::{append_from_websocket, next_for_websocket};
 use tungstenite::protocol::frame::coding::CloseCode;
@@ -34,6 +35,7 @@ pub(super) struct FrameReader {
     message_bytes_max: u64,
     /// Text is as good as binary.
     allows_text: bool,
+    messages: Messages,
     /// The other end's last message was text.
     hears_text: bool,
     /// The message under way, as far as it came, where messages are taken whole.
@@ -78,6 +80,7 @@ impl FrameReader {
             frame_bytes_max: frame_bytes_max as u64,
             message_bytes_max: message_bytes_max as u64,
             allows_text: false,
+            messages: Messages::Parts,
             hears_text: false,
             whole: None,
             head: [0; HEAD_BYTES_MAX],
@@ -97,10 +100,12 @@ impl FrameReader {
         }
     }
 
-    /// The same, for a protocol of which each message is a WebSocket message of its own: CoAP.
-    pub(super) fn with_whole_messages(self, are_whole: bool) -> FrameReader {
+    /// The same, for a protocol of which each message may be a WebSocket message of its own.
+    pub(super) fn with_messages(self, messages: Messages) -> FrameReader {
         FrameReader {
-            whole: are_whole.then(Vec::new),
+            whole: (messages == Messages::Whole).then(Vec::new),
+            allows_text: self.allows_text || messages == Messages::Text,
+            messages,
             ..self
         }
     }
@@ -168,6 +173,9 @@ impl FrameReader {
     #[inline]
     fn end_message(&mut self, plain: &mut Vec<u8>) -> Result<(), FrameFault> {
         let Some(whole) = &mut self.whole else {
+            if self.messages == Messages::Text {
+                plain.push(TEXT_END);
+            }
             return Ok(());
         };
         // Taken: an idle connection keeps no buffer.
@@ -252,6 +260,10 @@ impl FrameReader {
                 code: CloseCode::Unsupported,
                 words: "this protocol comes in binary frames, not in text",
             }),
+            (BINARY, None) if self.messages == Messages::Text => Err(FrameFault {
+                code: CloseCode::Unsupported,
+                words: "this protocol comes in text frames",
+            }),
             (BINARY | TEXT | CONTINUATION, before) => {
                 let message_bytes = before.unwrap_or(0).saturating_add(frame.bytes_left);
                 if frame.bytes_left > self.frame_bytes_max {
@@ -315,6 +327,16 @@ pub(super) fn write_messages(end: End, mut plain: &[u8], wire: &mut Vec<u8>) -> 
         message.extend_from_slice(next.rest);
         write_frame(end, BINARY, &message, wire);
         plain = plain.get(len..).unwrap_or_default();
+    }
+    plain.is_empty()
+}
+
+/// Appends one text frame for each text in `plain`, each of which ends with a NUL. False if the last one does not.
+pub(super) fn write_texts(end: End, mut plain: &[u8], wire: &mut Vec<u8>) -> bool {
+    while let Some(len) = plain.iter().position(|octet| *octet == TEXT_END) {
+        let (text, rest) = plain.split_at(len);
+        write_frame(end, TEXT, text, wire);
+        plain = rest.get(1..).unwrap_or_default();
     }
     plain.is_empty()
 }
@@ -388,6 +410,8 @@ pub(super) const BINARY: u8 = 0x2;
 pub(super) const CLOSE: u8 = 0x8;
 const CONTINUATION: u8 = 0x0;
 pub(super) const TEXT: u8 = 0x1;
+/// Ends a text in the stream of its protocol: see [`Messages::Text`].
+const TEXT_END: u8 = 0;
 const PING: u8 = 0x9;
 const PONG: u8 = 0xA;
 /// The bit that tells control frames from data.
@@ -443,6 +467,28 @@ mod tests {
             [said[6] ^ said[2], said[7] ^ said[3]],
             999_u16.to_be_bytes()
         );
+    }
+
+    /// RFC 7395 §3.3: of XMPP each element is a text message.
+    #[test]
+    fn each_text_of_xmpp_is_a_message_in_both_directions() {
+        let plain = "<open/>\0<a>é</a>\0".as_bytes();
+        let mut wire = Vec::new();
+        assert!(write_texts(End::Client, plain, &mut wire));
+        assert!(!write_texts(End::Client, b"<c/>", &mut Vec::new()));
+        for piece in [1, 3, 100] {
+            let mut frames = FrameReader::new(End::Server, 100, 100).with_messages(Messages::Text);
+            let mut heard = Vec::new();
+            for wire in wire.chunks(piece) {
+                assert!(frames.read(wire, &mut heard).unwrap().is_none());
+            }
+            assert_eq!(heard, plain);
+        }
+        wire.clear();
+        write_frame(End::Client, BINARY, plain, &mut wire);
+        let mut frames = FrameReader::new(End::Server, 100, 100).with_messages(Messages::Text);
+        let fault = frames.read(&wire, &mut Vec::new()).unwrap_err();
+        assert_eq!(fault.code, CloseCode::Unsupported);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::certificates::{Authority, Folder, server_files};
 use super::client::{TlsClientFiles, TlsConnector, websocket};
 use super::tls::{ClientCertificates, NameFrom, TlsAcceptor, TlsFault, TlsFiles, TlsOldest};
-use super::websocket::{WebSocketLayer, WebSocketSettings};
+use super::websocket::{Messages, WebSocketLayer, WebSocketSettings};
 use super::{Filtered, Transport, TransportFault};
 
 pub(crate) struct Pair {
@@ -662,7 +662,7 @@ mod websocket_layer {
 
     fn coap() -> Arc<WebSocketSettings> {
         Arc::new(WebSocketSettings {
-            whole_messages: true,
+            messages: Messages::Whole,
             message_bytes_max: 100,
             ..Default::default()
         })

@@ -1,6 +1,6 @@
 //! The WebSocket layer (RFC 6455): the upgrade, then frames. MQTT packets may span frames and a frame may hold several
 //! packets [MQTT-6.0.0-2]; only the bytes inside binary frames matter. STOMP comes in text frames as well. Of CoAP each
-//! message is a binary WebSocket message of its own (RFC 8323 §4).
+//! message is a binary WebSocket message of its own (RFC 8323 §4), of XMPP each element a text message (RFC 7395 §3.3).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tungstenite::protocol::frame::coding::CloseCode;
 
 use super::TransportFault;
 use super::frames::{
-    BINARY, CLOSE, End, FrameReader, TEXT, write_close, write_frame, write_messages,
+    BINARY, CLOSE, End, FrameReader, TEXT, write_close, write_frame, write_messages, write_texts,
 };
 pub use super::origin::OriginRule;
 
@@ -29,8 +29,8 @@ pub struct WebSocketSettings {
     pub sub_protocol_optional: bool,
     /// Whether text frames are as good as binary ones. Who sends text is answered in text, where it is text.
     pub allows_text: bool,
-    /// Whether each WebSocket message is a message of CoAP; otherwise they are parts of a stream of bytes.
-    pub whole_messages: bool,
+    /// What each WebSocket message is to the protocol.
+    pub messages: Messages,
     /// Which web pages may connect; others get 403.
     pub origins: OriginRule,
     /// Largest upgrade request, in bytes; beyond it the answer is HTTP 431.
@@ -39,6 +39,18 @@ pub struct WebSocketSettings {
     pub frame_bytes_max: usize,
     /// Largest message (all its frames together), in bytes; beyond it the connection closes with 1009.
     pub message_bytes_max: usize,
+}
+
+/// What a WebSocket message is to the protocol in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Messages {
+    /// A part of a stream of bytes.
+    #[default]
+    Parts,
+    /// A message of CoAP.
+    Whole,
+    /// Text, which a NUL ends in the stream of the protocol: an element of XMPP.
+    Text,
 }
 
 impl Default for WebSocketSettings {
@@ -50,7 +62,7 @@ impl Default for WebSocketSettings {
             sub_protocols: vec!["mqtt".into(), "mqttv3.1".into()],
             sub_protocol_optional: false,
             allows_text: false,
-            whole_messages: false,
+            messages: Messages::Parts,
             origins: OriginRule::default(),
             request_bytes_max: 8 * 1024,
             frame_bytes_max: 16 * 1024 * 1024,
@@ -151,7 +163,7 @@ impl WebSocketLayer {
     }
 
     /// See [`Filtered::encode`](super::Filtered::encode); each call becomes one frame, a binary one [MQTT-6.0.0-1] unless
-    /// the peer speaks text; of CoAP each message does, and a call has whole messages.
+    /// the peer speaks text; of CoAP and XMPP each message does, and a call has whole messages.
     pub fn encode(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), TransportFault> {
         self.take_output(wire);
         match &self.state {
@@ -172,9 +184,15 @@ impl WebSocketLayer {
     }
 
     fn write(&self, opcode: u8, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), TransportFault> {
-        if !self.settings.whole_messages {
-            write_frame(self.end, opcode, plain, wire);
-        } else if !write_messages(self.end, plain, wire) {
+        let is_whole = match self.settings.messages {
+            Messages::Parts => {
+                write_frame(self.end, opcode, plain, wire);
+                true
+            }
+            Messages::Whole => write_messages(self.end, plain, wire),
+            Messages::Text => write_texts(self.end, plain, wire),
+        };
+        if !is_whole {
             return Err(TransportFault::WebSocket(
                 "half a message was to be sent".into(),
             ));
@@ -251,7 +269,7 @@ impl WebSocketLayer {
                     settings.message_bytes_max,
                 )
                 .with_text(settings.allows_text)
-                .with_whole_messages(settings.whole_messages);
+                .with_messages(settings.messages);
                 let tail = match std::mem::replace(&mut self.state, State::Open(frames)) {
                     State::ExpectRequest { mut received, .. }
                     | State::ExpectResponse { mut received, .. } => {

@@ -2,7 +2,7 @@
 
 use crate::reader::{Item, Reader};
 use crate::server::{handled, put_stanza};
-use crate::write::{put_sasl, put_stream, put_stream_end, sasl_data};
+use crate::write::{end_message, put_sasl, put_stream, put_stream_end, sasl_data};
 use crate::{
     Again, Element, Features, Framing, Jid, Limits, Management, Mechanism, Mechanisms, PeerFault,
     Plain, SaslFailure, Stanza, StanzaKind, StartTls, Tree, ns, put_attribute, put_text,
@@ -186,7 +186,7 @@ impl ClientSide {
     /// Says that the first `handled` stanzas of the managed stream, of those that came, are done with.
     pub fn acknowledge(&mut self, handled: u32, out: &mut Vec<u8>) {
         if self.management.is_some() && !self.enabling {
-            Management::put_acknowledgement(handled, out);
+            Management::put_acknowledgement(self.settings.framing, handled, out);
         }
     }
 
@@ -302,6 +302,7 @@ impl ClientSide {
                     put_attribute("previd", id, out);
                     put_attribute("h", &management.received().to_string(), out);
                     out.extend_from_slice(b"/>");
+                    end_message(self.settings.framing, out);
                     self.state = State::Resuming;
                 }
                 _ => self.bind(out),
@@ -366,7 +367,13 @@ impl ClientSide {
             Mechanism::External | Mechanism::Anonymous => (State::Success, Vec::new()),
         };
         let attribute = format!(" mechanism='{}'", mechanism.name());
-        put_sasl("auth", &attribute, Some(&message), out);
+        put_sasl(
+            self.settings.framing,
+            "auth",
+            &attribute,
+            Some(&message),
+            out,
+        );
         self.state = state;
         Ok(())
     }
@@ -391,13 +398,13 @@ impl ClientSide {
         match (state, element.name()) {
             (State::Challenge(expect), "challenge") => {
                 let (expect, last) = expect.last(&message).map_err(not_proven)?;
-                put_sasl("response", "", Some(&last), out);
+                put_sasl(self.settings.framing, "response", "", Some(&last), out);
                 self.state = State::Final(Box::new(expect));
             }
             // SCRAM's last message may come as a challenge, to be answered with nothing. [6120#6.3.10]
             (State::Final(expect), "challenge") => {
                 expect.finish(&message).map_err(not_proven)?;
-                put_sasl("response", "", None, out);
+                put_sasl(self.settings.framing, "response", "", None, out);
                 self.state = State::Success;
             }
             (State::Final(expect), "success") => {
@@ -454,7 +461,9 @@ impl ClientSide {
         if self.settings.management && self.offers_management {
             let enable = format!("<enable xmlns='{}' resume='true'/>", ns::MANAGEMENT);
             out.extend_from_slice(enable.as_bytes());
-            self.management = Some(Box::new(Management::before_answer()));
+            end_message(self.settings.framing, out);
+            let management = Management::before_answer(self.settings.framing);
+            self.management = Some(Box::new(management));
             self.enabling = true;
         }
         Ok(ClientEvent::Bound(jid))
@@ -474,7 +483,7 @@ impl ClientSide {
         else {
             return Err(PeerFault::STANZA_TYPE);
         };
-        management.resume(handled(element)?, out)?;
+        management.resume(handled(element)?, self.settings.framing, out)?;
         self.management = Some(Box::new(management));
         self.state = State::Bound;
         Ok(ClientEvent::Resumed)
@@ -510,7 +519,11 @@ impl ClientSide {
             }
             ("r", Some(management)) if !was_enabling => {
                 if self.settings.acknowledges {
-                    Management::put_acknowledgement(management.received(), out);
+                    Management::put_acknowledgement(
+                        self.settings.framing,
+                        management.received(),
+                        out,
+                    );
                 }
                 Ok(ClientEvent::Consumed)
             }

@@ -46,6 +46,8 @@ faults! {
     DUPLICATE: "6120#4.9.3.13" "not-well-formed" "an element has one attribute twice";
     TEXT: "6120#4.9.3.1" "bad-format" "text stands between stanzas";
 
+    TWO_ELEMENTS: "7395#3.3" "bad-format" "a WebSocket message has more than one element";
+
     // Limits.
     STANZA_TOO_LARGE: "6120#13.12" "policy-violation" "the stanza is larger than this end allows";
     TOO_DEEP: "6120#13.12" "policy-violation" "elements are nested deeper than this end allows";

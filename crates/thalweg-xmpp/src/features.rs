@@ -1,5 +1,6 @@
 //! What a server offers on a stream. [6120#4.3.2]
 
+use crate::write::end_message;
 use crate::{Element, Framing, Mechanism, Mechanisms, ns};
 
 /// Whether a stream may be encrypted.
@@ -56,6 +57,7 @@ impl Features {
         }
         xml += "</stream:features>";
         out.extend_from_slice(xml.as_bytes());
+        end_message(framing, out);
     }
 
     pub(crate) fn read(element: Element<'_>) -> Option<Features> {

@@ -1,11 +1,14 @@
 //! Acknowledgements of stanzas and resumption, XEP-0198: what both ends keep.
 
-use crate::{PeerFault, ns};
+use crate::write::{end_message, put_copy};
+use crate::{Framing, PeerFault, ns};
 use std::collections::VecDeque;
 
 /// Counts of a managed stream, and what the peer has not acknowledged. It outlives the connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Management {
+    /// That of the connection.
+    framing: Framing,
     /// Stanzas that came, modulo 2^32.
     received: u32,
     /// Stanzas that the peer has acknowledged.
@@ -57,11 +60,18 @@ impl Management {
         self.received
     }
 
+    pub(crate) fn new(framing: Framing) -> Self {
+        Management {
+            framing,
+            ..Management::default()
+        }
+    }
+
     /// For a client that has asked for stream management and has no answer yet: what it sends counts already.
-    pub(crate) fn before_answer() -> Self {
+    pub(crate) fn before_answer(framing: Framing) -> Self {
         Management {
             asked: true,
-            ..Management::default()
+            ..Management::new(framing)
         }
     }
 
@@ -95,6 +105,7 @@ impl Management {
         if !self.asked && self.unacknowledged > 0 {
             self.asked = true;
             out.extend_from_slice(format!("<r xmlns='{}'/>", ns::MANAGEMENT).as_bytes());
+            end_message(self.framing, out);
         }
     }
 
@@ -143,22 +154,29 @@ impl Management {
 
     /// The stream goes on over another connection, and the peer has handled `h` stanzas: copies of the others are sent again.
     /// Returns the numbers of those that their sender keeps and need not send again.
-    pub(crate) fn resume(&mut self, h: u32, out: &mut Vec<u8>) -> Result<Vec<u16>, PeerFault> {
+    pub(crate) fn resume(
+        &mut self,
+        h: u32,
+        framing: Framing,
+        out: &mut Vec<u8>,
+    ) -> Result<Vec<u16>, PeerFault> {
+        self.framing = framing;
         let kept = self.forget(h)?;
         self.sent.retain(|sent| matches!(sent, Sent::Copied(_)));
         self.unacknowledged = self.sent.len() as u32;
         self.asked = false;
         for sent in &self.sent {
             if let Sent::Copied(stanza) = sent {
-                out.extend_from_slice(stanza);
+                put_copy(stanza, framing, out);
             }
         }
         self.ask(out);
         Ok(kept)
     }
 
-    pub(crate) fn put_acknowledgement(handled: u32, out: &mut Vec<u8>) {
+    pub(crate) fn put_acknowledgement(framing: Framing, handled: u32, out: &mut Vec<u8>) {
         let acknowledgement = format!("<a xmlns='{}' h='{handled}'/>", ns::MANAGEMENT);
         out.extend_from_slice(acknowledgement.as_bytes());
+        end_message(framing, out);
     }
 }

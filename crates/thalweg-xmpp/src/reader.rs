@@ -1,6 +1,7 @@
 //! A stream that is read: its header, what is in it, its end.
 
 use crate::tree::{Bounds, Scope};
+use crate::write::MESSAGE_END;
 use crate::{Element, PeerFault, Tree, ns};
 use rxml::error::EndOrError;
 use rxml::{Parse, RawEvent, RawParser, WithOptions};
@@ -42,7 +43,7 @@ pub enum Framing {
     /// One document that lasts as long as the stream. [6120#4.2]
     #[default]
     Document,
-    /// A document for each stanza, for WebSocket. [7395#3.3]
+    /// A document for each stanza, which ends with [`MESSAGE_END`](crate::MESSAGE_END): for WebSocket. [7395#3.3]
     Elements,
 }
 
@@ -84,6 +85,8 @@ pub(crate) struct Reader {
     /// Declarations of the header.
     stream: Vec<Scope>,
     has_header: bool,
+    /// The message has had its element and must end.
+    message_ends: bool,
 }
 
 impl std::fmt::Debug for Bounds {
@@ -120,6 +123,7 @@ impl Reader {
             tree: Tree::default(),
             stream: Vec::new(),
             has_header: false,
+            message_ends: false,
         }
     }
 
@@ -150,6 +154,18 @@ impl Reader {
         tree: &'b mut Tree,
     ) -> Result<Option<(usize, Item<'b>)>, PeerFault> {
         if self.scanned == 0 {
+            if self.framing == Framing::Elements {
+                match bytes.first() {
+                    Some(&MESSAGE_END) => {
+                        self.message_ends = false;
+                        return Ok(Some((1, Item::Space)));
+                    }
+                    Some(octet) if self.message_ends && !octet.is_ascii_whitespace() => {
+                        return Err(PeerFault::TWO_ELEMENTS);
+                    }
+                    _ => {}
+                }
+            }
             let spaces = bytes
                 .iter()
                 .take_while(|octet| octet.is_ascii_whitespace())
@@ -201,6 +217,11 @@ impl Reader {
         }
         let raw = bytes.get(..len).unwrap_or_default();
         let raw = simdutf8::basic::from_utf8(raw).map_err(|_| PeerFault::MALFORMED)?;
+        let mut used = len;
+        if self.framing == Framing::Elements {
+            self.message_ends = bytes.get(len) != Some(&MESSAGE_END);
+            used += usize::from(!self.message_ends);
+        }
         let item = match (found, self.framing) {
             (Found::End, _) => Item::End,
             (Found::Header, _) => {
@@ -224,7 +245,7 @@ impl Reader {
                 }
             }
         };
-        Ok(Some((len, item)))
+        Ok(Some((used, item)))
     }
 
     fn on_event(&mut self, event: &RawEvent, bytes: &[u8]) -> Result<Option<Found>, PeerFault> {

@@ -1,7 +1,7 @@
 //! The end that was connected to, and that knows the accounts.
 
 use crate::reader::{Item, Reader};
-use crate::write::{put_sasl, put_stream, put_stream_end, sasl_data};
+use crate::write::{end_message, put_sasl, put_stream, put_stream_end, sasl_data};
 use crate::{
     Again, Element, Features, Framing, Jid, Limits, Management, Mechanism, Mechanisms, PeerFault,
     SaslFailure, Stanza, StanzaError, StanzaKind, StartTls, StreamHeader, Tree, ns, put_attribute,
@@ -292,6 +292,7 @@ impl ServerSide {
         out.extend_from_slice(xml.as_bytes());
         put_text(text, out);
         out.extend_from_slice(b"</text></stream:error>");
+        end_message(self.settings.framing, out);
         self.put_end(out);
     }
 
@@ -394,6 +395,7 @@ impl ServerSide {
             failure.name()
         );
         out.extend_from_slice(xml.as_bytes());
+        end_message(self.settings.framing, out);
         self.failures += 1;
         self.state = State::Features;
         if self.failures >= FAILURES_MAX {
@@ -410,6 +412,7 @@ impl ServerSide {
         if let State::Judging(mechanism) = self.state {
             // In a challenge no text is an empty message; only in <auth/> it is none. [6120#6.4.2]
             put_sasl(
+                self.settings.framing,
                 "challenge",
                 "",
                 (!message.is_empty()).then_some(message),
@@ -422,7 +425,7 @@ impl ServerSide {
     /// The peer is who it says. `message` is the mechanism's last one, if it has any.
     pub fn success(&mut self, message: Option<&[u8]>, out: &mut Vec<u8>) {
         if matches!(self.state, State::Judging(_)) {
-            put_sasl("success", "", message, out);
+            put_sasl(self.settings.framing, "success", "", message, out);
             self.is_logged_in = true;
             self.restart();
             self.reader
@@ -507,7 +510,8 @@ impl ServerSide {
         put_attribute("previd", id, out);
         put_attribute("h", &management.received().to_string(), out);
         out.extend_from_slice(b"/>");
-        let kept = management.resume(h, out);
+        end_message(self.settings.framing, out);
+        let kept = management.resume(h, self.settings.framing, out);
         if let Err(fault) = &kept {
             self.put_stream_error(fault.condition, fault.what, out);
         } else {
@@ -521,7 +525,7 @@ impl ServerSide {
     /// Answers [`ServerEvent::Resume`]: there is no such stream. The client may bind.
     pub fn resume_failed(&mut self, out: &mut Vec<u8>) {
         if matches!(self.state, State::Resuming(_)) {
-            put_failed("item-not-found", out);
+            put_failed(self.settings.framing, "item-not-found", out);
             self.state = State::Features;
         }
     }
@@ -552,11 +556,11 @@ impl ServerSide {
                 Ok(ServerEvent::Enable { resume })
             }
             ("enable" | "resume", _) => {
-                put_failed("unexpected-request", out);
+                put_failed(self.settings.framing, "unexpected-request", out);
                 Ok(ServerEvent::Consumed)
             }
             ("r", Some(management)) => {
-                Management::put_acknowledgement(management.received(), out);
+                Management::put_acknowledgement(self.settings.framing, management.received(), out);
                 Ok(ServerEvent::Consumed)
             }
             ("a", Some(management)) => Ok(ServerEvent::Acknowledged(
@@ -596,7 +600,8 @@ impl ServerSide {
             put_attribute("max", &seconds_max.to_string(), out);
         }
         out.extend_from_slice(b"/>");
-        self.management = Some(Box::default());
+        end_message(self.settings.framing, out);
+        self.management = Some(Box::new(Management::new(self.settings.framing)));
     }
 
     /// Takes what a later connection needs to go on; `None` unless stream management is on.
@@ -656,11 +661,12 @@ pub(crate) fn put_stanza(
     if out.len() == inner {
         out.pop();
         out.extend_from_slice(b"/>");
-        return;
+    } else {
+        out.extend_from_slice(b"</");
+        out.extend_from_slice(kind.name().as_bytes());
+        out.push(b'>');
     }
-    out.extend_from_slice(b"</");
-    out.extend_from_slice(kind.name().as_bytes());
-    out.push(b'>');
+    end_message(framing, out);
 }
 
 /// The count in an element of stream management.
@@ -669,11 +675,12 @@ pub(crate) fn handled(element: Element<'_>) -> Result<u32, PeerFault> {
     h.ok_or(PeerFault::MANAGEMENT)
 }
 
-fn put_failed(condition: &str, out: &mut Vec<u8>) {
+fn put_failed(framing: Framing, condition: &str, out: &mut Vec<u8>) {
     let xml = format!(
         "<failed xmlns='{}'><{condition} xmlns='{}'/></failed>",
         ns::MANAGEMENT,
         ns::STANZA_ERRORS
     );
     out.extend_from_slice(xml.as_bytes());
+    end_message(framing, out);
 }

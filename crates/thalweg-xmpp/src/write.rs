@@ -58,6 +58,32 @@ pub fn put_attribute(name: &str, value: &str, out: &mut Vec<u8>) {
     out.push(b'\'');
 }
 
+/// Ends each WebSocket message in the octets of a stream: XML cannot have it.
+pub const MESSAGE_END: u8 = 0;
+
+/// Ends what was written as a message of its own, where that is the framing.
+pub(crate) fn end_message(framing: Framing, out: &mut Vec<u8>) {
+    if framing == Framing::Elements {
+        out.push(MESSAGE_END);
+    }
+}
+
+/// Appends a stanza that was written for an earlier connection, whose framing may have been another.
+pub(crate) fn put_copy(stanza: &[u8], framing: Framing, out: &mut Vec<u8>) {
+    let stanza = stanza.strip_suffix(&[MESSAGE_END]).unwrap_or(stanza);
+    let name_end = stanza
+        .iter()
+        .position(|octet| matches!(octet, b' ' | b'/' | b'>'))
+        .unwrap_or(stanza.len());
+    let (name, rest) = stanza.split_at(name_end);
+    out.extend_from_slice(name);
+    if framing == Framing::Elements && !rest.starts_with(b" xmlns=") {
+        put_attribute("xmlns", ns::CLIENT, out);
+    }
+    out.extend_from_slice(rest);
+    end_message(framing, out);
+}
+
 /// Appends the header of a stream, with these attributes beside its version.
 pub(crate) fn put_stream(framing: Framing, attributes: &[(&str, &str)], out: &mut Vec<u8>) {
     let (head, end) = match framing {
@@ -76,6 +102,7 @@ pub(crate) fn put_stream(framing: Framing, attributes: &[(&str, &str)], out: &mu
         put_attribute(name, value, out);
     }
     out.extend_from_slice(end.as_bytes());
+    end_message(framing, out);
 }
 
 /// Appends the end of a stream.
@@ -84,12 +111,19 @@ pub(crate) fn put_stream_end(framing: Framing, out: &mut Vec<u8>) {
         Framing::Document => out.extend_from_slice(b"</stream:stream>"),
         Framing::Elements => {
             out.extend_from_slice(format!("<close xmlns='{}'/>", ns::FRAMING).as_bytes());
+            end_message(framing, out);
         }
     }
 }
 
 /// Appends `<name xmlns='namespace'>BASE64</name>`, the form of SASL's messages. An empty message is `=`, an absent one nothing.
-pub(crate) fn put_sasl(name: &str, attributes: &str, data: Option<&[u8]>, out: &mut Vec<u8>) {
+pub(crate) fn put_sasl(
+    framing: Framing,
+    name: &str,
+    attributes: &str,
+    data: Option<&[u8]>,
+    out: &mut Vec<u8>,
+) {
     let text = match data {
         None => String::new(),
         Some([]) => "=".into(),
@@ -97,6 +131,7 @@ pub(crate) fn put_sasl(name: &str, attributes: &str, data: Option<&[u8]>, out: &
     };
     let xml = format!("<{name} xmlns='{}'{attributes}>{text}</{name}>", ns::SASL);
     out.extend_from_slice(xml.as_bytes());
+    end_message(framing, out);
 }
 
 /// The octets of such a message: `None` if there is no message, an error if it is no base64.

@@ -159,8 +159,13 @@ impl Security {
         };
         #[cfg(feature = "websocket")]
         let websocket = endpoint.websocket.as_ref().map(|(path, sub_protocol)| {
-            let settings = thalweg_transport::websocket::WebSocketSettings {
-                whole_messages: *sub_protocol == "coap",
+            use thalweg_transport::websocket::{Messages, WebSocketSettings};
+            let settings = WebSocketSettings {
+                messages: match *sub_protocol {
+                    "coap" => Messages::Whole,
+                    "xmpp" => Messages::Text,
+                    _ => Messages::Parts,
+                },
                 allows_text: sub_protocol.ends_with("stomp"),
                 ..Default::default()
             };

@@ -15,6 +15,7 @@ use thalweg_xmpp::{
 pub(super) fn offer(settings: &XmppSettings, takes_strangers: bool) -> ServerSettings {
     ServerSettings {
         limits: settings.limits.clone(),
+        framing: settings.framing,
         secured: settings.secured,
         starttls: settings.starttls,
         mechanisms: mechanisms(settings, takes_strangers),

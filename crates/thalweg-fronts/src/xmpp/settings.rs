@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use thalweg_kernel::Safety;
 use thalweg_model::Span;
-use thalweg_xmpp::{Limits, StartTls};
+use thalweg_xmpp::{Framing, Limits, StartTls};
 
 /// What the operator decides about XMPP.
 #[derive(Clone, Debug)]
 pub struct XmppSettings {
     pub limits: Limits,
+    /// Whether the listener's streams lie in WebSocket messages.
+    pub framing: Framing,
     /// The domain of all addresses. A stream to another one is refused.
     pub domain: Box<str>,
     /// Connections are encrypted before the first octet of XMPP, or passwords may be sent in the clear.
@@ -39,6 +41,7 @@ impl Default for XmppSettings {
     fn default() -> Self {
         XmppSettings {
             limits: Limits::default(),
+            framing: Framing::Document,
             domain: "localhost".into(),
             secured: false,
             starttls: StartTls::Off,

@@ -88,10 +88,7 @@ words! {
 
 impl ListenerKind {
     pub fn has_websocket(self) -> bool {
-        !matches!(
-            self,
-            ListenerKind::Amqp | ListenerKind::Zmtp | ListenerKind::Xmpp
-        )
+        !matches!(self, ListenerKind::Amqp | ListenerKind::Zmtp)
     }
 
     /// Whether keys of CURVE can be the log-in.
@@ -117,6 +114,7 @@ impl ListenerKind {
         match self {
             ListenerKind::Stomp => "/ws",
             ListenerKind::Coap => "/.well-known/coap",
+            ListenerKind::Xmpp => "/xmpp-websocket",
             _ => "/mqtt",
         }
     }

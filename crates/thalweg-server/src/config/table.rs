@@ -57,7 +57,7 @@ keys! {
          are there once they are mentioned.";
     listener transport: Word(Transport::WORDS), default "tcp", Restart;
         "What carries the bytes: plain TCP, TLS, WebSocket, WebSocket over TLS, a Unix socket, for CoAP UDP and \
-         DTLS, or for XMPP `starttls`, which is TCP until the client asks for TLS. The built-in listener `websocket` starts as `ws` and `coap` as `udp`. AMQP has no WebSocket transport.";
+         DTLS, or for XMPP `starttls`, which is TCP until the client asks for TLS. The built-in listener `websocket` starts as `ws` and `coap` as `udp`. AMQP and ZeroMQ have no WebSocket transport.";
     listener bind: Bind, default "", Now;
         "IP address and port to listen on, or the path of a Unix socket. Must be given, except for the built-in \
          listeners: `mqtt` has 127.0.0.1:1883, `websocket` 127.0.0.1:8083, `amqp` 127.0.0.1:5672, `stomp` \
@@ -147,8 +147,8 @@ keys! {
         "File with the public keys of ZeroMQ clients: a key in Z85, a space and a user per line; a line that begins with `# ` is a comment. Clients \
          with other keys are refused. Without it every key is accepted, and its owner is anonymous.";
     listener websocket.path: Text, default "automatic" none "automatic", NewConnections;
-        "HTTP path of the WebSocket upgrade: `automatic` is `/mqtt` for MQTT, `/ws` for STOMP and `/.well-known/coap` for \
-         CoAP. `/`, which many clients ask for, works too; requests for other paths get 404.";
+        "HTTP path of the WebSocket upgrade: `automatic` is `/mqtt` for MQTT, `/ws` for STOMP, `/xmpp-websocket` for XMPP and \
+         `/.well-known/coap` for CoAP. `/`, which many clients ask for, works too; requests for other paths get 404.";
     listener websocket.origins: Origins { max: 1000 }, default "", NewConnections;
         "Origins of the web pages that may connect, such as \"https://app.example\", beside pages of the host that the \
          request itself names; `*` is every origin. Pages of other origins get 403. Requests without `Origin` come from \

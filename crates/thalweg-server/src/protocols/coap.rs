@@ -4,7 +4,7 @@ use super::Protocol;
 use crate::config::coap::{CoapEcho, CoapNotifications};
 use crate::config::{self, Config};
 use crate::settings::{FRAMING_BYTES, safety};
-use crate::transport::websocket::WebSocketSettings;
+use crate::transport::websocket::{Messages, WebSocketSettings};
 use std::sync::Arc;
 use thalweg_coap::{EchoForObserve, Transmission};
 use thalweg_fronts::FrontSettings;
@@ -36,7 +36,7 @@ impl Protocol for Coap {
             sub_protocols: [thalweg_coap::stream::WEBSOCKET_PROTOCOL]
                 .map(Into::into)
                 .into(),
-            whole_messages: true,
+            messages: Messages::Whole,
             frame_bytes_max: largest,
             message_bytes_max: largest,
             ..defaults

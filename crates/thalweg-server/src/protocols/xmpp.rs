@@ -2,12 +2,13 @@
 
 use super::Protocol;
 use crate::config::{Config, Listener, Transport};
-use crate::settings::safety;
+use crate::settings::{FRAMING_BYTES, safety};
+use crate::transport::websocket::{Messages, WebSocketSettings};
 use std::sync::Arc;
 use thalweg_fronts::FrontSettings;
 use thalweg_fronts::xmpp::XmppSettings;
 use thalweg_model::Span;
-use thalweg_xmpp::{Limits, StartTls};
+use thalweg_xmpp::{Framing, Limits, StartTls};
 
 pub(super) struct Xmpp;
 
@@ -24,6 +25,10 @@ impl Protocol for Xmpp {
             limits: Limits {
                 stanza_bytes_max: config.packet_bytes_max(listener),
                 ..Limits::default()
+            },
+            framing: match listener.transport.is_websocket() {
+                true => Framing::Elements,
+                false => Framing::Document,
             },
             domain: xmpp.domain.to_lowercase().into(),
             secured: listener.transport.opens_encrypted()
@@ -45,5 +50,22 @@ impl Protocol for Xmpp {
             safety: listener.fsync.map(safety),
             ..XmppSettings::default()
         }))
+    }
+
+    fn websocket(
+        &self,
+        config: &Config,
+        listener: &Listener,
+        defaults: WebSocketSettings,
+    ) -> WebSocketSettings {
+        let largest = config.packet_bytes_max(listener) + FRAMING_BYTES;
+        WebSocketSettings {
+            protocol: "XMPP",
+            sub_protocols: vec!["xmpp".into()],
+            messages: Messages::Text,
+            frame_bytes_max: largest,
+            message_bytes_max: largest,
+            ..defaults
+        }
     }
 }

@@ -6,7 +6,7 @@ use thalweg_fronts::xmpp::XmppSettings;
 use thalweg_kernel::Limits;
 use thalweg_testbed::xmpp::{Xmpp, items};
 use thalweg_testbed::{Settings, Who};
-use thalweg_xmpp::Credentials;
+use thalweg_xmpp::{Credentials, Framing};
 
 const ADDRESS: Place<'_> = Place::Address("a/b");
 
@@ -73,6 +73,42 @@ fn what_did_not_arrive_comes_over_the_next_connection_and_nothing_twice() {
             let last = stage.bed.xmpp_again(0, password("juliet"), again);
             assert_eq!(got(&mut stage, last), ["6"]);
         }
+    }
+}
+
+/// From a stream over TCP to one over WebSocket and back: an answer is sent again in the form of the new connection.
+#[test]
+fn a_stream_goes_on_over_another_framing() {
+    let (mut stage, publisher, reader) = begun(2);
+    let frame = |stage: &mut Stage, framing| {
+        stage.bed.settings.xmpp = Arc::new(XmppSettings {
+            framing,
+            ..XmppSettings::clone(&stage.bed.settings.xmpp)
+        });
+    };
+    stage
+        .bed
+        .says(reader, |client, up| client.ask("<create/>", up));
+    let mut last = reader;
+    for (framing, more) in [(Framing::Elements, "4"), (Framing::Document, "5")] {
+        stage.bed.lose(last);
+        frame(&mut stage, framing);
+        stage.publish(publisher, ADDRESS, more);
+        let again = stage.bed.xmpp_again(0, password("juliet"), last);
+        assert!(stage.bed.client(again).is_resumed, "{more}");
+        let stanzas = stage.bed.xmpp_got(again);
+        let created = stanzas
+            .iter()
+            .any(|stanza| stanza.contains("<create node='instant/"));
+        assert_eq!(created, more == "4", "{stanzas:?}");
+        let bodies = stanzas.iter().flat_map(|stanza| items(stanza));
+        let bodies: Vec<Vec<u8>> = bodies.map(|item| item.payload).collect();
+        assert_eq!(bodies.last().map(|body| &**body), Some(more.as_bytes()));
+        stage
+            .bed
+            .says(again, |client, up| client.ask("<create/>", up));
+        assert_eq!(stage.bed.xmpp_got(again).len(), 1);
+        last = again;
     }
 }
 

@@ -294,7 +294,7 @@ fn what_its_sender_keeps_comes_back_by_its_number_and_is_not_copied() {
     );
     out.clear();
     // The rest is its sender's to send.
-    assert_eq!(kept.resume(11, &mut out), Ok(vec![]));
+    assert_eq!(kept.resume(11, Framing::Document, &mut out), Ok(vec![]));
     assert_eq!((kept.unacknowledged(), out.len()), (0, 0));
 }
 

@@ -61,7 +61,14 @@ pub(super) const ALL: &[Transcript] = &[
 
 impl Transcript {
     pub(super) fn lines(&self) -> Vec<Line> {
-        parse_transcript(self.text).unwrap_or_else(|e| panic!("{}: {e}", self.name))
+        let lines = parse_transcript(self.text);
+        let mut lines = lines.unwrap_or_else(|e| panic!("{}: {e}", self.name));
+        if self.framing == Framing::Elements {
+            lines
+                .iter_mut()
+                .for_each(|line| line.bytes.push(MESSAGE_END));
+        }
+        lines
     }
 
     /// What one side sends that is valid, up to a line.
