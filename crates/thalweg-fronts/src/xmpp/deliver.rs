@@ -1,7 +1,8 @@
 //! Notifications, and answers that come from the kernel.
 
 use super::XmppFront;
-use super::pubsub::{Asked, refusal};
+use super::pubsub::Asked;
+use super::subscriptions::refusal;
 use crate::front::{Fate, Outbound, Undelivered};
 use thalweg_kernel::{Answer, CloseReason, Content, Delivery, Recipient, Tag, Ticket};
 use thalweg_xmpp::{Again, StanzaKind, put_attribute};

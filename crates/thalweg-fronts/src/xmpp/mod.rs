@@ -12,14 +12,16 @@ mod presence;
 mod pubsub;
 mod resume;
 mod settings;
+mod subscriptions;
 
 use crate::front::{Cx, Front, FrontSettings, Step, Variant};
 use crate::protocol::Protocol;
 use crate::{AnyFront, LoginAnswer};
 use presence::Contacts;
-use pubsub::{Asked, Nodes};
+use pubsub::Asked;
 use std::collections::HashMap;
 use std::sync::Arc;
+use subscriptions::Nodes;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Closing, Ticket};
 use thalweg_model::Span;

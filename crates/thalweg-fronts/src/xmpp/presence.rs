@@ -3,7 +3,8 @@
 //! The roster has the names of `xmpp.roster`, and those that the client subscribes to, as long as its session lasts.
 
 use super::XmppFront;
-use super::pubsub::{Asked, Refused, refusal};
+use super::pubsub::{Asked, Refused};
+use super::subscriptions::refusal;
 use crate::front::{Cx, Variant};
 use std::collections::BTreeSet;
 use thalweg_kernel::{LastValueWish, Subscribed, Tag, Wish};

@@ -7,7 +7,8 @@
 
 use super::XmppFront;
 use super::presence::Contacts;
-use super::pubsub::{Asked, NO_ROOM, Nodes};
+use super::pubsub::{Asked, NO_ROOM};
+use super::subscriptions::Nodes;
 use crate::front::{Cx, Step, Variant};
 use crate::link::Earlier;
 use std::collections::HashMap;
