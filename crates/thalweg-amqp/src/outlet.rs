@@ -1,7 +1,7 @@
 //! How both ends write: methods, content, and the words of a close.
 
 use crate::codec::frame::{self, put_frame, put_whole};
-use crate::codec::{put_id, put_long_long};
+use crate::codec::{fitting, put_id, put_long_long};
 use crate::methods::{Method, ReplyCode, basic, channel, connection};
 use crate::{MethodId, PeerFault};
 
@@ -19,6 +19,40 @@ pub(crate) fn put_ack(channel: u16, delivery_tag: u64, multiple: bool, out: &mut
         put_long_long(delivery_tag, out);
         out.push(multiple.into());
     });
+}
+
+/// Appends `basic.deliver` as [`basic::Deliver::encode`] would. Each message is sent with one, so what stands between its
+/// texts is put together before it is appended.
+#[inline]
+pub(crate) fn put_deliver(channel: u16, deliver: &basic::Deliver<'_>, out: &mut Vec<u8>) {
+    let (consumer, exchange, key) = (
+        fitting(deliver.consumer_tag),
+        fitting(deliver.exchange),
+        fitting(deliver.routing_key),
+    );
+    let size = 16 + consumer.len() + exchange.len() + key.len();
+    let [c1, c2] = channel.to_be_bytes();
+    let [s1, s2, s3, s4] = (size as u32).to_be_bytes();
+    let [i1, i2] = basic::Deliver::ID.class.to_be_bytes();
+    let [i3, i4] = basic::Deliver::ID.method.to_be_bytes();
+    let [t1, t2, t3, t4, t5, t6, t7, t8] = deliver.delivery_tag.to_be_bytes();
+    let (redelivered, exchange_len) = (u8::from(deliver.redelivered), exchange.len() as u8);
+    let consumer_len = consumer.len() as u8;
+    out.reserve(size + frame::OVERHEAD as usize);
+    out.extend_from_slice(&[
+        frame::METHOD, c1, c2, s1, s2, s3, s4, i1, i2, i3, i4, consumer_len,
+    ]);
+    out.extend_from_slice(consumer);
+    out.extend_from_slice(&[
+        t1, t2, t3, t4, t5, t6, t7, t8, redelivered, exchange_len,
+    ]);
+    // The default exchange has no name.
+    if !exchange.is_empty() {
+        out.extend_from_slice(exchange);
+    }
+    out.push(key.len() as u8);
+    out.extend_from_slice(key);
+    out.push(frame::END);
 }
 
 /// Appends `connection.close`.

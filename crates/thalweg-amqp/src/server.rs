@@ -6,7 +6,9 @@ use crate::codec::{Arguments, Sender, put_content};
 use crate::gathering::Gathered;
 use crate::intake::{Content, Farewell, Heard, Intake, IntakeLimits, listen_for_farewell, peek_id};
 use crate::methods::{Method, ReplyCode, basic, channel, connection};
-use crate::outlet::{put_ack, put_channel_close, put_connection_close, put_heartbeat, put_method};
+use crate::outlet::{
+    put_ack, put_channel_close, put_connection_close, put_deliver, put_heartbeat, put_method,
+};
 use crate::{BasicProperties, ContentHeader, MethodId, PeerFault, Scope, Table, TooLarge};
 
 /// What this server allows each of its clients.
@@ -730,7 +732,12 @@ impl ServerSide {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), TooLarge> {
-        self.content(ch, header, payload, out, |out| deliver.encode(out))
+        if !self.is_channel_open(ch) {
+            return Ok(());
+        }
+        let start = out.len();
+        put_deliver(ch, deliver, out);
+        put_content(ch, header, payload, self.intake.frame_max, start, out)
     }
 
     /// Answers `basic.get` with a message. `Err`: its properties do not fit the client's frames; nothing was written.

@@ -106,6 +106,14 @@ pub(super) mod value_kind {
     pub const NOTHING: u8 = 6;
 }
 
+impl Message<'_> {
+    /// Writes it as [`Record::encode`] does, without a record around it.
+    #[inline]
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_message(out, self);
+    }
+}
+
 impl Record<'_> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {

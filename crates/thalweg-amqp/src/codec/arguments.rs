@@ -123,7 +123,11 @@ impl<'b> Arguments<'b> {
 
     #[inline]
     pub(crate) fn short_str(&mut self) -> Result<&'b str, Malformed> {
-        std::str::from_utf8(self.short_bytes()?).map_err(|_| Malformed::Utf8)
+        match self.short_bytes()? {
+            // What stands for the default exchange need not be looked at.
+            [] => Ok(""),
+            bytes => std::str::from_utf8(bytes).map_err(|_| Malformed::Utf8),
+        }
     }
 
     #[inline]
@@ -175,15 +179,22 @@ pub(crate) fn put_long_long(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
+/// So much of a text as the one byte of its length can count, cut between characters.
+#[inline]
+pub(crate) fn fitting(value: &str) -> &[u8] {
+    match value.len() {
+        ..=255 => value.as_bytes(),
+        _ => {
+            let end = value.floor_char_boundary(255);
+            value.as_bytes().get(..end).unwrap_or_default()
+        }
+    }
+}
+
 /// Cuts what does not fit into the one byte of length, between characters.
 #[inline]
 pub(crate) fn put_short_str(value: &str, out: &mut Vec<u8>) {
-    let fitting = if value.len() <= 255 {
-        value.len()
-    } else {
-        value.floor_char_boundary(255)
-    };
-    put_short_bytes(value.as_bytes().get(..fitting).unwrap_or_default(), out);
+    put_short_bytes(fitting(value), out);
 }
 
 /// Cuts what does not fit into the one byte of length.

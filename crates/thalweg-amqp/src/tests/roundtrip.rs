@@ -328,3 +328,26 @@ fn any_bytes_that_are_a_method_are_written_again_as_a_method() {
         assert!(understood > 0, "{name}");
     }
 }
+
+#[test]
+fn a_delivery_is_written_as_the_method_is() {
+    let long = "\u{e4}".repeat(200);
+    for (consumer_tag, exchange, routing_key) in [
+        ("", "", ""),
+        ("ctag", "", "work"),
+        ("c", "amq.topic", "a.b"),
+        (&*long, &*long, &*long),
+    ] {
+        let deliver = basic::Deliver {
+            consumer_tag,
+            delivery_tag: 0x0102_0304_0506_0708,
+            redelivered: exchange.is_empty(),
+            exchange,
+            routing_key,
+        };
+        let (mut known, mut written) = (Vec::new(), Vec::new());
+        crate::outlet::put_method(0x0A0B, &Method::BasicDeliver(deliver), &mut known);
+        crate::outlet::put_deliver(0x0A0B, &deliver, &mut written);
+        assert_eq!(written, known);
+    }
+}

@@ -51,6 +51,21 @@ impl Pending {
             to_disk: None,
         }
     }
+
+    /// As it is written down.
+    #[inline]
+    fn reference(&self) -> Reference<'_> {
+        Reference {
+            queue: self.queue,
+            serial: self.serial,
+            tag: self.tag,
+            reliability: self.reliability,
+            retain: self.retain,
+            redelivered: self.handed,
+            group: self.group,
+            subscription_ids: Cow::Borrowed(self.subscription_ids.as_slice()),
+        }
+    }
 }
 
 /// The references to one message, and how safe it must be for what was sent of it.
@@ -193,42 +208,41 @@ impl Kernel {
     ) {
         self.journal.will_write(written.draft.payload.len());
         let mut gathered = self.journal.take_references();
-        let pending = &gathered.pending;
-        let references: SmallVec<[Reference<'_>; 4]> = pending
-            .iter()
-            .map(|pending| Reference {
-                queue: pending.queue,
-                serial: pending.serial,
-                tag: pending.tag,
-                reliability: pending.reliability,
-                retain: pending.retain,
-                redelivered: pending.handed,
-                group: pending.group,
-                subscription_ids: Cow::Borrowed(pending.subscription_ids.as_slice()),
-            })
-            .collect();
-        let draft = written.draft;
-        let record = Record::Message(MessageRecord {
-            body: BodyRecord {
-                address: draft.address,
-                payload: draft.payload,
-                reliability: draft.reliability,
-                retain: draft.retain,
-                priority: draft.priority,
-                properties: draft.properties.map(Cow::Borrowed),
-            },
-            expires,
-            ingress,
-            publisher: written.publisher,
-            is_last_value: written.is_last_value,
-            held: written.held,
-            references: Cow::Borrowed(&references),
-        });
-        let spot = self.journal.persist(&record, safety.max(gathered.safety));
-        drop(record);
-        drop(references);
+        let (draft, safety) = (written.draft, safety.max(gathered.safety));
+        let mut write = |references: &[Reference<'_>]| {
+            let record = MessageRecord {
+                body: BodyRecord {
+                    address: draft.address,
+                    payload: draft.payload,
+                    reliability: draft.reliability,
+                    retain: draft.retain,
+                    priority: draft.priority,
+                    properties: draft.properties.map(Cow::Borrowed),
+                },
+                expires,
+                ingress,
+                publisher: written.publisher,
+                is_last_value: written.is_last_value,
+                held: written.held,
+                references: Cow::Borrowed(references),
+            };
+            self.journal.persist_message(&record, safety)
+        };
+        let spot = match &gathered.pending[..] {
+            // Nearly all.
+            [only] => write(&[only.reference()]),
+            all => {
+                let all: SmallVec<[Reference<'_>; 4]> =
+                    all.iter().map(Pending::reference).collect();
+                write(&all)
+            }
+        };
         let mut is_pinned = false;
-        for pending in pending.iter().filter(|pending| pending.to_disk.is_some()) {
+        for pending in gathered
+            .pending
+            .iter()
+            .filter(|pending| pending.to_disk.is_some())
+        {
             if !std::mem::replace(&mut is_pinned, true) {
                 self.journal.pin();
             }

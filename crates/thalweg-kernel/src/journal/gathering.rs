@@ -13,7 +13,7 @@
 use crate::effects::{Safety, Spot};
 use crate::ids::Tag;
 use std::collections::VecDeque;
-use thalweg_records::{Record, Reference};
+use thalweg_records::{MessageRecord, Record, Reference};
 
 /// Records of one shard that are persisted together.
 #[derive(Debug, Default)]
@@ -114,8 +114,24 @@ impl Gathering {
 
     #[inline]
     pub(super) fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot {
+        let offset = self.append(safety, |bytes| record.encode(bytes));
+        self.note(record, offset);
+        self.spot(offset)
+    }
+
+    /// The same of a message.
+    #[inline]
+    pub(super) fn persist_message(&mut self, message: &MessageRecord<'_>, safety: Safety) -> Spot {
+        let offset = self.append(safety, |bytes| message.encode(bytes));
+        self.mark(message, offset);
+        self.spot(offset)
+    }
+
+    /// Adds what `encode` writes; where it begins.
+    #[inline]
+    fn append(&mut self, safety: Safety, encode: impl FnOnce(&mut Vec<u8>)) -> usize {
         let mut offset = self.batch.bytes.len();
-        record.encode(&mut self.batch.bytes);
+        encode(&mut self.batch.bytes);
         if self.batch.bytes.len() + self.forgotten.len() * END_BYTES_MAX > self.bytes_max
             && offset > 0
         {
@@ -123,36 +139,24 @@ impl Gathering {
             offset = 0;
         }
         self.batch.safety = self.batch.safety.max(safety);
-        self.mark(record, offset)
+        offset
+    }
+
+    /// Where the last record of the batch stands, which begins at `offset`.
+    #[inline]
+    fn spot(&self, offset: usize) -> Spot {
+        Spot {
+            frame: self.batch.frame,
+            offset: offset as u32,
+            len: (self.batch.bytes.len() - offset) as u32,
+        }
     }
 
     /// Notes what a record says of entries; it begins at `offset` and is the last of the batch.
     #[inline]
-    fn mark(&mut self, record: &Record<'_>, offset: usize) -> Spot {
-        let len = self.batch.bytes.len() - offset;
+    fn note(&mut self, record: &Record<'_>, offset: usize) {
         match record {
-            Record::Message(message) => {
-                let entries = &message.references;
-                if !message.is_last_value
-                    && message.held.is_none()
-                    && let (Some(first), Some(last)) = (entries.first(), entries.last())
-                    && let Some(step) = step(entries)
-                    && self
-                        .marks
-                        .last()
-                        .is_none_or(|mark| mark.last < first.serial)
-                {
-                    let (first, last, live) = (first.serial, last.serial, entries.len() as u32);
-                    self.marks.push(Mark {
-                        first,
-                        last,
-                        step,
-                        offset: offset as u32,
-                        len: len as u32,
-                        live,
-                    });
-                }
-            }
+            Record::Message(message) => self.mark(message, offset),
             // With its session an entry is done with; nothing may be said of it afterwards.
             Record::SessionEnded { queue } => self.forgotten.retain(|(_, of, ..)| of != queue),
             // Another record speaks of the entry: its message must be there.
@@ -164,10 +168,30 @@ impl Gathering {
             }
             _ => {}
         }
-        Spot {
-            frame: self.batch.frame,
-            offset: offset as u32,
-            len: len as u32,
+    }
+
+    /// Notes which entries a message has.
+    #[inline]
+    fn mark(&mut self, message: &MessageRecord<'_>, offset: usize) {
+        let entries = &message.references;
+        if !message.is_last_value
+            && message.held.is_none()
+            && let (Some(first), Some(last)) = (entries.first(), entries.last())
+            && let Some(step) = step(entries)
+            && self
+                .marks
+                .last()
+                .is_none_or(|mark| mark.last < first.serial)
+        {
+            let (first, last, live) = (first.serial, last.serial, entries.len() as u32);
+            self.marks.push(Mark {
+                first,
+                last,
+                step,
+                offset: offset as u32,
+                len: (self.batch.bytes.len() - offset) as u32,
+                live,
+            });
         }
     }
 
@@ -269,7 +293,7 @@ impl Gathering {
             if !is_left_out {
                 let (end, offset) = (end_of(queue, serial, tag), self.batch.bytes.len());
                 end.encode(&mut self.batch.bytes);
-                self.mark(&end, offset);
+                self.note(&end, offset);
             }
         }
         self.forgotten = forgotten;
@@ -329,7 +353,7 @@ mod tests {
     use super::*;
     use std::borrow::Cow;
     use thalweg_model::{Reliability, RetainOp, Time};
-    use thalweg_records::{BodyRecord, MessageRecord};
+    use thalweg_records::BodyRecord;
 
     fn message(gathering: &mut Gathering, entries: &[(u64, Tag)]) -> Spot {
         let entry = |(serial, tag): &(u64, Tag)| Reference {

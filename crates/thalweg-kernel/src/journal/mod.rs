@@ -17,7 +17,7 @@ use crate::journal::durable::{Pending, References};
 use crate::journal::numbers::Numbers;
 use gathering::Gathering;
 use std::collections::VecDeque;
-use thalweg_records::Record;
+use thalweg_records::{MessageRecord, Record};
 
 /// What a shard writes, and what waits for it to be safe.
 #[derive(Debug)]
@@ -193,6 +193,12 @@ impl Journal {
     #[inline]
     pub(crate) fn persist(&mut self, record: &Record<'_>, safety: Safety) -> Spot {
         self.gathering.persist(record, safety)
+    }
+
+    /// The same of a message that was accepted.
+    #[inline]
+    pub(crate) fn persist_message(&mut self, message: &MessageRecord<'_>, safety: Safety) -> Spot {
+        self.gathering.persist_message(message, safety)
     }
 
     /// An entry is done with: if its message has not been taken yet, neither need be written.

@@ -202,6 +202,7 @@ impl Kernel {
     }
 
     /// One message that was taken out of its line's list.
+    #[inline]
     pub(super) fn judge(
         &mut self,
         id: SessionId,
@@ -210,55 +211,58 @@ impl Kernel {
         verdict: Verdict,
         now: Time,
     ) {
-        let Unsettled {
-            tag,
-            consumer,
-            source,
-            item,
-        } = unsettled;
-        self.books.settled(Delta::copy(item.message.bytes()));
-        match source {
+        self.books
+            .settled(Delta::copy(unsettled.item.message.bytes()));
+        match unsettled.source {
             Source::Queue(queue_id) => {
-                self.judge_of_queue(id, queue_id, item, verdict, now);
+                self.judge_of_queue(id, queue_id, unsettled.item, verdict, now);
             }
             Source::Group(group_id) => {
-                let is_there = self.groups.get(group_id).is_some();
-                if is_there {
-                    let of = (id, line, consumer);
-                    self.group_line_settled(group_id, of, tag, verdict == Verdict::Accept, now);
-                    match verdict {
-                        Verdict::Requeue => self.order_changed(group_id),
-                        Verdict::Accept | Verdict::Reject => {
-                            self.order_settled(group_id, of, &item.message)
-                        }
-                    }
-                }
-                match verdict {
-                    Verdict::Requeue => {
-                        self.hand_back(Some(id));
-                        match is_there {
-                            true => self.return_to_group(group_id, (id, line, consumer), item, now),
-                            false => {
-                                self.book_drop(None, item.message.address(), DropReason::GroupEnded)
-                            }
-                        }
-                    }
-                    Verdict::Accept | Verdict::Reject => {
-                        self.book_had(id, &item.message);
-                        if is_there {
-                            if !self.is_owned_elsewhere(group_id) {
-                                self.forget_given_back(group_id, item.back);
-                            }
-                            if verdict == Verdict::Reject {
-                                let (message, why) = (item.message, DeathReason::Rejected);
-                                self.leave_group_to_die(group_id, message, item.serial, why, now);
-                            } else {
-                                self.persist_group_removed(group_id, item.serial);
-                            }
-                        }
-                    }
-                }
+                let of = (id, line, unsettled.consumer);
+                self.judge_of_group(group_id, of, unsettled.tag, unsettled.item, verdict, now);
             }
+        }
+    }
+
+    /// One of a group, which may have ended.
+    fn judge_of_group(
+        &mut self,
+        group_id: GroupId,
+        of: Key,
+        tag: u64,
+        item: Item,
+        verdict: Verdict,
+        now: Time,
+    ) {
+        let is_there = self.groups.get(group_id).is_some();
+        if is_there {
+            self.group_line_settled(group_id, of, tag, verdict == Verdict::Accept, now);
+        }
+        if verdict == Verdict::Requeue {
+            if is_there {
+                self.order_changed(group_id);
+            }
+            self.hand_back(Some(of.0));
+            return match is_there {
+                true => self.return_to_group(group_id, of, item, now),
+                false => self.book_drop(None, item.message.address(), DropReason::GroupEnded),
+            };
+        }
+        if is_there {
+            self.order_settled(group_id, of, &item.message);
+        }
+        self.book_had(of.0, &item.message);
+        if !is_there {
+            return;
+        }
+        if !self.is_owned_elsewhere(group_id) {
+            self.forget_given_back(group_id, item.back);
+        }
+        if verdict == Verdict::Reject {
+            let (message, why) = (item.message, DeathReason::Rejected);
+            self.leave_group_to_die(group_id, message, item.serial, why, now);
+        } else {
+            self.persist_group_removed(group_id, item.serial);
         }
     }
 
