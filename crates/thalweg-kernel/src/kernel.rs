@@ -11,10 +11,11 @@ use crate::limits::Limits;
 use crate::made_up::NameKey;
 use crate::publish::dedup::Dedup;
 use crate::publish::stamp_mask::StampKey;
-use crate::queue::{Queues, Topology};
+use crate::queue::Queues;
 use crate::remote::store::Remote;
 use crate::routes::store::Routes;
 use crate::session::Sessions;
+use crate::topology::Topology;
 use crate::values::Values;
 use hashbrown::HashMap;
 

@@ -35,6 +35,7 @@ mod slab;
 mod slots;
 mod spill;
 mod timers;
+mod topology;
 mod values;
 
 pub use access::client_ids::ClientIds;
@@ -59,9 +60,8 @@ pub use publish::pipeline::{Draft, Outcome, Published};
 pub use publish::stamp_mask::StampKey;
 pub use publish::stamped::StampedPublish;
 pub use queue::{
-    BindSpec, BindTo, BindingView, ConsumeSpec, DeadLetter, Deleted, ExchangeKind, ExchangeSpec,
-    ExchangeView, Gathered, Purged, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, QueueView,
-    Refusal, Tags, Verdict, exchange_address, queue_address,
+    ConsumeSpec, DeadLetter, Deleted, Gathered, Purged, QueueLimits, QueueOverflow, QueueSpec,
+    QueueStatus, QueueView, Refusal, Tags, Verdict, queue_address,
 };
 pub use remote::group_mail::GroupMail;
 pub use remote::shards::{Asker, ShardMessage};
@@ -70,6 +70,9 @@ pub use session::settle::Settled;
 pub use session::subscribe::{LastValueWish, Wish};
 pub use session::{Closing, Grants, OpenRefusal, OpenSession, Opened, Pressure, Will};
 pub use thalweg_balance::{GroupStrategy, LoadReport, Signal};
+pub use topology::{
+    BindSpec, BindTo, BindingView, ExchangeKind, ExchangeSpec, ExchangeView, exchange_address,
+};
 pub use values::last_value;
 pub use values::read::{ListCursor, ListSpec};
 pub use values::watch::{Change, WatchRefused, WatchSpec};

@@ -11,8 +11,9 @@
 use crate::Kernel;
 use crate::groups::group::Group;
 use crate::ids::SessionId;
-use crate::queue::{Binding, Exchange, Queue};
+use crate::queue::Queue;
 use crate::session::{Pressure, Session, Will};
+use crate::topology::{Binding, Exchange};
 use crate::values::Cell;
 use thalweg_model::filter::kind_of;
 use thalweg_model::{FilterKind, Properties, PropertyValue};

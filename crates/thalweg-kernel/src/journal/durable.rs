@@ -417,6 +417,14 @@ impl Kernel {
         }
     }
 
+    /// What has terms is gone, and what it held.
+    pub(crate) fn persist_ended(&mut self, number: u64) {
+        if number != 0 {
+            let safety = self.env.limits().safety;
+            self.journal.end_group(number, safety);
+        }
+    }
+
     /// The number of a group that holds entries of its own; 0 if it does not.
     pub(crate) fn group_number(&self, group: GroupId) -> u64 {
         self.groups.get(group).map_or(0, |group| group.number())

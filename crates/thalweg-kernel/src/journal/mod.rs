@@ -8,6 +8,7 @@ mod gathering;
 mod handover;
 pub(crate) mod numbers;
 pub(crate) mod restore;
+pub(crate) mod terms;
 
 pub use gathering::Batch;
 

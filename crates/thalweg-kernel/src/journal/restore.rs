@@ -6,7 +6,8 @@ use crate::effects::{Effects, Safety};
 use crate::entry::Entry;
 use crate::groups::group::{Member, group_key};
 use crate::ids::{GroupId, SessionId, ShardId};
-use crate::queue::{Item, StoredTerms, flagged};
+use crate::journal::terms::StoredTerms;
+use crate::queue::{Item, flagged};
 use crate::remote::group_home::owner_of;
 use crate::remote::transfer::Destination;
 use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
@@ -317,6 +318,30 @@ impl Kernel {
             self.persist_session(id, Safety::Lazy);
         }
         id
+    }
+
+    /// Takes up what an earlier run left of a queue, exchange or binding.
+    fn restore_terms(
+        &mut self,
+        number: u64,
+        stored: StoredGroup,
+        read: &mut dyn FnMut(u64, u32) -> Option<Message>,
+        access: &dyn Fn(&str, Option<&str>) -> Access,
+        now: Time,
+    ) {
+        match StoredTerms::of(&stored) {
+            Some(StoredTerms::Exchange) => self.restore_exchange(number, &stored.filter, access),
+            Some(StoredTerms::Queue) => self.restore_queue(number, stored, read, access, now),
+            Some(StoredTerms::Binding)
+                if self
+                    .restore_binding(number, &stored.filter, access)
+                    .is_none() =>
+            {
+                // One of its ends is gone; the record that says so was lost with the machine.
+                self.persist_ended(number);
+            }
+            Some(StoredTerms::Binding) | None => {}
+        }
     }
 
     /// Two sessions of one client id, as older journals may hold them: the one that would be kept longer stays, the other

@@ -1,7 +1,6 @@
 //! What a queue gives up goes where its maker said, or nowhere.
 
 use super::accept::moved;
-use super::exchange::{key_of, write_address};
 use super::{Item, queue_address};
 use crate::Kernel;
 use crate::access::{Permission, is_brokers};
@@ -11,6 +10,7 @@ use crate::ids::{GroupId, QueueId};
 use crate::ledger::DropReason;
 use crate::publish::cause::Cause;
 use crate::publish::pipeline::Draft;
+use crate::topology::{key_of, write_address};
 use thalweg_model::{Death, DeathReason, Message, Properties, Reliability, RetainOp, Span, Time};
 
 /// A message that a queue gave up, on its way to where such messages go.

@@ -2,8 +2,6 @@
 
 use super::delivered::Mark;
 use super::ending::Deleted;
-use super::exchange::{subtree, write_address};
-use super::maker::MadeBy;
 use super::spec::{DeadLetter, QueueLimits, QueueSpec, QueueStatus, Refusal, queue_address};
 use super::{Backlog, Queue, Takers};
 use crate::Kernel;
@@ -13,6 +11,7 @@ use crate::ids::{QueueId, SessionId};
 use crate::memory::{Kept, queue_cost};
 use crate::routes::cached::SinkKind;
 use crate::timers::TimerKey;
+use crate::topology::{MadeBy, subtree, write_address};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_model::{Address, Time};
@@ -292,7 +291,7 @@ impl Kernel {
     }
 
     /// Whether a session may bind, purge and delete a queue.
-    pub(super) fn may_configure_queue(
+    pub(crate) fn may_configure_queue(
         &self,
         id: SessionId,
         queue_id: QueueId,
@@ -336,7 +335,7 @@ impl Kernel {
     }
 
     /// Whether `access` lets publish to an exchange with a key, or for `None` with any, as far as that can be told.
-    pub(super) fn may_publish_in(
+    pub(crate) fn may_publish_in(
         &self,
         access: &Access,
         exchange: &str,

@@ -1,8 +1,7 @@
-//! Queues with names, where messages wait for whoever takes them, and exchanges, which say what goes into which queue.
+//! Queues with names, where messages wait for whoever takes them.
 //!
-//! A queue is found by its address. Bindings stand in the route table like subscriptions: an exchange is a reserved
-//! subtree of addresses and what is written about it here. A consumer belongs to a *line* of its session: a scope of
-//! delivery numbers, of settling many at once and of shared credit.
+//! A queue is found by its address. A consumer belongs to a *line* of its session: a scope of delivery numbers, of settling
+//! many at once and of shared credit.
 //!
 //! Start reading at `accept.rs`: a message comes into a queue; then `dispatch.rs` and `verdict.rs`. Queues are all on one
 //! shard (see [`Kernel::has_queues`]).
@@ -10,7 +9,6 @@
 mod accept;
 mod apart;
 mod backlog;
-mod binding;
 mod consume;
 mod dead_letter;
 mod declare;
@@ -18,17 +16,14 @@ mod delivered;
 mod depth;
 mod dispatch;
 mod ending;
-mod exchange;
 mod group_feed;
 mod line;
-mod maker;
 mod pass;
 mod queues;
 mod recall;
 mod recount;
 mod spec;
 mod takers;
-mod topology;
 mod transaction;
 mod verdict;
 mod view;
@@ -36,27 +31,25 @@ mod written;
 
 pub(crate) use accept::Queued;
 pub(crate) use backlog::{Backlog, Item};
-pub(crate) use binding::Binding;
 pub(crate) use dead_letter::{GivenUp, Original};
 pub(crate) use delivered::Mark;
 pub use ending::{Deleted, Purged};
-pub(crate) use exchange::Exchange;
 pub(crate) use line::Lines;
-pub(crate) use maker::MadeBy;
 pub(crate) use queues::Queues;
 pub use recall::Wanted;
+pub(crate) use spec::reserved_address;
 pub use spec::{
-    BindSpec, BindTo, ConsumeSpec, DeadLetter, ExchangeKind, ExchangeSpec, QueueLimits,
-    QueueOverflow, QueueSpec, QueueStatus, Refusal, Tags, Verdict, exchange_address, queue_address,
+    ConsumeSpec, DeadLetter, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, Refusal, Tags,
+    Verdict, queue_address,
 };
 use takers::Takers;
-pub(crate) use topology::Topology;
 pub use transaction::Gathered;
-pub use view::{BindingView, ExchangeView, QueueView};
-pub(crate) use written::{StoredTerms, flagged};
+pub use view::QueueView;
+pub(crate) use written::flagged;
 
 use crate::ids::{BindingId, GroupId, QueueId, SessionId};
 use crate::publish::pace::{Pace, eighths};
+use crate::topology::MadeBy;
 use crate::{Kernel, home};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -143,6 +136,30 @@ pub(crate) fn is_queue_address(address: &str) -> bool {
 }
 
 impl Queue {
+    pub(crate) fn address(&self) -> &Arc<str> {
+        &self.address
+    }
+
+    /// Whether one session has it alone.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.owner.is_some()
+    }
+
+    /// Whether this session has it alone.
+    pub(crate) fn is_of(&self, id: SessionId) -> bool {
+        self.owner == Some(id)
+    }
+
+    /// A binding leads here from now on.
+    pub(crate) fn bound(&mut self, binding: BindingId) {
+        self.bindings.insert(binding);
+    }
+
+    /// It does not any more.
+    pub(crate) fn unbound(&mut self, binding: BindingId) {
+        self.bindings.remove(&binding);
+    }
+
     /// Whether its entries are written.
     pub(crate) fn is_durable(&self) -> bool {
         self.durable

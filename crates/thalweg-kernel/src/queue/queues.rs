@@ -9,6 +9,7 @@ use super::{Item, Queue};
 use crate::ids::QueueId;
 use crate::kernel::Map;
 use crate::slots::Slots;
+use crate::topology::MadeBy;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use thalweg_model::Time;
@@ -74,6 +75,11 @@ impl Queues {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (QueueId, &mut Queue)> {
         self.slots.iter_mut().map(|(id, queue)| (id, &mut **queue))
+    }
+
+    /// Who made them.
+    pub(crate) fn makers_mut(&mut self) -> impl Iterator<Item = &mut MadeBy> {
+        self.iter_mut().map(|(_, queue)| &mut queue.made_by)
     }
 
     /// Whether there is something to do that [`Kernel::work`](crate::Kernel::work) goes on with.

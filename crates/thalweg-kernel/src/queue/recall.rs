@@ -1,12 +1,12 @@
 //! Last values come into a queue that was just bound.
 
-use super::binding::{filter_of, pattern_matches};
-use super::spec::{ExchangeKind, Refusal};
+use super::spec::Refusal;
 use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::effects::Effects;
 use crate::ids::{QueueId, SessionId, ShardId};
 use crate::remote::shards::ShardMessage;
+use crate::topology::{ExchangeKind, filter_of, pattern_matches};
 use crate::values::last_value::ScanCursor;
 use std::collections::VecDeque;
 use thalweg_model::{Filter, Message, Time};

@@ -1,8 +1,8 @@
 //! What peers say about queues, exchanges and consumers, and what they are told.
 
 use std::fmt;
+use thalweg_model::Span;
 use thalweg_model::syntax::write_level;
-use thalweg_model::{PropertyValue, Span};
 
 /// A queue, as somebody declares it.
 #[derive(Clone, Debug)]
@@ -75,54 +75,6 @@ pub struct QueueStatus {
     pub existed: bool,
     pub messages: u64,
     pub consumers: u32,
-}
-
-/// How an exchange compares keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExchangeKind {
-    /// The key is the binding's.
-    Direct,
-    Fanout,
-    /// Word by word, with wildcards.
-    Topic,
-    /// Not at all; the binding's arguments are compared with the message's properties.
-    Headers,
-}
-
-/// An exchange, as somebody declares it.
-#[derive(Clone, Debug)]
-pub struct ExchangeSpec<'a> {
-    /// Its address, see [`exchange_address`].
-    pub address: &'a str,
-    pub kind: ExchangeKind,
-    /// It outlives the broker.
-    pub durable: bool,
-    /// It ends with its last binding.
-    pub auto_delete: bool,
-    /// Peers cannot publish to it.
-    pub internal: bool,
-    /// The address of the exchange that gets what nobody wants.
-    pub alternate: Option<&'a str>,
-}
-
-/// Whereto an exchange's messages go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BindTo<'a> {
-    /// The queue of this address.
-    Queue(&'a str),
-    /// The exchange of this address.
-    Exchange(&'a str),
-}
-
-#[derive(Clone, Debug)]
-pub struct BindSpec<'a> {
-    /// The address of the exchange.
-    pub exchange: &'a str,
-    pub to: BindTo<'a>,
-    /// The key, as its maker wrote it.
-    pub key: &'a str,
-    /// What headers exchanges compare, the rule itself (`x-match`) included.
-    pub arguments: &'a [(Box<str>, PropertyValue)],
 }
 
 /// A consumer, as a session announces it.
@@ -231,12 +183,8 @@ pub fn queue_address(tenant: &str, name: &str) -> String {
     reserved_address('q', tenant, name)
 }
 
-/// The address of the exchange `name` of a tenant; the default tenant's name is empty.
-pub fn exchange_address(tenant: &str, name: &str) -> String {
-    reserved_address('x', tenant, name)
-}
-
-fn reserved_address(kind: char, tenant: &str, name: &str) -> String {
+/// The address of something that only the broker makes, by its kind.
+pub(crate) fn reserved_address(kind: char, tenant: &str, name: &str) -> String {
     let level = write_level(name);
     match tenant {
         "" => format!("${kind}/{level}"),

@@ -37,13 +37,13 @@ impl Topology {
         self.exchanges.get(address)
     }
 
-    pub(super) fn exchanges(&self) -> impl Iterator<Item = (&str, &Exchange)> {
+    pub(crate) fn exchanges(&self) -> impl Iterator<Item = (&str, &Exchange)> {
         self.exchanges
             .iter()
             .map(|(address, exchange)| (&**address, exchange))
     }
 
-    pub(super) fn exchange_count(&self) -> usize {
+    pub(crate) fn exchange_count(&self) -> usize {
         self.exchanges.len()
     }
 
@@ -53,7 +53,7 @@ impl Topology {
     }
 
     /// An exchange's kind, and whether it is internal.
-    pub(super) fn kind_of(&self, address: &str) -> Option<(ExchangeKind, bool)> {
+    pub(crate) fn kind_of(&self, address: &str) -> Option<(ExchangeKind, bool)> {
         match self.exchanges.get(address) {
             Some(exchange) => Some((exchange.kind, exchange.internal)),
             None => predeclared(address).map(|kind| (kind, false)),
@@ -71,30 +71,30 @@ impl Topology {
     }
 
     /// An exchange of another shard is internal from now on, or no more.
-    pub(super) fn set_internal_elsewhere(&mut self, address: &str, is_internal: bool) {
+    pub(crate) fn set_internal_elsewhere(&mut self, address: &str, is_internal: bool) {
         match is_internal {
             true => self.internal_elsewhere.insert(address.into()),
             false => self.internal_elsewhere.remove(address),
         };
     }
 
-    pub(super) fn is_durable(&self, address: &str) -> bool {
+    pub(crate) fn is_durable(&self, address: &str) -> bool {
         self.exchanges
             .get(address)
             .is_none_or(|exchange| exchange.durable)
     }
 
-    pub(super) fn insert_exchange(&mut self, address: &str, exchange: Exchange) {
+    pub(crate) fn insert_exchange(&mut self, address: &str, exchange: Exchange) {
         self.exchanges.insert(address.into(), exchange);
     }
 
-    pub(super) fn remove_exchange(&mut self, address: &str) -> Option<Exchange> {
+    pub(crate) fn remove_exchange(&mut self, address: &str) -> Option<Exchange> {
         self.exchanges.remove(address)
     }
 
     // --- bindings
 
-    pub(super) fn binding(&self, id: BindingId) -> Option<&Binding> {
+    pub(crate) fn binding(&self, id: BindingId) -> Option<&Binding> {
         self.bindings.get(id).map(|binding| &**binding)
     }
 
@@ -103,17 +103,17 @@ impl Topology {
         self.bindings.at(index)
     }
 
-    pub(super) fn binding_count(&self) -> usize {
+    pub(crate) fn binding_count(&self) -> usize {
         self.binding_count
     }
 
     /// Whether any binding compares properties.
     #[inline]
-    pub(super) fn compares_properties(&self) -> bool {
+    pub(crate) fn compares_properties(&self) -> bool {
         self.comparing > 0
     }
 
-    pub(super) fn find_binding(
+    pub(crate) fn find_binding(
         &self,
         exchange: &str,
         to: &To,
@@ -133,7 +133,7 @@ impl Topology {
     }
 
     /// Adds a binding from an exchange of `kind`; exchanges that every tenant has are here from now on.
-    pub(super) fn insert_binding(&mut self, binding: Binding, kind: ExchangeKind) -> BindingId {
+    pub(crate) fn insert_binding(&mut self, binding: Binding, kind: ExchangeKind) -> BindingId {
         self.comparing += usize::from(binding.compares);
         let terms = self.terms_of(&binding);
         let (exchange, to) = (binding.exchange.clone(), binding.to.clone());
@@ -158,7 +158,7 @@ impl Topology {
     }
 
     /// Removes a binding; the exchange that it came from may be without any then.
-    pub(super) fn remove_binding(&mut self, id: BindingId) -> Option<Box<Binding>> {
+    pub(crate) fn remove_binding(&mut self, id: BindingId) -> Option<Box<Binding>> {
         let binding = self.bindings.remove(id)?;
         self.binding_count -= 1;
         self.comparing -= usize::from(binding.compares);
@@ -181,13 +181,13 @@ impl Topology {
     }
 
     /// Replaces a binding's maker and returns the one it had.
-    pub(super) fn set_maker(&mut self, id: BindingId, made_by: MadeBy) -> Option<MadeBy> {
+    pub(crate) fn set_maker(&mut self, id: BindingId, made_by: MadeBy) -> Option<MadeBy> {
         let binding = self.bindings.get_mut(id)?;
         Some(std::mem::replace(&mut binding.made_by, made_by))
     }
 
     /// All that somebody has made.
-    pub(super) fn makers_mut(&mut self) -> impl Iterator<Item = &mut MadeBy> {
+    pub(crate) fn makers_mut(&mut self) -> impl Iterator<Item = &mut MadeBy> {
         let bindings = self.bindings.iter_mut();
         let exchanges = self.exchanges.values_mut();
         bindings

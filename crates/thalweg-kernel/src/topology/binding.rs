@@ -2,12 +2,13 @@
 
 use super::exchange::{self, key_of, write_address};
 use super::maker::MadeBy;
-use super::spec::{BindSpec, BindTo, ExchangeKind, Refusal};
+use super::spec::{BindSpec, BindTo, ExchangeKind};
 use crate::Kernel;
 use crate::access::{Access, Permission, is_brokers};
 use crate::effects::Effects;
 use crate::ids::{BindingId, QueueId, SessionId};
 use crate::memory::{Kept, binding_cost};
+use crate::queue::Refusal;
 use crate::routes::cached::{Route, Sink, SinkKind};
 use std::sync::Arc;
 use thalweg_model::syntax::{DOTTED, write_level};
@@ -41,7 +42,7 @@ pub(crate) enum To {
 const DEPTH_MAX: usize = 16;
 
 impl Kernel {
-    pub(super) fn binding(&self, id: BindingId) -> Option<&Binding> {
+    pub(crate) fn binding(&self, id: BindingId) -> Option<&Binding> {
         self.topology.binding(id)
     }
 
@@ -175,7 +176,7 @@ impl Kernel {
     fn may_lead_to_queue(&self, access: &Access, queue_id: QueueId) -> bool {
         self.queues
             .get(queue_id)
-            .is_none_or(|to| to.owner.is_some() || access.may_configure(&to.address))
+            .is_none_or(|to| to.is_exclusive() || access.may_configure(to.address()))
     }
 
     /// A session binds again what is bound. The one that may bring more by the binding is its maker from now on, so that what has
@@ -215,7 +216,7 @@ impl Kernel {
         }
     }
 
-    pub(super) fn set_bindings_maker(&mut self, index: BindingId, made_by: MadeBy) {
+    pub(crate) fn set_bindings_maker(&mut self, index: BindingId, made_by: MadeBy) {
         let entered = made_by.bytes();
         let Some(before) = self.topology.set_maker(index, made_by) else {
             return;
@@ -227,7 +228,7 @@ impl Kernel {
 
     fn is_durable_target(&self, to: &To) -> bool {
         match to {
-            To::Queue(queue) => self.queues.get(*queue).is_some_and(|it| it.durable),
+            To::Queue(queue) => self.queues.get(*queue).is_some_and(|it| it.is_durable()),
             To::Exchange(address) => self.topology.is_durable(address),
         }
     }
@@ -237,7 +238,7 @@ impl Kernel {
             .find_binding(spec.exchange, to, spec.key, spec.arguments)
     }
 
-    pub(super) fn add_binding(
+    pub(crate) fn add_binding(
         &mut self,
         exchange: &str,
         kind: ExchangeKind,
@@ -267,7 +268,7 @@ impl Kernel {
         if let To::Queue(queue) = to
             && let Some(queue) = self.queues.get_mut(queue)
         {
-            queue.bindings.insert(index);
+            queue.bound(index);
         }
         self.add_sink(&filter, SinkKind::Binding, index.index());
         if let Some(second) = second_filter_of(exchange, key) {
@@ -277,7 +278,7 @@ impl Kernel {
         index
     }
 
-    pub(super) fn end_binding<E: Effects>(&mut self, index: BindingId, fx: &mut E) {
+    pub(crate) fn end_binding<E: Effects>(&mut self, index: BindingId, fx: &mut E) {
         let Some(binding) = self.topology.remove_binding(index) else {
             return;
         };
@@ -297,7 +298,7 @@ impl Kernel {
         if let To::Queue(queue) = binding.to
             && let Some(queue) = self.queues.get_mut(queue)
         {
-            queue.bindings.remove(&index);
+            queue.unbound(index);
         }
         let from = self.topology.exchange(&binding.exchange);
         if from.is_some_and(|from| from.auto_delete && from.bindings.is_empty()) {
@@ -307,7 +308,7 @@ impl Kernel {
     }
 
     /// Puts a queue or binding into the route table.
-    pub(super) fn add_sink(&mut self, filter: &str, kind: SinkKind, target: u32) {
+    pub(crate) fn add_sink(&mut self, filter: &str, kind: SinkKind, target: u32) {
         let first_here = !self.is_wanted_here(filter);
         self.routes.insert(
             filter,
@@ -325,7 +326,7 @@ impl Kernel {
         }
     }
 
-    pub(super) fn remove_sink(&mut self, filter: &str, kind: SinkKind, target: u32) {
+    pub(crate) fn remove_sink(&mut self, filter: &str, kind: SinkKind, target: u32) {
         self.routes
             .remove(filter, |sink| sink.kind == kind && sink.target == target);
         self.withdraw_interest(filter);
@@ -485,7 +486,7 @@ impl Kernel {
 
     /// What the bindings of a route that compare properties lead to for one message: queues, and addresses where others
     /// may want it, too.
-    pub(super) fn compare(&self, route: &Route, properties: Option<&Properties>) -> Compared {
+    pub(crate) fn compare(&self, route: &Route, properties: Option<&Properties>) -> Compared {
         let mut compared = Compared::default();
         let mut matched: Vec<&str> = Vec::new();
         for (index, address) in &route.onward().conditional {
@@ -529,14 +530,14 @@ struct Walk<'a> {
 
 /// What a comparison of properties led to.
 #[derive(Default)]
-pub(super) struct Compared {
+pub(crate) struct Compared {
     pub queues: Vec<QueueId>,
     /// Addresses whose routes the message takes as well.
     pub next: Vec<String>,
 }
 
 /// The filter for the route table, and the pattern if that filter matches more.
-pub(super) fn filter_of(exchange: &str, kind: ExchangeKind, key: &str) -> (String, Option<String>) {
+pub(crate) fn filter_of(exchange: &str, kind: ExchangeKind, key: &str) -> (String, Option<String>) {
     let mut filter = String::new();
     if key.is_empty() && exchange::is_plain(exchange) {
         exchange::write_empty_key(exchange, &mut filter);
@@ -593,7 +594,7 @@ fn many_inside(filter: &str) -> Option<usize> {
 }
 
 /// Whether a filter matches in which any level may stand for many.
-pub(super) fn pattern_matches(pattern: &str, address: &str) -> bool {
+pub(crate) fn pattern_matches(pattern: &str, address: &str) -> bool {
     let pattern: Vec<&str> = pattern.split('/').collect();
     let address: Vec<&str> = address.split('/').collect();
     let (mut at, mut of) = (0, 0);

@@ -4,9 +4,9 @@
 //! it stands, and what leads on publishes there. Routes are judged when they are worked out, dead letters one by one; rules
 //! that change reach the makers as they reach sessions (decision 0027).
 
-use super::written::Lines;
 use crate::Kernel;
 use crate::access::{Access, Permission};
+use crate::journal::terms::{TermLines, from_hex};
 use crate::session::Session;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct Maker {
 }
 
 impl MadeBy {
-    pub(super) fn session(session: &Session) -> MadeBy {
+    pub(crate) fn session(session: &Session) -> MadeBy {
         let (client, user, access) = (
             session.client().clone(),
             session.user().cloned(),
@@ -38,24 +38,24 @@ impl MadeBy {
     }
 
     /// What the maker may do; `None` if no maker is known, who may do all.
-    pub(super) fn access(&self) -> Option<&Access> {
+    pub(crate) fn access(&self) -> Option<&Access> {
         self.0.as_ref().map(|maker| &maker.access)
     }
 
-    pub(super) fn may(&self, permission: Permission, target: &str) -> bool {
+    pub(crate) fn may(&self, permission: Permission, target: &str) -> bool {
         self.access()
             .is_none_or(|access| access.allows(permission, target))
     }
 
     /// Bytes of memory that it costs beside itself.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let user = |maker: &Maker| maker.user.as_ref().map_or(0, |user| user.len());
         self.0.as_ref().map_or(0, |maker| {
             size_of::<Maker>() + maker.client.len() + user(maker)
         })
     }
 
-    pub(super) fn write(&self, lines: &mut Lines) {
+    pub(crate) fn write(&self, lines: &mut TermLines) {
         let Some(maker) = &self.0 else { return };
         lines.add("client", &maker.client);
         if let Some(user) = &maker.user {
@@ -81,7 +81,7 @@ impl MadeBy {
 
 /// A maker in the journal.
 #[derive(Default)]
-pub(super) struct StoredMaker {
+pub(crate) struct StoredMaker {
     client: Option<Arc<str>>,
     user: Option<Arc<str>>,
     /// The rules that it brought itself, as [`Access::written`] wrote them; empty if the operator's hold.
@@ -90,17 +90,17 @@ pub(super) struct StoredMaker {
 
 impl StoredMaker {
     /// Takes a term that is about it.
-    pub(super) fn read(&mut self, name: &str, value: &str) {
+    pub(crate) fn read(&mut self, name: &str, value: &str) {
         match name {
             "client" => self.client = Some(value.into()),
             "user" => self.user = Some(value.into()),
-            "rules" => self.rules = super::written::from_hex(value),
+            "rules" => self.rules = from_hex(value),
             _ => {}
         }
     }
 
     /// With its rights of now: those of the rules, or those that it brought itself.
-    pub(super) fn compile(self, access: &dyn Fn(&str, Option<&str>) -> Access) -> MadeBy {
+    pub(crate) fn compile(self, access: &dyn Fn(&str, Option<&str>) -> Access) -> MadeBy {
         let Some(client) = self.client else {
             return MadeBy::default();
         };
@@ -141,7 +141,7 @@ impl Kernel {
             .makers_mut()
             .for_each(|made_by| made_by.renew(&access));
         self.queues
-            .iter_mut()
-            .for_each(|(_, queue)| queue.made_by.renew(&access));
+            .makers_mut()
+            .for_each(|made_by| made_by.renew(&access));
     }
 }

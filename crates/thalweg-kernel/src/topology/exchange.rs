@@ -1,12 +1,13 @@
 //! Exchanges: what is known about the reserved subtrees of addresses that messages are published to by key.
 
 use super::maker::MadeBy;
-use super::spec::{ExchangeKind, ExchangeSpec, Refusal};
+use super::spec::{ExchangeKind, ExchangeSpec};
 use crate::Kernel;
 use crate::access::Access;
 use crate::effects::Effects;
 use crate::ids::{BindingId, SessionId};
 use crate::memory::{Kept, exchange_cost};
+use crate::queue::{Refusal, is_queue_address};
 use crate::remote::shards::ShardMessage;
 use crate::routes::cached::SinkKind;
 use std::borrow::Cow;
@@ -50,7 +51,7 @@ impl Exchange {
         exchange_cost(address, self.alternate.as_deref())
     }
 
-    pub(super) fn predeclared(kind: ExchangeKind) -> Self {
+    pub(crate) fn predeclared(kind: ExchangeKind) -> Self {
         Exchange {
             kind,
             durable: true,
@@ -66,7 +67,7 @@ impl Exchange {
 }
 
 /// Tenant and name in the address of an exchange.
-pub(super) fn parts(address: &str) -> Option<(&str, Cow<'_, str>)> {
+pub(crate) fn parts(address: &str) -> Option<(&str, Cow<'_, str>)> {
     let rest = address.strip_prefix("$x")?;
     let (tenant, name) = rest.split_once('/')?;
     let tenant = if tenant.is_empty() {
@@ -78,7 +79,7 @@ pub(super) fn parts(address: &str) -> Option<(&str, Cow<'_, str>)> {
 }
 
 /// The kind of an exchange that every tenant has.
-pub(super) fn predeclared(address: &str) -> Option<ExchangeKind> {
+pub(crate) fn predeclared(address: &str) -> Option<ExchangeKind> {
     let (_, name) = parts(address)?;
     PREDECLARED
         .iter()
@@ -95,7 +96,7 @@ fn everything_in(address: &str) -> String {
 }
 
 /// Appends what all addresses of an exchange begin with.
-pub(super) fn subtree(address: &str, out: &mut String) {
+pub(crate) fn subtree(address: &str, out: &mut String) {
     match parts(address) {
         Some((tenant, name)) if name == PLAIN => {
             if !tenant.is_empty() {
@@ -111,7 +112,7 @@ pub(super) fn subtree(address: &str, out: &mut String) {
     }
 }
 
-pub(super) fn is_plain(address: &str) -> bool {
+pub(crate) fn is_plain(address: &str) -> bool {
     parts(address).is_some_and(|(_, name)| name == PLAIN)
 }
 
@@ -143,7 +144,7 @@ pub(crate) fn exchange_of(address: &str) -> (Cow<'_, str>, &str) {
 /// The key under which a message was published to an address: the queue's name, or the exchange's key.
 pub(crate) fn key_of(address: &str) -> String {
     let mut key = String::new();
-    if super::is_queue_address(address) {
+    if is_queue_address(address) {
         let name = address.rsplit('/').next().unwrap_or("");
         key.push_str(&read_level(name));
         return key;
@@ -158,7 +159,7 @@ pub(crate) fn key_of(address: &str) -> String {
 }
 
 /// Appends the address of a key in an exchange of a kind.
-pub(super) fn write_address(exchange: &str, kind: ExchangeKind, key: &str, out: &mut String) {
+pub(crate) fn write_address(exchange: &str, kind: ExchangeKind, key: &str, out: &mut String) {
     if key.is_empty() && is_plain(exchange) {
         return write_empty_key(exchange, out);
     }
@@ -178,14 +179,14 @@ pub(super) fn write_address(exchange: &str, kind: ExchangeKind, key: &str, out: 
 }
 
 /// Appends the address of the empty key: no plain address is empty, so the exchange of those has one of its own for it.
-pub(super) fn write_empty_key(exchange: &str, out: &mut String) {
+pub(crate) fn write_empty_key(exchange: &str, out: &mut String) {
     out.push_str(exchange);
     out.push('/');
 }
 
 impl Kernel {
     /// What is known of an exchange: its kind and whether it is internal.
-    pub(super) fn exchange_kind(&self, address: &str) -> Option<(ExchangeKind, bool)> {
+    pub(crate) fn exchange_kind(&self, address: &str) -> Option<(ExchangeKind, bool)> {
         self.topology.kind_of(address)
     }
 
@@ -324,7 +325,7 @@ impl Kernel {
     }
 
     /// An exchange is there from now on. If it has an alternate, all that other shards publish to it comes here.
-    pub(super) fn add_exchange(&mut self, address: &str, exchange: Exchange) {
+    pub(crate) fn add_exchange(&mut self, address: &str, exchange: Exchange) {
         if exchange.alternate.is_some() {
             self.add_sink(&everything_in(address), SinkKind::Alternate, 0);
         }
@@ -381,7 +382,7 @@ impl Kernel {
         Ok(())
     }
 
-    pub(super) fn end_exchange<E: Effects>(&mut self, address: &str, fx: &mut E) {
+    pub(crate) fn end_exchange<E: Effects>(&mut self, address: &str, fx: &mut E) {
         let Some(exchange) = self.topology.remove_exchange(address) else {
             return;
         };
@@ -400,7 +401,7 @@ impl Kernel {
     }
 
     /// Routes that were remembered may be others now.
-    pub(super) fn topology_changed(&mut self) {
+    pub(crate) fn topology_changed(&mut self) {
         self.routes.all_have_changed();
     }
 }
