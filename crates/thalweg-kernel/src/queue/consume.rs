@@ -4,7 +4,7 @@ use super::Item;
 use super::apart::LOOKED_AT_MAX;
 use super::depth::Asked;
 use super::dispatch::EXPIRED_PER_CALL;
-use super::line::{LineConsumer, Source};
+use super::line::{LineConsumer, Lines, Source};
 use super::spec::{ConsumeSpec, Refusal, Tags, Verdict};
 use super::takers::Consumer;
 use crate::Kernel;
@@ -47,7 +47,7 @@ impl Kernel {
             no_local: spec.no_local,
         };
         if let Some(lines) = self.lines_mut(id) {
-            lines.get_or_insert(spec.line).consumers.push(consumer);
+            lines.get_or_insert(spec.line).add(consumer);
         }
         self.pump_source(source, now, fx);
         self.end_command(now, fx);
@@ -155,17 +155,12 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let Some(of) = self.line_mut(id, line) else {
-            return false;
-        };
-        let Some(at) = of
-            .consumers
-            .iter()
-            .position(|known| known.number == consumer)
+        let Some(removed) = self
+            .line_mut(id, line)
+            .and_then(|line| line.remove(consumer))
         else {
             return false;
         };
-        let removed = of.consumers.remove(at);
         self.detach(id, line, &removed, now, fx);
         self.end_command(now, fx);
         true
@@ -239,13 +234,13 @@ impl Kernel {
             return;
         };
         let line_of = lines.get_or_insert(line);
-        line_of.credit = max;
+        line_of.set_credit(max);
         let groups = |consumer: &LineConsumer| match consumer.source {
             Source::Group(group_id) => Some(group_id),
             Source::Queue(_) => None,
         };
         for group_id in line_of
-            .consumers
+            .consumers()
             .iter()
             .filter_map(groups)
             .collect::<Vec<GroupId>>()
@@ -279,9 +274,7 @@ impl Kernel {
             .sessions
             .get(id)
             .and_then(|session| session.lines.as_deref());
-        let numbers: Vec<u16> = lines.map_or_else(Vec::new, |lines| {
-            lines.lines.iter().map(|line| line.number).collect()
-        });
+        let numbers = lines.map_or_else(Vec::new, Lines::numbers);
         for number in numbers {
             self.pump_line(id, number, now, fx);
         }
@@ -305,11 +298,11 @@ impl Kernel {
             return Err(Refusal::InUse);
         }
         if let Some(lines) = self.lines_mut(id) {
-            lines.get_or_insert(line).takes_blindly = !settles;
+            lines.get_or_insert(line).set_takes_blindly(!settles);
         }
         let taken = self.take_first(id, line, queue_id, now, fx);
         if let Some(line) = self.line_mut(id, line) {
-            line.takes_blindly = false;
+            line.set_takes_blindly(false);
         }
         self.end_command(now, fx);
         Ok(taken)
@@ -359,7 +352,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Option<u64> {
-        let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly);
+        let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly());
         let asked = Asked::Line(id, line, settles);
         let mut passed = Vec::new();
         let mut may_expire = EXPIRED_PER_CALL;
@@ -379,7 +372,7 @@ impl Kernel {
                 number: 0,
                 priority: 0,
             };
-            let tag_before = self.line(id, line).map_or(0, |line| line.tag_last);
+            let tag_before = self.line(id, line).map_or(0, |line| line.tag_last());
             if let Err(item) = self.hand_to(queue_id, nobody, item, false, now, fx) {
                 self.put_back(queue_id, item);
                 break None;
@@ -387,7 +380,7 @@ impl Kernel {
             // One that is too large for this session is gone and was not handed over.
             if self
                 .line(id, line)
-                .is_some_and(|line| line.tag_last > tag_before)
+                .is_some_and(|line| line.tag_last() > tag_before)
             {
                 break Some(left);
             }
@@ -403,17 +396,19 @@ impl Kernel {
             return;
         };
         // Nothing more for those who leave.
-        let leaving = std::mem::take(&mut of.consumers);
+        let leaving = of.take_consumers();
         for consumer in &leaving {
             self.detach_quietly(id, line, consumer);
         }
-        self.unsettle_line(id, line);
+        if let Some(lines) = self.lines_of(id) {
+            lines.unsettle(line);
+        }
         self.settle_line(id, line, Tags::All, Verdict::Requeue, now, fx);
         for consumer in leaving.iter().rev() {
             self.detach(id, line, consumer, now, fx);
         }
         if let Some(lines) = self.lines_mut(id) {
-            lines.lines.retain(|known| known.number != line);
+            lines.remove(line);
         }
         self.end_command(now, fx);
     }
@@ -432,12 +427,7 @@ impl Kernel {
         let Some(lines) = self.lines_of(id) else {
             return;
         };
-        let transactions: Vec<u32> = lines
-            .transactions
-            .iter()
-            .map(|(number, _)| *number)
-            .collect();
-        let numbers: Vec<u16> = lines.lines.iter().map(|line| line.number).collect();
+        let (transactions, numbers) = (lines.transaction_numbers(), lines.numbers());
         for transaction in transactions {
             self.abort(id, transaction, now, fx);
         }
@@ -447,7 +437,7 @@ impl Kernel {
             let Some(of) = self.line_mut(id, *number) else {
                 continue;
             };
-            for consumer in std::mem::take(&mut of.consumers) {
+            for consumer in of.take_consumers() {
                 self.detach_quietly(id, *number, &consumer);
                 leaving.push((*number, consumer));
             }
@@ -466,7 +456,7 @@ impl Kernel {
             .sessions
             .get_mut(id)
             .and_then(|session| session.lines.take());
-        for queue in own.map_or_else(Vec::new, |lines| lines.own_queues) {
+        for queue in own.map_or_else(Vec::new, |lines| lines.into_own_queues()) {
             if self
                 .queues
                 .get(queue)

@@ -101,7 +101,7 @@ impl Kernel {
         if owner.is_some()
             && let Some(lines) = self.lines_mut(id)
         {
-            lines.own_queues.push(queue_id);
+            lines.own(queue_id);
         }
         if let Some(idle) = spec.limits.idle_expiry {
             self.agenda

@@ -3,7 +3,7 @@
 use super::Item;
 use super::apart::LOOKED_AT_MAX;
 use super::dead_letter::Original;
-use super::line::{Source, Unsettled};
+use super::line::{Source, Turn, Unsettled};
 use super::takers::{Consumer, Taker};
 use crate::Kernel;
 use crate::access::Permission;
@@ -331,20 +331,17 @@ impl Kernel {
         else {
             return Err(item);
         };
-        let (settles, is_unwanted) = match line.consumer(number) {
-            Some(consumer) => (
-                consumer.settles,
-                consumer.no_local && item.message.publisher() == uid,
-            ),
-            None => (number == 0 && !line.takes_blindly, false),
-        };
-        if is_unwanted {
+        let Turn {
+            tag,
+            settles,
+            no_local,
+        } = line.any_turn_of(number);
+        if no_local && item.message.publisher() == uid {
             // It counts as had: its receiver made it.
             session.counts.note_routed();
             self.book_delivered(id, item.message.address(), 0);
             return Ok(HandedOver::Done(item));
         }
-        let tag = line.tag_last + 1;
         let to = match number {
             0 => Recipient::Get { line: line_number },
             number => Recipient::Consumer {
@@ -385,22 +382,15 @@ impl Kernel {
                 return Ok(HandedOver::Done(item));
             }
         }
-        line.tag_last = tag;
         session.counts.note_routed();
         self.books.redelivered(item.deliveries > 0);
         if !settles {
+            line.sent(tag);
             self.book_had(id, &item.message);
             return Ok(HandedOver::Done(item));
         }
-        if number != 0 {
-            line.served_last = number;
-            line.in_flight += 1;
-            if let Some(consumer) = line.consumer_mut(number) {
-                consumer.in_flight += 1;
-            }
-        }
         self.books.sent(Delta::copy(item.message.bytes()));
-        line.unsettled.push_back(Unsettled {
+        line.sent_unsettled(Unsettled {
             tag,
             consumer: number,
             source,

@@ -118,8 +118,7 @@ impl Kernel {
         for consumer in takers.consumers() {
             let source = Source::Queue(queue_id);
             if let Some(line) = self.line_mut(consumer.session, consumer.line) {
-                line.consumers
-                    .retain(|known| known.number != consumer.number || known.source != source);
+                line.lose_source(consumer.number, source);
             }
             if let Some(link) = self.sessions.link_of(consumer.session) {
                 let ended = ConsumerEnd::QueueGone(consumer.number);
@@ -129,7 +128,7 @@ impl Kernel {
         if let Some(owner) = queue.owner
             && let Some(lines) = self.lines_of(owner)
         {
-            lines.own_queues.retain(|own| *own != queue_id);
+            lines.disown(queue_id);
         }
         let mut asked = queue.backlog.take_asked();
         asked.append(&mut queue.mark.take_awaiting());

@@ -1,7 +1,7 @@
 //! A message goes straight through its queue: nothing waits there, and its only consumer can take it.
 
 use super::Item;
-use super::line::{Source, Unsettled};
+use super::line::{Source, Turn, Unsettled};
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Content, Delivery, Effects, Recipient, Sent};
@@ -47,16 +47,16 @@ impl Kernel {
         else {
             return false;
         };
-        let (line_has_credit, tag) = (line.has_credit(), line.tag_last + 1);
-        let Some(consumer) = line.consumer_mut(to.number) else {
+        let Some(Turn {
+            tag,
+            settles,
+            no_local,
+        }) = line.turn_of(to.number)
+        else {
             return false;
         };
-        let settles = consumer.settles;
-        if settles && !(line_has_credit && consumer.has_credit()) {
-            return false;
-        }
         // Whatever needs a closer look at the message.
-        if consumer.no_local || !may_all || self.books.has_accounts() {
+        if no_local || !may_all || self.books.has_accounts() {
             return false;
         }
         let expires = draft.expires_in.map_or(Time::NEVER, |span| now + span);
@@ -89,20 +89,18 @@ impl Kernel {
             // The long way finds the same and knows what to do then.
             Sent::TooLarge => return false,
         }
-        consumer.in_flight += u32::from(settles);
-        line.tag_last = tag;
         let order = queue.backlog.next_order();
         queue.came += 1;
         session.counts.note_routed();
         self.books.routed_without_account();
         let Some(message) = kept else {
+            line.sent(tag);
             queue.went += 1;
             session.counts.note_delivered();
             self.books.delivered_without_account(draft.payload.len());
             return true;
         };
         queue.unsettled += 1;
-        line.in_flight += 1;
         self.books.sent(Delta::copy(message.bytes()));
         let source = Source::Queue(queue_id);
         let serial = if queue.durable { serial } else { 0 };
@@ -111,7 +109,7 @@ impl Kernel {
             expires: until,
             ..Item::new(message, serial, 0)
         };
-        line.unsettled.push_back(Unsettled {
+        line.sent_unsettled(Unsettled {
             tag,
             consumer: to.number,
             source,

@@ -1,6 +1,6 @@
 //! Publishes and settlements that happen all at once, at their transaction's end, or not at all.
 
-use super::line::{Step, Transaction, Unsettled};
+use super::line::{Step, Transaction};
 use super::spec::{Tags, Verdict};
 use crate::Kernel;
 use crate::effects::Effects;
@@ -27,22 +27,11 @@ pub enum Gathered {
 impl Kernel {
     /// Begins a transaction under a number that its session chooses; false if there is one.
     pub fn begin(&mut self, id: SessionId, number: u32) -> bool {
-        let Some(lines) = self.lines_mut(id) else {
-            return false;
-        };
-        if lines.transactions.iter().any(|(known, _)| *known == number) {
-            return false;
-        }
-        lines.transactions.push((number, Transaction::default()));
-        true
+        self.lines_mut(id).is_some_and(|lines| lines.begin(number))
     }
 
     fn transaction_mut(&mut self, id: SessionId, number: u32) -> Option<&mut Transaction> {
-        self.lines_of(id)?
-            .transactions
-            .iter_mut()
-            .find(|(known, _)| *known == number)
-            .map(|(_, transaction)| transaction)
+        self.lines_of(id)?.transaction_mut(number)
     }
 
     /// Adds a publish, to `others` as well as [`Kernel::publish_to_all`] does it. `kept` are bytes that the front keeps of it
@@ -69,12 +58,7 @@ impl Kernel {
         else {
             return Gathered::Nowhere;
         };
-        let of_session: usize = lines
-            .transactions
-            .iter()
-            .map(|(_, transaction)| transaction.bytes)
-            .sum();
-        if of_session + bytes > self.env.limits().transaction_bytes_max {
+        if lines.transaction_bytes() + bytes > self.env.limits().transaction_bytes_max {
             return Gathered::TooLarge;
         }
         if !self.env.memory().may_gather(bytes) {
@@ -191,50 +175,14 @@ impl Kernel {
         let Some(transaction) = self.take_transaction(id, number) else {
             return false;
         };
-        for step in transaction.steps {
-            let Step::Settle {
-                line, unsettled, ..
-            } = step
-            else {
-                continue;
-            };
-            self.unsettle(id, line, unsettled);
+        if let Some(lines) = self.lines_of(id) {
+            lines.undo(transaction.steps);
         }
         true
     }
 
-    /// A message that a transaction would have settled is its line's again.
-    fn unsettle(&mut self, id: SessionId, line: u16, unsettled: Unsettled) {
-        if let Some(line) = self.line_mut(id, line) {
-            line.put_back(unsettled);
-        }
-    }
-
-    /// A line ends: no transaction settles anything of it any more.
-    pub(super) fn unsettle_line(&mut self, id: SessionId, line: u16) {
-        let Some(lines) = self.lines_of(id) else {
-            return;
-        };
-        let mut back = Vec::new();
-        for (_, transaction) in &mut lines.transactions {
-            let is_of_line =
-                |step: &mut Step| matches!(step, Step::Settle { line: of, .. } if *of == line);
-            back.extend(transaction.steps.extract_if(.., is_of_line));
-        }
-        for step in back {
-            if let Step::Settle { unsettled, .. } = step {
-                self.unsettle(id, line, unsettled);
-            }
-        }
-    }
-
     fn take_transaction(&mut self, id: SessionId, number: u32) -> Option<Transaction> {
-        let lines = self.lines_of(id)?;
-        let at = lines
-            .transactions
-            .iter()
-            .position(|(known, _)| *known == number)?;
-        let transaction = lines.transactions.swap_remove(at).1;
+        let transaction = self.lines_of(id)?.take_transaction(number)?;
         self.env.left(Kept::Transactions, transaction.bytes);
         Some(transaction)
     }

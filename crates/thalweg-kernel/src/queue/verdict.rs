@@ -47,36 +47,19 @@ impl Kernel {
         fx: &mut E,
     ) -> Settled {
         // What goes back goes back at once, in its order; only how often it was delivered is written down, if that is limited.
-        let (tags, settled) = match verdict {
-            Verdict::Requeue => (tags, Settled::Known),
-            Verdict::Accept | Verdict::Reject => self.settled_at_once(id, line, tags),
+        let (tags, is_in_part) = match self.line_mut(id, line) {
+            Some(line) if verdict != Verdict::Requeue => {
+                line.settled_at_once(tags, SETTLED_PER_CALL)
+            }
+            _ => (tags, false),
         };
         let Some(taken) = self.take_unsettled(id, line, tags) else {
             return Settled::Unknown;
         };
         self.judge_all(id, line, taken, verdict, now, fx);
-        settled
-    }
-
-    /// How many of several messages one call settles, and whether those are all.
-    fn settled_at_once(&mut self, id: SessionId, number: u16, tags: Tags) -> (Tags, Settled) {
-        let Some(line) = self.line_mut(id, number) else {
-            return (tags, Settled::Known);
-        };
-        let settling = std::mem::take(&mut line.settling);
-        let last = match (tags, line.unsettled.back()) {
-            (Tags::One(tag) | Tags::UpTo(tag), _) => tag,
-            (Tags::All, Some(_)) if settling != 0 => settling,
-            (Tags::All, Some(newest)) => newest.tag,
-            (Tags::All, None) => return (tags, Settled::Known),
-        };
-        match line.unsettled.get(SETTLED_PER_CALL - 1) {
-            // One that is not there is found to be unknown.
-            Some(most) if most.tag < last && line.is_unsettled(last) => {
-                line.settling = last;
-                (Tags::UpTo(most.tag), Settled::InPart)
-            }
-            _ => (Tags::UpTo(last), Settled::Known),
+        match is_in_part {
+            true => Settled::InPart,
+            false => Settled::Known,
         }
     }
 
@@ -97,7 +80,7 @@ impl Kernel {
             return Settled::Unknown;
         };
         line.give_credit_back(unsettled.consumer);
-        let (source, has_common_credit) = (unsettled.source, line.credit > 0);
+        let (source, has_common_credit) = (unsettled.source, line.has_common_credit());
         self.judge(id, number, unsettled, verdict, now);
         if has_common_credit {
             self.pump_after(id, number, SmallVec::from_slice(&[source]), now, fx);
@@ -176,14 +159,14 @@ impl Kernel {
         fx: &mut E,
     ) {
         if let Some(line) = self.line(id, line)
-            && line.credit > 0
+            && line.has_common_credit()
         {
             // What the line has in common may have kept any of its consumers waiting: they take turns.
             let mut turns: Sources = line.sources_in_turn().collect();
             turns.extend(
                 sources
                     .into_iter()
-                    .filter(|source| !line.consumers.iter().any(|it| it.source == *source)),
+                    .filter(|source| !line.consumers().iter().any(|it| it.source == *source)),
             );
             sources = turns;
         }
