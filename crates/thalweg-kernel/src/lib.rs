@@ -22,6 +22,7 @@ mod journal;
 mod kernel;
 mod ledger;
 mod limits;
+mod lines;
 mod made_up;
 mod memory;
 mod publish;
@@ -54,14 +55,15 @@ pub use journal::restore::{GroupName, Part};
 pub use kernel::{Kernel, home};
 pub use ledger::{Account, DropReason, Ledger};
 pub use limits::{Limits, Overflow};
+pub use lines::{ConsumeSpec, Gathered, Tags};
 pub use made_up::NameKey;
 pub use memory::{Kept, MemoryView};
 pub use publish::pipeline::{Draft, Outcome, Published};
 pub use publish::stamp_mask::StampKey;
 pub use publish::stamped::StampedPublish;
 pub use queue::{
-    ConsumeSpec, DeadLetter, Deleted, Gathered, Purged, QueueLimits, QueueOverflow, QueueSpec,
-    QueueStatus, QueueView, Refusal, Tags, Verdict, queue_address,
+    DeadLetter, Deleted, Purged, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, QueueView,
+    Refusal, Verdict, queue_address,
 };
 pub use remote::group_mail::GroupMail;
 pub use remote::shards::{Asker, ShardMessage};

@@ -34,9 +34,6 @@ impl TakenApart {
 /// What was asked for.
 type Found = Result<Option<(TakenId, Message, u32, u64)>, Refusal>;
 
-/// Messages that somebody may not have are passed over; how many before a queue is said to have nothing for him.
-pub(super) const LOOKED_AT_MAX: usize = 128;
-
 /// No session of this shard: what was taken apart is booked with its queue only.
 const NOBODY: SessionId = SessionId(u32::MAX);
 

@@ -1,17 +1,14 @@
 //! What waits in a queue goes to whoever can take it.
 
 use super::Item;
-use super::apart::LOOKED_AT_MAX;
-use super::dead_letter::Original;
-use super::line::{Source, Turn, Unsettled};
+use super::take::LOOKED_AT_MAX;
 use super::takers::{Consumer, Taker};
 use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
-use crate::effects::{Content, Delivery, Effects, Holder, Recipient, Sent};
-use crate::groups::seats::Key;
+use crate::effects::{Effects, Holder};
 use crate::ids::{GroupId, QueueId, SessionId};
-use crate::ledger::DropReason;
+use crate::lines::{HandedOver, Source};
 use crate::timers::TimerKey;
 use smallvec::SmallVec;
 use thalweg_model::{DeathReason, Message, Span, Time};
@@ -306,99 +303,6 @@ impl Kernel {
         }
     }
 
-    /// Puts an item into a line of a session's output, under a consumer's number or, for 0, for one who asked for one
-    /// message that it will settle.
-    pub(super) fn hand_over<E: Effects>(
-        &mut self,
-        (id, line_number, number): Key,
-        source: Source,
-        item: Item,
-        left: u64,
-        now: Time,
-        fx: &mut E,
-    ) -> Result<HandedOver, Item> {
-        let Some(session) = self.sessions.get_mut(id) else {
-            return Err(item);
-        };
-        let Some(link) = session.link() else {
-            return Err(item);
-        };
-        let uid = session.uid();
-        let Some(line) = session
-            .lines
-            .as_deref_mut()
-            .and_then(|lines| lines.get_mut(line_number))
-        else {
-            return Err(item);
-        };
-        let Turn {
-            tag,
-            settles,
-            no_local,
-        } = line.any_turn_of(number);
-        if no_local && item.message.publisher() == uid {
-            // It counts as had: its receiver made it.
-            session.counts.note_routed();
-            self.book_delivered(id, item.message.address(), 0);
-            return Ok(HandedOver::Done(item));
-        }
-        let to = match number {
-            0 => Recipient::Get { line: line_number },
-            number => Recipient::Consumer {
-                line: line_number,
-                number,
-            },
-        };
-        let expires_in = (item.expires != Time::NEVER).then(|| item.expires.since(now));
-        let delivery = Delivery {
-            settles,
-            tag,
-            deliveries: u32::from(item.deliveries),
-            left,
-            expires_in,
-            ..Delivery::unsettled(to, item.message.reliability())
-        };
-        let sent = fx.deliver(link, &Content::Kept(&item.message, None), &delivery);
-        match sent {
-            Sent::Room => {}
-            Sent::Congested => session.connection.congest(),
-            Sent::Full | Sent::Gone => {
-                session.connection.congest();
-                return Err(item);
-            }
-            Sent::TooLarge => {
-                session.counts.note_routed();
-                self.book_drop(Some(id), item.message.address(), DropReason::TooLarge);
-                if let Source::Queue(queue_id) = source {
-                    // As if this receiver had refused it.
-                    self.note_dead_letter(
-                        queue_id,
-                        item.message.clone(),
-                        DeathReason::Rejected,
-                        Original::New,
-                        now,
-                    );
-                }
-                return Ok(HandedOver::Done(item));
-            }
-        }
-        session.counts.note_routed();
-        self.books.redelivered(item.deliveries > 0);
-        if !settles {
-            line.sent(tag);
-            self.book_had(id, &item.message);
-            return Ok(HandedOver::Done(item));
-        }
-        self.books.sent(Delta::copy(item.message.bytes()));
-        line.sent_unsettled(Unsettled {
-            tag,
-            consumer: number,
-            source,
-            item,
-        });
-        Ok(HandedOver::Unsettled(tag))
-    }
-
     // --- groups that take from queues
 
     /// A member of a group takes an item; gives it back if none can.
@@ -418,73 +322,6 @@ impl Kernel {
             queue.went += 1;
         }
         None
-    }
-
-    /// A copy that a group was given returns to the head of its queue, or has been delivered too often.
-    pub(crate) fn return_to_queue(
-        &mut self,
-        queue_id: QueueId,
-        message: Message,
-        serial: u64,
-        deliveries: u16,
-        now: Time,
-    ) {
-        let queue = self.queues.get(queue_id);
-        let (max, journal) = queue.map_or((None, 0), |queue| {
-            (queue.limits.deliveries_max, queue.journal_number())
-        });
-        let is_too_often = max.is_some_and(|max| u32::from(deliveries) > max);
-        let Some(item) = self.take_back_item(queue_id, message, serial, deliveries) else {
-            return;
-        };
-        if is_too_often {
-            return self.give_up(queue_id, item, DeathReason::DeliveryLimit, now);
-        }
-        if max.is_some() && deliveries > 0 {
-            self.persist_returned(journal, serial, deliveries);
-        }
-        self.put_back(queue_id, item);
-        self.agenda.pump(queue_id);
-    }
-
-    /// The same of what may not be judged: nobody knows how often it was delivered.
-    pub(super) fn let_wait_again(
-        &mut self,
-        queue_id: QueueId,
-        message: Message,
-        serial: u64,
-        deliveries: u16,
-    ) {
-        let Some(item) = self.take_back_item(queue_id, message, serial, deliveries) else {
-            return;
-        };
-        self.put_back(queue_id, item);
-        self.agenda.pump(queue_id);
-    }
-
-    fn take_back_item(
-        &mut self,
-        queue_id: QueueId,
-        message: Message,
-        serial: u64,
-        deliveries: u16,
-    ) -> Option<Item> {
-        let Some(queue) = self.queues.get_mut(queue_id) else {
-            self.book_drop(None, message.address(), DropReason::QueueEnded);
-            return None;
-        };
-        queue.went = queue.went.saturating_sub(1);
-        let order = queue.backlog.order_before(&message);
-        let ttl = queue
-            .limits
-            .message_ttl
-            .map_or(Time::NEVER, |ttl| message.ingress() + ttl);
-        let expires = message.expires().min(ttl);
-        Some(Item {
-            order,
-            expires,
-            ..Item::new(message, serial, deliveries)
-        })
     }
 
     // --- expiry
@@ -562,12 +399,4 @@ impl Kernel {
         // Receivers may have stopped at so much that had expired.
         self.agenda.pump(queue_id);
     }
-}
-
-/// What became of a message that was handed over.
-pub(super) enum HandedOver {
-    /// It is to be settled, under this tag.
-    Unsettled(u64),
-    /// It is done with.
-    Done(Item),
 }

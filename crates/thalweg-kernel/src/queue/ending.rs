@@ -1,12 +1,12 @@
 //! A queue loses all it has: it is purged, or ends. So much of that at once that nobody else waits long for it.
 
 use super::Queue;
-use super::line::Source;
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{ConsumerEnd, Effects};
 use crate::ids::{QueueId, SessionId};
 use crate::ledger::DropReason;
+use crate::lines::Source;
 use crate::memory::{Kept, queue_cost};
 use crate::queue::Refusal;
 use crate::routes::cached::SinkKind;
@@ -83,7 +83,7 @@ impl Kernel {
     }
 
     /// Ends a queue, or has its timer do that if more of its dead letters wait than one command buries.
-    pub(super) fn end_queue_soon<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
+    pub(crate) fn end_queue_soon<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };

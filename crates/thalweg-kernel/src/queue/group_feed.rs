@@ -1,11 +1,8 @@
-//! Groups and queues meet: a group may take from a queue, and a consumer of a line may be a member of a group.
+//! A group may take from a queue.
 
 use super::declare::NewQueue;
-use super::dispatch::HandedOver;
-use super::line::Source;
 use super::{HOME, Item, QueueLimits, Refusal, is_queue_address};
 use crate::effects::{Effects, Holder};
-use crate::groups::group::LineMember;
 use crate::groups::ordered::LOOK_ANEW;
 use crate::groups::seats::Chosen;
 use crate::ids::{GroupId, QueueId, SessionId};
@@ -14,7 +11,6 @@ use crate::ledger::DropReason;
 use crate::memory::queue_cost;
 use crate::remote::aways::is_away;
 use crate::{Kernel, home};
-use thalweg_balance::Parcel;
 use thalweg_model::{Message, Reliability, Time};
 use thalweg_records::{Stored, StoredGroup};
 
@@ -300,108 +296,5 @@ impl Kernel {
         let from = if serial == 0 { 0 } else { number };
         self.move_to(member, entry, from, group_id, now, fx);
         true
-    }
-
-    // --- a consumer of a line is a member of a group
-
-    /// A new message of a group for a member that takes like from a queue.
-    pub(crate) fn offer_to_line<E: Effects>(
-        &mut self,
-        group_id: GroupId,
-        id: SessionId,
-        to: LineMember,
-        mut new: Item,
-        now: Time,
-        fx: &mut E,
-    ) {
-        let (number, reliability) = (self.group_number(group_id), new.message.reliability());
-        if number != 0 && reliability > Reliability::AtMostOnce {
-            new.serial = self.journal.next_serial();
-        }
-        let serial = new.serial;
-        let mut parcel = parcel(&new.message, 0, new.deliveries > 0);
-        let key = (id, to.line, to.consumer);
-        let back = match self.hand_over(key, Source::Group(group_id), new, 0, now, fx) {
-            Ok(HandedOver::Unsettled(tag)) => {
-                (parcel.tag, parcel.settles) = (tag, true);
-                self.group_line_sent(group_id, id, to, &parcel, now);
-                None
-            }
-            Ok(HandedOver::Done(item)) => {
-                self.group_line_sent(group_id, id, to, &parcel, now);
-                self.order_settled(group_id, key, &item.message);
-                return;
-            }
-            Err(item) => Some(item),
-        };
-        if serial != 0 {
-            self.journal.refer(Pending {
-                handed: back.is_none(),
-                ..Pending::new(number, serial, reliability, 0)
-            });
-        }
-        if let Some(item) = back {
-            match self.groups.get_mut(group_id) {
-                Some(group) => self.books.entered(group.waiting.push_back(item)),
-                None => self.book_drop(None, item.message.address(), DropReason::GroupEnded),
-            }
-            // Its key is with nobody, and somebody else may have room.
-            self.order_changed(group_id);
-            self.look_at_group(group_id, now);
-        }
-    }
-
-    /// The same of one that waited; given back if its output does not take it.
-    pub(crate) fn give_to_line<E: Effects>(
-        &mut self,
-        group_id: GroupId,
-        id: SessionId,
-        to: LineMember,
-        item: Item,
-        now: Time,
-        fx: &mut E,
-    ) -> Option<Item> {
-        let mut parcel = parcel(&item.message, 0, item.deliveries > 0);
-        let (source, back) = (Source::Group(group_id), item.back);
-        self.note_delivery(Holder::Group(group_id), item.serial, id, fx);
-        let key = (id, to.line, to.consumer);
-        match self.hand_over(key, source, item, 0, now, fx) {
-            Ok(HandedOver::Unsettled(tag)) => {
-                (parcel.tag, parcel.settles) = (tag, true);
-                self.group_line_sent(group_id, id, to, &parcel, now);
-                None
-            }
-            Ok(HandedOver::Done(item)) => {
-                self.group_line_sent(group_id, id, to, &parcel, now);
-                self.order_settled(group_id, key, &item.message);
-                self.forget_given_back(group_id, back);
-                self.persist_group_removed(group_id, item.serial);
-                None
-            }
-            Err(item) => Some(item),
-        }
-    }
-
-    /// A consumer has left a group.
-    pub(super) fn group_lost_member<E: Effects>(
-        &mut self,
-        group_id: GroupId,
-        now: Time,
-        fx: &mut E,
-    ) {
-        self.seat_if_stale(group_id, now);
-        self.tell_membership(group_id, 0);
-        self.hand_over_waiting(group_id, now, fx);
-        self.forget_group_if_empty(group_id, now, fx);
-    }
-}
-
-/// What a balancer is told of a copy for a line; tag 0 if it is not to be settled.
-fn parcel(message: &Message, tag: u64, again: bool) -> Parcel {
-    Parcel {
-        tag,
-        size: message.payload().len() as u32,
-        settles: tag != 0,
-        again,
     }
 }

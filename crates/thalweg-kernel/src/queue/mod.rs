@@ -1,15 +1,13 @@
 //! Queues with names, where messages wait for whoever takes them.
 //!
-//! A queue is found by its address. A consumer belongs to a *line* of its session: a scope of delivery numbers, of settling
-//! many at once and of shared credit.
+//! A queue is found by its address. Its consumers belong to lines of sessions (room `lines/`).
 //!
-//! Start reading at `accept.rs`: a message comes into a queue; then `dispatch.rs` and `verdict.rs`. Queues are all on one
-//! shard (see [`Kernel::has_queues`]).
+//! Start reading at `accept.rs`: a message comes into a queue; then `dispatch.rs` and `settle.rs`. Queues are all on one shard
+//! (see [`Kernel::has_queues`]).
 
 mod accept;
 mod apart;
 mod backlog;
-mod consume;
 mod dead_letter;
 mod declare;
 mod delivered;
@@ -17,15 +15,14 @@ mod depth;
 mod dispatch;
 mod ending;
 mod group_feed;
-mod line;
 mod pass;
 mod queues;
 mod recall;
 mod recount;
+mod settle;
 mod spec;
+mod take;
 mod takers;
-mod transaction;
-mod verdict;
 mod view;
 mod written;
 
@@ -34,16 +31,13 @@ pub(crate) use backlog::{Backlog, Item};
 pub(crate) use dead_letter::{GivenUp, Original};
 pub(crate) use delivered::Mark;
 pub use ending::{Deleted, Purged};
-pub(crate) use line::Lines;
 pub(crate) use queues::Queues;
 pub use recall::Wanted;
 pub(crate) use spec::reserved_address;
 pub use spec::{
-    ConsumeSpec, DeadLetter, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, Refusal, Tags,
-    Verdict, queue_address,
+    DeadLetter, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, Refusal, Verdict, queue_address,
 };
 use takers::Takers;
-pub use transaction::Gathered;
 pub use view::QueueView;
 pub(crate) use written::flagged;
 

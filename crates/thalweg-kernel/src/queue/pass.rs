@@ -1,12 +1,12 @@
 //! A message goes straight through its queue: nothing waits there, and its only consumer can take it.
 
 use super::Item;
-use super::line::{Source, Turn, Unsettled};
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Content, Delivery, Effects, Recipient, Sent};
 use crate::ids::QueueId;
 use crate::journal::durable::Pending;
+use crate::lines::{Source, Turn, Unsettled};
 use crate::publish::pipeline::Draft;
 use thalweg_model::{Reliability, Time};
 

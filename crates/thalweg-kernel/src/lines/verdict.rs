@@ -1,14 +1,14 @@
 //! Consumers say what became of what they were given.
 
-use super::Item;
 use super::line::{Source, Taken, Unsettled};
-use super::spec::{Tags, Verdict};
+use super::spec::Tags;
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::Effects;
 use crate::groups::seats::Key;
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::ledger::DropReason;
+use crate::queue::{Item, Verdict};
 use crate::session::settle::Settled;
 use smallvec::SmallVec;
 use thalweg_model::{DeathReason, Time};
@@ -142,9 +142,7 @@ impl Kernel {
             }
         }
         for (queue_id, items) in returning {
-            self.put_all_back(queue_id, items);
-            self.trim(queue_id, now);
-            self.settle_deliveries(queue_id);
+            self.take_all_back(queue_id, items, now);
         }
         self.pump_after(id, line, sources, now, fx);
     }
@@ -247,62 +245,6 @@ impl Kernel {
         } else {
             self.persist_group_removed(group_id, item.serial);
         }
-    }
-
-    /// One of a queue, which may have ended.
-    pub(super) fn judge_of_queue(
-        &mut self,
-        id: SessionId,
-        queue_id: QueueId,
-        item: Item,
-        verdict: Verdict,
-        now: Time,
-    ) {
-        let Some(queue) = self.queues.get_mut(queue_id) else {
-            if verdict != Verdict::Requeue {
-                return self.book_had(id, &item.message);
-            }
-            self.hand_back(Some(id));
-            return self.book_drop(None, item.message.address(), DropReason::QueueEnded);
-        };
-        if verdict == Verdict::Requeue {
-            if let Some(item) = self.take_back(id, queue_id, item, now) {
-                self.put_back(queue_id, item);
-                self.trim(queue_id, now);
-            }
-            return self.settle_deliveries(queue_id);
-        }
-        queue.unsettled -= 1;
-        queue.went += 1;
-        let journal = queue.journal_number();
-        self.book_had(id, &item.message);
-        match verdict {
-            Verdict::Reject => self.leave_to_die(queue_id, &item, DeathReason::Rejected, now),
-            Verdict::Accept | Verdict::Requeue => self.forget_item(journal, &item, false),
-        }
-    }
-
-    /// A message of a queue comes back undone; nothing if it was delivered too often and is given up.
-    fn take_back(
-        &mut self,
-        id: SessionId,
-        queue_id: QueueId,
-        mut item: Item,
-        now: Time,
-    ) -> Option<Item> {
-        let queue = self.queues.get_mut(queue_id)?;
-        queue.unsettled -= 1;
-        item.deliveries = item.deliveries.saturating_add(1);
-        let (max, journal) = (queue.limits.deliveries_max, queue.journal_number());
-        self.hand_back(Some(id));
-        if max.is_some_and(|max| u32::from(item.deliveries) > max) {
-            self.give_up(queue_id, item, DeathReason::DeliveryLimit, now);
-            return None;
-        }
-        if max.is_some() {
-            self.persist_returned(journal, item.serial, item.deliveries);
-        }
-        Some(item)
     }
 
     /// A group's message waits again, first in line.

@@ -1,8 +1,9 @@
 //! A session's lines: what its consumers were given and have not settled, and how much more they may have.
 
-use super::{Item, Tags, Verdict};
+use super::spec::Tags;
 use crate::Kernel;
 use crate::ids::{GroupId, QueueId, SessionId};
+use crate::queue::{Item, Verdict};
 use crate::recount::Held;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -113,7 +114,7 @@ impl Lines {
         self.lines.get_mut(at)
     }
 
-    pub(super) fn get_or_insert(&mut self, number: u16) -> &mut Line {
+    pub(crate) fn get_or_insert(&mut self, number: u16) -> &mut Line {
         let at = match self.place_of(number) {
             Ok(at) => at,
             Err(at) => {
@@ -482,20 +483,20 @@ impl LineConsumer {
 }
 
 impl Kernel {
-    pub(super) fn lines_mut(&mut self, id: SessionId) -> Option<&mut Lines> {
+    pub(crate) fn lines_mut(&mut self, id: SessionId) -> Option<&mut Lines> {
         Some(self.sessions.get_mut(id)?.lines.get_or_insert_default())
     }
 
     /// The same of a session that has some.
-    pub(super) fn lines_of(&mut self, id: SessionId) -> Option<&mut Lines> {
+    pub(crate) fn lines_of(&mut self, id: SessionId) -> Option<&mut Lines> {
         self.sessions.get_mut(id)?.lines.as_deref_mut()
     }
 
-    pub(super) fn line(&self, id: SessionId, line: u16) -> Option<&Line> {
+    pub(crate) fn line(&self, id: SessionId, line: u16) -> Option<&Line> {
         self.sessions.get(id)?.lines.as_deref()?.get(line)
     }
 
-    pub(super) fn line_mut(&mut self, id: SessionId, line: u16) -> Option<&mut Line> {
+    pub(crate) fn line_mut(&mut self, id: SessionId, line: u16) -> Option<&mut Line> {
         self.lines_of(id)?.get_mut(line)
     }
 

@@ -1,12 +1,13 @@
 //! Publishes and settlements that happen all at once, at their transaction's end, or not at all.
 
 use super::line::{Step, Transaction};
-use super::spec::{Tags, Verdict};
+use super::spec::Tags;
 use crate::Kernel;
 use crate::effects::Effects;
 use crate::ids::SessionId;
 use crate::memory::Kept;
 use crate::publish::pipeline::{Draft, Outcome};
+use crate::queue::Verdict;
 use crate::session::Pressure;
 use crate::session::settle::Settled;
 use thalweg_model::Time;

@@ -1,0 +1,205 @@
+//! Who takes from a queue: consumers come and go, and receivers ask for one message each.
+
+use super::Item;
+use super::depth::Asked;
+use super::dispatch::EXPIRED_PER_CALL;
+use super::spec::Refusal;
+use super::takers::Consumer;
+use crate::Kernel;
+use crate::access::Permission;
+use crate::books::Delta;
+use crate::effects::{Effects, Holder};
+use crate::ids::{QueueId, SessionId};
+use crate::lines::{ConsumeSpec, Source};
+use crate::timers::TimerKey;
+use thalweg_model::Time;
+
+/// Messages that a receiver may not have are passed over; how many before a queue is said to have nothing for it.
+pub(super) const LOOKED_AT_MAX: usize = 128;
+
+impl Kernel {
+    // --- consumers
+
+    pub(crate) fn attach_to_queue(
+        &mut self,
+        id: SessionId,
+        spec: &ConsumeSpec<'_>,
+    ) -> Result<Source, Refusal> {
+        let queue_id = self.queues.find(spec.source).ok_or(Refusal::NoQueue)?;
+        self.may_take_from(id, queue_id)?;
+        let queue = self.queues.get_mut(queue_id).ok_or(Refusal::NoQueue)?;
+        let consumer = Consumer {
+            session: id,
+            line: spec.line,
+            number: spec.consumer,
+            priority: spec.priority,
+        };
+        let single_active = queue.limits.single_active;
+        match queue.takers.add(consumer, spec.exclusive, single_active) {
+            true => Ok(Source::Queue(queue_id)),
+            false => Err(Refusal::InUse),
+        }
+    }
+
+    /// A consumer of a queue is given nothing more; what follows from its leaving comes later.
+    pub(crate) fn leave_queue(&mut self, queue_id: QueueId, id: SessionId, line: u16, number: u32) {
+        if let Some(queue) = self.queues.get_mut(queue_id) {
+            queue.takers.remove(id, line, number);
+        }
+    }
+
+    /// A queue may have lost its last consumer.
+    pub(crate) fn queue_lost_consumer<E: Effects>(
+        &mut self,
+        queue_id: QueueId,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            return;
+        };
+        if !queue.takers.is_empty() {
+            return;
+        }
+        queue.used = now;
+        self.settle_deliveries(queue_id);
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            return;
+        };
+        if queue.auto_delete && queue.takers.had_any() {
+            self.end_queue_soon(queue_id, now, fx);
+        } else if let Some(idle) = queue.limits.idle_expiry {
+            self.agenda
+                .set_timer(now + idle, TimerKey::QueueIdle(queue_id));
+        }
+    }
+
+    /// A single active consumer that may no longer take from its queue goes behind those that may: the first of them becomes
+    /// active, and stays so.
+    pub(crate) fn replace_active_consumers(&mut self) {
+        let sessions = &self.sessions;
+        for (queue_id, queue) in self.queues.iter_mut() {
+            if !queue.limits.single_active || queue.takers.consumers().len() < 2 {
+                continue;
+            }
+            let (address, owner) = (&queue.address, queue.owner);
+            queue.takers.put_behind(|consumer| {
+                let session = sessions.get(consumer.session);
+                owner != Some(consumer.session)
+                    && session.is_none_or(|it| !it.access().allows(Permission::Take, address))
+            });
+            self.agenda.pump(queue_id);
+        }
+    }
+
+    // --- one message at a time
+
+    /// Gives one message of a queue, through [`Effects::deliver`] before this returns or, if it is on disk, as soon as it is
+    /// there; how many are left. Nothing if the queue is empty.
+    pub fn take_one<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        address: &str,
+        settles: bool,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<Option<u64>, Refusal> {
+        let queue_id = self.queues.find(address).ok_or(Refusal::NoQueue)?;
+        self.may_take_from(id, queue_id)?;
+        let queue = self.queues.get(queue_id);
+        if queue.is_some_and(|queue| queue.takers.is_exclusive()) {
+            return Err(Refusal::InUse);
+        }
+        if let Some(lines) = self.lines_mut(id) {
+            lines.get_or_insert(line).set_takes_blindly(!settles);
+        }
+        let taken = self.take_first(id, line, queue_id, now, fx);
+        if let Some(line) = self.line_mut(id, line) {
+            line.set_takes_blindly(false);
+        }
+        self.end_command(now, fx);
+        Ok(taken)
+    }
+
+    /// Takes the next message out of a queue that has not expired, and how many are left, for one who asks for one message
+    /// and has passed over those. If it is on disk, or behind more that has expired than `may_expire`, it comes later, and how
+    /// many wait is the error.
+    pub(super) fn next_for_one(
+        &mut self,
+        queue_id: QueueId,
+        asked: &Asked,
+        passed: &[Item],
+        may_expire: &mut usize,
+        now: Time,
+    ) -> Result<(Item, u64), Option<u64>> {
+        loop {
+            let queue = self.queues.get_mut(queue_id).ok_or(None)?;
+            queue.used = now;
+            let may_look = passed.len() < LOOKED_AT_MAX;
+            let next = may_look.then(|| queue.backlog.pop()).flatten();
+            let left = queue.backlog.len() as u64;
+            let Some(item) = next else {
+                let comes = passed.is_empty() && self.asks_deep(queue_id, asked.clone());
+                return Err(comes.then_some(left));
+            };
+            self.books.left(Delta::copy(item.message.bytes()));
+            self.refill_backlog(Holder::Queue(queue_id));
+            if item.expires > now {
+                return Ok((item, left));
+            }
+            if !self.expire(queue_id, item, may_expire, now) {
+                // It comes when what has expired before it is gone.
+                let queue = self.queues.get_mut(queue_id).ok_or(None)?;
+                queue.mark.await_safety(asked.clone());
+                return Err(Some(left));
+            }
+        }
+    }
+
+    /// Hands the first message over that can be; how many are left behind it.
+    fn take_first<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        queue_id: QueueId,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<u64> {
+        let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly());
+        let asked = Asked::Line(id, line, settles);
+        let mut passed = Vec::new();
+        let mut may_expire = EXPIRED_PER_CALL;
+        let taken = loop {
+            let (item, left) =
+                match self.next_for_one(queue_id, &asked, &passed, &mut may_expire, now) {
+                    Ok(next) => next,
+                    Err(left) => break left,
+                };
+            if !self.may_have(id, queue_id, &item.message) {
+                passed.push(item);
+                continue;
+            }
+            let nobody = Consumer {
+                session: id,
+                line,
+                number: 0,
+                priority: 0,
+            };
+            let tag_before = self.line(id, line).map_or(0, |line| line.tag_last());
+            if let Err(item) = self.hand_to(queue_id, nobody, item, false, now, fx) {
+                self.put_back(queue_id, item);
+                break None;
+            }
+            // One that is too large for this session is gone and was not handed over.
+            if self
+                .line(id, line)
+                .is_some_and(|line| line.tag_last() > tag_before)
+            {
+                break Some(left);
+            }
+        };
+        self.put_all_back(queue_id, passed);
+        taken
+    }
+}
