@@ -205,19 +205,9 @@ impl Kernel {
             self.book_drop(None, message.address(), DropReason::QueueEnded);
             return false;
         };
-        queue.came += 1;
-        let order = queue.backlog.next_order();
-        let number = queue.number;
-        let ttl = queue
-            .limits
-            .message_ttl
-            .map_or(Time::NEVER, |ttl| now + ttl);
-        let expires = message.expires().min(ttl);
-        let mut item = Item {
-            order,
-            expires,
-            ..Item::new(message.clone(), serial, 0)
-        };
+        let number = queue.journal_number();
+        let mut item = queue.newest(message.clone(), serial, now);
+        let expires = item.expires;
         if queue.backlog.is_empty() && !queue.takers.consumers().is_empty() {
             match self.hand_to_somebody(queue_id, item, true, now, fx) {
                 Ok(unsettled) => {
@@ -358,9 +348,9 @@ impl Kernel {
             if !queue.exceeds(1, len) {
                 return Room::Made;
             }
-            let overflow = queue.limits.overflow;
-            let fits_alone = queue.limits.messages_max != Some(0)
-                && queue.limits.bytes_max.is_none_or(|max| len <= max);
+            let overflow = queue.terms.limits.overflow;
+            let fits_alone = queue.terms.limits.messages_max != Some(0)
+                && queue.terms.limits.bytes_max.is_none_or(|max| len <= max);
             if overflow == QueueOverflow::DropHead
                 && fits_alone
                 && self.drop_head(queue_id, now).is_some()
@@ -388,7 +378,7 @@ impl Kernel {
     /// What came back may have filled a queue that gives its oldest up.
     pub(super) fn trim(&mut self, queue_id: QueueId, now: Time) {
         while let Some(queue) = self.queues.get(queue_id)
-            && queue.limits.overflow == QueueOverflow::DropHead
+            && queue.terms.limits.overflow == QueueOverflow::DropHead
             && queue.exceeds(0, 0)
             && self.drop_head(queue_id, now).is_some()
         {}

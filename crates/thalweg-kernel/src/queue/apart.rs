@@ -152,18 +152,14 @@ impl Kernel {
         let Some(queue_id) = self.queues.find(queue) else {
             return self.add_plain_queue(queue);
         };
-        let own_shard = self.env.shard();
+        let asker = (from == self.env.shard()).then(|| asker.session());
         let Some(known) = self.queues.get_mut(queue_id) else {
             return Err(Refusal::NoQueue);
         };
         known.used = now;
-        let is_anothers = known
-            .owner
-            .is_some_and(|owner| from != own_shard || owner != asker.session());
-        if is_anothers {
-            Err(Refusal::Locked)
-        } else {
-            Ok(())
+        match known.terms.is_locked_for(asker) {
+            true => Err(Refusal::Locked),
+            false => Ok(()),
         }
     }
 
@@ -193,10 +189,8 @@ impl Kernel {
             return Some(Err(Refusal::NoQueue));
         };
         let queue = self.queues.get(queue_id)?;
-        if queue
-            .owner
-            .is_some_and(|owner| from != self.env.shard() || owner != asker.session())
-        {
+        let here = (from == self.env.shard()).then(|| asker.session());
+        if queue.terms.is_locked_for(here) {
             return Some(Err(Refusal::Locked));
         }
         if queue.takers.is_exclusive() {

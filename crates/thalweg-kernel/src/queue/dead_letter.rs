@@ -91,10 +91,10 @@ impl Kernel {
         let Some(queue) = self.queues.get(queue_id) else {
             return false;
         };
-        let Some(dead_letter) = &queue.limits.dead_letter else {
+        let Some(dead_letter) = &queue.terms.limits.dead_letter else {
             return false;
         };
-        if goes_round(&queue.address, &message, why) {
+        if goes_round(&queue.terms.address, &message, why) {
             return false;
         }
         let key = match &dead_letter.key {
@@ -104,7 +104,7 @@ impl Kernel {
         let mut address = String::new();
         match &*dead_letter.exchange {
             "" => {
-                address = queue_address(tenant_of(&queue.address), &key);
+                address = queue_address(tenant_of(&queue.terms.address), &key);
             }
             exchange => {
                 // An exchange that is not there loses them, as everywhere.
@@ -117,13 +117,13 @@ impl Kernel {
         if thalweg_model::Address::check(&address).is_err() {
             return false;
         }
-        if !queue.made_by.may(Permission::Publish, &address) {
+        if !queue.terms.made_by.may(Permission::Publish, &address) {
             // A publish in the name of who said where it goes: the rules refuse it.
             self.books.own();
             self.books.refused();
             return false;
         }
-        let from = queue.address.clone();
+        let from = queue.terms.address.clone();
         self.note_dead_letter_at(address, message, &from, why, original, now);
         true
     }

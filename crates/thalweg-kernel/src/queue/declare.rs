@@ -1,9 +1,9 @@
 //! Queues are made and ended.
 
-use super::delivered::Mark;
+use super::Queue;
 use super::ending::Deleted;
 use super::spec::{DeadLetter, QueueLimits, QueueSpec, QueueStatus, Refusal, queue_address};
-use super::{Backlog, Queue, Takers};
+use super::terms::Terms;
 use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::effects::Effects;
@@ -12,20 +12,7 @@ use crate::memory::{Kept, queue_cost};
 use crate::routes::cached::SinkKind;
 use crate::timers::TimerKey;
 use crate::topology::{MadeBy, subtree, write_address};
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use thalweg_model::{Address, Time};
-
-/// A queue that is made.
-pub(super) struct NewQueue<'a> {
-    pub address: &'a str,
-    pub number: u64,
-    pub durable: bool,
-    pub auto_delete: bool,
-    /// The session that it ends with.
-    pub owner: Option<SessionId>,
-    pub limits: QueueLimits,
-}
 
 impl Kernel {
     /// Declares a queue; nothing changes if it is there already just so. Only where queues are: [`Kernel::has_queues`].
@@ -42,7 +29,7 @@ impl Kernel {
         if let Some(queue_id) = self.queues.find(spec.address) {
             self.may_use_queue(id, queue_id)?;
             let queue = self.queues.get_mut(queue_id).ok_or(Refusal::NoQueue)?;
-            if let Some(what) = difference(queue, spec) {
+            if let Some(what) = queue.terms.difference(spec) {
                 return Err(Refusal::Differs(what));
             }
             queue.used = now;
@@ -79,17 +66,15 @@ impl Kernel {
         if durable && self.env.journal_full() {
             return Err(Refusal::Full);
         }
-        let number = self.journal.next_number();
         let owner = spec.exclusive.then_some(id);
-        let new = NewQueue {
-            address: spec.address,
-            number,
+        let terms = Terms {
             durable,
             auto_delete: spec.auto_delete,
             owner,
             limits: spec.limits.clone(),
+            ..Terms::plain(spec.address, self.journal.next_number())
         };
-        let queue_id = self.add_queue(new, now);
+        let queue_id = self.add_queue(terms, now);
         self.set_queues_maker(queue_id, made_by);
         if durable && self.env.limits().journal {
             let safety = self.session_safety(id);
@@ -121,11 +106,13 @@ impl Kernel {
         else {
             return;
         };
-        let (Some(dead_letter), Some(known)) = (&queue.limits.dead_letter, queue.made_by.access())
-        else {
+        let (Some(dead_letter), Some(known)) = (
+            &queue.terms.limits.dead_letter,
+            queue.terms.made_by.access(),
+        ) else {
             return;
         };
-        let may = |access: &Access| self.may_bury(access, dead_letter, &queue.address);
+        let may = |access: &Access| self.may_bury(access, dead_letter, &queue.terms.address);
         if may(known) || !may(session.access()) || self.may_configure_queue(id, queue_id).is_err() {
             return;
         }
@@ -148,48 +135,22 @@ impl Kernel {
         let Some(queue) = self
             .queues
             .get_mut(queue_id)
-            .filter(|queue| queue.limits.dead_letter.is_some())
+            .filter(|queue| queue.terms.limits.dead_letter.is_some())
         else {
             return;
         };
         let entered = made_by.bytes();
-        let left = std::mem::replace(&mut queue.made_by, made_by).bytes();
+        let left = std::mem::replace(&mut queue.terms.made_by, made_by).bytes();
         self.env.entered(Kept::Topology, entered);
         self.env.left(Kept::Topology, left);
     }
 
-    pub(super) fn add_queue(&mut self, new: NewQueue<'_>, now: Time) -> QueueId {
-        let NewQueue {
-            address,
-            number,
-            durable,
-            auto_delete,
-            owner,
-            limits,
-        } = new;
-        let address: Arc<str> = address.into();
-        let backlog = Backlog::new(limits.priority_max);
-        let queue = Queue {
-            address: address.clone(),
-            number,
-            durable: durable && self.env.limits().journal,
-            durable_declared: durable,
-            auto_delete,
-            owner,
-            limits,
-            made_by: MadeBy::default(),
-            backlog,
-            unsettled: 0,
-            is_ending: false,
-            takers: Takers::default(),
-            bindings: BTreeSet::new(),
-            mark: Mark::default(),
-            used: now,
-            came: 0,
-            went: 0,
-            pace: None,
-        };
-        let queue_id = self.queues.insert(queue);
+    pub(super) fn add_queue(&mut self, mut terms: Terms, now: Time) -> QueueId {
+        if !(terms.durable && self.env.limits().journal) {
+            terms.number = 0;
+        }
+        let address = terms.address.clone();
+        let queue_id = self.queues.insert(Queue::new(terms, now));
         self.env.entered(Kept::Topology, queue_cost(&address));
         self.add_sink(&address, SinkKind::Queue, queue_id.index());
         self.link_groups_again(&address);
@@ -221,7 +182,7 @@ impl Kernel {
     pub fn queue_limits(&self, address: &str) -> Option<&QueueLimits> {
         self.queues
             .get(self.queues.find(address)?)
-            .map(|queue| &queue.limits)
+            .map(|queue| &queue.terms.limits)
     }
 
     /// Deletes a queue; how many messages went with it.
@@ -249,7 +210,7 @@ impl Kernel {
             self.end_command(now, fx);
             return Ok(Deleted::InPart);
         }
-        if queue.durable {
+        if queue.is_durable() {
             self.hold(id, fx);
         }
         self.end_queue(queue_id, now, fx);
@@ -271,7 +232,7 @@ impl Kernel {
                 .agenda
                 .set_timer_soon(now, TimerKey::QueueIdle(queue_id));
         }
-        let Some(idle) = queue.limits.idle_expiry else {
+        let Some(idle) = queue.terms.limits.idle_expiry else {
             return;
         };
         if !queue.takers.is_empty() {
@@ -309,11 +270,11 @@ impl Kernel {
         may: impl Fn(&crate::session::Session, &str) -> bool,
     ) -> Result<(), Refusal> {
         let queue = self.queues.get(queue_id).ok_or(Refusal::NoQueue)?;
-        match queue.owner {
+        match queue.terms.owner {
             Some(owner) if owner == id => Ok(()),
             Some(_) => Err(Refusal::Locked),
             None => match self.sessions.get(id) {
-                Some(session) if may(session, &queue.address) => Ok(()),
+                Some(session) if may(session, &queue.terms.address) => Ok(()),
                 _ => Err(Refusal::Denied),
             },
         }
@@ -370,32 +331,6 @@ pub(super) fn may_use(session: &crate::session::Session, address: &str) -> bool 
 /// A filter of all queues of a queue's tenant.
 fn queues_of(queue: &str) -> String {
     format!("{}/#", queue.split('/').next().unwrap_or_default())
-}
-
-fn difference(queue: &Queue, spec: &QueueSpec<'_>) -> Option<&'static str> {
-    let (known, said) = (&queue.limits, &spec.limits);
-    match () {
-        // An exclusive queue is never written down, whatever was said.
-        () if queue.owner.is_some() != spec.exclusive => Some("exclusive"),
-        () if queue.owner.is_none() && queue.durable_declared != spec.durable => Some("durable"),
-        () if queue.auto_delete != spec.auto_delete => Some("auto_delete"),
-        () if known.label != said.label => Some("label"),
-        () if known.message_ttl != said.message_ttl => Some("message_ttl"),
-        () if known.idle_expiry != said.idle_expiry => Some("idle_expiry"),
-        () if known.messages_max != said.messages_max => Some("messages_max"),
-        () if known.bytes_max != said.bytes_max => Some("bytes_max"),
-        () if known.overflow != said.overflow => Some("overflow"),
-        () if known.dead_letter.as_ref().map(|it| &it.exchange)
-            != said.dead_letter.as_ref().map(|it| &it.exchange) =>
-        {
-            Some("dead_letter")
-        }
-        () if known.dead_letter != said.dead_letter => Some("dead_letter_key"),
-        () if known.priority_max != said.priority_max => Some("priority_max"),
-        () if known.single_active != said.single_active => Some("single_active"),
-        () if known.deliveries_max != said.deliveries_max => Some("deliveries_max"),
-        () => None,
-    }
 }
 
 impl Queue {

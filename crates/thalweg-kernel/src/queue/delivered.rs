@@ -73,7 +73,7 @@ impl Kernel {
         match holder {
             Holder::Queue(queue_id) => {
                 let queue = self.queues.get_mut(queue_id)?;
-                queue.durable.then_some(&mut queue.mark)
+                queue.is_durable().then_some(&mut queue.mark)
             }
             Holder::Group(group_id) => self.groups.get_mut(group_id)?.mark_mut(),
             Holder::Session(_) => None,
@@ -183,7 +183,7 @@ impl Kernel {
         };
         let asked = queue.mark.take_awaiting();
         if !asked.is_empty() {
-            let address = queue.address.clone();
+            let address = queue.terms.address.clone();
             self.serve(&address, asked, now, fx);
         }
     }
@@ -202,7 +202,7 @@ impl Kernel {
         let (delivered, first_of_others) = queue.backlog.delivered(queue.mark.left);
         let last = delivered.iter().copied().max().unwrap_or(0);
         let is_exact = last < first_of_others;
-        let (number, to) = (queue.number, if is_exact { last } else { 0 });
+        let (number, to) = (queue.journal_number(), if is_exact { last } else { 0 });
         if !is_exact {
             // Not in their order: by priority, or past what a consumer may not have.
             for serial in delivered {

@@ -55,7 +55,7 @@ impl Kernel {
 
     /// Whether what waits in a queue may wait on disk.
     pub(super) fn may_go_deep(&self, queue: &Queue) -> bool {
-        queue.durable && queue.limits.is_plain() && !self.books.has_accounts()
+        queue.terms.durable && queue.terms.limits.is_plain() && !self.books.has_accounts()
     }
 
     /// The backlog of a queue or group, and the number under which it is in the journal.
@@ -179,7 +179,7 @@ impl Kernel {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
-        let address = queue.address.clone();
+        let address = queue.terms.address.clone();
         // Who has to wait again is in the next list, whatever becomes of this one's owner.
         let asked = queue.backlog.take_asked();
         self.serve(&address, asked, now, fx);
@@ -229,7 +229,7 @@ impl Kernel {
         let Some(lost) = queue.backlog.drop_deep(most) else {
             return 0;
         };
-        let (journal, address) = (queue.journal_number(), queue.address.clone());
+        let (journal, address) = (queue.journal_number(), queue.terms.address.clone());
         let count = lost.serials.len();
         self.books.left(Delta::copies(count, lost.memory));
         self.books.dropped_many(reason, count);
@@ -250,7 +250,7 @@ impl Kernel {
             || !self
                 .queues
                 .get(queue_id)
-                .is_some_and(|queue| queue.limits.is_plain())
+                .is_some_and(|queue| queue.terms.limits.is_plain())
         {
             return Err(waiting);
         }

@@ -145,12 +145,12 @@ impl Kernel {
         if access.is_allow_all() {
             return true;
         }
-        if queue.owner == Some(id) {
+        if queue.terms.owner == Some(id) {
             let is_own =
-                message.is_at(&queue.address) && access.may_receive_from(message.origins());
+                message.is_at(&queue.terms.address) && access.may_receive_from(message.origins());
             return is_own || access.may_receive(message);
         }
-        access.allows(Permission::Take, &queue.address) && access.may_receive(message)
+        access.allows(Permission::Take, &queue.terms.address) && access.may_receive(message)
     }
 
     /// Lets an item wait where it was.
@@ -210,7 +210,7 @@ impl Kernel {
             Taker::Consumer(consumer) => self.can_have(queue_id, consumer, message),
             Taker::Group(group) => !resting.contains(group) && self.has_member_for(*group, message),
         };
-        queue.takers.next(queue.limits.single_active, can)
+        queue.takers.next(queue.terms.limits.single_active, can)
     }
 
     /// Whether somebody could take a message right now that was published at this address.
@@ -235,9 +235,11 @@ impl Kernel {
             return false;
         };
         let may = |permission, target| session.access().allows(permission, target);
-        match queue.owner == Some(id) {
-            true => *queue.address == *address || may(Permission::Receive, address),
-            false => may(Permission::Take, &queue.address) && may(Permission::Receive, address),
+        match queue.terms.owner == Some(id) {
+            true => *queue.terms.address == *address || may(Permission::Receive, address),
+            false => {
+                may(Permission::Take, &queue.terms.address) && may(Permission::Receive, address)
+            }
         }
     }
 
@@ -361,7 +363,7 @@ impl Kernel {
             || self
                 .queues
                 .get(queue_id)
-                .is_none_or(|queue| queue.limits.dead_letter.is_none())
+                .is_none_or(|queue| queue.terms.limits.dead_letter.is_none())
     }
 
     /// The queue's timer goes on with what has expired, soon.

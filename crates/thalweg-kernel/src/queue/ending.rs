@@ -102,9 +102,9 @@ impl Kernel {
         };
         self.env.left(
             Kept::Topology,
-            queue_cost(&queue.address) + queue.made_by.bytes(),
+            queue_cost(&queue.terms.address) + queue.terms.made_by.bytes(),
         );
-        self.remove_sink(&queue.address, SinkKind::Queue, queue_id.index());
+        self.remove_sink(&queue.terms.address, SinkKind::Queue, queue_id.index());
         for binding in std::mem::take(&mut queue.bindings) {
             self.end_binding(binding, fx);
         }
@@ -125,14 +125,14 @@ impl Kernel {
                 fx.consumer_ended(link, consumer.line, ended);
             }
         }
-        if let Some(owner) = queue.owner
+        if let Some(owner) = queue.terms.owner
             && let Some(lines) = self.lines_of(owner)
         {
             lines.disown(queue_id);
         }
         let mut asked = queue.backlog.take_asked();
         asked.append(&mut queue.mark.take_awaiting());
-        self.serve(&queue.address, asked, now, fx);
+        self.serve(&queue.terms.address, asked, now, fx);
         self.queues.add_ended(queue);
         self.topology_changed();
     }

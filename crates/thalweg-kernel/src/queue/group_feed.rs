@@ -1,7 +1,7 @@
 //! A group may take from a queue.
 
-use super::declare::NewQueue;
-use super::{HOME, Item, QueueLimits, Refusal, is_queue_address};
+use super::terms::Terms;
+use super::{HOME, Item, Refusal, is_queue_address};
 use crate::effects::{Effects, Holder};
 use crate::groups::ordered::LOOK_ANEW;
 use crate::groups::seats::Chosen;
@@ -38,16 +38,8 @@ impl Kernel {
         if self.env.journal_full() {
             return Err(Refusal::Full);
         }
-        let number = self.journal.next_number();
-        let new = NewQueue {
-            address,
-            number,
-            durable: true,
-            auto_delete: false,
-            owner: None,
-            limits: QueueLimits::default(),
-        };
-        let queue_id = self.add_queue(new, Time::ZERO);
+        let terms = Terms::plain(address, self.journal.next_number());
+        let queue_id = self.add_queue(terms, Time::ZERO);
         if self.env.limits().journal {
             self.persist_queue(queue_id, self.env.limits().safety);
         }
@@ -210,7 +202,7 @@ impl Kernel {
         let is_meant = |queue_id| {
             self.queues
                 .get(queue_id)
-                .is_some_and(|queue| queue.number == number)
+                .is_some_and(|queue| queue.journal_number() == number)
         };
         let of = |group_id: &&GroupId| {
             let group = self.groups.get(**group_id);

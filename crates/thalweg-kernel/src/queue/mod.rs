@@ -23,6 +23,7 @@ mod settle;
 mod spec;
 mod take;
 mod takers;
+mod terms;
 mod view;
 mod written;
 
@@ -38,31 +39,19 @@ pub use spec::{
     DeadLetter, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, Refusal, Verdict, queue_address,
 };
 use takers::Takers;
+use terms::Terms;
 pub use view::QueueView;
 pub(crate) use written::flagged;
 
 use crate::ids::{BindingId, GroupId, QueueId, SessionId};
 use crate::publish::pace::{Pace, eighths};
-use crate::topology::MadeBy;
 use crate::{Kernel, home};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use thalweg_model::{Span, Time};
+use thalweg_model::{Message, Span, Time};
 
 pub(crate) struct Queue {
-    address: Arc<str>,
-    /// Never used again by any other queue.
-    number: u64,
-    /// Its entries are written down.
-    durable: bool,
-    /// It was declared to outlive the broker.
-    durable_declared: bool,
-    auto_delete: bool,
-    /// Whose it is alone.
-    owner: Option<SessionId>,
-    limits: QueueLimits,
-    /// Who said where its dead letters go.
-    made_by: MadeBy,
+    terms: Terms,
     backlog: Backlog,
     /// Given to consumers and not settled.
     unsettled: usize,
@@ -130,18 +119,45 @@ pub(crate) fn is_queue_address(address: &str) -> bool {
 }
 
 impl Queue {
+    pub(super) fn new(terms: Terms, now: Time) -> Self {
+        Queue {
+            backlog: Backlog::new(terms.limits.priority_max),
+            terms,
+            unsettled: 0,
+            is_ending: false,
+            takers: Takers::default(),
+            bindings: BTreeSet::new(),
+            mark: Mark::default(),
+            used: now,
+            came: 0,
+            went: 0,
+            pace: None,
+        }
+    }
+
+    /// A message that came into it just now, behind those that did before.
+    #[inline]
+    fn newest(&mut self, message: Message, serial: u64, now: Time) -> Item {
+        self.came += 1;
+        Item {
+            order: self.backlog.next_order(),
+            expires: self.terms.expiry(message.expires(), now),
+            ..Item::new(message, serial, 0)
+        }
+    }
+
     pub(crate) fn address(&self) -> &Arc<str> {
-        &self.address
+        &self.terms.address
     }
 
     /// Whether one session has it alone.
     pub(crate) fn is_exclusive(&self) -> bool {
-        self.owner.is_some()
+        self.terms.owner.is_some()
     }
 
     /// Whether this session has it alone.
     pub(crate) fn is_of(&self, id: SessionId) -> bool {
-        self.owner == Some(id)
+        self.terms.owner == Some(id)
     }
 
     /// A binding leads here from now on.
@@ -156,19 +172,19 @@ impl Queue {
 
     /// Whether its entries are written.
     pub(crate) fn is_durable(&self) -> bool {
-        self.durable
+        self.terms.number != 0
     }
 
-    /// The number under which its entries are in the journal; 0 if they are not.
+    /// See [`Terms::number`].
     pub(crate) fn journal_number(&self) -> u64 {
-        if self.durable { self.number } else { 0 }
+        self.terms.number
     }
 
     /// Whether the bounds that its maker gave it are exceeded with so much more.
     fn exceeds(&self, messages: u64, bytes: u64) -> bool {
         let messages = messages + self.backlog.len() as u64;
         let bytes = bytes + self.backlog.payload_bytes();
-        let limits = &self.limits;
+        let limits = &self.terms.limits;
         limits.messages_max.is_some_and(|max| messages > max)
             || limits.bytes_max.is_some_and(|max| bytes > max)
     }

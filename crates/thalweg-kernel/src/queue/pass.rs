@@ -60,10 +60,7 @@ impl Kernel {
             return false;
         }
         let expires = draft.expires_in.map_or(Time::NEVER, |span| now + span);
-        let until = queue
-            .limits
-            .message_ttl
-            .map_or(expires, |ttl| expires.min(now + ttl));
+        let until = queue.terms.expiry(expires, now);
         let kept = settles.then(|| draft.keep(made_by, now));
         let content = match &kept {
             Some(message) => Content::Kept(message, Some(draft.address)),
@@ -103,7 +100,8 @@ impl Kernel {
         queue.unsettled += 1;
         self.books.sent(Delta::copy(message.bytes()));
         let source = Source::Queue(queue_id);
-        let serial = if queue.durable { serial } else { 0 };
+        let number = queue.journal_number();
+        let serial = if number != 0 { serial } else { 0 };
         let item = Item {
             order,
             expires: until,
@@ -116,7 +114,7 @@ impl Kernel {
             item,
         });
         if serial != 0 {
-            let pending = Pending::new(queue.number, serial, draft.reliability, 0);
+            let pending = Pending::new(number, serial, draft.reliability, 0);
             self.journal.refer(Pending {
                 handed: true,
                 ..pending

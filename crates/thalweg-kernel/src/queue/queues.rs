@@ -57,7 +57,7 @@ impl Queues {
     }
 
     pub(super) fn insert(&mut self, queue: Queue) -> QueueId {
-        let address = queue.address.clone();
+        let address = queue.terms.address.clone();
         let id = self.slots.insert(Box::new(queue));
         self.by_address.insert(address, id);
         id
@@ -65,7 +65,7 @@ impl Queues {
 
     pub(super) fn remove(&mut self, id: QueueId) -> Option<Box<Queue>> {
         let queue = self.slots.remove(id)?;
-        self.by_address.remove(&queue.address);
+        self.by_address.remove(&queue.terms.address);
         Some(queue)
     }
 
@@ -79,7 +79,7 @@ impl Queues {
 
     /// Who made them.
     pub(crate) fn makers_mut(&mut self) -> impl Iterator<Item = &mut MadeBy> {
-        self.iter_mut().map(|(_, queue)| &mut queue.made_by)
+        self.iter_mut().map(|(_, queue)| &mut queue.terms.made_by)
     }
 
     /// Whether there is something to do that [`Kernel::work`](crate::Kernel::work) goes on with.

@@ -11,7 +11,7 @@ impl Kernel {
             all += queue
                 .backlog
                 .recount()
-                .map_err(|why| format!("queue {}: {why}", queue.address))?;
+                .map_err(|why| format!("queue {}: {why}", queue.terms.address))?;
         }
         for taken in self.queues.all_apart() {
             all.in_flight += 1;

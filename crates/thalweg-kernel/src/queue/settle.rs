@@ -52,13 +52,20 @@ impl Kernel {
         let queue = self.queues.get_mut(queue_id)?;
         queue.unsettled -= 1;
         item.deliveries = item.deliveries.saturating_add(1);
-        let (max, journal) = (queue.limits.deliveries_max, queue.journal_number());
         self.hand_back(Some(id));
-        if max.is_some_and(|max| u32::from(item.deliveries) > max) {
+        self.judge_deliveries(queue_id, item, now)
+    }
+
+    /// Whether a message that has come back may wait again, which is written down where deliveries are limited; nothing if it
+    /// was delivered too often and is given up.
+    fn judge_deliveries(&mut self, queue_id: QueueId, item: Item, now: Time) -> Option<Item> {
+        let queue = self.queues.get(queue_id)?;
+        if queue.terms.is_too_often(item.deliveries) {
             self.give_up(queue_id, item, DeathReason::DeliveryLimit, now);
             return None;
         }
-        if max.is_some() {
+        if queue.terms.limits.deliveries_max.is_some() && item.deliveries > 0 {
+            let journal = queue.journal_number();
             self.persist_returned(journal, item.serial, item.deliveries);
         }
         Some(item)
@@ -82,22 +89,11 @@ impl Kernel {
         deliveries: u16,
         now: Time,
     ) {
-        let queue = self.queues.get(queue_id);
-        let (max, journal) = queue.map_or((None, 0), |queue| {
-            (queue.limits.deliveries_max, queue.journal_number())
-        });
-        let is_too_often = max.is_some_and(|max| u32::from(deliveries) > max);
-        let Some(item) = self.take_back_item(queue_id, message, serial, deliveries) else {
-            return;
-        };
-        if is_too_often {
-            return self.give_up(queue_id, item, DeathReason::DeliveryLimit, now);
+        let item = self.take_back_item(queue_id, message, serial, deliveries);
+        if let Some(item) = item.and_then(|item| self.judge_deliveries(queue_id, item, now)) {
+            self.put_back(queue_id, item);
+            self.agenda.pump(queue_id);
         }
-        if max.is_some() && deliveries > 0 {
-            self.persist_returned(journal, serial, deliveries);
-        }
-        self.put_back(queue_id, item);
-        self.agenda.pump(queue_id);
     }
 
     /// The same of what may not be judged: nobody knows how often it was delivered.
@@ -108,11 +104,10 @@ impl Kernel {
         serial: u64,
         deliveries: u16,
     ) {
-        let Some(item) = self.take_back_item(queue_id, message, serial, deliveries) else {
-            return;
-        };
-        self.put_back(queue_id, item);
-        self.agenda.pump(queue_id);
+        if let Some(item) = self.take_back_item(queue_id, message, serial, deliveries) {
+            self.put_back(queue_id, item);
+            self.agenda.pump(queue_id);
+        }
     }
 
     fn take_back_item(
@@ -128,11 +123,7 @@ impl Kernel {
         };
         queue.went = queue.went.saturating_sub(1);
         let order = queue.backlog.order_before(&message);
-        let ttl = queue
-            .limits
-            .message_ttl
-            .map_or(Time::NEVER, |ttl| message.ingress() + ttl);
-        let expires = message.expires().min(ttl);
+        let expires = queue.terms.expiry_of(&message);
         Some(Item {
             order,
             expires,

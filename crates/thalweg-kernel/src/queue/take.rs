@@ -34,7 +34,7 @@ impl Kernel {
             number: spec.consumer,
             priority: spec.priority,
         };
-        let single_active = queue.limits.single_active;
+        let single_active = queue.terms.limits.single_active;
         match queue.takers.add(consumer, spec.exclusive, single_active) {
             true => Ok(Source::Queue(queue_id)),
             false => Err(Refusal::InUse),
@@ -66,9 +66,9 @@ impl Kernel {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
-        if queue.auto_delete && queue.takers.had_any() {
+        if queue.terms.auto_delete && queue.takers.had_any() {
             self.end_queue_soon(queue_id, now, fx);
-        } else if let Some(idle) = queue.limits.idle_expiry {
+        } else if let Some(idle) = queue.terms.limits.idle_expiry {
             self.agenda
                 .set_timer(now + idle, TimerKey::QueueIdle(queue_id));
         }
@@ -79,10 +79,10 @@ impl Kernel {
     pub(crate) fn replace_active_consumers(&mut self) {
         let sessions = &self.sessions;
         for (queue_id, queue) in self.queues.iter_mut() {
-            if !queue.limits.single_active || queue.takers.consumers().len() < 2 {
+            if !queue.terms.limits.single_active || queue.takers.consumers().len() < 2 {
                 continue;
             }
-            let (address, owner) = (&queue.address, queue.owner);
+            let (address, owner) = (&queue.terms.address, queue.terms.owner);
             queue.takers.put_behind(|consumer| {
                 let session = sessions.get(consumer.session);
                 owner != Some(consumer.session)

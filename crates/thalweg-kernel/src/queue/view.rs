@@ -33,15 +33,16 @@ impl Kernel {
     pub fn for_each_queue(&self, mut f: impl FnMut(QueueView)) {
         for queue in self.queues.iter() {
             let owner = queue
+                .terms
                 .owner
                 .and_then(|owner| self.sessions.get(owner))
                 .map(|session| session.client().clone());
             f(QueueView {
-                address: queue.address.clone(),
-                durable: queue.durable_declared,
-                auto_delete: queue.auto_delete,
+                address: queue.terms.address.clone(),
+                durable: queue.terms.durable,
+                auto_delete: queue.terms.auto_delete,
                 owner,
-                limits: queue.limits.clone(),
+                limits: queue.terms.limits.clone(),
                 messages: queue.backlog.len(),
                 bytes: queue.backlog.payload_bytes(),
                 unsettled: queue.unsettled,
@@ -61,6 +62,6 @@ impl Kernel {
             queue.backlog.len(),
             queue.unsettled
         );
-        Some((queue.address.clone(), what))
+        Some((queue.terms.address.clone(), what))
     }
 }

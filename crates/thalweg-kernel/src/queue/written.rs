@@ -1,8 +1,8 @@
 //! Queues in the journal: terms (see `journal::terms`), and entries.
 
-use super::declare::NewQueue;
 use super::delivered::Mark;
-use super::spec::{DeadLetter, QueueLimits, QueueOverflow};
+use super::spec::{DeadLetter, QueueOverflow};
+use super::terms::Terms;
 use super::{Item, Queue};
 use crate::Kernel;
 use crate::access::Access;
@@ -21,7 +21,7 @@ impl Kernel {
         };
         let terms = queue_terms(queue);
         self.journal
-            .write_group(queue.number, QUEUE, terms.text(), safety);
+            .write_group(queue.journal_number(), QUEUE, terms.text(), safety);
     }
 
     // --- a new process
@@ -34,19 +34,9 @@ impl Kernel {
         access: &dyn Fn(&str, Option<&str>) -> Access,
         now: Time,
     ) {
-        let (address, auto_delete, limits, delivered_to, made_by) =
-            read_queue_terms(&stored.filter);
-        let ttl = limits.message_ttl;
-        let idle = limits.idle_expiry;
-        let new = NewQueue {
-            address: &address,
-            number,
-            durable: true,
-            auto_delete,
-            owner: None,
-            limits,
-        };
-        let queue_id = self.add_queue(new, now);
+        let (terms, delivered_to, made_by) = read_terms(&stored.filter, number);
+        let idle = terms.limits.idle_expiry;
+        let queue_id = self.add_queue(terms, now);
         self.set_queues_maker(queue_id, made_by.compile(access));
         self.books.restored(stored.waiting.len());
         // What comes from now on has not been delivered.
@@ -73,14 +63,11 @@ impl Kernel {
                 continue;
             };
             self.books.restored_address(message.address());
-            let ingress = message.ingress();
-            let expires = message
-                .expires()
-                .min(ttl.map_or(Time::NEVER, |ttl| ingress + ttl));
             let Some(queue) = self.queues.get_mut(queue_id) else {
                 return;
             };
             let order = queue.backlog.next_order();
+            let expires = queue.terms.expiry_of(&message);
             let delta = queue.backlog.insert(Item {
                 order,
                 expires,
@@ -122,10 +109,10 @@ pub(crate) fn flagged(waiting: Waiting, delivered_to: u64) -> Waiting {
 }
 
 fn queue_terms(queue: &Queue) -> TermLines {
-    let limits = &queue.limits;
+    let (terms, limits) = (&queue.terms, &queue.terms.limits);
     let mut lines = TermLines::default();
-    lines.add("address", &queue.address);
-    lines.add_number("auto-delete", queue.auto_delete);
+    lines.add("address", &terms.address);
+    lines.add_number("auto-delete", terms.auto_delete);
     lines.add("delivered", &queue.mark.serial().to_string());
     let numbers = [
         ("ttl-ms", limits.message_ttl.map(Span::millis)),
@@ -157,21 +144,22 @@ fn queue_terms(queue: &Queue) -> TermLines {
     if !limits.label.is_empty() {
         lines.add("label", &limits.label);
     }
-    queue.made_by.write(&mut lines);
+    terms.made_by.write(&mut lines);
     lines
 }
 
-/// Address, whether it ends with its last consumer, limits, the highest serial that may have been delivered (journals of
-/// earlier versions do not say it, so all may), and who said where its dead letters go.
-fn read_queue_terms(text: &str) -> (String, bool, QueueLimits, u64, StoredMaker) {
+/// The terms of the queue of that number, the highest serial that may have been delivered (journals of earlier versions do not
+/// say it, so all may), and who said where its dead letters go.
+fn read_terms(text: &str, number: u64) -> (Terms, u64, StoredMaker) {
     let mut made_by = StoredMaker::default();
-    let (mut address, mut auto_delete, mut limits) = (String::new(), false, QueueLimits::default());
+    let mut terms = Terms::plain("", number);
+    let limits = &mut terms.limits;
     let mut delivered_to = u64::MAX;
     each_line(text, |name, value| {
         let number: Option<u64> = value.parse().ok();
         match name {
-            "address" => address = value,
-            "auto-delete" => auto_delete = value == "1",
+            "address" => terms.address = value.into(),
+            "auto-delete" => terms.auto_delete = value == "1",
             "delivered" => delivered_to = number.unwrap_or(u64::MAX),
             "ttl-ms" => limits.message_ttl = number.map(Span::from_millis),
             "idle-ms" => limits.idle_expiry = number.map(Span::from_millis),
@@ -209,5 +197,5 @@ fn read_queue_terms(text: &str) -> (String, bool, QueueLimits, u64, StoredMaker)
             _ => made_by.read(name, &value),
         }
     });
-    (address, auto_delete, limits, delivered_to, made_by)
+    (terms, delivered_to, made_by)
 }
