@@ -209,6 +209,7 @@ impl Kernel {
         };
         // For groups in which it has no seat yet.
         session
+            .membership
             .terms
             .get_or_insert_default()
             .set_round_trip(least, jitter);

@@ -23,22 +23,13 @@ pub(crate) struct Group {
     /// The shard that chooses.
     owner: ShardId,
     policy: Policy,
-    /// While a session that outlives its link is a member, on whichever shard, what the group holds is written down under
-    /// this number; otherwise 0.
-    number: u64,
-    /// What of it may have been delivered.
-    mark: Mark,
+    origin: Origin,
     members: Vec<Member>,
     /// What other shards have, in the order of their numbers.
     peers: Vec<Peer>,
     /// Members with a link on other shards; only the owner has them. No session here has their numbers.
     away: Vec<Member>,
-    /// Errands of which nothing was heard.
-    out: usize,
-    /// It ends, or what it holds is no longer written down, when they are back.
-    is_ending: bool,
-    /// The queue that it takes from; then nothing waits here that has not been with a member.
-    feed: Option<QueueId>,
+    errands: Errands,
     /// Once publishers have waited for it.
     pace: Option<Box<Pace>>,
     /// Away only while it is asked.
@@ -46,6 +37,27 @@ pub(crate) struct Group {
     pub waiting: Backlog,
     pub given_back: GivenBack,
     pub counters: GroupCounters,
+}
+
+/// Where a group's messages come from, and where they stand in the journal.
+#[derive(Default)]
+struct Origin {
+    /// The queue that it takes from; then nothing waits in the group that has not been with a member.
+    feed: Option<QueueId>,
+    /// While a session that outlives its link is a member, on whichever shard, what the group holds is written down under
+    /// this number, or it is the queue's; otherwise 0.
+    number: u64,
+    /// What of it may have been delivered.
+    mark: Mark,
+}
+
+/// What is under way to members on other shards.
+#[derive(Default)]
+struct Errands {
+    /// Those of which nothing was heard.
+    out: usize,
+    /// The group ends, or what it holds is no longer written down, when they are back.
+    is_awaited: bool,
 }
 
 /// The members that another shard has.
@@ -82,14 +94,11 @@ impl Group {
             filter: filter.into(),
             owner,
             policy,
-            number: 0,
-            mark: Mark::default(),
+            origin: Origin::default(),
             members: Vec::new(),
             peers: Vec::new(),
             away: Vec::new(),
-            out: 0,
-            is_ending: false,
-            feed: None,
+            errands: Errands::default(),
             pace: None,
             seats: Some(Box::new(seats)),
             waiting: Backlog::new(0),
@@ -234,78 +243,79 @@ impl Group {
     // --- what is under way to members on other shards
 
     pub(crate) fn has_errands(&self) -> bool {
-        self.out > 0
+        self.errands.out > 0
     }
 
     pub(crate) fn errand_left(&mut self) {
-        self.out += 1;
+        self.errands.out += 1;
     }
 
     pub(crate) fn errand_is_back(&mut self) {
-        self.out = self.out.saturating_sub(1);
+        self.errands.out = self.errands.out.saturating_sub(1);
     }
 
     /// What must wait for errands, and for what is on disk, is done when they are back.
     pub(crate) fn end_after_errands(&mut self) {
-        self.is_ending = true;
+        self.errands.is_awaited = true;
     }
 
     /// Whether that is now; it is said once.
     pub(crate) fn ends_now(&mut self) -> bool {
-        self.out == 0 && !self.waiting.is_deep() && std::mem::take(&mut self.is_ending)
+        let is_now = self.errands.out == 0 && !self.waiting.is_deep();
+        is_now && std::mem::take(&mut self.errands.is_awaited)
     }
 
     // --- the journal, the queue
 
     /// The number under which what it holds is written down; 0 if it is not.
     pub(crate) fn number(&self) -> u64 {
-        self.number
+        self.origin.number
     }
 
     /// What it holds is written down from now on.
     pub(crate) fn begin_durability(&mut self, number: u64) {
-        (self.number, self.mark) = (number, Mark::default());
+        (self.origin.number, self.origin.mark) = (number, Mark::default());
     }
 
     /// What it holds is not written down any more.
     pub(crate) fn end_durability(&mut self) {
-        self.number = 0;
+        self.origin.number = 0;
         self.waiting.forget_serials();
     }
 
     /// An earlier run left it under that number, and what may have been delivered of it.
     pub(crate) fn restore(&mut self, number: u64, mark: Option<Mark>) {
-        self.number = number;
+        self.origin.number = number;
         if let Some(mark) = mark {
-            self.mark = mark;
+            self.origin.mark = mark;
         }
     }
 
     /// What may have been delivered of what is written down here, and not in a queue that it takes from.
     #[inline]
     pub(crate) fn mark_mut(&mut self) -> Option<&mut Mark> {
-        (self.number != 0 && self.feed.is_none()).then_some(&mut self.mark)
+        (self.origin.number != 0 && self.origin.feed.is_none()).then_some(&mut self.origin.mark)
     }
 
     /// The queue that it takes from.
     #[inline]
     pub(crate) fn feed(&self) -> Option<QueueId> {
-        self.feed
+        self.origin.feed
     }
 
     /// It takes from a queue from now on; its entries are the queue's, which is written down under that number.
     pub(crate) fn link(&mut self, queue: QueueId, number: u64) {
-        (self.feed, self.number) = (Some(queue), number);
+        (self.origin.feed, self.origin.number) = (Some(queue), number);
     }
 
     /// It takes from no queue any more.
     pub(crate) fn unlink(&mut self) -> Option<QueueId> {
-        self.feed.take()
+        self.origin.feed.take()
     }
 
     /// Its queue has ended: what members have is theirs alone.
     pub(crate) fn lose_queue(&mut self) {
-        (self.feed, self.number) = (None, 0);
+        (self.origin.feed, self.origin.number) = (None, 0);
     }
 
     // --- seats

@@ -187,7 +187,7 @@ impl Kernel {
         let work = self
             .sessions
             .get_mut(id)
-            .and_then(|session| session.terms.as_deref_mut());
+            .and_then(|session| session.membership.terms.as_deref_mut());
         if let (Some(work), Some(key)) = (work, key) {
             work.forget(&key);
         }

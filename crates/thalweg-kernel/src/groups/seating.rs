@@ -75,10 +75,12 @@ impl Kernel {
             return Terms::default();
         };
         let said = session
+            .membership
             .terms
             .as_ref()
             .map_or_else(WorkTerms::default, |said| said.of(group));
         let (round_trip, jitter) = session
+            .membership
             .terms
             .as_ref()
             .map_or((Span::ZERO, Span::ZERO), |said| said.round_trip());

@@ -105,7 +105,7 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let said = session.terms.get_or_insert_default();
+        let said = session.membership.terms.get_or_insert_default();
         let changed = match filter {
             None => {
                 said.all = terms;

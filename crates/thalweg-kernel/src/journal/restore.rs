@@ -11,7 +11,7 @@ use crate::queue::{Item, flagged};
 use crate::remote::group_home::owner_of;
 use crate::remote::transfer::Destination;
 use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
-use crate::session::{HeldTickets, Left, Life, Session, SlotState, Will, Window};
+use crate::session::{HeldTickets, Left, Life, Session, SlotState, Who, Will, Window};
 use crate::timers::TimerKey;
 use crate::{DropReason, Kernel, home};
 use std::collections::{BTreeSet, HashMap};
@@ -277,9 +277,11 @@ impl Kernel {
         let window = Window::restored(states, now);
         let access = Access::restored(&stored.access, || access(&client, user));
         let left = Left {
-            client,
-            uid: number,
-            user: user.map(Into::into),
+            who: Who {
+                client,
+                user: user.map(Into::into),
+                uid: number,
+            },
             access,
             life,
             in_flight_max: stored.in_flight_max,

@@ -116,6 +116,7 @@ impl Kernel {
         }
         self.sessions
             .get(member.session)?
+            .membership
             .terms
             .as_ref()?
             .of(group)

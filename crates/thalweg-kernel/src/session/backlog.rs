@@ -6,10 +6,11 @@ use crate::effects::Spot;
 use crate::entry::Entry;
 use crate::ids::GroupId;
 use crate::ledger::AccountPlace;
+use crate::publish::pace::{Pace, SLOW_FROM, eighths};
 use crate::recount::{Held, same};
 use crate::spill::{Spill, stored_cost};
 use std::collections::{BTreeMap, VecDeque};
-use thalweg_model::Message;
+use thalweg_model::{Message, Span, Time};
 use thalweg_records::{Stored, Waiting};
 
 /// Fewer in memory than this: the next are fetched.
@@ -22,6 +23,8 @@ pub(crate) struct Backlog {
     bytes: usize,
     /// What waits behind `memory`; nothing if all is there.
     disk: Option<Box<Disk>>,
+    /// Once publishers have waited for it.
+    pace: Option<Box<Pace>>,
 }
 
 /// What waits on disk.
@@ -129,6 +132,22 @@ pub(crate) struct Unloaded {
 }
 
 impl Backlog {
+    /// Until when publishers wait for it, which has room for so many messages and bytes and of which so many were `taken`.
+    pub(super) fn pause(
+        &mut self,
+        taken: u64,
+        (messages_max, bytes_max): (usize, usize),
+        patience: Span,
+        now: Time,
+    ) -> Option<Time> {
+        let eighths = eighths(self.len(), messages_max).max(eighths(self.bytes, bytes_max));
+        if eighths < SLOW_FROM {
+            return None;
+        }
+        let pace = self.pace.get_or_insert_default();
+        pace.pause(taken, eighths, patience, now)
+    }
+
     /// What an earlier run left on disk.
     pub(super) fn restored(waiting: Waiting) -> Self {
         let spill = Spill::restored(waiting);
@@ -137,6 +156,7 @@ impl Backlog {
             memory: VecDeque::new(),
             bytes,
             disk: (bytes > 0).then(|| Box::new(Disk { spill, places })),
+            pace: None,
         }
     }
 

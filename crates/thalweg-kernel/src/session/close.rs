@@ -202,7 +202,7 @@ impl Kernel {
         let Some(mut session) = self.sessions.remove(id) else {
             return;
         };
-        self.env.left(Kept::Sessions, session.weight());
+        self.env.left(Kept::Sessions, session.counts.weight());
         let backlog = session.take_backlog();
         let held = Delta::copies(backlog.len(), backlog.memory_held());
         let waiting = backlog.into_parts();

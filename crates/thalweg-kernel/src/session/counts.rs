@@ -12,6 +12,8 @@ pub(crate) struct Counts {
     expired: u64,
     /// Nothing until something is dropped.
     drops: Option<Box<[u64; DropReason::ALL.len()]>>,
+    /// Bytes of memory that the session costs beside its subscriptions.
+    weight: usize,
 }
 
 impl Counts {
@@ -31,6 +33,16 @@ impl Counts {
     /// Copies that reached the peer.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
+    }
+
+    /// Bytes of memory that the session costs beside its subscriptions, as they were counted last.
+    pub(crate) fn weight(&self) -> usize {
+        self.weight
+    }
+
+    /// Counts them anew; what they were.
+    pub(super) fn set_weight(&mut self, weight: usize) -> usize {
+        std::mem::replace(&mut self.weight, weight)
     }
 
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! What a session has to do with groups: of which it is a member, whether it settles what they give it in time, and what
 //! holds for it if it did not.
 
+use crate::groups::work_terms::SessionTerms;
 use crate::ids::GroupId;
 use thalweg_model::Time;
 
@@ -12,6 +13,8 @@ pub(crate) struct Membership {
     due: Time,
     /// Its receiver was silent before.
     trial: Option<Box<Trial>>,
+    /// What it says of the way it works, if it says anything.
+    pub terms: Option<Box<SessionTerms>>,
 }
 
 /// The terms of a session whose receiver was silent, until it settles something of a group's.
@@ -52,6 +55,7 @@ impl Default for Membership {
             progress: Time::ZERO,
             due: Time::NEVER,
             trial: None,
+            terms: None,
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) use life::Life;
 pub(crate) use membership::Trial;
 pub(crate) use meters::Meters;
 pub use open::{Grants, OpenRefusal, OpenSession, Opened};
-pub(crate) use state::{Left, Session};
+pub(crate) use state::{Left, Session, Who};
 pub(crate) use store::Sessions;
 pub(crate) use subscriptions::Held;
 pub(crate) use tickets::HeldTickets;

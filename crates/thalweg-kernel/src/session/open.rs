@@ -1,7 +1,7 @@
 //! A peer opens a session, or goes on with one.
 
 use super::connection::Arrival;
-use super::{Closing, Life, Session, Slot, Will};
+use super::{Closing, Life, Session, Slot, Who, Will};
 use crate::Kernel;
 use crate::access::Access;
 use crate::books::Delta;
@@ -191,7 +191,9 @@ impl Kernel {
         let trial = self.trial_of(&client, now);
         let (uid, arrival) = (self.journal.next_number(), Arrival::of(&open, presence));
         let life = Life::new(expiry, open.will);
-        let mut session = Session::new((client, open.user), uid, durable, open.access, life, now);
+        let user = open.user;
+        let who = Who { client, user, uid };
+        let mut session = Session::new(who, durable, open.access, life, now);
         session.attach(arrival, self.env.limits(), now);
         session.membership.set_trial(trial);
         let (id, _) = self.sessions.insert(session);
@@ -293,7 +295,7 @@ impl Kernel {
     /// Sends deliveries of an earlier link again, as far as the receiver has credit: it may allow fewer than before.
     pub(crate) fn repeat<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
         let session = self.sessions.get_mut(id);
-        if session.is_some_and(|session| session.take_judges_repeats()) {
+        if session.is_some_and(|session| session.window.take_judges_repeats()) {
             self.withhold_repeats(id, now, fx);
         }
         while let Some(session) = self.sessions.get_mut(id)

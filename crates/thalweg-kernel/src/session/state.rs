@@ -10,12 +10,10 @@ use super::window::{SlotState, Window};
 use super::{Closing, HeldTickets, Will};
 use crate::access::Access;
 use crate::entry::Entry;
-use crate::groups::work_terms::SessionTerms;
 use crate::ids::{GroupId, LinkId, Tag};
 use crate::limits::Limits;
 use crate::lines::Lines;
 use crate::memory::session_cost;
-use crate::publish::pace::{Pace, SLOW_FROM, eighths};
 use crate::publish::pipeline::Memo;
 use crate::recount::Held;
 use smallvec::SmallVec;
@@ -26,25 +24,24 @@ use thalweg_records::Waiting;
 /// Other deliveries that are looked at before a group's oldest.
 const LOOK_AT: usize = 16;
 
+/// Whose a session is.
+pub(crate) struct Who {
+    pub client: Arc<str>,
+    pub user: Option<Arc<str>>,
+    /// The session's number: unique in the broker's life, over restarts, and never reused.
+    pub uid: u64,
+}
+
 /// A peer's subscriptions, what waits for it and what it has not settled: all that its name finds again.
 pub(crate) struct Session {
-    client: Arc<str>,
-    /// Unique in the broker's life, over restarts, and never reused.
-    uid: u64,
-    user: Option<Arc<str>>,
+    who: Who,
     access: Access,
     /// It outlives its link, and is written down.
     durable: bool,
     /// Its rights have changed since some of what waits for it was routed: that is judged again before it is sent.
     judges_again: bool,
-    /// The same of what is to be repeated.
-    judges_repeats: bool,
     /// The first of its watches.
     first_watch: u32,
-    /// What it costs beside its subscriptions, as it was counted.
-    weight: usize,
-    /// Once publishers have waited for it.
-    pace: Option<Box<Pace>>,
     /// The route that it published by last.
     pub memo: Memo,
     pub connection: Connection,
@@ -59,8 +56,6 @@ pub(crate) struct Session {
     pub membership: Membership,
     /// What takes from queues with names, if it ever did.
     pub lines: Option<Box<Lines>>,
-    /// What it says of the way it works, if it says anything.
-    pub terms: Option<Box<SessionTerms>>,
     pub counts: Counts,
 }
 
@@ -69,9 +64,7 @@ const _: () = assert!(size_of::<Session>() <= 616);
 
 /// What an earlier run left of a session.
 pub(crate) struct Left {
-    pub client: Arc<str>,
-    pub uid: u64,
-    pub user: Option<Arc<str>>,
+    pub who: Who,
     pub access: Access,
     pub life: Life,
     pub in_flight_max: u16,
@@ -83,25 +76,13 @@ pub(crate) struct Left {
 }
 
 impl Session {
-    pub(super) fn new(
-        (client, user): (Arc<str>, Option<Arc<str>>),
-        uid: u64,
-        durable: bool,
-        access: Access,
-        life: Life,
-        now: Time,
-    ) -> Self {
+    pub(super) fn new(who: Who, durable: bool, access: Access, life: Life, now: Time) -> Self {
         Session {
-            client,
-            uid,
-            user,
+            who,
             access,
             durable,
             judges_again: false,
-            judges_repeats: false,
             first_watch: crate::values::watch::NONE,
-            weight: 0,
-            pace: None,
             memo: Memo::default(),
             connection: Connection::none(1, now),
             life,
@@ -111,7 +92,6 @@ impl Session {
             window: Window::default(),
             membership: Membership::default(),
             lines: None,
-            terms: None,
             counts: Counts::default(),
         }
     }
@@ -126,14 +106,7 @@ impl Session {
             backlog: Backlog::restored(left.waiting),
             window: left.window,
             counts: Counts::restored(left.copies),
-            ..Session::new(
-                (left.client, left.user),
-                left.uid,
-                true,
-                left.access,
-                left.life,
-                now,
-            )
+            ..Session::new(left.who, true, left.access, left.life, now)
         }
     }
 
@@ -141,12 +114,12 @@ impl Session {
 
     #[inline]
     pub(crate) fn client(&self) -> &Arc<str> {
-        &self.client
+        &self.who.client
     }
 
     #[inline(always)]
     pub(crate) fn uid(&self) -> u64 {
-        self.uid
+        self.who.uid
     }
 
     /// Whether it outlives its link, and is written down.
@@ -156,7 +129,7 @@ impl Session {
     }
 
     pub(crate) fn user(&self) -> Option<&Arc<str>> {
-        self.user.as_ref()
+        self.who.user.as_ref()
     }
 
     #[inline(always)]
@@ -168,7 +141,7 @@ impl Session {
     pub(crate) fn take_access(&mut self, access: Access) {
         if self.access != access {
             self.judges_again = !access.is_allow_all();
-            self.judges_repeats = self.judges_again;
+            self.window.judge_repeats(self.judges_again);
             self.access = access;
         }
     }
@@ -185,21 +158,10 @@ impl Session {
         self.judges_again = false;
     }
 
-    /// Whether what is to be repeated has to be judged first; it is now.
-    #[inline]
-    pub(crate) fn take_judges_repeats(&mut self) -> bool {
-        std::mem::take(&mut self.judges_repeats)
-    }
-
     /// Counts its cost beside its subscriptions anew: what it was, and is.
     pub(crate) fn weigh(&mut self) -> (usize, usize) {
         let weight = session_cost(self);
-        (std::mem::replace(&mut self.weight, weight), weight)
-    }
-
-    /// That cost, as it was counted.
-    pub(crate) fn weight(&self) -> usize {
-        self.weight
+        (self.counts.set_weight(weight), weight)
     }
 
     #[inline]
@@ -225,7 +187,7 @@ impl Session {
 
     /// What a new link replaces beside what holds for the link alone.
     pub(super) fn go_on(&mut self, user: Option<Arc<str>>, access: Access, life: Life) {
-        self.user = user;
+        self.who.user = user;
         self.take_access(access);
         self.life = life;
     }
@@ -240,7 +202,7 @@ impl Session {
 
     /// Its deliveries begin: it was given what is in flight by the rights of then.
     pub(super) fn begin(&mut self) {
-        self.judges_repeats = !self.access.is_allow_all();
+        self.window.judge_repeats(!self.access.is_allow_all());
         self.window.begin_repeats();
     }
 
@@ -283,13 +245,9 @@ impl Session {
     /// [`Limits::queue_pace_max`].
     pub(crate) fn pause_publishers(&mut self, limits: &Limits, now: Time) -> Option<Time> {
         let bytes_max = limits.session_bytes_max(self.durable);
-        let eighths = eighths(self.backlog.len(), limits.queue_messages_max)
-            .max(eighths(self.backlog.bytes(), bytes_max));
-        if eighths < SLOW_FROM {
-            return None;
-        }
-        let pace = self.pace.get_or_insert_default();
-        pace.pause(self.counts.delivered(), eighths, limits.queue_pace_max, now)
+        let most = (limits.queue_messages_max, bytes_max);
+        let (taken, patience) = (self.counts.delivered(), limits.queue_pace_max);
+        self.backlog.pause(taken, most, patience, now)
     }
 
     // --- what it has of groups

@@ -83,6 +83,8 @@ pub(crate) struct Window {
     of_groups: u32,
     /// Deliveries of an earlier link that this link's receiver has no credit for yet.
     repeats: VecDeque<Tag>,
+    /// Its session's rights may have changed since those were given: they are judged before they are repeated.
+    judges_repeats: bool,
 }
 
 /// What the window made of a receipt of an exactly-once delivery.
@@ -352,6 +354,16 @@ impl Window {
         let unsettled = self.iter().filter(|(_, slot)| slot.entry().is_some());
         repeats.extend(unsettled.map(|(tag, _)| tag));
         self.repeats = repeats;
+    }
+
+    pub(super) fn judge_repeats(&mut self, judges: bool) {
+        self.judges_repeats = judges;
+    }
+
+    /// Whether what is to be repeated has to be judged first; it is now.
+    #[inline]
+    pub(crate) fn take_judges_repeats(&mut self) -> bool {
+        std::mem::take(&mut self.judges_repeats)
     }
 
     #[inline]
