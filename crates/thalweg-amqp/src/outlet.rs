@@ -40,12 +40,21 @@ pub(crate) fn put_deliver(channel: u16, deliver: &basic::Deliver<'_>, out: &mut 
     let consumer_len = consumer.len() as u8;
     out.reserve(size + frame::OVERHEAD as usize);
     out.extend_from_slice(&[
-        frame::METHOD, c1, c2, s1, s2, s3, s4, i1, i2, i3, i4, consumer_len,
+        frame::METHOD,
+        c1,
+        c2,
+        s1,
+        s2,
+        s3,
+        s4,
+        i1,
+        i2,
+        i3,
+        i4,
+        consumer_len,
     ]);
     out.extend_from_slice(consumer);
-    out.extend_from_slice(&[
-        t1, t2, t3, t4, t5, t6, t7, t8, redelivered, exchange_len,
-    ]);
+    out.extend_from_slice(&[t1, t2, t3, t4, t5, t6, t7, t8, redelivered, exchange_len]);
     // The default exchange has no name.
     if !exchange.is_empty() {
         out.extend_from_slice(exchange);

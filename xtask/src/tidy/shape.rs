@@ -10,7 +10,7 @@ const DRAWERS: [&str; 6] = ["util", "utils", "common", "misc", "helper", "helper
 const CODE_LINES_MAX: usize = 700;
 
 /// Files that were longer when the rule came, with the most they may have. Entries only shrink or go.
-const RATCHET: [(&str, usize); 45] = [
+const RATCHET: [(&str, usize); 38] = [
     ("crates/thalweg-admin/tests/broker/main.rs", 962),
     ("crates/thalweg-bench/src/e2/report.rs", 709),
     ("crates/thalweg-bench/src/e5/stage.rs", 778),
@@ -25,9 +25,7 @@ const RATCHET: [(&str, usize); 45] = [
     ("crates/thalweg-client/src/driver/line.rs", 705),
     ("crates/thalweg-client/src/engine/subscriptions.rs", 766),
     ("crates/thalweg-client/src/engine/tests/stories.rs", 737),
-    ("crates/thalweg-client/src/mqtt/mod.rs", 726),
     ("crates/thalweg-client/src/mqtt/tests.rs", 838),
-    ("crates/thalweg-client/src/stomp/mod.rs", 741),
     ("crates/thalweg-coap/src/conversations/blocks.rs", 886),
     ("crates/thalweg-coap/src/conversations/observers.rs", 873),
     ("crates/thalweg-coap/src/conversations/responses.rs", 745),
@@ -35,23 +33,18 @@ const RATCHET: [(&str, usize); 45] = [
     ("crates/thalweg-coap/src/stream/tests/requests.rs", 767),
     ("crates/thalweg-dtls/src/server/mod.rs", 707),
     ("crates/thalweg-dtls/src/server/tests/mod.rs", 773),
-    ("crates/thalweg-fronts/tests/amqp/world.rs", 759),
     ("crates/thalweg-fronts/tests/coap/data.rs", 715),
     ("crates/thalweg-fronts/tests/scenarios/durability.rs", 1024),
     ("crates/thalweg-fronts/tests/sim/main.rs", 729),
     ("crates/thalweg-journal/src/recover.rs", 710),
     ("crates/thalweg-journal/tests/faults.rs", 706),
     ("crates/thalweg-balance/src/adaptive.rs", 979),
-    ("crates/thalweg-kernel/src/groups/group.rs", 950),
-    ("crates/thalweg-kernel/src/queue/binding.rs", 820),
-    ("crates/thalweg-kernel/src/groups/seats.rs", 760),
     ("crates/thalweg-kernel/tests/queues/owners.rs", 751),
     ("crates/thalweg-kernel/tests/queues/world.rs", 957),
     ("crates/thalweg-mqtt/src/tests/reports.rs", 705),
     ("crates/thalweg-server/src/config/kind.rs", 710),
     ("crates/thalweg-server/src/config/tests.rs", 1118),
     ("crates/thalweg-server/src/lobby/tests.rs", 838),
-    ("crates/thalweg-server/src/settings.rs", 847),
     ("crates/thalweg-store/tests/archive.rs", 827),
     ("crates/thalweg-tests/tests/all/crash/client.rs", 715),
     ("crates/thalweg-transport/src/tests.rs", 839),

@@ -9,8 +9,8 @@ mod table;
 mod table_writer;
 
 pub(crate) use arguments::{
-    Arguments, fitting, put_id, put_long, put_long_long, put_long_str, put_octet, put_short, put_short_str,
-    put_table,
+    Arguments, fitting, put_id, put_long, put_long_long, put_long_str, put_octet, put_short,
+    put_short_str, put_table,
 };
 pub use arguments::{DecodeError, Malformed};
 pub use header::{ContentHeader, TooLarge};

@@ -346,8 +346,8 @@ fn a_delivery_is_written_as_the_method_is() {
             routing_key,
         };
         let (mut known, mut written) = (Vec::new(), Vec::new());
-        crate::outlet::put_method(0x0A0B, &Method::BasicDeliver(deliver), &mut known);
-        crate::outlet::put_deliver(0x0A0B, &deliver, &mut written);
+        outlet::put_method(0x0A0B, &Method::BasicDeliver(deliver), &mut known);
+        outlet::put_deliver(0x0A0B, &deliver, &mut written);
         assert_eq!(written, known);
     }
 }

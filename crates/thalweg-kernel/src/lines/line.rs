@@ -12,7 +12,7 @@ use thalweg_model::{Message, Stamp};
 /// What a session has that takes from queues. Nothing for the others.
 #[derive(Default)]
 pub(crate) struct Lines {
-    /// By rising number.
+    /// By rising number, so that one is found by bisection.
     lines: Vec<Line>,
     transactions: Vec<(u32, Transaction)>,
     /// Queues that are the session's alone.
@@ -52,7 +52,7 @@ pub(crate) struct LineConsumer {
 /// How the next message would be given to a receiver of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
-    /// The message's tag.
+    /// The tag that the message is settled by.
     pub tag: u64,
     pub settles: bool,
     /// Its receiver does not want what its own session publishes.

@@ -77,7 +77,7 @@ impl Queues {
         self.slots.iter_mut().map(|(id, queue)| (id, &mut **queue))
     }
 
-    /// Who made them.
+    /// Whose rights decide where dead letters go, of each queue.
     pub(crate) fn makers_mut(&mut self) -> impl Iterator<Item = &mut MadeBy> {
         self.iter_mut().map(|(_, queue)| &mut queue.terms.made_by)
     }
