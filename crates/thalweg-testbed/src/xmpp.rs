@@ -187,7 +187,7 @@ pub fn items(stanza: &str) -> Vec<Item> {
 /// The action that publishes an item, whose name the broker makes up if it has none.
 pub fn publish(node: &str, id: &str, octets: &[u8]) -> String {
     let mut element = Vec::new();
-    payload::write(octets, None, &mut Tree::default(), &mut element);
+    payload::write(octets, None, &mut element);
     publish_element(node, id, &String::from_utf8(element).expect("text"))
 }
 

@@ -73,7 +73,10 @@ pub(crate) struct Reader {
     framing: Framing,
     bounds: Bounds,
     token_bytes_max: usize,
+    /// Octets of an element.
     bytes_max: usize,
+    /// Octets of the header: each stanza costs a copy of its declarations.
+    header_bytes_max: usize,
     /// Elements of a stanza behind the log-in.
     elements_max: usize,
     /// Octets of the caller's that the parser has seen.
@@ -118,6 +121,7 @@ impl Reader {
             elements_max: limits.elements_max,
             token_bytes_max: limits.token_bytes_max,
             bytes_max: limits.handshake_bytes_max,
+            header_bytes_max: limits.handshake_bytes_max,
             scanned: 0,
             position: 0,
             tree: Tree::default(),
@@ -141,9 +145,14 @@ impl Reader {
         self.bounds.elements_max = self.elements_max;
     }
 
-    /// Octets of an incomplete element that have been read.
+    /// Whether no part of an element has been read.
     pub(crate) fn is_between(&self) -> bool {
         self.scanned == 0
+    }
+
+    /// Octets of memory that the header takes, and the places of an element that is incomplete.
+    pub(crate) fn bytes(&self) -> usize {
+        self.tree.bytes() + Scope::texts(&self.stream)
     }
 
     /// The next item, and its octets. `Ok(None)`: incomplete, nothing consumed; the next call must bring the same octets and
@@ -179,8 +188,12 @@ impl Reader {
             self.tree = std::mem::take(tree);
             self.tree.begin(&self.stream);
         }
+        let bytes_max = match self.has_header {
+            true => self.bytes_max,
+            false => self.header_bytes_max,
+        };
         // One octet more than may be, which shows that there are too many.
-        let until = bytes.len().min(self.bytes_max.saturating_add(1));
+        let until = bytes.len().min(bytes_max.saturating_add(1));
         let found = loop {
             let mut rest = bytes.get(self.scanned..until).unwrap_or_default();
             let parsed = self.parser.parse(&mut rest, false);
@@ -192,7 +205,7 @@ impl Reader {
                     }
                 }
                 Ok(None) => return Err(PeerFault::MALFORMED),
-                Err(EndOrError::NeedMoreData) if self.scanned > self.bytes_max => {
+                Err(EndOrError::NeedMoreData) if self.scanned > bytes_max => {
                     return Err(PeerFault::STANZA_TOO_LARGE);
                 }
                 Err(EndOrError::NeedMoreData) => return Ok(None),
@@ -204,7 +217,7 @@ impl Reader {
         };
         let len = self.position;
         debug_assert_eq!(len, self.scanned);
-        if len > self.bytes_max {
+        if len > bytes_max {
             return Err(PeerFault::STANZA_TOO_LARGE);
         }
         (self.scanned, self.position) = (0, 0);

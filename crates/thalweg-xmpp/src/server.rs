@@ -143,6 +143,11 @@ impl ServerSide {
         !self.reader.is_between()
     }
 
+    /// Octets of memory of what has been read and is no whole element yet, the header of the stream included.
+    pub fn gathered_bytes(&self) -> usize {
+        self.reader.bytes()
+    }
+
     /// The address that is bound.
     pub fn jid(&self) -> Option<&Jid> {
         self.jid.as_ref()

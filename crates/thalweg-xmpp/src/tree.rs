@@ -6,7 +6,7 @@ use crate::write::put_attribute;
 use std::borrow::Cow;
 
 /// Where the elements of a stanza are: what [`Element`] reads. A caller keeps one for all its connections, so that it is
-/// allocated once.
+/// allocated once, and clears it behind each stanza.
 #[derive(Debug, Default)]
 pub struct Tree {
     nodes: Vec<Node>,
@@ -106,6 +106,14 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
+    /// Octets of prefixes and namespaces.
+    pub(crate) fn texts(scopes: &[Scope]) -> usize {
+        let texts = scopes.iter();
+        texts
+            .map(|scope| scope.prefix.len() + scope.uri.len())
+            .sum()
+    }
+
     /// Whether it makes [`ns::CLIENT`] the default.
     pub(crate) fn is_client(&self) -> bool {
         self.prefix.is_empty() && self.uri == ns::CLIENT
@@ -122,7 +130,38 @@ pub(crate) struct Bounds {
     pub(crate) depth_max: usize,
 }
 
+/// What a tree without a stanza may keep for the next one, in octets.
+const IDLE_BYTES: usize = 16 << 10;
+
 impl Tree {
+    /// Forgets the stanza. Of the memory it keeps what most stanzas need.
+    pub fn clear(&mut self) {
+        self.uris.clear();
+        self.scopes.clear();
+        if self.bytes() > IDLE_BYTES {
+            *self = Tree::default();
+        }
+    }
+
+    /// Octets of memory, unused room included.
+    pub(crate) fn bytes(&self) -> usize {
+        let Tree {
+            nodes,
+            attributes,
+            uris,
+            scopes,
+            open,
+        } = self;
+        let texts: usize = uris.iter().map(|uri| uri.len()).sum();
+        nodes.capacity() * size_of::<Node>()
+            + attributes.capacity() * size_of::<Attribute>()
+            + uris.capacity() * size_of::<Cow<'static, str>>()
+            + texts
+            + scopes.capacity() * size_of::<Scope>()
+            + Scope::texts(scopes)
+            + open.capacity() * size_of::<u32>()
+    }
+
     /// Forgets the stanza; `stream` are the declarations of the stream.
     pub(crate) fn begin(&mut self, stream: &[Scope]) {
         self.nodes.clear();

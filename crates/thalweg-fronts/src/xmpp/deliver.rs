@@ -21,7 +21,6 @@ impl Outbound for XmppFront {
             self.put_contact(&name, content.payload(), delivery.tag as Tag, out);
             return Ok(());
         }
-        let mut tree = std::mem::take(&mut self.written);
         let attributes = [("from", &*self.service), ("to", &*self.address)];
         self.side.put_again(
             again(delivery.tag as Tag),
@@ -33,13 +32,11 @@ impl Outbound for XmppFront {
                     content.address(),
                     content.payload(),
                     content.properties(),
-                    &mut tree,
                     out,
                 );
                 put_subscription_ids(delivery.subscription_ids, out);
             },
         );
-        self.written = tree;
         Ok(())
     }
 

@@ -19,6 +19,7 @@ use crate::protocol::Protocol;
 use crate::{AnyFront, LoginAnswer};
 use presence::Contacts;
 use pubsub::Asked;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use subscriptions::Nodes;
@@ -37,6 +38,11 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     metrics: &[],
 };
 
+thread_local! {
+    /// The tree of the stanza that is handled. One for each shard, which is a thread; empty between two stanzas.
+    static TREE: Cell<Tree> = Cell::default();
+}
+
 /// XMPP's side of a link.
 pub struct XmppFront {
     settings: Arc<XmppSettings>,
@@ -45,8 +51,6 @@ pub struct XmppFront {
     /// What peers without credentials may do; `None`: they have to log in.
     anonymous: Option<Access>,
     side: ServerSide,
-    /// Away during a step.
-    tree: Tree,
     /// Streams that were opened on this connection.
     streams: u32,
     /// TLS begins with the next octet.
@@ -65,8 +69,6 @@ pub struct XmppFront {
     ticket_last: Ticket,
     /// Names of subscriptions and items that were given out.
     names: u32,
-    /// The tree of payloads that are written.
-    written: Tree,
     is_closed: bool,
     /// The name by which the stream can be resumed, which is its session's; none if it cannot be.
     resume: Option<Box<str>>,
@@ -86,7 +88,6 @@ impl XmppFront {
             nonce,
             anonymous,
             side,
-            tree: Tree::default(),
             streams: 0,
             upgrades: false,
             login: None,
@@ -97,7 +98,6 @@ impl XmppFront {
             asked: HashMap::new(),
             ticket_last: 0,
             names: 0,
-            written: Tree::default(),
             is_closed: false,
             resume: None,
             resuming: None,
@@ -292,10 +292,7 @@ impl Front for XmppFront {
         if let Some(step) = XmppFront::resume(cx) {
             return step;
         }
-        let Some(front) = XmppFront::of(cx.links, cx.id) else {
-            return Step::Hold;
-        };
-        let mut tree = std::mem::take(&mut front.tree);
+        let mut tree = TREE.take();
         let heard = XmppFront::say(cx, |side, out| side.handle_input(input, &mut tree, out));
         let step = match heard {
             Some(Ok(Some((len, event)))) => {
@@ -308,13 +305,11 @@ impl Front for XmppFront {
                 Step::Hold
             }
         };
-        if let Some(front) = XmppFront::of(cx.links, cx.id) {
-            front.tree = tree;
-            if std::mem::take(&mut front.upgrades) {
-                return Step::Upgrade;
-            }
-        }
-        step
+        tree.clear();
+        TREE.set(tree);
+        let upgrades =
+            XmppFront::of(cx.links, cx.id).is_some_and(|front| std::mem::take(&mut front.upgrades));
+        if upgrades { Step::Upgrade } else { step }
     }
 
     fn after_input(cx: &mut Cx<'_>) {
@@ -327,6 +322,10 @@ impl Front for XmppFront {
 
     fn kept_bytes(&self) -> Option<usize> {
         Some(XmppFront::kept_bytes(self))
+    }
+
+    fn gathered_bytes(&self) -> usize {
+        self.side.gathered_bytes()
     }
 
     fn is_connected(&self) -> bool {

@@ -14,6 +14,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use std::cell::RefCell;
 use thalweg_xmpp::{Element, Limits, Tree, is_xml_text, parse_document, put_attribute, put_text};
 
 /// Namespace of our own elements.
@@ -53,11 +54,11 @@ pub fn read(element: Element<'_>, out: &mut Vec<u8>) -> Option<Option<Box<str>>>
 }
 
 /// Appends the element that stands for a payload.
-pub fn write(payload: &[u8], media_type: Option<&str>, tree: &mut Tree, out: &mut Vec<u8>) {
+pub fn write(payload: &[u8], media_type: Option<&str>, out: &mut Vec<u8>) {
     let Ok(text) = std::str::from_utf8(payload) else {
         return put_data(payload, media_type, out);
     };
-    if is_own_element(text, tree) && media_type.is_none_or(|known| known == XML_TYPE) {
+    if media_type.is_none_or(|known| known == XML_TYPE) && is_own_element(text) {
         return out.extend_from_slice(payload);
     }
     if !is_xml_text(text) {
@@ -89,15 +90,46 @@ fn put_head(name: &str, more: &str, media_type: Option<&str>, out: &mut Vec<u8>)
     out.push(b'>');
 }
 
+/// Octets of the greatest payload that is written as the element that it is.
+const ELEMENT_BYTES_MAX: usize = 1 << 20;
+
+thread_local! {
+    /// One for each shard, which is a thread.
+    static LAST: RefCell<Last> = RefCell::default();
+}
+
+/// The payload that was parsed last. A message is written for all its subscribers in one go.
+#[derive(Default)]
+struct Last {
+    payload: String,
+    is_element: bool,
+}
+
 /// Whether a payload is one element that may stand in an item as it is, and is read back as it is.
-fn is_own_element(text: &str, tree: &mut Tree) -> bool {
-    let looks_like_it = text.starts_with('<') && text.ends_with('>');
+fn is_own_element(text: &str) -> bool {
+    let looks_like_it =
+        text.starts_with('<') && text.ends_with('>') && text.len() <= ELEMENT_BYTES_MAX;
     looks_like_it
-        && parse_document(text.as_bytes(), &Limits::default(), tree).is_some_and(|element| {
-            let is_wrapper = element.namespace() == PAYLOAD || element.is("json", JSON);
-            let is_whole = element.raw().len() == text.len() && element.is_self_contained();
-            is_whole && !element.namespace().is_empty() && !is_wrapper
+        && LAST.with_borrow_mut(|last| {
+            if last.payload != text {
+                text.clone_into(&mut last.payload);
+                last.is_element = parses_as_element(text);
+            }
+            last.is_element
         })
+}
+
+fn parses_as_element(text: &str) -> bool {
+    let limits = Limits {
+        stanza_bytes_max: ELEMENT_BYTES_MAX,
+        ..Limits::default()
+    };
+    let mut tree = Tree::default();
+    parse_document(text.as_bytes(), &limits, &mut tree).is_some_and(|element| {
+        let is_wrapper = element.namespace() == PAYLOAD || element.is("json", JSON);
+        let is_whole = element.raw().len() == text.len() && element.is_self_contained();
+        is_whole && !element.namespace().is_empty() && !is_wrapper
+    })
 }
 
 /// Whether a text is likely to be JSON. Nothing depends on it but how it is wrapped.
@@ -115,7 +147,7 @@ mod tests {
 
     fn written(payload: &[u8], media_type: Option<&str>) -> String {
         let mut out = Vec::new();
-        write(payload, media_type, &mut Tree::default(), &mut out);
+        write(payload, media_type, &mut out);
         String::from_utf8(out).expect("XML is UTF-8")
     }
 
@@ -193,6 +225,14 @@ mod tests {
                 payload.as_bytes()
             );
         }
+    }
+
+    #[test]
+    fn only_what_may_be_xml_is_parsed() {
+        written(b"<x/>", None);
+        written(b"<y/>", Some("text/plain"));
+        written(b"[<z/>]", None);
+        LAST.with_borrow(|last| assert_eq!(last.payload, "<x/>"));
     }
 
     proptest! {

@@ -8,7 +8,7 @@ use crate::front::{Cx, Variant};
 use thalweg_kernel::{Draft, Outcome};
 use thalweg_model::octets as address;
 use thalweg_model::{Address, Details, Message, Properties, Reliability, RetainOp};
-use thalweg_xmpp::{Element, ErrorType, Stanza, StanzaError, Tree, put_attribute};
+use thalweg_xmpp::{Element, ErrorType, Stanza, StanzaError, put_attribute};
 
 pub(super) const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
 pub(super) const EVENT: &str = "http://jabber.org/protocol/pubsub#event";
@@ -94,9 +94,9 @@ impl XmppFront {
         let done = match (payload.namespace(), is_set) {
             (PUBSUB | OWNER, _) => {
                 let options = payload.child("options", PUBSUB);
+                let is_alone = payload.children().nth(1).is_none();
                 let action = payload.children().find(|child| {
-                    !matches!(child.name(), "options" | "publish-options" | "configure")
-                        || payload.children().count() == 1
+                    is_alone || !matches!(child.name(), "options" | "publish-options" | "configure")
                 });
                 match action {
                     None => Err(BAD_REQUEST),
@@ -269,7 +269,6 @@ impl XmppFront {
         out: &mut Vec<u8>,
     ) {
         let service = self.service.clone();
-        let mut tree = std::mem::take(&mut self.written);
         self.put_answer("result", id, Some(&service), out, |out| {
             out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><items").as_bytes());
             put_attribute("node", node, out);
@@ -278,18 +277,11 @@ impl XmppFront {
                 let properties = message.properties().map(crate::native::neutral);
                 let name = item_name(properties.as_deref());
                 if wanted.is_empty() || wanted.iter().any(|wanted| **wanted == *name) {
-                    put_item(
-                        name,
-                        message.payload(),
-                        properties.as_deref(),
-                        &mut tree,
-                        out,
-                    );
+                    put_item(name, message.payload(), properties.as_deref(), out);
                 }
             }
             out.extend_from_slice(b"</items></pubsub>");
         });
-        self.written = tree;
     }
 
     /// The content of a notification.
@@ -297,7 +289,6 @@ impl XmppFront {
         canonical: &str,
         payload: &[u8],
         properties: Option<&Properties>,
-        tree: &mut Tree,
         out: &mut Vec<u8>,
     ) {
         out.extend_from_slice(format!("<event xmlns='{EVENT}'><items").as_bytes());
@@ -305,7 +296,7 @@ impl XmppFront {
         out.push(b'>');
         let properties = properties.map(crate::native::neutral);
         let name = item_name(properties.as_deref());
-        put_item(name, payload, properties.as_deref(), tree, out);
+        put_item(name, payload, properties.as_deref(), out);
         out.extend_from_slice(b"</items></event>");
     }
 
@@ -337,18 +328,12 @@ fn item_name(properties: Option<&Properties>) -> &str {
         .unwrap_or(CURRENT)
 }
 
-fn put_item(
-    name: &str,
-    content: &[u8],
-    properties: Option<&Properties>,
-    tree: &mut Tree,
-    out: &mut Vec<u8>,
-) {
+fn put_item(name: &str, content: &[u8], properties: Option<&Properties>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"<item");
     put_attribute("id", name, out);
     out.push(b'>');
     let media_type = properties.and_then(|properties| properties.content_type.as_deref());
-    payload::write(content, media_type, tree, out);
+    payload::write(content, media_type, out);
     out.extend_from_slice(b"</item>");
 }
 

@@ -118,3 +118,53 @@ fn log_ins_may_fail_three_times() {
         "{out}"
     );
 }
+
+#[test]
+fn a_header_may_have_no_more_octets_behind_the_log_in_than_before() {
+    // Each stanza costs a copy of its declarations.
+    let declarations: String = (0..7)
+        .map(|at| format!(" xmlns:a{at}='{}'", "u".repeat(90)))
+        .collect();
+    let long = HEADER.replace(" version", &format!("{declarations} version"));
+    let input = [HEADER, LOGIN, &long].concat();
+    let (events, _) = server_hears(&settings(), input.as_bytes(), &[input.len()]);
+    assert_eq!(
+        events.last(),
+        Some(&PeerFault::STANZA_TOO_LARGE.to_string())
+    );
+}
+
+#[test]
+fn memory_of_a_large_stanza_is_counted_while_it_comes_and_given_back_behind_it() {
+    let mut server = ServerSide::new(ServerSettings {
+        limits: Limits::default(),
+        ..settings()
+    });
+    let (mut tree, mut out) = (Tree::default(), Vec::new());
+    let mut hear = |server: &mut ServerSide, input: &str, tree: &mut Tree| {
+        let mut used = 0;
+        while let Some((len, event)) = server
+            .handle_input(&input.as_bytes()[used..], tree, &mut out)
+            .expect("it is XMPP")
+        {
+            used += len;
+            serve(server, &event, &mut Vec::new());
+        }
+        used == input.len()
+    };
+    let begun = [HEADER, LOGIN, HEADER, BIND].concat();
+    assert!(hear(&mut server, &begun, &mut tree));
+    let idle = server.gathered_bytes();
+    assert!(idle < 1000, "{idle}");
+
+    let attributes: String = (0..64).map(|at| format!(" a{at}=''")).collect();
+    let elements = format!("<a{attributes}/>").repeat(1000);
+    let stanza = format!("<message>{elements}</message>");
+    assert!(!hear(&mut server, &stanza[..stanza.len() - 1], &mut tree));
+    assert!(server.gathered_bytes() > 1_000_000);
+    assert!(hear(&mut server, &stanza, &mut tree));
+    assert_eq!(server.gathered_bytes(), idle);
+    assert!(tree.bytes() > 1_000_000);
+    tree.clear();
+    assert!(tree.bytes() < 20_000);
+}
