@@ -4,7 +4,7 @@
 //! the kernel. *Output verbs* ([`Outbound`]) run inside a kernel command and only write or note; a front that must act
 //! because of one asks to be woken. *Facts* say how things are. What only one protocol has is a default method.
 
-use crate::link::Links;
+use crate::link::{Estate, Links};
 use crate::probe::Mark;
 use crate::protocol::{Protocol, ShowCount};
 use crate::registry::AnyFront;
@@ -280,8 +280,14 @@ pub trait Front: Outbound + Variant + Send {
     }
 
     /// The name under which [`Links::take_earlier`] finds it, and for how long after its link is gone: another link may go on
-    /// where it ended. Nothing if there is no such thing in its protocol.
+    /// where it ended; not at all if that is zero. Nothing if there is no such thing in its protocol.
     fn resumable(&self) -> Option<(&str, Span)> {
+        None
+    }
+
+    /// What another link needs to go on where it has ended; it is resumable no more. Nothing if it has ended in another way than
+    /// by the loss of its link.
+    fn bequeath(&mut self) -> Option<Estate> {
         None
     }
 
@@ -310,6 +316,12 @@ pub trait Front: Outbound + Variant + Send {
     /// Whether it is woken after every output verb, because these only note.
     #[inline]
     fn defers(&self) -> bool {
+        false
+    }
+
+    /// Whether it is to be woken after an answer of the kernel that it has written or noted.
+    #[inline]
+    fn is_to_wake(&self) -> bool {
         false
     }
 

@@ -5,7 +5,7 @@ mod effects;
 mod held;
 mod output;
 
-pub(crate) use earlier::Earlier;
+pub(crate) use earlier::Estate;
 
 use crate::deferred::Left;
 use crate::front::{Cx, Datagram, Front, FrontSettings, Step};
@@ -254,7 +254,8 @@ impl Links {
                 }
             }));
             self.kept -= kept;
-            self.park(link.front, kept, now);
+            let held = link.held.iter().map(|(_, batch)| *batch).collect();
+            self.park(id, link.front, held, now);
         }
     }
 

@@ -633,7 +633,8 @@ impl Testbed {
         };
         if let Some(link) = self.shards[*shard].links.get(*link) {
             let known = link.output().len() - link.waiting() + *overheard;
-            client.overhear(&link.output()[known..]);
+            // What is refused is cut off.
+            client.overhear(link.output().get(known..).unwrap_or_default());
             *overheard = link.waiting();
         }
     }
@@ -695,6 +696,7 @@ impl Testbed {
         }
         kernel.work(now, links);
         links.work(now, kernel);
+        links.sweep(now);
         self.gather(shard);
         if self.answers_logins {
             for asked in std::mem::take(&mut self.asked) {

@@ -278,6 +278,23 @@ impl Testbed {
         got.map(|(_, text)| text).collect()
     }
 
+    /// Connects a client that asks to go on with a stream of which it knows the name alone.
+    pub fn xmpp_resume(
+        &mut self,
+        shard: usize,
+        credentials: Credentials,
+        anonymous: Option<Access>,
+        name: &str,
+    ) -> Who<Xmpp> {
+        let front = self.xmpp_front(anonymous);
+        let mut client = self.xmpp_client(credentials);
+        client.side.resume(name, Management::default());
+        let who = self.open(shard, front, client);
+        self.write(who, |client, up| client.side.open(up));
+        self.rest();
+        who
+    }
+
     /// Connects a client that goes on with the stream of another, as the latter has left it.
     pub fn xmpp_again(
         &mut self,

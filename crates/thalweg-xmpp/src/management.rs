@@ -55,6 +55,11 @@ impl Management {
         self.bytes
     }
 
+    /// Octets of memory: of copies, and of the list of what was sent.
+    pub fn memory(&self) -> usize {
+        self.bytes + self.sent.capacity() * size_of::<Sent>()
+    }
+
     /// How many stanzas came, modulo 2^32.
     pub fn received(&self) -> u32 {
         self.received

@@ -1,89 +1,129 @@
-//! Fronts that another link may go on with: while their own link is there, and for a while after it is gone.
+//! What fronts leave to another link that goes on where theirs has ended: while their own link is there, and for a while after
+//! it is gone.
 
 use super::Links;
 use crate::front::Front;
 use crate::registry::{AnyFront, each_front};
-use std::collections::HashMap;
+use std::any::Any;
+use std::collections::{BTreeSet, HashMap};
 use thalweg_kernel::LinkId;
-use thalweg_model::Time;
+use thalweg_model::{Span, Time};
 
-/// Fronts by the names of [`Front::resumable`].
+/// What [`Front::bequeath`] has given.
+pub(crate) type Estate = Box<dyn Any + Send>;
+
+/// Fronts and what they have left, by the names of [`Front::resumable`].
 #[derive(Default)]
 pub(super) struct EarlierFronts {
     by_name: HashMap<Box<str>, Place>,
-    /// Those whose time is over are looked for when there are so many.
-    swept_at: usize,
+    /// The parked ones, by when their time is over.
+    by_end: BTreeSet<(Time, Box<str>)>,
 }
 
 enum Place {
     Linked(LinkId),
-    Parked {
-        front: AnyFront,
-        until: Time,
-        /// What it keeps for its peer, in octets.
-        kept: usize,
-    },
+    Parked(Parked),
 }
 
-/// A front of an earlier link.
-pub(crate) enum Earlier {
-    /// The link is still there.
-    Linked(LinkId),
-    Parked(AnyFront),
+struct Parked {
+    estate: Estate,
+    until: Time,
+    /// Octets that it takes.
+    kept: usize,
+    /// Batches of the journal that output of the link waited for.
+    held: Vec<u64>,
 }
-
-/// Below so many parked fronts none is looked for.
-const SWEPT_LEAST: usize = 64;
 
 impl Links {
     /// From now on a link's front can be found under a name. The link must be resumable by that name.
     pub(crate) fn name_front(&mut self, name: &str, id: LinkId) {
-        let place = Place::Linked(id);
-        if let Some(Place::Parked { kept, .. }) = self.earlier.by_name.insert(name.into(), place) {
-            self.kept -= kept;
-        }
+        self.take_place(name);
+        self.earlier.by_name.insert(name.into(), Place::Linked(id));
     }
 
-    /// Takes a front by its name.
-    pub(crate) fn take_earlier(&mut self, name: &str, now: Time) -> Option<Earlier> {
-        match self.earlier.by_name.remove(name)? {
-            Place::Linked(id) => Some(Earlier::Linked(id)),
-            Place::Parked { front, until, kept } => {
-                self.kept -= kept;
-                (now < until).then_some(Earlier::Parked(front))
+    /// A front is resumable no more.
+    pub(crate) fn forget_earlier(&mut self, name: &str) {
+        self.take_place(name);
+    }
+
+    /// Takes what the front of that name leaves. Output of `heir` waits from now on for what that of its own link waited for.
+    pub(crate) fn take_earlier(&mut self, name: &str, heir: LinkId, now: Time) -> Option<Estate> {
+        let (estate, held) = match self.take_place(name)? {
+            // The broker has not noticed yet that its connection is lost.
+            Place::Linked(id) => {
+                let link = self.get_mut(id)?;
+                let held = link.held.iter().map(|(_, batch)| *batch).collect();
+                let estate = each_front!(&mut link.front, front => Front::bequeath(&mut **front))?;
+                (estate, held)
             }
-        }
+            Place::Parked(parked) if parked.until <= now => return None,
+            Place::Parked(parked) => (parked.estate, parked.held),
+        };
+        self.hold_for(heir, held);
+        Some(estate)
     }
 
-    /// Keeps the front of a link that is gone, if it is resumable.
-    pub(super) fn park(&mut self, front: AnyFront, kept: usize, now: Time) {
+    fn take_place(&mut self, name: &str) -> Option<Place> {
+        let place = self.earlier.by_name.remove(name)?;
+        if let Place::Parked(Parked { until, kept, .. }) = &place {
+            self.kept -= kept;
+            self.earlier.by_end.remove(&(*until, name.into()));
+        }
+        Some(place)
+    }
+
+    /// Keeps what the front of a link that is gone leaves, if it is resumable; `held` are the batches that its output waits for.
+    pub(super) fn park(&mut self, id: LinkId, mut front: AnyFront, held: Vec<u64>, now: Time) {
         let resumable = each_front!(&front, front => Front::resumable(&**front));
-        let Some((name, span)) = resumable.map(|(name, span)| (Box::from(name), span)) else {
+        let Some((name, span)) = resumable.map(|(name, span)| (Box::<str>::from(name), span))
+        else {
             return;
         };
-        self.sweep(now);
-        self.kept += kept;
+        match self.earlier.by_name.get(&name) {
+            Some(Place::Linked(linked)) if *linked == id => self.take_place(&name),
+            // Another link has the name.
+            _ => return,
+        };
+        let kept = each_front!(&front, front => Front::kept_bytes(&**front)).unwrap_or_default();
+        if span == Span::ZERO {
+            return;
+        }
+        let Some(estate) = each_front!(&mut front, front => Front::bequeath(&mut **front)) else {
+            return;
+        };
         let until = now + span;
-        let place = Place::Parked { front, until, kept };
-        if let Some(Place::Parked { kept, .. }) = self.earlier.by_name.insert(name, place) {
-            self.kept -= kept;
+        self.kept += kept;
+        self.earlier.by_end.insert((until, name.clone()));
+        let parked = Parked {
+            estate,
+            until,
+            kept,
+            held,
+        };
+        self.earlier.by_name.insert(name, Place::Parked(parked));
+    }
+
+    /// Drops what was left by links that were lost too long ago. To be called many times a second.
+    pub fn sweep(&mut self, now: Time) {
+        while let Some((until, name)) = self.earlier.by_end.first()
+            && *until <= now
+        {
+            let name = name.clone();
+            self.take_place(&name);
         }
     }
 
-    fn sweep(&mut self, now: Time) {
-        let EarlierFronts { by_name, swept_at } = &mut self.earlier;
-        if by_name.len() < (*swept_at).max(SWEPT_LEAST) {
-            return;
+    /// A batch could not be kept: links whose output waited for it cannot be gone on with.
+    pub(super) fn drop_held(&mut self, number: u64) {
+        let waited =
+            |place: &Place| matches!(place, Place::Parked(parked) if parked.held.contains(&number));
+        let places = self.earlier.by_name.iter();
+        let names: Vec<Box<str>> = places
+            .filter(|(_, place)| waited(place))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in names {
+            self.take_place(&name);
         }
-        let mut gone = 0;
-        by_name.retain(|_, place| match place {
-            Place::Parked { until, kept, .. } if *until <= now => {
-                gone += *kept;
-                false
-            }
-            _ => true,
-        });
-        *swept_at = 2 * by_name.len();
-        self.kept -= gone;
     }
 }

@@ -1,6 +1,6 @@
 //! What the kernel asks of links, carried out by their fronts' output verbs.
 
-use super::{HEAD_BYTES, LARGE_BYTES, Links};
+use super::{HEAD_BYTES, LARGE_BYTES, Link, Links};
 use crate::front::{ConsumerFate, Fate, Front, Outbound, Undelivered, Variant};
 use crate::probe::Mark;
 use crate::registry::each_front;
@@ -30,6 +30,10 @@ impl Effects for Links {
             front.outbound().answer(ticket, answer, out)
         });
         self.count_again(id);
+        let is_to_wake = |link: &Link| each_front!(&link.front, front => front.is_to_wake());
+        if self.get(id).is_some_and(is_to_wake) {
+            self.wake(id);
+        }
     }
 
     #[inline]

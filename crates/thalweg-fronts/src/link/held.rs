@@ -1,12 +1,13 @@
 //! Outputs that wait for batches of the journal.
 
 use super::Links;
-use thalweg_kernel::{CloseReason, Effects};
+use thalweg_kernel::{CloseReason, Effects, LinkId};
 
 impl Links {
     /// A batch could not be kept, because a record of it is too long: whoever waits for it is told good-bye instead. Who
     /// that was is in [`Links::take_ended`].
     pub fn refuse(&mut self, number: u64) {
+        self.drop_held(number);
         let from = self.holding.partition_point(|(batch, _)| *batch < number);
         let to = self.holding.partition_point(|(batch, _)| *batch <= number);
         for (_, id) in self.holding.drain(from..to).collect::<Vec<_>>() {
@@ -28,6 +29,22 @@ impl Links {
             if let Some(link) = self.get_mut(id) {
                 // The kernel does not know yet.
                 link.session = session;
+            }
+        }
+    }
+
+    /// Output that a link writes from now on waits for these batches, too.
+    pub(super) fn hold_for(&mut self, id: LinkId, batches: Vec<u64>) {
+        let completed = self.completed;
+        for number in batches.into_iter().filter(|number| *number > completed) {
+            let Some(link) = self.get_mut(id) else {
+                return;
+            };
+            if link.held.back().is_none_or(|(_, batch)| *batch < number) {
+                let from = link.gone + link.out.len() as u64;
+                link.held.push_back((from, number));
+                let behind = self.holding.partition_point(|(batch, _)| *batch <= number);
+                self.holding.insert(behind, (number, id));
             }
         }
     }

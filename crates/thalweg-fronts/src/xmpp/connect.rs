@@ -1,6 +1,6 @@
 //! From the first octet to an open session.
 
-use super::{Login, XmppFront, XmppSettings};
+use super::{DIALECT, Login, XmppFront, XmppSettings};
 use crate::front::{Cx, Variant};
 use crate::login::refused;
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
@@ -224,7 +224,7 @@ impl XmppFront {
                 claimed_in: None,
             }),
             grants: Grants::of_listener(settings.publish_rate, settings.safety),
-            ..OpenSession::of_link(client, cx.id, access, "XMPP 1.0")
+            ..OpenSession::of_link(client, cx.id, access, DIALECT)
         };
         cx.open_session(open)
     }

@@ -1,7 +1,7 @@
 //! Notifications, and answers that come from the kernel.
 
 use super::XmppFront;
-use super::pubsub::Asked;
+use super::pubsub::{Asked, NO_ROOM};
 use super::subscriptions::refusal;
 use crate::front::{Fate, Outbound, Undelivered};
 use thalweg_kernel::{Answer, CloseReason, Content, Delivery, Recipient, Tag, Ticket};
@@ -41,7 +41,7 @@ impl Outbound for XmppFront {
     }
 
     fn answer(&mut self, ticket: Ticket, answer: Answer<'_>, out: &mut Vec<u8>) {
-        let Some(asked) = self.asked.remove(&ticket) else {
+        let Some(asked) = self.take_asked(ticket) else {
             return;
         };
         match (asked, answer) {
@@ -54,7 +54,13 @@ impl Outbound for XmppFront {
             (Asked::Items { id, node, wanted }, Answer::Value(value)) => {
                 self.put_items(&id, &node, &wanted, value, out);
             }
-            (Asked::Nodes { id }, Answer::Values { values, .. }) => {
+            (Asked::Nodes { id }, Answer::Values { values, complete }) => {
+                // Too many lists are being put together.
+                if values.is_empty() && !complete {
+                    let service = self.service.clone();
+                    return self
+                        .put_answer("error", &id, Some(&service), out, |out| NO_ROOM.put(out));
+                }
                 self.put_nodes(&id, values.iter().map(|message| message.address()), out);
             }
             // The kernel answers what it was asked.

@@ -26,6 +26,9 @@ const PUBSUB_FEATURES: [&str; 11] = [
     "subscribe",
 ];
 
+/// Lists of nodes that a connection may have the kernel put together at a time.
+const LISTS_MAX: usize = 4;
+
 impl XmppFront {
     /// A request to the server or to the service that is none of XEP-0060.
     pub(super) fn on_request(cx: &mut Cx<'_>, stanza: Stanza<'_>) {
@@ -81,7 +84,12 @@ impl XmppFront {
         };
         let max = front.settings.listed_max;
         let id = stanza.id().unwrap_or_default().into();
-        let Some(ticket) = front.ask(Asked::Nodes { id }) else {
+        let lists = (front.asked.values()).filter(|asked| matches!(asked, Asked::Nodes { .. }));
+        let ticket = match lists.count() {
+            0..LISTS_MAX => front.ask(Asked::Nodes { id }),
+            _ => None,
+        };
+        let Some(ticket) = ticket else {
             let error = StanzaError::new(ErrorType::Wait, "resource-constraint");
             return XmppFront::reply_error(cx, stanza, error);
         };

@@ -16,9 +16,9 @@ mod subscriptions;
 
 use crate::front::{Cx, Front, FrontSettings, Step, Variant};
 use crate::protocol::Protocol;
-use crate::{AnyFront, LoginAnswer};
+use crate::{AnyFront, LoginAnswer, link};
 use presence::Contacts;
-use pubsub::Asked;
+use pubsub::{Asked, NO_ROOM};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub struct XmppFront {
     settings: Arc<XmppSettings>,
     /// Unique in the process and hard to guess.
     nonce: u64,
-    /// What peers without credentials may do; `None`: they have to log in.
+    /// What peers without credentials may do; `None`: the server is asked.
     anonymous: Option<Access>,
     side: ServerSide,
     /// Streams that were opened on this connection.
@@ -66,6 +66,8 @@ pub struct XmppFront {
     contacts: Contacts,
     /// Requests that wait for the kernel's answer.
     asked: HashMap<Ticket, Asked>,
+    /// Octets that those requests take.
+    asked_bytes: usize,
     ticket_last: Ticket,
     /// Names of subscriptions and items that were given out.
     names: u32,
@@ -73,6 +75,7 @@ pub struct XmppFront {
     /// The name by which the stream can be resumed, which is its session's; none if it cannot be.
     resume: Option<Box<str>>,
     resuming: Option<resume::Resuming>,
+    has_failed_to_resume: bool,
     /// The session of an earlier run that the client has asked for, and that it gets if it enables resumption.
     inherits: Option<Box<str>>,
     fault: Option<Box<str>>,
@@ -96,11 +99,13 @@ impl XmppFront {
             nodes: Nodes::default(),
             contacts: Contacts::default(),
             asked: HashMap::new(),
+            asked_bytes: 0,
             ticket_last: 0,
             names: 0,
             is_closed: false,
             resume: None,
             resuming: None,
+            has_failed_to_resume: false,
             inherits: None,
             fault: None,
         }
@@ -226,17 +231,64 @@ impl XmppFront {
         format!("{:x}-{}", self.nonce, self.names).into()
     }
 
+    /// Whether either end has ended the stream: what was written last may never have left, or its sender is not trusted.
+    fn is_over(&self) -> bool {
+        self.is_closed || self.side.is_closed()
+    }
+
     /// A number for a request to the kernel; none if too many wait already.
     fn ask(&mut self, asked: Asked) -> Option<Ticket> {
-        if self.asked.len() >= ASKED_MAX {
+        let bytes = asked.bytes();
+        let is_full = self.asked_bytes + bytes > ASKED_BYTES_MAX && !self.asked.is_empty();
+        if is_full || self.asked.len() >= ASKED_MAX {
             return None;
         }
         // The table is far from holding all numbers.
         while self.ticket_last == 0 || self.asked.contains_key(&self.ticket_last) {
             self.ticket_last = self.ticket_last.wrapping_add(1);
         }
+        self.asked_bytes += bytes;
         self.asked.insert(self.ticket_last, asked);
         Some(self.ticket_last)
+    }
+
+    fn take_asked(&mut self, ticket: Ticket) -> Option<Asked> {
+        let asked = self.asked.remove(&ticket)?;
+        self.asked_bytes -= asked.bytes();
+        Some(asked)
+    }
+
+    /// Octets that the next answer may have so that not too much waits for the client.
+    fn room(&self, out: &[u8]) -> usize {
+        match self.side.management() {
+            Some(management) => {
+                let unacknowledged = management.bytes() + ENVELOPE_BYTES;
+                (self.settings.unacknowledged_bytes_max).saturating_sub(unacknowledged)
+            }
+            // A value of any size can be had, as any message can.
+            None if out.is_empty() => usize::MAX,
+            None => OUTPUT_BYTES_MAX.saturating_sub(out.len()),
+        }
+    }
+
+    /// Answers a request by what may be long, or by an error if there is no room for it: `content` may have so many octets, and is
+    /// `None` if it would have more.
+    fn put_long_answer(
+        &mut self,
+        id: &str,
+        from: Option<&str>,
+        out: &mut Vec<u8>,
+        content: impl FnOnce(&mut Self, usize, &mut Vec<u8>) -> Option<()>,
+    ) {
+        let room = self.room(out);
+        let mut written = Vec::new();
+        let is_whole = content(self, room, &mut written).is_some();
+        if !is_whole || written.len() > room {
+            return self.put_answer("error", id, from, out, |out| NO_ROOM.put(out));
+        }
+        self.put_answer("result", id, from, out, |out| {
+            out.extend_from_slice(&written)
+        });
     }
 
     /// The peer broke the protocol; the machine has said so.
@@ -262,7 +314,7 @@ impl XmppFront {
         }
         let name = XmppFront::of(cx.links, cx.id).and_then(|front| front.resume.take());
         if let Some(name) = name {
-            cx.links.take_earlier(&name, cx.now);
+            cx.links.forget_earlier(&name);
         }
         cx.end(how, Some(Span::ZERO));
     }
@@ -278,8 +330,17 @@ struct Login {
     is_waiting: bool,
 }
 
+/// How operators see a session of this protocol.
+const DIALECT: &str = "XMPP 1.0";
+
 /// Requests of one connection that wait for the kernel; more are refused.
 const ASKED_MAX: usize = 1000;
+/// Octets of those, unless there is but one.
+const ASKED_BYTES_MAX: usize = 1 << 20;
+/// Octets of a list, and of output above which answers are errors without XEP-0198.
+const OUTPUT_BYTES_MAX: usize = 8 << 20;
+/// What a stanza takes beside its content at the most, roughly.
+const ENVELOPE_BYTES: usize = 16 << 10;
 
 impl Front for XmppFront {
     fn step(cx: &mut Cx<'_>, input: &[u8]) -> Step {
@@ -316,6 +377,14 @@ impl Front for XmppFront {
         XmppFront::watch_unacknowledged(cx);
     }
 
+    fn on_wake(cx: &mut Cx<'_>) {
+        XmppFront::watch_unacknowledged(cx);
+    }
+
+    fn is_to_wake(&self) -> bool {
+        self.is_behind()
+    }
+
     fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {
         XmppFront::on_verdict(cx, answer);
     }
@@ -337,7 +406,15 @@ impl Front for XmppFront {
     }
 
     fn resumable(&self) -> Option<(&str, Span)> {
-        Some((self.resume.as_deref()?, self.settings.resume_max))
+        let span = match self.is_over() {
+            true => Span::ZERO,
+            false => self.settings.resume_max,
+        };
+        Some((self.resume.as_deref()?, span))
+    }
+
+    fn bequeath(&mut self) -> Option<link::Estate> {
+        Some(Box::new(XmppFront::bequeath(self)?))
     }
 
     fn fault(&self) -> Option<String> {

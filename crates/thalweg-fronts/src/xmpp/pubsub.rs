@@ -43,6 +43,22 @@ pub(super) enum Asked {
     },
 }
 
+impl Asked {
+    /// Octets of memory, its place in a table included.
+    pub(super) fn bytes(&self) -> usize {
+        let texts = match self {
+            Asked::Contact { name, .. } => name.len(),
+            Asked::Subscribe { id, filter } => id.len() + filter.len(),
+            Asked::Items { id, node, wanted } => {
+                let names: usize = wanted.iter().map(|name| name.len()).sum();
+                id.len() + node.len() + names + wanted.capacity() * size_of::<Box<str>>()
+            }
+            Asked::Nodes { id } => id.len(),
+        };
+        texts + size_of::<(thalweg_kernel::Ticket, Asked)>()
+    }
+}
+
 /// What a request is refused with.
 pub(super) type Refused = StanzaError;
 
@@ -253,7 +269,7 @@ impl XmppFront {
 
     pub(super) fn forget_asked(cx: &mut Cx<'_>, ticket: thalweg_kernel::Ticket) {
         if let Some(front) = XmppFront::of(cx.links, cx.id) {
-            front.asked.remove(&ticket);
+            front.take_asked(ticket);
         }
     }
 
@@ -269,11 +285,12 @@ impl XmppFront {
         out: &mut Vec<u8>,
     ) {
         let service = self.service.clone();
-        self.put_answer("result", id, Some(&service), out, |out| {
+        self.put_long_answer(id, Some(&service), out, |_, room, out| {
             out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><items").as_bytes());
             put_attribute("node", node, out);
             out.push(b'>');
             if let Some(message) = value {
+                (message.payload().len() <= room).then_some(())?;
                 let properties = message.properties().map(crate::native::neutral);
                 let name = item_name(properties.as_deref());
                 if wanted.is_empty() || wanted.iter().any(|wanted| **wanted == *name) {
@@ -281,6 +298,7 @@ impl XmppFront {
                 }
             }
             out.extend_from_slice(b"</items></pubsub>");
+            Some(())
         });
     }
 
@@ -308,15 +326,17 @@ impl XmppFront {
         out: &mut Vec<u8>,
     ) {
         let service = self.service.clone();
-        self.put_answer("result", id, Some(&service), out, |out| {
+        self.put_long_answer(id, Some(&service), out, |front, room, out| {
             out.extend_from_slice(b"<query xmlns='http://jabber.org/protocol/disco#items'>");
             for address in addresses {
+                (out.len() <= room).then_some(())?;
                 out.extend_from_slice(b"<item");
-                put_attribute("jid", &service, out);
+                put_attribute("jid", &front.service, out);
                 put_attribute("node", &node_of(address), out);
                 out.extend_from_slice(b"/>");
             }
             out.extend_from_slice(b"</query>");
+            Some(())
         });
     }
 }

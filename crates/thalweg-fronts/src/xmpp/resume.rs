@@ -5,16 +5,18 @@
 //! the broker. The counts do not outlive the broker. A client that wants to go on with a stream of before is refused then,
 //! but what it had subscribed to and not acknowledged comes when it has bound a resource and enabled acknowledgements again.
 
-use super::XmppFront;
 use super::presence::Contacts;
 use super::pubsub::{Asked, NO_ROOM};
 use super::subscriptions::Nodes;
+use super::{DIALECT, XmppFront};
 use crate::front::{Cx, Step, Variant};
-use crate::link::Earlier;
 use std::collections::HashMap;
-use thalweg_kernel::{Closing, Opened, SessionId, Tag, Ticket, Verdict, home};
-use thalweg_model::Span;
+use thalweg_kernel::{Closing, Kernel, Opened, SessionId, SessionView, Tag, Ticket, Verdict, home};
+use thalweg_model::{Reliability, Span};
 use thalweg_xmpp::{Jid, Management};
+
+/// What names of sessions begin with that the kernel has made up.
+const MADE_UP: &str = "auto-";
 
 /// A request to go on with an earlier stream.
 pub(super) struct Resuming {
@@ -24,7 +26,7 @@ pub(super) struct Resuming {
 }
 
 /// What one connection leaves to the next of the same stream.
-struct Estate {
+pub(super) struct Estate {
     management: Management,
     nodes: Nodes,
     contacts: Contacts,
@@ -32,6 +34,19 @@ struct Estate {
     names: u32,
     nonce: u64,
     address: Box<str>,
+}
+
+/// Whether a session that has no link is one that a client of XMPP has left. After a restart it is not known whose it was.
+fn is_of_xmpp(kernel: &Kernel, name: &str) -> bool {
+    let is_known = |view: &SessionView| {
+        view.link.is_none() && matches!(view.dialect, "" | DIALECT) && name.starts_with(MADE_UP)
+    };
+    let mut is_ours = kernel.session_view(name).as_ref().is_some_and(is_known);
+    // XMPP has no second half of an acknowledgement.
+    kernel.for_each_subscription(Some(name), |held| {
+        is_ours &= held.reliability != Reliability::ExactlyOnce;
+    });
+    is_ours
 }
 
 impl XmppFront {
@@ -79,6 +94,10 @@ impl XmppFront {
         let access = cx.kernel.session_access(before)?.clone();
         let name = inherited.unwrap_or_else(|| cx.kernel.unused_client_id(nonce));
         let opened = XmppFront::open_session(cx, &name, span, user, access).ok()?;
+        if opened.expiry == Span::ZERO {
+            // The kernel lets no session outlive its link.
+            return Some((opened, before));
+        }
         cx.links.name_front(&name, cx.id);
         let front = XmppFront::of(cx.links, cx.id)?;
         if opened.resumed {
@@ -90,12 +109,24 @@ impl XmppFront {
     }
 
     pub(super) fn on_resume(cx: &mut Cx<'_>, name: &str) {
-        if let Some(front) = XmppFront::of(cx.links, cx.id) {
-            front.resuming = Some(Resuming {
-                name: name.into(),
-                is_home: false,
-            });
+        let Some(front) = XmppFront::of(cx.links, cx.id) else {
+            return;
+        };
+        // A link moves once.
+        if front.has_failed_to_resume {
+            return XmppFront::refuse_resumption(cx);
         }
+        front.resuming = Some(Resuming {
+            name: name.into(),
+            is_home: false,
+        });
+    }
+
+    fn refuse_resumption(cx: &mut Cx<'_>) {
+        XmppFront::write(cx.links, cx.id, |front, out| {
+            front.has_failed_to_resume = true;
+            front.side.resume_failed(out);
+        });
     }
 
     /// Goes on with an earlier stream if the client has asked for that, once the link is where its session is.
@@ -108,7 +139,7 @@ impl XmppFront {
         }
         let name = front.resuming.take()?.name;
         if XmppFront::go_on(cx, &name).is_none() {
-            XmppFront::say(cx, |side, out| side.resume_failed(out));
+            XmppFront::refuse_resumption(cx);
         }
         None
     }
@@ -119,24 +150,30 @@ impl XmppFront {
         let (user, access) = front.allowed.clone()?;
         let span = front.settings.resume_max;
         let view = cx.kernel.session_view(name)?;
-        if view.user.as_deref() != user.as_deref() {
+        if span == Span::ZERO || view.user.as_deref() != user.as_deref() {
             return None;
         }
-        let estate = match cx.links.take_earlier(name, cx.now) {
-            // The broker has not noticed yet that its connection is lost.
-            Some(Earlier::Linked(id)) => XmppFront::of(cx.links, id)?.bequeath(),
-            Some(Earlier::Parked(mut front)) => XmppFront::from_any_mut(&mut front)?.bequeath(),
-            None => {
-                // It is of an earlier run.
-                let front = XmppFront::of(cx.links, cx.id)?;
-                front.inherits = view.link.is_none().then(|| name.into());
-                None
-            }
-        }?;
+        let Some(estate) = cx.links.take_earlier(name, cx.id, cx.now) else {
+            // It is of an earlier run, or its stream was ended.
+            let is_ours = is_of_xmpp(cx.kernel, name);
+            let front = XmppFront::of(cx.links, cx.id)?;
+            front.inherits = is_ours.then(|| name.into());
+            return None;
+        };
+        let estate = *estate.downcast::<Estate>().ok()?;
         let jid = Jid::parse(&estate.address).ok()?;
-        let session = XmppFront::open_session(cx, name, span, user, access)
-            .ok()?
-            .session;
+        let opened = XmppFront::open_session(cx, name, span, user, access).ok()?;
+        let session = opened.session;
+        if !opened.resumed {
+            // It has ended with its link, and this is another one.
+            if let Some(link) = cx.links.get_mut(cx.id) {
+                link.session = None;
+            }
+            let (clean, now) = (Closing::Clean, cx.now);
+            cx.kernel
+                .close_link(session, cx.id, clean, Some(Span::ZERO), now, cx.links);
+            return None;
+        }
         cx.links.name_front(name, cx.id);
         let settled = XmppFront::write(cx.links, cx.id, |front, out| {
             front.resume = Some(name.into());
@@ -188,13 +225,19 @@ impl XmppFront {
     }
 
     /// What the next connection of the stream needs; this one has nothing of it any more.
-    fn bequeath(&mut self) -> Option<Estate> {
+    pub(super) fn bequeath(&mut self) -> Option<Estate> {
         self.resume = None;
+        if self.is_over() {
+            return None;
+        }
         Some(Estate {
             management: self.side.suspend()?,
             nodes: std::mem::take(&mut self.nodes),
             contacts: std::mem::take(&mut self.contacts),
-            asked: std::mem::take(&mut self.asked),
+            asked: {
+                self.asked_bytes = 0;
+                std::mem::take(&mut self.asked)
+            },
             names: self.names,
             nonce: self.nonce,
             address: self.address.clone(),
@@ -205,7 +248,15 @@ impl XmppFront {
     pub(super) fn kept_bytes(&self) -> usize {
         self.nodes.bytes()
             + self.contacts.bytes()
-            + self.side.management().map_or(0, Management::bytes)
+            + self.asked_bytes
+            + self.side.management().map_or(0, Management::memory)
+    }
+
+    /// Whether the client has left too much of what it was answered unacknowledged.
+    pub(super) fn is_behind(&self) -> bool {
+        let most = self.settings.unacknowledged_bytes_max;
+        let management = self.side.management();
+        management.is_some_and(|management| management.bytes() > most)
     }
 
     /// Ends the stream of a client that does not acknowledge what it is answered.
@@ -213,10 +264,10 @@ impl XmppFront {
         let Some(front) = XmppFront::at(cx.links, cx.id) else {
             return;
         };
-        let Some(management) = front.side.management() else {
+        if front.side.management().is_none() || front.is_over() {
             return;
-        };
-        let is_over = management.bytes() > front.settings.unacknowledged_bytes_max;
+        }
+        let is_over = front.is_behind();
         let kept = front.kept_bytes();
         if is_over || !cx.links.count_kept(cx.id, kept, cx.kernel) {
             let why = "too many answers are not acknowledged";

@@ -1,11 +1,11 @@
 //! Subscriptions to nodes. One lasts as long as its session.
 
-use super::XmppFront;
 use super::presence::Contacts;
 use super::pubsub::{
     Asked, DATA, FORBIDDEN, INVALID_JID, INVALID_OPTIONS, NO_ROOM, NOT_ACCEPTABLE, NOT_IMPLEMENTED,
     NOT_SUBSCRIBED, PUBSUB, Refused, TOO_MANY, address_of, node, node_of,
 };
+use super::{OUTPUT_BYTES_MAX, XmppFront};
 use crate::front::{Cx, Variant};
 use std::collections::BTreeMap;
 use thalweg_kernel::{Kernel, LastValueWish, SessionId, Wish};
@@ -234,15 +234,18 @@ impl XmppFront {
         let of = asked.attribute("node");
         let (id, from) = (stanza.id().unwrap_or_default(), stanza.to());
         XmppFront::write(cx.links, cx.id, |front, out| {
-            let mut list = format!("<pubsub xmlns='{PUBSUB}'><subscriptions>").into_bytes();
-            for subscription in front.nodes.by_filter.values() {
-                if of.as_ref().is_none_or(|of| **of == *subscription.node) {
-                    put_subscription(subscription, &front.address, &mut list);
+            front.put_long_answer(&id, from.as_deref(), out, |front, room, out| {
+                out.extend_from_slice(
+                    format!("<pubsub xmlns='{PUBSUB}'><subscriptions>").as_bytes(),
+                );
+                let of = |node: &str| of.as_ref().is_none_or(|of| **of == *node);
+                let meant = front.nodes.by_filter.values();
+                for subscription in meant.filter(|subscription| of(&subscription.node)) {
+                    (out.len() <= room.min(OUTPUT_BYTES_MAX)).then_some(())?;
+                    put_subscription(subscription, &front.address, out);
                 }
-            }
-            list.extend_from_slice(b"</subscriptions></pubsub>");
-            front.put_answer("result", &id, from.as_deref(), out, |out| {
-                out.extend_from_slice(&list)
+                out.extend_from_slice(b"</subscriptions></pubsub>");
+                Some(())
             });
         });
         Ok(())

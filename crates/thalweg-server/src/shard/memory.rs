@@ -44,6 +44,7 @@ pub(crate) fn short_of(held: usize, budget: usize, before: Pressure) -> Pressure
 impl Shard {
     /// Says what this shard holds, and tells its kernel and its publishers how short memory is.
     pub(super) fn weigh(&mut self) {
+        self.links.sweep(self.now);
         let in_kernel = self.kernel.kept_beside();
         let own = &self.shards[self.id.0 as usize].held;
         own.messages

@@ -14,6 +14,7 @@ mod rehome;
 mod restart;
 mod settlement;
 mod xmpp;
+mod xmpp_bounds;
 mod xmpp_presence;
 mod xmpp_resumption;
 mod zmtp;
