@@ -28,7 +28,7 @@ fn mechanisms(settings: &XmppSettings, takes_strangers: bool) -> Mechanisms {
     let mechanisms = [
         (settings.scram, Mechanism::ScramSha256),
         (true, Mechanism::Plain),
-        (takes_strangers, Mechanism::Anonymous),
+        (takes_strangers || settings.anonymous, Mechanism::Anonymous),
     ];
     let offered = mechanisms.into_iter().filter(|(is_on, _)| *is_on);
     offered.map(|(_, mechanism)| mechanism).collect()
@@ -75,11 +75,19 @@ impl XmppFront {
         let mechanism = login.mechanism;
         let first = !std::mem::replace(&mut login.has_begun, true);
         let ask = match mechanism {
-            Mechanism::Anonymous => {
-                front.allowed = front.anonymous.clone().map(|access| (None, access));
-                XmppFront::say(cx, |side, out| side.success(None, out));
-                return;
-            }
+            Mechanism::Anonymous => match front.anonymous.clone() {
+                Some(access) => {
+                    front.allowed = Some((None, access));
+                    XmppFront::say(cx, |side, out| side.success(None, out));
+                    return;
+                }
+                None => LoginAsk::Password {
+                    client,
+                    chosen: false,
+                    user: None,
+                    password: None,
+                },
+            },
             Mechanism::Plain => {
                 let Some(plain) = Plain::decode(message) else {
                     return XmppFront::log_in_failed(cx, SaslFailure::MalformedRequest);

@@ -17,6 +17,8 @@ pub struct XmppSettings {
     pub secured: bool,
     /// Whether TLS can begin within the stream. Off if `secured`.
     pub starttls: StartTls,
+    /// Whether clients without credentials are let in; what they may do is another question.
+    pub anonymous: bool,
     /// Whether SCRAM-SHA-256 is offered.
     pub scram: bool,
     /// Whether `+` and `#` in the name of a node are wildcards.
@@ -45,6 +47,7 @@ impl Default for XmppSettings {
             domain: "localhost".into(),
             secured: false,
             starttls: StartTls::Off,
+            anonymous: false,
             scram: true,
             node_wildcards: false,
             resume_max: Span::from_secs(300),

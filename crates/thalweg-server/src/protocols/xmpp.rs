@@ -38,6 +38,7 @@ impl Protocol for Xmpp {
                 (true, false) => StartTls::Offered,
                 (true, true) => StartTls::Required,
             },
+            anonymous: config.admits_strangers(listener),
             scram: xmpp.scram && config.access.scram,
             node_wildcards: xmpp.node_wildcards,
             roster: xmpp

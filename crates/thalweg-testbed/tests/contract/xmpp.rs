@@ -336,6 +336,29 @@ fn a_log_in_is_checked_by_whoever_checks_all_others() {
 }
 
 #[test]
+fn strangers_are_let_in_where_there_are_rules_for_them() {
+    let mut bed = bed();
+    bed.answers_logins = true;
+    let rules = vec![Rule::allow(Permissions::ALL, "open/#")];
+    bed.set_rights("", Rules::new(rules, Otherwise::Deny).expect("rules"));
+    for anonymous in [true, false] {
+        bed.settings.xmpp = Arc::new(XmppSettings {
+            anonymous,
+            ..settings()
+        });
+        let client = bed.open_xmpp(0, Credentials::Anonymous, None);
+        let is_bound = bed.client(client).jid.is_some();
+        assert_eq!(is_bound, anonymous, "{:?}", bed.client(client).fault);
+        if anonymous {
+            let answer = bed.xmpp_publish(client, "open/a", "i", "");
+            assert!(answer.contains("type='result'"), "{answer}");
+            let answer = bed.xmpp_publish(client, "shut/a", "i", "");
+            assert!(answer.contains("<forbidden"), "{answer}");
+        }
+    }
+}
+
+#[test]
 fn tls_begins_within_a_stream_and_what_came_before_it_is_forgotten() {
     let mut bed = bed();
     bed.answers_logins = true;
