@@ -12,7 +12,7 @@ use crate::front::{Cx, Datagram, Front, FrontSettings, Step};
 use crate::probe::{Mark, Probe};
 use crate::protocol::FrontCounts;
 use crate::registry::{AnyFront, KINDS, each_front, protocol_at};
-use crate::{Datagrams, LoginAnswer, LoginAsk};
+use crate::{Datagrams, LoginAnswer, LoginAsk, LoginRefusal};
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 use std::ops::AddAssign;
@@ -538,6 +538,13 @@ impl Links {
         kernel: &mut Kernel,
     ) {
         let Some(link) = self.get(id) else { return };
+        let answer = match answer {
+            // The rules were replaced while it was on its way.
+            LoginAnswer::Allowed { access, .. } if kernel.is_access_outdated(&access) => {
+                LoginAnswer::Refused(LoginRefusal::Busy)
+            }
+            answer => answer,
+        };
         each_front!(type of link.front, F => F::on_login(&mut self.cx(id, now, kernel), identity, answer));
     }
 
@@ -589,10 +596,14 @@ impl Links {
         self.blocked
     }
 
-    /// The peer's proof of who it is has ended.
+    /// The peer's proof of who it is has ended, whether or not it has opened a session with it.
     pub fn on_login_expired(&mut self, id: LinkId, kernel: &mut Kernel, now: Time) {
-        if let Some(session) = self.get(id).and_then(|link| link.session) {
-            self.disconnect(id, CloseReason::NotAuthorized);
+        let Some(link) = self.get(id).filter(|link| !link.closing) else {
+            return;
+        };
+        let session = link.session;
+        self.disconnect(id, CloseReason::NotAuthorized);
+        if let Some(session) = session {
             kernel.close_link(session, id, Closing::Cut, None, now, self);
         }
     }

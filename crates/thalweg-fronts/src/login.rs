@@ -93,5 +93,6 @@ pub(crate) fn refused(refusal: OpenRefusal) -> &'static str {
         OpenRefusal::Overloaded => "the broker is short of memory; try again later",
         OpenRefusal::OtherUser => "the session is another user's",
         OpenRefusal::Denied => "the rules grant this user nothing",
+        OpenRefusal::Outdated => "the rules have changed since the log-in; connect again",
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Env {
     random: u64,
     /// Seed of made-up names.
     names: u64,
+    /// Of the operator's rules; 0 until it is set.
+    rules_generation: u32,
 }
 
 impl Env {
@@ -38,6 +40,7 @@ impl Env {
             memory: Memory::default(),
             random: seed | 1,
             names: seed,
+            rules_generation: 0,
         }
     }
 
@@ -77,6 +80,14 @@ impl Env {
     #[inline]
     pub(crate) fn journal_full(&self) -> bool {
         self.journal_full
+    }
+
+    pub(crate) fn rules_generation(&self) -> u32 {
+        self.rules_generation
+    }
+
+    pub(crate) fn set_rules_generation(&mut self, generation: u32) {
+        self.rules_generation = generation;
     }
 
     /// Whether memory or disk is short, so that a publish is judged before anything is done with it.

@@ -11,6 +11,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use thalweg_fronts::{Links, LoginAnswer, LoginAsk, LoginRefusal};
+use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, LinkId};
 use thalweg_model::Time;
 use thalweg_scram::{ExpectClientFinal, ScramHash, ScramServer};
@@ -43,6 +44,8 @@ pub(crate) struct Door {
     users: Users,
     /// The bans that were in force then.
     bans: Option<Arc<BanFile>>,
+    /// What peers without credentials may do, if that is everything for all of them, so that no check is needed.
+    anonymous: Option<Access>,
     exchanges: HashMap<(LinkId, u64), ExpectClientFinal>,
     /// Log-ins that the pool has not answered.
     pending: HashMap<(LinkId, u64), Arc<PeerState>>,
@@ -50,13 +53,15 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) fn new(pool: Arc<VaultPool>, mailbox: Mailbox) -> Self {
-        let (users, bans) = (pool.vault().users(), pool.vault().bans());
+        let vault = pool.vault();
+        let (users, bans, anonymous) = (vault.users(), vault.bans(), free_access(vault));
         Door {
             pool,
             mailbox,
             settings: Arc::default(),
             users,
             bans,
+            anonymous,
             exchanges: HashMap::new(),
             pending: HashMap::new(),
         }
@@ -68,7 +73,8 @@ impl Door {
     }
 
     /// Gives every session the rules that are in force now, and ends the links of users that the password file has no more and
-    /// of those that are banned; `address` says where a link comes from.
+    /// of those that are banned; `address` says where a link comes from. Peers that were let in by earlier rules and have not
+    /// opened a session must log in again.
     pub(crate) fn renew_access(
         &mut self,
         kernel: &mut Kernel,
@@ -77,6 +83,9 @@ impl Door {
         links: &mut Links,
     ) {
         let vault = self.pool.vault();
+        // The number first: what is read after it is at least as new.
+        kernel.set_rules_generation(vault.generation());
+        self.anonymous = free_access(vault);
         kernel.renew_access(|client, user| vault.rules(user).compile(client, user));
         let before = std::mem::replace(&mut self.users, vault.users());
         let is_removed = |user: &str| before.contain(user) && !self.users.contain(user);
@@ -107,6 +116,11 @@ impl Door {
             .as_ref()
             .filter(|bans| bans.names_addresses())
             .cloned()
+    }
+
+    /// What peers without credentials may do, if that is everything for all of them; otherwise the server is to be asked.
+    pub(crate) fn anonymous(&self) -> Option<&Access> {
+        self.anonymous.as_ref()
     }
 
     /// The answer, with when it ends, if it is known at once; otherwise it comes through the mailbox.
@@ -195,17 +209,15 @@ impl Door {
     /// What somebody may do whose identity the transport has proven.
     pub(crate) fn proven(&self, identity: &str) -> LoginAnswer {
         let vault = self.pool.vault();
+        let generation = vault.generation();
         if vault.ban_of(identity, Some(identity), None).is_some() {
             return LoginAnswer::Refused(LoginRefusal::NotAuthorized);
         }
-        let access = self
-            .pool
-            .vault()
-            .rules(Some(identity))
-            .compile(identity, Some(identity));
+        let rules = vault.rules(Some(identity));
+        let access = rules.compile(identity, Some(identity));
         LoginAnswer::Allowed {
             user: Some(identity.into()),
-            access,
+            access: access.of_generation(generation),
             expires: None,
             data: None,
         }
@@ -312,6 +324,13 @@ impl Door {
     }
 }
 
+/// Everything, if the anonymous may do that, and none of them is to be looked up among the banned.
+fn free_access(vault: &Vault) -> Option<Access> {
+    let generation = vault.generation();
+    let access = vault.rules(None).compile("", None);
+    (access.is_allow_all() && vault.bans().is_none()).then(|| access.of_generation(generation))
+}
+
 fn answer_of(
     verdict: Result<Login, Refusal>,
     client: &str,
@@ -320,6 +339,7 @@ fn answer_of(
     match verdict {
         Ok(login) => {
             let access = login.rules.compile(client, login.user.as_deref());
+            let access = access.of_generation(login.generation);
             let ends = login
                 .expires_at_unix
                 .map(|unix| clock::time_of_unix(unix, clock::now()));

@@ -163,7 +163,6 @@ impl Server {
         let shards = start_shards(
             &config,
             halves,
-            &vault,
             pool,
             &committer,
             &dtls,
@@ -350,13 +349,7 @@ impl Server {
             });
         }
         // The shards first: a new listener's first connection must find its settings there.
-        let settings = ShardSettings::new(
-            &config,
-            self.shards.len(),
-            anonymous_is_free(&self.vault),
-            &dtls,
-            &self.extensions,
-        );
+        let settings = ShardSettings::new(&config, self.shards.len(), &dtls, &self.extensions);
         for shard in self.observer.shards.iter() {
             shard.tell(ToShard::Settings(Box::new(settings.clone())));
             for listener in &remove {
@@ -608,8 +601,7 @@ fn watched_access(
                 .collect::<Vec<_>>()
                 .join("; ")
         })?;
-        let free = anonymous_is_free(&vault);
-        let settings = ShardSettings::new(&config, shards.len(), free, &dtls, &extensions);
+        let settings = ShardSettings::new(&config, shards.len(), &dtls, &extensions);
         for shard in shards.iter() {
             shard.tell(ToShard::Settings(Box::new(settings.clone())));
         }
@@ -620,11 +612,6 @@ fn watched_access(
         files,
         Box::new(reload),
     )
-}
-
-/// Whether the anonymous may do everything, so that nobody has to be asked about them.
-fn anonymous_is_free(vault: &Vault) -> bool {
-    vault.rules(None).compile("", None).is_allow_all() && vault.bans().is_none()
 }
 
 /// What a shard's thread is given to listen with, and the others to talk to it.
@@ -655,7 +642,6 @@ fn mailboxes(count: usize) -> std::io::Result<Vec<Half>> {
 fn start_shards(
     config: &Config,
     halves: Vec<Half>,
-    vault: &Vault,
     pool: Arc<VaultPool>,
     journal: &Option<(Arc<Journal>, CommitterHandle)>,
     dtls: &DtlsAcceptors,
@@ -665,7 +651,7 @@ fn start_shards(
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     let count = halves.len();
     let mailboxes: Vec<Mailbox> = halves.iter().map(|half| half.mailbox.clone()).collect();
-    let settings = ShardSettings::new(config, count, anonymous_is_free(vault), dtls, extensions);
+    let settings = ShardSettings::new(config, count, dtls, extensions);
     let seed = crate::random::u64();
     let mut running = Vec::new();
     for (

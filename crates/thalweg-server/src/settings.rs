@@ -80,15 +80,14 @@ pub(crate) struct DoorSettings {
 #[derive(Clone)]
 struct ListenerSettings {
     fronts: Arc<dyn FrontSettings>,
-    /// What peers without credentials may do, if that is the same for all of them and needs no check.
-    anonymous: Option<Access>,
+    /// Peers without credentials are let in, and none of them needs a check if the rules let them do everything.
+    trusts_strangers: bool,
 }
 
 impl ShardSettings {
     pub(crate) fn new(
         config: &Config,
         shards: usize,
-        anonymous_is_free: bool,
         dtls: &DtlsAcceptors,
         extensions: &Extensions,
     ) -> Self {
@@ -96,13 +95,16 @@ impl ShardSettings {
             // Where client ids are bound to users, the one that a client chose is judged, though it comes without credentials.
             let protocol = protocols::of(listener.kind);
             let is_asked = protocol.chooses_client_ids() && binds_client_ids(config);
-            let is_free = anonymous_is_free && config.admits_strangers(listener) && !is_asked;
-            let anonymous = is_free.then_some(Access::ALL);
+            let trusts_strangers = config.admits_strangers(listener) && !is_asked;
             let fronts = match protocol.fronts(config, listener, shards) {
                 Some(fronts) => fronts,
                 None => extensions.get(name)?.clone(),
             };
-            Some((name.into(), ListenerSettings { fronts, anonymous }))
+            let settings = ListenerSettings {
+                fronts,
+                trusts_strangers,
+            };
+            Some((name.into(), settings))
         });
         let output_max = config.queue.output_bytes_max;
         let memory_bytes_max = config
@@ -130,16 +132,20 @@ impl ShardSettings {
     }
 
     /// A front for a connection of the listener of that name, and whether any byte counts as a sign of its peer's life.
-    /// Nothing if the listener has gone meanwhile.
+    /// `anonymous` is what peers without credentials may do where they need no check. Nothing if the listener has gone meanwhile.
     pub(crate) fn front(
         &self,
         listener: &str,
         certified: bool,
         nonce: u64,
+        anonymous: Option<&Access>,
     ) -> Option<(AnyFront, bool)> {
-        let ListenerSettings { fronts, anonymous } = self.listeners.get(listener)?;
-        let anonymous = anonymous.clone().filter(|_| !certified);
-        let front = fronts.clone().stream_front(nonce, anonymous)?;
+        let ListenerSettings {
+            fronts,
+            trusts_strangers,
+        } = self.listeners.get(listener)?;
+        let anonymous = anonymous.filter(|_| *trusts_strangers && !certified);
+        let front = fronts.clone().stream_front(nonce, anonymous.cloned())?;
         Some((front, fronts.hears_parts()))
     }
 
@@ -599,14 +605,9 @@ mod tests {
 
     #[test]
     fn every_listener_has_a_front_of_its_protocol_and_one_that_is_gone_has_none() {
-        let settings = ShardSettings::new(
-            &config(&[]),
-            2,
-            true,
-            &DtlsAcceptors::new(),
-            &Extensions::new(),
-        );
-        let front = |listener: &str| settings.front(listener, false, 1);
+        let settings =
+            ShardSettings::new(&config(&[]), 2, &DtlsAcceptors::new(), &Extensions::new());
+        let front = |listener: &str| settings.front(listener, false, 1, None);
         assert!(matches!(front("mqtt"), Some((AnyFront::Mqtt(_), false))));
         assert!(matches!(
             front("websocket"),

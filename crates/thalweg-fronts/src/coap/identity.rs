@@ -12,7 +12,7 @@ use crate::front::Cx;
 use crate::{LoginAnswer, LoginAsk, LoginRefusal};
 use hashbrown::HashMap;
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{Closing, Grants, KnownAs, OpenSession, SessionId};
+use thalweg_kernel::{Closing, Grants, KnownAs, OpenRefusal, OpenSession, SessionId};
 use thalweg_model::{Span, Time};
 
 /// What the transport below says of a peer.
@@ -264,6 +264,10 @@ impl Identities {
         let opened = cx.kernel.open_session(open, cx.now, cx.links);
         // Nothing is said to the peer that would have to wait for the journal.
         cx.links.take_hold();
+        if opened == Err(OpenRefusal::Outdated) && self.anonymous.take().is_some() {
+            // What strangers may do now is the server's to say.
+            return self.come_in(id, cx, settings);
+        }
         let Some(identity) = self.get_mut(id) else {
             return Standing::Out(LoginRefusal::Busy);
         };

@@ -247,7 +247,7 @@ impl MqttFront {
             Err(refusal) => {
                 let reason = match refusal {
                     OpenRefusal::TooManySessions => ReasonCode::QuotaExceeded,
-                    OpenRefusal::Overloaded => ReasonCode::ServerBusy,
+                    OpenRefusal::Overloaded | OpenRefusal::Outdated => ReasonCode::ServerBusy,
                     OpenRefusal::OtherUser | OpenRefusal::Denied => ReasonCode::NotAuthorized,
                 };
                 return MqttFront::refuse(

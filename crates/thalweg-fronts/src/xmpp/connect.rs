@@ -189,7 +189,9 @@ impl XmppFront {
             Ok(opened) => opened,
             Err(refusal) => {
                 let error = match refusal {
-                    OpenRefusal::TooManySessions | OpenRefusal::Overloaded => {
+                    OpenRefusal::TooManySessions
+                    | OpenRefusal::Overloaded
+                    | OpenRefusal::Outdated => {
                         StanzaError::new(ErrorType::Wait, "resource-constraint")
                     }
                     OpenRefusal::OtherUser | OpenRefusal::Denied => {

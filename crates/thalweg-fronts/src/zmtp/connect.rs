@@ -345,7 +345,9 @@ impl ZmtpFront {
             Ok(opened) => opened.session,
             Err(refusal) => {
                 let reason = match refusal {
-                    OpenRefusal::TooManySessions | OpenRefusal::Overloaded => LATER,
+                    OpenRefusal::TooManySessions
+                    | OpenRefusal::Overloaded
+                    | OpenRefusal::Outdated => LATER,
                     OpenRefusal::OtherUser | OpenRefusal::Denied => WRONG_LOGIN,
                 };
                 return ZmtpFront::refuse(cx, reason, refused(refusal));

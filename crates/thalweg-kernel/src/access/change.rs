@@ -15,6 +15,18 @@ use std::sync::Arc;
 use thalweg_model::Time;
 
 impl Kernel {
+    /// From now on a session is opened only with rights that the operator's rules of this generation have granted, or of a
+    /// later one: what was granted before, and not used yet, is to be asked for again. Together with
+    /// [`Kernel::renew_access`], which is for sessions that exist.
+    pub fn set_rules_generation(&mut self, generation: u32) {
+        self.env.set_rules_generation(generation);
+    }
+
+    /// Whether the rules that have granted these rights have been replaced since.
+    pub fn is_access_outdated(&self, access: &Access) -> bool {
+        access.generation != 0 && access.generation < self.env.rules_generation()
+    }
+
     /// Replaces what a session may do, e.g. after its peer proved anew who it is.
     /// The same for what it has bound and declared.
     pub fn set_access(&mut self, id: SessionId, access: Access) {

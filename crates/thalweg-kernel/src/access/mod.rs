@@ -88,6 +88,8 @@ pub struct Access {
     own: bool,
     /// The tenant whose addresses it is about; `None` for the default one.
     tenant: Option<Arc<String>>,
+    /// See [`Access::of_generation`].
+    generation: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,9 +219,8 @@ impl Rules {
         let nothing_denied = self.common.deny.is_empty() && personal.deny.is_empty();
         if self.otherwise == Otherwise::Allow && nothing_denied {
             return Access {
-                judged: None,
                 own: self.own,
-                tenant: None,
+                ..Access::ALL
             };
         }
         let personal = (!personal.is_empty()).then(|| Arc::new(personal));
@@ -231,7 +232,7 @@ impl Rules {
         Access {
             judged: Some(judged),
             own: self.own,
-            tenant: None,
+            ..Access::ALL
         }
     }
 }
@@ -242,7 +243,14 @@ impl Access {
         judged: None,
         own: false,
         tenant: None,
+        generation: 0,
     };
+
+    /// The same rights, as the operator's rules of a generation have granted them: once there is a later one, no session is
+    /// opened with them. Rights of generation 0 do not age.
+    pub fn of_generation(self, generation: u32) -> Self {
+        Access { generation, ..self }
+    }
 
     /// The same rights, of a client of a tenant: all other tenants' addresses are out of reach, whatever the rules say.
     /// The default tenant's name is empty.
@@ -337,9 +345,8 @@ impl Access {
         let otherwise = match first {
             ALLOW_ALL | ALLOW_ALL_BEFORE_TAKE if rest.is_empty() => {
                 return Some(Access {
-                    judged: None,
                     own: true,
-                    tenant: None,
+                    ..Access::ALL
                 });
             }
             ALLOW_ALL | ALLOW_ALL_BEFORE_TAKE => Otherwise::Allow,
@@ -372,7 +379,7 @@ impl Access {
         Some(Access {
             judged,
             own: true,
-            tenant: None,
+            ..Access::ALL
         })
     }
 

@@ -129,6 +129,8 @@ pub enum OpenRefusal {
     OtherUser,
     /// The rules grant nothing in this tenant.
     Denied,
+    /// The rules have been replaced since they granted the rights: the peer is to log in again.
+    Outdated,
 }
 
 impl Arrival {
@@ -152,11 +154,15 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<Opened, OpenRefusal> {
+        if self.is_access_outdated(&open.access) {
+            return Err(OpenRefusal::Outdated);
+        }
         if !open.access.may_open(open.tenant) {
             return Err(OpenRefusal::Denied);
         }
         let open = OpenSession {
-            access: open.access.in_tenant(open.tenant),
+            // From now on they are renewed, and equal to others that are the same.
+            access: open.access.in_tenant(open.tenant).of_generation(0),
             ..open
         };
         let expiry = open.expiry.min(self.env.limits().session_expiry_max);

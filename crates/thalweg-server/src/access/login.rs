@@ -64,6 +64,8 @@ pub struct Login {
     pub user: Option<Arc<str>>,
     /// What it may do.
     pub rules: Arc<Rules>,
+    /// The reading of the access files by which it was judged; see [`Vault::generation`](super::Vault::generation).
+    pub generation: u32,
     /// When its credentials end, in seconds since 1970: the broker disconnects it then. None: never.
     pub expires_at_unix: Option<u64>,
 }

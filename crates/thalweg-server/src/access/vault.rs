@@ -52,6 +52,8 @@ struct Loaded {
     tokens: Option<TokenKeys>,
     client_ids: ClientIds,
     verdicts: VerdictCache,
+    /// Which reading it is: the first is 1.
+    generation: u32,
     /// What everybody may do when there is no ACL file.
     without_rules: Arc<Rules>,
 }
@@ -100,8 +102,10 @@ impl Vault {
 
     /// Reads everything again. On an error the old state stays in force. The secret of the first load stays.
     pub fn reload(&self, settings: &AccessSettings) -> Result<(), Vec<AccessError>> {
-        let loaded = Arc::new(Loaded::read(settings, self.secret)?);
-        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+        let mut loaded = Loaded::read(settings, self.secret)?;
+        let mut current = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        loaded.generation = current.generation + 1;
+        *current = Arc::new(loaded);
         Ok(())
     }
 
@@ -182,6 +186,11 @@ impl Vault {
         self.loaded().rules(user)
     }
 
+    /// Which reading of the files is in force; each has a higher number than the one before.
+    pub fn generation(&self) -> u32 {
+        self.loaded().generation
+    }
+
     /// What a peer is banned by now. None for most.
     pub fn ban_of(
         &self,
@@ -249,6 +258,7 @@ impl Loaded {
             tokens,
             client_ids: settings.client_ids,
             verdicts: VerdictCache::new(secret, settings.verdict_ttl, settings.verdict_count_limit),
+            generation: 1,
             without_rules: Arc::new(without_rules(settings)),
         })
     }
@@ -410,6 +420,7 @@ impl Loaded {
         Ok(Login {
             user: Some(claims.user),
             rules,
+            generation: self.generation,
             expires_at_unix: claims.expires_at_unix,
         })
     }
@@ -419,6 +430,7 @@ impl Loaded {
         Login {
             user,
             rules,
+            generation: self.generation,
             expires_at_unix: None,
         }
     }

@@ -465,13 +465,17 @@ impl Shard {
                 let fronts = self.settings.fronts(name);
                 (front, since, fronts.is_none_or(|it| it.hears_parts()))
             }
-            None => match self.settings.front(name, certified, crate::random::u64()) {
-                Some((front, hears_parts)) => (front, clock::time_of(accepted_at), hears_parts),
-                None => {
-                    tracing::debug!(listener = %name, "closed: the listener is gone");
-                    return;
+            None => {
+                let anonymous = self.door.anonymous();
+                let nonce = crate::random::u64();
+                match self.settings.front(name, certified, nonce, anonymous) {
+                    Some((front, hears_parts)) => (front, clock::time_of(accepted_at), hears_parts),
+                    None => {
+                        tracing::debug!(listener = %name, "closed: the listener is gone");
+                        return;
+                    }
                 }
-            },
+            }
         };
         let front_due = front.has_timers().then_some(Time::NEVER);
         let id = self.links.open(front);

@@ -5,6 +5,7 @@ mod access;
 mod arguments;
 mod bytes;
 mod credit;
+mod log_in;
 mod memory;
 mod names;
 mod peer;

@@ -151,6 +151,20 @@ fn the_banned_go_and_stay_away_until_their_ban_ends() {
 }
 
 #[test]
+fn a_connection_from_before_a_reload_is_judged_by_the_rules_after_it() {
+    let folder = Folder::new();
+    folder.write("bans", "address 127.0.0.0/8\n");
+    let mut home = Home::in_folder(folder, &["shards=1"]);
+    let mut early = home.talker();
+    // It is with its shard once a later one is served.
+    assert_eq!(home.client("other").until_pong(), []);
+    home.reload(&["access.ban_file={folder}/bans"]);
+    assert_eq!(early.connect(&Connect::new(V5, "early")).code, 0x89);
+    let late = home.talker().connect(&Connect::new(V5, "late"));
+    assert_eq!(late.code, 0x87);
+}
+
+#[test]
 fn strangers_are_shut_out_and_let_in_again() {
     let folder = Folder::new();
     folder.write("users", "");
