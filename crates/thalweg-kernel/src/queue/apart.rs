@@ -156,11 +156,11 @@ impl Kernel {
         let Some(known) = self.queues.get_mut(queue_id) else {
             return Err(Refusal::NoQueue);
         };
-        known.used = now;
-        match known.terms.is_locked_for(asker) {
-            true => Err(Refusal::Locked),
-            false => Ok(()),
+        if known.terms.is_locked_for(asker) {
+            return Err(Refusal::Locked);
         }
+        known.use_again(now);
+        Ok(())
     }
 
     /// A queue is there that another shard asked for, or cannot be.

@@ -32,7 +32,7 @@ impl Kernel {
             if let Some(what) = queue.terms.difference(spec) {
                 return Err(Refusal::Differs(what));
             }
-            queue.used = now;
+            queue.use_again(now);
             let status = QueueStatus {
                 existed: true,
                 ..queue.status()
@@ -174,7 +174,7 @@ impl Kernel {
             .find(address)
             .and_then(|queue_id| self.queues.get_mut(queue_id))
         {
-            queue.used = now;
+            queue.use_again(now);
         }
     }
 

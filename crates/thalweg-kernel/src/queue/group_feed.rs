@@ -57,6 +57,8 @@ impl Kernel {
             return;
         };
         queue.takers.add_group(group_id);
+        // One that ends with its owner ends.
+        queue.is_ending &= queue.is_exclusive();
         let journal = queue.journal_number();
         if let Some(group) = self.groups.get_mut(group_id) {
             group.link(queue_id, journal);

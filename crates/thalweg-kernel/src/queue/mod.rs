@@ -55,7 +55,7 @@ pub(crate) struct Queue {
     backlog: Backlog,
     /// Given to consumers and not settled.
     unsettled: usize,
-    /// It ends as soon as its dead letters have gone their way.
+    /// It ends as soon as its dead letters have gone their way, unless it is used again before.
     is_ending: bool,
     takers: Takers,
     /// Bindings that lead here.
@@ -144,6 +144,12 @@ impl Queue {
             expires: self.terms.expiry(message.expires(), now),
             ..Item::new(message, serial, 0)
         }
+    }
+
+    /// A session that may use it does so: if it was about to end it stays.
+    fn use_again(&mut self, now: Time) {
+        self.used = now;
+        self.is_ending = false;
     }
 
     pub(crate) fn address(&self) -> &Arc<str> {

@@ -36,7 +36,10 @@ impl Kernel {
         };
         let single_active = queue.terms.limits.single_active;
         match queue.takers.add(consumer, spec.exclusive, single_active) {
-            true => Ok(Source::Queue(queue_id)),
+            true => {
+                queue.is_ending = false;
+                Ok(Source::Queue(queue_id))
+            }
             false => Err(Refusal::InUse),
         }
     }
@@ -135,7 +138,7 @@ impl Kernel {
     ) -> Result<(Item, u64), Option<u64>> {
         loop {
             let queue = self.queues.get_mut(queue_id).ok_or(None)?;
-            queue.used = now;
+            queue.use_again(now);
             let may_look = passed.len() < LOOKED_AT_MAX;
             let next = may_look.then(|| queue.backlog.pop()).flatten();
             let left = queue.backlog.len() as u64;

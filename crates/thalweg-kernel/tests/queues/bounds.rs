@@ -182,6 +182,52 @@ enum End {
 }
 
 #[test]
+fn a_queue_that_is_used_before_its_dead_letters_have_gone_their_way_stays() {
+    for consumes in [false, true] {
+        let mut world = World::new();
+        let client = world.connect("c");
+        world.queue(client, "dead", &Terms::durable());
+        let mut terms = Terms {
+            durable: true,
+            ..Terms::auto_delete()
+        };
+        terms.limits.dead_letter = to_queue("dead");
+        world.queue(client, "in", &terms);
+        (0..MANY).for_each(|number| {
+            world.put(client, "in", &number.to_string());
+        });
+        // The books may not hold bytes where nothing waits, and dead letters are not counted as that.
+        world.queue(client, "other", &Terms::durable());
+        world.put(client, "other", "waits");
+        world.consume(client, "in", 1, Taking::default());
+        world.kernels[0].set_journal_behind(true);
+        reject_all(&mut world, client);
+        assert!(world.cancel(client, 1, 1));
+        assert_eq!(world.waits("dead"), 0, "it has not ended yet");
+        if consumes {
+            world.consume(client, "in", 2, Taking::default());
+        } else {
+            assert!(world.declare(client, "in", &terms).expect("it may").existed);
+        }
+        world.put(client, "in", "new");
+        world.now += Span::from_secs(2);
+        go_on(&mut world, on_timeout);
+        world.kernels[0].set_journal_behind(false);
+        go_on(&mut world, work);
+        world.deliver_mails();
+        world.check();
+        assert!(world.view("in").is_some());
+        assert_eq!(world.waits("dead"), MANY);
+        if consumes {
+            assert!(world.cancel(client, 1, 2));
+            assert!(world.view("in").is_none(), "it ends with its last consumer");
+        } else {
+            assert_eq!(world.drain_texts("in"), ["new"]);
+        }
+    }
+}
+
+#[test]
 fn a_queue_with_many_dead_letters_ends_when_they_have_gone_their_way() {
     for end in [End::Deleted, End::Idle, End::LastConsumerLeft] {
         let mut world = World::new();
