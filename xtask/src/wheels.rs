@@ -67,7 +67,7 @@ fn wheel(tools: &Path, folder: &Path, target: &str, machine: &str) -> Result<Pat
         .args([folder])
         .args(["--manifest-path", "bindings/python/Cargo.toml"])
         .run()?;
-    let end = format!("-cp39-abi3-manylinux_2_17_{machine}.{PLATFORM}_{machine}.whl");
+    let end = format!("-cp39-abi3-{PLATFORM}_{machine}.manylinux_2_17_{machine}.whl");
     found(folder, &end)
 }
 
@@ -107,7 +107,9 @@ fn sdist(tools: &Path, folder: &Path) -> Result<(), String> {
 }
 
 fn makes_a_client(environment: &Path) -> Result<(), String> {
-    let program = "import thalweg; thalweg.connect('mqtt://127.0.0.1:9').close(0)";
+    // A second one stays open: the interpreter must end with that, too.
+    let program = "import thalweg; thalweg.connect('mqtt://127.0.0.1:9').close(0); \
+                   left_open = thalweg.connect('mqtt://127.0.0.1:9')";
     Program::new(&workshop::text(&environment.join("bin/python")))
         .folder(&std::env::temp_dir())
         .args(["-B", "-c", program])

@@ -119,3 +119,18 @@ def test_what_is_on_disk_survives_a_process_that_is_killed_in_a_callback(broker,
         with thalweg.connect(broker.url("mqtt"), buffer_folder=folder) as client:
             assert [int(messages.next(timeout=SECONDS).payload) for _ in range(20)] == list(range(20))
             assert client.flush(SECONDS)
+
+
+@pytest.mark.parametrize(
+    "end, code",
+    [
+        ("with connect() as client: raise SystemExit(3)", 3),
+        ("client = connect(); raise SystemExit(3)", 3),
+        ("client = connect()", 0),
+    ],
+)
+def test_an_open_client_does_not_change_how_a_process_ends(end, code):
+    """Threads that wait in native code must be gone when the interpreter ends: in a wheel they crashed."""
+    program = f"import thalweg\nconnect = lambda: thalweg.connect('mqtt://127.0.0.1:9')\n{end}"
+    ended = subprocess.run([sys.executable, "-c", program], timeout=60)
+    assert ended.returncode == code

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
+import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterator, Optional, Type, TypeVar
 
@@ -66,6 +68,7 @@ class Client:
         self._callbacks = Callbacks(checked)
         self._native = _thalweg.Client(list(brokers), checked)
         self._events = self._callbacks.follow()
+        _OPEN.add(self)
 
     def publish_message(self, message: Payload, destination: str, topic: str, **how: Unpack[How]) -> int:
         """Hands a message over and returns its ticket. Never waits.
@@ -173,9 +176,11 @@ class Client:
         What is on disk stays there. Callbacks have been called when it returns, unless one of them blocks for longer than
         ``timeout``, or calls this.
         """
+        _OPEN.discard(self)
         is_done = bool(self._native.close(timeout).wait(None))
         if threading.current_thread() is not self._events:
-            self._events.join(max(timeout, 0.0))
+            # Also without time for messages: a thread in native code must not outlive the interpreter.
+            self._events.join(max(timeout, 1.0))
         return is_done
 
     def __enter__(self) -> Client:
@@ -186,6 +191,18 @@ class Client:
     ) -> None:
         self.close(5.0 if kind is None else 0.0)
 
+
+# Clients that were not closed. When the interpreter ends it unwinds threads that come back from native code, which
+# crashes in a module that has an unwinder of its own, as wheels have.
+_OPEN: "weakref.WeakSet[Client]" = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for client in list(_OPEN):
+        client.close(0.0)
+
+
+atexit.register(_close_all)
 
 _Self = TypeVar("_Self", bound="_Receiver")
 
