@@ -20,6 +20,10 @@ pub fn run(bless: bool) -> Outcome {
         "--workspace",
         "--exclude",
         "thalweg-tests",
+        // Not the examples in comments, which would be compiled.
+        "--lib",
+        "--bins",
+        "--tests",
         "documents",
     ];
     let mut tests = Program::cargo(unit);

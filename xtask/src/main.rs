@@ -1,10 +1,11 @@
 //! What a contributor runs: `cargo xtask test` is everything, the other words are its parts.
 //!
 //! *Knows:* the tree, cargo, and the programs that the tests need. *Must never know:* a crate of the broker; it looks at them
-//! from outside only. Start reading at [`Step`]: the list there is what `test` does, in order.
+//! from outside only. Start reading at [`whole`], which is what `test` does.
 #![forbid(unsafe_code)]
 
 mod amqp_methods;
+mod changed;
 mod code_metrics;
 mod crash;
 mod docs;
@@ -17,6 +18,7 @@ mod report;
 mod supply;
 mod tidy;
 mod wheels;
+mod whole;
 mod workshop;
 
 use std::path::PathBuf;
@@ -28,7 +30,10 @@ use report::{Outcome, Report};
 const USAGE: &str = "\
 cargo xtask WORD
 
-  test                     everything below down to bench-instructions; installs what it needs
+  test [--serial]          everything below down to bench-instructions; installs what it needs. Steps that wait run beside
+                           others, with --serial one after another
+  test --changed [BASE]    tidy, fmt and the tests that a change reaches, nearest first, for two minutes; the change is
+                           against BASE or where this branch left main
   tidy                     the rules of the house: arrows, words, shape of files, links
   fmt                      cargo fmt --check
   lint                     clippy, warnings are errors
@@ -80,7 +85,7 @@ enum Step {
 }
 
 impl Step {
-    /// What `test` runs, cheapest first, so that a slip shows early.
+    /// What `test` runs.
     const TEST: [Self; 11] = [
         Self::Tidy,
         Self::Fmt,
@@ -240,6 +245,12 @@ struct Options {
     check: bool,
     release: bool,
     power: bool,
+    /// `test`: only what a change can reach.
+    changed: bool,
+    /// `test`: one step at a time.
+    serial: bool,
+    /// Set by `test`: every program is built already, with the features of the whole workspace.
+    built: bool,
     seconds: u32,
     minutes: f64,
     seed: Option<String>,
@@ -253,6 +264,9 @@ impl Options {
             check: false,
             release: false,
             power: false,
+            changed: false,
+            serial: false,
+            built: false,
             seconds: 60,
             minutes: 3.0,
             seed: None,
@@ -266,6 +280,9 @@ impl Options {
                 "--check" => options.check = true,
                 "--release" => options.release = true,
                 "--power" => options.power = true,
+                "--changed" => options.changed = true,
+                "--serial" => options.serial = true,
+                "--built" => options.built = true,
                 "--minutes" => {
                     options.minutes = value()?
                         .parse()
@@ -301,15 +318,13 @@ impl Options {
     fn tests(&self, prefix: &str) -> Program {
         let folder = if self.release { "release" } else { "debug" };
         let broker = tree().join("target").join(folder).join("thalweg");
-        let mut program = Program::cargo([
-            "test",
-            "--package",
-            "thalweg-tests",
-            "--test",
-            "all",
-            "--quiet",
-            "--",
-        ]);
+        let package: &[&str] = match self.built {
+            true => &["--workspace"],
+            false => &["--package", "thalweg-tests"],
+        };
+        let mut program = Program::cargo(["test", "--quiet", "--test", "all"])
+            .args(package)
+            .args(["--"]);
         if let Some(filter) = &self.filter {
             program = program.args([filter]);
         } else if !prefix.is_empty() {
@@ -331,6 +346,8 @@ fn tree() -> PathBuf {
 }
 
 fn main() -> ExitCode {
+    // Asked for before cargo writes it anew.
+    let own = std::env::current_exe().unwrap_or_default();
     let mut words = std::env::args().skip(1);
     let word = words.next().unwrap_or_default();
     let options = match Options::parse(words) {
@@ -340,30 +357,28 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let steps: Vec<Step> = match word.as_str() {
-        "test" => Step::TEST.to_vec(),
-        word => match Step::of(word) {
-            // The tests need a broker that is not stale; alone they build it first.
-            Some(step @ (Step::Integration | Step::Interop | Step::Crash)) if !oracle() => {
-                vec![Step::Build, step]
+    let report = Report::new();
+    match Step::of(&word) {
+        _ if word == "test" && options.changed => {
+            changed::run(options.filter.as_deref(), &options, &report)
+        }
+        _ if word == "test" => whole::run(&own, &options, &report),
+        // The tests need a broker that is not stale; alone they build it first.
+        Some(step @ (Step::Integration | Step::Interop | Step::Crash))
+            if !oracle() && !options.built =>
+        {
+            let build = || Step::Build.run(&options);
+            if report.run(Step::Build.word(), build) {
+                report.run(step.word(), || step.run(&options));
             }
-            Some(step) => vec![step],
-            None => {
-                eprint!("{USAGE}");
-                return ExitCode::from(2);
-            }
-        },
-    };
-    let mut report = Report::new();
-    let mut built = true;
-    for step in steps {
-        let needs_broker =
-            matches!(step, Step::Integration | Step::Interop | Step::Crash) && !oracle();
-        let outcome = report.run(step.word(), || match needs_broker && !built {
-            true => Outcome::failed("not run, because the broker did not build"),
-            false => step.run(&options),
-        });
-        built &= step != Step::Build || outcome.failed == 0;
+        }
+        Some(step) => {
+            report.run(step.word(), || step.run(&options));
+        }
+        None => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
     }
     report.finish()
 }

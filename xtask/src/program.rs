@@ -95,8 +95,18 @@ impl Program {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs a test program (or many), passes its output on and adds up its `test result:` lines.
-    pub fn outcome_of_tests(mut self) -> Outcome {
+    /// Runs a test program (or many), passes its output on and adds up its `test result:` lines; no test at all is a failure.
+    pub fn outcome_of_tests(self) -> Outcome {
+        let shown = self.shown();
+        let mut outcome = self.outcome_of_tests_or_none();
+        if outcome.passed + outcome.failed == 0 {
+            outcome.fail(format!("`{shown}` ran no test"));
+        }
+        outcome
+    }
+
+    /// The same for a program that may have no tests.
+    pub fn outcome_of_tests_or_none(mut self) -> Outcome {
         let shown = self.shown();
         println!("$ {shown}");
         let mut child = match self.command.stdout(Stdio::piped()).spawn() {
@@ -117,10 +127,29 @@ impl Program {
             Ok(status) => outcome.fail(format!("`{shown}` ended with {status}")),
             Err(error) => outcome.fail(format!("`{shown}`: {error}")),
         }
-        if outcome.passed + outcome.failed == 0 {
-            outcome.fail(format!("`{shown}` ran no test"));
-        }
         outcome
+    }
+
+    /// Runs a step of this task in a process of its own: its lines are passed on with its name in front, its counts are those
+    /// of its table.
+    pub fn outcome_of_step(mut self, step: &str) -> Outcome {
+        let mut outcome = None;
+        let ended = std::io::pipe().and_then(|(reader, writer)| {
+            self.command.stdout(writer.try_clone()?).stderr(writer);
+            let mut child = self.command.spawn()?;
+            // The pipe ends with the last of its writers, of which we are one.
+            drop(self.command);
+            for line in BufReader::new(reader).lines().map_while(Result::ok) {
+                let _ = writeln!(std::io::stdout(), "{step:<12}| {line}");
+                outcome = Outcome::of_row(&line, step).or(outcome.take());
+            }
+            child.wait()
+        });
+        match (ended, outcome) {
+            (Ok(_), Some(outcome)) => outcome,
+            (Ok(status), None) => Outcome::failed(format!("{step} ended with {status}")),
+            (Err(error), _) => Outcome::failed(format!("{step} cannot be started: {error}")),
+        }
     }
 
     fn shown(&self) -> String {

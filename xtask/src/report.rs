@@ -1,6 +1,7 @@
 //! What each step came to, and the table and last line that say so.
 
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Counts of one step, with a sentence for each failure that is not a test's own.
@@ -35,6 +36,20 @@ impl Outcome {
         self.reasons.push(why.into());
     }
 
+    /// Reads the row of a step from a table of [`Report`].
+    pub fn of_row(line: &str, step: &str) -> Option<Self> {
+        let mut words = line.split_whitespace();
+        let is_row = words.next() == Some(step) && line.split_whitespace().count() == 5;
+        let mut count = || words.next()?.parse().ok();
+        let (passed, failed, ignored) = (count()?, count()?, count()?);
+        is_row.then_some(Self {
+            passed,
+            failed,
+            ignored,
+            reasons: Vec::new(),
+        })
+    }
+
     /// Adds the counts of a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out`.
     pub fn add_test_result(&mut self, line: &str) {
         let Some(counts) = line
@@ -59,45 +74,52 @@ impl Outcome {
     }
 }
 
-/// All steps of one run.
-#[derive(Debug, Default)]
+/// All steps of one run, in the order in which they ended; steps may run beside each other.
+#[derive(Debug)]
 pub struct Report {
-    rows: Vec<(&'static str, Outcome, Duration)>,
+    begun: Instant,
+    rows: Mutex<Vec<(&'static str, Outcome, Duration)>>,
 }
 
 impl Report {
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            begun: Instant::now(),
+            rows: Mutex::default(),
+        }
     }
 
-    /// Runs a step and remembers what it came to; a failed step does not keep the next from running.
-    pub fn run(&mut self, name: &'static str, step: impl FnOnce() -> Outcome) -> &Outcome {
+    /// Runs a step and remembers what it came to; says whether nothing failed.
+    pub fn run(&self, name: &'static str, step: impl FnOnce() -> Outcome) -> bool {
         println!("\n== {name}");
         let start = Instant::now();
         let outcome = step();
         for reason in &outcome.reasons {
             println!("{name}: {reason}");
         }
-        self.rows.push((name, outcome, start.elapsed()));
-        &self.rows[self.rows.len() - 1].1
+        let is_good = outcome.failed == 0;
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.push((name, outcome, start.elapsed()));
+        is_good
     }
 
     /// Prints the table and the last line; the exit code says whether anything failed.
     pub fn finish(self) -> ExitCode {
-        print!("\n{}", self.table());
-        if self.failed() == 0 {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
+        let (table, failed) = self.table();
+        print!("\n{table}");
+        match failed {
+            0 => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
         }
     }
 
-    fn table(&self) -> String {
+    fn table(&self) -> (String, u32) {
+        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = format!(
             "{:<20}{:>8}{:>8}{:>9}{:>9}\n",
             "step", "passed", "failed", "ignored", "seconds"
         );
-        for (name, outcome, took) in &self.rows {
+        for (name, outcome, took) in rows.iter() {
             table += &format!(
                 "{name:<20}{:>8}{:>8}{:>9}{:>9.1}\n",
                 outcome.passed,
@@ -106,12 +128,15 @@ impl Report {
                 took.as_secs_f32()
             );
         }
-        let passed: u32 = self.rows.iter().map(|(_, outcome, _)| outcome.passed).sum();
-        table + &format!("{passed} passed, {} failed\n", self.failed())
-    }
-
-    fn failed(&self) -> u32 {
-        self.rows.iter().map(|(_, outcome, _)| outcome.failed).sum()
+        if rows.len() > 1 {
+            let wall = self.begun.elapsed().as_secs_f32();
+            table += &format!("{:<45}{wall:>9.1}\n", "from begin to end");
+        }
+        let sum =
+            |count: fn(&Outcome) -> u32| rows.iter().map(|(_, outcome, _)| count(outcome)).sum();
+        let (passed, failed): (u32, u32) = (sum(|it| it.passed), sum(|it| it.failed));
+        table += &format!("{passed} passed, {failed} failed\n");
+        (table, failed)
     }
 }
 
@@ -134,10 +159,15 @@ mod tests {
 
     #[test]
     fn the_last_line_counts_every_step() {
-        let mut report = Report::new();
-        report.run("a", || Outcome::passed(2));
-        report.run("b", || Outcome::failed("broken"));
-        assert!(report.table().ends_with("\n2 passed, 1 failed\n"));
-        assert_eq!(report.failed(), 1);
+        let report = Report::new();
+        assert!(report.run("a", || Outcome::passed(2)));
+        assert!(!report.run("b", || Outcome::failed("broken")));
+        let (table, failed) = report.table();
+        assert!(table.ends_with("\n2 passed, 1 failed\n"));
+        assert_eq!(failed, 1);
+        let row = |step| table.lines().find_map(|line| Outcome::of_row(line, step));
+        assert_eq!(row("a"), Some(Outcome::passed(2)));
+        assert_eq!(row("b").map(|row| row.failed), Some(1));
+        assert_eq!(row("from"), None);
     }
 }

@@ -1,0 +1,95 @@
+//! `cargo xtask test`: everything, in as little time as two cores need.
+//!
+//! What compiles uses all cores and runs alone; only what waits for the network, installing, is beside it. Tests over sockets
+//! wait for most of their time, so two lanes of steps run beside each other, each step in a process of its own.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::program::Program;
+use crate::report::{Outcome, Report};
+use crate::{Options, Step, packages, python, workshop};
+
+/// Cheapest first, so that a slip shows early.
+const FIRST: [Step; 4] = [Step::Tidy, Step::Fmt, Step::Supply, Step::Lint];
+/// About as long as each other.
+const LANES: [&[Step]; 2] = [
+    &[Step::Unit, Step::Docs, Step::BenchInstructions],
+    &[Step::Integration, Step::Interop, Step::Python],
+];
+
+/// Runs every step. One that fails does not keep the others from running, unless they need what it builds. `own` is this
+/// program's file.
+pub fn run(own: &Path, options: &Options, report: &Report) {
+    let beside = |one: &(dyn Fn() + Sync), other: &(dyn Fn() + Sync)| {
+        if options.serial {
+            one();
+            other();
+        } else {
+            thread::scope(|scope| {
+                scope.spawn(one);
+                other();
+            });
+        }
+    };
+    let install = || {
+        report.run("install", install);
+    };
+    beside(&install, &|| {
+        for step in FIRST {
+            report.run(step.word(), || step.run(options));
+        }
+    });
+    let built = AtomicBool::new(false);
+    report.run(Step::Build.word(), || {
+        let outcome = compile(options);
+        built.store(outcome.failed == 0, Ordering::Relaxed);
+        outcome
+    });
+    let lane = |steps: &[Step]| {
+        for step in steps {
+            report.run(step.word(), || {
+                let is_apart = matches!(step, Step::Unit | Step::Docs | Step::BenchInstructions);
+                match is_apart || built.load(Ordering::Relaxed) {
+                    true => apart(own, *step, options),
+                    false => Outcome::failed("not run, because the broker did not build"),
+                }
+            });
+        }
+    };
+    beside(&|| lane(LANES[1]), &|| lane(LANES[0]));
+}
+
+/// What later steps would install before they begin, while others compile.
+fn install() -> Outcome {
+    let installed = packages::for_integration()
+        .and_then(|()| packages::for_interop())
+        .and_then(|()| packages::for_oracle())
+        .and_then(|()| packages::for_python())
+        .and_then(|()| packages::for_instruction_counts())
+        .and_then(|()| workshop::install())
+        .and_then(|()| python::tools());
+    match installed {
+        Ok(_) => Outcome::passed(1),
+        Err(why) => Outcome::failed(why),
+    }
+}
+
+/// Every test program and, with the same features, the broker and the laboratory, so that no crate is compiled twice.
+fn compile(options: &Options) -> Outcome {
+    let tests = Program::cargo(["test", "--workspace", "--no-run", "--quiet"]).outcome();
+    match options.release && tests.failed == 0 {
+        true => options.build_broker().outcome(),
+        false => tests,
+    }
+}
+
+/// Runs a step in a process of its own, whose lines have its name in front.
+fn apart(own: &Path, step: Step, options: &Options) -> Outcome {
+    let release: &[&str] = if options.release { &["--release"] } else { &[] };
+    Program::new(&own.display().to_string())
+        .args([step.word(), "--built"])
+        .args(release)
+        .outcome_of_step(step.word())
+}
