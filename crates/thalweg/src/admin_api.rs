@@ -108,7 +108,8 @@ impl AdminApi {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
         let response = request
-            .send_json(body)
+            .content_type("application/json")
+            .send(body.to_string())
             .map_err(|error| self.unreachable(&error))?;
         answer_of(&url, response)
     }
@@ -157,11 +158,15 @@ fn tls_config(ca: Option<&Path>) -> Result<TlsConfig, Failure> {
 /// What the broker answered, or why it did not do it.
 fn answer_of(url: &str, mut response: ureq::http::Response<ureq::Body>) -> Result<Value, Failure> {
     let status = response.status();
-    let body: Result<Value, _> = response
+    let body = response
         .body_mut()
         .with_config()
         .limit(BODY_BYTES_MAX)
-        .read_json();
+        .read_to_vec()
+        .map_err(|error| error.to_string());
+    let body = body.and_then(|bytes| {
+        serde_json::from_slice::<Value>(&bytes).map_err(|error| error.to_string())
+    });
     match (status.is_success(), body) {
         (true, Ok(value)) => Ok(value),
         (true, Err(error)) => Err(
