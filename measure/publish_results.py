@@ -6,11 +6,13 @@
     measure/publish_results.py --raw DIR --publish-only # make docs/results of a run that is there
 
 Wanted: a machine without other work, root (networks, packages, real-time priority), an optimised build at
-target/release/thalweg (or --program) with thalweg-bench beside it. What is measured against is installed before the clock runs. Only what the page is
-drawn from is kept: rows, tables and verdicts, no histograms and no messages. docs/results/README.md is written, too.
+target/release/thalweg (or --program) with thalweg-bench beside it. What is measured against is installed before the clock
+runs. Only what the page is drawn from is kept: rows (compressed), tables and verdicts, no histograms and no messages.
+docs/results/README.md is written, too.
 """
 
 import argparse
+import gzip
 import json
 import os
 import pathlib
@@ -92,6 +94,7 @@ def publish(args, raw):
     for study, (_, kept) in STUDIES.items():
         for name in ("report.html", "junit.xml"):
             (there / study / name).unlink(missing_ok=True)
+        compress(there / study / "cells.jsonl")
     (there / "README.md").write_text(readme(there, about, args.commit or commit()))
     print(f"written: {there}; now look at report.html and README.md, and run measure/report_pages.py {there}/report.html")
 
@@ -103,6 +106,13 @@ def take(source, target, names):
             shutil.copytree(path, target / path.name, dirs_exist_ok=True)
         elif path.exists():
             shutil.copy(path, target / path.name)
+
+
+def compress(path):
+    """The laboratory reads PATH.gz where PATH is missing."""
+    if path.exists():
+        path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes(), 9, mtime=0))
+        path.unlink()
 
 
 def readme(there, about, build_of):
@@ -159,9 +169,10 @@ and E2d are those of their `findings.json`. `thalweg bench report docs/results` 
 
 def counted(folder):
     """Trials of a study, and those that count."""
-    cells = folder / "cells.jsonl"
+    cells = folder / "cells.jsonl.gz"
     if cells.exists():
-        rows = [json.loads(line)["row"]["standing"] for line in cells.read_text().splitlines() if line.strip()]
+        lines = gzip.decompress(cells.read_bytes()).decode().splitlines()
+        rows = [json.loads(line)["row"]["standing"] for line in lines if line.strip()]
         return len(rows), sum(standing == "valid" for standing in rows)
     head, *rows = (folder / "trials.csv").read_text().splitlines()
     columns = head.split(",")

@@ -19,6 +19,7 @@ use crate::cell::Standing;
 use crate::command::Outcome;
 use crate::report::Found;
 use crate::report::document::Document;
+use crate::results::has_trials;
 use crate::studies::Study;
 use crate::studies::shape::Shape;
 use figures::Figure;
@@ -40,7 +41,7 @@ mod whole;
 
 /// Whether a folder has cells that were measured, or parts that have.
 pub fn is_of(folder: &Path) -> bool {
-    folder.join("cells.jsonl").exists() || whole::is_of(folder)
+    has_trials(folder) || whole::is_of(folder)
 }
 
 /// Renders a folder anew from its raw files.

@@ -18,6 +18,7 @@ use crate::report::groups::Groups;
 use crate::report::study::{POINT, Ruling};
 use crate::report::trial::{NOBODY, Trial};
 use crate::report::{self, Found};
+use crate::results::has_trials;
 use crate::studies::Study;
 
 /// Whether a folder has a folder for each study.
@@ -32,7 +33,7 @@ pub fn render(folder: &Path) -> io::Result<Found> {
     let mut parts = Vec::new();
     for study in Study::ALL {
         let there = folder.join(study.name());
-        if there.join("cells.jsonl").exists() {
+        if has_trials(&there) {
             super::render(&there)?;
             parts.push((study, Part::read(&there)?));
         }

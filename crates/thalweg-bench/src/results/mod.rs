@@ -4,7 +4,8 @@
 //!
 //! ```text
 //!  run.json               what ran, where and when (about)
-//!  cells.jsonl            a line per trial, {"cell": …, "row": …}: the truth; a trial is there when its line is whole
+//!  cells.jsonl            a line per trial, {"cell": …, "row": …}: the truth; a trial is there when its line is whole;
+//!                         cells.jsonl.gz where a finished run is kept
 //!  trials.csv             the same for people and spreadsheets (columns)
 //!  timeseries.csv         key,second,sent,received,response_p50_us,response_p99_us,wire_bytes
 //!  resources.csv          key,second,process,cpu_s,rss_kib
@@ -31,5 +32,5 @@ mod writer;
 pub use about::{about, command_line, hash};
 pub use columns::quoted;
 pub use latency::{Latency, file_name, histogram, percentiles};
-pub use reader::{Results, read};
+pub use reader::{Results, has_trials, read};
 pub use writer::Writer;

@@ -1,9 +1,10 @@
 //! Reading a folder.
 
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
+use flate2::read::GzDecoder;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -38,6 +39,13 @@ pub struct Line {
     pub row: Row,
 }
 
+/// Whether a folder has `cells.jsonl`, compressed or not.
+pub fn has_trials(folder: &Path) -> bool {
+    ["cells.jsonl", "cells.jsonl.gz"]
+        .iter()
+        .any(|name| folder.join(name).exists())
+}
+
 /// What `cells.jsonl` has.
 pub fn trials(folder: &Path) -> io::Result<Vec<(Cell, Row)>> {
     let text = text(folder, "cells.jsonl")?;
@@ -68,7 +76,16 @@ pub fn whole_lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn text(folder: &Path, name: &str) -> io::Result<String> {
-    let bytes = fs::read(folder.join(name)).map_err(|error| {
+    let compressed = || {
+        let file = fs::File::open(folder.join(format!("{name}.gz"))).ok()?;
+        let mut bytes = Vec::new();
+        Some(GzDecoder::new(file).read_to_end(&mut bytes).map(|_| bytes))
+    };
+    let bytes = match fs::read(folder.join(name)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => compressed().unwrap_or(Err(error)),
+        read => read,
+    };
+    let bytes = bytes.map_err(|error| {
         io::Error::new(
             error.kind(),
             format!("{}/{name}: {error}", folder.display()),

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use hdrhistogram::Histogram;
 
 use super::*;
@@ -205,6 +208,32 @@ fn what_was_written_is_read_again() {
             .iter()
             .all(|column| described.contains(&format!("`{column}`")))
     );
+}
+
+#[test]
+fn a_finished_run_that_is_kept_compressed_is_read_and_resumed() {
+    let folder = Folder::new("results-compressed");
+    let cells = [cell("1", 0), cell("1", 1)];
+    let about = about("test", &cells);
+    let mut writer = Writer::open(&folder.0, &about, false).expect("a new folder");
+    writer.write(&cells[0], &measured(1)).expect("writable");
+    drop(writer);
+    let before = read(&folder.0).expect("written").trials;
+    let plain = folder.0.join("cells.jsonl");
+    let file = fs::File::create(folder.0.join("cells.jsonl.gz")).expect("writable");
+    let mut gzip = GzEncoder::new(file, Compression::best());
+    gzip.write_all(&fs::read(&plain).expect("written"))
+        .and_then(|()| gzip.finish())
+        .expect("writable");
+    fs::remove_file(&plain).expect("it was there");
+    assert!(has_trials(&folder.0));
+    assert_eq!(read(&folder.0).expect("compressed").trials, before);
+    let mut writer = Writer::open(&folder.0, &about, true).expect("resumed");
+    assert!(writer.has(&cells[0]));
+    writer.write(&cells[1], &measured(1)).expect("writable");
+    drop(writer);
+    let after = read(&folder.0).expect("written").trials;
+    assert_eq!((after.len(), &after[..1]), (2, &before[..]));
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl Writer {
                     about["scenario_hash"],
                 )));
             }
-            if folder.join("cells.jsonl").exists() {
+            if reader::has_trials(folder) {
                 trials = reader::trials(folder)?;
             }
             let mut earlier = before["resumed"].as_array().cloned().unwrap_or_default();
