@@ -443,9 +443,9 @@ pub(crate) fn check_feature(url: &BrokerUrl) -> Result<(), ClientError> {
 
 /// What the user says of plugins.
 pub(crate) struct Plugins {
-    mqtt_version: u8,
+    pub mqtt_version: u8,
     #[cfg(feature = "zmtp")]
-    zmtp: crate::zmtp::ZmtpSettings,
+    pub zmtp: crate::zmtp::ZmtpSettings,
 }
 
 /// 32 octets that cannot be guessed.
@@ -459,53 +459,4 @@ pub(crate) fn random() -> Result<[u8; 32], ClientError> {
             "the system gives no random numbers".into(),
         )),
     }
-}
-
-/// The lanes to a URL, most often one; none if this build has no plugin, which [`check_feature`] said before.
-#[allow(unused_variables)]
-pub(crate) fn transports_for(url: &BrokerUrl, plugins: &Plugins) -> Vec<Box<dyn Transport>> {
-    let endpoint = url.endpoint();
-    let lane: Option<Box<dyn Transport>> = match url.scheme.protocol() {
-        #[cfg(feature = "mqtt")]
-        "mqtt" => {
-            let settings = crate::mqtt::MqttSettings {
-                version: plugins.mqtt_version,
-                ..Default::default()
-            };
-            Some(Box::new(crate::mqtt::Mqtt::new(endpoint, settings)))
-        }
-        #[cfg(feature = "coap")]
-        "coap" if url.scheme.is_datagrams() => Some(Box::new(crate::coap::Coap::new(
-            endpoint,
-            Default::default(),
-        ))),
-        #[cfg(feature = "coap")]
-        "coap" => Some(Box::new(crate::coap::CoapStream::new(
-            endpoint,
-            Default::default(),
-        ))),
-        #[cfg(feature = "amqp")]
-        "amqp" => {
-            let mut settings = crate::amqp::AmqpSettings::default();
-            if let Some(vhost) = &url.virtual_host {
-                settings.vhost.clone_from(vhost);
-            }
-            Some(Box::new(crate::amqp::Amqp::new(endpoint, settings)))
-        }
-        #[cfg(feature = "stomp")]
-        "stomp" => {
-            let mut settings = crate::stomp::StompSettings::default();
-            if let Some(vhost) = &url.virtual_host {
-                settings.vhost.clone_from(vhost);
-            }
-            Some(Box::new(crate::stomp::Stomp::new(endpoint, settings)))
-        }
-        #[cfg(feature = "zmtp")]
-        "zmtp" => {
-            let pair = crate::zmtp::Zmtp::pair(&endpoint, &plugins.zmtp);
-            return pair.map(|lane| Box::new(lane) as _).into();
-        }
-        _ => None,
-    };
-    lane.into_iter().collect()
 }

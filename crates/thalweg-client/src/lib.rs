@@ -75,3 +75,55 @@ pub use thalweg_model::{Reliability, Span, Stamp, Time};
 pub use ticket::Ticket;
 pub use transport::{Capabilities, Endpoint, Events, Inbound, Outbound, Output, Transport, Will};
 pub use url::{BrokerUrl, Scheme};
+
+/// The list of plugins: the lanes to a URL, most often one; none if this build has no plugin, which
+/// [`builder::check_feature`] said before.
+#[allow(unused_variables)]
+pub(crate) fn transports_for(
+    url: &BrokerUrl,
+    plugins: &builder::Plugins,
+) -> Vec<Box<dyn Transport>> {
+    let endpoint = url.endpoint();
+    let lane: Option<Box<dyn Transport>> = match url.scheme.protocol() {
+        #[cfg(feature = "mqtt")]
+        "mqtt" => {
+            let settings = mqtt::MqttSettings {
+                version: plugins.mqtt_version,
+                ..Default::default()
+            };
+            Some(Box::new(mqtt::Mqtt::new(endpoint, settings)))
+        }
+        #[cfg(feature = "coap")]
+        "coap" if url.scheme.is_datagrams() => {
+            Some(Box::new(coap::Coap::new(endpoint, Default::default())))
+        }
+        #[cfg(feature = "coap")]
+        "coap" => Some(Box::new(coap::CoapStream::new(
+            endpoint,
+            Default::default(),
+        ))),
+        #[cfg(feature = "amqp")]
+        "amqp" => {
+            let mut settings = amqp::AmqpSettings::default();
+            if let Some(vhost) = &url.virtual_host {
+                settings.vhost.clone_from(vhost);
+            }
+            Some(Box::new(amqp::Amqp::new(endpoint, settings)))
+        }
+        #[cfg(feature = "stomp")]
+        "stomp" => {
+            let mut settings = stomp::StompSettings::default();
+            if let Some(vhost) = &url.virtual_host {
+                settings.vhost.clone_from(vhost);
+            }
+            Some(Box::new(stomp::Stomp::new(endpoint, settings)))
+        }
+        #[cfg(feature = "zmtp")]
+        "zmtp" => {
+            let pair = zmtp::Zmtp::pair(&endpoint, &plugins.zmtp);
+            return pair.map(|lane| Box::new(lane) as _).into();
+        }
+        _ => None,
+    };
+    lane.into_iter().collect()
+}

@@ -9,13 +9,14 @@ use super::inbox::Inbox;
 use super::security::Security;
 use super::turn::{BELL, Driver, run};
 use crate::adaptive::{Calibration, Candidate, Chooser};
-use crate::builder::{BufferSettings, ClientBuilder, Via, transports_for};
+use crate::builder::{BufferSettings, ClientBuilder, Via};
 use crate::client::{Client, ClientError};
 use crate::engine::{Engine, LaneSpec, Overflow, Role};
 #[cfg(feature = "disk")]
 use crate::spool::{Disk, DiskSettings};
 use crate::spool::{Memory, Spool};
 use crate::transport::{Medium, Transport};
+use crate::transports_for;
 
 /// Starts a client's thread.
 pub(crate) fn start(builder: ClientBuilder) -> Result<Client, ClientError> {

@@ -17,7 +17,7 @@ use super::reply::Reply;
 use super::resolve::Resolved;
 use super::security::Security;
 use crate::adaptive::Explanation;
-use crate::builder::{Plugins, transports_for};
+use crate::builder::Plugins;
 use crate::client::{ClientError, Lane, Status};
 use crate::engine::{Action, DeliveryToken, Draft, Engine, Full, LaneState, Success, Wish};
 use crate::events::EventQueue;
@@ -25,6 +25,7 @@ use crate::message::Message;
 use crate::subscription::Mailbox;
 use crate::ticket::lock;
 use crate::transport::{Endpoint, Medium, MessageId, Refusal, RequestId, SubscriptionId};
+use crate::transports_for;
 
 /// The bell's place among what the poll watches; lanes have their numbers, farewells count down from it.
 pub(super) const BELL: Token = Token(usize::MAX);
