@@ -277,11 +277,10 @@ impl Links {
 
     /// Counts what a front keeps for its peer now; whether there is memory for what that is more than before.
     pub(crate) fn count_kept(&mut self, id: LinkId, kept: usize, kernel: &Kernel) -> bool {
-        let Some(link) = self.get_mut(id) else {
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
             return true;
         };
-        let before = std::mem::replace(&mut link.kept, kept);
-        self.kept = self.kept + kept - before;
+        let before = link.keeps(kept, &mut self.kept);
         kept <= before || kernel.may_keep(before, kept - before)
     }
 
@@ -292,7 +291,7 @@ impl Links {
             return;
         };
         if let Some(kept) = each_front!(&link.front, front => Front::kept_bytes(&**front)) {
-            self.kept = self.kept + kept - std::mem::replace(&mut link.kept, kept);
+            link.keeps(kept, &mut self.kept);
         }
     }
 

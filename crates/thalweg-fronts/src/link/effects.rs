@@ -178,6 +178,7 @@ impl Links {
         self.wrote(id, waiting, high)
     }
 
+    // It begins as the one for subscribers does. Written once, that costs a fan-out five instructions for each receiver.
     #[inline(always)]
     fn deliver_to_consumer(
         &mut self,
@@ -245,7 +246,7 @@ impl Links {
             (delivered, index_of(&**front), defers, Front::kept_bytes(&**front))
         });
         if let Some(kept) = kept {
-            self.kept = self.kept + kept - std::mem::replace(&mut link.kept, kept);
+            link.keeps(kept, &mut self.kept);
         }
         if let Err(why) = delivered {
             cold_path();

@@ -25,6 +25,14 @@ impl Links {
 }
 
 impl Link {
+    /// So many bytes are kept for its peer now; how many there were. `of_all` is the sum over all links.
+    #[inline(always)]
+    pub(super) fn keeps(&mut self, kept: usize, of_all: &mut usize) -> usize {
+        let before = std::mem::replace(&mut self.kept, kept);
+        *of_all = *of_all + kept - before;
+        before
+    }
+
     /// Makes room in a large output: in one step up to its limit, because each smaller step would leave a block behind
     /// for the allocator to keep. The limits count what waits, so what is sent should not stay long beside it.
     #[cold]

@@ -174,6 +174,20 @@ impl StompFront {
         StompFront::answer(cx, receipt.as_deref(), done);
     }
 
+    /// What follows an ACK or NACK.
+    fn settled(
+        cx: &mut Cx<'_>,
+        receipt: Option<&str>,
+        done: Result<Handled, Trouble>,
+        consumed: usize,
+    ) -> Step {
+        if matches!(done, Ok(Handled::Later)) {
+            return Step::Hold;
+        }
+        StompFront::answer(cx, receipt, done.map(|_| ()));
+        Step::Consumed(consumed)
+    }
+
     /// Writes the receipt of a frame that has been dealt with, or the error it ended in.
     fn answer(cx: &mut Cx<'_>, receipt: Option<&str>, done: Result<(), Trouble>) {
         match (done, receipt) {
@@ -219,26 +233,12 @@ impl Front for StompFront {
                 Handled::Later => Step::Hold,
             },
             Ok(Some((consumed, Event::Ack(frame)))) => {
-                match StompFront::on_ack(cx, &frame) {
-                    Ok(Handled::Later) => return Step::Hold,
-                    done => {
-                        let done = done.map(|_| ());
-                        let receipt = frame.receipt.as_deref();
-                        StompFront::answer(cx, receipt, done);
-                    }
-                }
-                Step::Consumed(consumed)
+                let done = StompFront::on_ack(cx, &frame);
+                StompFront::settled(cx, frame.receipt.as_deref(), done, consumed)
             }
             Ok(Some((consumed, Event::Nack(frame)))) => {
-                match StompFront::on_nack(cx, &frame) {
-                    Ok(Handled::Later) => return Step::Hold,
-                    done => {
-                        let done = done.map(|_| ());
-                        let receipt = frame.receipt.as_deref();
-                        StompFront::answer(cx, receipt, done);
-                    }
-                }
-                Step::Consumed(consumed)
+                let done = StompFront::on_nack(cx, &frame);
+                StompFront::settled(cx, frame.receipt.as_deref(), done, consumed)
             }
             Ok(Some((consumed, event))) => {
                 StompFront::on_event(cx, event);

@@ -4,7 +4,7 @@ use super::publish::{FULL_PAUSE, Handled, outcome_of};
 use super::{StompFront, Trouble};
 use crate::front::{Cx, Variant};
 
-use thalweg_kernel::Refusal;
+use thalweg_kernel::{Refusal, SessionId};
 
 use thalweg_stomp::TransactionFrame;
 
@@ -88,15 +88,9 @@ impl StompFront {
     }
 
     fn commit(cx: &mut Cx<'_>, frame: &TransactionFrame<'_>) -> Result<(), Trouble> {
-        let Some(session) = cx.session() else {
+        let Some((session, number)) = StompFront::end_transaction(cx, frame)? else {
             return Ok(());
         };
-        let Some(front) = StompFront::of(cx.links, cx.id) else {
-            return Ok(());
-        };
-        let number = front.transactions.number(&frame.transaction)?;
-        front.transactions.end(&frame.transaction);
-        StompFront::count_kept(cx);
         let Some(outcomes) = cx.kernel.commit(session, number, cx.now, cx.links) else {
             return Ok(());
         };
@@ -106,16 +100,25 @@ impl StompFront {
             .try_for_each(|outcome| outcome_of(outcome, &what, true))
     }
 
-    pub(super) fn on_abort(cx: &mut Cx<'_>, frame: &TransactionFrame<'_>) -> Result<(), Trouble> {
-        let Some(session) = cx.session() else {
-            return Ok(());
-        };
-        let Some(front) = StompFront::of(cx.links, cx.id) else {
-            return Ok(());
+    /// A transaction's name is free again: what the kernel knows it by.
+    fn end_transaction(
+        cx: &mut Cx<'_>,
+        frame: &TransactionFrame<'_>,
+    ) -> Result<Option<(SessionId, u32)>, Trouble> {
+        let (session, front) = (cx.session(), StompFront::of(cx.links, cx.id));
+        let (Some(session), Some(front)) = (session, front) else {
+            return Ok(None);
         };
         let number = front.transactions.number(&frame.transaction)?;
         front.transactions.end(&frame.transaction);
         StompFront::count_kept(cx);
+        Ok(Some((session, number)))
+    }
+
+    pub(super) fn on_abort(cx: &mut Cx<'_>, frame: &TransactionFrame<'_>) -> Result<(), Trouble> {
+        let Some((session, number)) = StompFront::end_transaction(cx, frame)? else {
+            return Ok(());
+        };
         cx.kernel.abort(session, number, cx.now, cx.links);
         Ok(())
     }
