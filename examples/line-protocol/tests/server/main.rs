@@ -1,15 +1,21 @@
 //! The example over real sockets: listener, access, limits, metrics. What every protocol must do it shows in the contract
 //! tests of `thalweg-testbed`.
 
+mod http_post;
+
 use line_protocol::LineSettings;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_fronts::FrontSettings;
 use thalweg_server::config::Config;
 use thalweg_server::{Server, StartError, StartOptions};
 
-fn start(sets: &[&str], extension: Option<LineSettings>) -> Result<Server, Vec<StartError>> {
+fn start(
+    sets: &[&str],
+    extension: Option<Arc<dyn FrontSettings>>,
+) -> Result<Server, Vec<StartError>> {
     let own = [
         "listeners.line.kind=extension",
         "listeners.line.bind=127.0.0.1:0",
@@ -27,7 +33,7 @@ fn start(sets: &[&str], extension: Option<LineSettings>) -> Result<Server, Vec<S
         Config::from_text(None, std::iter::empty(), &sets).expect("the settings are right");
     let mut options = StartOptions::default();
     if let Some(settings) = extension {
-        options.extensions.insert("line".into(), Arc::new(settings));
+        options.extensions.insert("line".into(), settings);
     }
     Server::start_with(config, options)
 }
@@ -60,7 +66,7 @@ impl Client {
 
 #[test]
 fn messages_go_from_one_connection_to_another_and_are_counted() {
-    let server = start(&[], Some(LineSettings::default())).expect("it starts");
+    let server = start(&[], Some(Arc::new(LineSettings::default()))).expect("it starts");
     let (mut subscriber, mut publisher) = (Client::connect(&server), Client::connect(&server));
     assert_eq!(subscriber.says("SUB plant/+"), "OK");
     assert_eq!(publisher.says("PUB plant/1 20%20degrees"), "OK");
@@ -86,7 +92,7 @@ fn a_connection_that_breaks_the_rules_is_told_and_ended() {
         line_bytes_max: 100,
         ..LineSettings::default()
     };
-    let server = start(&[], Some(settings)).expect("it starts");
+    let server = start(&[], Some(Arc::new(settings))).expect("it starts");
     let mut client = Client::connect(&server);
     assert!(client.says("HELLO").starts_with("BYE "));
     assert_eq!(client.hears(), "", "the connection ends");
