@@ -76,6 +76,14 @@ impl Env {
         self.pressure() >= Pressure::DropWaiting
     }
 
+    /// The same of messages that would wait on disk, if `to_disk`.
+    pub(crate) fn drops_what_waits(&self, to_disk: bool) -> bool {
+        match to_disk {
+            true => self.pressure() >= Pressure::RefuseSessions,
+            false => self.drops_waiting(),
+        }
+    }
+
     /// Whether the journal accepts nothing new.
     #[inline]
     pub(crate) fn journal_full(&self) -> bool {

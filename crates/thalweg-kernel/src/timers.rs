@@ -5,6 +5,7 @@ use crate::effects::{Effects, Safety};
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::session::Session;
 use crate::values::read::LISTS_PER_TURN;
+use crate::values::recall::STEPS_PER_TURN;
 use std::collections::BTreeSet;
 use thalweg_model::{Span, Time};
 use thalweg_records::Record;
@@ -159,12 +160,12 @@ impl Kernel {
         }
         self.agenda.resume();
         self.end_command(now, fx);
-        self.clear_ended();
+        self.queues.clear_ended();
         self.sessions.clear_ended();
         for question in self.agenda.take_lists(LISTS_PER_TURN) {
             self.go_on_with_list(question, now, fx);
         }
-        self.work_on_recalls(now, fx);
+        self.work_on_recalls(STEPS_PER_TURN, now, fx);
         self.end_command(now, fx);
         if self.values.watches.needs_recheck() {
             self.recheck_watches(fx);

@@ -63,7 +63,7 @@ impl Kernel {
     }
 
     fn group_sent(&mut self, group_id: GroupId, to: Key, parcel: &Parcel, now: Time) {
-        if self.is_errand_sent(group_id, to, parcel) {
+        if self.remote.seats.sent(group_id, to, parcel) {
             return;
         }
         let Some(group) = self.groups.get_mut(group_id) else {
@@ -99,7 +99,7 @@ impl Kernel {
         is_done: bool,
         now: Time,
     ) {
-        if self.is_errand_over(of, tag, is_done) {
+        if self.remote.seats.end(of, tag, is_done) {
             return;
         }
         let Some(group) = self.groups.get_mut(group_id) else {
@@ -121,7 +121,7 @@ impl Kernel {
         now: Time,
     ) -> bool {
         let holder = (id, u16::MAX, 0);
-        !self.is_errand_stepped(holder, u64::from(tag), step, now)
+        !self.remote.seats.stepped(holder, u64::from(tag), step, now)
             && self.group_stepped(group_id, holder, u64::from(tag), step, now)
     }
 

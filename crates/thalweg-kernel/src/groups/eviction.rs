@@ -12,6 +12,7 @@ use crate::groups::group::Member;
 use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
 use crate::remote::aways::is_away;
+use crate::remote::group_mail::Said;
 use crate::session::{Closing, Session, Trial};
 use crate::timers::TimerKey;
 use std::collections::VecDeque;
@@ -188,7 +189,7 @@ impl Kernel {
     ) -> bool {
         if self.is_owned_elsewhere(group_id) {
             // The owner knows whether others are there.
-            self.tell_overdue(id, group_id);
+            self.remote.seats.say_of(group_id, id, Said::Overdue);
             return false;
         }
         if !self.member_is_there(id) || !self.has_other_for(id, group_id, silent) {
@@ -283,11 +284,13 @@ impl Kernel {
         let held = self.sessions.get(id).and_then(|session| {
             let mut movable = session.movable();
             let of_group = movable.find(|(_, entry, _)| entry.group() == Some(group_id));
-            of_group.map(|(_, entry, _)| entry.message.clone())
+            let on_line = || session.lines.as_deref()?.copies_of_group(group_id).next();
+            of_group
+                .map(|(_, entry, _)| &entry.message)
+                .or_else(|| Some(on_line()?.2))
+                .cloned()
         });
-        let held = held
-            .or_else(|| self.held_on_line(id, group_id))
-            .or_else(|| self.held_away(id));
+        let held = held.or_else(|| self.held_away(id));
         let Some(message) = held else { return false };
         let Some(group) = self.groups.get(group_id) else {
             return false;

@@ -192,9 +192,7 @@ impl Kernel {
             work.forget(&key);
         }
         self.end_group_durability(group_id);
-        self.tell_membership(group_id, 0);
-        self.hand_over_waiting(group_id, now, fx);
-        self.forget_group_if_empty(group_id, now, fx);
+        self.group_lost_member(group_id, now, fx);
     }
 
     pub(crate) fn forget_group_if_empty<E: Effects>(
@@ -238,7 +236,7 @@ impl Kernel {
         });
         self.unlink_group_from_queue(group_id, now, fx);
         self.forget_all_away(group_id);
-        self.forget_errands(group_id);
+        self.remote.seats.give_up_group(group_id);
         self.env
             .left(Kept::Subscriptions, group_cost(&key, &filter));
         self.groups.remove(group_id);

@@ -12,7 +12,6 @@ use crate::publish::cause::Cause;
 use crate::queue::{Item, is_queue_address};
 use crate::remote::aways::is_away;
 use crate::remote::shards::ShardMessage;
-use crate::session::Pressure;
 use thalweg_balance::LOOK_AHEAD;
 use thalweg_model::{DeathReason, Message, Reliability, Span, Time};
 use thalweg_records::Record;
@@ -158,10 +157,7 @@ impl Kernel {
             self.env.limits().group_bytes_max,
         );
         let to_disk = self.group_goes_deep(group_id, message);
-        let pressed = match to_disk {
-            true => self.env.pressure() >= Pressure::RefuseSessions,
-            false => self.env.drops_waiting(),
-        };
+        let pressed = self.env.drops_what_waits(to_disk);
         let bytes = message.bytes();
         let Some(group) = self.groups.get_mut(group_id) else {
             return self.book_drop(None, message.address(), DropReason::GroupEnded);

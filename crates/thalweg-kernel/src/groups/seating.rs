@@ -87,7 +87,8 @@ impl Kernel {
         let plain = Terms::default();
         let (window_max, settles) = match &member.line {
             Some(line) => (
-                self.window_of(member.session, line.line, line.consumer),
+                self.line(member.session, line.line)
+                    .map_or(u32::MAX, |of| of.window_of(line.consumer)),
                 line.settles,
             ),
             None => (

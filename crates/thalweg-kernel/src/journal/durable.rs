@@ -52,6 +52,15 @@ impl Pending {
         }
     }
 
+    /// The same of one that has left.
+    #[inline]
+    pub(crate) fn that_left(self) -> Self {
+        Pending {
+            handed: true,
+            ..self
+        }
+    }
+
     /// As it is written down.
     #[inline]
     fn reference(&self) -> Reference<'_> {

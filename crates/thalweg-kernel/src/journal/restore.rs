@@ -491,8 +491,8 @@ impl Kernel {
         Some(group_id)
     }
 
-    /// Reads what an earlier run left in a group, because it is booked by address.
-    fn read_restored(
+    /// Reads what an earlier run left in a group or queue, because it is booked by address.
+    pub(crate) fn read_restored(
         &mut self,
         queue: u64,
         waiting: &Waiting,

@@ -340,7 +340,7 @@ impl Line {
     }
 
     /// How many unsettled messages a consumer may have at the most.
-    fn window_of(&self, number: u32) -> u32 {
+    pub(crate) fn window_of(&self, number: u32) -> u32 {
         let bound = |credit: u32| if credit == 0 { u32::MAX } else { credit };
         self.consumer(number)
             .map_or(u32::MAX, |consumer| bound(consumer.credit))
@@ -500,18 +500,6 @@ impl Kernel {
         self.lines_of(id)?.get_mut(line)
     }
 
-    /// A message that a session's lines have of a group's and have not settled.
-    pub(crate) fn held_on_line(&self, id: SessionId, group_id: GroupId) -> Option<Message> {
-        let lines = self.sessions.get(id)?.lines.as_deref()?;
-        let is_meant = |held: &&Unsettled| held.source == Source::Group(group_id);
-        let held = lines
-            .lines
-            .iter()
-            .flat_map(|line| &line.unsettled)
-            .find(is_meant)?;
-        Some(held.item.message.clone())
-    }
-
     /// The only line of a session that has something of a group's that is not settled.
     pub(crate) fn line_holding(&self, id: SessionId, group_id: GroupId) -> Option<u16> {
         let lines = self.sessions.get(id)?.lines.as_deref()?;
@@ -522,12 +510,6 @@ impl Kernel {
             .filter(|line| line.unsettled.iter().any(is_meant));
         let first = holding.next()?.number;
         holding.next().is_none().then_some(first)
-    }
-
-    /// See [`Line::window_of`].
-    pub(crate) fn window_of(&self, id: SessionId, line: u16, number: u32) -> u32 {
-        self.line(id, line)
-            .map_or(u32::MAX, |line| line.window_of(number))
     }
 
     /// Whether a consumer could be given a message now.

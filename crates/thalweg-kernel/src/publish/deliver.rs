@@ -10,7 +10,6 @@ use crate::ledger::DropReason;
 use crate::limits::Overflow;
 use crate::publish::draft::Draft;
 use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
-use crate::session::Pressure;
 use crate::session::Slot;
 use crate::timers::TimerKey;
 use core::hint::cold_path;
@@ -260,13 +259,7 @@ impl Kernel {
         }
         let bytes = entry.message.bytes();
         let to_disk = self.goes_to_disk(id, &entry, bytes);
-        if self.env.pressure()
-            >= (if to_disk {
-                Pressure::RefuseSessions
-            } else {
-                Pressure::DropWaiting
-            })
-        {
+        if self.env.drops_what_waits(to_disk) {
             self.sessions.crowd.note_left_out();
             self.book_drop(Some(id), entry.message.address(), DropReason::Memory);
             return Put::Done;

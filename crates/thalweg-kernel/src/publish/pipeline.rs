@@ -207,13 +207,6 @@ impl Kernel {
         known
     }
 
-    /// Exactly-once messages of the session's peer that are not released yet.
-    pub fn held_count(&self, id: SessionId) -> u32 {
-        self.sessions
-            .get(id)
-            .map_or(0, |session| session.tickets.len())
-    }
-
     /// Publishes for the broker itself: no access rules, no ledger entry as received.
     pub fn publish_own<E: Effects>(&mut self, draft: Draft<'_>, now: Time, fx: &mut E) -> Outcome {
         self.books.own();
@@ -451,7 +444,8 @@ impl Kernel {
                 queued.wanted |= self.spread_redirected(address, message, cause, now, fx);
             }
             for address in &onward.also {
-                queued.wanted |= self.spread_also(address, message, cause, now, fx);
+                let properties = message.properties().cloned();
+                queued.wanted |= self.spread_copy(address, message, properties, cause, now, fx);
             }
         }
         if !queued.wanted {

@@ -6,10 +6,8 @@
 
 use crate::Kernel;
 use crate::effects::{Effects, Safety};
-use crate::home;
 use crate::ids::SessionId;
 use crate::publish::pipeline::{Draft, Outcome, Published};
-use crate::queue::HOME;
 use crate::remote::shards::ShardMessage;
 use std::sync::Arc;
 use thalweg_model::{Message, Reliability, Stamp, Time};
@@ -265,10 +263,7 @@ impl Kernel {
             user,
             safety,
         });
-        self.remote.send(
-            home(HOME, self.env.shards()),
-            ShardMessage::PublishStamped(publish),
-        );
+        self.send_to_queues(ShardMessage::PublishStamped(publish));
         self.hold_for(id, draft.reliability, fx);
         let is_wanted = route.wants_more_than_queues() || route.has_queues();
         Published {

@@ -12,7 +12,6 @@ use crate::ledger::DropReason;
 use crate::publish::cause::Cause;
 use crate::publish::pipeline::Draft;
 use crate::routes::cached::Route;
-use crate::session::Pressure;
 use crate::{QueueOverflow, SessionId};
 use thalweg_model::{DeathReason, Message, Properties, Reliability, RetainOp, Time};
 
@@ -135,26 +134,8 @@ impl Kernel {
         self.spread_copy(address, message, Some(properties), cause, now, fx)
     }
 
-    /// The same of an address to which its publisher has published it as well: there it comes from nowhere else.
-    pub(crate) fn spread_also<E: Effects>(
-        &mut self,
-        address: &str,
-        message: &Message,
-        cause: &Cause,
-        now: Time,
-        fx: &mut E,
-    ) -> bool {
-        self.spread_copy(
-            address,
-            message,
-            message.properties().cloned(),
-            cause,
-            now,
-            fx,
-        )
-    }
-
-    fn spread_copy<E: Effects>(
+    /// The same with these properties: those of the original, where its publisher has published it to this address as well.
+    pub(crate) fn spread_copy<E: Effects>(
         &mut self,
         address: &str,
         message: &Message,
@@ -213,10 +194,7 @@ impl Kernel {
                 Ok(unsettled) => {
                     if unsettled && serial != 0 {
                         let pending = Pending::new(number, serial, message.reliability(), 0);
-                        self.journal.refer(Pending {
-                            handed: true,
-                            ..pending
-                        });
+                        self.journal.refer(pending.that_left());
                     }
                     return false;
                 }
@@ -224,13 +202,7 @@ impl Kernel {
             }
         }
         let to_disk = self.env.drops_waiting() && self.goes_deep(queue_id, message);
-        if self.env.pressure()
-            >= (if to_disk {
-                Pressure::RefuseSessions
-            } else {
-                Pressure::DropWaiting
-            })
-        {
+        if self.env.drops_what_waits(to_disk) {
             self.book_drop(None, message.address(), DropReason::Memory);
             return message.reliability() > Reliability::AtMostOnce;
         }
@@ -256,15 +228,10 @@ impl Kernel {
             return false;
         };
         let delta = queue.backlog.insert(item);
-        self.note_waiting_in_queue(queue_id, now);
-        let Some(queue) = self.queues.get(queue_id) else {
-            return false;
-        };
-        let (has_groups, is_behind) = (
-            !queue.takers.groups().is_empty(),
-            queue.backlog.len() > 1 && !queue.takers.consumers().is_empty(),
-        );
+        let has_groups = !queue.takers.groups().is_empty();
+        let is_behind = queue.backlog.len() > 1 && !queue.takers.consumers().is_empty();
         self.books.entered(delta);
+        self.note_waiting_in_queue(queue_id, now);
         if has_groups || (is_behind && self.has_judged_consumer(queue_id)) {
             // Groups take it when it is written down.
             self.agenda.pump(queue_id);

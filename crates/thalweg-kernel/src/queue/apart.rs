@@ -8,14 +8,14 @@ use super::declare::may_use;
 use super::depth::Asked;
 use super::dispatch::EXPIRED_PER_CALL;
 use super::spec::{Refusal, Verdict};
-use super::{HOME, Item, is_queue_address};
+use super::{Item, is_queue_address};
+use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::books::Delta;
 use crate::effects::{Answer, Effects, Holder, Taken};
 use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
 use crate::remote::shards::{Asker, ShardMessage};
 use crate::timers::TimerKey;
-use crate::{Kernel, home};
 use thalweg_model::{Address, Message, Time};
 
 /// A message that was taken by itself and is not settled.
@@ -52,6 +52,20 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<(), Refusal> {
+        let asked = self.take_apart_now(id, link, ticket, queue, now, fx);
+        self.end_command(now, fx);
+        asked
+    }
+
+    fn take_apart_now<E: Effects>(
+        &mut self,
+        id: SessionId,
+        link: LinkId,
+        ticket: Ticket,
+        queue: &str,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
         let asker = self.asker(id, link, ticket).ok_or(Refusal::Denied)?;
         if !is_queue_address(queue) {
             return Err(Refusal::NoQueue);
@@ -60,14 +74,11 @@ impl Kernel {
             match self.sessions.get(id) {
                 Some(session) if session.access().allows(Permission::Take, queue) => {
                     let (queue, access) = (queue.into(), session.access().clone());
-                    self.remote.send(
-                        home(HOME, self.env.shards()),
-                        ShardMessage::TakeApart {
-                            asker,
-                            queue,
-                            access,
-                        },
-                    );
+                    self.send_to_queues(ShardMessage::TakeApart {
+                        asker,
+                        queue,
+                        access,
+                    });
                 }
                 _ => return Err(Refusal::Denied),
             }
@@ -84,7 +95,6 @@ impl Kernel {
             Some(taken) => self.on_taken_apart(asker, queue.into(), taken, now, fx),
             None => {}
         }
-        self.end_command(now, fx);
         Ok(())
     }
 
@@ -131,13 +141,8 @@ impl Kernel {
             self.make_queue_for(self.env.shard(), asker, queue, now)?;
             fx.answer(link, ticket, Answer::QueueMade(Ok(())));
         } else {
-            self.remote.send(
-                home(HOME, self.env.shards()),
-                ShardMessage::MakeQueue {
-                    asker,
-                    queue: queue.into(),
-                },
-            );
+            let queue = queue.into();
+            self.send_to_queues(ShardMessage::MakeQueue { asker, queue });
         }
         Ok(())
     }
@@ -298,7 +303,7 @@ impl Kernel {
                 // Its rights have changed meanwhile: it is judged by those of now.
                 self.end_taken(id, None, now, fx);
                 if let Err(refusal) =
-                    self.take_apart(asker.session(), link, ticket, &queue, now, fx)
+                    self.take_apart_now(asker.session(), link, ticket, &queue, now, fx)
                 {
                     fx.answer(link, ticket, Answer::Taken(Err(refusal)));
                 }
@@ -327,10 +332,7 @@ impl Kernel {
         fx: &mut E,
     ) {
         if !self.has_queues() {
-            return self.remote.send(
-                home(HOME, self.env.shards()),
-                ShardMessage::SettleTaken { taken, end },
-            );
+            return self.send_to_queues(ShardMessage::SettleTaken { taken, end });
         }
         let Some(TakenApart {
             item,

@@ -108,7 +108,7 @@ impl Kernel {
             }
             exchange => {
                 // An exchange that is not there loses them, as everywhere.
-                let Some((kind, _)) = self.exchange_kind(exchange) else {
+                let Some((kind, _)) = self.topology.kind_of(exchange) else {
                     return false;
                 };
                 write_address(exchange, kind, &key, &mut address);

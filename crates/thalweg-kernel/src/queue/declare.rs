@@ -302,7 +302,7 @@ impl Kernel {
         exchange: &str,
         key: Option<&str>,
     ) -> bool {
-        if let (Some(key), Some((kind, _))) = (key, self.exchange_kind(exchange)) {
+        if let (Some(key), Some((kind, _))) = (key, self.topology.kind_of(exchange)) {
             let mut address = String::new();
             write_address(exchange, kind, key, &mut address);
             return access.allows(Permission::Publish, &address);

@@ -178,14 +178,9 @@ impl Kernel {
 
     /// Receivers that asked for one message each, and waited for the mark or for what had expired.
     pub(crate) fn serve_marked<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
-        let Some(queue) = self.queues.get_mut(queue_id) else {
-            return;
-        };
-        let asked = queue.mark.take_awaiting();
-        if !asked.is_empty() {
-            let address = queue.terms.address.clone();
-            self.serve(&address, asked, now, fx);
-        }
+        let queue = self.queues.get_mut(queue_id);
+        let asked = queue.map(|queue| queue.mark.take_awaiting());
+        self.serve_again(queue_id, asked.unwrap_or_default(), now, fx);
     }
 
     /// If a queue has no consumer and no unsettled delivery, what is written down of its deliveries becomes exact.

@@ -154,7 +154,10 @@ impl Kernel {
         match holder {
             Holder::Session(_) => {}
             Holder::Queue(queue_id) => {
-                self.serve_asked(queue_id, now, fx);
+                // Who has to wait again is in the next list, whatever becomes of this one's owner.
+                let queue = self.queues.get_mut(queue_id);
+                let asked = queue.map(|queue| queue.backlog.take_asked());
+                self.serve_again(queue_id, asked.unwrap_or_default(), now, fx);
                 self.pump_queue(queue_id, now, fx);
             }
             Holder::Group(group_id) => {
@@ -175,14 +178,18 @@ impl Kernel {
         queue.backlog.ask(asked)
     }
 
-    fn serve_asked<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
-        let Some(queue) = self.queues.get_mut(queue_id) else {
-            return;
-        };
-        let address = queue.terms.address.clone();
-        // Who has to wait again is in the next list, whatever becomes of this one's owner.
-        let asked = queue.backlog.take_asked();
-        self.serve(&address, asked, now, fx);
+    /// Tries again for receivers that have waited for a queue's messages.
+    pub(super) fn serve_again<E: Effects>(
+        &mut self,
+        queue_id: QueueId,
+        asked: VecDeque<Asked>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        if let (false, Some(queue)) = (asked.is_empty(), self.queues.get(queue_id)) {
+            let address = queue.terms.address.clone();
+            self.serve(&address, asked, now, fx);
+        }
     }
 
     /// Tries again for those who asked for one message each.
@@ -201,7 +208,7 @@ impl Kernel {
                     continue;
                 }
             };
-            let taken = self.take_one(id, line, address, settles, now, fx);
+            let taken = self.take_one_now(id, line, address, settles, now, fx);
             if !matches!(taken, Ok(Some(_)))
                 && let Some(link) = self.sessions.link_of(id)
             {

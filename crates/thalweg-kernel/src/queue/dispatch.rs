@@ -31,6 +31,13 @@ impl Kernel {
         }
     }
 
+    /// Takes the first message out of what is in memory.
+    pub(super) fn take_next(&mut self, queue_id: QueueId) -> Option<Item> {
+        let item = self.queues.get_mut(queue_id)?.backlog.pop()?;
+        self.books.left(Delta::copy(item.message.bytes()));
+        Some(item)
+    }
+
     fn hand_out_waiting<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
         // Groups that wait for a better member than they have now.
         let mut resting: SmallVec<[GroupId; 2]> = SmallVec::new();
@@ -60,14 +67,9 @@ impl Kernel {
                 if passed.len() >= LOOKED_AT_MAX || !self.nobody_may_have(queue_id, &next.message) {
                     break;
                 }
-                let Some(item) = self
-                    .queues
-                    .get_mut(queue_id)
-                    .and_then(|queue| queue.backlog.pop())
-                else {
+                let Some(item) = self.take_next(queue_id) else {
                     break;
                 };
-                self.books.left(Delta::copy(item.message.bytes()));
                 passed.push(item);
                 continue;
             };
@@ -78,15 +80,9 @@ impl Kernel {
                 break;
             }
             self.next_turn(queue_id, turn);
-            let Some(item) = self
-                .queues
-                .get_mut(queue_id)
-                .and_then(|queue| queue.backlog.pop())
-            else {
+            let Some(item) = self.take_next(queue_id) else {
                 break;
             };
-            let bytes = item.message.bytes();
-            self.books.left(Delta::copy(bytes));
             if self
                 .queues
                 .get(queue_id)

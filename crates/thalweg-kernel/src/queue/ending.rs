@@ -14,7 +14,7 @@ use crate::timers::TimerKey;
 use thalweg_model::Time;
 
 /// How many messages one call drops, or gives the memory back of.
-const DROPPED_PER_CALL: usize = 1024;
+pub(super) const DROPPED_PER_CALL: usize = 1024;
 
 /// How far a purge has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +54,9 @@ impl Kernel {
         let most = (DROPPED_PER_CALL as u64).min(all) as usize;
         let mut count = 0;
         while count < most
-            && let Some(item) = self
-                .queues
-                .get_mut(queue_id)
-                .and_then(|queue| queue.backlog.pop())
+            && let Some(item) = self.take_next(queue_id)
         {
             count += 1;
-            self.books.left(Delta::copy(item.message.bytes()));
             self.book_drop(None, item.message.address(), DropReason::Purged);
             self.forget_item(journal, &item, false);
         }
@@ -134,7 +130,7 @@ impl Kernel {
         asked.append(&mut queue.mark.take_awaiting());
         self.serve(&queue.terms.address, asked, now, fx);
         self.queues.add_ended(queue);
-        self.topology_changed();
+        self.routes.all_have_changed();
     }
 
     /// What waited in a queue that ends is dropped, though its memory is given back later.
@@ -151,10 +147,5 @@ impl Kernel {
             self.books
                 .dropped_many(DropReason::QueueEnded, queue.backlog.len());
         }
-    }
-
-    /// Gives back memory of queues that have ended.
-    pub(crate) fn clear_ended(&mut self) {
-        self.queues.clear_ended(DROPPED_PER_CALL);
     }
 }

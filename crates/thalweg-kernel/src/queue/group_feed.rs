@@ -1,26 +1,24 @@
 //! A group may take from a queue.
 
 use super::terms::Terms;
-use super::{HOME, Item, Refusal, is_queue_address};
+use super::{Item, Refusal, is_queue_address};
+use crate::Kernel;
 use crate::effects::{Effects, Holder};
 use crate::groups::ordered::LOOK_ANEW;
 use crate::groups::seats::Chosen;
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::journal::durable::Pending;
-use crate::ledger::DropReason;
 use crate::memory::queue_cost;
 use crate::remote::aways::is_away;
-use crate::{Kernel, home};
 use thalweg_model::{Message, Reliability, Time};
-use thalweg_records::{Stored, StoredGroup};
+use thalweg_records::StoredGroup;
 
 impl Kernel {
     // --- a group takes from a queue
 
     /// Whoever wants to take from a queue that nobody has declared has it made: one that outlives the broker.
     pub(crate) fn ensure_queue(&mut self, address: &str) {
-        let is_here = home(HOME, self.env.shards()) == self.env.shard();
-        if !is_here || !is_queue_address(address) || self.queues.find(address).is_some() {
+        if !self.has_queues() || !is_queue_address(address) || self.queues.find(address).is_some() {
             return;
         }
         // Who cannot have it made will find that there is none.
@@ -43,7 +41,7 @@ impl Kernel {
         if self.env.limits().journal {
             self.persist_queue(queue_id, self.env.limits().safety);
         }
-        self.topology_changed();
+        self.routes.all_have_changed();
         Ok(())
     }
 
@@ -147,11 +145,8 @@ impl Kernel {
         let is_kept = number != 0 && message.reliability() > Reliability::AtMostOnce;
         let serial = self.journal.serial_if(is_kept);
         if is_kept {
-            let pending = Pending {
-                handed: true,
-                ..Pending::new(number, serial, message.reliability(), 0)
-            };
-            self.journal.refer(pending);
+            let pending = Pending::new(number, serial, message.reliability(), 0);
+            self.journal.refer(pending.that_left());
             self.persist_kept(message, false, self.env.limits().safety);
         }
         // Marked even if the member was gone before it was sent anything: what was behind it in the queue has gone to others
@@ -173,26 +168,14 @@ impl Kernel {
             return false;
         };
         let to = self.queue_number(queue_id);
-        let waiting: Vec<Stored> = stored.waiting.iter().collect();
-        self.books.restored(waiting.len());
-        for Stored {
-            serial,
-            place,
-            len,
-            deliveries,
-            ..
-        } in waiting.into_iter().rev()
-        {
-            let Some(message) = read(place, len) else {
-                self.book_drop(None, "", DropReason::Unreadable);
-                continue;
-            };
-            self.books.restored_address(message.address());
+        self.books.restored(stored.waiting.len());
+        let items = self.read_restored(number, &stored.waiting, read);
+        for item in items.into_iter().rev() {
             if to != 0 {
-                self.journal.move_entry(number, serial, to, true);
+                self.journal.move_entry(number, item.serial, to, true);
             }
-            let serial = if to == 0 { 0 } else { serial };
-            self.let_wait_again(queue_id, message, serial, deliveries.max(1));
+            let serial = if to == 0 { 0 } else { item.serial };
+            self.let_wait_again(queue_id, item.message, serial, item.deliveries.max(1));
         }
         self.persist_ended(number);
         true

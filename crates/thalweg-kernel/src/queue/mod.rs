@@ -17,7 +17,6 @@ mod ending;
 mod group_feed;
 mod pass;
 mod queues;
-mod recall;
 mod recount;
 mod settle;
 mod spec;
@@ -33,7 +32,6 @@ pub(crate) use dead_letter::{GivenUp, Original};
 pub(crate) use delivered::Mark;
 pub use ending::{Deleted, Purged};
 pub(crate) use queues::Queues;
-pub use recall::Wanted;
 pub(crate) use spec::reserved_address;
 pub use spec::{
     DeadLetter, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, Refusal, Verdict, queue_address,
@@ -45,6 +43,7 @@ pub(crate) use written::flagged;
 
 use crate::ids::{BindingId, GroupId, QueueId, SessionId};
 use crate::publish::pace::{Pace, eighths};
+use crate::remote::shards::ShardMessage;
 use crate::{Kernel, home};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -78,6 +77,11 @@ impl Kernel {
     /// Whether this is the shard where queues and exchanges are, and to which connections come that use them.
     pub fn has_queues(&self) -> bool {
         home(HOME, self.env.shards()) == self.env.shard()
+    }
+
+    /// Sends to that shard.
+    pub(crate) fn send_to_queues(&mut self, mail: ShardMessage) {
+        self.remote.send(home(HOME, self.env.shards()), mail);
     }
 
     /// The number under which a queue's entries are in the journal; 0 if they are not.

@@ -115,10 +115,7 @@ impl Kernel {
         });
         if serial != 0 {
             let pending = Pending::new(number, serial, draft.reliability, 0);
-            self.journal.refer(Pending {
-                handed: true,
-                ..pending
-            });
+            self.journal.refer(pending.that_left());
         }
         true
     }

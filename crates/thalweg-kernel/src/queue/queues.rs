@@ -4,12 +4,13 @@
 //! *Must never know:* a session, a group, the route table.
 
 use super::apart::TakenApart;
-use super::recall::{Recalling, Wanted};
+use super::ending::DROPPED_PER_CALL;
 use super::{Item, Queue};
 use crate::ids::QueueId;
 use crate::kernel::Map;
 use crate::slots::Slots;
 use crate::topology::MadeBy;
+use crate::values::recall::{Recalling, Wanted};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use thalweg_model::Time;
@@ -96,9 +97,9 @@ impl Queues {
         }
     }
 
-    /// Gives back the memory of up to `max` messages of queues that have ended.
-    pub(super) fn clear_ended(&mut self, max: usize) {
-        let mut left = max;
+    /// Gives back the memory of some messages of queues that have ended.
+    pub(crate) fn clear_ended(&mut self) {
+        let mut left = DROPPED_PER_CALL;
         while let Some(queue) = self.ended.front_mut() {
             left = queue.backlog.clear_some(left);
             if left == 0 {
@@ -113,7 +114,7 @@ impl Queues {
 
     /// Begins to give a queue last values, or begins again: what came already may have been taken. Returns how many queues
     /// are given some; nothing if there are too many.
-    pub(super) fn add_recall(&mut self, queue: QueueId, wanted: &Wanted) -> Option<usize> {
+    pub(crate) fn add_recall(&mut self, queue: QueueId, wanted: &Wanted) -> Option<usize> {
         let mut all = self.recalls.iter_mut();
         if let Some(known) = all.find(|it| it.is_of(queue, wanted)) {
             known.begin_again();
@@ -126,11 +127,11 @@ impl Queues {
     }
 
     /// The others go on first.
-    pub(super) fn put_off_recall(&mut self, recalling: Recalling) {
+    pub(crate) fn put_off_recall(&mut self, recalling: Recalling) {
         self.recalls.push_back(recalling);
     }
 
-    pub(super) fn next_recall(&mut self) -> Option<Recalling> {
+    pub(crate) fn next_recall(&mut self) -> Option<Recalling> {
         self.recalls.pop_front()
     }
 

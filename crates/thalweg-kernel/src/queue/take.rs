@@ -108,6 +108,20 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<Option<u64>, Refusal> {
+        let taken = self.take_one_now(id, line, address, settles, now, fx);
+        self.end_command(now, fx);
+        taken
+    }
+
+    pub(super) fn take_one_now<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        address: &str,
+        settles: bool,
+        now: Time,
+        fx: &mut E,
+    ) -> Result<Option<u64>, Refusal> {
         let queue_id = self.queues.find(address).ok_or(Refusal::NoQueue)?;
         self.may_take_from(id, queue_id)?;
         let queue = self.queues.get(queue_id);
@@ -121,7 +135,6 @@ impl Kernel {
         if let Some(line) = self.line_mut(id, line) {
             line.set_takes_blindly(false);
         }
-        self.end_command(now, fx);
         Ok(taken)
     }
 

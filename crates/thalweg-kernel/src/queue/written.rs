@@ -9,7 +9,7 @@ use crate::access::Access;
 use crate::effects::Safety;
 use crate::ids::QueueId;
 use crate::journal::terms::{QUEUE, TermLines, each_line};
-use crate::ledger::DropReason;
+use crate::timers::TimerKey;
 use crate::topology::StoredMaker;
 use thalweg_model::{Message, Span, Time};
 use thalweg_records::{Stored, StoredGroup, Waiting};
@@ -45,43 +45,25 @@ impl Kernel {
             queue.mark = Mark::restored(delivered_to.min(serial_last));
             self.persist_queue(queue_id, Safety::Lazy);
         }
-        let waiting = match self.restore_deep(queue_id, flagged(stored.waiting, delivered_to)) {
-            Ok(()) => return self.after_restore(queue_id, idle, now),
-            Err(waiting) => waiting,
-        };
-        for Stored {
-            serial,
-            place,
-            len,
-            deliveries,
-            ..
-        } in waiting
-        {
-            let Some(message) = read(place, len) else {
-                self.book_drop(None, "", DropReason::Unreadable);
-                self.journal.remove(number, serial, Safety::Lazy);
-                continue;
-            };
-            self.books.restored_address(message.address());
-            let Some(queue) = self.queues.get_mut(queue_id) else {
-                return;
-            };
-            let order = queue.backlog.next_order();
-            let expires = queue.terms.expiry_of(&message);
-            let delta = queue.backlog.insert(Item {
-                order,
-                expires,
-                ..Item::new(message, serial, deliveries)
-            });
-            self.books.entered(delta);
+        let waiting = flagged(stored.waiting, delivered_to);
+        if let Err(waiting) = self.restore_deep(queue_id, waiting) {
+            for item in self.read_restored(number, &waiting, read) {
+                let Some(queue) = self.queues.get_mut(queue_id) else {
+                    return;
+                };
+                let expires = queue.terms.expiry_of(&item.message);
+                let order = queue.backlog.next_order();
+                let delta = queue.backlog.insert(Item {
+                    order,
+                    expires,
+                    ..item
+                });
+                self.books.entered(delta);
+            }
         }
-        self.after_restore(queue_id, idle, now);
-    }
-
-    fn after_restore(&mut self, queue_id: QueueId, idle: Option<Span>, now: Time) {
         if let Some(idle) = idle {
-            self.agenda
-                .set_timer(now + idle, crate::timers::TimerKey::QueueIdle(queue_id));
+            let key = TimerKey::QueueIdle(queue_id);
+            self.agenda.set_timer(now + idle, key);
         }
         self.watch_expiry(queue_id);
     }

@@ -15,7 +15,7 @@ use crate::remote::group_mail::{CopyBack, Errand, Mail, Notice, Refused, Said};
 use crate::remote::seats_away::{Place, Running, member_of, place};
 use crate::remote::transfer::entry_in;
 use std::sync::Arc;
-use thalweg_balance::{LoadReport, Parcel, Step};
+use thalweg_balance::LoadReport;
 use thalweg_model::{Message, Reliability, Span, Time};
 
 impl Kernel {
@@ -26,16 +26,7 @@ impl Kernel {
         if self.env.shards() == 1 || !self.is_owned_elsewhere(group_id) {
             return;
         }
-        let Some(group) = self.groups.get(group_id) else {
-            return;
-        };
-        let members: Vec<Member> = group
-            .members()
-            .iter()
-            .filter(|member| member.session == id)
-            .copied()
-            .collect();
-        for member in members {
+        for member in self.members_of(group_id, id) {
             self.tell_seat(group_id, &member);
         }
     }
@@ -81,18 +72,18 @@ impl Kernel {
         if self.remote.seats.is_empty() || !self.is_owned_elsewhere(group_id) {
             return;
         }
-        let Some(group) = self.groups.get(group_id) else {
-            return;
-        };
-        let members: Vec<Key> = group
-            .members()
-            .iter()
-            .filter(|member| member.session == id)
-            .map(key)
-            .collect();
-        for member in members {
-            self.leave_seat(group_id, member);
+        for member in self.members_of(group_id, id) {
+            self.leave_seat(group_id, key(&member));
         }
+    }
+
+    fn members_of(&self, group_id: GroupId, id: SessionId) -> Vec<Member> {
+        let members = self.groups.get(group_id).map(|group| group.members());
+        let of_session = members.into_iter().flatten();
+        of_session
+            .filter(|member| member.session == id)
+            .copied()
+            .collect()
     }
 
     /// The same of one member.
@@ -103,17 +94,7 @@ impl Kernel {
     /// A session ends: what it holds is no errand from then on.
     pub(crate) fn end_errands(&mut self, id: SessionId) {
         self.remote.seats.give_up_all(id);
-        self.seats_down(id);
-    }
-
-    /// A session has no link any more. What stays with it nevertheless is still an errand.
-    pub(crate) fn seats_down(&mut self, id: SessionId) {
         self.remote.seats.all_go_down(id);
-    }
-
-    /// A group ends here: nobody will settle anything of it.
-    pub(crate) fn forget_errands(&mut self, group_id: GroupId) {
-        self.remote.seats.give_up_group(group_id);
     }
 
     // --- errands
@@ -287,21 +268,6 @@ impl Kernel {
         self.took_over(from);
     }
 
-    /// A delivery left; whether it is the errand that is just being run.
-    pub(crate) fn is_errand_sent(&mut self, group_id: GroupId, to: Key, parcel: &Parcel) -> bool {
-        self.remote.seats.sent(group_id, to, parcel)
-    }
-
-    /// An exactly-once delivery has come so far; whether it was an errand, and its owner is told.
-    pub(crate) fn is_errand_stepped(&mut self, of: Key, tag: u64, step: Step, now: Time) -> bool {
-        self.remote.seats.stepped(of, tag, step, now)
-    }
-
-    /// A delivery is settled, or goes back; whether it was an errand.
-    pub(crate) fn is_errand_over(&mut self, of: Key, tag: u64, is_done: bool) -> bool {
-        self.remote.seats.end(of, tag, is_done)
-    }
-
     /// The owner has found that a member is silent for too long.
     pub(crate) fn on_evict<E: Effects>(&mut self, sitting: u32, now: Time, fx: &mut E) {
         if let Some(place) = self.remote.seats.place_of(sitting) {
@@ -325,11 +291,6 @@ impl Kernel {
     ) {
         let said = Said::RoundTrip(least, jitter);
         self.remote.seats.say_of(group_id, id, said);
-    }
-
-    /// A member has not settled something in time: the owner knows whether others are there.
-    pub(crate) fn tell_overdue(&mut self, id: SessionId, group_id: GroupId) {
-        self.remote.seats.say_of(group_id, id, Said::Overdue);
     }
 
     // --- what goes to owners

@@ -68,7 +68,7 @@ impl Kernel {
 
     /// A session has no link from now on.
     pub(crate) fn drop_link(&mut self, id: SessionId, now: Time) {
-        self.seats_down(id);
+        self.remote.seats.all_go_down(id);
         let Some(session) = self.sessions.detach(id, now) else {
             return;
         };
@@ -116,7 +116,9 @@ impl Kernel {
             return;
         };
         let expiry_max = self.env.limits().session_expiry_max;
-        session.link_ended(how, expiry.map(|expiry| expiry.min(expiry_max)), now);
+        session
+            .life
+            .link_ended(how, expiry.map(|expiry| expiry.min(expiry_max)), now);
         let left = session.presence_news(now, Some(how));
         let ends_now = session.life.expiry() == Span::ZERO;
         let (expires_at, will_due) = (session.life.expires_at(), session.life.will_due());
@@ -147,7 +149,7 @@ impl Kernel {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let Some(will) = session.take_will() else {
+        let Some(will) = session.life.take_will() else {
             return;
         };
         self.weigh_session(id);

@@ -200,7 +200,7 @@ impl Kernel {
         let user = open.user;
         let who = Who { client, user, uid };
         let mut session = Session::new(who, durable, open.access, life, now);
-        session.attach(arrival, self.env.limits(), now);
+        session.connection.attach(arrival, self.env.limits(), now);
         session.membership.set_trial(trial);
         let (id, _) = self.sessions.insert(session);
         self.weigh_session(id);
@@ -265,7 +265,7 @@ impl Kernel {
             self.close_link(id, link, Closing::Lost, None, now, fx);
         }
         if !fresh && let Some(session) = self.sessions.get_mut(id) {
-            session.take_will();
+            session.life.take_will();
         }
     }
 

@@ -1,13 +1,13 @@
 //! A session: whose it is, and its parts. Each part keeps its own counts.
 
+use super::HeldTickets;
 use super::backlog::Backlog;
-use super::connection::{Arrival, Connection};
+use super::connection::Connection;
 use super::counts::Counts;
 use super::life::Life;
 use super::membership::Membership;
 use super::subscriptions::Subscriptions;
 use super::window::{SlotState, Window};
-use super::{Closing, HeldTickets, Will};
 use crate::access::Access;
 use crate::entry::Entry;
 use crate::ids::{GroupId, LinkId, Tag};
@@ -18,7 +18,7 @@ use crate::publish::pipeline::Memo;
 use crate::recount::Held;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use thalweg_model::{Message, Reliability, Span, Time};
+use thalweg_model::{Message, Reliability, Time};
 use thalweg_records::Waiting;
 
 /// Other deliveries that are looked at before a group's oldest.
@@ -180,11 +180,6 @@ impl Session {
         self.connection.link()
     }
 
-    /// Its peer is here, over a new link; true if it had none.
-    pub(super) fn attach(&mut self, arrival: Arrival, limits: &Limits, now: Time) -> bool {
-        self.connection.attach(arrival, limits, now)
-    }
-
     /// What a new link replaces beside what holds for the link alone.
     pub(super) fn go_on(&mut self, user: Option<Arc<str>>, access: Access, life: Life) {
         self.who.user = user;
@@ -204,15 +199,6 @@ impl Session {
     pub(super) fn begin(&mut self) {
         self.window.judge_repeats(!self.access.is_allow_all());
         self.window.begin_repeats();
-    }
-
-    /// What follows from its link's end for its expiry and its will.
-    pub(super) fn link_ended(&mut self, how: Closing, expiry: Option<Span>, now: Time) {
-        self.life.link_ended(how, expiry, now);
-    }
-
-    pub(super) fn take_will(&mut self) -> Option<Box<Will>> {
-        self.life.take_will()
     }
 
     // --- what it can take

@@ -119,7 +119,7 @@ impl Sessions {
         now: Time,
     ) -> Option<&mut Session> {
         let session = self.all.get_mut(id)?;
-        self.online += usize::from(session.attach(arrival, limits, now));
+        self.online += usize::from(session.connection.attach(arrival, limits, now));
         Some(session)
     }
 

@@ -54,10 +54,6 @@ impl HeldTickets {
             .any(|(number, bits)| *number == page && bits[word] & bit != 0)
     }
 
-    pub(crate) fn len(&self) -> u32 {
-        self.len
-    }
-
     /// How much memory they take.
     pub(crate) fn bytes(&self) -> usize {
         self.pages.len() * (size_of::<(u8, Box<[u64; 4]>)>() + size_of::<[u64; 4]>())
@@ -83,11 +79,11 @@ mod tests {
             assert!(held.insert(ticket));
             assert!(!held.insert(ticket));
         }
-        assert_eq!(held.len(), 5);
+        assert_eq!(held.len, 5);
         for ticket in [1, 255, 256, 65_535, 7] {
             assert!(held.remove(ticket));
             assert!(!held.remove(ticket));
         }
-        assert_eq!(held.len(), 0);
+        assert_eq!(held.len, 0);
     }
 }

@@ -42,10 +42,6 @@ pub(crate) enum To {
 const DEPTH_MAX: usize = 16;
 
 impl Kernel {
-    pub(crate) fn binding(&self, id: BindingId) -> Option<&Binding> {
-        self.topology.binding(id)
-    }
-
     /// Binds; nothing changes if there is such a binding.
     pub fn bind<E: Effects>(
         &mut self,
@@ -106,7 +102,7 @@ impl Kernel {
     ) -> Result<(), Refusal> {
         let (to, _) = self.check_bind(id, spec)?;
         if let Some(index) = self.find_binding(spec, &to) {
-            let binding = self.binding(index);
+            let binding = self.topology.binding(index);
             if binding.is_some_and(|binding| binding.number != 0) {
                 self.hold(id, fx);
             }
@@ -127,12 +123,13 @@ impl Kernel {
                 To::Queue(queue_id)
             }
             BindTo::Exchange(address) => {
-                self.exchange_kind(address).ok_or(Refusal::NoExchange)?;
+                self.topology.kind_of(address).ok_or(Refusal::NoExchange)?;
                 To::Exchange(address.into())
             }
         };
         let (kind, _) = self
-            .exchange_kind(spec.exchange)
+            .topology
+            .kind_of(spec.exchange)
             .ok_or(Refusal::NoExchange)?;
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
         let (filter, _) = filter_of(spec.exchange, kind, spec.key);
@@ -188,7 +185,8 @@ impl Kernel {
         kind: ExchangeKind,
         fx: &mut E,
     ) {
-        let (Some(binding), Some(session)) = (self.binding(index), self.sessions.get(id)) else {
+        let (Some(binding), Some(session)) = (self.topology.binding(index), self.sessions.get(id))
+        else {
             return;
         };
         let Some(known) = binding.made_by.access() else {
@@ -223,7 +221,7 @@ impl Kernel {
         };
         self.env.entered(Kept::Topology, entered);
         self.env.left(Kept::Topology, before.bytes());
-        self.topology_changed();
+        self.routes.all_have_changed();
     }
 
     fn is_durable_target(&self, to: &To) -> bool {
@@ -274,7 +272,7 @@ impl Kernel {
         if let Some(second) = second_filter_of(exchange, key) {
             self.add_sink(&second, SinkKind::Binding, index.index());
         }
-        self.topology_changed();
+        self.routes.all_have_changed();
         index
     }
 
@@ -304,7 +302,7 @@ impl Kernel {
         if from.is_some_and(|from| from.auto_delete && from.bindings.is_empty()) {
             self.end_exchange(&binding.exchange, fx);
         }
-        self.topology_changed();
+        self.routes.all_have_changed();
     }
 
     /// Puts a queue or binding into the route table.
@@ -362,7 +360,7 @@ impl Kernel {
         let mut compared = false;
         for (address, bindings) in from {
             for &index in bindings {
-                let Some(binding) = self.binding(index) else {
+                let Some(binding) = self.topology.binding(index) else {
                     continue;
                 };
                 if binding
@@ -439,7 +437,7 @@ impl Kernel {
 
     /// Adds what another exchange does with the same keys, as far as who leads there may publish there.
     fn lead_on(&self, exchange: &str, made_by: &MadeBy, walk: &mut Walk<'_>, depth: usize) {
-        let Some((kind, _)) = self.exchange_kind(exchange) else {
+        let Some((kind, _)) = self.topology.kind_of(exchange) else {
             return;
         };
         if depth >= DEPTH_MAX {
@@ -490,7 +488,7 @@ impl Kernel {
         let mut compared = Compared::default();
         let mut matched: Vec<&str> = Vec::new();
         for (index, address) in &route.onward().conditional {
-            let Some(binding) = self.binding(*index) else {
+            let Some(binding) = self.topology.binding(*index) else {
                 continue;
             };
             if !matches(&binding.arguments, properties) {
@@ -512,7 +510,7 @@ impl Kernel {
 
     fn address_at(&self, address: &str, exchange: &str) -> String {
         let mut next = String::new();
-        if let Some((kind, _)) = self.exchange_kind(exchange) {
+        if let Some((kind, _)) = self.topology.kind_of(exchange) {
             write_address(exchange, kind, &key_of(address), &mut next);
         }
         next

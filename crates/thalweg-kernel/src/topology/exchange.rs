@@ -185,15 +185,10 @@ pub(crate) fn write_empty_key(exchange: &str, out: &mut String) {
 }
 
 impl Kernel {
-    /// What is known of an exchange: its kind and whether it is internal.
-    pub(crate) fn exchange_kind(&self, address: &str) -> Option<(ExchangeKind, bool)> {
-        self.topology.kind_of(address)
-    }
-
     /// The address that a message goes to which is published to an exchange with a key.
     pub fn address_in(&self, exchange: &str, key: &str, out: &mut String) -> Result<(), Refusal> {
         out.clear();
-        let Some((kind, internal)) = self.exchange_kind(exchange) else {
+        let Some((kind, internal)) = self.topology.kind_of(exchange) else {
             return Err(Refusal::NoExchange);
         };
         if internal {
@@ -286,7 +281,7 @@ impl Kernel {
             self.hold(id, fx);
         }
         self.add_exchange(spec.address, exchange);
-        self.topology_changed();
+        self.routes.all_have_changed();
         Ok(())
     }
 
@@ -321,7 +316,7 @@ impl Kernel {
             self.hold(id, fx);
         }
         self.topology.insert_exchange(spec.address, exchange);
-        self.topology_changed();
+        self.routes.all_have_changed();
     }
 
     /// An exchange is there from now on. If it has an alternate, all that other shards publish to it comes here.
@@ -346,12 +341,13 @@ impl Kernel {
 
     pub(crate) fn on_internal(&mut self, exchange: &str, is_internal: bool) {
         self.topology.set_internal_elsewhere(exchange, is_internal);
-        self.topology_changed();
+        self.routes.all_have_changed();
     }
 
     /// The kind of an exchange.
     pub fn inspect_exchange(&self, _: SessionId, address: &str) -> Result<ExchangeKind, Refusal> {
-        self.exchange_kind(address)
+        self.topology
+            .kind_of(address)
             .map(|(kind, _)| kind)
             .ok_or(Refusal::NoExchange)
     }
@@ -397,11 +393,6 @@ impl Kernel {
             self.end_binding(binding, fx);
         }
         self.persist_ended(exchange.number);
-        self.topology_changed();
-    }
-
-    /// Routes that were remembered may be others now.
-    pub(crate) fn topology_changed(&mut self) {
         self.routes.all_have_changed();
     }
 }

@@ -51,7 +51,7 @@ impl Kernel {
             let bindings = exchange
                 .bindings
                 .iter()
-                .filter_map(|index| self.binding(*index));
+                .filter_map(|index| self.topology.binding(*index));
             f(ExchangeView {
                 address: address.into(),
                 kind: exchange.kind,

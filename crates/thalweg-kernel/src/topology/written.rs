@@ -27,7 +27,7 @@ impl Kernel {
     }
 
     pub(super) fn persist_binding(&mut self, index: BindingId, safety: Safety) {
-        let Some(binding) = self.binding(index) else {
+        let Some(binding) = self.topology.binding(index) else {
             return;
         };
         let mut lines = TermLines::default();
@@ -122,12 +122,12 @@ impl Kernel {
         let to = match (to_queue, to_exchange) {
             (Some(address), _) => To::Queue(self.queues.find(&address)?),
             (None, Some(address)) => {
-                self.exchange_kind(&address)?;
+                self.topology.kind_of(&address)?;
                 To::Exchange(address.into())
             }
             (None, None) => return None,
         };
-        let (kind, _) = self.exchange_kind(&exchange)?;
+        let (kind, _) = self.topology.kind_of(&exchange)?;
         let index = self.add_binding(&exchange, kind, to, &key, &arguments, number);
         self.set_bindings_maker(index, made_by.compile(access));
         Some(())

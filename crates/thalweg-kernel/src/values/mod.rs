@@ -7,6 +7,7 @@ pub(crate) mod cell;
 pub(crate) mod kept_value;
 pub mod last_value;
 pub(crate) mod read;
+pub(crate) mod recall;
 pub(crate) mod retained;
 pub(crate) mod watch;
 mod watches;

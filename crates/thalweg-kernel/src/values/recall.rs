@@ -1,10 +1,10 @@
 //! Last values come into a queue that was just bound.
 
-use super::spec::Refusal;
 use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::effects::Effects;
 use crate::ids::{QueueId, SessionId, ShardId};
+use crate::queue::Refusal;
 use crate::remote::shards::ShardMessage;
 use crate::topology::{ExchangeKind, filter_of, pattern_matches};
 use crate::values::last_value::ScanCursor;
@@ -30,10 +30,10 @@ pub(crate) struct Recalling {
 }
 
 /// How many of them go on by a step in one turn.
-const STEPS_PER_TURN: usize = 4;
+pub(crate) const STEPS_PER_TURN: usize = 4;
 
 impl Recalling {
-    pub(super) fn new(queue: QueueId, wanted: Wanted) -> Self {
+    pub(crate) fn new(queue: QueueId, wanted: Wanted) -> Self {
         Recalling {
             queue,
             wanted,
@@ -41,11 +41,11 @@ impl Recalling {
         }
     }
 
-    pub(super) fn is_of(&self, queue: QueueId, wanted: &Wanted) -> bool {
+    pub(crate) fn is_of(&self, queue: QueueId, wanted: &Wanted) -> bool {
         self.queue == queue && self.wanted == *wanted
     }
 
-    pub(super) fn begin_again(&mut self) {
+    pub(crate) fn begin_again(&mut self) {
         self.cursor = ScanCursor::default();
     }
 }
@@ -65,7 +65,7 @@ impl Kernel {
     ) -> Result<(), Refusal> {
         let queue_id = self.queues.find(queue).ok_or(Refusal::NoQueue)?;
         self.may_configure_queue(id, queue_id)?;
-        let (kind, _) = self.exchange_kind(exchange).ok_or(Refusal::NoExchange)?;
+        let (kind, _) = self.topology.kind_of(exchange).ok_or(Refusal::NoExchange)?;
         if kind == ExchangeKind::Headers {
             return Err(Refusal::Invalid(
                 "an exchange that compares headers has no last values",
@@ -91,18 +91,14 @@ impl Kernel {
             cursor: ScanCursor::default(),
         });
         if recalls == 1 {
-            self.go_on_with_recalls(1, now, fx);
+            self.work_on_recalls(1, now, fx);
         }
         self.end_command(now, fx);
         Ok(())
     }
 
-    /// Goes on with what queues are still to be given, for a turn.
-    pub(crate) fn work_on_recalls<E: Effects>(&mut self, now: Time, fx: &mut E) {
-        self.go_on_with_recalls(STEPS_PER_TURN, now, fx);
-    }
-
-    fn go_on_with_recalls<E: Effects>(&mut self, steps: usize, now: Time, fx: &mut E) {
+    /// Goes on with what queues are still to be given.
+    pub(crate) fn work_on_recalls<E: Effects>(&mut self, steps: usize, now: Time, fx: &mut E) {
         for _ in 0..steps {
             let Some(mut recalling) = self.queues.next_recall() else {
                 return;
