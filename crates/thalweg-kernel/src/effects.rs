@@ -4,7 +4,7 @@
 use crate::ids::{GroupId, LinkId, QueueId, SessionId, Tag, TakenId, Ticket};
 use crate::publish::pipeline::Draft;
 use crate::queue::Refusal;
-use thalweg_model::{Message, Properties, Reliability, Span, Time};
+use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
 
 /// The verbs the kernel may use while it handles a command.
 ///
@@ -198,6 +198,15 @@ impl<'a> Content<'a> {
         match self {
             Content::Kept(message, _) => message.payload(),
             Content::Passing(draft, _) => draft.payload,
+        }
+    }
+
+    /// What it does to the last value.
+    #[inline]
+    pub fn retain(&self) -> RetainOp {
+        match self {
+            Content::Kept(message, _) => message.retain(),
+            Content::Passing(draft, _) => draft.retain,
         }
     }
 

@@ -100,10 +100,19 @@ impl Xmpp {
     }
 
     pub fn message(&mut self, to: &str, content: &str, up: &mut Vec<u8>) {
-        self.side
-            .put(StanzaKind::Message, &[("to", to)], up, |out| {
-                out.extend_from_slice(content.as_bytes());
-            });
+        self.send(StanzaKind::Message, &[("to", to)], content, up);
+    }
+
+    pub fn send(
+        &mut self,
+        kind: StanzaKind,
+        attributes: &[(&str, &str)],
+        content: &str,
+        up: &mut Vec<u8>,
+    ) {
+        self.side.put(kind, attributes, up, |out| {
+            out.extend_from_slice(content.as_bytes());
+        });
     }
 
     pub fn close(&mut self, up: &mut Vec<u8>) {

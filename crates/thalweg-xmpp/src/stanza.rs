@@ -1,6 +1,6 @@
 //! Stanzas: messages, presence, and requests with their answers.
 
-use crate::{Element, ns, put_attribute};
+use crate::{Element, ns, put_attribute, put_text};
 use std::borrow::Cow;
 
 /// What a stanza is.
@@ -113,6 +113,8 @@ pub struct StanzaError {
     pub condition: &'static str,
     /// A more exact condition: an element and its namespace.
     pub more: Option<(&'static str, &'static str)>,
+    /// What it is about, for people.
+    pub text: Option<&'static str>,
 }
 
 impl StanzaError {
@@ -122,6 +124,15 @@ impl StanzaError {
             type_,
             condition,
             more: None,
+            text: None,
+        }
+    }
+
+    /// The same with a text for people.
+    pub const fn about(self, text: &'static str) -> StanzaError {
+        StanzaError {
+            text: Some(text),
+            ..self
         }
     }
 
@@ -139,6 +150,11 @@ impl StanzaError {
         put_attribute("type", self.type_.name(), out);
         let condition = format!("><{} xmlns='{}'/>", self.condition, ns::STANZA_ERRORS);
         out.extend_from_slice(condition.as_bytes());
+        if let Some(text) = self.text {
+            out.extend_from_slice(format!("<text xmlns='{}'>", ns::STANZA_ERRORS).as_bytes());
+            put_text(text, out);
+            out.extend_from_slice(b"</text>");
+        }
         if let Some((element, namespace)) = self.more {
             out.extend_from_slice(format!("<{element} xmlns='{namespace}'/>").as_bytes());
         }

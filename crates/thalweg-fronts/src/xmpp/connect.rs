@@ -20,7 +20,6 @@ pub(super) fn offer(settings: &XmppSettings, takes_strangers: bool) -> ServerSet
         starttls: settings.starttls,
         mechanisms: mechanisms(settings, takes_strangers),
         management: true,
-        ..ServerSettings::default()
     }
 }
 
@@ -207,6 +206,7 @@ impl XmppFront {
         };
         XmppFront::write(cx.links, cx.id, |front, out| {
             front.address = jid.as_str().into();
+            front.availability.begin(cx.now);
             front.side.bound(jid, out);
         });
         cx.start(opened.session);

@@ -21,6 +21,10 @@ impl Outbound for XmppFront {
             self.put_contact(&name, content.payload(), delivery.tag as Tag, out);
             return Ok(());
         }
+        if self.is_message_to(content.address()) {
+            self.put_message(content, delivery.tag as Tag, out);
+            return Ok(());
+        }
         let attributes = [("from", &*self.service), ("to", &*self.address)];
         self.side.put_again(
             again(delivery.tag as Tag),
@@ -28,12 +32,7 @@ impl Outbound for XmppFront {
             &attributes,
             out,
             |out| {
-                XmppFront::put_event(
-                    content.address(),
-                    content.payload(),
-                    content.properties(),
-                    out,
-                );
+                XmppFront::put_event(content, out);
                 put_subscription_ids(delivery.subscription_ids, out);
             },
         );
@@ -45,14 +44,27 @@ impl Outbound for XmppFront {
             return;
         };
         match (asked, answer) {
-            (Asked::Subscribe { id, filter }, Answer::Subscribed([subscribed])) => {
-                self.put_subscribed(&id, &filter, refusal(*subscribed), out);
+            (
+                Asked::Subscribe {
+                    id,
+                    filter,
+                    is_change,
+                },
+                Answer::Subscribed([subscribed]),
+            ) => {
+                self.put_subscribed(&id, &filter, is_change, refusal(*subscribed), out);
             }
             (Asked::Contact { name, answers }, Answer::Subscribed([subscribed])) => {
                 self.put_watched(&name, answers, *subscribed, out);
             }
             (Asked::Items { id, node, wanted }, Answer::Value(value)) => {
                 self.put_items(&id, &node, &wanted, value, out);
+            }
+            (Asked::Names { id, node }, Answer::Value(value)) => {
+                self.put_names(&id, &node, value, out);
+            }
+            (Asked::Retract(retraction), Answer::Value(value)) => {
+                self.on_looked_at(retraction, value, out);
             }
             (Asked::Nodes { id }, Answer::Values { values, complete }) => {
                 // Too many lists are being put together.

@@ -12,18 +12,36 @@ const VERSION: &str = "jabber:iq:version";
 const ROSTER: &str = "jabber:iq:roster";
 
 /// Features of XEP-0060 that are there.
-const PUBSUB_FEATURES: [&str; 11] = [
+const PUBSUB_FEATURES: &[&str] = &[
+    "access-open",
+    "access-whitelist",
+    "auto-create",
+    "config-node",
+    "config-node-max",
     "create-and-configure",
     "create-nodes",
+    "delete-items",
+    "delete-nodes",
     "instant-nodes",
     "item-ids",
     "last-published",
+    "leased-subscription",
+    "member-affiliation",
+    "outcast-affiliation",
     "persistent-items",
     "publish",
+    "publish-only-affiliation",
+    "publish-options",
+    "publisher-affiliation",
     "purge-nodes",
     "retract-items",
+    "retrieve-affiliations",
+    "retrieve-default",
+    "retrieve-default-sub",
     "retrieve-items",
+    "retrieve-subscriptions",
     "subscribe",
+    "subscription-options",
 ];
 
 /// Lists of nodes that a connection may have the kernel put together at a time.
@@ -47,9 +65,15 @@ impl XmppFront {
                     put_info(("pubsub", "leaf", &node), &[PUBSUB], Some(&node), out)
                 }
                 (true, None) => put_service(out),
-                (false, _) => put_server(out),
+                (false, _) => put_server(settings.offline_messages, out),
             }),
             ("query", ITEMS) if is_service && node.is_none() => XmppFront::list_nodes(cx, stanza),
+            ("query", ITEMS) if is_service => {
+                let node = node.unwrap_or_default();
+                if let Err(refused) = XmppFront::on_names(cx, stanza, &node) {
+                    XmppFront::reply_error(cx, stanza, refused);
+                }
+            }
             ("query", ITEMS) => XmppFront::reply(cx, stanza, |out| {
                 out.extend_from_slice(format!("<query xmlns='{ITEMS}'>").as_bytes());
                 if !is_service && node.is_none() {
@@ -129,8 +153,11 @@ fn put_info(
     out.extend_from_slice(b"</query>");
 }
 
-fn put_server(out: &mut Vec<u8>) {
-    let features = [INFO, ITEMS, VERSION, ns::PING];
+fn put_server(keeps_messages: bool, out: &mut Vec<u8>) {
+    let mut features = vec![INFO, ITEMS, VERSION, ns::PING];
+    if keeps_messages {
+        features.push("msgoffline");
+    }
     put_info(("server", "im", "Thalweg"), &features, None, out);
 }
 

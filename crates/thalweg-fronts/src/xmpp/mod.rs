@@ -4,9 +4,13 @@
 //! ([`pubsub`]). How payloads become elements is in [`payload`]. A client's session lasts as long as its connection, or longer if it
 //! has asked for that ([`resume`]).
 
+mod chat;
 mod connect;
+mod datetime;
 mod deliver;
 mod disco;
+mod forms;
+mod node;
 pub mod payload;
 mod presence;
 mod pubsub;
@@ -17,15 +21,16 @@ mod subscriptions;
 use crate::front::{Cx, Front, FrontSettings, Step, Variant};
 use crate::protocol::Protocol;
 use crate::{AnyFront, LoginAnswer, link};
+use chat::Availability;
 use presence::Contacts;
-use pubsub::{Asked, NO_ROOM};
+use pubsub::{Asked, NO_ROOM, Retraction};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use subscriptions::Nodes;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Closing, Ticket};
-use thalweg_model::Span;
+use thalweg_model::{Span, Time};
 use thalweg_xmpp::{
     ErrorType, Mechanism, PeerFault, ServerEvent, ServerSide, Stanza, StanzaError, StanzaKind, Tree,
 };
@@ -64,10 +69,13 @@ pub struct XmppFront {
     service: Box<str>,
     nodes: Nodes,
     contacts: Contacts,
+    availability: Availability,
     /// Requests that wait for the kernel's answer.
     asked: HashMap<Ticket, Asked>,
     /// Octets that those requests take.
     asked_bytes: usize,
+    /// Items that were looked for and are there; the next turn forgets them.
+    retracting: Vec<Retraction>,
     ticket_last: Ticket,
     /// Names of subscriptions and items that were given out.
     names: u32,
@@ -98,8 +106,10 @@ impl XmppFront {
             address: "".into(),
             nodes: Nodes::default(),
             contacts: Contacts::default(),
+            availability: Availability::default(),
             asked: HashMap::new(),
             asked_bytes: 0,
+            retracting: Vec::new(),
             ticket_last: 0,
             names: 0,
             is_closed: false,
@@ -170,8 +180,8 @@ impl XmppFront {
             StanzaKind::Iq if *to == *front.service => XmppFront::on_pubsub(cx, stanza),
             StanzaKind::Iq if is_ours => XmppFront::on_request(cx, stanza),
             StanzaKind::Presence => XmppFront::on_presence(cx, stanza),
-            StanzaKind::Message if is_ours || stanza.type_() == "error" => {}
-            StanzaKind::Iq | StanzaKind::Message => {
+            StanzaKind::Message => XmppFront::on_message(cx, stanza),
+            StanzaKind::Iq => {
                 let unavailable = StanzaError::new(ErrorType::Cancel, "service-unavailable");
                 XmppFront::reply_error(cx, stanza, unavailable);
             }
@@ -379,10 +389,23 @@ impl Front for XmppFront {
 
     fn on_wake(cx: &mut Cx<'_>) {
         XmppFront::watch_unacknowledged(cx);
+        XmppFront::retract(cx);
     }
 
     fn is_to_wake(&self) -> bool {
-        self.is_behind()
+        self.is_behind() || !self.retracting.is_empty()
+    }
+
+    fn has_timers(&self) -> bool {
+        true
+    }
+
+    fn next_timer(&self) -> Time {
+        self.nodes.expiry_next()
+    }
+
+    fn on_timer(cx: &mut Cx<'_>) {
+        XmppFront::end_leases(cx);
     }
 
     fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {

@@ -9,7 +9,7 @@ use crate::front::{Cx, Variant};
 use std::collections::BTreeSet;
 use thalweg_kernel::{LastValueWish, Subscribed, Tag, Wish};
 use thalweg_model::presence;
-use thalweg_xmpp::{Again, Jid, Stanza, StanzaKind, put_attribute, put_text};
+use thalweg_xmpp::{Again, Jid, Stanza, StanzaKind, ns, put_attribute, put_text};
 
 const ROSTER: &str = "jabber:iq:roster";
 /// The resource of contacts, which need one to be available.
@@ -59,10 +59,14 @@ impl XmppFront {
                 for name in front.settings.clone().roster.iter() {
                     XmppFront::watch(cx, name, false);
                 }
+                let priority = stanza.element.child("priority", ns::CLIENT);
+                let priority = priority.and_then(|priority| priority.text().trim().parse().ok());
+                XmppFront::set_available(cx, Some(priority.unwrap_or(0)));
             }
             ("unavailable", _) if stanza.to().is_none() => {
                 let names = std::mem::take(&mut front.contacts).names;
                 names.iter().for_each(|name| XmppFront::unwatch(cx, name));
+                XmppFront::set_available(cx, None);
             }
             ("subscribe", Some(name)) => XmppFront::watch(cx, &name, true),
             ("unsubscribe", Some(name)) => {

@@ -1,20 +1,21 @@
 //! XEP-0060 at `pubsub.DOMAIN`: a node is an address, its items are its last value, an item is a message.
 //!
-//! A node is there before anything is published to it, so that creating one only says its name. A subscription lasts as
-//! long as the connection. `pubsub#subscription_depth` of XEP-0248 makes it one to what is below the node.
+//! A node is there before anything is published to it, so that creating one only says its name ([`node`](super::node)).
+//! Subscriptions are in [`subscriptions`](super::subscriptions).
 
+use super::node::PublishOptions;
 use super::{XmppFront, payload};
 use crate::front::{Cx, Variant};
-use thalweg_kernel::{Draft, Outcome};
+use thalweg_kernel::{Content, Draft, Outcome};
 use thalweg_model::octets as address;
+use thalweg_model::place::{Place, place};
 use thalweg_model::{Address, Details, Message, Properties, Reliability, RetainOp};
 use thalweg_xmpp::{Element, ErrorType, Stanza, StanzaError, put_attribute};
 
 pub(super) const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
 pub(super) const EVENT: &str = "http://jabber.org/protocol/pubsub#event";
-const OWNER: &str = "http://jabber.org/protocol/pubsub#owner";
-const ERRORS: &str = "http://jabber.org/protocol/pubsub#errors";
-pub(super) const DATA: &str = "jabber:x:data";
+pub(super) const OWNER: &str = "http://jabber.org/protocol/pubsub#owner";
+pub(super) const ERRORS: &str = "http://jabber.org/protocol/pubsub#errors";
 
 /// The name of an item whose publisher gave it none, XEP-0060, 12.20.
 const CURRENT: &str = "current";
@@ -30,6 +31,8 @@ pub(super) enum Asked {
     Subscribe {
         id: Box<str>,
         filter: Box<str>,
+        /// The answer is to a change of options, and empty.
+        is_change: bool,
     },
     Items {
         id: Box<str>,
@@ -37,10 +40,19 @@ pub(super) enum Asked {
         /// The items that are wanted; all if there are none.
         wanted: Vec<Box<str>>,
     },
+    /// The names of a node's items, for XEP-0030.
+    Names { id: Box<str>, node: Box<str> },
+    /// The last value is to be forgotten if it is the item of this name.
+    Retract(Retraction),
     /// The nodes that have items.
-    Nodes {
-        id: Box<str>,
-    },
+    Nodes { id: Box<str> },
+}
+
+/// An item that is to be forgotten.
+pub(super) struct Retraction {
+    pub(super) id: Box<str>,
+    address: Box<str>,
+    item: Box<str>,
 }
 
 impl Asked {
@@ -48,10 +60,14 @@ impl Asked {
     pub(super) fn bytes(&self) -> usize {
         let texts = match self {
             Asked::Contact { name, .. } => name.len(),
-            Asked::Subscribe { id, filter } => id.len() + filter.len(),
+            Asked::Subscribe { id, filter, .. } => id.len() + filter.len(),
             Asked::Items { id, node, wanted } => {
                 let names: usize = wanted.iter().map(|name| name.len()).sum();
                 id.len() + node.len() + names + wanted.capacity() * size_of::<Box<str>>()
+            }
+            Asked::Names { id, node } => id.len() + node.len(),
+            Asked::Retract(Retraction { id, address, item }) => {
+                id.len() + address.len() + item.len()
             }
             Asked::Nodes { id } => id.len(),
         };
@@ -62,10 +78,12 @@ impl Asked {
 /// What a request is refused with.
 pub(super) type Refused = StanzaError;
 
-const BAD_REQUEST: Refused = StanzaError::new(ErrorType::Modify, "bad-request");
+pub(super) const BAD_REQUEST: Refused = StanzaError::new(ErrorType::Modify, "bad-request");
 const NODE_REQUIRED: Refused = BAD_REQUEST.with("nodeid-required", ERRORS);
 pub(super) const INVALID_JID: Refused = BAD_REQUEST.with("invalid-jid", ERRORS);
 const ITEM_REQUIRED: Refused = BAD_REQUEST.with("item-required", ERRORS);
+pub(super) const CONFLICT: Refused = StanzaError::new(ErrorType::Cancel, "conflict");
+const NOT_FOUND: Refused = StanzaError::new(ErrorType::Cancel, "item-not-found");
 const INVALID_PAYLOAD: Refused = BAD_REQUEST.with("invalid-payload", ERRORS);
 pub(super) const INVALID_OPTIONS: Refused = BAD_REQUEST.with("invalid-options", ERRORS);
 pub(super) const FORBIDDEN: Refused = StanzaError::new(ErrorType::Auth, "forbidden");
@@ -109,14 +127,13 @@ impl XmppFront {
         let is_set = stanza.type_() == "set";
         let done = match (payload.namespace(), is_set) {
             (PUBSUB | OWNER, _) => {
-                let options = payload.child("options", PUBSUB);
                 let is_alone = payload.children().nth(1).is_none();
                 let action = payload.children().find(|child| {
                     is_alone || !matches!(child.name(), "options" | "publish-options" | "configure")
                 });
                 match action {
                     None => Err(BAD_REQUEST),
-                    Some(action) => XmppFront::on_action(cx, stanza, action, options, is_set),
+                    Some(action) => XmppFront::on_action(cx, stanza, payload, action, is_set),
                 }
             }
             _ => return XmppFront::on_request(cx, stanza),
@@ -129,31 +146,33 @@ impl XmppFront {
     fn on_action(
         cx: &mut Cx<'_>,
         stanza: Stanza<'_>,
+        payload: Element<'_>,
         action: Element<'_>,
-        options: Option<Element<'_>>,
         is_set: bool,
     ) -> Result<(), Refused> {
-        match (action.name(), is_set) {
-            ("publish", true) => XmppFront::on_publish(cx, stanza, action),
-            ("retract", true) => {
-                action.child("item", PUBSUB).ok_or(ITEM_REQUIRED)?;
-                XmppFront::forget(cx, stanza, action)
+        let beside = |name| payload.child(name, PUBSUB);
+        match (action.name(), is_set, action.namespace()) {
+            ("publish", true, PUBSUB) => XmppFront::on_publish(cx, stanza, payload, action),
+            ("retract", true, PUBSUB) => XmppFront::on_retract(cx, stanza, action),
+            (name @ ("purge" | "delete"), true, OWNER) => {
+                XmppFront::forget(cx, stanza, action, name)
             }
-            ("purge" | "delete", true) => XmppFront::forget(cx, stanza, action),
-            ("create", true) => XmppFront::on_create(cx, stanza, action),
-            ("subscribe", true) => XmppFront::on_subscribe(cx, stanza, action, options),
-            ("unsubscribe", true) => XmppFront::on_unsubscribe(cx, stanza, action),
-            ("items", false) => XmppFront::on_items(cx, stanza, action),
-            ("subscriptions", false) => XmppFront::on_subscriptions(cx, stanza, action),
-            ("configure" | "default", _) => {
-                Err(NOT_IMPLEMENTED.with("unsupported feature='config-node'", ERRORS))
+            ("create", true, PUBSUB) => {
+                XmppFront::on_create(cx, stanza, action, beside("configure"))
             }
-            ("affiliations", _) => {
-                Err(NOT_IMPLEMENTED.with("unsupported feature='retrieve-affiliations'", ERRORS))
+            ("configure", _, OWNER) => XmppFront::on_configure(cx, stanza, action, is_set),
+            ("default", false, OWNER) => XmppFront::on_default(cx, stanza),
+            ("default", false, PUBSUB) => XmppFront::on_default_options(cx, stanza),
+            ("subscribe", true, PUBSUB) => {
+                XmppFront::on_subscribe(cx, stanza, action, beside("options"))
             }
-            ("options", _) => {
-                Err(NOT_IMPLEMENTED.with("unsupported feature='subscription-options'", ERRORS))
-            }
+            ("unsubscribe", true, PUBSUB) => XmppFront::on_unsubscribe(cx, stanza, action),
+            ("options", _, PUBSUB) => XmppFront::on_options(cx, stanza, action, is_set),
+            ("items", false, PUBSUB) => XmppFront::on_items(cx, stanza, action),
+            ("subscriptions", false, PUBSUB) => XmppFront::on_subscriptions(cx, stanza, action),
+            ("affiliations", false, PUBSUB) => XmppFront::on_affiliations(cx, stanza, action),
+            // Rights are the operator's; nodes have no other owner.
+            ("affiliations" | "subscriptions", _, OWNER) => Err(FORBIDDEN),
             _ => Err(NOT_IMPLEMENTED),
         }
     }
@@ -163,9 +182,11 @@ impl XmppFront {
     fn on_publish(
         cx: &mut Cx<'_>,
         stanza: Stanza<'_>,
+        payload: Element<'_>,
         publish: Element<'_>,
     ) -> Result<(), Refused> {
         let node = node(publish)?;
+        let options = XmppFront::publish_options(cx, payload)?;
         let address = address_of(&node).ok_or(NOT_ACCEPTABLE)?;
         let mut items = publish.children().filter(|child| child.is("item", PUBSUB));
         let item = items.next().ok_or(ITEM_REQUIRED)?;
@@ -191,7 +212,7 @@ impl XmppFront {
             })),
             ..Properties::default()
         };
-        XmppFront::publish(cx, &address, &bytes, RetainOp::Set, Some(&properties))?;
+        XmppFront::publish(cx, &address, &bytes, options, Some(&properties))?;
         XmppFront::reply(cx, stanza, |out| {
             out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><publish").as_bytes());
             put_attribute("node", &node, out);
@@ -206,12 +227,13 @@ impl XmppFront {
         cx: &mut Cx<'_>,
         address: &str,
         payload: &[u8],
-        retain: RetainOp,
+        options: PublishOptions,
         properties: Option<&Properties>,
     ) -> Result<(), Refused> {
         let session = cx.session().ok_or(FORBIDDEN)?;
         let draft = Draft {
-            retain,
+            retain: options.retain,
+            expires_in: options.expires_in,
             properties,
             ..Draft::new(address, payload, Reliability::AtLeastOnce)
         };
@@ -223,43 +245,139 @@ impl XmppFront {
         }
     }
 
-    /// Retract, purge and delete: the node's last value is forgotten.
-    fn forget(cx: &mut Cx<'_>, stanza: Stanza<'_>, action: Element<'_>) -> Result<(), Refused> {
+    /// Clears the last value. `how` is the element by which XEP-0060 notifies subscribers.
+    fn clear(cx: &mut Cx<'_>, address: &str, how: &str, item: Option<&str>) -> Result<(), Refused> {
+        let properties = Properties {
+            details: Some(Box::new(Details {
+                kind: Some(how.into()),
+                message_id: item.map(Into::into),
+                ..Details::default()
+            })),
+            ..Properties::default()
+        };
+        let options = PublishOptions {
+            retain: RetainOp::Clear,
+            expires_in: None,
+        };
+        XmppFront::publish(cx, address, b"", options, Some(&properties))
+    }
+
+    /// The address of a node that has items: a queue has none.
+    fn address_of_items(action: Element<'_>) -> Result<String, Refused> {
         let address = address_of(&node(action)?).ok_or(NOT_ACCEPTABLE)?;
-        XmppFront::publish(cx, &address, b"", RetainOp::Clear, None)?;
+        match place(&address) {
+            Place::Queue { .. } => {
+                Err(NOT_IMPLEMENTED.with("unsupported feature='persistent-items'", ERRORS))
+            }
+            _ => Ok(address),
+        }
+    }
+
+    /// Purges or deletes a node.
+    fn forget(
+        cx: &mut Cx<'_>,
+        stanza: Stanza<'_>,
+        action: Element<'_>,
+        how: &str,
+    ) -> Result<(), Refused> {
+        let address = XmppFront::address_of_items(action)?;
+        XmppFront::clear(cx, &address, how, None)?;
         XmppFront::reply(cx, stanza, |_| {});
         Ok(())
     }
 
-    fn on_create(cx: &mut Cx<'_>, stanza: Stanza<'_>, create: Element<'_>) -> Result<(), Refused> {
-        let instant = XmppFront::of(cx.links, cx.id)
-            .map(XmppFront::new_name)
-            .unwrap_or_default();
-        let node = node(create).unwrap_or_else(|_| format!("instant/{instant}"));
-        address_of(&node).ok_or(NOT_ACCEPTABLE)?;
-        XmppFront::reply(cx, stanza, |out| {
-            out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><create").as_bytes());
-            put_attribute("node", &node, out);
-            out.extend_from_slice(b"/></pubsub>");
+    /// The last value is looked at first: if it is another item, nothing is forgotten.
+    fn on_retract(
+        cx: &mut Cx<'_>,
+        stanza: Stanza<'_>,
+        retract: Element<'_>,
+    ) -> Result<(), Refused> {
+        let item = retract.child("item", PUBSUB).ok_or(ITEM_REQUIRED)?;
+        let item = item.attribute("id").ok_or(ITEM_REQUIRED)?;
+        let address = XmppFront::address_of_items(retract)?;
+        XmppFront::check_publisher(cx, &address)?;
+        let asked = Asked::Retract(Retraction {
+            id: stanza.id().unwrap_or_default().into(),
+            address: address.as_str().into(),
+            item: item.as_ref().into(),
         });
+        if XmppFront::read(cx, &address, asked) == Err(FORBIDDEN) {
+            // Who cannot see what is there can still make it go.
+            XmppFront::clear(cx, &address, "retract", Some(&item))?;
+            XmppFront::reply(cx, stanza, |_| {});
+        }
         Ok(())
+    }
+
+    /// Forgets items that were found.
+    pub(super) fn retract(cx: &mut Cx<'_>) {
+        let Some(front) = XmppFront::of(cx.links, cx.id) else {
+            return;
+        };
+        for Retraction { id, address, item } in std::mem::take(&mut front.retracting) {
+            let done = XmppFront::clear(cx, &address, "retract", Some(&item));
+            XmppFront::write(cx.links, cx.id, |front, out| {
+                front.put_result(&id, done.err(), out);
+            });
+        }
+    }
+
+    fn put_result(&mut self, id: &str, refused: Option<Refused>, out: &mut Vec<u8>) {
+        let service = self.service.clone();
+        match refused {
+            None => self.put_answer("result", id, Some(&service), out, |_| {}),
+            Some(error) => {
+                self.put_answer("error", id, Some(&service), out, |out| error.put(out));
+            }
+        }
+    }
+
+    /// An item that is to be retracted was looked for.
+    pub(super) fn on_looked_at(
+        &mut self,
+        retraction: Retraction,
+        value: Option<&Message>,
+        out: &mut Vec<u8>,
+    ) {
+        let properties = value
+            .and_then(Message::properties)
+            .map(crate::native::neutral);
+        if value.is_some() && item_name(properties.as_deref()) == &*retraction.item {
+            self.retracting.push(retraction);
+        } else {
+            self.put_result(&retraction.id, Some(NOT_FOUND), out);
+        }
     }
 
     fn on_items(cx: &mut Cx<'_>, stanza: Stanza<'_>, items: Element<'_>) -> Result<(), Refused> {
         let node = node(items)?;
         let address = address_of(&node).ok_or(NOT_ACCEPTABLE)?;
-        let session = cx.session().ok_or(FORBIDDEN)?;
         let wanted = items.children().filter_map(|item| item.attribute("id"));
         let asked = Asked::Items {
             id: stanza.id().unwrap_or_default().into(),
             node: node.into(),
             wanted: wanted.map(Into::into).collect(),
         };
+        XmppFront::read(cx, &address, asked)
+    }
+
+    /// The names of a node's items.
+    pub(super) fn on_names(cx: &mut Cx<'_>, stanza: Stanza<'_>, node: &str) -> Result<(), Refused> {
+        let address = address_of(node).ok_or(NOT_ACCEPTABLE)?;
+        let asked = Asked::Names {
+            id: stanza.id().unwrap_or_default().into(),
+            node: node.into(),
+        };
+        XmppFront::read(cx, &address, asked)
+    }
+
+    fn read(cx: &mut Cx<'_>, address: &str, asked: Asked) -> Result<(), Refused> {
+        let session = cx.session().ok_or(FORBIDDEN)?;
         let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
         let ticket = front.ask(asked).ok_or(NO_ROOM)?;
         let may = cx
             .kernel
-            .read_last_value(session, cx.id, ticket, &address, cx.now, cx.links);
+            .read_last_value(session, cx.id, ticket, address, cx.now, cx.links);
         if !may {
             XmppFront::forget_asked(cx, ticket);
             return Err(FORBIDDEN);
@@ -303,19 +421,54 @@ impl XmppFront {
     }
 
     /// The content of a notification.
-    pub(super) fn put_event(
-        canonical: &str,
-        payload: &[u8],
-        properties: Option<&Properties>,
+    pub(super) fn put_event(content: &Content<'_>, out: &mut Vec<u8>) {
+        let properties = content.properties().map(crate::native::neutral);
+        let properties = properties.as_deref();
+        let is_gone = content.retain() == RetainOp::Clear && content.payload().is_empty();
+        let details = properties.and_then(|properties| properties.details.as_ref());
+        let all = match details.and_then(|details| details.kind.as_deref()) {
+            Some(all @ ("purge" | "delete")) if is_gone => all,
+            _ => "items",
+        };
+        out.extend_from_slice(format!("<event xmlns='{EVENT}'><{all}").as_bytes());
+        put_attribute("node", &node_of(content.address()), out);
+        if all != "items" {
+            return out.extend_from_slice(b"/></event>");
+        }
+        out.push(b'>');
+        let name = item_name(properties);
+        if is_gone {
+            out.extend_from_slice(b"<retract");
+            put_attribute("id", name, out);
+            out.extend_from_slice(b"/>");
+        } else {
+            put_item(name, content.payload(), properties, out);
+        }
+        out.extend_from_slice(b"</items></event>");
+    }
+
+    /// The names of a node's items.
+    pub(super) fn put_names(
+        &mut self,
+        id: &str,
+        node: &str,
+        value: Option<&Message>,
         out: &mut Vec<u8>,
     ) {
-        out.extend_from_slice(format!("<event xmlns='{EVENT}'><items").as_bytes());
-        put_attribute("node", &node_of(canonical), out);
-        out.push(b'>');
-        let properties = properties.map(crate::native::neutral);
-        let name = item_name(properties.as_deref());
-        put_item(name, payload, properties.as_deref(), out);
-        out.extend_from_slice(b"</items></event>");
+        let service = self.service.clone();
+        self.put_answer("result", id, Some(&service), out, |out| {
+            out.extend_from_slice(b"<query xmlns='http://jabber.org/protocol/disco#items'");
+            put_attribute("node", node, out);
+            out.push(b'>');
+            if let Some(message) = value {
+                let properties = message.properties().map(crate::native::neutral);
+                out.extend_from_slice(b"<item");
+                put_attribute("jid", &service, out);
+                put_attribute("name", item_name(properties.as_deref()), out);
+                out.extend_from_slice(b"/>");
+            }
+            out.extend_from_slice(b"</query>");
+        });
     }
 
     /// Nodes that have items, by their addresses.

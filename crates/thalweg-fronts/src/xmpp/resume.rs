@@ -5,8 +5,9 @@
 //! the broker. The counts do not outlive the broker. A client that wants to go on with a stream of before is refused then,
 //! but what it had subscribed to and not acknowledged comes when it has bound a resource and enabled acknowledgements again.
 
+use super::chat::Availability;
 use super::presence::Contacts;
-use super::pubsub::{Asked, NO_ROOM};
+use super::pubsub::{Asked, NO_ROOM, Retraction};
 use super::subscriptions::Nodes;
 use super::{DIALECT, XmppFront};
 use crate::front::{Cx, Step, Variant};
@@ -30,6 +31,7 @@ pub(super) struct Estate {
     management: Management,
     nodes: Nodes,
     contacts: Contacts,
+    availability: Availability,
     asked: HashMap<Ticket, Asked>,
     names: u32,
     nonce: u64,
@@ -175,10 +177,13 @@ impl XmppFront {
             return None;
         }
         cx.links.name_front(name, cx.id);
+        let now = cx.now;
         let settled = XmppFront::write(cx.links, cx.id, |front, out| {
             front.resume = Some(name.into());
             front.nodes = estate.nodes;
             front.contacts = estate.contacts;
+            front.availability = estate.availability;
+            front.availability.begin(now);
             front.names = estate.names;
             front.nonce = estate.nonce;
             front.address = estate.address;
@@ -206,16 +211,23 @@ impl XmppFront {
     /// What was asked over an earlier connection, whose answer is lost with it.
     fn ask_again(cx: &mut Cx<'_>, session: SessionId, asked: Asked) {
         match asked {
-            Asked::Subscribe { id, filter } => {
+            Asked::Subscribe {
+                id,
+                filter,
+                is_change,
+            } => {
                 let number = XmppFront::of(cx.links, cx.id)
                     .and_then(|front| front.nodes.number(&filter))
                     .unwrap_or_default();
                 // The table is empty, and so there is room.
-                _ = XmppFront::subscribe(cx, session, id, &filter, number);
+                _ = XmppFront::subscribe(cx, session, (id, is_change), &filter, number);
             }
             // Nothing waits for it but an answer that says what the presence itself says.
             Asked::Contact { .. } => {}
-            Asked::Items { id, .. } | Asked::Nodes { id } => {
+            Asked::Items { id, .. }
+            | Asked::Names { id, .. }
+            | Asked::Nodes { id }
+            | Asked::Retract(Retraction { id, .. }) => {
                 XmppFront::write(cx.links, cx.id, |front, out| {
                     let service = front.service.clone();
                     front.put_answer("error", &id, Some(&service), out, |out| NO_ROOM.put(out));
@@ -234,6 +246,7 @@ impl XmppFront {
             management: self.side.suspend()?,
             nodes: std::mem::take(&mut self.nodes),
             contacts: std::mem::take(&mut self.contacts),
+            availability: std::mem::take(&mut self.availability),
             asked: {
                 self.asked_bytes = 0;
                 std::mem::take(&mut self.asked)

@@ -27,6 +27,8 @@ pub struct XmppSettings {
     pub resume_max: Span,
     /// Octets of answers that a client of XEP-0198 may leave unacknowledged; more ends the stream.
     pub unacknowledged_bytes_max: usize,
+    /// Whether messages to users who are not there wait for them, each user's in a queue.
+    pub offline_messages: bool,
     /// Names that every client has in its roster; their presence is that at `$presence`.
     pub roster: Arc<[Box<str>]>,
     /// Nodes that one answer to a question for all of them lists.
@@ -52,6 +54,7 @@ impl Default for XmppSettings {
             node_wildcards: false,
             resume_max: Span::from_secs(300),
             unacknowledged_bytes_max: 1 << 20,
+            offline_messages: true,
             roster: Arc::default(),
             listed_max: 200,
             tenant: "".into(),

@@ -1,20 +1,23 @@
-//! Subscriptions to nodes. One lasts as long as its session.
+//! Subscriptions to nodes, with their options (XEP-0060, 6). One lasts as long as its session, or as its lease.
 
+use super::forms::{self, DATA, Field, Is};
 use super::presence::Contacts;
 use super::pubsub::{
-    Asked, DATA, FORBIDDEN, INVALID_JID, INVALID_OPTIONS, NO_ROOM, NOT_ACCEPTABLE, NOT_IMPLEMENTED,
-    NOT_SUBSCRIBED, PUBSUB, Refused, TOO_MANY, address_of, node, node_of,
+    Asked, BAD_REQUEST, ERRORS, EVENT, FORBIDDEN, INVALID_JID, INVALID_OPTIONS, NO_ROOM,
+    NOT_ACCEPTABLE, NOT_IMPLEMENTED, NOT_SUBSCRIBED, PUBSUB, Refused, TOO_MANY, address_of, node,
+    node_of,
 };
-use super::{OUTPUT_BYTES_MAX, XmppFront};
+use super::{OUTPUT_BYTES_MAX, XmppFront, datetime};
 use crate::front::{Cx, Variant};
 use std::collections::BTreeMap;
+use thalweg_kernel::access::Permission;
 use thalweg_kernel::{Kernel, LastValueWish, SessionId, Wish};
 use thalweg_model::place::{Place, place};
-use thalweg_model::{Filter, Reliability, presence};
-use thalweg_xmpp::{Element, Jid, Stanza, put_attribute};
+use thalweg_model::{Filter, Reliability, Time, presence};
+use thalweg_xmpp::{Element, Jid, Stanza, StanzaKind, put_attribute};
 
 /// The group that subscribers of a queue's node are: each of its messages goes to one of them.
-const GROUP: &str = "xmpp";
+pub(super) const GROUP: &str = "xmpp";
 
 /// What the client has subscribed to.
 #[derive(Default)]
@@ -22,12 +25,33 @@ pub(super) struct Nodes {
     /// Subscriptions by their node and filter; a node may have several, which differ in depth.
     by_filter: BTreeMap<Box<str>, Subscription>,
     bytes: usize,
+    /// When the first lease is over; not later than that.
+    expiry_next: Option<Time>,
 }
 
 struct Subscription {
     node: Box<str>,
     /// The kernel's number for it, and, written out, its `subid`.
     number: u32,
+    options: Options,
+}
+
+/// What a client can choose of a subscription.
+#[derive(Clone, Copy)]
+struct Options {
+    /// Off: the kernel has no such subscription meanwhile.
+    delivers: bool,
+    /// The end of its lease.
+    expires: Time,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            delivers: true,
+            expires: Time::NEVER,
+        }
+    }
 }
 
 impl Nodes {
@@ -41,16 +65,67 @@ impl Nodes {
         self.by_filter.get(filter).map(|known| known.number)
     }
 
+    /// The nodes, each at least once.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_filter
+            .values()
+            .map(|subscription| &*subscription.node)
+    }
+
+    /// When [`XmppFront::end_leases`] has something to do.
+    pub(super) fn expiry_next(&self) -> Time {
+        self.expiry_next.unwrap_or(Time::NEVER)
+    }
+
     fn insert(&mut self, filter: &str, node: Box<str>, number: u32) {
         self.bytes += ENTRY_BYTES + node.len() + filter.len();
-        let subscription = Subscription { node, number };
+        let subscription = Subscription {
+            node,
+            number,
+            options: Options::default(),
+        };
         self.by_filter.insert(filter.into(), subscription);
+    }
+
+    fn set_options(&mut self, filter: &str, options: Options) {
+        if let Some(subscription) = self.by_filter.get_mut(filter) {
+            subscription.options = options;
+            self.expiry_next = Some(self.expiry_next().min(options.expires));
+        }
+    }
+
+    /// Filters whose lease is over.
+    fn expired(&mut self, now: Time) -> Vec<Box<str>> {
+        let expires = |subscription: &Subscription| subscription.options.expires;
+        let (ended, left): (Vec<_>, Vec<_>) = self
+            .by_filter
+            .iter()
+            .partition(|(_, subscription)| expires(subscription) <= now);
+        let next = left
+            .iter()
+            .map(|(_, subscription)| expires(subscription))
+            .min();
+        let ended = ended.iter().map(|(filter, _)| (*filter).clone()).collect();
+        self.expiry_next = next;
+        ended
     }
 
     fn remove(&mut self, filter: &str) {
         if let Some(gone) = self.by_filter.remove(filter) {
             self.bytes -= ENTRY_BYTES + gone.node.len() + filter.len();
         }
+    }
+
+    /// The filters of a node's subscriptions, of the one with this `subid` if it is given.
+    fn meant<'s>(&'s self, node: &'s str, subid: Option<&'s str>) -> impl Iterator<Item = &'s str> {
+        let is_meant = move |subscription: &Subscription| {
+            *subscription.node == *node
+                && subid.is_none_or(|subid| subscription.number.to_string() == subid)
+        };
+        self.by_filter
+            .iter()
+            .filter(move |(_, subscription)| is_meant(subscription))
+            .map(|(filter, _)| &**filter)
     }
 
     /// Takes over those of a session that has outlived the broker, and returns the greatest of their numbers.
@@ -67,6 +142,10 @@ impl Nodes {
                 && let Some(told) = presence::name_of(&held.filter)
             {
                 contacts.insert(&told.name);
+                return;
+            }
+            // Those of the user's own addresses come with its presence.
+            if held.id == 0 {
                 return;
             }
             let below = ["/+", "/#"]
@@ -110,7 +189,8 @@ impl XmppFront {
         let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
         let node = node(subscribe)?;
         front.check_jid(subscribe)?;
-        let depth = options.and_then(|options| option(options, "pubsub#subscription_depth"));
+        let form = options.and_then(|options| options.child("x", DATA));
+        let (depth, options) = read_options(form, Options::default(), cx.now)?;
         let filter = front.filter_of(&node, depth.as_deref())?;
         let known = front.nodes.number(&filter);
         let number = known.unwrap_or_else(|| {
@@ -125,8 +205,8 @@ impl XmppFront {
                 return Err(NO_ROOM);
             }
         }
-        let id = stanza.id().unwrap_or_default().into();
-        let asked = XmppFront::subscribe(cx, session, id, &filter, number);
+        let id = stanza.id().unwrap_or_default();
+        let asked = XmppFront::choose(cx, session, (id.into(), false), &filter, options);
         if asked.is_err() && known.is_none() {
             XmppFront::drop_subscription(cx, &filter);
         }
@@ -145,7 +225,7 @@ impl XmppFront {
     pub(super) fn subscribe(
         cx: &mut Cx<'_>,
         session: SessionId,
-        id: Box<str>,
+        (id, is_change): (Box<str>, bool),
         filter: &str,
         number: u32,
     ) -> Result<(), Refused> {
@@ -153,6 +233,7 @@ impl XmppFront {
         let asked = Asked::Subscribe {
             id,
             filter: filter.into(),
+            is_change,
         };
         let ticket = front.ask(asked).ok_or(NO_ROOM)?;
         let wish = Wish {
@@ -167,6 +248,128 @@ impl XmppFront {
         cx.kernel
             .subscribe(session, ticket, &[wish], cx.now, cx.links);
         Ok(())
+    }
+
+    /// Gives a subscription that is in the table these options, and answers the request `id`.
+    fn choose(
+        cx: &mut Cx<'_>,
+        session: SessionId,
+        (id, is_change): (Box<str>, bool),
+        filter: &str,
+        options: Options,
+    ) -> Result<(), Refused> {
+        let access = cx.kernel.session_access(session).ok_or(FORBIDDEN)?;
+        let may = access.allows(Permission::Subscribe, filter);
+        let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
+        let subscription = front.nodes.by_filter.get(filter).ok_or(NOT_SUBSCRIBED)?;
+        let (number, before) = (subscription.number, subscription.options);
+        if options.delivers && !(is_change && before.delivers) {
+            XmppFront::subscribe(cx, session, (id, is_change), filter, number)?;
+        } else {
+            if !options.delivers {
+                if !may {
+                    return Err(FORBIDDEN);
+                }
+                let filters = [(filter, group_of(filter))];
+                cx.kernel
+                    .unsubscribe(session, 0, &filters, cx.now, cx.links);
+            }
+            XmppFront::write(cx.links, cx.id, |front, out| {
+                front.put_subscribed(&id, filter, is_change, None, out);
+            });
+        }
+        if let Some(front) = XmppFront::of(cx.links, cx.id) {
+            front.nodes.set_options(filter, options);
+        }
+        Ok(())
+    }
+
+    /// The filter of the subscription that a request is about.
+    fn filter_meant(&self, request: Element<'_>) -> Result<Box<str>, Refused> {
+        let node = node(request)?;
+        self.check_jid(request)?;
+        let subid = request.attribute("subid");
+        let mut meant = self.nodes.meant(&node, subid.as_deref());
+        match (meant.next(), meant.next()) {
+            (None, _) if subid.is_some() => Err(NOT_ACCEPTABLE.with("invalid-subid", ERRORS)),
+            (None, _) => Err(NOT_SUBSCRIBED),
+            (Some(_), Some(_)) => Err(BAD_REQUEST.with("subid-required", ERRORS)),
+            (Some(filter), None) => Ok(filter.into()),
+        }
+    }
+
+    pub(super) fn on_options(
+        cx: &mut Cx<'_>,
+        stanza: Stanza<'_>,
+        request: Element<'_>,
+        is_set: bool,
+    ) -> Result<(), Refused> {
+        let session = cx.session().ok_or(FORBIDDEN)?;
+        let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
+        let filter = front.filter_meant(request)?;
+        let subscription = front.nodes.by_filter.get(&filter).ok_or(NOT_SUBSCRIBED)?;
+        let (before, depth) = (subscription.options, depth_of(&filter));
+        if is_set {
+            let form = request.child("x", DATA).ok_or(INVALID_OPTIONS)?;
+            let (wanted, options) = read_options(Some(form), before, cx.now)?;
+            if wanted.is_some_and(|wanted| wanted != depth) {
+                return Err(INVALID_OPTIONS.about(DEPTH));
+            }
+            let id = stanza.id().unwrap_or_default();
+            return XmppFront::choose(cx, session, (id.into(), true), &filter, options);
+        }
+        XmppFront::reply(cx, stanza, |out| {
+            out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><options").as_bytes());
+            for name in ["node", "jid", "subid"] {
+                if let Some(value) = request.attribute(name) {
+                    put_attribute(name, &value, out);
+                }
+            }
+            out.push(b'>');
+            forms::put("form", SUBSCRIBE_OPTIONS, &before.fields(depth), out);
+            out.extend_from_slice(b"</options></pubsub>");
+        });
+        Ok(())
+    }
+
+    /// The options of subscriptions that are new.
+    pub(super) fn on_default_options(cx: &mut Cx<'_>, stanza: Stanza<'_>) -> Result<(), Refused> {
+        XmppFront::reply(cx, stanza, |out| {
+            out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><default>").as_bytes());
+            forms::put(
+                "form",
+                SUBSCRIBE_OPTIONS,
+                &Options::default().fields("0"),
+                out,
+            );
+            out.extend_from_slice(b"</default></pubsub>");
+        });
+        Ok(())
+    }
+
+    /// Ends subscriptions whose lease is over, and says so.
+    pub(super) fn end_leases(cx: &mut Cx<'_>) {
+        let (Some(session), Some(front)) = (cx.session(), XmppFront::of(cx.links, cx.id)) else {
+            return;
+        };
+        for filter in front.nodes.expired(cx.now) {
+            let filters = [(&*filter, group_of(&filter))];
+            cx.kernel
+                .unsubscribe(session, 0, &filters, cx.now, cx.links);
+            XmppFront::write(cx.links, cx.id, |front, out| {
+                let Some(ended) = front.nodes.by_filter.get(&filter) else {
+                    return;
+                };
+                let attributes = [("from", &*front.service), ("to", &*front.address)];
+                let side = &mut front.side;
+                side.put(StanzaKind::Message, &attributes, out, |out| {
+                    out.extend_from_slice(format!("<event xmlns='{EVENT}'>").as_bytes());
+                    put_subscription(ended, &front.address, "none", out);
+                    out.extend_from_slice(b"</event>");
+                });
+            });
+            XmppFront::drop_subscription(cx, &filter);
+        }
     }
 
     /// Whether a subscription is for the client itself.
@@ -190,17 +393,8 @@ impl XmppFront {
         let node = node(unsubscribe)?;
         front.check_jid(unsubscribe)?;
         let subid = unsubscribe.attribute("subid");
-        let is_meant = |subscription: &Subscription| {
-            *subscription.node == *node
-                && subid
-                    .as_ref()
-                    .is_none_or(|subid| subscription.number.to_string() == **subid)
-        };
-        let by_filter = front.nodes.by_filter.iter();
-        let meant: Vec<Box<str>> = by_filter
-            .filter(|(_, subscription)| is_meant(subscription))
-            .map(|(filter, _)| filter.clone())
-            .collect();
+        let meant = front.nodes.meant(&node, subid.as_deref());
+        let meant: Vec<Box<str>> = meant.map(Into::into).collect();
         if meant.is_empty() {
             return Err(NOT_SUBSCRIBED);
         }
@@ -242,7 +436,7 @@ impl XmppFront {
                 let meant = front.nodes.by_filter.values();
                 for subscription in meant.filter(|subscription| of(&subscription.node)) {
                     (out.len() <= room.min(OUTPUT_BYTES_MAX)).then_some(())?;
-                    put_subscription(subscription, &front.address, out);
+                    put_subscription(subscription, &front.address, "subscribed", out);
                 }
                 out.extend_from_slice(b"</subscriptions></pubsub>");
                 Some(())
@@ -256,15 +450,19 @@ impl XmppFront {
         &mut self,
         id: &str,
         filter: &str,
+        is_change: bool,
         refused: Option<Refused>,
         out: &mut Vec<u8>,
     ) {
         let service = self.service.clone();
         let mut answer = Vec::new();
         match (refused, self.nodes.by_filter.get(filter)) {
+            (None, Some(_)) if is_change => {
+                self.put_answer("result", id, Some(&service), out, |_| {});
+            }
             (None, Some(subscription)) => {
                 answer.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'>").as_bytes());
-                put_subscription(subscription, &self.address, &mut answer);
+                put_subscription(subscription, &self.address, "subscribed", &mut answer);
                 answer.extend_from_slice(b"</pubsub>");
                 self.put_answer("result", id, Some(&service), out, |out| {
                     out.extend_from_slice(&answer);
@@ -297,19 +495,82 @@ pub(super) fn refusal(subscribed: thalweg_kernel::Subscribed) -> Option<Refused>
     }
 }
 
-fn put_subscription(subscription: &Subscription, jid: &str, out: &mut Vec<u8>) {
+fn put_subscription(subscription: &Subscription, jid: &str, state: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"<subscription");
     put_attribute("node", &subscription.node, out);
     put_attribute("jid", jid, out);
     put_attribute("subid", &subscription.number.to_string(), out);
-    put_attribute("subscription", "subscribed", out);
+    put_attribute("subscription", state, out);
+    let Options { expires, .. } = subscription.options;
+    if expires != Time::NEVER {
+        put_attribute("expiry", &moment(expires), out);
+    }
     out.extend_from_slice(b"/>");
 }
 
-/// The value of a field of a form.
-fn option(options: Element<'_>, name: &str) -> Option<String> {
-    let fields = options.child("x", DATA)?.children();
-    let mut named = fields.filter(|field| field.attribute("var").as_deref() == Some(name));
-    let value = named.next()?.child("value", DATA)?;
-    Some(value.text().trim().to_owned())
+const SUBSCRIBE_OPTIONS: &str = "http://jabber.org/protocol/pubsub#subscribe_options";
+const DELIVER: &str = "pubsub#deliver";
+const EXPIRE: &str = "pubsub#expire";
+const DEPTH: &str = "pubsub#subscription_depth";
+
+impl Options {
+    fn fields(self, depth: &'static str) -> [Field; 6] {
+        let expires = match self.expires {
+            Time::NEVER => String::new(),
+            expires => moment(expires),
+        };
+        [
+            (DELIVER, Is::Flag(self.delivers)),
+            ("pubsub#digest", Is::Flag(false)),
+            (EXPIRE, Is::Text(expires.into())),
+            ("pubsub#include_body", Is::Flag(false)),
+            (DEPTH, Is::Choice(depth, &[])),
+            ("pubsub#subscription_type", Is::Choice("items", &[])),
+        ]
+        .map(|(name, is)| Field { name, is })
+    }
+}
+
+/// The depth of a filter, as XEP-0248 says it.
+fn depth_of(filter: &str) -> &'static str {
+    match filter {
+        _ if filter.ends_with("/+") => "1",
+        _ if filter.ends_with("/#") => "all",
+        _ => "0",
+    }
+}
+
+fn moment(time: Time) -> String {
+    datetime::write(time.nanos() / 1_000_000_000)
+}
+
+/// The depth that a form asks for, and the options of `before` as it changes them.
+fn read_options(
+    form: Option<Element<'_>>,
+    before: Options,
+    now: Time,
+) -> Result<(Option<String>, Options), Refused> {
+    let (mut depth, mut options) = (None, before);
+    let mut others = Vec::new();
+    for (name, value) in form.into_iter().flat_map(forms::submitted) {
+        match (&*name, value.trim()) {
+            (DEPTH, wanted) => depth = Some(wanted.to_owned()),
+            (DELIVER, wanted) => {
+                options.delivers = forms::flag(wanted).ok_or(INVALID_OPTIONS.about(DELIVER))?;
+            }
+            (EXPIRE, "") => options.expires = Time::NEVER,
+            (EXPIRE, wanted) => {
+                let expires = datetime::read(wanted).map(Time::from_secs);
+                options.expires = expires
+                    .filter(|expires| *expires > now)
+                    .ok_or(INVALID_OPTIONS.about(EXPIRE))?;
+            }
+            _ => others.push((name, value)),
+        }
+    }
+    forms::check(&before.fields("0"), others.into_iter()).map_err(|name| match name {
+        "" => INVALID_OPTIONS.about("a field that subscriptions do not have"),
+        name => INVALID_OPTIONS.about(name),
+    })?;
+    Ok((depth, options))
 }

@@ -41,6 +41,7 @@ impl Protocol for Xmpp {
             anonymous: config.admits_strangers(listener),
             scram: xmpp.scram && config.access.scram,
             node_wildcards: xmpp.node_wildcards,
+            offline_messages: xmpp.offline_messages,
             roster: xmpp
                 .roster
                 .iter()

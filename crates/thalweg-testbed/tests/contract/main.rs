@@ -16,6 +16,8 @@ mod restart;
 mod settlement;
 mod xmpp;
 mod xmpp_bounds;
+mod xmpp_chat;
+mod xmpp_nodes;
 mod xmpp_presence;
 mod xmpp_resumption;
 mod zmtp;

@@ -460,7 +460,7 @@ fn the_server_says_what_it_is() {
     }
     let answer = bed.xmpp_pubsub(client, "set", "<create/>");
     assert!(answer.contains("<create node='instant/"), "{answer}");
-    let answer = bed.xmpp_pubsub(client, "get", "<affiliations/>");
+    let answer = bed.xmpp_pubsub(client, "get", "<what/>");
     assert!(answer.contains("<feature-not-implemented"), "{answer}");
     bed.says(client, |client, up| {
         client.message("romeo@localhost", "<body>hello</body>", up)

@@ -14,6 +14,8 @@ pub struct Xmpp {
     pub domain: String,
     /// Whether `+` and `#` in the name of a node are wildcards.
     pub node_wildcards: bool,
+    /// Whether messages to users who are not there wait.
+    pub offline_messages: bool,
     /// Whether PLAIN is offered without TLS.
     pub plaintext_passwords: bool,
     /// How long a session outlives its connection, if its client asks for that.
@@ -33,6 +35,10 @@ keys! {
     protocol xmpp.node_wildcards: Flag, default "false", NewConnections;
         "Whether `+` and `#` in the name of a node that an XMPP client subscribes to are wildcards, as in MQTT. Otherwise they \
          are letters, and `pubsub#subscription_depth` subscribes to what is below a node.";
+    protocol xmpp.offline_messages: Flag, default "true", NewConnections;
+        "Whether messages to XMPP users who are not there wait for them. Each user who logs in with a name and sends presence has \
+         a queue that is called `user@domain`, with the limits of all queues. Without it such messages are refused \
+         (service-unavailable), also those to the bare address of a user who is there.";
     protocol xmpp.plaintext_passwords: Flag, default "false", NewConnections;
         "Whether XMPP clients may send passwords (PLAIN) over connections without TLS: for tests on one machine.";
     protocol xmpp.resume_max: seconds(0, 7 * 86_400), default "300s" none "off", NewConnections;

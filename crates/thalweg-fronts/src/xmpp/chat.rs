@@ -1,0 +1,335 @@
+//! Messages between people (RFC 6121, 5 and 8), which are published like everything else.
+//!
+//! What is sent to `user@domain` goes into the queue of that name, from which the user's resources take that are available with
+//! a priority that is not negative: one of them has it, and while there is none it waits (XEP-0160). A resource also subscribes
+//! to [`RESOURCES`]`/user@domain/resource` and, for headlines and what has no text, to `/user@domain`.
+//!
+//! The payload is the text of the message, for other protocols. The stanza itself is beside it ([`Letter`]).
+
+use super::pubsub::{FORBIDDEN, NOT_ACCEPTABLE, Refused};
+use super::subscriptions::GROUP;
+use super::{XmppFront, datetime};
+use crate::address::in_tenant;
+use crate::front::{Cx, Variant};
+use crate::native::neutral;
+use thalweg_kernel::{Content, Draft, LastValueWish, Outcome, Tag, Wish, queue_address};
+use thalweg_model::place::{Place, place};
+use thalweg_model::syntax::write_level;
+use thalweg_model::{Details, NativeProperties, Properties, Reliability, Time};
+use thalweg_xmpp::{
+    ErrorType, Jid, Stanza, StanzaError, StanzaKind, is_xml_text, ns, put_attribute, put_text,
+};
+
+/// The first level of the addresses of resources.
+const RESOURCES: &str = "$jid";
+const DELAY: &str = "urn:xmpp:delay";
+
+const UNAVAILABLE: Refused = StanzaError::new(ErrorType::Cancel, "service-unavailable");
+const MALFORMED: Refused = StanzaError::new(ErrorType::Modify, "jid-malformed");
+const NO_SUCH_DOMAIN: Refused = StanzaError::new(ErrorType::Cancel, "remote-server-not-found");
+
+/// How a client takes messages.
+#[derive(Default)]
+pub(super) struct Availability {
+    /// What came in before has waited.
+    since: Time,
+    /// It has sent presence, and is subscribed to its own address.
+    is_available: bool,
+    /// Its priority is not negative: it takes from the user's queue.
+    takes: bool,
+}
+
+impl Availability {
+    pub(super) fn begin(&mut self, now: Time) {
+        self.since = now;
+    }
+}
+
+/// A message as its sender wrote it, but for `to`.
+struct Letter<'a> {
+    from: &'a str,
+    /// Attributes, empty where there are none.
+    type_: &'a str,
+    id: &'a str,
+    lang: &'a str,
+    /// Elements, each with all its declarations.
+    content: &'a str,
+}
+
+/// The number of native properties that are a [`Letter`]; fronts agree among themselves on the numbers.
+const NATIVE: u8 = 61;
+/// Stands between the fields of a letter; XML cannot have it.
+const FIELD_END: char = '\0';
+
+impl<'a> Letter<'a> {
+    fn write(&self) -> Box<[u8]> {
+        let fields = [self.from, self.type_, self.id, self.lang, self.content];
+        fields.join("\0").into_bytes().into()
+    }
+
+    fn read(native: &'a NativeProperties) -> Option<Letter<'a>> {
+        let text = std::str::from_utf8(&native.bytes).ok()?;
+        let mut fields = text.splitn(5, FIELD_END);
+        let mut next = || fields.next();
+        (native.dialect == NATIVE).then_some(())?;
+        Some(Letter {
+            from: next()?,
+            type_: next()?,
+            id: next()?,
+            lang: next()?,
+            content: next()?,
+        })
+    }
+}
+
+impl XmppFront {
+    pub(super) fn on_message(cx: &mut Cx<'_>, stanza: Stanza<'_>) {
+        let is_error = stanza.type_() == "error";
+        match XmppFront::route(cx, stanza) {
+            Err(refused) if !is_error => XmppFront::reply_error(cx, stanza, refused),
+            _ => {}
+        }
+    }
+
+    fn route(cx: &mut Cx<'_>, stanza: Stanza<'_>) -> Result<(), Refused> {
+        let front = XmppFront::of(cx.links, cx.id).ok_or(UNAVAILABLE)?;
+        let to = match stanza.to() {
+            Some(to) => Jid::parse(&to).map_err(|_| MALFORMED)?,
+            None => Jid::parse(&front.address).map_err(|_| MALFORMED)?.to_bare(),
+        };
+        let domain = &*front.settings.domain;
+        if to.domain() != domain {
+            return match to.domain() == &*front.service {
+                true => Err(UNAVAILABLE),
+                false => Err(NO_SUCH_DOMAIN),
+            };
+        }
+        if to.local().is_none() {
+            return Ok(());
+        }
+        let type_ = stanza.type_();
+        let body = stanza.element.child("body", ns::CLIENT);
+        // The others are worth nothing later, and lost if there is no resource for them.
+        let waits = body.is_some() && matches!(&*type_, "" | "normal" | "chat");
+        if type_ == "groupchat" {
+            return Err(UNAVAILABLE);
+        }
+        let mut content = Vec::new();
+        for child in stanza.element.children() {
+            child.put(&mut content);
+        }
+        let id = stanza.id().unwrap_or_default();
+        let lang = stanza
+            .element
+            .attributes()
+            .find(|(name, namespace, _)| *name == "lang" && *namespace == ns::XML);
+        let letter = Letter {
+            from: &front.address,
+            type_: &type_,
+            id: &id,
+            lang: lang.as_ref().map_or("", |(_, _, lang)| lang),
+            content: std::str::from_utf8(&content).map_err(|_| MALFORMED)?,
+        };
+        let properties = Properties {
+            content_type: body.is_some().then(|| "text/plain".into()),
+            details: Some(Box::new(Details {
+                message_id: (!id.is_empty()).then(|| id.as_ref().into()),
+                user_id: front.allowed.as_ref().and_then(|(user, _)| user.clone()),
+                ..Details::default()
+            })),
+            native: Some(NativeProperties {
+                dialect: NATIVE,
+                bytes: letter.write(),
+            }),
+            ..Properties::default()
+        };
+        let tenant = front.settings.tenant.clone();
+        let text = body.map(|body| body.text()).unwrap_or_default();
+        let mut send = |address: &str, reliability| {
+            let session = cx.session().ok_or(UNAVAILABLE)?;
+            let draft = Draft {
+                properties: Some(&properties),
+                ..Draft::new(address, text.as_bytes(), reliability)
+            };
+            match cx.publish(session, draft) {
+                Outcome::Accepted => Ok(true),
+                Outcome::NoMatch => Ok(false),
+                Outcome::Denied => Err(FORBIDDEN),
+                Outcome::BadAddress => Err(NOT_ACCEPTABLE),
+                Outcome::Full | Outcome::Refused => Err(UNAVAILABLE),
+            }
+        };
+        let reliability = match waits {
+            true => Reliability::AtLeastOnce,
+            false => Reliability::AtMostOnce,
+        };
+        if to.resource().is_some() && send(&resource_address(&tenant, &to), reliability)? {
+            return Ok(());
+        }
+        if !waits {
+            // A message to a resource that is gone goes to no other one.
+            if to.resource().is_none() {
+                send(&resource_address(&tenant, &to), reliability)?;
+            }
+            return Ok(());
+        }
+        match send(&queue_address(&tenant, to.bare()), reliability)? {
+            true => Ok(()),
+            false => Err(UNAVAILABLE),
+        }
+    }
+
+    /// The client is available with this priority, or not any more.
+    pub(super) fn set_available(cx: &mut Cx<'_>, priority: Option<i8>) {
+        let (Some(session), Some(front)) = (cx.session(), XmppFront::of(cx.links, cx.id)) else {
+            return;
+        };
+        let Ok(own) = Jid::parse(&front.address) else {
+            return;
+        };
+        let settings = front.settings.clone();
+        let has_account = front
+            .allowed
+            .as_ref()
+            .is_some_and(|(user, _)| user.is_some());
+        let takes = priority.is_some_and(|priority| priority >= 0);
+        let before = &mut front.availability;
+        let was_available = std::mem::replace(&mut before.is_available, priority.is_some());
+        let took = std::mem::replace(&mut before.takes, takes);
+        if !was_available {
+            before.begin(cx.now);
+        }
+        let reliability = front.reliability();
+        let wish = |filter, group, reliability| Wish {
+            filter,
+            group,
+            reliability,
+            no_local: false,
+            retain_as_published: false,
+            last_values: LastValueWish::Never,
+            id: 0,
+        };
+        let queue = queue_address(&settings.tenant, own.bare());
+        let [full, bare] =
+            [&own, &own.to_bare()].map(|jid| resource_address(&settings.tenant, jid));
+        let (mut wishes, mut ended) = (Vec::new(), Vec::new());
+        match (was_available, priority.is_some()) {
+            (false, true) => wishes.push(wish(&full, None, reliability)),
+            (true, false) => ended.push((&*full, None)),
+            _ => {}
+        }
+        match (took, takes) {
+            (false, true) => {
+                wishes.push(wish(&bare, None, Reliability::AtMostOnce));
+                if has_account && settings.offline_messages {
+                    // What it is refused for is said when the client joins those who take from it.
+                    _ = cx
+                        .kernel
+                        .make_queue(session, cx.id, 0, &queue, cx.now, cx.links);
+                    wishes.push(wish(&queue, Some(GROUP), reliability));
+                }
+            }
+            (true, false) => ended.extend([(&*bare, None), (&*queue, Some(GROUP))]),
+            _ => {}
+        }
+        if !wishes.is_empty() {
+            cx.kernel.subscribe(session, 0, &wishes, cx.now, cx.links);
+        }
+        if !ended.is_empty() {
+            cx.kernel.unsubscribe(session, 0, &ended, cx.now, cx.links);
+        }
+    }
+
+    /// Whether what is published at an address is a message to the client.
+    #[inline]
+    pub(super) fn is_message_to(&self, address: &str) -> bool {
+        address.starts_with('$') && self.is_letter_box(address)
+    }
+
+    #[cold]
+    fn is_letter_box(&self, address: &str) -> bool {
+        let bare = self.address.split('/').next().unwrap_or_default();
+        match place(address) {
+            Place::Queue { name, .. } => self.availability.takes && *name == *bare,
+            Place::Plain { address, .. } => is_resource(address),
+            Place::Exchange { .. } => false,
+        }
+    }
+
+    pub(super) fn put_message(&mut self, content: &Content<'_>, tag: Tag, out: &mut Vec<u8>) {
+        let properties = content.properties();
+        let letter = properties
+            .and_then(|properties| properties.native.as_ref())
+            .and_then(Letter::read);
+        let neutral = properties.map(neutral);
+        let details = neutral.as_deref().and_then(|known| known.details.as_ref());
+        let id = match &letter {
+            Some(letter) => letter.id,
+            None => details
+                .and_then(|details| details.message_id.as_deref())
+                .unwrap_or_default(),
+        };
+        let (from, type_, lang) = match &letter {
+            Some(letter) => (letter.from, letter.type_, letter.lang),
+            None => (&*self.settings.domain, "chat", ""),
+        };
+        let attributes = [
+            ("from", from),
+            ("to", &*self.address),
+            ("type", type_),
+            ("id", id),
+            ("xml:lang", lang),
+        ];
+        let given = attributes
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty());
+        let given: Vec<(&str, &str)> = given.collect();
+        let arrived = content.message().map(|message| message.ingress());
+        let waited = arrived.filter(|arrived| *arrived < self.availability.since);
+        let media_type = neutral
+            .as_deref()
+            .and_then(|known| known.content_type.as_deref());
+        let domain = self.settings.domain.clone();
+        let again = super::deliver::again(tag);
+        self.side
+            .put_again(again, StanzaKind::Message, &given, out, |out| {
+                let text = std::str::from_utf8(content.payload());
+                match (&letter, text) {
+                    (Some(letter), _) => out.extend_from_slice(letter.content.as_bytes()),
+                    (None, Ok(text)) if is_xml_text(text) => {
+                        out.extend_from_slice(b"<body>");
+                        put_text(text, out);
+                        out.extend_from_slice(b"</body>");
+                    }
+                    (None, _) => {
+                        super::payload::write(content.payload(), media_type, out);
+                    }
+                }
+                if let Some(arrived) = waited {
+                    out.extend_from_slice(format!("<delay xmlns='{DELAY}'").as_bytes());
+                    put_attribute("from", &domain, out);
+                    let stamp = datetime::write(arrived.nanos() / 1_000_000_000);
+                    put_attribute("stamp", &stamp, out);
+                    out.extend_from_slice(b"/>");
+                }
+            });
+    }
+}
+
+/// The address to which a resource is subscribed, or of a bare address all resources of a user.
+fn resource_address(tenant: &str, jid: &Jid) -> String {
+    let mut address = String::new();
+    in_tenant(tenant, RESOURCES, &mut address);
+    for level in [Some(jid.bare()), jid.resource()].into_iter().flatten() {
+        address.push('/');
+        address.push_str(&write_level(level));
+    }
+    address
+}
+
+/// Whether an address is one of those.
+pub(super) fn is_resource(address: &str) -> bool {
+    address
+        .strip_prefix(RESOURCES)
+        .is_some_and(|rest| rest.starts_with('/'))
+}
