@@ -23,7 +23,7 @@ pub enum Via {
     /// The one that serves the objective best, of those whose brokers were named; chosen anew as the network changes.
     #[default]
     Auto,
-    /// This one: `mqtt`, `coap`, `amqp`, `stomp`, `zmtp`, or a third party's.
+    /// This one: `mqtt`, `coap`, `amqp`, `stomp`, `zmtp`, `xmpp`, or a third party's.
     Protocol(String),
 }
 
@@ -424,6 +424,7 @@ pub(crate) fn check_feature(url: &BrokerUrl) -> Result<(), ClientError> {
         "amqp" if !cfg!(feature = "amqp") => return missing("amqp"),
         "stomp" if !cfg!(feature = "stomp") => return missing("stomp"),
         "zmtp" if !cfg!(feature = "zmtp") => return missing("zmtp"),
+        "xmpp" if !cfg!(feature = "xmpp") => return missing("xmpp"),
         _ => {}
     }
     if url.scheme.is_websocket() && !cfg!(feature = "websocket") {
@@ -449,7 +450,7 @@ pub(crate) struct Plugins {
 }
 
 /// 32 octets that cannot be guessed.
-#[cfg(feature = "zmtp")]
+#[cfg(any(feature = "xmpp", feature = "zmtp"))]
 pub(crate) fn random() -> Result<[u8; 32], ClientError> {
     use ring::rand::{SecureRandom, SystemRandom};
     let mut random = [0; 32];

@@ -10,7 +10,7 @@
 //!                                           Engine (no I/O): outbox, tickets, lanes, subscriptions
 //!                                               │ asks            │ one per lane
 //!                                               v                 v
-//!                                           Chooser           Transport: MQTT, CoAP, AMQP, STOMP, ZMTP, yours
+//!                                           Chooser           Transport: MQTT, CoAP, AMQP, STOMP, ZMTP, XMPP, yours
 //! ```
 // One place asks the system for `TCP_INFO` through a macro of `nix`, which may say otherwise: `driver/network.rs`.
 #![deny(unsafe_code)]
@@ -32,6 +32,7 @@ mod events;
     feature = "coap",
     feature = "mqtt",
     feature = "stomp",
+    feature = "xmpp",
     feature = "zmtp"
 ))]
 mod liveness;
@@ -57,6 +58,8 @@ mod unconfirmed;
 pub mod url;
 #[cfg(test)]
 mod witness;
+#[cfg(feature = "xmpp")]
+pub mod xmpp;
 #[cfg(feature = "zmtp")]
 pub mod zmtp;
 
@@ -123,6 +126,12 @@ pub(crate) fn transports_for(
             let pair = zmtp::Zmtp::pair(&endpoint, &plugins.zmtp);
             return pair.map(|lane| Box::new(lane) as _).into();
         }
+        #[cfg(feature = "xmpp")]
+        "xmpp" => builder::random().ok().map(|random| {
+            let mut settings = xmpp::XmppSettings::default();
+            settings.seed.copy_from_slice(&random[..16]);
+            Box::new(xmpp::Xmpp::new(endpoint, settings)) as _
+        }),
         _ => None,
     };
     lane.into_iter().collect()

@@ -19,7 +19,7 @@ pub struct BrokerUrl {
     pub path: String,
     /// The path of the Unix socket.
     pub unix: Option<PathBuf>,
-    /// What the path names in MQTT, CoAP and ZeroMQ: `coap://host/a/b` is the topic `a/b`, and so is `coap://host/ps/data/a/b`.
+    /// What the path names in MQTT, CoAP, ZeroMQ and XMPP: `coap://host/a/b` is the topic `a/b`, and so is `coap://host/ps/data/a/b`.
     pub topic: Option<String>,
     /// What the path names in AMQP and STOMP: the virtual host (`amqp://host/%2f` is `/`).
     pub virtual_host: Option<String>,
@@ -68,6 +68,14 @@ pub enum Scheme {
     StompWss,
     /// ZeroMQ (ZMTP) over TCP.
     Zmtp,
+    /// XMPP over TCP, without TLS.
+    Xmpp,
+    /// XMPP over TLS from the first octet.
+    Xmpps,
+    /// XMPP over WebSocket (RFC 7395).
+    XmppWs,
+    /// XMPP over WebSocket over TLS: `xmpp+wss`, `xmpps+ws`.
+    XmppWss,
 }
 
 /// What a scheme means.
@@ -106,7 +114,7 @@ const fn websocket(row: Row, path: &'static str, sub_protocol: &'static str) -> 
     }
 }
 
-const SCHEMES: [Row; 18] = [
+const SCHEMES: [Row; 22] = [
     row(&["mqtt", "tcp"], Scheme::Mqtt, "mqtt", 1883, false),
     row(&["mqtts", "ssl"], Scheme::Mqtts, "mqtt", 8883, true),
     websocket(
@@ -167,6 +175,24 @@ const SCHEMES: [Row; 18] = [
         "v12.stomp",
     ),
     row(&["zmtp"], Scheme::Zmtp, "zmtp", 5555, false),
+    row(&["xmpp"], Scheme::Xmpp, "xmpp", 5222, false),
+    row(&["xmpps"], Scheme::Xmpps, "xmpp", 5223, true),
+    websocket(
+        row(&["xmpp+ws"], Scheme::XmppWs, "xmpp", 5280, false),
+        "/xmpp-websocket",
+        "xmpp",
+    ),
+    websocket(
+        row(
+            &["xmpp+wss", "xmpps+ws"],
+            Scheme::XmppWss,
+            "xmpp",
+            5281,
+            true,
+        ),
+        "/xmpp-websocket",
+        "xmpp",
+    ),
 ];
 
 impl Scheme {
@@ -178,7 +204,7 @@ impl Scheme {
             .unwrap_or(&SCHEMES[0])
     }
 
-    /// `mqtt`, `coap`, `amqp`, `stomp` or `zmtp`.
+    /// `mqtt`, `coap`, `amqp`, `stomp`, `zmtp` or `xmpp`.
     pub fn protocol(self) -> &'static str {
         self.row().protocol
     }

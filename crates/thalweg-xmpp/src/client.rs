@@ -55,7 +55,7 @@ pub struct ClientSettings {
     pub limits: Limits,
     /// Whether the stream lies in WebSocket messages.
     pub framing: Framing,
-    /// The domain of the server, in lower case.
+    /// The domain of the server, in lower case; empty: the server says its own.
     pub domain: String,
     /// Whether TLS begins with the connection, within the stream, or never.
     pub tls: TlsPolicy,
@@ -159,7 +159,8 @@ impl ClientSide {
     /// Begins; call it once, before all else.
     pub fn open(&mut self, out: &mut Vec<u8>) {
         let to = [("to", &*self.settings.domain)];
-        put_stream(self.settings.framing, &to, out);
+        let named = !self.settings.domain.is_empty();
+        put_stream(self.settings.framing, &to[..usize::from(named)], out);
         self.is_open = true;
     }
 

@@ -86,6 +86,11 @@ impl Management {
         self.ask(out);
     }
 
+    /// Only the first `handled` stanzas of those that came count: the others are to come again when the stream goes on.
+    pub fn go_back(&mut self, handled: u32) {
+        self.received = handled;
+    }
+
     pub(crate) fn on_received(&mut self) {
         self.received = self.received.wrapping_add(1);
     }

@@ -341,6 +341,8 @@ fn beside(url: &BrokerUrl, via: ViaArg) -> BrokerUrl {
         (ViaArg::Stomp, true) => Scheme::Stomps,
         // There is none over TLS, and Thalweg's listener is off until it is mentioned: `auto` does not try it.
         (ViaArg::Zmtp, _) => Scheme::Zmtp,
+        (ViaArg::Xmpp, false) => Scheme::Xmpp,
+        (ViaArg::Xmpp, true) => Scheme::Xmpps,
         (ViaArg::Mqtt | ViaArg::Auto, false) => Scheme::Mqtt,
         (ViaArg::Mqtt | ViaArg::Auto, true) => Scheme::Mqtts,
     };

@@ -289,8 +289,8 @@ pub struct BanArgs {
 #[command(next_help_heading = "Connection")]
 pub struct ConnectArgs {
     /// SCHEME://[USER[:PASSWORD]@]HOST[:PORT]; schemes are mqtt, mqtts, ws, wss, coap, coaps, coap+tcp, coaps+tcp, coap+ws,
-    /// coaps+ws, amqp, amqps, stomp, stomps, stomp+ws, stomp+wss, zmtp. Said several times, these are ways to one broker, of which
-    /// the best is taken. Default: the environment variable THALWEG_URL, else mqtt://127.0.0.1:1883
+    /// coaps+ws, amqp, amqps, stomp, stomps, stomp+ws, stomp+wss, zmtp, xmpp, xmpps, xmpp+ws, xmpp+wss. Said several times, these are
+    /// ways to one broker, of which the best is taken. Default: the environment variable THALWEG_URL, else mqtt://127.0.0.1:1883
     #[arg(long, value_name = "URL")]
     pub url: Vec<BrokerUrl>,
     /// Read the password from the first line of this file, for URLs with a user and no password. Other users of this machine
@@ -355,19 +355,14 @@ pub enum ViaArg {
     Stomp,
     /// ZeroMQ, by PUB and SUB
     Zmtp,
+    /// XMPP, by XEP-0060
+    Xmpp,
 }
 
 impl ViaArg {
     /// As URLs and plugins have it; of `auto` there is none.
     pub const fn protocol(self) -> &'static str {
-        match self {
-            ViaArg::Auto => "",
-            ViaArg::Mqtt => "mqtt",
-            ViaArg::Coap => "coap",
-            ViaArg::Amqp => "amqp",
-            ViaArg::Stomp => "stomp",
-            ViaArg::Zmtp => "zmtp",
-        }
+        ["", "mqtt", "coap", "amqp", "stomp", "zmtp", "xmpp"][self as usize]
     }
 }
 

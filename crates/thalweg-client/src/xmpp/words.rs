@@ -1,0 +1,123 @@
+//! What of XMPP is words of the client: nodes, items, errors.
+
+use super::payload;
+use crate::transport::{Inbound, LinkFault, Properties, Refusal};
+use thalweg_model::{Reliability, Span, octets};
+use thalweg_xmpp::{Element, PeerFault, Stanza, ns, put_attribute};
+
+/// Whether the broker says that a notification may have come before.
+pub(super) fn is_redelivered(message: Element<'_>) -> bool {
+    let headers = message.child("headers", "http://jabber.org/protocol/shim");
+    headers.is_some_and(|headers| {
+        headers.children().any(|header| {
+            header.attribute("name").as_deref() == Some("Redelivered") && header.text() == "true"
+        })
+    })
+}
+
+pub(super) fn inbound<'m>(
+    address: &'m str,
+    payload: &'m [u8],
+    content_type: Option<&'m str>,
+) -> Inbound<'m> {
+    Inbound {
+        subscription: None,
+        delivery: None,
+        address,
+        payload,
+        reliability: Reliability::AtMostOnce,
+        is_last_value: false,
+        repeated: false,
+        content_type,
+        properties: Properties::default(),
+        reply_to: None,
+        correlation: None,
+        stamp: None,
+        lifespan: Span::FOREVER,
+    }
+}
+
+/// Reads the first item of a node, or what has become of it; whether there was one.
+pub(super) fn read_items(
+    items: Element<'_>,
+    namespace: &str,
+    then: impl FnOnce(&str, &[u8], Option<&str>),
+) -> bool {
+    let Some(item) = items
+        .children()
+        .find(|child| child.namespace() == namespace)
+    else {
+        return false;
+    };
+    let (mut address, mut octets) = (String::new(), Vec::new());
+    let node = items.attribute("node").unwrap_or_default();
+    octets::read(node.as_bytes(), &mut address);
+    let content_type = item
+        .children()
+        .next()
+        .and_then(|element| payload::read(element, &mut octets));
+    then(&address, &octets, content_type.as_deref());
+    true
+}
+
+pub(super) fn refusal(stanza: Stanza<'_>) -> Refusal {
+    let Some(error) = stanza.element.child("error", ns::CLIENT) else {
+        return Refusal::Denied("an error without a condition".into());
+    };
+    let names: Vec<&str> = error
+        .children()
+        .filter(|child| child.name() != "text")
+        .map(Element::name)
+        .collect();
+    let words = names.join(", ");
+    match error.attribute("type").as_deref() {
+        Some("wait") => Refusal::Busy(words),
+        _ => Refusal::Denied(words),
+    }
+}
+
+/// The node of a filter, and the depth of a subscription to it.
+pub(super) fn node_of(filter: &str) -> Result<(String, &'static str), Refusal> {
+    let (above, depth) = match filter {
+        _ if filter.starts_with("$share/") => {
+            return Err(Refusal::Unsupported(
+                "XMPP has no groups; $q/NAME takes from a queue",
+            ));
+        }
+        _ if filter.ends_with("/+") => (&filter[..filter.len() - 2], "1"),
+        _ if filter.ends_with("/#") => (&filter[..filter.len() - 2], "all"),
+        _ => (filter, "0"),
+    };
+    if above.is_empty() || above.contains(['+', '#']) {
+        return Err(Refusal::Unsupported(
+            "XMPP has wildcards only behind the name of a node: a/+, a/#",
+        ));
+    }
+    Ok((node(above), depth))
+}
+
+pub(super) fn node(address: &str) -> String {
+    let mut node = Vec::with_capacity(address.len());
+    octets::write(address, &mut node);
+    String::from_utf8_lossy(&node).into_owned()
+}
+
+/// ` name='value'`.
+pub(super) fn attribute(name: &str, value: &str) -> String {
+    let mut out = Vec::new();
+    put_attribute(name, value, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+pub(super) fn link_fault(fault: &PeerFault) -> LinkFault {
+    let finals = [
+        PeerFault::LOGIN_REFUSED,
+        PeerFault::NO_MECHANISM,
+        PeerFault::NO_TLS,
+        PeerFault::SERVER_NOT_PROVEN,
+    ];
+    LinkFault {
+        words: fault.to_string(),
+        is_final: finals.contains(fault),
+    }
+}
