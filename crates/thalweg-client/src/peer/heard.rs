@@ -1,35 +1,83 @@
 //! What came already, directly or by the broker.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 use thalweg_model::Stamp;
+use thalweg_zmtp::Message;
 
-/// Publishers that are remembered at least; twice as many at most.
-const PUBLISHERS: usize = 4096;
+/// Messages that are remembered at least; twice as many at most.
+const MESSAGES: usize = 1 << 14;
+/// The number of no connection: what the client itself publishes.
+const OWN: usize = usize::MAX;
 
-/// The last message of each publisher. Each of the ways on which its messages come keeps their order, so one that is not
-/// newer than the last has come before, or comes too late: at most once, and never backwards.
+/// Tells copies of a message that came by several ways.
+///
+/// Anyone who may publish anywhere can write any number into a message, and the broker passes it on. So a copy is left out only
+/// if it is alike in all, or if the publisher itself has already sent a higher number over its own connection: a number
+/// that is made up keeps no other message away.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    /// Two generations: what is used moves into the young one, and the old one is forgotten as a whole.
-    young: HashMap<u64, u64>,
-    old: HashMap<u64, u64>,
+    /// Messages by number, and a digest of each. Two generations: the old one is forgotten as a whole.
+    young: HashMap<Stamp, u64>,
+    old: HashMap<Stamp, u64>,
+    /// The publisher at the other end of each connection to a peer, and its last number. Hubs pass on only what they
+    /// publish themselves.
+    direct: HashMap<usize, Stamp>,
+    digests: RandomState,
 }
 
 impl Heard {
-    /// Whether a message is newer than all of its publisher before.
-    pub(super) fn is_new(&mut self, stamp: Stamp) -> bool {
-        if !self.young.contains_key(&stamp.publisher) {
-            if self.young.len() >= PUBLISHERS {
-                self.old = std::mem::take(&mut self.young);
+    /// Whether a message is to be passed on: it is no copy, and does not come behind one that its publisher has sent later.
+    /// `way` is its connection; `is_direct` if that is one to a peer.
+    pub(super) fn is_new(
+        &mut self,
+        stamp: Stamp,
+        way: usize,
+        is_direct: bool,
+        first: &[u8],
+        rest: Message<'_>,
+    ) -> bool {
+        if is_direct {
+            let last = self.direct.entry(way).or_insert(Stamp {
+                sequence: 0,
+                ..stamp
+            });
+            if last.publisher == stamp.publisher {
+                last.sequence = last.sequence.max(stamp.sequence);
             }
-            let last = self.old.remove(&stamp.publisher).unwrap_or(0);
-            self.young.insert(stamp.publisher, last);
+        } else if self.has_passed(stamp) {
+            return false;
         }
-        let last = self.young.entry(stamp.publisher).or_insert(0);
-        let is_new = stamp.sequence > *last;
-        *last = stamp.sequence.max(*last);
-        is_new
+        let digest = self.digests.hash_one((first, rest.raw()));
+        let known = self.young.get(&stamp).or_else(|| self.old.get(&stamp));
+        if known == Some(&digest) {
+            return false;
+        }
+        if self.young.len() >= MESSAGES {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(stamp, digest);
+        true
+    }
+
+    /// Whether the publisher has sent this message or a later one over its own connection. Of several that claim to be it the one
+    /// that says least is believed.
+    fn has_passed(&self, stamp: Stamp) -> bool {
+        let direct = self.direct.values();
+        let its = direct.filter(|last| last.publisher == stamp.publisher);
+        let lowest = its.map(|last| last.sequence).min();
+        lowest.is_some_and(|lowest| stamp.sequence <= lowest)
+    }
+
+    /// The client has published this itself.
+    pub(super) fn note_own(&mut self, stamp: Stamp) {
+        self.direct.insert(OWN, stamp);
+    }
+
+    /// A connection has ended.
+    pub(super) fn forget(&mut self, way: usize) {
+        self.direct.remove(&way);
     }
 }
 
@@ -37,22 +85,60 @@ impl Heard {
 mod tests {
     use super::*;
 
-    #[test]
-    fn each_message_is_new_once_and_publishers_are_forgotten_when_they_are_many() {
-        let mut heard = Heard::default();
-        let mut is_new = |publisher, sequence| {
-            heard.is_new(Stamp {
-                publisher,
-                sequence,
-            })
+    const PEER: usize = 1;
+    const OTHER: usize = 2;
+    const BROKER: usize = 3;
+
+    fn is_new(heard: &mut Heard, way: usize, publisher: u64, sequence: u64, text: &str) -> bool {
+        let stamp = Stamp {
+            publisher,
+            sequence,
         };
-        for (sequence, expected) in [(1, true), (1, false), (3, true), (2, false), (4, true)] {
-            assert_eq!(is_new(7, sequence), expected, "{sequence}");
+        let rest = Message::from_raw(text.as_bytes());
+        heard.is_new(stamp, way, way != BROKER, b"a", rest)
+    }
+
+    #[test]
+    fn copies_are_left_out_on_whatever_way_they_come() {
+        let mut heard = Heard::default();
+        for (way, sequence, expected) in [
+            (PEER, 1, true),
+            (BROKER, 1, false),
+            (BROKER, 2, true),
+            (PEER, 2, false),
+            // The broker had dropped the third, and the peer the fourth; what the peer has passed comes too late.
+            (BROKER, 4, true),
+            (PEER, 3, true),
+            (PEER, 5, true),
+            (BROKER, 3, false),
+            (BROKER, 5, false),
+        ] {
+            assert_eq!(is_new(&mut heard, way, 7, sequence, "text"), expected);
         }
+        // Numbers of many others, and then a copy.
         for publisher in 100..100_000 {
-            assert!(is_new(publisher, 1));
-            assert!(!is_new(7, 4), "one that goes on speaking");
+            assert!(is_new(&mut heard, BROKER, publisher, 1, "text"));
+            assert!(!is_new(&mut heard, BROKER, 7, 5, "text"));
         }
-        assert!(heard.young.len() + heard.old.len() <= 2 * PUBLISHERS);
+        assert!(heard.young.len() + heard.old.len() <= 2 * MESSAGES);
+    }
+
+    #[test]
+    fn numbers_that_are_made_up_keep_no_message_away() {
+        let mut heard = Heard::default();
+        assert!(is_new(&mut heard, PEER, 7, 1, "text"));
+        // By the broker, and by another peer.
+        for way in [BROKER, OTHER] {
+            let text = format!("made up {way}");
+            for sequence in [2, 3, 1000, u64::MAX] {
+                assert!(is_new(&mut heard, way, 7, sequence, &text), "{way}");
+            }
+        }
+        for (way, sequence) in [(PEER, 2), (PEER, 3), (BROKER, 4), (PEER, 1000)] {
+            assert!(is_new(&mut heard, way, 7, sequence, "text"), "{sequence}");
+        }
+        // And one that no connection of its own tells of.
+        assert!(is_new(&mut heard, BROKER, 8, u64::MAX, "made up"));
+        assert!(is_new(&mut heard, BROKER, 8, 1, "text"));
     }
 }

@@ -19,6 +19,8 @@ const PEER_STAMP: &str = "x-peer-stamp";
 const HEADERS: [(&str, &[u8]); 1] = [(HEADER_FRAME, b"1")];
 /// Bytes that wait for a socket, at most; what does not fit is dropped, the newest first, as every PUB does.
 const OUTPUT_BYTES_MAX: usize = 8 << 20;
+/// Bytes that the prefixes of one connection may take, at most; one that asks for more is ended.
+const ASKED_BYTES_MAX: usize = 1 << 20;
 /// Largest message that is taken.
 const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 /// What libzmq takes for a wrong login, and does not try again. [27#Reply]
@@ -67,6 +69,8 @@ pub(super) struct End {
     stage: Stage,
     /// It has shown the client's own password.
     is_own: bool,
+    /// It is a peer that the client connects to, not a broker.
+    is_direct: bool,
     /// Messages have a header frame behind the first.
     has_header: bool,
     /// What it wants of the client.
@@ -79,6 +83,7 @@ impl End {
         End {
             stage,
             is_own: false,
+            is_direct: false,
             has_header: false,
             asked: Prefixes::default(),
             out: Output::default(),
@@ -135,8 +140,14 @@ impl Hub {
         self.ends.insert(number, end);
     }
 
-    /// A connection to a peer stands, which is to be a socket of this type.
-    pub(super) fn dial(&mut self, number: usize, ours: SocketType, mechanism: ClientMechanism) {
+    /// A connection to a peer or, unless `is_direct`, a broker stands, for which the hub is to be a socket of this type.
+    pub(super) fn dial(
+        &mut self,
+        number: usize,
+        ours: SocketType,
+        mechanism: ClientMechanism,
+        is_direct: bool,
+    ) {
         let ours = Announcement {
             more: &HEADERS,
             ..Announcement::of(ours)
@@ -146,6 +157,7 @@ impl Hub {
         side.greet(&mut out.bytes);
         let end = End {
             out,
+            is_direct,
             ..End::new(Stage::Dialed(Box::new(side)))
         };
         self.ends.insert(number, end);
@@ -163,7 +175,7 @@ impl Hub {
                     let role = *role;
                     match traffic.handle_input(rest, &mut gathered)? {
                         Some((len, event)) => {
-                            self.on_event(number, role, event);
+                            self.on_event(number, role, event)?;
                             Some(len)
                         }
                         None => None,
@@ -243,7 +255,7 @@ impl Hub {
         Ok(Some(len))
     }
 
-    fn on_event(&mut self, number: usize, role: Role, event: Event<'_>) {
+    fn on_event(&mut self, number: usize, role: Role, event: Event<'_>) -> Result<(), PeerFault> {
         match event {
             Event::Message(message) => match role {
                 Role::OwnPublisher => self.publish(message),
@@ -253,6 +265,10 @@ impl Hub {
             Event::Subscribe(prefix) => {
                 let end = self.ends.get_mut(&number);
                 let is_new = end.is_some_and(|end| end.asked.add(prefix));
+                let asked = self.ends.get(&number).map_or(0, |end| end.asked.bytes());
+                if role == Role::Sink && asked > ASKED_BYTES_MAX {
+                    return Err(PeerFault::COMMAND_TOO_LARGE);
+                }
                 if is_new && role == Role::OwnSubscriber && self.wanted.add(prefix) {
                     self.tell_sources(|traffic, out| traffic.subscribe(prefix, out));
                 }
@@ -265,7 +281,9 @@ impl Hub {
                 }
             }
             Event::Ping { context, .. } => {
+                // One that does not read is not answered.
                 if let Some(end) = self.ends.get_mut(&number)
+                    && end.has_room(context.len())
                     && let Stage::Open(traffic, _) = &mut end.stage
                 {
                     traffic.pong(context, &mut end.out.bytes);
@@ -273,6 +291,7 @@ impl Hub {
             }
             Event::Pong(_) | Event::Consumed | Event::Unknown { .. } => {}
         }
+        Ok(())
     }
 
     fn no_longer_want(&mut self, prefix: &[u8]) {
@@ -297,7 +316,7 @@ impl Hub {
             sequence: self.sequence,
         };
         // The broker sends it back.
-        self.heard.is_new(stamp);
+        self.heard.note_own(stamp);
         let header = &mut self.header;
         header.clear();
         for text in [
@@ -333,16 +352,19 @@ impl Hub {
 
     /// A message for the client. What it has had already, from its peer or by the broker, is left out.
     fn receive(&mut self, number: usize, message: Message<'_>) {
-        let has_header = self.ends.get(&number).is_some_and(|end| end.has_header);
+        let Some(end) = self.ends.get(&number) else {
+            return;
+        };
+        let (has_header, is_direct) = (end.has_header, end.is_direct);
         let mut frames = message.frames();
         let first = frames.next().unwrap_or_default();
-        if has_header
-            && let Some(stamp) = stamp_of(frames.next().unwrap_or_default())
-            && !self.heard.is_new(stamp)
+        let header = has_header.then(|| frames.next().unwrap_or_default());
+        let rest = frames.rest();
+        if let Some(stamp) = header.and_then(stamp_of)
+            && !self.heard.is_new(stamp, number, is_direct, first, rest)
         {
             return;
         }
-        let rest = frames.rest();
         for end in self.ends.values_mut() {
             if !end.has_room(message.raw().len()) {
                 continue;
@@ -361,6 +383,7 @@ impl Hub {
 
     /// A connection has ended.
     pub(super) fn closed(&mut self, number: usize) {
+        self.heard.forget(number);
         if let Some(end) = self.ends.remove(&number)
             && let Stage::Open(_, Role::OwnSubscriber) = end.stage
         {

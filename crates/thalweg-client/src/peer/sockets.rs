@@ -208,7 +208,11 @@ impl Sockets {
             return;
         };
         match adopted {
-            Some(number) => self.hub.dial(number, target.ours, target.mechanism(number)),
+            Some(number) => {
+                let is_direct = target.login.is_none();
+                let mechanism = target.mechanism(number);
+                self.hub.dial(number, target.ours, mechanism, is_direct);
+            }
             // It tries again.
             None => _ = lost.send(()),
         }

@@ -86,8 +86,18 @@ impl World {
         number
     }
 
-    /// The hub connects, as a socket of one type, to one of another that binds.
+    /// The hub connects, as a socket of one type, to a peer's of another that binds.
     fn bind(&mut self, ours: SocketType, theirs: SocketType, takes_header: bool) -> usize {
+        self.dial(ours, theirs, takes_header, true)
+    }
+
+    fn dial(
+        &mut self,
+        ours: SocketType,
+        theirs: SocketType,
+        takes_header: bool,
+        is_direct: bool,
+    ) -> usize {
         let mechanisms = ServerMechanisms {
             null: true,
             ..ServerMechanisms::default()
@@ -97,7 +107,8 @@ impl World {
         side.greet(&mut out);
         let number = self.add(Side::Binds(side, theirs), takes_header);
         self.ends[number].out = out;
-        self.hub.dial(number, ours, ClientMechanism::Null);
+        self.hub
+            .dial(number, ours, ClientMechanism::Null, is_direct);
         self.rest();
         number
     }
@@ -241,7 +252,7 @@ fn what_comes_directly_and_by_the_broker_comes_once() {
     let own = world.connect(SocketType::Sub, "secret", false);
     world.subscribe(own, "a");
     let peer = world.bind(SocketType::Sub, SocketType::Xpub, true);
-    let broker = world.bind(SocketType::Sub, SocketType::Xpub, true);
+    let broker = world.dial(SocketType::Sub, SocketType::Xpub, true, false);
     let stock = world.bind(SocketType::Sub, SocketType::Pub, false);
     let stamped = |number: u32| format!("k:v\nx-peer-stamp:b-{number:x}\n");
     // Whichever way is the faster.
@@ -258,12 +269,17 @@ fn what_comes_directly_and_by_the_broker_comes_once() {
     world.send(stock, &["a", "x-peer-stamp:b-1\n", "same"]);
     world.send(stock, &["a same"]);
     assert_eq!(world.got(own).len(), 6);
-    // A way that was lost is caught up on by the other; what comes behind its successor comes too late.
+    // What comes behind what the peer has sent later comes too late.
+    for (way, number) in [(peer, 4), (broker, 3), (broker, 4)] {
+        world.send(way, &["a", &stamped(number), "text"]);
+    }
+    assert_eq!(world.got(own).len(), 1);
+    // A way that was lost is caught up on by the other.
     world.lose(peer);
-    for number in [3, 5, 4] {
+    for number in [4, 5] {
         world.send(broker, &["a", &stamped(number), "text"]);
     }
-    assert_eq!(world.got(own).len(), 2);
+    assert_eq!(world.got(own).len(), 1);
     // Another publisher has numbers of its own, and the client's own come back from the broker.
     world.send(broker, &["a", "x-peer-stamp:c-1\n", "other", "frames"]);
     assert_eq!(world.got(own), ["a|other|frames"]);
@@ -306,4 +322,40 @@ fn only_the_client_itself_publishes_by_its_hub() {
         let is_refused = end.is_refused && end.traffic.is_none();
         assert!(is_refused, "{socket:?} {password}");
     }
+}
+
+#[test]
+fn a_peer_that_does_not_read_costs_a_bounded_memory() {
+    let mut world = World::new();
+    let sink = world.connect(SocketType::Sub, "", true);
+    world.got(sink);
+    // PINGs whose answers it leaves unread.
+    let (mut input, mut more) = (Vec::new(), Vec::new());
+    let traffic = world.ends[sink].traffic.as_mut().expect("it is open");
+    for _ in 0..10_000 {
+        traffic.ping(0, &[7; 16], &mut more);
+    }
+    for _ in 0..60 {
+        input.extend_from_slice(&more);
+        let used = world.hub.handle_input(sink, &input).expect("no fault");
+        input.drain(..used);
+    }
+    let waits = world.hub.unsent(sink).len();
+    assert!((1 << 20..9 << 20).contains(&waits), "{waits}");
+}
+
+#[test]
+fn a_peer_that_asks_for_too_much_is_ended() {
+    let mut world = World::new();
+    let mut asks = |password: &str| {
+        let sink = world.connect(SocketType::Sub, password, true);
+        (0..40_u8).find(|number| {
+            let mut input = Vec::new();
+            let traffic = world.ends[sink].traffic.as_mut().expect("it is open");
+            traffic.subscribe(&[*number; 60_000], &mut input);
+            world.hub.handle_input(sink, &input).is_err()
+        })
+    };
+    assert_eq!(asks(""), Some(17));
+    assert_eq!(asks("secret"), None, "the client itself");
 }

@@ -9,41 +9,57 @@ use crate::transport::Refusal;
 
 /// Prefixes, and how many need each.
 #[derive(Debug, Default)]
-pub(crate) struct Prefixes(BTreeMap<Box<[u8]>, u32>);
+pub(crate) struct Prefixes {
+    counts: BTreeMap<Box<[u8]>, u32>,
+    bytes: usize,
+}
+
+/// Bytes that the table costs beside each text.
+const ENTRY_BYTES: usize = 64;
 
 impl Prefixes {
     /// Whether the prefix is new.
     pub(crate) fn add(&mut self, prefix: &[u8]) -> bool {
-        let count = self.0.entry(prefix.into()).or_insert(0);
+        let count = self.counts.entry(prefix.into()).or_insert(0);
         *count = count.saturating_add(1);
-        *count == 1
+        let is_new = *count == 1;
+        if is_new {
+            self.bytes += prefix.len() + ENTRY_BYTES;
+        }
+        is_new
     }
 
     /// Whether no subscription needs the prefix any more.
     pub(crate) fn remove(&mut self, prefix: &[u8]) -> bool {
-        let Some(count) = self.0.get_mut(prefix) else {
+        let Some(count) = self.counts.get_mut(prefix) else {
             return false;
         };
         *count -= 1;
         let is_last = *count == 0;
         if is_last {
-            self.0.remove(prefix);
+            self.counts.remove(prefix);
+            self.bytes -= prefix.len() + ENTRY_BYTES;
         }
         is_last
     }
 
+    /// Bytes of memory of all of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether a first frame begins with one of them.
     pub(crate) fn match_frame(&self, frame: &[u8]) -> bool {
-        self.0.keys().any(|prefix| frame.starts_with(prefix))
+        self.counts.keys().any(|prefix| frame.starts_with(prefix))
     }
 
     /// Each once, in the order of their bytes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.keys().map(|prefix| &**prefix)
+        self.counts.keys().map(|prefix| &**prefix)
     }
 
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        *self = Prefixes::default();
     }
 }
 
