@@ -11,7 +11,7 @@ use crate::registry::AnyFront;
 use crate::stamp;
 use thalweg_amqp::methods::basic;
 use thalweg_amqp::{BasicProperties, FieldValue, Publish, ReplyCode, Table, TableWriter};
-use thalweg_kernel::{Draft, Gathered, Kernel, Outcome, Refusal, exchange_address};
+use thalweg_kernel::{Draft, Gathered, Kernel, Outcome, Refusal, SessionId, exchange_address};
 use thalweg_model::{
     NativeProperties, Properties, Reliability, RetainOp, STAMP_PROPERTY, Span, Stamp, StampError,
 };
@@ -269,6 +269,9 @@ impl Request<'_, '_> {
         let found = publish.properties.headers.and_then(stamp_in);
         let stamp = stamp::read(found, self.cx.kernel);
         let shown = stamp.map(|stamp| self.cx.kernel.mask_stamp(self.session, stamp));
+        if let Some(key) = publish.properties.reply_to {
+            front.may_be_answered_at(self.session, key, self.cx.kernel)?;
+        }
         let wishes = front.wishes(memo, publish, shown, kind == Kind::Plain, self.cx.kernel)?;
         let further = match publish.properties.headers {
             None => Vec::new(),
@@ -406,6 +409,22 @@ impl AmqpFront {
             )),
             Err(_) => Ok(String::new()),
         }
+    }
+
+    /// Refuses a request whose answers would go where its publisher has no business. The kernel does not read our encoding.
+    #[cold]
+    fn may_be_answered_at(
+        &self,
+        session: SessionId,
+        key: &str,
+        kernel: &Kernel,
+    ) -> Result<(), Fault> {
+        let address = address::reply_address(&self.tenant, key);
+        if key == address::DIRECT_REPLY || kernel.may_be_answered_at(session, &address) {
+            return Ok(());
+        }
+        let what = format!("access to the queue '{key}' of reply-to refused");
+        Err(Fault::new(ReplyCode::AccessRefused, what))
     }
 
     /// What the properties ask for; keeps them in the memo if they have to travel.

@@ -1,5 +1,6 @@
 //! A message comes in: authorize, deduplicate, match, remember, enqueue or deliver, persist. Start at [`pipeline`].
 
+mod answers;
 pub(crate) mod cause;
 pub(crate) mod crowd;
 pub(crate) mod dedup;

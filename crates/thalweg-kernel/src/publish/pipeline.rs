@@ -33,6 +33,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Published {
+        if !self.may_be_answered(id, &draft) {
+            return self.deny(id, &draft, now);
+        }
         match draft.stamp {
             None => self.publish_now(id, draft, now, fx),
             Some(stamp) => self.publish_stamped(id, draft, stamp, now, fx),
@@ -136,6 +139,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Published {
+        if !self.may_be_answered(id, &draft) {
+            return self.deny(id, &draft, now);
+        }
         match draft.stamp {
             None => self.publish_to_all_now(id, draft, others, now, fx),
             Some(stamp) => self.publish_stamped_to_all(id, draft, others, stamp, now, fx),
@@ -223,10 +229,10 @@ impl Kernel {
         fx: &mut E,
     ) {
         match self.route_for(id, draft.address) {
-            Ok(route) => {
+            Ok(route) if self.may_be_answered(id, draft) => {
                 self.spread_fully(Some(id), &route, draft, now, fx);
             }
-            Err(_) => self.books.refused(),
+            _ => self.books.refused(),
         }
     }
 

@@ -165,6 +165,11 @@ impl Queue {
         self.terms.owner.is_some()
     }
 
+    /// The session that has it alone.
+    pub(crate) fn owner(&self) -> Option<SessionId> {
+        self.terms.owner
+    }
+
     /// Whether this session has it alone.
     pub(crate) fn is_of(&self, id: SessionId) -> bool {
         self.terms.owner == Some(id)

@@ -7,8 +7,8 @@ use thalweg_fronts::zmtp::{ZmtpDial, ZmtpSettings};
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::{Access, Otherwise, Permission, Rule, Rules};
 use thalweg_model::Span;
-use thalweg_mqtt::{PublishOut, QoS, SubscribeOptions};
-use thalweg_testbed::amqp::Hello;
+use thalweg_mqtt::{ConnectOut, PublishOut, QoS, SubscribeOptions};
+use thalweg_testbed::amqp::{Hello, Said};
 use thalweg_testbed::mqtt::{Mqtt, Received};
 use thalweg_testbed::zmtp::Zmtp;
 use thalweg_testbed::{Settings, Testbed, Who};
@@ -511,4 +511,103 @@ fn what_is_kept_of_a_request_counts_until_it_is_answered_or_given_up() {
     assert!(kept(&bed) > before + correlation.len());
     bed.zmtp_send(rep, &[b"", b"yes"]);
     assert_eq!(kept(&bed), before, "it is answered");
+}
+
+/// A worker answers wherever it is told to, with rights of its own.
+#[test]
+fn no_worker_publishes_where_its_requester_may_not() {
+    let mut bed = bed();
+    bed.answers_logins = true;
+    let rules = [
+        Rule::allow(Permission::Publish, "plant/pump"),
+        Rule::allow(Permission::Publish, "$q/pumps"),
+        Rule::allow(Permission::Publish, "plant/log"),
+        Rule::allow(Permission::Receive, "replies/#"),
+    ];
+    let rules = Rules::new(rules.into(), Otherwise::Deny).expect("filters");
+    bed.set_rights("mallory", rules);
+    let watcher = bed.mqtt("watcher");
+    for filter in ["plant/valve/#", "plant/log", "replies/#"] {
+        subscribe(&mut bed, watcher, filter);
+    }
+    let worker = bed.zmtp_named(SocketType::Rep, b"plant/pump");
+    let connect = ConnectOut {
+        client_id: "mallory",
+        username: Some("mallory"),
+        password: Some(b"x"),
+        ..ConnectOut::default()
+    };
+    let mallory = bed.open_mqtt(&connect, None);
+    bed.rest();
+    for (topic, is_answered) in [
+        ("plant/valve/set", false),
+        ("$q/valves", false),
+        ("plant/log", true),
+        ("replies/1", true),
+    ] {
+        let request = PublishOut {
+            topic: "plant/pump",
+            response_topic: Some(topic),
+            payload: b"open",
+            qos: QoS::AtLeastOnce,
+            ..PublishOut::default()
+        };
+        bed.mqtt_publish(mallory, &request);
+        let asked = bodies(&mut bed, worker);
+        assert_eq!(!asked.is_empty(), is_answered, "{topic}");
+        bed.zmtp_send(worker, &[b"", b"open"]);
+        let got = bed.mqtt_got(watcher);
+        let lines: Vec<String> = got.iter().map(Received::line).collect();
+        let expected = format!("{topic} : open");
+        assert_eq!(lines, is_answered.then_some(expected).as_slice());
+    }
+
+    // AMQP: a queue of its own, one that is another's, and one that it may take from.
+    let taker = bed.zmtp_named(SocketType::Rep, b"$q/pumps");
+    for reply_to in ["valves", "", "amq.rabbitmq.reply-to"] {
+        let hello = Hello {
+            response: b"\0mallory\0x".to_vec(),
+            channel: 1,
+            ..Hello::default()
+        };
+        let client = bed.open_amqp(&hello, None);
+        bed.rest();
+        let declare = queue::Declare {
+            exclusive: true,
+            ..queue::Declare::default()
+        };
+        bed.client(client).said.clear();
+        bed.amqp_call(client, &Method::QueueDeclare(declare));
+        let Some(Said::Declared { queue, .. }) = bed.client(client).said.pop_front() else {
+            panic!("it may declare a queue of its own");
+        };
+        let source = if reply_to.is_empty() {
+            &queue
+        } else {
+            reply_to
+        };
+        if reply_to != "valves" {
+            let consume = basic::Consume {
+                queue: source,
+                no_ack: true,
+                ..basic::Consume::default()
+            };
+            bed.amqp_call(client, &Method::BasicConsume(consume));
+        }
+        let publish = basic::Publish {
+            routing_key: "pumps",
+            ..basic::Publish::default()
+        };
+        let properties = BasicProperties {
+            reply_to: Some(source),
+            ..BasicProperties::default()
+        };
+        bed.amqp_publish(client, &publish, &properties, b"open");
+        let asked = bodies(&mut bed, taker);
+        assert_eq!(asked.is_empty(), reply_to == "valves", "{reply_to}");
+        bed.zmtp_send(taker, &[b"", b"open"]);
+        let answers = bed.client(client).got.drain(..).count();
+        assert_eq!(answers, usize::from(reply_to != "valves"), "{reply_to}");
+    }
+    bed.check();
 }
