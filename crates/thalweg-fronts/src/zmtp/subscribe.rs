@@ -2,16 +2,15 @@
 
 use super::{ZmtpFront, address};
 use crate::front::{Cx, Variant};
-use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use thalweg_kernel::{LastValueWish, SessionId, Wish};
 use thalweg_model::{Filter, Reliability};
 
 /// What a peer wants.
 #[derive(Default)]
 pub(super) struct Subscriptions {
-    /// Prefixes, and how often the peer has subscribed to each.
-    prefixes: BTreeMap<Box<[u8]>, u32>,
+    prefixes: Prefixes,
     /// Filters that the kernel has for them, and how many prefixes need each.
     filters: BTreeMap<Box<str>, u32>,
     /// How many prefixes want less than their filters bring.
@@ -21,6 +20,20 @@ pub(super) struct Subscriptions {
     is_inverted: bool,
 }
 
+/// Prefixes, and how often the peer has subscribed to each.
+///
+/// A frame is looked at once, whatever they are: a digest of its beginning is carried from each length that one of them has to
+/// the next. The digest is a polynomial over the integers modulo 2^61 - 1 with a secret base, so that a peer cannot
+/// make two texts alike.
+struct Prefixes {
+    counts: BTreeMap<Box<[u8]>, u32>,
+    /// How many have each length.
+    lengths: BTreeMap<usize, u32>,
+    /// How many have each length and digest: nearly always one.
+    digests: HashMap<(usize, u64), u32>,
+    base: u64,
+}
+
 /// The filters of a prefix.
 struct Wanted {
     filters: Vec<Box<str>>,
@@ -28,7 +41,88 @@ struct Wanted {
 }
 
 /// What the tables cost beside the text.
-const ENTRY_BYTES: usize = 96;
+const ENTRY_BYTES: usize = 160;
+
+/// 2^61 - 1, a prime.
+const MODULUS: u64 = (1 << 61) - 1;
+
+impl Default for Prefixes {
+    fn default() -> Self {
+        Prefixes {
+            counts: BTreeMap::new(),
+            lengths: BTreeMap::new(),
+            digests: HashMap::new(),
+            base: RandomState::new().build_hasher().finish() % MODULUS,
+        }
+    }
+}
+
+impl Prefixes {
+    /// Adds one; false if it is there already, once more from now on.
+    fn add(&mut self, prefix: &[u8]) -> bool {
+        if let Some(count) = self.counts.get_mut(prefix) {
+            *count = count.saturating_add(1);
+            return false;
+        }
+        self.counts.insert(prefix.into(), 1);
+        let key = (prefix.len(), self.digest(0, prefix));
+        *self.lengths.entry(key.0).or_insert(0) += 1;
+        *self.digests.entry(key).or_insert(0) += 1;
+        true
+    }
+
+    /// Takes one back; whether it was the last of its kind.
+    fn remove(&mut self, prefix: &[u8]) -> bool {
+        let Some(count) = self.counts.get_mut(prefix) else {
+            return false;
+        };
+        *count -= 1;
+        if *count > 0 {
+            return false;
+        }
+        self.counts.remove(prefix);
+        let key = (prefix.len(), self.digest(0, prefix));
+        if let Some(count) = self.lengths.get_mut(&key.0) {
+            *count -= 1;
+            if *count == 0 {
+                self.lengths.remove(&key.0);
+            }
+        }
+        if let Some(count) = self.digests.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.digests.remove(&key);
+            }
+        }
+        true
+    }
+
+    /// The digest of a text of which `begun` is that of the beginning.
+    fn digest(&self, begun: u64, rest: &[u8]) -> u64 {
+        rest.iter().fold(begun, |digest, byte| {
+            let next = u128::from(digest) * u128::from(self.base) + u128::from(*byte) + 1;
+            // 2^61 is 1 here.
+            let folded = (next as u64 & MODULUS) + (next >> 61) as u64;
+            folded.checked_sub(MODULUS).unwrap_or(folded)
+        })
+    }
+
+    /// Whether a frame begins with one of them.
+    fn have_one_of(&self, frame: &[u8]) -> bool {
+        let (mut digest, mut at) = (0, 0);
+        for &len in self.lengths.keys() {
+            let (Some(beginning), Some(more)) = (frame.get(..len), frame.get(at..len)) else {
+                return false;
+            };
+            digest = self.digest(digest, more);
+            at = len;
+            if self.digests.contains_key(&(len, digest)) && self.counts.contains_key(beginning) {
+                return true;
+            }
+        }
+        false
+    }
+}
 
 impl Subscriptions {
     pub(super) fn new(is_inverted: bool) -> Self {
@@ -45,7 +139,7 @@ impl Subscriptions {
 
     /// Whether a first frame begins with one of the prefixes. Cheap where the filters say it all.
     pub(super) fn want(&self, frame: &[u8]) -> bool {
-        self.inexact == 0 || self.have_prefix_of(frame) != self.is_inverted
+        self.inexact == 0 || self.prefixes.have_one_of(frame) != self.is_inverted
     }
 
     /// Whether deliveries have to be looked at: [`Subscriptions::want`] is not always true.
@@ -62,23 +156,6 @@ impl Subscriptions {
                 is_exact: true,
             },
             false => Wanted::of(prefix, separators),
-        }
-    }
-
-    /// From the longest to the shortest: what sorts before the frame shares with it what any prefix of it shares.
-    fn have_prefix_of(&self, frame: &[u8]) -> bool {
-        let mut rest = frame;
-        loop {
-            let range = (Bound::Unbounded, Bound::Included(rest));
-            let Some((nearest, _)) = self.prefixes.range::<[u8], _>(range).next_back() else {
-                return false;
-            };
-            let shared = nearest.iter().zip(rest).take_while(|(a, b)| a == b);
-            let shared = shared.count();
-            if shared == nearest.len() {
-                return true;
-            }
-            rest = &rest[..shared];
         }
     }
 }
@@ -112,13 +189,11 @@ impl ZmtpFront {
             return;
         };
         let subscriptions = &mut front.subscriptions;
-        if let Some(count) = subscriptions.prefixes.get_mut(prefix) {
-            *count = count.saturating_add(1);
+        if !subscriptions.prefixes.add(prefix) {
             return;
         }
         let wanted = subscriptions.wanted(prefix, &front.settings.separators);
         subscriptions.bytes += prefix.len() + ENTRY_BYTES;
-        subscriptions.prefixes.insert(prefix.into(), 1);
         subscriptions.inexact += usize::from(!wanted.is_exact);
         let mut new = Vec::new();
         for filter in wanted.filters {
@@ -165,14 +240,9 @@ impl ZmtpFront {
             return;
         };
         let subscriptions = &mut front.subscriptions;
-        let Some(count) = subscriptions.prefixes.get_mut(prefix) else {
-            return;
-        };
-        *count -= 1;
-        if *count > 0 {
+        if !subscriptions.prefixes.remove(prefix) {
             return;
         }
-        subscriptions.prefixes.remove(prefix);
         let wanted = subscriptions.wanted(prefix, &front.settings.separators);
         subscriptions.inexact -= usize::from(!wanted.is_exact);
         subscriptions.bytes -= prefix.len() + ENTRY_BYTES;
@@ -206,7 +276,7 @@ mod tests {
         };
         assert!(!subscriptions.want(b"a"));
         for prefix in [&b"ab"[..], b"abcd", b"b 1", b"abce"] {
-            subscriptions.prefixes.insert(prefix.into(), 1);
+            assert!(subscriptions.prefixes.add(prefix));
         }
         for (frame, is_wanted) in [
             (&b"abx"[..], true),
@@ -220,8 +290,26 @@ mod tests {
         ] {
             assert_eq!(subscriptions.want(frame), is_wanted, "{frame:?}");
         }
-        subscriptions.prefixes.insert((*b"").into(), 1);
+        assert!(subscriptions.prefixes.add(b"") && !subscriptions.prefixes.add(b""));
         assert!(subscriptions.want(b"") && subscriptions.want(b"z"));
+        assert!(!subscriptions.prefixes.remove(b"") && subscriptions.prefixes.remove(b""));
+        assert!(!subscriptions.want(b"z") && !subscriptions.prefixes.remove(b""));
+        assert!(subscriptions.prefixes.remove(b"ab") && subscriptions.prefixes.remove(b"b 1"));
+        assert!(!subscriptions.want(b"abx") && subscriptions.want(b"abcdz"));
+    }
+
+    #[test]
+    fn a_frame_is_looked_at_once_however_many_prefixes_are_alike() {
+        let mut prefixes = Prefixes::default();
+        let frame = vec![b'b'; 5000];
+        for len in 0..frame.len() {
+            assert!(prefixes.add(&[&frame[..len], b"a"].concat()));
+        }
+        // A look at the beginning of the frame for each prefix would make these minutes.
+        for _ in 0..500 {
+            assert!(!prefixes.have_one_of(&frame));
+        }
+        assert!(prefixes.add(&frame) && prefixes.have_one_of(&frame));
     }
 
     #[test]
