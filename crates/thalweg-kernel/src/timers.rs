@@ -108,6 +108,8 @@ impl Kernel {
             for id in self.sessions.sweep_next(SWEEP_SESSIONS_MAX) {
                 self.expire_waiting(id, now);
             }
+            self.expire_waiting_of_groups(now);
+            self.end_command(now, fx);
         }
     }
 

@@ -12,6 +12,9 @@ use crate::ledger::DropReason;
 use crate::queue::Item;
 use thalweg_model::{DeathReason, Time};
 
+/// How many expired messages of one group a sweep gives up at the most.
+const EXPIRED_PER_GROUP: usize = 4096;
+
 impl Kernel {
     /// A member's link has ended: its unsettled at-least-once copies return to their groups, in order. Exactly-once
     /// copies stay with the member, which may have begun to process them.
@@ -103,6 +106,22 @@ impl Kernel {
             self.persist_returned(queue, serial, deliveries);
         }
         is_too_often
+    }
+
+    /// Gives up expired messages at the heads of groups of which no member takes any: they would stand in the way of what
+    /// comes, and operators would count them. A group's dead letters wait for the end of the command.
+    pub(crate) fn expire_waiting_of_groups(&mut self, now: Time) {
+        for group_id in self.groups.with_expired(now) {
+            for _ in 0..EXPIRED_PER_GROUP {
+                let group = self.groups.get(group_id);
+                if !group.is_some_and(|group| group.waiting.is_head_expired(now)) {
+                    break;
+                }
+                if let Some(item) = self.take_waiting(group_id, 0) {
+                    self.give_up_of_group(group_id, item, DeathReason::Expired, now);
+                }
+            }
+        }
     }
 
     /// A group does not keep a message any longer.

@@ -10,6 +10,7 @@ use crate::ids::GroupId;
 use crate::kernel::Map;
 use crate::slots::Slots;
 use std::sync::Arc;
+use thalweg_model::Time;
 
 /// The groups of a shard.
 #[derive(Default)]
@@ -68,6 +69,13 @@ impl Groups {
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Group> {
         self.slots.iter_mut().map(|(_, group)| group)
+    }
+
+    /// Those at whose head an expired message waits.
+    pub(crate) fn with_expired(&self, now: Time) -> Vec<GroupId> {
+        let groups = self.slots.iter();
+        let expired = groups.filter(|(_, group)| group.waiting.is_head_expired(now));
+        expired.map(|(id, _)| id).collect()
     }
 
     pub(crate) fn ids(&self) -> Vec<GroupId> {

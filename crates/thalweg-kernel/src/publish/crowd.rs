@@ -17,6 +17,10 @@ use thalweg_records::Record;
 pub(crate) struct Crowd {
     /// Copies that their receivers had no room for.
     left_out: u32,
+    /// Receivers that exchanges lead to further on, beside those of the route.
+    further: u32,
+    /// One of those keeps it in any case, or may: it is on another shard.
+    is_kept_further: bool,
     /// Until when its publisher waits for a receiver that fills.
     until: Option<Time>,
 }
@@ -37,6 +41,19 @@ impl Crowd {
     /// A receiver had no room for a copy that has just come.
     pub(crate) fn note_left_out(&mut self) {
         self.left_out += 1;
+    }
+
+    /// An exchange leads to where the message has so many more receivers and is kept in any case, or not.
+    pub(crate) fn note_further(&mut self, receivers: usize, is_kept: bool) {
+        self.further = self.further.saturating_add(receivers as u32);
+        self.is_kept_further |= is_kept;
+    }
+
+    /// Another message was spread meanwhile, of which this one's publisher only waits for receivers that fill.
+    pub(crate) fn resume(&mut self, before: Crowd) {
+        let until = self.until;
+        *self = before;
+        self.wait_until(until);
     }
 
     /// Its publisher waits until then for one of its receivers.
@@ -232,13 +249,12 @@ impl Kernel {
             .iter()
             .filter(|receiver| !is_own(receiver.flags, receiver.session))
             .count();
-        let others =
-            route.shards().len() + route.queues().len() + usize::from(route.cell().is_some());
-        let is_kept =
-            draft.retain == RetainOp::Set || route.is_kept() || route.has_queues() || others > 0;
-        let is_refused = !is_kept
-            && crowd.left_out as usize >= receivers + route.groups().len()
-            && crowd.left_out > 0;
+        let others = receivers + route.groups().len() + crowd.further as usize;
+        let is_kept = draft.retain == RetainOp::Set
+            || !route.queues().is_empty()
+            || crowd.is_kept_further
+            || is_kept_anyway(route);
+        let is_refused = !is_kept && crowd.left_out as usize >= others && crowd.left_out > 0;
         (is_refused, crowd.until)
     }
 
@@ -269,4 +285,9 @@ impl Kernel {
         let leaves = !route.shards().is_empty() || !route.groups().is_empty();
         self.remote.paced.until(uid, leaves, now)
     }
+}
+
+/// Whether a message that is published there is kept whatever sessions and groups of this shard have room for, or may be.
+pub(crate) fn is_kept_anyway(route: &Route) -> bool {
+    route.is_kept() || route.cell().is_some() || !route.shards().is_empty()
 }

@@ -10,8 +10,9 @@ use crate::ids::QueueId;
 use crate::journal::durable::Pending;
 use crate::ledger::DropReason;
 use crate::publish::cause::Cause;
+use crate::publish::crowd::is_kept_anyway;
 use crate::publish::pipeline::Draft;
-use crate::routes::cached::Route;
+use crate::routes::cached::{NO_LOCAL, Receiver, Route};
 use crate::{QueueOverflow, SessionId};
 use thalweg_model::{DeathReason, Message, Properties, Reliability, RetainOp, Time};
 
@@ -70,6 +71,9 @@ impl Kernel {
             wanted: !queues.is_empty(),
             refused: false,
         };
+        if queued.wanted {
+            self.sessions.crowd.note_further(0, true);
+        }
         for queue in queues {
             queued.refused |= self.accept(queue, message, now, fx);
         }
@@ -156,6 +160,11 @@ impl Kernel {
         // What the queues of the original have of it is written down with that.
         let others = self.journal.take_references();
         let own = self.own_receiver(message.publisher(), &route);
+        let is_own =
+            |receiver: &Receiver| receiver.flags & NO_LOCAL != 0 && own == Some(receiver.session);
+        let receivers = route.receivers().iter().filter(|it| !is_own(it)).count();
+        let further = receivers + route.groups().len();
+        (self.sessions.crowd).note_further(further, is_kept_anyway(&route));
         self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
         if let Some(cell) = route.cell() {
             self.offer_to_cell(cell, message, None, fx);

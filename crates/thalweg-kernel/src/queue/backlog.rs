@@ -263,6 +263,12 @@ impl Backlog {
         Some(item)
     }
 
+    /// Whether the message that is next, if it is in memory, has expired.
+    pub(crate) fn is_head_expired(&self, now: Time) -> bool {
+        let head = self.lanes.iter().rev().find_map(VecDeque::front);
+        head.is_some_and(|item| item.message.expires() <= now)
+    }
+
     /// Takes a head whose time is over.
     pub(super) fn pop_expired(&mut self, now: Time) -> Option<Item> {
         let is_over = |item: &mut Item| item.expires <= now;
