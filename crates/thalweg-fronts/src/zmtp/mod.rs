@@ -66,6 +66,10 @@ pub struct ZmtpFront {
     worker: Option<Box<Worker>>,
     /// Buffers of a publish; away during one.
     scratch: Option<Box<Scratch>>,
+    /// A message of a PUSH for which there was no room, as it was framed.
+    put_off: Option<Box<[u8]>>,
+    /// When that is tried again.
+    put_off_until: Time,
     /// The first frame of a delivery.
     head: Vec<u8>,
     /// What the peer says of itself, for operators.
@@ -150,6 +154,8 @@ impl ZmtpFront {
             calls: None,
             worker: None,
             scratch: None,
+            put_off: None,
+            put_off_until: Time::NEVER,
             head: Vec::new(),
             said: Vec::new(),
             time_to_live: Span::ZERO,
@@ -191,7 +197,8 @@ impl ZmtpFront {
     fn kept(&self) -> usize {
         let calls = self.calls.as_ref().map_or(0, |calls| calls.bytes());
         let requests = self.worker.as_ref().map_or(0, |worker| worker.bytes());
-        self.subscriptions.bytes() + calls + requests
+        let put_off = self.put_off.as_ref().map_or(0, |raw| raw.len());
+        self.subscriptions.bytes() + calls + requests + put_off
     }
 
     /// Counts what is kept. Whether there is memory for what is more than before.
@@ -217,6 +224,12 @@ impl ZmtpFront {
 impl Front for ZmtpFront {
     #[inline]
     fn step(cx: &mut Cx<'_>, bytes: &[u8]) -> Step {
+        let Some(front) = ZmtpFront::of(cx.links, cx.id) else {
+            return Step::Hold;
+        };
+        if front.put_off.is_some() && !ZmtpFront::catch_up(cx) {
+            return Step::Hold;
+        }
         let Some(front) = ZmtpFront::of(cx.links, cx.id) else {
             return Step::Hold;
         };
@@ -249,6 +262,9 @@ impl Front for ZmtpFront {
 
     fn on_timer(cx: &mut Cx<'_>) {
         let now = cx.now;
+        if ZmtpFront::at(cx.links, cx.id).is_some_and(|front| front.put_off_until <= now) {
+            ZmtpFront::catch_up(cx);
+        }
         ZmtpFront::write(cx.links, cx.id, |front, out| {
             if let Stage::Open(traffic, _) = &mut front.stage
                 && front.ping_due <= now
@@ -305,6 +321,7 @@ impl Front for ZmtpFront {
     fn next_timer(&self) -> Time {
         let calls = self.calls.as_ref();
         self.ping_due
+            .min(self.put_off_until)
             .min(calls.map_or(Time::NEVER, |calls| calls.next_due()))
     }
 }

@@ -8,7 +8,7 @@ use crate::native;
 use crate::probe::Mark;
 use crate::stamp;
 use thalweg_kernel::{Draft, Native, Outcome, SessionId, queue_address};
-use thalweg_model::{Address, Properties, Reliability, RetainOp};
+use thalweg_model::{Address, Properties, Reliability, RetainOp, Span, Time};
 use thalweg_zmtp::Message;
 
 /// Buffers that a publish needs now and then.
@@ -172,11 +172,48 @@ impl ZmtpFront {
             }),
             stamp,
         };
-        match draft.address.is_empty() {
-            false => _ = ZmtpFront::publish_draft(cx, session, draft),
-            true => cx.kernel.refuse(session, draft.payload.len()),
+        let len = draft.payload.len();
+        let outcome = match draft.address.is_empty() {
+            false => ZmtpFront::publish_draft(cx, session, draft),
+            true => Outcome::BadAddress,
+        };
+        match outcome {
+            Outcome::BadAddress => cx.kernel.refuse(session, len),
+            Outcome::Full if is_publisher => cx.kernel.refuse(session, len),
+            Outcome::Full => ZmtpFront::put_off(cx, message),
+            _ => {}
         }
         ZmtpFront::keep_scratch(cx, scratch);
+    }
+
+    /// A queue has no room for a message, and its PUSH cannot be told so: nothing behind it is read until there is room,
+    /// and the peer's own queue fills.
+    #[cold]
+    fn put_off(cx: &mut Cx<'_>, message: Message<'_>) {
+        let until = cx.now + FULL_PAUSE;
+        if let Some(link) = cx.links.get_mut(cx.id) {
+            link.pause_until = link.pause_until.max(Some(until));
+        }
+        if let Some(front) = ZmtpFront::of(cx.links, cx.id) {
+            front.put_off = Some(message.raw().into());
+            front.put_off_until = until;
+        }
+        // It is one message, which has been read already: there is no refusing it.
+        let _ = ZmtpFront::has_room(cx);
+    }
+
+    /// Publishes what was put off; false if that has to wait still.
+    #[cold]
+    pub(super) fn catch_up(cx: &mut Cx<'_>) -> bool {
+        let Some(front) = ZmtpFront::of(cx.links, cx.id) else {
+            return true;
+        };
+        front.put_off_until = Time::NEVER;
+        if let Some(raw) = front.put_off.take() {
+            ZmtpFront::publish(cx, Role::Pusher, Message::from_raw(&raw));
+        }
+        let _ = ZmtpFront::has_room(cx);
+        ZmtpFront::of(cx.links, cx.id).is_none_or(|front| front.put_off.is_none())
     }
 
     /// Keeps buffers for the next message, if they are small.
@@ -206,6 +243,9 @@ impl ZmtpFront {
         published.outcome
     }
 }
+
+/// How long a PUSH is not read when its queue has no room, before that is tried again.
+const FULL_PAUSE: Span = Span::from_millis(200);
 
 /// A larger buffer is not kept for the next message.
 const KEPT_MAX: usize = 64 << 10;

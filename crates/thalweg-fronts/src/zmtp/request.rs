@@ -199,6 +199,9 @@ impl ZmtpFront {
                 stamp: None,
             };
             outcome = Some(ZmtpFront::publish_draft(cx, session, draft));
+            if outcome == Some(Outcome::Full) {
+                cx.kernel.refuse(session, body.len());
+            }
         } else {
             cx.kernel.refuse(session, payload.raw().len());
         }
