@@ -1,8 +1,13 @@
 //! The terms of a queue mean the same whatever protocol declares it.
 
+use crate::peer::{Place, Protocol, Stage};
+use crate::ways::{declare, operator};
+use std::sync::Arc;
 use thalweg_amqp::methods::queue;
 use thalweg_amqp::{FieldValue, Method, Table, TableWriter};
+use thalweg_fronts::coap::CoapSettings;
 use thalweg_kernel::access::Access;
+use thalweg_kernel::{QueueLimits, QueueView};
 use thalweg_stomp::{ConnectOut, SendOut};
 use thalweg_testbed::amqp::{Amqp, Hello, Said};
 use thalweg_testbed::stomp::Heard;
@@ -115,4 +120,136 @@ fn terms_of_a_queue_are_the_same_in_stomp_and_amqp() {
         }
     }
     assert!(differ.is_empty(), "{differ:#?}");
+}
+
+/// A queue with every argument that can be said.
+fn every_argument(table: &mut TableWriter<'_>) {
+    table
+        .i64("x-message-ttl", 3_600_000)
+        .i64("x-expires", 7_200_000)
+        .i64("x-max-length", 9)
+        .i64("x-max-length-bytes", 900)
+        .str("x-overflow", "reject-publish-dlx")
+        .str("x-dead-letter-exchange", "")
+        .str("x-dead-letter-routing-key", "dead")
+        .i64("x-max-priority", 5)
+        .i64("x-delivery-limit", 3);
+}
+
+fn terms(stage: &Stage, name: &str) -> Option<QueueView> {
+    let (address, mut found) = (Place::Queue(name).topic(), None);
+    let shard = stage.bed.queue_shard();
+    stage.bed.shards[shard].kernel.for_each_queue(|view| {
+        if *view.address == *address {
+            found = Some(view);
+        }
+    });
+    found
+}
+
+#[test]
+fn whoever_uses_a_queue_leaves_its_terms_as_they_were_declared() {
+    let protocols = Protocol::ALL.into_iter();
+    for (protocol, takes_first) in protocols.flat_map(|it| [(it, false), (it, true)]) {
+        let what = format!("{protocol:?}, takes first: {takes_first}");
+        let mut stage = Stage::new(1);
+        let who = operator(&mut stage.bed);
+        declare(&mut stage.bed, who, "work", every_argument);
+        let before = terms(&stage, "work").expect("it was declared");
+        let place = Place::Queue("work");
+        let peer = stage.connect(protocol, "user");
+        let taker = stage.connect(protocol, "user");
+        if takes_first && !matches!(protocol, Protocol::Coap | Protocol::CoapStream) {
+            stage.ask(taker, place);
+            stage.publish(peer, place, "job");
+        } else {
+            stage.publish(peer, place, "job");
+            stage.bodies(peer);
+            stage.ask(taker, place);
+        }
+        assert_eq!(stage.bodies(taker), ["job"], "{what}");
+        let after = terms(&stage, "work").expect("it is there");
+        assert_eq!(after.limits, before.limits, "{what}");
+        assert_eq!(after.durable, before.durable, "{what}");
+        // And the same is declared again.
+        declare(&mut stage.bed, who, "work", every_argument);
+    }
+}
+
+/// Protocols that make a queue by using it have no words for its terms: it is as if AMQP had said none, either.
+#[test]
+fn a_queue_that_is_made_by_its_use_is_one_without_arguments() {
+    for (protocol, by_publishing) in [
+        (Protocol::Stomp, true),
+        (Protocol::CoapStream, true),
+        (Protocol::Zmtp, true),
+        (Protocol::Zmtp, false),
+    ] {
+        let what = format!("{protocol:?}, by publishing: {by_publishing}");
+        let mut stage = Stage::with(Settings {
+            coap_stream: Arc::new(CoapSettings {
+                auto_declare_queues: true,
+                ..CoapSettings::default()
+            }),
+            ..Settings::default()
+        });
+        let peer = stage.connect(protocol, "user");
+        match (protocol, by_publishing) {
+            (Protocol::Stomp, _) => assert!(makes(&mut stage.bed, "work", "priority", "0")),
+            (_, true) => stage.publish(peer, Place::Queue("work"), "job"),
+            (_, false) => stage.ask(peer, Place::Queue("work")),
+        }
+        let made = terms(&stage, "work").expect(&what);
+        assert_eq!(made.limits, QueueLimits::default(), "{what}");
+        assert!(!made.auto_delete && made.owner.is_none(), "{what}");
+        let who = amqp(&mut stage.bed);
+        let declare = |bed: &mut Testbed, durable, arguments: Table<'_>| {
+            let declare = queue::Declare {
+                queue: "work",
+                durable,
+                arguments,
+                ..Default::default()
+            };
+            bed.client(who).said.clear();
+            bed.amqp_call(who, &Method::QueueDeclare(declare));
+            matches!(bed.client(who).said.front(), Some(Said::Declared { .. }))
+        };
+        assert!(
+            declare(&mut stage.bed, made.durable, Table::default()),
+            "{what}"
+        );
+        assert!(
+            !declare(&mut stage.bed, !made.durable, Table::default()),
+            "{what}"
+        );
+        for name in NUMBERS {
+            let mut buffer = Vec::new();
+            let mut table = TableWriter::new(&mut buffer);
+            table.i64(name, 7);
+            assert!(
+                !declare(&mut stage.bed, made.durable, table.finish()),
+                "{what} {name}"
+            );
+        }
+    }
+    // Those that name a queue by publishing make none; one that a group takes from has no terms.
+    for protocol in [
+        Protocol::Mqtt3,
+        Protocol::Mqtt5,
+        Protocol::Xmpp,
+        Protocol::Line,
+    ] {
+        for by_publishing in [true, false] {
+            let mut stage = Stage::new(1);
+            let peer = stage.connect(protocol, "user");
+            match by_publishing {
+                true => stage.publish(peer, Place::Queue("work"), "job"),
+                false => stage.ask(peer, Place::Queue("work")),
+            }
+            let made = terms(&stage, "work");
+            assert!(!by_publishing || made.is_none(), "{protocol:?}");
+            let limits = made.map(|made| made.limits).unwrap_or_default();
+            assert_eq!(limits, QueueLimits::default(), "{protocol:?}");
+        }
+    }
 }

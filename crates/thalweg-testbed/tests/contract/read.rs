@@ -1,8 +1,21 @@
 //! Addresses and deliveries as the protocols write them, read into the vocabulary of the tests.
 
 use crate::peer::{Delivery, Handle};
+use thalweg_amqp::FieldValue;
 use thalweg_model::octets as address;
+use thalweg_testbed::amqp::Got;
 use thalweg_testbed::coap::Heard;
+
+/// Why a message of AMQP died last.
+pub fn amqp_death(got: &Got) -> Option<String> {
+    let FieldValue::Array(deaths) = got.headers().get("x-death")? else {
+        return None;
+    };
+    let FieldValue::Table(last) = deaths.iter().next()? else {
+        return None;
+    };
+    Some(last.get("reason")?.as_str()?.to_owned())
+}
 
 /// The first frame of an address.
 pub fn frame(canonical: &str) -> Vec<u8> {
