@@ -160,7 +160,7 @@ impl Door {
                 }
                 verdict.map(|verdict| answer_of(verdict, &client, None))
             }
-            LoginAsk::Proven { identity } => Some((self.proven(&identity), None)),
+            LoginAsk::Proven { identity } => Some((self.proven(&identity, visitor.address), None)),
             LoginAsk::Exchange {
                 client,
                 chosen,
@@ -206,11 +206,11 @@ impl Door {
         self.pool.note_handshake(listener, peer, why);
     }
 
-    /// What somebody may do whose identity the transport has proven.
-    pub(crate) fn proven(&self, identity: &str) -> LoginAnswer {
+    /// What somebody may do whose identity the transport has proven, at this address if it is at one.
+    pub(crate) fn proven(&self, identity: &str, address: Option<IpAddr>) -> LoginAnswer {
         let vault = self.pool.vault();
         let generation = vault.generation();
-        if vault.ban_of(identity, Some(identity), None).is_some() {
+        if vault.ban_of(identity, Some(identity), address).is_some() {
             return LoginAnswer::Refused(LoginRefusal::NotAuthorized);
         }
         let rules = vault.rules(Some(identity));

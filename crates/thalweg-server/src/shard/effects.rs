@@ -56,7 +56,7 @@ impl Shard {
                 };
                 match ask {
                     LoginAsk::Proven { identity } => {
-                        let answer = self.door.proven(&identity);
+                        let answer = self.door.proven(&identity, visitor.address);
                         self.links
                             .on_proven(id, &identity, answer, self.now, &mut self.kernel);
                     }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use thalweg_client::blocking::{Client, Subscription};
-use thalweg_client::{Options, PeerSettings, Reliability, Success};
+use thalweg_client::{ClientBuilder, Options, PeerSettings, Reliability, Success};
 use thalweg_server::access::add_password;
 
 use super::{PATIENCE, builder, connect, subscribe, take};
@@ -222,33 +222,74 @@ fn peers_meet_without_a_broker_and_join_everybody_while_it_is_there() {
     }
 }
 
-#[test]
-fn keys_of_curve_are_users() {
-    let zmtp = free_port();
-    // Those of ZeroMQ's manual.
-    let server = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7";
-    let server_secret = "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6";
-    let client = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID";
-    let client_secret = "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs";
-    let guarded = Broker::with()
+// The keys of ZeroMQ's manual.
+const SERVER: &str = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7";
+const SERVER_SECRET: &str = "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6";
+const CLIENT: &str = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID";
+const CLIENT_SECRET: &str = "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs";
+
+/// A broker that knows the client's key, and the text of its ban file.
+fn guarded_by_keys(zmtp: SocketAddr, bans: &str) -> Option<Broker> {
+    Broker::with()
         .queues()
-        .file("clients", &format!("{client} meter"))
-        .file("server.key", server_secret)
+        .file("bans", bans)
+        .set("access.ban_file", "{folder}/bans")
+        .file("clients", &format!("{CLIENT} meter"))
+        .file("server.key", SERVER_SECRET)
         .set("listeners.zmtp.anonymous", "false")
         .set(
             "listeners.zmtp.curve.secret_key_file",
             "{folder}/server.key",
         )
         .set("listeners.zmtp.curve.clients_file", "{folder}/clients")
-        .set("listeners.zmtp.bind", &zmtp.to_string());
-    let Some(_broker) = guarded.start_for_queues() else {
+        .set("listeners.zmtp.bind", &zmtp.to_string())
+        .start_for_queues()
+}
+
+fn with_key(zmtp: SocketAddr, secret: &str) -> ClientBuilder {
+    let builder = builder(&[&format!("zmtp://{zmtp}")]);
+    builder.curve(SERVER, secret).expect("keys")
+}
+
+/// Why a client's lane does not stand; empty if nothing is wrong for some time.
+fn trouble(client: &Client) -> String {
+    let until = std::time::Instant::now() + PATIENCE;
+    loop {
+        let trouble = client.status().expect("it runs").lanes[0].trouble.clone();
+        if !trouble.is_empty() || std::time::Instant::now() > until {
+            return trouble;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_ban_of_an_address_holds_for_users_by_key() {
+    for (bans, is_banned) in [("address 127.0.0.0/8\n", true), ("user other\n", false)] {
+        let zmtp = free_port();
+        let Some(_broker) = guarded_by_keys(zmtp, bans) else {
+            return;
+        };
+        let client = with_key(zmtp, CLIENT_SECRET).connect_blocking();
+        let client = client.expect("it starts");
+        if is_banned {
+            let trouble = trouble(&client);
+            assert!(trouble.contains("not authorized"), "{trouble}");
+        } else {
+            let mut heard = subscribe(&client, "in/#");
+            until_heard(&client, "in/a", &mut heard);
+        }
+    }
+}
+
+#[test]
+fn keys_of_curve_are_users() {
+    let zmtp = free_port();
+    let Some(_broker) = guarded_by_keys(zmtp, "") else {
         return;
     };
-    let with = |secret: &str| {
-        let builder = builder(&[&format!("zmtp://{zmtp}")]);
-        builder.curve(server, secret).expect("keys")
-    };
-    let client = with(client_secret).connect_blocking().expect("it starts");
+    let with = |secret: &str| with_key(zmtp, secret);
+    let client = with(CLIENT_SECRET).connect_blocking().expect("it starts");
     let mut heard = subscribe(&client, "in/#");
     until_heard(&client, "in/a", &mut heard);
     // A peer shows the broker the same.
@@ -256,13 +297,9 @@ fn keys_of_curve_are_users() {
         bind: "127.0.0.1:0".into(),
         peers: Vec::new(),
     };
-    let peer = with(client_secret).peer(bind).connect_blocking();
+    let peer = with(CLIENT_SECRET).peer(bind).connect_blocking();
     until_heard(&peer.expect("it starts"), "in/a", &mut heard);
-    let stranger = with(server_secret).connect_blocking().expect("it starts");
-    let trouble = || stranger.status().expect("it runs").lanes[0].trouble.clone();
-    let until = std::time::Instant::now() + PATIENCE;
-    while trouble().is_empty() && std::time::Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert!(trouble().contains("not authorized"), "{}", trouble());
+    let stranger = with(SERVER_SECRET).connect_blocking().expect("it starts");
+    let trouble = trouble(&stranger);
+    assert!(trouble.contains("not authorized"), "{trouble}");
 }
