@@ -45,6 +45,13 @@ pub struct Gathered {
     bytes: Vec<u8>,
 }
 
+impl Gathered {
+    /// Bytes of memory that it keeps.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+}
+
 /// One end of a connection after its handshake: bytes in, events out; verbs append bytes to the caller's buffer.
 #[derive(Debug)]
 pub struct Traffic {

@@ -21,7 +21,7 @@ use crate::AnyFront;
 use crate::LoginAnswer;
 use crate::front::{Cx, Front, FrontSettings, Step, Variant};
 use connect::Handshake;
-use publish::Scratch;
+use publish::{KEPT_MAX, Scratch};
 use request::Calls;
 use serve::Worker;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub struct ZmtpFront {
     stage: Stage,
     /// Messages have a header frame behind the address.
     has_header: bool,
-    /// What could not be borrowed from the input; empty between two steps.
+    /// What could not be borrowed from the input; between two steps a buffer of at most [`KEPT_MAX`] bytes, for the next one.
     gathered: Gathered,
     subscriptions: Subscriptions,
     /// What the peer has asked; nothing until it asks.
@@ -250,7 +250,10 @@ impl Front for ZmtpFront {
                 Step::Hold
             }
         };
-        if let Some(front) = ZmtpFront::of(cx.links, cx.id) {
+        // What a large message needed is not kept for the next one.
+        if gathered.capacity() <= KEPT_MAX
+            && let Some(front) = ZmtpFront::of(cx.links, cx.id)
+        {
             front.gathered = gathered;
         }
         step
@@ -301,7 +304,7 @@ impl Front for ZmtpFront {
 
     fn gathered_bytes(&self) -> usize {
         match &self.stage {
-            Stage::Open(traffic, _) => traffic.gathered_bytes(),
+            Stage::Open(traffic, _) => traffic.gathered_bytes() + self.gathered.capacity(),
             Stage::Handshake(_) | Stage::Closed => 0,
         }
     }

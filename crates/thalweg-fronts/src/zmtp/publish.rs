@@ -248,4 +248,4 @@ impl ZmtpFront {
 const FULL_PAUSE: Span = Span::from_millis(200);
 
 /// A larger buffer is not kept for the next message.
-const KEPT_MAX: usize = 64 << 10;
+pub(super) const KEPT_MAX: usize = 64 << 10;

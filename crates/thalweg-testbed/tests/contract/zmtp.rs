@@ -469,3 +469,25 @@ fn more_subscriptions_than_a_session_may_have_are_not_in_force() {
     }
     assert_eq!(texts(&mut bed, subscriber), [["a", "1"], ["b", "1"]]);
 }
+
+#[test]
+fn a_large_message_leaves_no_memory_behind_that_is_not_counted() {
+    let mut bed = bed();
+    let (publisher, subscriber) = (bed.zmtp(SocketType::Pub), sub(&mut bed, b""));
+    let before = bed.link(publisher).expect("it is open").buffered();
+    // A frame of 512 KiB to which more belongs, a PING, and the last frame.
+    bed.says(publisher, |client, up| {
+        let traffic = client.traffic.as_mut().expect("it is open");
+        traffic.frame(b"a", true, up);
+        traffic.frame(&[b'x'; 512 << 10], true, up);
+        traffic.ping(0, b"", up);
+    });
+    assert!(bed.link(publisher).expect("it is open").buffered() > 512 << 10);
+    bed.says(publisher, |client, up| {
+        let traffic = client.traffic.as_mut().expect("it is open");
+        traffic.frame(b"last", false, up);
+    });
+    assert_eq!(bed.zmtp_got(subscriber).len(), 1);
+    let after = bed.link(publisher).expect("it is open").buffered();
+    assert!(after <= before + (64 << 10), "{before} {after}");
+}
