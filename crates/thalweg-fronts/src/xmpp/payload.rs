@@ -235,6 +235,15 @@ mod tests {
         LAST.with_borrow(|last| assert_eq!(last.payload, "<x/>"));
     }
 
+    #[test]
+    fn a_payload_is_parsed_once_for_all_its_subscribers() {
+        let element = "<a xmlns='u'/>";
+        assert_eq!(written(element.as_bytes(), None), element);
+        // Parsed again, it would be an element again.
+        LAST.with_borrow_mut(|last| last.is_element = false);
+        assert!(written(element.as_bytes(), None).starts_with("<text "));
+    }
+
     proptest! {
         #[test]
         fn every_payload_comes_back(

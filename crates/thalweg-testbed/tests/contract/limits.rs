@@ -460,12 +460,12 @@ impl Case {
             _ => Target::Address,
         };
         // What is sent at most once does not wait for who is away.
-        !(self.holder != Holder::Queue && way.is_at_most_once(target))
-            && !(limit == Limit::Lifetime && !way.has_lifetimes())
-            && !(limit.has_priorities() && !way.has_priorities())
+        (self.holder == Holder::Queue || !way.is_at_most_once(target))
+            && (limit != Limit::Lifetime || way.has_lifetimes())
+            && (!limit.has_priorities() || way.has_priorities())
     }
 
-    /// Whether what is accepted may find no memory where it goes: on another shard, where nobody sees that who publishes,
+    /// Whether what is accepted may find no memory where it goes: on another shard, which does not report it to the publisher's,
     /// and on the way of dead letters.
     fn may_lose(&self) -> bool {
         let is_elsewhere = !self.is_local() || self.holder == Holder::Group && self.shards > 1;

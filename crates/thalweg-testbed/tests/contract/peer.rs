@@ -1,7 +1,10 @@
 //! One vocabulary for all protocols: connect, publish, subscribe, consume, acknowledge.
 
+mod received;
+mod settle;
+
 pub use crate::place::Place;
-use crate::read::{amqp_death, canonical, coap_deliveries, frame, node, zmtp_delivery};
+use crate::read::{canonical, coap_deliveries, frame, node, zmtp_delivery};
 use std::sync::Arc;
 use thalweg_amqp::methods::{basic, exchange, queue};
 use thalweg_amqp::{BasicProperties, Method};
@@ -666,30 +669,6 @@ impl Stage {
         received.map(|delivery| delivery.body).collect()
     }
 
-    pub fn acknowledge(&mut self, peer: Peer, delivery: &Delivery) {
-        match (peer.end, &delivery.handle) {
-            (End::Mqtt(who), Handle::Mqtt(received)) => {
-                self.bed
-                    .says(who, |client, up| client.acknowledge(received, up));
-            }
-            (End::Amqp(who), Handle::Amqp(tag)) => {
-                self.bed
-                    .says(who, |client, up| client.side.ack(1, *tag, false, up));
-            }
-            (End::Stomp(who), Handle::Stomp(got)) => {
-                self.bed
-                    .says(who, |client, up| client.side.ack(&got.ack_in(None), up));
-            }
-            (End::Line(who), Handle::Line(tag)) => self.line(who, &["ACK", tag]),
-            (End::Xmpp(who), Handle::Xmpp(number)) => {
-                self.bed
-                    .says(who, |client, up| client.acknowledge(*number, up));
-            }
-            (_, Handle::None) => {}
-            other => panic!("{other:?}"),
-        }
-    }
-
     /// Subscribes a client of MQTT as a member of a group.
     pub fn ask_shared(&mut self, peer: Peer, group: &str, address: &str) {
         let End::Mqtt(who) = peer.end else {
@@ -701,77 +680,6 @@ impl Stage {
         };
         let filter = format!("$share/{group}/{address}");
         self.bed.mqtt_subscribe(who, &filter, options);
-    }
-
-    /// A consumer of AMQP does not want a message, or gives it back.
-    fn judge(&mut self, peer: Peer, delivery: &Delivery, requeue: bool) {
-        let (End::Amqp(who), Handle::Amqp(tag)) = (peer.end, &delivery.handle) else {
-            panic!("{peer:?} does not speak AMQP")
-        };
-        let reject = Method::BasicReject(basic::Reject {
-            delivery_tag: *tag,
-            requeue,
-        });
-        self.bed.amqp_call(who, &reject);
-    }
-
-    pub fn reject(&mut self, peer: Peer, delivery: &Delivery) {
-        self.judge(peer, delivery, false);
-    }
-
-    pub fn requeue(&mut self, peer: Peer, delivery: &Delivery) {
-        self.judge(peer, delivery, true);
-    }
-
-    /// The same as [`Stage::received`], and for what AMQP gets why it died last.
-    pub fn received_with_deaths(&mut self, peer: Peer) -> Vec<(Delivery, Option<String>)> {
-        let reasons: Vec<Option<String>> = match peer.end {
-            End::Amqp(who) => {
-                let got = self.bed.client(who).got.iter();
-                got.map(amqp_death).collect()
-            }
-            _ => Vec::new(),
-        };
-        let mut reasons = reasons.into_iter();
-        let received = self.received(peer).into_iter();
-        received
-            .map(|delivery| (delivery, reasons.next().flatten()))
-            .collect()
-    }
-
-    /// The same as [`Stage::received`], with all that each message says beside what names a delivery.
-    pub fn received_in_full(&mut self, peer: Peer) -> Vec<(Delivery, String)> {
-        let full: Vec<String> = match peer.end {
-            End::Amqp(who) => {
-                let got = self.bed.client(who).got.iter();
-                got.map(|it| format!("{} {} {:?}", it.exchange, it.key, it.properties()))
-                    .collect()
-            }
-            End::Mqtt(who) => {
-                let without_id = |got: &mqtt::Received| mqtt::Received {
-                    id: 0,
-                    dup: false,
-                    ..got.clone()
-                };
-                let got = self.bed.client(who).got.iter();
-                got.map(|got| format!("{:?}", without_id(got))).collect()
-            }
-            End::Stomp(who) => {
-                let names = |name: &str| matches!(name, "message-id" | "ack" | "redelivered");
-                let got = self.bed.client(who).got.iter();
-                got.map(|got| {
-                    let headers = got.headers.iter().filter(|(name, _)| !names(name));
-                    format!("{} {:?}", got.destination, headers.collect::<Vec<_>>())
-                })
-                .collect()
-            }
-            _ => Vec::new(),
-        };
-        let mut full = full.into_iter();
-        let received = self.received(peer).into_iter();
-        received
-            .map(|delivery| (delivery, full.next().unwrap_or_default()))
-            .collect()
     }
 
     /// From now on it does not even acknowledge that a message has arrived.

@@ -1,7 +1,7 @@
 //! What clients of XMPP can do: log in, publish, subscribe, ask.
 
 use std::sync::Arc;
-use thalweg_fronts::xmpp::{XmppSettings, payload};
+use thalweg_fronts::xmpp::XmppSettings;
 use thalweg_fronts::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::{Access, Otherwise, Permissions, Rule, Rules};
@@ -505,36 +505,6 @@ fn a_subscription_that_is_refused_is_not_counted() {
     let answer = bed.xmpp_subscribe(who, "b");
     assert!(answer.contains("too-many-subscriptions"), "{answer}");
     assert_eq!(kept(&bed), before);
-}
-
-#[test]
-fn a_request_costs_as_much_as_its_elements() {
-    let mut bed = bed();
-    let client = bed.xmpp();
-    let mut time = |element: &str| {
-        let content = element.repeat(4000);
-        let begun = std::time::Instant::now();
-        let answer = bed.xmpp_pubsub(client, "set", &content);
-        assert!(answer.contains("type='error'"), "{answer}");
-        begun.elapsed()
-    };
-    let (plain, options) = (time("<x/>"), time("<options/>"));
-    assert!(options < 6 * plain, "{options:?} {plain:?}");
-}
-
-#[test]
-fn a_payload_is_parsed_once_for_all_its_subscribers() {
-    let payload = format!("<a xmlns='u'>{}</a>", "<b c='d'/>".repeat(4000));
-    let time = |count| {
-        let begun = std::time::Instant::now();
-        for _ in 0..count {
-            payload::write(payload.as_bytes(), None, &mut Vec::new());
-        }
-        begun.elapsed()
-    };
-    payload::write(b"<x/>", None, &mut Vec::new());
-    let one = time(1);
-    assert!(time(200) < 50 * one);
 }
 
 #[test]
