@@ -3,6 +3,7 @@
 #[path = "../../../thalweg-server/tests/support/amqp.rs"]
 mod amqp;
 
+mod audit;
 mod shown;
 
 use amqp::Amqp;
