@@ -108,6 +108,8 @@ async def publish_and_notify():
         node, id_, payload = await subscriber.item()
         assert (node, id_) == ("princely_musings", f"i{number}"), (node, id_)
         assert ET.tostring(payload) == ET.tostring(entry)
+    answer = await subscriber.pubsub.get_affiliations(SERVICE)
+    assert [it["node"] for it in answer["pubsub"]["affiliations"]] == ["princely_musings"]
     await subscriber.pubsub.unsubscribe(SERVICE, "princely_musings")
     await publisher.pubsub.publish(SERVICE, "princely_musings", payload=entry)
     await subscriber.plugin["xep_0199"].ping(DOMAIN, timeout=PATIENCE_S)
@@ -136,7 +138,7 @@ async def errors():
     for refused, condition in [
         (client.pubsub.unsubscribe(SERVICE, "never"), "unexpected-request"),
         (client.pubsub.subscribe(SERVICE, "a", subscribee="romeo@localhost"), "bad-request"),
-        (client.pubsub.get_affiliations(SERVICE), "feature-not-implemented"),
+        (client.pubsub.get_node_affiliations(SERVICE, "a"), "forbidden"),
     ]:
         try:
             await refused
