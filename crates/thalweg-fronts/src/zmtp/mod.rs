@@ -21,6 +21,7 @@ use crate::AnyFront;
 use crate::LoginAnswer;
 use crate::front::{Cx, Front, FrontSettings, Step, Variant};
 use connect::Handshake;
+use core::hint::cold_path;
 use publish::{KEPT_MAX, Scratch};
 use request::Calls;
 use serve::Worker;
@@ -224,15 +225,19 @@ impl ZmtpFront {
 impl Front for ZmtpFront {
     #[inline]
     fn step(cx: &mut Cx<'_>, bytes: &[u8]) -> Step {
-        let Some(front) = ZmtpFront::of(cx.links, cx.id) else {
+        let Some(mut front) = ZmtpFront::of(cx.links, cx.id) else {
             return Step::Hold;
         };
-        if front.put_off.is_some() && !ZmtpFront::catch_up(cx) {
-            return Step::Hold;
+        if front.put_off.is_some() {
+            cold_path();
+            if !ZmtpFront::catch_up(cx) {
+                return Step::Hold;
+            }
+            let Some(same) = ZmtpFront::of(cx.links, cx.id) else {
+                return Step::Hold;
+            };
+            front = same;
         }
-        let Some(front) = ZmtpFront::of(cx.links, cx.id) else {
-            return Step::Hold;
-        };
         let (traffic, role) = match &mut front.stage {
             Stage::Open(traffic, role) => (traffic, *role),
             Stage::Handshake(_) => return ZmtpFront::shake_hands(cx, bytes),
