@@ -206,7 +206,7 @@ impl Door {
         self.pool.note_handshake(listener, peer, why);
     }
 
-    /// What somebody may do whose identity the transport has proven, at this address if it is at one.
+    /// The rights of a client whose identity the transport has proven, at its address if that is known.
     pub(crate) fn proven(&self, identity: &str, address: Option<IpAddr>) -> LoginAnswer {
         let vault = self.pool.vault();
         let generation = vault.generation();

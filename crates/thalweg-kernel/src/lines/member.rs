@@ -48,7 +48,7 @@ impl Kernel {
                 Some(group) => self.books.entered(group.waiting.push_back(item)),
                 None => self.book_drop(None, item.message.address(), DropReason::GroupEnded),
             }
-            // Its key is with nobody, and somebody else may have room.
+            // No member holds its key, and another member may have room.
             self.order_changed(group_id);
             self.look_at_group(group_id, now);
         }

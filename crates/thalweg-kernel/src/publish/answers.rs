@@ -1,4 +1,4 @@
-//! Where answers to a message may go. Whoever answers does so with its own rights, and most cannot judge an address that they are
+//! Where answers to a message may go. A responder publishes with its own rights, and most cannot judge an address that they are
 //! given, so the publisher of the request must have business there itself.
 
 use super::draft::{Draft, Outcome, Published};

@@ -1,4 +1,4 @@
-//! Queues with names, where messages wait for whoever takes them.
+//! Queues with names, where messages wait for consumers.
 //!
 //! A queue is found by its address. Its consumers belong to lines of sessions (room `lines/`).
 //!

@@ -96,7 +96,7 @@ impl Kernel {
         }
     }
 
-    /// The same of what may not be judged: nobody knows how often it was delivered.
+    /// The same of what may not be judged: how often it was delivered is not known.
     pub(super) fn let_wait_again(
         &mut self,
         queue_id: QueueId,

@@ -15,7 +15,7 @@ pub enum ExchangeKind {
     Headers,
 }
 
-/// An exchange, as somebody declares it.
+/// An exchange, as a client declares it.
 #[derive(Clone, Debug)]
 pub struct ExchangeSpec<'a> {
     /// Its address, see [`exchange_address`].
@@ -27,7 +27,7 @@ pub struct ExchangeSpec<'a> {
     pub auto_delete: bool,
     /// Peers cannot publish to it.
     pub internal: bool,
-    /// The address of the exchange that gets what nobody wants.
+    /// The address of the exchange that gets what no binding leads on.
     pub alternate: Option<&'a str>,
 }
 

@@ -16,7 +16,7 @@ pub struct ExchangeView {
     pub auto_delete: bool,
     /// Peers cannot publish to it.
     pub internal: bool,
-    /// The address of the exchange that gets what nobody wants.
+    /// The address of the exchange that gets what no binding leads on.
     pub alternate: Option<Box<str>>,
     pub bindings: Vec<BindingView>,
 }

@@ -148,7 +148,7 @@ fn terms(stage: &Stage, name: &str) -> Option<QueueView> {
 }
 
 #[test]
-fn whoever_uses_a_queue_leaves_its_terms_as_they_were_declared() {
+fn each_protocol_that_uses_a_queue_leaves_its_terms_as_they_were_declared() {
     let protocols = Protocol::ALL.into_iter();
     for (protocol, takes_first) in protocols.flat_map(|it| [(it, false), (it, true)]) {
         let what = format!("{protocol:?}, takes first: {takes_first}");

@@ -28,7 +28,7 @@ const KEY: &str = "a.b";
 pub enum Target {
     /// The queue [`QUEUE`], which must exist.
     Queue,
-    /// [`ADDRESS`]: whoever subscribed to it.
+    /// [`ADDRESS`]: its subscribers.
     Address,
 }
 
