@@ -54,6 +54,8 @@ pub enum Effect {
     Safe(u64),
     /// A batch was not kept, nor what waits for it.
     NotKept(u64),
+    /// A publish that other shards were asked about is refused, or else accepted.
+    Published { question: u64, is_refused: bool },
     /// A session's connection was ended.
     Disconnected(CloseReason),
     /// The output has room again.
@@ -498,6 +500,15 @@ where
         if deferred.changed.is_empty() && changed.capacity() <= BUFFER_KEPT {
             changed.clear();
             deferred.changed = changed;
+        }
+    }
+
+    fn on_published(cx: &mut Cx<'_>, question: u64, is_refused: bool) {
+        if let Some(deferred) = Self::of(cx.links, cx.id) {
+            deferred.note_effect(Effect::Published {
+                question,
+                is_refused,
+            });
         }
     }
 

@@ -233,6 +233,10 @@ pub trait Front: Outbound + Variant + Send {
     /// An output verb asked for this, by [`Front::defers`] or [`Links::wake`].
     fn on_wake(_: &mut Cx<'_>) {}
 
+    /// A publish whose outcome was [`Outcome::Asked`] is refused, or else accepted; in the order of their questions.
+    /// [`Front::after_input`] follows.
+    fn on_published(_: &mut Cx<'_>, _question: u64, _is_refused: bool) {}
+
     /// [`Front::next_timer`] has come.
     fn on_timer(_: &mut Cx<'_>) {}
 

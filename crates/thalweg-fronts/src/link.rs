@@ -142,6 +142,9 @@ pub struct Links {
     kept: usize,
     /// Links whose fronts are to be woken.
     woken: Vec<LinkId>,
+    /// What was decided of publishes that other shards were asked about: link, question, and whether it is refused. Their
+    /// fronts get it when they are woken.
+    decided: Vec<(LinkId, u64, bool)>,
     /// Links without a socket.
     internal: Vec<LinkId>,
     earlier: earlier::EarlierFronts,
@@ -175,6 +178,7 @@ impl Links {
             blocked: None,
             kept: 0,
             woken: Vec::new(),
+            decided: Vec::new(),
             internal: Vec::new(),
             earlier: earlier::EarlierFronts::default(),
             hold: None,
@@ -494,6 +498,7 @@ impl Links {
         let mut woken = Vec::new();
         // Their work makes new work: values read here are answered at once. It ends, because each request asks once.
         while !self.woken.is_empty() {
+            self.hand_on_decided(now, kernel);
             std::mem::swap(&mut self.woken, &mut woken);
             woken.sort_unstable();
             for id in woken.drain(..) {
@@ -507,6 +512,22 @@ impl Links {
         }
         if self.woken.capacity() < woken.capacity() {
             self.woken = woken;
+        }
+    }
+
+    fn hand_on_decided(&mut self, now: Time, kernel: &mut Kernel) {
+        let decided = std::mem::take(&mut self.decided);
+        for (at, &(id, question, is_refused)) in decided.iter().enumerate() {
+            let is_last = decided.get(at + 1).is_none_or(|(next, ..)| *next != id);
+            let Some(link) = self.get(id) else { continue };
+            let defers = link.front.defers();
+            each_front!(type of link.front, F => {
+                let mut cx = self.cx(id, now, kernel);
+                F::on_published(&mut cx, question, is_refused);
+                if is_last && !defers {
+                    F::after_input(&mut cx);
+                }
+            });
         }
     }
 

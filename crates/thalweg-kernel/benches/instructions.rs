@@ -420,4 +420,6 @@ impl Effects for Nowhere {
     }
 
     fn hold(&mut self, _: LinkId, _: u64) {}
+
+    fn published(&mut self, _: LinkId, _: u64, _: bool) {}
 }

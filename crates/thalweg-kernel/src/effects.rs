@@ -32,6 +32,9 @@ pub trait Effects {
     /// safe as was asked for them, here and on the shards that were sent something: see
     /// [`Kernel::take_batch`](crate::Kernel::take_batch).
     fn hold(&mut self, link: LinkId, batch: u64);
+    /// A publish whose outcome was [`Outcome::Asked`](crate::Outcome::Asked) is refused, or else accepted and as safe as was
+    /// asked for. Questions of a link are answered in the order of their numbers.
+    fn published(&mut self, link: LinkId, question: u64, is_refused: bool);
 }
 
 /// What is said of a watch.

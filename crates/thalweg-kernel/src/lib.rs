@@ -58,6 +58,7 @@ pub use limits::{Limits, Overflow};
 pub use lines::{ConsumeSpec, Gathered, Tags};
 pub use made_up::NameKey;
 pub use memory::{Kept, MemoryView};
+pub use publish::asked::Unkept;
 pub use publish::pipeline::{Draft, Outcome, Published};
 pub use publish::stamp_mask::StampKey;
 pub use publish::stamped::StampedPublish;

@@ -93,6 +93,13 @@ impl Sequences {
         }
     }
 
+    /// A number was not taken after all. One that is outdated stays so.
+    pub fn take_back(&mut self, number: u64) {
+        if self.look(number) == Known::Taken {
+            self.set(number, false);
+        }
+    }
+
     /// From the highest on downwards: how many were taken, how many below them were not, how many below those were, and so
     /// on, to the lowest that is remembered as taken.
     pub fn runs(&self) -> Vec<u64> {

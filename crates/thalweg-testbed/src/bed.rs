@@ -82,6 +82,14 @@ pub struct Asked {
     pub ask: LoginAsk,
 }
 
+/// What a shard sends another.
+enum Mail {
+    /// With a number if it is to be confirmed, else 0.
+    Message(ShardMessage, u64),
+    /// All up to this number is confirmed.
+    Stored(u64),
+}
+
 /// A connection and the client at its end.
 struct Pipe {
     shard: usize,
@@ -145,8 +153,8 @@ pub struct Testbed {
     pub step: Span,
     pipes: Vec<Pipe>,
     pub(crate) peers: Vec<Peer>,
-    /// From each shard to each other: messages, and the number of those that are to be confirmed.
-    mail: Vec<VecDeque<(ShardMessage, u64)>>,
+    /// From each shard to each other.
+    mail: Vec<VecDeque<Mail>>,
     nonce: u64,
     /// A batch has become complete, and output may leave.
     is_completed: bool,
@@ -254,6 +262,8 @@ impl Testbed {
             }
             _ => links.on_login(link, answer, self.now, kernel),
         }
+        // A request may have waited for the answer, and its batch is not written before its mail is numbered.
+        self.gather(shard);
     }
 
     // --- places
@@ -609,7 +619,7 @@ impl Testbed {
             self.close_batch(shard);
         }
         for (to, message, number) in mail {
-            self.mail[shard * count + to].push_back((message, number));
+            self.mail[shard * count + to].push_back(Mail::Message(message, number));
         }
         self.look_at_disk();
         for link in written {
@@ -642,8 +652,14 @@ impl Testbed {
     /// The oldest message from one shard to another arrives. Whether there was one.
     pub fn carry(&mut self, from: usize, to: usize) -> bool {
         let count = self.shards.len();
-        let Some((message, number)) = self.mail[from * count + to].pop_front() else {
-            return false;
+        let (message, number) = match self.mail[from * count + to].pop_front() {
+            None => return false,
+            Some(Mail::Message(message, number)) => (message, number),
+            Some(Mail::Stored(number)) => {
+                self.shards[to].commits.on_stored(from, number);
+                self.look_at_disk();
+                return true;
+            }
         };
         let Shard {
             kernel,
@@ -653,7 +669,8 @@ impl Testbed {
         } = &mut self.shards[to];
         kernel.on_shard(ShardId(from as u16), message, self.now, links);
         if number != 0 {
-            commits.owe(kernel.batch_number(), from, number);
+            let forwarded = kernel.take_forwarded();
+            commits.owe(kernel.batch_number(), from, number, forwarded);
         }
         self.gather(to);
         true

@@ -132,11 +132,13 @@ pub struct Commits {
     since: usize,
     /// All batches up to this one are as safe as they asked.
     safe: u64,
+    completed: u64,
     /// By shard: how many reliable mails it was sent, and up to which it says that they are safe.
     mailed: Vec<u64>,
     stored: Vec<u64>,
-    /// Mails of others that are as safe as our batch of this number: batch, shard, mail.
-    owed: Vec<(u64, usize, u64)>,
+    /// Mails of others that are as safe as our batch of this number, or, if what they ask was asked of others, complete with
+    /// it: batch, shard, mail, and which of the two.
+    owed: Vec<(u64, usize, u64, bool)>,
 }
 
 struct Open {
@@ -154,6 +156,7 @@ impl Commits {
             open: std::collections::VecDeque::new(),
             since,
             safe: 0,
+            completed: 0,
             mailed: vec![0; shards],
             stored: vec![0; shards],
             owed: Vec::new(),
@@ -189,8 +192,8 @@ impl Commits {
     }
 
     /// A mail of another shard was handled while this batch was being gathered.
-    pub fn owe(&mut self, batch: u64, shard: usize, mail: u64) {
-        self.owed.push((batch, shard, mail));
+    pub fn owe(&mut self, batch: u64, shard: usize, mail: u64, forwarded: bool) {
+        self.owed.push((batch, shard, mail, forwarded));
     }
 
     /// The other shard has everything up to this mail as safe as was asked.
@@ -224,12 +227,17 @@ impl Commits {
         } else {
             self.safe
         };
-        let (told, owed) = std::mem::take(&mut self.owed)
-            .into_iter()
-            .partition(|(batch, ..)| *batch <= safe);
+        let (confirmed, owed) =
+            std::mem::take(&mut self.owed)
+                .into_iter()
+                .partition(|(batch, _, _, forwarded)| match forwarded {
+                    true => *batch <= self.completed,
+                    false => *batch <= safe,
+                });
         self.owed = owed;
-        told.into_iter()
-            .map(|(_, shard, mail): (u64, usize, u64)| (shard, mail))
+        confirmed
+            .into_iter()
+            .map(|(_, shard, mail, _): (u64, usize, u64, bool)| (shard, mail))
             .collect()
     }
 
@@ -245,6 +253,7 @@ impl Commits {
                 .all(|(needs, stored)| needs <= stored)
         {
             completed = Some(open.number);
+            self.completed = open.number;
             self.open.pop_front();
         }
         completed
@@ -253,6 +262,7 @@ impl Commits {
     /// Completes everything at once, which is wrong; the simulation must notice.
     pub fn complete_blindly(&mut self) -> Option<u64> {
         let last = self.open.back().map(|open| open.number);
+        self.completed = last.unwrap_or(self.completed);
         self.open.clear();
         last
     }

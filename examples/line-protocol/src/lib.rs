@@ -55,11 +55,15 @@ impl FrontSettings for LineSettings {
             state: State::ExpectLogin,
             window: None,
             ticket_last: 0,
+            late: VecDeque::new(),
             fault: None,
             published: 0,
         }))
     }
 }
+
+/// Why a message is refused that nothing keeps.
+const NO_ROOM: &str = "there is no room";
 
 struct LineFront {
     settings: Arc<LineSettings>,
@@ -71,6 +75,9 @@ struct LineFront {
     /// How much the peer wants to have unacknowledged.
     window: Option<u16>,
     ticket_last: u16,
+    /// Answers from the first on that waits for what other shards say: the question, 0 if it waits only for those before it,
+    /// and why the request is refused.
+    late: VecDeque<(u64, Option<&'static str>)>,
     fault: Option<String>,
     published: u64,
 }
@@ -166,7 +173,7 @@ impl LineFront {
             (Some("PUB"), Some(address), text) => {
                 let text = text.unwrap_or_default();
                 self.published += 1;
-                LineFront::publish(&address, &text, session, cx);
+                self.publish(&address, &text, session, cx);
             }
             (Some("ACK"), Some(tag), None) => {
                 // One that is not known was settled before.
@@ -200,18 +207,43 @@ impl LineFront {
         cx.kernel.subscribe(session, ticket, &[wish], now, cx.links);
     }
 
-    fn publish(address: &str, text: &str, session: SessionId, cx: &mut Cx<'_>) {
+    fn publish(&mut self, address: &str, text: &str, session: SessionId, cx: &mut Cx<'_>) {
         let draft = Draft::new(address, text.as_bytes(), Reliability::AtLeastOnce);
         if thalweg_model::Address::check(address).is_err() {
-            return LineFront::say(cx, "ERR", &["that is no address"]);
+            return self.answer(0, Some("that is no address"), cx);
         }
         // What is written now leaves when the message is safe.
-        match cx.publish(session, draft) {
-            Outcome::Accepted | Outcome::NoMatch => LineFront::say(cx, "OK", &[]),
-            Outcome::Denied => LineFront::say(cx, "ERR", &["the access rules do not allow it"]),
-            Outcome::BadAddress => LineFront::say(cx, "ERR", &["the address is too long"]),
-            Outcome::Full | Outcome::Refused => LineFront::say(cx, "ERR", &["there is no room"]),
+        let (question, refused) = match cx.publish(session, draft) {
+            Outcome::Accepted | Outcome::NoMatch => (0, None),
+            Outcome::Asked => (cx.kernel.question(), None),
+            Outcome::Denied => (0, Some("the access rules do not allow it")),
+            Outcome::BadAddress => (0, Some("the address is too long")),
+            Outcome::Full | Outcome::Refused => (0, Some(NO_ROOM)),
+        };
+        self.answer(question, refused, cx);
+    }
+
+    /// Answers are in the order of their requests.
+    fn answer(&mut self, question: u64, refused: Option<&'static str>, cx: &mut Cx<'_>) {
+        self.late.push_back((question, refused));
+        self.answer_late(cx);
+    }
+
+    fn answer_late(&mut self, cx: &mut Cx<'_>) {
+        while let Some((_, refused)) = self.late.pop_front_if(|(question, _)| *question == 0) {
+            match refused {
+                None => LineFront::say(cx, "OK", &[]),
+                Some(why) => LineFront::say(cx, "ERR", &[why]),
+            }
         }
+    }
+
+    fn on_published(&mut self, question: u64, is_refused: bool, cx: &mut Cx<'_>) {
+        let mut late = self.late.iter_mut();
+        if let Some(answer) = late.find(|(of, _)| *of == question) {
+            *answer = (0, is_refused.then_some(NO_ROOM));
+        }
+        self.answer_late(cx);
     }
 
     fn on_delivered(delivered: &Delivered, cx: &mut Cx<'_>) {
@@ -291,10 +323,14 @@ impl DeferredFront for LineFront {
             match note {
                 Effect::Delivered(delivered) => LineFront::on_delivered(&delivered, cx),
                 Effect::Subscribed(_, outcomes) => match outcomes.first() {
-                    Some(Subscribed::Granted(_)) => LineFront::say(cx, "OK", &[]),
-                    Some(Subscribed::BadFilter) => LineFront::say(cx, "ERR", &["no such filter"]),
-                    _ => LineFront::say(cx, "ERR", &["the rules or limits do not allow it"]),
+                    Some(Subscribed::Granted(_)) => self.answer(0, None, cx),
+                    Some(Subscribed::BadFilter) => self.answer(0, Some("no such filter"), cx),
+                    _ => self.answer(0, Some("the rules or limits do not allow it"), cx),
                 },
+                Effect::Published {
+                    question,
+                    is_refused,
+                } => self.on_published(question, is_refused, cx),
                 // By something that it did itself: the link ends with its session.
                 Effect::Disconnected(why) => {
                     self.state = State::Closed;

@@ -221,7 +221,7 @@ impl Broker {
 
     /// What was held for a batch of the journal has left.
     pub(super) fn is_safe(&mut self, batch: u64, now: Time) {
-        self.kernel.batch_is_safe(batch, now);
+        self.kernel.batch_is_safe(batch, now, &mut self.outbox);
     }
 
     /// A worker says what it has to do.
@@ -309,6 +309,8 @@ impl Effects for Outbox {
     fn consumer_ended(&mut self, _: LinkId, _: u16, _: ConsumerEnd) -> bool {
         false
     }
+
+    fn published(&mut self, _: LinkId, _: u64, _: bool) {}
 
     fn hold(&mut self, link: LinkId, _: u64) {
         self.0.push(Asked::Hold {

@@ -186,6 +186,7 @@ impl AmqpFront {
         };
         if let Some(front) = AmqpFront::of(cx.links, cx.id) {
             front.channels.remove(ch);
+            front.asked.retain(|asked| asked.ch != ch);
         }
         AmqpFront::count_kept(cx);
         cx.kernel.abort(session, u32::from(ch), cx.now, cx.links);

@@ -35,8 +35,8 @@ impl Request<'_, '_> {
         Ok(())
     }
 
-    /// Tells a publisher what became of its message: at once if it comes back or is refused, and when the input is
-    /// done with if it is confirmed. The channel remembers where it went.
+    /// Answers a publish: at once if it is returned or rejected, at the end of the input if it is confirmed. The channel
+    /// remembers where it went.
     #[inline]
     pub(super) fn acknowledge(&mut self, publish: &Publish<'_>, outcome: Outcome, memo: Box<Memo>) {
         if outcome == Outcome::NoMatch && publish.mandatory {
@@ -67,13 +67,29 @@ impl Request<'_, '_> {
             return;
         };
         *published += 1;
-        if !matches!(outcome, Outcome::Full | Outcome::Refused) {
-            if *published - *confirmed == 1 {
-                front.owing.push(self.ch);
+        match outcome {
+            Outcome::Full | Outcome::Refused => {
+                let number = *published;
+                self.refuse(number);
             }
-        } else {
-            let number = *published;
-            self.refuse(number);
+            Outcome::Asked => {
+                let number = *published;
+                let question = self.cx.kernel.question();
+                front.asked.push_back(Asked {
+                    before: question - 1,
+                    last: question,
+                    ch: self.ch,
+                    number,
+                    is_refused: false,
+                });
+            }
+            _ if front.asked.is_empty() => {
+                if *published - *confirmed == 1 {
+                    front.owing.push(self.ch);
+                }
+            }
+            // Those before it may have been owed already.
+            _ => front.owe(self.ch),
         }
         self.cx.links.mark(Mark::FrontAck);
     }
@@ -83,12 +99,16 @@ impl Request<'_, '_> {
     fn refuse(&mut self, number: u64) {
         let ch = self.ch;
         AmqpFront::write(self.cx.links, self.cx.id, |front, out| {
-            front.confirm(ch, number - 1, out);
-            front.machine.nack(ch, number, false, out);
-            if let Some(Mode::Confirm { confirmed, .. }) =
-                front.channels.get_mut(ch).map(|channel| &mut channel.mode)
-            {
-                *confirmed = number;
+            match front.asked.back().map(|asked| asked.last) {
+                None => front.refuse(ch, number, out),
+                // Nothing that is published before it may be confirmed with it.
+                Some(last) => front.asked.push_back(Asked {
+                    before: last,
+                    last,
+                    ch,
+                    number,
+                    is_refused: true,
+                }),
             }
         });
     }
@@ -119,9 +139,88 @@ impl Request<'_, '_> {
     }
 }
 
+/// A confirm that waits for the answers of other shards, or for one that does.
+pub(super) struct Asked {
+    /// The number of the question about the last of its messages, or about one before it.
+    last: u64,
+    /// Its questions have greater numbers.
+    before: u64,
+    pub(super) ch: u16,
+    /// The publish's on its channel; 0 for a transaction.
+    number: u64,
+    is_refused: bool,
+}
+
 impl AmqpFront {
-    /// Confirms a channel's publishes up to that number, if they are not.
+    /// Answers a transaction once all questions after `before` up to `last` are decided.
+    pub(super) fn commit_later(&mut self, ch: u16, before: u64, last: u64) {
+        self.asked.push_back(Asked {
+            before,
+            last,
+            ch,
+            number: 0,
+            is_refused: false,
+        });
+    }
+
+    /// Answers publishes and commits up to a question that is decided now. Questions are decided in their order.
+    pub(super) fn on_decided(cx: &mut Cx<'_>, question: u64, is_refused: bool) {
+        let Some(front) = AmqpFront::of(cx.links, cx.id) else {
+            return;
+        };
+        if is_refused {
+            let at = front.asked.partition_point(|asked| asked.last < question);
+            if let Some(asked) = front.asked.get_mut(at) {
+                asked.is_refused |= asked.before < question;
+            }
+        }
+        while let Some(asked) = AmqpFront::of(cx.links, cx.id)
+            .and_then(|front| front.asked.pop_front_if(|asked| asked.last <= question))
+        {
+            let Asked {
+                ch,
+                number,
+                is_refused,
+                ..
+            } = asked;
+            match (number, is_refused) {
+                (0, _) => AmqpFront::end_commit(cx, ch, is_refused),
+                (_, false) => {
+                    if let Some(front) = AmqpFront::of(cx.links, cx.id) {
+                        front.owe(ch);
+                    }
+                }
+                (_, true) => {
+                    _ = AmqpFront::write(cx.links, cx.id, |front, out| {
+                        front.refuse(ch, number, out);
+                        front.owe(ch);
+                    })
+                }
+            }
+        }
+    }
+
+    /// Confirms a channel's publishes at the end of the input.
+    fn owe(&mut self, ch: u16) {
+        if !self.owing.contains(&ch) {
+            self.owing.push(ch);
+        }
+    }
+
+    fn refuse(&mut self, ch: u16, number: u64, out: &mut Vec<u8>) {
+        self.confirm(ch, number - 1, out);
+        self.machine.nack(ch, number, false, out);
+        if let Some(Mode::Confirm { confirmed, .. }) =
+            self.channels.get_mut(ch).map(|channel| &mut channel.mode)
+        {
+            *confirmed = number;
+        }
+    }
+
+    /// Confirms a channel's publishes up to that number, if they are not, and up to the first that waits for other shards.
     fn confirm(&mut self, ch: u16, to: u64, out: &mut Vec<u8>) {
+        let first = self.asked.iter().find(|asked| asked.ch == ch);
+        let to = first.map_or(to, |asked| to.min(asked.number.saturating_sub(1)));
         let Some(channel) = self.channels.get_mut(ch) else {
             return;
         };

@@ -30,6 +30,7 @@ use channel::{Channel, Channels};
 use connect::{Admitted, Capabilities};
 use fault::{About, Fault};
 use publish::{Handled, Postponed};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_amqp::{
     Event, Gathered, Method, MethodId, PeerFault, ReplyCode, Scope, ServerLimits, ServerSide,
@@ -84,6 +85,8 @@ pub struct AmqpFront {
     purge: Option<Box<queue::Purging>>,
     /// Channels on which publishes have to be confirmed when the input is done with.
     owing: Vec<u16>,
+    /// Confirms and commits from the first on that waits for other shards.
+    asked: VecDeque<confirm::Asked>,
     /// A message that came in pieces and waits for room in the journal; nothing is read before it has gone.
     postponed: Option<Box<Postponed>>,
     /// Where the last delivery came from.
@@ -150,6 +153,7 @@ impl AmqpFront {
             channels: Channels::default(),
             purge: None,
             owing: Vec::new(),
+            asked: VecDeque::new(),
             postponed: None,
             origin: address::Origin::default(),
             fault: None,
@@ -240,6 +244,7 @@ impl AmqpFront {
             front.state = State::Closing;
             front.channels.clear();
             front.owing.clear();
+            front.asked.clear();
         }
         let session = link.session.take();
         cx.links.mark_dirty(cx.id);
@@ -338,6 +343,10 @@ impl Front for AmqpFront {
     #[inline]
     fn after_input(cx: &mut Cx<'_>) {
         AmqpFront::confirm_owing(cx);
+    }
+
+    fn on_published(cx: &mut Cx<'_>, question: u64, is_refused: bool) {
+        AmqpFront::on_decided(cx, question, is_refused);
     }
 
     fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {

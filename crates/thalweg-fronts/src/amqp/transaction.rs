@@ -1,14 +1,15 @@
-//! `tx`: publishes and settlements that are gathered and happen at once. The kernel gathers; here is only what it takes
-//! to tell the peer.
+//! `tx`: publishes and settlements that are gathered and happen at once. The kernel gathers; here are only the
+//! answers.
 
-use super::Request;
 use super::channel::Mode;
 use super::fault::Fault;
+use super::{AmqpFront, Request};
+use crate::front::Cx;
 use thalweg_amqp::methods::tx;
 use thalweg_amqp::{Method, Publish};
 use thalweg_kernel::{Outcome, Refusal};
 
-/// What a transaction's peer may have to be told.
+/// An answer to a transaction's peer.
 #[derive(Default)]
 pub(super) struct Transaction {
     published: usize,
@@ -81,6 +82,7 @@ impl Request<'_, '_> {
             return Err(not_transactional());
         };
         let tx = u32::from(self.ch);
+        let before = self.cx.kernel.last_question();
         let committed = self
             .cx
             .kernel
@@ -108,7 +110,14 @@ impl Request<'_, '_> {
             .iter()
             .any(|outcome| matches!(outcome, Outcome::Full | Outcome::Refused))
         {
-            return Err(Fault::precondition("partial tx completion"));
+            return Err(partial());
+        }
+        if outcomes.contains(&Outcome::Asked) {
+            let (ch, last) = (self.ch, self.cx.kernel.question());
+            if let Some(front) = self.front() {
+                front.commit_later(ch, before, last);
+            }
+            return Ok(());
         }
         self.answer(&Method::TxCommitOk(tx::CommitOk));
         Ok(())
@@ -126,6 +135,30 @@ impl Request<'_, '_> {
         self.answer(&Method::TxRollbackOk(tx::RollbackOk));
         Ok(())
     }
+}
+
+impl AmqpFront {
+    /// Answers a transaction that waited for other shards.
+    pub(super) fn end_commit(cx: &mut Cx<'_>, ch: u16, is_refused: bool) {
+        let Some(session) = cx.session() else {
+            return;
+        };
+        let mut request = Request {
+            cx,
+            session,
+            ch,
+            cause: tx::Commit::ID,
+            is_in_part: false,
+        };
+        match is_refused {
+            true => request.fail(&partial()),
+            false => request.answer(&Method::TxCommitOk(tx::CommitOk)),
+        }
+    }
+}
+
+fn partial() -> Fault {
+    Fault::precondition("partial tx completion")
 }
 
 fn not_transactional() -> Fault {

@@ -76,10 +76,10 @@ impl Answer {
         )
     }
 
-    /// What a publisher is told; nothing if all is well.
+    /// The error that answers a publish; none if it is accepted.
     pub(super) fn of_outcome(outcome: Outcome) -> Option<Self> {
         match outcome {
-            Outcome::Accepted | Outcome::NoMatch => None,
+            Outcome::Accepted | Outcome::NoMatch | Outcome::Asked => None,
             Outcome::Denied => Some(Answer::words(
                 Code::FORBIDDEN,
                 "the access rules do not allow it",

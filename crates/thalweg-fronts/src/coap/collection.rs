@@ -7,7 +7,7 @@ use super::desk::{Desk, unix_secs};
 use super::handler::{Done, Handler, Request};
 use super::side::Side;
 use super::topics::{Change, Topic, TopicId, Unplanned};
-use super::waiting::accept;
+use super::waiting::{Hold, accept};
 use crate::front::{Cx, Variant};
 use thalweg_coap::content_format::{CBOR, LINK_FORMAT};
 use thalweg_coap::link_format::{Filter, LinkWriter};
@@ -146,7 +146,8 @@ impl<S: Side> Handler<S> {
                 properties: Some(&properties),
                 ..draft
             };
-            batch = batch.max(self.publish(request.identity, request.session, draft, cx)?);
+            let more = self.publish(request.identity, request.session, draft, cx)?;
+            batch = self.later_of(batch, more);
         }
         let location = vec!["ps".into(), id.as_str().into()];
         let answer = Answer {
@@ -271,7 +272,7 @@ impl<S: Side> Handler<S> {
         encoded: &[u8],
         request: &Request<'_>,
         cx: &mut Cx<'_>,
-    ) -> Result<Option<u64>, Answer> {
+    ) -> Result<Option<Hold>, Answer> {
         let draft = bare(kept_at, encoded, RetainOp::Set, Reliability::AtLeastOnce);
         self.publish(request.identity, request.session, draft, cx)
     }

@@ -9,7 +9,7 @@ use super::queue::{expiry_of, properties_of, reliability_of};
 use super::representation::{OPTIONS_MAX, Representation, StampBytes, media_type_of};
 use super::resource::{Reserved, Style, Wishes, reserved};
 use super::side::Side;
-use super::waiting::{Ask, Condition, KeptPut, Waiting, accept};
+use super::waiting::{Ask, Asked, Condition, Hold, KeptPut, Waiting, accept};
 use crate::address::in_tenant;
 use crate::front::{Cx, Variant};
 use crate::stamp;
@@ -232,7 +232,7 @@ impl<S: Side> Handler<S> {
         session: SessionId,
         draft: Draft<'_>,
         cx: &mut Cx<'_>,
-    ) -> Result<Option<u64>, Answer> {
+    ) -> Result<Option<Hold>, Answer> {
         let (batch, outcome) = self.publish_for(identity, session, draft, cx);
         Answer::of_outcome(outcome).map_or(Ok(batch), Err)
     }
@@ -244,7 +244,7 @@ impl<S: Side> Handler<S> {
         session: SessionId,
         draft: Draft<'_>,
         cx: &mut Cx<'_>,
-    ) -> (Option<u64>, Outcome) {
+    ) -> (Option<Hold>, Outcome) {
         let Cx {
             now, kernel, links, ..
         } = cx;
@@ -262,7 +262,12 @@ impl<S: Side> Handler<S> {
             // The machine knows repetitions by itself; receivers get it as it was meant.
             kernel.release(session, self.ticket_last, *links);
         }
-        let batch = links.take_hold();
+        let mut batch = links.take_hold().map(Hold::Batch);
+        if published.outcome == Outcome::Asked {
+            let question = kernel.question();
+            self.asked.insert(question, (*now, Asked::Publish));
+            batch = Some(Hold::Question(question));
+        }
         if let Some(until) = published.pause_until {
             self.identities.set_busy_until(identity, until);
         }
@@ -272,7 +277,7 @@ impl<S: Side> Handler<S> {
     /// Answers a publish; `asked` whether it was the first.
     fn after_put(
         &mut self,
-        published: Result<Option<u64>, Answer>,
+        published: Result<Option<Hold>, Answer>,
         asked: Option<Ticket>,
         exchange: ExchangeId,
         cx: &mut Cx<'_>,

@@ -4,6 +4,7 @@
 use super::data::bare;
 use super::note::{Note, tell, tell_all};
 use super::topics::{Applied, TopicId, Topics};
+use super::waiting::Hold;
 use crate::LoginAnswer;
 use crate::address::in_tenant;
 use crate::deferred::Effect;
@@ -413,7 +414,7 @@ impl Desk {
         session: SessionId,
         now: Time,
         kernel: &mut Kernel,
-    ) -> Result<Option<u64>, thalweg_kernel::Outcome> {
+    ) -> Result<Option<Hold>, thalweg_kernel::Outcome> {
         let Some(desk) = Desk::at(links, id) else {
             return Ok(None);
         };
@@ -430,7 +431,8 @@ impl Desk {
             if super::answer::Answer::of_outcome(outcome).is_some() {
                 return Err(outcome);
             }
-            batch = batch.max(links.take_hold());
+            // Nothing else waits for what is cleared, so it cannot be refused.
+            batch = batch.max(links.take_hold().map(Hold::Batch));
         }
         if let Some(desk) = Desk::of(links, id)
             && let Ok(applied) = desk.topics.apply(topic.as_str(), None)

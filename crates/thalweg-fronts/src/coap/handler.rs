@@ -13,7 +13,7 @@ use super::rpc::Calls;
 use super::settings::{CoapCounts, CoapSettings};
 use super::side::Side;
 use super::topics::TopicId;
-use super::waiting::{Ask, Waiting, Waitings};
+use super::waiting::{Ask, Asked, Hold, WAITING_MAX, Waiting, Waitings};
 use crate::deferred::Effect;
 use crate::front::{Cx, Variant};
 use core::net::SocketAddr;
@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_coap::{Code, ExchangeId, Options};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{LinkId, SessionId, TakenId, Ticket};
+use thalweg_kernel::{LinkId, Outcome, SessionId, TakenId, Ticket};
 use thalweg_model::{Properties, Time};
 
 /// A request, and whose it is.
@@ -57,6 +57,8 @@ pub(super) struct Handler<S: Side> {
     pub(super) waiting: Waitings,
     /// Answers that wait for the journal, by rising batch.
     held: VecDeque<(u64, ExchangeId, Answer)>,
+    /// Publishes that other shards are asked about, by question, and since when.
+    pub(super) asked: HashMap<u64, (Time, Asked), foldhash::fast::RandomState>,
     pub(super) relations: Relations,
     /// Observations that wait for the kernel, by cookie.
     pub(super) registrations: HashMap<u64, (ExchangeId, Ask), foldhash::fast::RandomState>,
@@ -98,6 +100,7 @@ impl<S: Side> Handler<S> {
             identities: Identities::new(anonymous, nonce),
             waiting: Waitings::default(),
             held: VecDeque::new(),
+            asked: HashMap::default(),
             relations: Relations::default(),
             registrations: HashMap::default(),
             bodies: Bodies::default(),
@@ -200,7 +203,8 @@ impl<S: Side> Handler<S> {
 
     /// Whether as many requests wait as may.
     fn is_full(&self) -> bool {
-        self.waiting.len() + self.held.len() + self.registrations.len() >= self.settings.waiting_max
+        let waiting = self.waiting.len() + self.held.len() + self.asked.len();
+        waiting + self.registrations.len() >= self.settings.waiting_max
     }
 
     /// Asks the kernel something, to do `waiting` with the answer.
@@ -220,12 +224,23 @@ impl<S: Side> Handler<S> {
         &mut self,
         exchange: ExchangeId,
         answer: Answer,
-        batch: Option<u64>,
+        batch: Option<Hold>,
         cx: &mut Cx<'_>,
     ) {
-        match batch.filter(|batch| *batch > cx.links.completed()) {
+        match batch {
+            Some(Hold::Question(question)) => match self.asked.remove(&question) {
+                Some((_, Asked::Decided(true))) => self.refuse(exchange, cx.now),
+                Some((since, Asked::Publish)) => {
+                    let asked = Asked::Answer(exchange, answer);
+                    self.asked.insert(question, (since, asked));
+                }
+                _ => self.respond(exchange, &answer, cx.now),
+            },
             None => self.respond(exchange, &answer, cx.now),
-            Some(batch) => {
+            Some(Hold::Batch(batch)) if batch <= cx.links.completed() => {
+                self.respond(exchange, &answer, cx.now)
+            }
+            Some(Hold::Batch(batch)) => {
                 let at = match self.held.back() {
                     Some((last, ..)) if *last > batch => {
                         self.held.partition_point(|(held, ..)| *held <= batch)
@@ -271,6 +286,10 @@ impl<S: Side> Handler<S> {
             Effect::WatchEnded(cookie, why) => self.on_watch_ended(cookie, why, cx),
             Effect::Safe(_) => self.on_safe(cx),
             Effect::NotKept(batch) => self.on_not_kept(batch, cx),
+            Effect::Published {
+                question,
+                is_refused,
+            } => self.on_decided_elsewhere(question, is_refused, cx),
             Effect::Disconnected(_) => self.end_identities(cx),
             Effect::Taken(ticket, taken) => self.on_taken(ticket, taken, cx),
             Effect::QueueMade(ticket, made) => self.on_queue_made(ticket, made, cx),
@@ -281,6 +300,42 @@ impl<S: Side> Handler<S> {
             | Effect::Unsubscribed(..)
             | Effect::ConsumerEnded(..)
             | Effect::Room => {}
+        }
+    }
+
+    /// What the answer to two publishes waits for.
+    pub(super) fn later_of(&mut self, one: Option<Hold>, other: Option<Hold>) -> Option<Hold> {
+        if let Some(Hold::Question(question)) = one.min(other) {
+            self.asked.remove(&question);
+        }
+        one.max(other)
+    }
+
+    /// What other shards say of a publish is known.
+    fn on_decided_elsewhere(&mut self, question: u64, is_refused: bool, cx: &mut Cx<'_>) {
+        let Some((since, asked)) = self.asked.remove(&question) else {
+            return;
+        };
+        match (asked, is_refused) {
+            (Asked::Publish, _) => {
+                let decided = Asked::Decided(is_refused);
+                self.asked.insert(question, (since, decided));
+            }
+            (Asked::Answer(exchange, answer), false) => self.respond(exchange, &answer, cx.now),
+            (Asked::Answer(exchange, _), true) => self.refuse(exchange, cx.now),
+            (Asked::Call(call), true) => {
+                if let Some(exchange) = self.calls.take(call) {
+                    self.refuse(exchange, cx.now);
+                }
+            }
+            (Asked::Call(_) | Asked::Decided(_), _) => {}
+        }
+    }
+
+    /// Nothing has room for a publish.
+    fn refuse(&mut self, exchange: ExchangeId, now: Time) {
+        if let Some(answer) = Answer::of_outcome(Outcome::Refused) {
+            self.respond(exchange, &answer, now);
         }
     }
 
@@ -333,6 +388,8 @@ impl<S: Side> Handler<S> {
         self.bodies.clear();
         self.rates.sweep(cx.now);
         self.waiting.sweep(cx.now);
+        self.asked
+            .retain(|_, (since, _)| cx.now.since(*since) <= WAITING_MAX);
     }
 
     /// The desk is there before anything that needs it.

@@ -10,7 +10,7 @@ use super::identity::IdentityId;
 use super::representation::{Representation, format_of, media_type_of};
 use super::resource::{Wishes, user_properties};
 use super::side::Side;
-use super::waiting::{KeptPut, Waiting};
+use super::waiting::{Hold, KeptPut, Waiting};
 use crate::front::Cx;
 use crate::stamp;
 use thalweg_coap::{Block, Code, ExchangeId, Response, Value, option};
@@ -110,7 +110,7 @@ impl<S: Side> Handler<S> {
     fn after_put_into(
         &mut self,
         exchange: ExchangeId,
-        batch: Option<u64>,
+        batch: Option<Hold>,
         outcome: Outcome,
         cx: &mut Cx<'_>,
     ) -> Done {

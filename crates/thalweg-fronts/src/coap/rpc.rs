@@ -10,6 +10,7 @@ use super::queue::{expiry_of, properties_of, reliability_of};
 use super::representation::format_of;
 use super::resource::{Reserved, Wishes, reserved};
 use super::side::Side;
+use super::waiting::{Asked, Hold};
 use crate::front::{Cx, Variant};
 use crate::stamp;
 use std::collections::VecDeque;
@@ -59,7 +60,7 @@ impl<X> Calls<X> {
         call
     }
 
-    fn take(&mut self, call: u64) -> Option<X> {
+    pub(super) fn take(&mut self, call: u64) -> Option<X> {
         let (generation, slot) = self.slots.get_mut(call as u32 as usize)?;
         if u64::from(*generation) != call >> 32 {
             return None;
@@ -155,7 +156,10 @@ impl<S: Side> Handler<S> {
             stamp: None,
         };
         // The answer says more than the journal could.
-        let (_, outcome) = self.publish_for(request.identity, request.session, draft, cx);
+        let (hold, outcome) = self.publish_for(request.identity, request.session, draft, cx);
+        if let Some(Hold::Question(question)) = hold {
+            self.asked.insert(question, (cx.now, Asked::Call(call)));
+        }
         let refused = match outcome {
             Outcome::NoMatch => Some(Answer::words(Code::NOT_FOUND, "nobody answers there")),
             outcome => Answer::of_outcome(outcome),

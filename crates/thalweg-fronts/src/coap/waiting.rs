@@ -1,9 +1,31 @@
 //! Requests whose answer the kernel has not given yet, by the ticket under which it was asked.
 
+use super::answer::Answer;
 use super::representation::Representation;
 use thalweg_coap::{ExchangeId, Options, option};
 use thalweg_kernel::{Draft, Ticket};
 use thalweg_model::{Properties, Reliability, RetainOp, Span, Stamp, Time};
+
+/// What the answer to a publish waits for. Of two publishes' the greater is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Hold {
+    /// That this batch is safe.
+    Batch(u64),
+    /// What other shards say to this question.
+    Question(u64),
+}
+
+/// What a question is about.
+pub(super) enum Asked {
+    /// Nothing is to be answered yet.
+    Publish,
+    /// A publish is answered by this, or refused.
+    Answer(ExchangeId, Answer),
+    /// A request that a receiver answers.
+    Call(u64),
+    /// It is decided, and the publish that it is about is to be answered later.
+    Decided(bool),
+}
 
 /// What is to be done with the kernel's answer.
 pub(super) enum Waiting {
@@ -14,7 +36,7 @@ pub(super) enum Waiting {
     /// It says whether a publish, which has been done, was the first; its answer waits for that batch.
     Created {
         exchange: ExchangeId,
-        batch: Option<u64>,
+        batch: Option<Hold>,
         key: u64,
     },
     /// It decides whether a publish is done at all.
@@ -155,7 +177,7 @@ impl Condition {
 }
 
 /// Longer than any machine lets a request wait.
-const WAITING_MAX: Span = Span::from_secs(600);
+pub(super) const WAITING_MAX: Span = Span::from_secs(600);
 
 /// All of a link, by ticket.
 #[derive(Default)]

@@ -89,6 +89,11 @@ impl Effects for Links {
             self.holding.push_back((number, id));
         }
     }
+
+    fn published(&mut self, id: LinkId, question: u64, is_refused: bool) {
+        self.decided.push((id, question, is_refused));
+        self.wake(id);
+    }
 }
 
 impl Links {

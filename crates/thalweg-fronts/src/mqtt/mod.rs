@@ -18,6 +18,7 @@ use crate::probe::Mark;
 use crate::registry::AnyFront;
 use connect::Opening;
 use publish::Handled;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Closing, Safety};
@@ -109,6 +110,8 @@ pub struct MqttFront {
     is_bridge: bool,
     /// Session Expiry Interval of CONNECT was zero: DISCONNECT must not raise it.
     expiry_was_zero: bool,
+    /// Acknowledgements from the first on that waits for other shards: they leave in the order of their publishes.
+    late: VecDeque<publish::Late>,
     /// What it said of its work, if anything.
     work: Option<Box<Work>>,
     /// Why the connection ended, for logs.
@@ -148,6 +151,7 @@ impl MqttFront {
             auth_method: None,
             is_bridge: false,
             expiry_was_zero: false,
+            late: VecDeque::new(),
             work: None,
             fault: None,
         }
@@ -200,6 +204,12 @@ impl Front for MqttFront {
         {
             MqttFront::fail(cx, NO_MEMORY);
         }
+    }
+
+    fn on_published(cx: &mut Cx<'_>, question: u64, is_refused: bool) {
+        MqttFront::write(cx.links, cx.id, |front, out| {
+            front.acknowledge_late(question, is_refused, out)
+        });
     }
 
     fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {

@@ -6,6 +6,7 @@ use crate::front::{Cx, Variant};
 use crate::probe::Mark;
 use crate::registry::AnyFront;
 use crate::stamp;
+use core::hint::cold_path;
 use thalweg_kernel::{Draft, Native, Outcome};
 use thalweg_model::{Properties, PropertyValue, Reliability, RetainOp, Span};
 use thalweg_mqtt::{
@@ -30,6 +31,15 @@ pub(super) enum Handled {
     Done,
     /// It must be handed in again later.
     Later,
+}
+
+/// An acknowledgement that waits.
+pub(super) struct Late {
+    /// The number of the question about the publish; 0 if it waits only for those before it.
+    question: u64,
+    ticket: u16,
+    qos: QoS,
+    outcome: Outcome,
 }
 
 /// How long a publisher that cannot be refused waits while the journal is full or memory is short.
@@ -114,9 +124,14 @@ impl MqttFront {
                 || MqttFront::of(cx.links, cx.id)
                     .is_some_and(|front| front.machine.version() == Version::V5));
         if is_acknowledged {
-            let (ticket, qos) = (publish.id, publish.qos);
+            let (ticket, qos, outcome) = (publish.id, publish.qos, published.outcome);
+            let kernel = &cx.kernel;
             MqttFront::write(cx.links, cx.id, |front, out| {
-                front.acknowledge(ticket, qos, published.outcome, out)
+                if outcome == Outcome::Asked || !front.late.is_empty() {
+                    cold_path();
+                    return front.acknowledge_later(ticket, qos, outcome, kernel.question());
+                }
+                front.acknowledge(ticket, qos, outcome, out)
             });
             cx.links.mark(Mark::FrontAck);
         }
@@ -128,9 +143,37 @@ impl MqttFront {
         Handled::Done
     }
 
+    /// Keeps an acknowledgement until other shards have answered about this publish, or one before it.
+    fn acknowledge_later(&mut self, ticket: u16, qos: QoS, outcome: Outcome, question: u64) {
+        let question = match outcome {
+            Outcome::Asked => question,
+            _ => 0,
+        };
+        self.late.push_back(Late {
+            question,
+            ticket,
+            qos,
+            outcome,
+        });
+    }
+
+    /// Acknowledges publishes up to a question that is decided now. Questions are decided in their order.
+    pub(super) fn acknowledge_late(&mut self, question: u64, is_refused: bool, out: &mut Vec<u8>) {
+        if is_refused {
+            // More than one if the client has repeated it meanwhile.
+            let refused = self.late.iter_mut().filter(|it| it.question == question);
+            refused.for_each(|late| late.outcome = Outcome::Refused);
+        }
+        while let Some(late) = self.late.pop_front_if(|late| late.question <= question) {
+            if late.outcome != Outcome::Refused || self.machine.version() == Version::V5 {
+                self.acknowledge(late.ticket, late.qos, late.outcome, out);
+            }
+        }
+    }
+
     fn acknowledge(&mut self, ticket: u16, qos: QoS, outcome: Outcome, out: &mut Vec<u8>) {
         let reason = match outcome {
-            Outcome::Accepted => ReasonCode::Success,
+            Outcome::Accepted | Outcome::Asked => ReasonCode::Success,
             Outcome::NoMatch => ReasonCode::NoMatchingSubscribers,
             Outcome::Denied => ReasonCode::NotAuthorized,
             Outcome::BadAddress => ReasonCode::TopicNameInvalid,

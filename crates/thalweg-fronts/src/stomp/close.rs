@@ -5,8 +5,12 @@ use crate::front::{Cx, Variant};
 
 use std::borrow::Cow;
 use thalweg_kernel::{Closing, Refusal};
+use thalweg_model::Span;
 
 use thalweg_stomp::DisconnectFrame;
+
+/// How long a DISCONNECT waits before it is looked at again.
+const ASKED_PAUSE: Span = Span::from_millis(2);
 
 /// Why a frame cannot be dealt with. In STOMP that ends the connection. [1.2#ERROR]
 #[derive(Debug)]
@@ -57,6 +61,15 @@ impl Trouble {
 }
 
 impl StompFront {
+    /// Whether answers wait for other shards; then the link is asked again after a moment.
+    pub(super) fn waits_for_others(cx: &mut Cx<'_>) -> bool {
+        let waits = StompFront::asked(cx).is_some_and(|all| !all.is_empty());
+        if let (true, Some(link)) = (waits, cx.links.get_mut(cx.id)) {
+            link.pause_until = Some(cx.now + ASKED_PAUSE);
+        }
+        waits
+    }
+
     pub(super) fn on_disconnect(cx: &mut Cx<'_>, frame: &DisconnectFrame<'_>) {
         if let Some(receipt) = &frame.receipt {
             StompFront::write(cx.links, cx.id, |front, out| {

@@ -79,6 +79,8 @@ pub struct StompFront {
     temporaries: Vec<(Box<str>, Box<str>)>,
     /// Where it sent to last.
     target: Option<Box<Target>>,
+    /// Frames that are answered when other shards have answered about their messages.
+    asked: Option<Box<publish::AllAsked>>,
     /// Deliveries that nobody settles, for their names.
     unsettled_names: u64,
     /// A buffer for destinations.
@@ -116,6 +118,7 @@ impl StompFront {
             reads: read::Reads::default(),
             temporaries: Vec::new(),
             target: None,
+            asked: None,
             unsettled_names: 0,
             scratch: String::new(),
             fault: None,
@@ -225,13 +228,15 @@ impl Front for StompFront {
         cx.links.mark(Mark::WireDecode);
         match input {
             Ok(Some((consumed, Event::Send(send)))) => match StompFront::on_send(cx, &send) {
-                Handled::Done => Step::Consumed(consumed),
+                Handled::Done | Handled::Asked => Step::Consumed(consumed),
                 Handled::Later => Step::Hold,
             },
             Ok(Some((consumed, Event::Commit(frame)))) => match StompFront::on_commit(cx, &frame) {
-                Handled::Done => Step::Consumed(consumed),
+                Handled::Done | Handled::Asked => Step::Consumed(consumed),
                 Handled::Later => Step::Hold,
             },
+            // Its receipt says that all before it is done with.
+            Ok(Some((_, Event::Disconnect(_)))) if StompFront::waits_for_others(cx) => Step::Hold,
             Ok(Some((consumed, Event::Ack(frame)))) => {
                 let done = StompFront::on_ack(cx, &frame);
                 StompFront::settled(cx, frame.receipt.as_deref(), done, consumed)
@@ -250,6 +255,10 @@ impl Front for StompFront {
                 Step::Hold
             }
         }
+    }
+
+    fn on_published(cx: &mut Cx<'_>, question: u64, is_refused: bool) {
+        StompFront::on_decided(cx, question, is_refused);
     }
 
     fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {

@@ -8,6 +8,7 @@ use crate::front::{Cx, Variant};
 
 use crate::probe::Mark;
 use crate::stamp;
+use std::collections::VecDeque;
 use thalweg_kernel::{
     Draft, Gathered, Kernel, Outcome, QueueSpec, Refusal, SessionId, exchange_address,
     queue_address,
@@ -21,7 +22,25 @@ pub(super) enum Handled {
     Done,
     /// It must be handed in again later.
     Later,
+    /// Other shards are asked about it.
+    Asked,
 }
+
+/// A frame whose answer waits for those of other shards.
+pub(super) struct Asked {
+    /// The number of the question about the last of its messages.
+    last: u64,
+    /// Its questions have greater numbers.
+    before: u64,
+    receipt: Option<Box<str>>,
+    /// Where its messages go, for the text of an ERROR.
+    destination: Box<str>,
+    is_refused: bool,
+}
+
+/// Frames that wait, in the order of their questions.
+#[derive(Default)]
+pub(super) struct AllAsked(VecDeque<Asked>);
 
 /// How long a publisher waits while the journal is full. STOMP can refuse only by ending the connection.
 pub(super) const FULL_PAUSE: Span = Span::from_millis(200);
@@ -60,9 +79,61 @@ impl StompFront {
             }
             return Handled::Later;
         }
-        StompFront::answer(cx, send.receipt.as_deref(), done.map(drop));
+        let receipt = send.receipt.as_deref();
+        if let Ok(Handled::Asked) = done {
+            let question = cx.kernel.question();
+            StompFront::answer_later(cx, question - 1, question, receipt, &send.destination);
+        } else {
+            StompFront::answer(cx, receipt, done.map(drop));
+        }
         cx.links.mark(Mark::FrontAck);
         Handled::Done
+    }
+
+    /// Answers a frame once all questions behind `before` up to `last` are decided.
+    #[cold]
+    pub(super) fn answer_later(
+        cx: &mut Cx<'_>,
+        before: u64,
+        last: u64,
+        receipt: Option<&str>,
+        destination: &str,
+    ) {
+        if let Some(front) = StompFront::of(cx.links, cx.id) {
+            let all = front.asked.get_or_insert_default();
+            all.0.push_back(Asked {
+                last,
+                before,
+                receipt: receipt.map(Into::into),
+                destination: destination.into(),
+                is_refused: false,
+            });
+        }
+    }
+
+    pub(super) fn asked<'a>(cx: &'a mut Cx<'_>) -> Option<&'a mut VecDeque<Asked>> {
+        let all = StompFront::of(cx.links, cx.id)?.asked.as_deref_mut()?;
+        Some(&mut all.0)
+    }
+
+    /// Answers frames up to a question that is decided now. Questions are decided in their order.
+    pub(super) fn on_decided(cx: &mut Cx<'_>, question: u64, is_refused: bool) {
+        if is_refused && let Some(all) = StompFront::asked(cx) {
+            let at = all.partition_point(|asked| asked.last < question);
+            if let Some(asked) = all.get_mut(at) {
+                asked.is_refused |= asked.before < question;
+            }
+        }
+        while let Some(asked) =
+            StompFront::asked(cx).and_then(|all| all.pop_front_if(|asked| asked.last <= question))
+        {
+            let outcome = match asked.is_refused {
+                true => Outcome::Refused,
+                false => Outcome::Accepted,
+            };
+            let done = outcome_of(outcome, &asked.destination, true);
+            StompFront::answer(cx, asked.receipt.as_deref(), done);
+        }
     }
 
     #[inline]
@@ -164,6 +235,7 @@ impl StompFront {
         }
         match published {
             Outcome::Full => Ok(Handled::Later),
+            Outcome::Asked => Ok(Handled::Asked),
             outcome => {
                 outcome_of(outcome, &send.destination, is_waited_for).map(|()| Handled::Done)
             }
@@ -332,14 +404,14 @@ fn check_exchange(
     }
 }
 
-/// What a publisher is told; nothing of what went well or nobody wanted.
+/// The error that answers a publish; none if it is accepted or has no receiver.
 pub(super) fn outcome_of(
     outcome: Outcome,
     destination: &str,
     is_waited_for: bool,
 ) -> Result<(), Trouble> {
     match outcome {
-        Outcome::Accepted | Outcome::NoMatch => Ok(()),
+        Outcome::Accepted | Outcome::NoMatch | Outcome::Asked => Ok(()),
         Outcome::Denied => Err(Trouble::new(
             "access_refused",
             format!("ACCESS_REFUSED - write access to {destination} refused\n"),

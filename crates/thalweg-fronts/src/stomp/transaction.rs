@@ -4,7 +4,7 @@ use super::publish::{FULL_PAUSE, Handled, outcome_of};
 use super::{StompFront, Trouble};
 use crate::front::{Cx, Variant};
 
-use thalweg_kernel::{Refusal, SessionId};
+use thalweg_kernel::{Outcome, Refusal, SessionId};
 
 use thalweg_stomp::TransactionFrame;
 
@@ -40,6 +40,11 @@ impl Transactions {
         self.open.retain(|(known, _)| **known != *name);
         self.bytes -= cost(name);
     }
+}
+
+/// Where the messages of a transaction go, for words.
+fn what_of(frame: &TransactionFrame<'_>) -> String {
+    format!("COMMIT of '{}': a destination", frame.transaction)
 }
 
 /// What an open transaction costs, empty, in the kernel, too.
@@ -82,22 +87,32 @@ impl StompFront {
             link.pause_until = Some(cx.now + FULL_PAUSE);
             return Handled::Later;
         }
+        let before = cx.kernel.last_question();
         let done = StompFront::commit(cx, frame);
-        StompFront::answer(cx, frame.receipt.as_deref(), done);
+        let receipt = frame.receipt.as_deref();
+        if let Ok(true) = done {
+            let what = what_of(frame);
+            StompFront::answer_later(cx, before, cx.kernel.question(), receipt, &what);
+        } else {
+            StompFront::answer(cx, receipt, done.map(drop));
+        }
         Handled::Done
     }
 
-    fn commit(cx: &mut Cx<'_>, frame: &TransactionFrame<'_>) -> Result<(), Trouble> {
+    /// Does all of a transaction; whether other shards are asked about any of it.
+    fn commit(cx: &mut Cx<'_>, frame: &TransactionFrame<'_>) -> Result<bool, Trouble> {
         let Some((session, number)) = StompFront::end_transaction(cx, frame)? else {
-            return Ok(());
+            return Ok(false);
         };
         let Some(outcomes) = cx.kernel.commit(session, number, cx.now, cx.links) else {
-            return Ok(());
+            return Ok(false);
         };
-        let what = format!("COMMIT of '{}': a destination", frame.transaction);
+        let what = what_of(frame);
+        let is_asked = outcomes.contains(&Outcome::Asked);
         outcomes
             .into_iter()
-            .try_for_each(|outcome| outcome_of(outcome, &what, true))
+            .try_for_each(|outcome| outcome_of(outcome, &what, true))?;
+        Ok(is_asked)
     }
 
     /// A transaction's name is free again: what the kernel knows it by.

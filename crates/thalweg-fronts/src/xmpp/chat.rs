@@ -6,7 +6,7 @@
 //!
 //! The payload is the text of the message, for other protocols. The stanza itself is beside it ([`Letter`]).
 
-use super::pubsub::{FORBIDDEN, NOT_ACCEPTABLE, Refused};
+use super::pubsub::{Asked, FORBIDDEN, NOT_ACCEPTABLE, Refused};
 use super::subscriptions::GROUP;
 use super::{XmppFront, datetime};
 use crate::address::in_tenant;
@@ -24,7 +24,7 @@ use thalweg_xmpp::{
 const RESOURCES: &str = "$jid";
 const DELAY: &str = "urn:xmpp:delay";
 
-const UNAVAILABLE: Refused = StanzaError::new(ErrorType::Cancel, "service-unavailable");
+pub(super) const UNAVAILABLE: Refused = StanzaError::new(ErrorType::Cancel, "service-unavailable");
 const MALFORMED: Refused = StanzaError::new(ErrorType::Modify, "jid-malformed");
 const NO_SUCH_DOMAIN: Refused = StanzaError::new(ErrorType::Cancel, "remote-server-not-found");
 
@@ -145,6 +145,14 @@ impl XmppFront {
         };
         let tenant = front.settings.tenant.clone();
         let text = body.map(|body| body.text()).unwrap_or_default();
+        let asked = || Asked::Sent {
+            question: 0,
+            id: id.as_ref().into(),
+            to: stanza.to().map(Into::into),
+        };
+        if waits {
+            XmppFront::check_room(cx, &asked())?;
+        }
         let mut send = |address: &str, reliability| {
             let session = cx.session().ok_or(UNAVAILABLE)?;
             let draft = Draft {
@@ -153,6 +161,10 @@ impl XmppFront {
             };
             match cx.publish(session, draft) {
                 Outcome::Accepted => Ok(true),
+                Outcome::Asked => {
+                    XmppFront::ask_others(cx, asked());
+                    Ok(true)
+                }
                 Outcome::NoMatch => Ok(false),
                 Outcome::Denied => Err(FORBIDDEN),
                 Outcome::BadAddress => Err(NOT_ACCEPTABLE),

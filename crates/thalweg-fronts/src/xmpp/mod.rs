@@ -205,16 +205,26 @@ impl XmppFront {
     fn reply_error(cx: &mut Cx<'_>, stanza: Stanza<'_>, error: StanzaError) {
         let (id, from) = (stanza.id().unwrap_or_default(), stanza.to());
         XmppFront::write(cx.links, cx.id, |front, out| {
-            let attributes = [
-                ("type", "error"),
-                ("id", &*id),
-                ("to", &*front.address),
-                ("from", from.as_deref().unwrap_or(&front.settings.domain)),
-            ];
-            front
-                .side
-                .put(stanza.kind, &attributes, out, |out| error.put(out));
+            front.put_error(stanza.kind, &id, from.as_deref(), error, out);
         });
+    }
+
+    /// The same of one that was sent to `from`; to the server itself if that is `None`.
+    fn put_error(
+        &mut self,
+        kind: StanzaKind,
+        id: &str,
+        from: Option<&str>,
+        error: StanzaError,
+        out: &mut Vec<u8>,
+    ) {
+        let attributes = [
+            ("type", "error"),
+            ("id", id),
+            ("to", &*self.address),
+            ("from", from.unwrap_or(&self.settings.domain)),
+        ];
+        self.side.put(kind, &attributes, out, |out| error.put(out));
     }
 
     /// Writes the answer to a request that was sent to `from`; to the server itself if that is `None`.
@@ -246,11 +256,16 @@ impl XmppFront {
         self.is_closed || self.side.is_closed()
     }
 
+    /// Whether another request of so many octets may wait for the kernel.
+    fn may_ask(&self, bytes: usize) -> bool {
+        let is_full = self.asked_bytes + bytes > ASKED_BYTES_MAX && !self.asked.is_empty();
+        !is_full && self.asked.len() < ASKED_MAX
+    }
+
     /// A number for a request to the kernel; none if too many wait already.
     fn ask(&mut self, asked: Asked) -> Option<Ticket> {
         let bytes = asked.bytes();
-        let is_full = self.asked_bytes + bytes > ASKED_BYTES_MAX && !self.asked.is_empty();
-        if is_full || self.asked.len() >= ASKED_MAX {
+        if !self.may_ask(bytes) {
             return None;
         }
         // The table is far from holding all numbers.
@@ -353,6 +368,10 @@ const OUTPUT_BYTES_MAX: usize = 8 << 20;
 const ENVELOPE_BYTES: usize = 16 << 10;
 
 impl Front for XmppFront {
+    fn on_published(cx: &mut Cx<'_>, question: u64, is_refused: bool) {
+        XmppFront::on_decided(cx, question, is_refused);
+    }
+
     fn step(cx: &mut Cx<'_>, input: &[u8]) -> Step {
         let Some(front) = XmppFront::of(cx.links, cx.id) else {
             return Step::Hold;

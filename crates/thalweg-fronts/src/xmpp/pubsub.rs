@@ -3,14 +3,15 @@
 //! A node is there before anything is published to it, so that creating one only says its name ([`node`](super::node)).
 //! Subscriptions are in [`subscriptions`](super::subscriptions).
 
+use super::chat::UNAVAILABLE;
 use super::node::PublishOptions;
 use super::{XmppFront, payload};
 use crate::front::{Cx, Variant};
-use thalweg_kernel::{Content, Draft, Outcome};
+use thalweg_kernel::{Content, Draft, Effects, Outcome};
 use thalweg_model::octets as address;
 use thalweg_model::place::{Place, place};
 use thalweg_model::{Address, Details, Message, Properties, Reliability, RetainOp};
-use thalweg_xmpp::{Element, ErrorType, Stanza, StanzaError, put_attribute};
+use thalweg_xmpp::{Element, ErrorType, Stanza, StanzaError, StanzaKind, put_attribute};
 
 pub(super) const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
 pub(super) const EVENT: &str = "http://jabber.org/protocol/pubsub#event";
@@ -46,6 +47,14 @@ pub(super) enum Asked {
     Retract(Retraction),
     /// The nodes that have items.
     Nodes { id: Box<str> },
+    /// What became of an item.
+    Published(Publishing),
+    /// What became of a message to a user.
+    Sent {
+        question: u64,
+        id: Box<str>,
+        to: Option<Box<str>>,
+    },
 }
 
 /// An item that is to be forgotten.
@@ -53,6 +62,15 @@ pub(super) struct Retraction {
     pub(super) id: Box<str>,
     address: Box<str>,
     item: Box<str>,
+}
+
+/// A publish that is to be answered.
+pub(super) struct Publishing {
+    /// Other shards are asked under this number whether they keep it.
+    question: u64,
+    pub(super) id: Box<str>,
+    /// Its node and name, unless something is only to be forgotten.
+    item: Option<(Box<str>, Box<str>)>,
 }
 
 impl Asked {
@@ -70,8 +88,23 @@ impl Asked {
                 id.len() + address.len() + item.len()
             }
             Asked::Nodes { id } => id.len(),
+            Asked::Published(Publishing { id, item, .. }) => {
+                let item = item.as_ref();
+                id.len() + item.map_or(0, |(node, name)| node.len() + name.len())
+            }
+            Asked::Sent { id, to, .. } => id.len() + to.as_ref().map_or(0, |to| to.len()),
         };
         texts + size_of::<(thalweg_kernel::Ticket, Asked)>()
+    }
+
+    /// What other shards are asked about it.
+    pub(super) fn question(&mut self) -> Option<&mut u64> {
+        match self {
+            Asked::Published(Publishing { question, .. }) | Asked::Sent { question, .. } => {
+                Some(question)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -212,25 +245,81 @@ impl XmppFront {
             })),
             ..Properties::default()
         };
-        XmppFront::publish(cx, &address, &bytes, options, Some(&properties))?;
-        XmppFront::reply(cx, stanza, |out| {
-            out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><publish").as_bytes());
-            put_attribute("node", &node, out);
-            out.extend_from_slice(b"><item");
-            put_attribute("id", &name, out);
-            out.extend_from_slice(b"/></publish></pubsub>");
-        });
-        Ok(())
+        let publishing = Publishing {
+            question: 0,
+            id: stanza.id().unwrap_or_default().into(),
+            item: Some((node.into(), name)),
+        };
+        XmppFront::publish(cx, publishing, &address, &bytes, options, Some(&properties))
     }
 
+    fn put_published(&mut self, id: &str, node: &str, name: &str, out: &mut Vec<u8>) {
+        let service = self.service.clone();
+        self.put_answer("result", id, Some(&service), out, |out| {
+            out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><publish").as_bytes());
+            put_attribute("node", node, out);
+            out.extend_from_slice(b"><item");
+            put_attribute("id", name, out);
+            out.extend_from_slice(b"/></publish></pubsub>");
+        });
+    }
+
+    /// What other shards say of a publish is known.
+    pub(super) fn on_decided(cx: &mut Cx<'_>, question: u64, is_refused: bool) {
+        let Some(front) = XmppFront::of(cx.links, cx.id) else {
+            return;
+        };
+        let found = front.asked.iter_mut().find_map(|(ticket, asked)| {
+            let of = asked.question()?;
+            (*of == question).then_some(*ticket)
+        });
+        let Some(ticket) = found else { return };
+        match front.take_asked(ticket) {
+            Some(Asked::Published(publishing)) => {
+                XmppFront::end_publish(cx, publishing, is_refused);
+            }
+            Some(Asked::Sent { id, to, .. }) if is_refused => {
+                XmppFront::write(cx.links, cx.id, |front, out| {
+                    let to = to.as_deref();
+                    front.put_error(StanzaKind::Message, &id, to, UNAVAILABLE, out);
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// A request waits for what other shards say of what was published for it. So does whatever says that the request was counted.
+    pub(super) fn ask_others(cx: &mut Cx<'_>, mut asked: Asked) {
+        if let Some(question) = asked.question() {
+            *question = cx.kernel.question();
+        }
+        cx.links.hold(cx.id, cx.kernel.batch_number());
+        if let Some(front) = XmppFront::of(cx.links, cx.id) {
+            front.ask(asked);
+        }
+    }
+
+    fn end_publish(cx: &mut Cx<'_>, publishing: Publishing, is_refused: bool) {
+        let Publishing { id, item, .. } = publishing;
+        XmppFront::write(cx.links, cx.id, |front, out| match (is_refused, item) {
+            (true, _) => front.put_result(&id, Some(NO_ROOM), out),
+            (false, None) => front.put_result(&id, None, out),
+            (false, Some((node, name))) => front.put_published(&id, &node, &name, out),
+        });
+    }
+
+    /// Publishes and answers, once other shards have said what became of it.
     fn publish(
         cx: &mut Cx<'_>,
+        publishing: Publishing,
         address: &str,
         payload: &[u8],
         options: PublishOptions,
         properties: Option<&Properties>,
     ) -> Result<(), Refused> {
         let session = cx.session().ok_or(FORBIDDEN)?;
+        let asked = Asked::Published(publishing);
+        XmppFront::check_room(cx, &asked)?;
         let draft = Draft {
             retain: options.retain,
             expires_in: options.expires_in,
@@ -238,15 +327,36 @@ impl XmppFront {
             ..Draft::new(address, payload, Reliability::AtLeastOnce)
         };
         match cx.publish(session, draft) {
-            Outcome::Accepted | Outcome::NoMatch => Ok(()),
+            Outcome::Accepted | Outcome::NoMatch => {
+                if let Asked::Published(publishing) = asked {
+                    XmppFront::end_publish(cx, publishing, false);
+                }
+                Ok(())
+            }
+            Outcome::Asked => {
+                XmppFront::ask_others(cx, asked);
+                Ok(())
+            }
             Outcome::Denied => Err(FORBIDDEN),
             Outcome::BadAddress => Err(NOT_ACCEPTABLE),
             Outcome::Full | Outcome::Refused => Err(NO_ROOM),
         }
     }
 
-    /// Clears the last value. `how` is the element by which XEP-0060 notifies subscribers.
-    fn clear(cx: &mut Cx<'_>, address: &str, how: &str, item: Option<&str>) -> Result<(), Refused> {
+    /// Whether there is room for a request that may have to wait.
+    pub(super) fn check_room(cx: &mut Cx<'_>, asked: &Asked) -> Result<(), Refused> {
+        let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
+        front.may_ask(asked.bytes()).then_some(()).ok_or(NO_ROOM)
+    }
+
+    /// Clears the last value and answers the request of this id. `how` is the element by which XEP-0060 notifies subscribers.
+    fn clear(
+        cx: &mut Cx<'_>,
+        id: &str,
+        address: &str,
+        how: &str,
+        item: Option<&str>,
+    ) -> Result<(), Refused> {
         let properties = Properties {
             details: Some(Box::new(Details {
                 kind: Some(how.into()),
@@ -259,7 +369,12 @@ impl XmppFront {
             retain: RetainOp::Clear,
             expires_in: None,
         };
-        XmppFront::publish(cx, address, b"", options, Some(&properties))
+        let publishing = Publishing {
+            question: 0,
+            id: id.into(),
+            item: None,
+        };
+        XmppFront::publish(cx, publishing, address, b"", options, Some(&properties))
     }
 
     /// The address of a node that has items: a queue has none.
@@ -281,9 +396,7 @@ impl XmppFront {
         how: &str,
     ) -> Result<(), Refused> {
         let address = XmppFront::address_of_items(action)?;
-        XmppFront::clear(cx, &address, how, None)?;
-        XmppFront::reply(cx, stanza, |_| {});
-        Ok(())
+        XmppFront::clear(cx, &stanza.id().unwrap_or_default(), &address, how, None)
     }
 
     /// The last value is looked at first: if it is another item, nothing is forgotten.
@@ -303,8 +416,8 @@ impl XmppFront {
         });
         if XmppFront::read(cx, &address, asked) == Err(FORBIDDEN) {
             // Who cannot see what is there can still make it go.
-            XmppFront::clear(cx, &address, "retract", Some(&item))?;
-            XmppFront::reply(cx, stanza, |_| {});
+            let id = stanza.id().unwrap_or_default();
+            XmppFront::clear(cx, &id, &address, "retract", Some(&item))?;
         }
         Ok(())
     }
@@ -315,10 +428,12 @@ impl XmppFront {
             return;
         };
         for Retraction { id, address, item } in std::mem::take(&mut front.retracting) {
-            let done = XmppFront::clear(cx, &address, "retract", Some(&item));
-            XmppFront::write(cx.links, cx.id, |front, out| {
-                front.put_result(&id, done.err(), out);
-            });
+            let done = XmppFront::clear(cx, &id, &address, "retract", Some(&item));
+            if let Err(refused) = done {
+                XmppFront::write(cx.links, cx.id, |front, out| {
+                    front.put_result(&id, Some(refused), out);
+                });
+            }
         }
     }
 

@@ -7,14 +7,14 @@
 
 use super::chat::Availability;
 use super::presence::Contacts;
-use super::pubsub::{Asked, NO_ROOM, Retraction};
+use super::pubsub::{Asked, NO_ROOM, Publishing, Retraction};
 use super::subscriptions::Nodes;
 use super::{DIALECT, XmppFront};
 use crate::front::{Cx, Step, Variant};
 use std::collections::HashMap;
 use thalweg_kernel::{Closing, Kernel, Opened, SessionId, SessionView, Tag, Ticket, Verdict, home};
 use thalweg_model::{Reliability, Span};
-use thalweg_xmpp::{Jid, Management};
+use thalweg_xmpp::{Jid, Management, StanzaKind};
 
 /// What names of sessions begin with that the kernel has made up.
 const MADE_UP: &str = "auto-";
@@ -224,9 +224,15 @@ impl XmppFront {
             }
             // Nothing waits for it but an answer that says what the presence itself says.
             Asked::Contact { .. } => {}
+            Asked::Sent { id, to, .. } => {
+                XmppFront::write(cx.links, cx.id, |front, out| {
+                    front.put_error(StanzaKind::Message, &id, to.as_deref(), NO_ROOM, out);
+                });
+            }
             Asked::Items { id, .. }
             | Asked::Names { id, .. }
             | Asked::Nodes { id }
+            | Asked::Published(Publishing { id, .. })
             | Asked::Retract(Retraction { id, .. }) => {
                 XmppFront::write(cx.links, cx.id, |front, out| {
                     let service = front.service.clone();

@@ -264,6 +264,10 @@ impl Front for ZmtpFront {
         step
     }
 
+    fn on_published(cx: &mut Cx<'_>, question: u64, is_refused: bool) {
+        ZmtpFront::on_decided(cx, question, is_refused);
+    }
+
     fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {
         ZmtpFront::on_verdict(cx, answer);
     }

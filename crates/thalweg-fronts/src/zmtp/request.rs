@@ -33,6 +33,8 @@ struct Call {
     due: Time,
     /// The frames that come before those of the answer, with their heads.
     envelope: Box<[u8]>,
+    /// Other shards are asked under this number whether they keep it; 0 if none is.
+    question: u64,
 }
 
 /// What the table costs beside envelopes.
@@ -175,6 +177,7 @@ impl ZmtpFront {
         let call = Call {
             due: cx.now + timeout,
             envelope: envelope.raw().into(),
+            question: 0,
         };
         calls.bytes += call.envelope.len() + ENTRY_BYTES;
         calls.waiting.insert(number, call);
@@ -205,11 +208,33 @@ impl ZmtpFront {
         } else {
             cx.kernel.refuse(session, payload.raw().len());
         }
-        if !matches!(outcome, Some(Outcome::Accepted))
-            && let Some(front) = ZmtpFront::of(cx.links, cx.id)
-            && let Some(calls) = &mut front.calls
-        {
+        let question = cx.kernel.question();
+        let Some(calls) = ZmtpFront::of(cx.links, cx.id).and_then(|front| front.calls.as_mut())
+        else {
+            return;
+        };
+        match outcome {
+            Some(Outcome::Accepted) => {}
+            Some(Outcome::Asked) => {
+                if let Some(call) = calls.waiting.get_mut(&number) {
+                    call.question = question;
+                }
+            }
             // Nobody will answer.
+            _ => _ = calls.take(number),
+        }
+    }
+
+    /// What other shards say of a publish is known: a request that is refused has no answer.
+    pub(super) fn on_decided(cx: &mut Cx<'_>, question: u64, is_refused: bool) {
+        let front = ZmtpFront::of(cx.links, cx.id).filter(|_| is_refused);
+        let Some(calls) = front.and_then(|front| front.calls.as_mut()) else {
+            return;
+        };
+        let mut waiting = calls.waiting.iter();
+        if let Some(number) =
+            waiting.find_map(|(n, call)| (call.question == question).then_some(*n))
+        {
             calls.take(number);
         }
     }

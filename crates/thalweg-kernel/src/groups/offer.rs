@@ -47,6 +47,9 @@ impl Kernel {
             self.journal
                 .refer(Pending::new(number, from.1, message.reliability(), 0));
         }
+        if cause.question != 0 {
+            self.sessions.crowd.note_asked_for_group();
+        }
         self.remote.send(
             owner,
             ShardMessage::PublishToGroup {
@@ -54,24 +57,29 @@ impl Kernel {
                 message,
                 safety: cause.safety,
                 from,
+                question: cause.question,
             },
         );
     }
 
-    /// Another shard received a message for a group that is owned here.
+    /// Another shard received a message for a group that is owned here. False if there is no such group.
     pub(crate) fn on_publish_to_group<E: Effects>(
         &mut self,
         key: &str,
         message: &Message,
         now: Time,
         fx: &mut E,
-    ) {
+    ) -> bool {
         match self.groups.find(key) {
-            Some(group_id) => self.offer(group_id, message, now, fx),
+            Some(group_id) => {
+                self.offer(group_id, message, now, fx);
+                true
+            }
             None => {
                 // The last member left while the message was on its way.
                 self.book_routed(None, message.address());
                 self.book_drop(None, message.address(), DropReason::GroupEnded);
+                false
             }
         }
     }

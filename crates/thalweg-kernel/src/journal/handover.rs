@@ -4,7 +4,7 @@
 //! with [`Kernel::take_batch`] and says when they are safe.
 
 use super::Batch;
-use crate::effects::Fetch;
+use crate::effects::{Effects, Fetch};
 use crate::ids::ShardId;
 use crate::kernel::Kernel;
 use crate::remote::shards::ShardMessage;
@@ -40,8 +40,10 @@ impl Kernel {
     }
 
     /// Batches up to this one are as safe as was asked for: deliveries that waited for them leave. [`Kernel::work`] goes on
-    /// with queues that waited.
-    pub fn batch_is_safe(&mut self, number: u64, now: Time) {
+    /// with queues that waited. Shards that were sent something with those batches have confirmed it: what they were asked is
+    /// decided.
+    pub fn batch_is_safe<E: Effects>(&mut self, number: u64, now: Time, fx: &mut E) {
+        self.decide(number, fx);
         while let Some((_, session, tag)) = self
             .journal
             .leaving
@@ -56,6 +58,11 @@ impl Kernel {
         {
             self.mark_is_safe(holder, to);
         }
+    }
+
+    /// Whether [`Kernel::take_outbox`] would give any.
+    pub fn has_outbox(&self) -> bool {
+        self.remote.has_outbox()
     }
 
     /// Whether [`Kernel::take_batch`] would give one.

@@ -24,6 +24,8 @@ pub(crate) struct Cause {
     pub safety: Safety,
     /// Nobody would repeat what is lost between two shards: it stands in a transfer queue while it is under way.
     pub must_arrive: bool,
+    /// The question under which other shards are asked whether they keep it; 0 if there is none.
+    pub question: u64,
 }
 
 impl Kernel {
@@ -60,11 +62,17 @@ impl Kernel {
             number,
             safety: self.asked_safety(publisher, route, draft),
             must_arrive: self.must_arrive(publisher, draft),
+            question: match publisher {
+                Some(_) if draft.reliability > Reliability::AtMostOnce => {
+                    self.sessions.crowd.question()
+                }
+                _ => 0,
+            },
         }
     }
 
     /// The cause of what another shard sends. Its publisher's acknowledgement waits for what is written down here, and not
-    /// for shards that get something from here.
+    /// for shards that get something from here, unless they are asked about it, too ([`Kernel::on_stamped`]).
     pub(crate) fn cause_elsewhere(&self, message: &Message, safety: Safety) -> Cause {
         let must_arrive =
             self.env.limits().journal && message.reliability() > Reliability::AtMostOnce;
@@ -73,6 +81,7 @@ impl Kernel {
             number: message.publisher(),
             safety,
             must_arrive,
+            question: 0,
         }
     }
 
@@ -91,6 +100,10 @@ impl Kernel {
         }
         // Whatever was persisted for reasons of its own asked for less, perhaps.
         self.journal.demand(cause.safety);
+        if cause.question != 0 && self.sessions.crowd.asked() > 0 {
+            // It is not acknowledged before the batch is complete.
+            return;
+        }
         if let Some(id) = cause.publisher {
             self.hold(id, fx);
         }

@@ -6,7 +6,7 @@ use crate::journal::durable::Put;
 use crate::kernel::Map;
 use crate::limits::Overflow;
 use crate::publish::pace::{SLOW_FROM, eighths};
-use crate::publish::pipeline::{Draft, Outcome, Published};
+use crate::publish::pipeline::{Draft, Published};
 use crate::remote::shards::ShardMessage;
 use crate::routes::cached::{NO_LOCAL, Route};
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
@@ -17,25 +17,80 @@ use thalweg_records::Record;
 pub(crate) struct Crowd {
     /// Copies that their receivers had no room for.
     left_out: u32,
-    /// Receivers that exchanges lead to further on, beside those of the route.
+    /// Receivers that exchanges lead to further on, beside those of the route; of other shards the groups.
     further: u32,
-    /// One of those keeps it in any case, or may: it is on another shard.
+    /// One of those keeps it in any case, or may: it is on another shard, which is not asked.
     is_kept_further: bool,
     /// Until when its publisher waits for a receiver that fills.
     until: Option<Time>,
+    /// The question under which other shards are asked about it; 0 if its publisher does not wait for an answer.
+    question: u64,
+    /// Shards that were asked, each once for its sessions and once for each of its groups.
+    asked: u16,
+    /// Those among them that were asked for a group.
+    asked_groups: u16,
+    /// The shard of queues is among them.
+    asks_queues: bool,
+}
+
+/// What became of a message on one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// A receiver has it.
+    Kept,
+    /// All its receivers are full.
+    LeftOut,
+    /// It has no receiver.
+    Unwanted,
 }
 
 impl Crowd {
     /// Whether it met anything.
     #[inline(always)]
     pub(crate) fn is_some(self) -> bool {
-        self.left_out != 0 || self.until.is_some()
+        self.left_out != 0 || self.until.is_some() || self.asked != 0
     }
 
-    /// Another message is spread.
+    /// Whether a receiver had no room.
+    pub(crate) fn has_left_out(self) -> bool {
+        self.left_out != 0
+    }
+
+    /// Another message is spread; `question` is 0 if its publisher does not wait for other shards.
     #[inline(always)]
-    pub(crate) fn begin(&mut self) {
-        *self = Crowd::default();
+    pub(crate) fn begin(&mut self, question: u64) {
+        *self = Crowd {
+            question,
+            ..Crowd::default()
+        };
+    }
+
+    /// The question under which other shards are asked about it; 0 if there is none.
+    #[inline]
+    pub(crate) fn question(&self) -> u64 {
+        self.question
+    }
+
+    /// Shards that were asked about it, once for its sessions and once for each of its groups.
+    pub(crate) fn asked(&self) -> u16 {
+        self.asked
+    }
+
+    /// Whether the shard of queues is among them.
+    pub(crate) fn asks_queues(&self) -> bool {
+        self.asks_queues
+    }
+
+    /// Another shard is sent it for its sessions and queues.
+    pub(crate) fn note_asked(&mut self, of_queues: bool) {
+        self.asked = self.asked.saturating_add(1);
+        self.asks_queues |= of_queues;
+    }
+
+    /// Another shard is sent it for a group.
+    pub(crate) fn note_asked_for_group(&mut self) {
+        self.asked = self.asked.saturating_add(1);
+        self.asked_groups = self.asked_groups.saturating_add(1);
     }
 
     /// A receiver had no room for a copy that has just come.
@@ -201,10 +256,12 @@ impl Kernel {
         published: &mut Published,
         now: Time,
     ) {
-        let (is_refused, until) = self.after_crowd(route, id, draft);
-        if is_refused && published.outcome == Outcome::Accepted {
-            published.outcome = Outcome::Refused;
+        if draft.reliability == Reliability::AtMostOnce {
+            self.sessions.crowd.begin(0);
         }
+        let until = self.sessions.crowd.until;
+        let fate = self.fate(route, Some(id), draft.retain, route.groups().len());
+        self.outcome_after(id, draft, fate, published);
         published.pause_until = published
             .pause_until
             .max(until)
@@ -231,36 +288,41 @@ impl Kernel {
         }
     }
 
-    /// A publish met full receivers, or ones that fill: what its publisher is told then, and for how long it waits.
+    /// What became of the message that was spread, on this shard; it was spread to so many groups of its route.
     #[cold]
-    fn after_crowd(
-        &mut self,
+    pub(crate) fn fate(
+        &self,
         route: &Route,
-        publisher: SessionId,
-        draft: &Draft<'_>,
-    ) -> (bool, Option<Time>) {
-        let crowd = std::mem::take(&mut self.sessions.crowd);
-        if draft.reliability == Reliability::AtMostOnce {
-            return (false, None);
-        }
-        let is_own = |flags: u8, session| flags & NO_LOCAL != 0 && session == publisher;
+        publisher: Option<SessionId>,
+        retain: RetainOp,
+        groups: usize,
+    ) -> Fate {
+        let crowd = &self.sessions.crowd;
+        let is_own = |flags: u8, session| flags & NO_LOCAL != 0 && Some(session) == publisher;
         let receivers = route
             .receivers()
             .iter()
             .filter(|receiver| !is_own(receiver.flags, receiver.session))
             .count();
-        let others = receivers + route.groups().len() + crowd.further as usize;
-        let is_kept = draft.retain == RetainOp::Set
+        let asked = usize::from(crowd.asked_groups);
+        let here = (receivers + groups + crowd.further as usize).saturating_sub(asked);
+        let left_out = crowd.left_out as usize;
+        let is_kept = retain == RetainOp::Set
             || !route.queues().is_empty()
             || crowd.is_kept_further
             || is_kept_anyway(route);
-        let is_refused = !is_kept && crowd.left_out as usize >= others && crowd.left_out > 0;
-        (is_refused, crowd.until)
+        if is_kept || left_out < here {
+            Fate::Kept
+        } else if left_out > 0 {
+            Fate::LeftOut
+        } else {
+            Fate::Unwanted
+        }
     }
 
-    /// The same of a message of another shard's, whose publisher is told to wait.
+    /// A message of another shard's met receivers that fill: its publisher has to wait.
     pub(crate) fn after_crowd_elsewhere(&mut self, from: ShardId, message: &Message) {
-        let crowd = std::mem::take(&mut self.sessions.crowd);
+        let crowd = self.sessions.crowd;
         let is_sure = message.reliability() > Reliability::AtMostOnce && message.publisher() != 0;
         if let (true, Some(until)) = (is_sure, crowd.until) {
             self.remote.send(
@@ -287,7 +349,7 @@ impl Kernel {
     }
 }
 
-/// Whether a message that is published there is kept whatever sessions and groups of this shard have room for, or may be.
+/// Whether a message that is published there is kept on this shard whatever its sessions and groups have room for.
 pub(crate) fn is_kept_anyway(route: &Route) -> bool {
-    route.is_kept() || route.cell().is_some() || !route.shards().is_empty()
+    route.is_kept() || route.cell().is_some()
 }

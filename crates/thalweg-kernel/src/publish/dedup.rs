@@ -84,6 +84,14 @@ impl Dedup {
         self.insert(user, stamp.publisher, Sequences::of(stamp.sequence), now);
     }
 
+    /// A message was not taken after all; what is left of its publisher's, if that is known.
+    pub(crate) fn take_back(&mut self, user: &str, stamp: Stamp) -> Option<&Sequences> {
+        let numbers = self.users.get_mut(user)?;
+        let publisher = numbers.by_number.get_mut(&stamp.publisher)?;
+        publisher.sequences.take_back(stamp.sequence);
+        Some(&publisher.sequences)
+    }
+
     /// A publisher is known from now on.
     pub(crate) fn insert(&mut self, user: &Arc<str>, number: u64, sequences: Sequences, now: Time) {
         self.turn += 1;

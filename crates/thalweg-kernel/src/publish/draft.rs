@@ -1,4 +1,4 @@
-//! What a publisher hands in, and what it is told.
+//! What a publisher hands in, and how it is answered.
 
 use crate::effects::Native;
 use crate::ids::Ticket;
@@ -46,13 +46,13 @@ impl<'a> Draft<'a> {
 /// What became of a publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// What to tell the publisher.
+    /// The answer to the publisher.
     pub outcome: Outcome,
     /// If set, the publisher is over its rate: read nothing from it before this time.
     pub pause_until: Option<Time>,
 }
 
-/// What to tell a publisher.
+/// The answer to a publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Taken care of, and somebody wanted it.
@@ -67,6 +67,20 @@ pub enum Outcome {
     Full,
     /// A queue that rather refuses than forgets is full; other receivers may have got it.
     Refused,
+    /// Other shards are asked whether they keep it. [`Effects::published`](crate::Effects::published) will say whether it is
+    /// accepted or refused, under the number [`Kernel::question`](crate::Kernel::question), and nothing is acknowledged
+    /// before.
+    Asked,
+}
+
+impl Outcome {
+    /// Whether it was not taken.
+    pub(crate) fn is_refused(self) -> bool {
+        match self {
+            Outcome::Accepted | Outcome::NoMatch | Outcome::Asked => false,
+            Outcome::Denied | Outcome::BadAddress | Outcome::Full | Outcome::Refused => true,
+        }
+    }
 }
 
 impl Draft<'_> {

@@ -1,6 +1,7 @@
 //! A message comes in: authorize, deduplicate, match, remember, enqueue or deliver, persist. Start at [`pipeline`].
 
 mod answers;
+pub(crate) mod asked;
 pub(crate) mod cause;
 pub(crate) mod crowd;
 pub(crate) mod dedup;

@@ -3,11 +3,12 @@
 use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::{Effects, Safety};
+use crate::home;
 use crate::ids::{SessionId, Ticket};
 use crate::journal::durable::{Written, is_kept};
 use crate::publish::cause::Cause;
 pub use crate::publish::draft::{Draft, Outcome, Published};
-use crate::queue::Queued;
+use crate::queue::{HOME, Queued};
 use crate::remote::shards::ShardMessage;
 use crate::remote::transfer::Destination;
 use crate::routes::cached::{Goes, Route};
@@ -81,7 +82,7 @@ impl Kernel {
                 self.weigh_session(id);
             }
             if !is_new {
-                return self.repeated(id, pause_until, fx);
+                return self.repeated(id, draft.ticket, pause_until, fx);
             }
         }
         let ticket = draft.ticket;
@@ -93,7 +94,7 @@ impl Kernel {
                 pause_until,
             };
         }
-        self.sessions.crowd.begin();
+        self.sessions.crowd.begin(self.remote.questions.next());
         let outcome = self.publish_unheld(id, memo, &draft, now, fx);
         let mut published = Published {
             outcome,
@@ -103,7 +104,7 @@ impl Kernel {
             let route = self.route(draft.address);
             self.heed_crowd(id, &route, &draft, &mut published, now);
         }
-        if exactly_once && !matches!(published.outcome, Outcome::Accepted | Outcome::NoMatch) {
+        if exactly_once && published.outcome.is_refused() {
             self.forget_ticket(id, ticket);
         }
         published
@@ -113,6 +114,7 @@ impl Kernel {
     fn repeated<E: Effects>(
         &mut self,
         id: SessionId,
+        ticket: Ticket,
         pause_until: Option<Time>,
         fx: &mut E,
     ) -> Published {
@@ -124,7 +126,7 @@ impl Kernel {
             fx.hold(link, self.journal.awaited());
         }
         Published {
-            outcome: Outcome::Accepted,
+            outcome: self.outcome_of_ticket(id, ticket),
             pause_until,
         }
     }
@@ -183,7 +185,7 @@ impl Kernel {
             }
         }
         let all = self.route_of_all(&routes);
-        self.sessions.crowd.begin();
+        self.sessions.crowd.begin(self.remote.questions.next());
         let outcome = self.spread_fully(Some(id), &all, &draft, now, fx);
         let mut published = Published {
             outcome,
@@ -230,7 +232,10 @@ impl Kernel {
     ) {
         match self.route_for(id, draft.address) {
             Ok(route) if self.may_be_answered(id, draft) => {
+                // Another publish may be under way that has thrown the session out.
+                let crowd = std::mem::take(&mut self.sessions.crowd);
                 self.spread_fully(Some(id), &route, draft, now, fx);
+                self.sessions.crowd = crowd;
             }
             _ => self.books.refused(),
         }
@@ -488,6 +493,10 @@ impl Kernel {
                 ),
                 false => (0, 0),
             };
+            if cause.question != 0 {
+                let has_queues = home(HOME, self.env.shards()).0 == shard;
+                self.sessions.crowd.note_asked(has_queues);
+            }
             let (message, only, safety) = (message.clone(), None, cause.safety);
             self.remote.send(
                 crate::ShardId(shard),
@@ -496,6 +505,7 @@ impl Kernel {
                     safety,
                     from,
                     only,
+                    question: cause.question,
                 },
             );
         }

@@ -6,9 +6,12 @@
 
 use crate::Kernel;
 use crate::effects::{Effects, Safety};
-use crate::ids::SessionId;
+use crate::ids::{SessionId, ShardId, Ticket};
+use crate::publish::cause::Cause;
+use crate::publish::crowd::Fate;
 use crate::publish::pipeline::{Draft, Outcome, Published};
 use crate::remote::shards::ShardMessage;
+use crate::routes::cached::Route;
 use std::sync::Arc;
 use thalweg_model::{Message, Reliability, Stamp, Time};
 use thalweg_records::{Known, Record, Sequences};
@@ -22,11 +25,17 @@ pub struct StampedPublish {
     user: Arc<str>,
     /// How safe it must be before the acknowledgement leaves.
     safety: Safety,
+    /// The sender's number for its question whether anything keeps it; 0 if it does not ask.
+    question: u64,
 }
 
 impl StampedPublish {
     pub(crate) fn message(&self) -> &Message {
         &self.message
+    }
+
+    pub(crate) fn question(&self) -> u64 {
+        self.question
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -70,10 +79,16 @@ impl Kernel {
         }
         let (before, reliability) = (self.journal.promises(), draft.reliability);
         let published = self.publish_now(id, draft, now, fx);
-        self.took_stamp(&user, stamp, published.outcome, before, now);
-        if self.journal.promises() != before {
-            self.hold_for(id, reliability, fx);
-        }
+        self.after_stamped(
+            id,
+            &user,
+            stamp,
+            published.outcome,
+            reliability,
+            before,
+            now,
+            fx,
+        );
         published
     }
 
@@ -94,11 +109,37 @@ impl Kernel {
         }
         let (before, reliability) = (self.journal.promises(), draft.reliability);
         let published = self.publish_to_all_now(id, draft, others, now, fx);
-        self.took_stamp(&user, stamp, published.outcome, before, now);
-        if self.journal.promises() != before {
+        self.after_stamped(
+            id,
+            &user,
+            stamp,
+            published.outcome,
+            reliability,
+            before,
+            now,
+            fx,
+        );
+        published
+    }
+
+    #[allow(clippy::too_many_arguments)] // The end of two flows that have gathered exactly these.
+    fn after_stamped<E: Effects>(
+        &mut self,
+        id: SessionId,
+        user: &Arc<str>,
+        stamp: Stamp,
+        outcome: Outcome,
+        reliability: Reliability,
+        before: u64,
+        now: Time,
+        fx: &mut E,
+    ) {
+        self.took_stamp(user, stamp, outcome, before, now);
+        if outcome == Outcome::Asked {
+            self.ask_of_stamp(user, stamp);
+        } else if self.journal.promises() != before {
             self.hold_for(id, reliability, fx);
         }
-        published
     }
 
     fn user_of(&self, id: SessionId) -> Arc<str> {
@@ -108,7 +149,7 @@ impl Kernel {
             .unwrap_or_default()
     }
 
-    /// What a publisher is told that repeats itself; nothing if it does not.
+    /// Answers a publish that is repeated; `None` if it is not.
     fn answer_repeated<E: Effects>(
         &mut self,
         id: SessionId,
@@ -129,7 +170,7 @@ impl Kernel {
         self.hold_ticket(id, draft);
         self.hold_for(id, draft.reliability, fx);
         Some(Published {
-            outcome: Outcome::Accepted,
+            outcome: self.outcome_of_stamp(id, ticket_of(draft), user, stamp),
             pause_until,
         })
     }
@@ -177,7 +218,7 @@ impl Kernel {
         before: u64,
         now: Time,
     ) {
-        if !matches!(outcome, Outcome::Accepted | Outcome::NoMatch) {
+        if outcome.is_refused() {
             // It may be sent again.
             return;
         }
@@ -239,7 +280,7 @@ impl Kernel {
             self.book_repeated(Known::Taken, draft.payload.len());
             self.hold_for(id, draft.reliability, fx);
             return Published {
-                outcome: Outcome::Accepted,
+                outcome: self.outcome_of_ticket(id, draft.ticket),
                 pause_until,
             };
         }
@@ -257,15 +298,27 @@ impl Kernel {
         self.hold_ticket(id, draft);
         let safety = self.asked_safety(Some(id), &route, draft);
         let (message, user) = (draft.keep(uid, now), self.user_of(id));
+        let is_wanted = route.wants_more_than_queues() || route.has_queues();
+        let is_asked = is_wanted && draft.reliability > Reliability::AtMostOnce;
         let publish = Box::new(StampedPublish {
             message,
             stamp,
             user,
             safety,
+            question: match is_asked {
+                true => self.remote.questions.next(),
+                false => 0,
+            },
         });
         self.send_to_queues(ShardMessage::PublishStamped(publish));
+        if is_asked {
+            self.journal.demand(safety);
+            return Published {
+                outcome: self.ask(id, ticket_of(draft), 1, Fate::Unwanted),
+                pause_until,
+            };
+        }
         self.hold_for(id, draft.reliability, fx);
-        let is_wanted = route.wants_more_than_queues() || route.has_queues();
         Published {
             outcome: if is_wanted {
                 Outcome::Accepted
@@ -279,6 +332,7 @@ impl Kernel {
     /// A publish that another shard received.
     pub(crate) fn on_stamped<E: Effects>(
         &mut self,
+        from: ShardId,
         publish: &StampedPublish,
         now: Time,
         fx: &mut E,
@@ -288,9 +342,16 @@ impl Kernel {
             stamp,
             user,
             safety,
+            question,
         } = publish;
+        let asks = *question != 0;
+        let next = self.remote.questions.next();
+        self.sessions.crowd.begin(if asks { next } else { 0 });
         let known = self.dedup.look(user, *stamp);
         if known != Known::New {
+            if asks {
+                self.repeat_for(from, *question, user, *stamp);
+            }
             return self.book_repeated(known, message.payload().len());
         }
         self.books.received(message.payload().len());
@@ -302,9 +363,38 @@ impl Kernel {
         let route = self.route(message.address());
         // What its own listener asked for, and no less than is general here.
         let safety = self.asked_safety(None, &route, &draft).max(*safety);
-        let cause = self.cause_elsewhere(message, safety);
+        let cause = Cause {
+            question: self.sessions.crowd.question(),
+            ..self.cause_elsewhere(message, safety)
+        };
         let outcome = self.spread_caused(&cause, &route, &draft, Some(message.clone()), now, fx);
+        let outcome = match asks {
+            true => self.answer_stamped(from, *question, &route, message, outcome),
+            false => outcome,
+        };
         self.took_stamp(user, *stamp, outcome, before, now);
+        if outcome == Outcome::Asked {
+            self.ask_of_stamp(user, *stamp);
+        }
+    }
+
+    /// Says to the shard that asks what became of a stamped publish, or asks the shards that it was sent on to.
+    fn answer_stamped(
+        &mut self,
+        to: ShardId,
+        number: u64,
+        route: &Route,
+        message: &Message,
+        outcome: Outcome,
+    ) -> Outcome {
+        let own = self.own_receiver(message.publisher(), route);
+        let fate = self.fate(route, own, message.retain(), route.groups().len());
+        let is_rejected = outcome == Outcome::Refused;
+        match self.answer_or_ask(to, number, is_rejected, fate) {
+            true => Outcome::Asked,
+            false if outcome == Outcome::Accepted && fate == Fate::LeftOut => Outcome::Refused,
+            false => outcome,
+        }
     }
 
     /// Takes up what an earlier run knew.
@@ -312,5 +402,13 @@ impl Kernel {
         for (user, publisher, sequences) in known {
             self.dedup.insert(&user.into(), publisher, sequences, now);
         }
+    }
+}
+
+/// What an exactly-once message is held by; 0 of another.
+pub(crate) fn ticket_of(draft: &Draft<'_>) -> Ticket {
+    match draft.reliability {
+        Reliability::ExactlyOnce => draft.ticket,
+        _ => 0,
     }
 }

@@ -164,7 +164,8 @@ impl Kernel {
             |receiver: &Receiver| receiver.flags & NO_LOCAL != 0 && own == Some(receiver.session);
         let receivers = route.receivers().iter().filter(|it| !is_own(it)).count();
         let further = receivers + route.groups().len();
-        (self.sessions.crowd).note_further(further, is_kept_anyway(&route));
+        let is_unasked = cause.question == 0 && !route.shards().is_empty();
+        (self.sessions.crowd).note_further(further, is_unasked || is_kept_anyway(&route));
         self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
         if let Some(cell) = route.cell() {
             self.offer_to_cell(cell, message, None, fx);

@@ -290,7 +290,7 @@ impl Kernel {
         let before = self.journal.promises();
         // Where there is no room for a dead letter it is dropped: the publisher of this command has published another message.
         let crowd = self.sessions.crowd;
-        self.sessions.crowd.begin();
+        self.sessions.crowd.begin(0);
         self.spread_message(&cause, &route, &draft, Some(message.clone()), now, fx);
         self.sessions.crowd.resume(crowd);
         if self.env.limits().journal {

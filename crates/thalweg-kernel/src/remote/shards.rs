@@ -6,6 +6,8 @@ use crate::groups::group::Peer;
 use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
 use crate::journal::numbers::shard_of;
 use crate::memory::{Kept, route_cost};
+use crate::publish::asked::Unkept;
+use crate::publish::cause::Cause;
 use crate::publish::pipeline::Draft;
 use crate::publish::stamped::StampedPublish;
 use crate::queue::{Refusal, Verdict};
@@ -59,6 +61,8 @@ pub enum ShardMessage {
         from: (u64, u64),
         /// If given, only for sessions whose home is each of these shards, when there are so many.
         only: Option<Arc<[(u16, u16)]>>,
+        /// The sender's number for its question whether anything keeps it; 0 if it does not ask.
+        question: u64,
     },
     /// For a group that you own.
     PublishToGroup {
@@ -69,6 +73,14 @@ pub enum ShardMessage {
         safety: Safety,
         /// The entry that it was in the sender's queue, if it was written down there: number and serial.
         from: (u64, u64),
+        /// The sender's number for its question whether the group keeps it; 0 if it does not ask.
+        question: u64,
+    },
+    /// Nothing here keeps the message of that question. It comes before the mail that brought the message is confirmed.
+    Unkept {
+        /// The number of the question.
+        number: u64,
+        why: Unkept,
     },
     /// A receiver that one of your sessions publishes to is filling: that session waits.
     Pace { publisher: u64, until: Time },
@@ -236,13 +248,27 @@ impl ShardMessage {
     /// Whether an acknowledgement waits until the receiver has it as safe as it asks.
     pub fn is_reliable(&self) -> bool {
         match self {
-            ShardMessage::Publish { safety, .. }
-            | ShardMessage::PublishToGroup { safety, .. }
-            | ShardMessage::Retain { safety, .. } => *safety > Safety::Lazy,
+            ShardMessage::Publish {
+                safety, question, ..
+            }
+            | ShardMessage::PublishToGroup {
+                safety, question, ..
+            } => *safety > Safety::Lazy || *question != 0,
+            ShardMessage::Retain { safety, .. } => *safety > Safety::Lazy,
             // What its repetition must not overtake is known when it has been handled.
             ShardMessage::PublishStamped(publish) => {
                 publish.message().reliability() > Reliability::AtMostOnce
             }
+            _ => false,
+        }
+    }
+
+    /// Whether its publisher is not answered before the receiver has said whether anything keeps it.
+    pub fn is_asking(&self) -> bool {
+        match self {
+            ShardMessage::Publish { question, .. }
+            | ShardMessage::PublishToGroup { question, .. } => *question != 0,
+            ShardMessage::PublishStamped(publish) => publish.question() != 0,
             _ => false,
         }
     }
@@ -288,12 +314,13 @@ impl Kernel {
                 safety,
                 from: entry,
                 only,
+                question,
             } => {
-                self.sessions.crowd.begin();
                 self.on_publish(
                     from,
                     &message,
                     safety,
+                    question,
                     only.as_deref().unwrap_or_default(),
                     now,
                     fx,
@@ -308,10 +335,19 @@ impl Kernel {
                 message,
                 safety,
                 from: entry,
+                question,
             } => {
                 self.books.arrived();
-                self.sessions.crowd.begin();
-                self.on_publish_to_group(&key, &message, now, fx);
+                self.sessions.crowd.begin(0);
+                let unkept = match self.on_publish_to_group(&key, &message, now, fx) {
+                    false => Some(Unkept::Unwanted),
+                    true => self
+                        .sessions
+                        .crowd
+                        .has_left_out()
+                        .then_some(Unkept::LeftOut),
+                };
+                self.answer_question(from, question, unkept);
                 if self.sessions.crowd.is_some() {
                     self.after_crowd_elsewhere(from, &message);
                 }
@@ -321,10 +357,10 @@ impl Kernel {
                 // In the same batch, so that it is never in both queues nor in none.
                 self.took_over(entry);
             }
+            ShardMessage::Unkept { number, why } => self.on_unkept(number, why),
             ShardMessage::Pace { publisher, until } => self.on_pace(publisher, until, now),
             ShardMessage::PublishStamped(publish) => {
-                self.sessions.crowd.begin();
-                self.on_stamped(&publish, now, fx);
+                self.on_stamped(from, &publish, now, fx);
                 if self.sessions.crowd.is_some() {
                     self.after_crowd_elsewhere(from, publish.message());
                 }
@@ -468,20 +504,21 @@ impl Kernel {
         self.end_command(now, fx);
     }
 
+    /// Another shard's message for sessions and queues of this one, and what these lead it on to. `question` asks whether anything
+    /// keeps it, unless it is 0.
+    #[allow(clippy::too_many_arguments)] // What a mail says.
     pub(crate) fn on_publish<E: Effects>(
         &mut self,
         from: ShardId,
         message: &Message,
         safety: Safety,
+        question: u64,
         only: &[(u16, u16)],
         now: Time,
         fx: &mut E,
     ) {
         self.books.arrived();
-        let (before, cause) = (
-            self.journal.promises(),
-            self.cause_elsewhere(message, safety),
-        );
+        let before = self.journal.promises();
         let mut route = self.route(message.address());
         if !only.is_empty() {
             let is_meant = |client: &str| {
@@ -490,14 +527,25 @@ impl Kernel {
             };
             route = Rc::new(self.work_out_for(message.address(), is_meant));
         }
+        // Only the shard of queues leads on.
+        let asks_on = question != 0 && route.has_queues();
+        let next = self.remote.questions.next();
+        self.sessions.crowd.begin(if asks_on { next } else { 0 });
+        let cause = Cause {
+            question: self.sessions.crowd.question(),
+            ..self.cause_elsewhere(message, safety)
+        };
         let draft = Draft::again(message, now);
         let own = self.own_receiver(message.publisher(), &route);
         self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
         if let Some(cell) = route.cell() {
             self.offer_to_cell(cell, message, Some(from), fx);
         }
+        let mut is_rejected = false;
         if route.has_queues() {
-            self.spread_to_queues(&route, message, message.properties(), &cause, now, fx);
+            let queued =
+                self.spread_to_queues(&route, message, message.properties(), &cause, now, fx);
+            is_rejected = queued.refused;
         }
         if self.journal.has_references() {
             self.persist_kept(message, false, safety);
@@ -505,8 +553,20 @@ impl Kernel {
         for address in &route.onward().redirects {
             self.spread_redirected(address, message, &cause, now, fx);
         }
+        if question != 0 {
+            let fate = self.fate(&route, own, message.retain(), 0);
+            self.answer_or_ask(from, question, is_rejected, fate);
+        }
         self.end_command(now, fx);
         self.await_all(&cause, message.reliability(), before, fx);
+    }
+
+    /// Answers the shard that asks if nothing here keeps its message.
+    #[inline]
+    pub(crate) fn answer_question(&mut self, to: ShardId, number: u64, unkept: Option<Unkept>) {
+        if let (Some(why), 1..) = (unkept, number) {
+            self.remote.send(to, ShardMessage::Unkept { number, why });
+        }
     }
 
     /// The publisher of a message that comes back from another shard, if it is among those who want none of their own.

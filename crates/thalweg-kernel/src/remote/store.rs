@@ -4,6 +4,7 @@
 
 use crate::ids::ShardId;
 use crate::kernel::Map;
+use crate::publish::asked::Questions;
 use crate::publish::crowd::PacedElsewhere;
 use crate::remote::aways::Aways;
 use crate::remote::seats_away::SeatsAway;
@@ -21,6 +22,8 @@ pub(crate) struct Remote {
     pub seats: SeatsAway,
     /// Publishers that receivers on other shards have asked to wait, and until when.
     pub paced: PacedElsewhere,
+    /// Publishes whose publishers wait for what other shards say.
+    pub questions: Questions,
     /// Messages for other shards, in order.
     outbox: Vec<(ShardId, ShardMessage)>,
     /// Where exactly-once messages stand that are under way to other shards, by where they go.
@@ -37,6 +40,10 @@ impl Remote {
     #[inline]
     pub(crate) fn send(&mut self, shard: ShardId, message: ShardMessage) {
         self.outbox.push((shard, message));
+    }
+
+    pub(crate) fn has_outbox(&self) -> bool {
+        !self.outbox.is_empty()
     }
 
     pub(crate) fn take_outbox(&mut self) -> Vec<(ShardId, ShardMessage)> {

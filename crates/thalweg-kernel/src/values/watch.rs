@@ -329,5 +329,6 @@ mod tests {
         }
 
         fn hold(&mut self, _: LinkId, _: u64) {}
+        fn published(&mut self, _: LinkId, _: u64, _: bool) {}
     }
 }

@@ -18,9 +18,14 @@ fn limited(shards: u16) -> World {
 }
 
 fn publish(world: &mut World, who: Who, text: &str) -> Published {
-    world.run(who.shard, |kernel, out, now| {
-        kernel.publish(who.session, firm("t", text), now, out)
-    })
+    let (published, question) = world.run(who.shard, |kernel, out, now| {
+        let published = kernel.publish(who.session, firm("t", text), now, out);
+        (published, kernel.question())
+    });
+    Published {
+        outcome: world.decided(who, published.outcome, question),
+        ..published
+    }
 }
 
 /// A receiver of `t` that keeps but does not take.

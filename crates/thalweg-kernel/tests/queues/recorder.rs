@@ -66,6 +66,8 @@ pub struct Link {
     /// Its peer can be told that one line has ended.
     pub ends_lines: bool,
     pub lines_ended: Vec<u16>,
+    /// Questions about publishes of its peer, and whether each was refused.
+    pub published: Vec<(u64, bool)>,
     pub closed: Option<CloseReason>,
     /// What became of subscriptions, the first filter of each.
     pub subscribed: Vec<Subscribed>,
@@ -210,6 +212,10 @@ impl Effects for Out {
             ConsumerEnd::Stalled => return false,
         }
         true
+    }
+
+    fn published(&mut self, link: LinkId, question: u64, is_refused: bool) {
+        self.link(link).published.push((question, is_refused));
     }
 
     fn hold(&mut self, link: LinkId, batch: u64) {

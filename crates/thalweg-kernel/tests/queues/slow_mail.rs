@@ -51,6 +51,10 @@ impl World {
                 // The end of its turn.
                 self.out.shard = shard as u16;
                 self.kernels[shard].work(self.now, &mut self.out);
+            } else if let Some((shard, batch)) = self.next_written() {
+                self.out.shard = shard;
+                let kernel = &mut self.kernels[usize::from(shard)];
+                kernel.batch_is_safe(batch, self.now, &mut self.out);
             } else {
                 return;
             }
@@ -71,6 +75,11 @@ impl World {
     fn next_turn(&self) -> Option<usize> {
         let put_off = self.kernels.iter().position(Kernel::has_work);
         put_off.filter(|_| !self.turns_wait)
+    }
+
+    /// The oldest batch that is safe now.
+    fn next_written(&mut self) -> Option<(u16, u64)> {
+        (!self.written.is_empty()).then(|| self.written.remove(0))
     }
 
     fn number_mails(&mut self) {

@@ -32,6 +32,8 @@ pub struct World {
     pub turns_wait: bool,
     /// Batches are written, and only [`World::sync`] says that they are safe.
     pub is_disk_slow: bool,
+    /// Batches that are safe as soon as all mail has arrived, by shard.
+    pub written: Vec<(u16, u64)>,
     limits: Limits,
     /// What clients may do, by client and user, after a restart or [`World::renew`].
     pub access: fn(&str, Option<&str>) -> Access,
@@ -232,6 +234,7 @@ impl World {
             clock_stands: true,
             turns_wait: false,
             is_disk_slow: false,
+            written: Vec::new(),
             limits,
             access: |_, _| Access::ALL,
             out: Out::default(),
@@ -273,8 +276,10 @@ impl World {
                 let place = self.disk.write(batch.bytes);
                 kernel.on_written(batch.frame, place);
             }
-            if !self.is_disk_slow {
-                kernel.batch_is_safe(batch.number, self.now);
+            if self.is_slow && !self.is_disk_slow {
+                kernel.batch_is_safe(batch.number, self.now, &mut self.out);
+            } else if !self.is_disk_slow {
+                self.written.push((from.0, batch.number));
             }
         }
         let mails = kernel.take_outbox().into_iter();
@@ -289,8 +294,8 @@ impl World {
     pub fn sync(&mut self) {
         self.is_disk_slow = false;
         for shard in 0..self.kernels.len() {
-            self.run(shard, |kernel, _, now| {
-                kernel.batch_is_safe(kernel.batch_number() - 1, now);
+            self.run(shard, |kernel, out, now| {
+                kernel.batch_is_safe(kernel.batch_number() - 1, now, out);
             });
         }
     }
@@ -676,9 +681,25 @@ impl World {
     // --- messages
 
     pub fn publish(&mut self, who: Who, draft: Draft<'_>) -> Outcome {
-        self.run(who.shard, |kernel, out, now| {
-            kernel.publish(who.session, draft, now, out).outcome
-        })
+        let (outcome, question) = self.run(who.shard, |kernel, out, now| {
+            let published = kernel.publish(who.session, draft, now, out);
+            (published.outcome, kernel.question())
+        });
+        self.decided(who, outcome, question)
+    }
+
+    /// The outcome in the end, if other shards are asked about a publish.
+    pub fn decided(&mut self, who: Who, outcome: Outcome, question: u64) -> Outcome {
+        if outcome != Outcome::Asked {
+            return outcome;
+        }
+        let batch = self.out.batch_last;
+        let link = self.out.link(who.link);
+        (link.held, link.held_in) = (true, batch);
+        match link.published.iter().find(|(of, _)| *of == question) {
+            Some((_, true)) => Outcome::Refused,
+            _ => Outcome::Accepted,
+        }
     }
 
     /// At least once, into a queue.

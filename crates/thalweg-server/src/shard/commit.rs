@@ -10,7 +10,7 @@ use super::{Mailbox, Shard, ToShard};
 use crate::journal::Journal;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use thalweg_kernel::{Batch, Safety, ShardId};
+use thalweg_kernel::{Batch, Safety, ShardId, ShardMessage};
 use thalweg_model::{Span, Time};
 use thalweg_store::committer::{CommitterHandle, Submission, Sync};
 
@@ -58,8 +58,18 @@ pub(crate) struct Commits {
     stored: Vec<u64>,
     /// What the batch being gathered waits for: shard and mail number.
     needs: Vec<(u16, u64)>,
-    /// Mails of others that are as safe as our batch of this number: batch, shard, mail number.
-    owed: VecDeque<(u64, ShardId, u64)>,
+    /// Mails of others that are to be confirmed.
+    owed: VecDeque<Owed>,
+}
+
+/// A mail of another shard.
+struct Owed {
+    /// It is confirmed when this batch of ours is safe,
+    batch: u64,
+    to: ShardId,
+    mail: u64,
+    /// or, with this, when it is complete.
+    forwarded: bool,
 }
 
 struct Open {
@@ -133,12 +143,17 @@ impl Commits {
         self.open.back().map_or(self.completed, |open| open.number)
     }
 
-    /// Numbers a mail that is about to be sent; `reliable` if an acknowledgement waits for what is in it.
-    pub(crate) fn number_mail(&mut self, to: usize, reliable: bool) -> u64 {
+    /// Numbers a mail that is about to be sent, if an acknowledgement waits for what is in it.
+    pub(crate) fn number_mail(&mut self, to: usize, mail: &[ShardMessage]) -> u64 {
         let Some(mailed) = self.mailed.get_mut(to) else {
             return 0;
         };
-        if self.journal.is_none() || !reliable {
+        let is_awaited = match self.journal {
+            Some(_) => ShardMessage::is_reliable,
+            // What is nowhere written down can be refused all the same.
+            None => ShardMessage::is_asking,
+        };
+        if !mail.iter().any(is_awaited) {
             return 0;
         }
         *mailed += 1;
@@ -146,9 +161,24 @@ impl Commits {
         *mailed
     }
 
-    /// A mail of another shard that is to be confirmed has been handled while batch `current` was being gathered.
-    pub(crate) fn owe(&mut self, from: ShardId, mail: u64, current: u64) {
-        self.owed.push_back((current, from, mail));
+    /// A mail of another shard that is to be confirmed has been handled while batch `current` was being gathered; `forwarded`
+    /// if what it asks is asked of others now, so that it waits for them, too.
+    pub(crate) fn owe(&mut self, from: ShardId, mail: u64, current: u64, forwarded: bool) {
+        self.owed.push_back(Owed {
+            batch: current,
+            to: from,
+            mail,
+            forwarded,
+        });
+    }
+
+    /// The next mail that can be confirmed.
+    fn pop_owed(&mut self, gathers_nothing: bool) -> Option<Owed> {
+        let all_is_safe = gathers_nothing && self.last_number() <= self.safe;
+        self.owed.pop_front_if(|owed| match owed.forwarded {
+            true => owed.batch <= self.completed,
+            false => owed.batch <= self.safe || all_is_safe,
+        })
     }
 
     fn hand_over(&mut self, id: ShardId, batch: Batch, now: Time) {
@@ -163,7 +193,12 @@ impl Commits {
             frame,
             number,
             safety,
-            bytes: bytes.len(),
+            // Without a journal nothing is written, and it is complete when other shards have answered.
+            bytes: if self.journal.is_some() {
+                bytes.len()
+            } else {
+                0
+            },
             needs,
             since: now,
         };
@@ -315,6 +350,7 @@ impl Shard {
             self.complete_batches();
             if let Some(batch) = self.commits.refuse(frame) {
                 self.links.refuse(batch);
+                self.kernel.batch_not_kept(batch);
             }
         }
         for buffer in committed.spent {
@@ -336,16 +372,16 @@ impl Shard {
         self.commits.progress();
         if self.commits.completed > before {
             self.links.complete(self.commits.completed);
-            self.kernel
-                .batch_is_safe(self.commits.completed, crate::clock::now());
+            let (completed, now) = (self.commits.completed, crate::clock::now());
+            self.kernel.batch_is_safe(completed, now, &mut self.links);
         }
-        let safe = self.commits.safe;
-        let all_is_safe = self.commits.last_number() <= safe && self.kernel.batch_len() == 0;
-        while let Some(&(batch, shard, mail)) = self.commits.owed.front()
-            && (batch <= safe || all_is_safe)
-        {
-            self.commits.owed.pop_front();
-            if let Some(mailbox) = self.shards.get(usize::from(shard.0)) {
+        if !self.commits.owed.is_empty() {
+            // What is not kept of a mail is said before it is confirmed.
+            self.carry_out();
+        }
+        let gathers_nothing = self.kernel.batch_len() == 0;
+        while let Some(Owed { to, mail, .. }) = self.commits.pop_owed(gathers_nothing) {
+            if let Some(mailbox) = self.shards.get(usize::from(to.0)) {
                 mailbox.tell(ToShard::Stored(self.id, mail));
             }
         }

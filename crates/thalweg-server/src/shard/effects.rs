@@ -29,10 +29,7 @@ impl Shard {
                     }
                 }
                 let numbers: Vec<u64> = (batches.iter().enumerate())
-                    .map(|(to, batch)| {
-                        self.commits
-                            .number_mail(to, batch.iter().any(ShardMessage::is_reliable))
-                    })
+                    .map(|(to, batch)| self.commits.number_mail(to, batch))
                     .collect();
                 // Persisted first, so that what the other shards persist for it comes later in the journal.
                 self.close_batch();

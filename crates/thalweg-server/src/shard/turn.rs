@@ -346,8 +346,10 @@ impl Shard {
                     }
                 }
                 self.weigh();
+                let forwarded = self.kernel.take_forwarded();
                 if number != 0 {
-                    self.commits.owe(from, number, self.kernel.batch_number());
+                    let current = self.kernel.batch_number();
+                    self.commits.owe(from, number, current, forwarded);
                 }
             }
             ToShard::Stored(by, mail) => self.on_stored(by, mail),

@@ -210,10 +210,10 @@ impl Amqp {
     }
 }
 
-fn short(text: &str) -> Vec<u8> {
+pub fn short(text: &str) -> Vec<u8> {
     [&[text.len() as u8], text.as_bytes()].concat()
 }
 
-fn long(bytes: &[u8]) -> Vec<u8> {
+pub fn long(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes(), bytes].concat()
 }

@@ -1,6 +1,6 @@
 //! What a broker writes down: when it is written, when it is safe, and what comes back.
 
-use super::{Shard, Testbed, access_of};
+use super::{Mail, Shard, Testbed, access_of};
 use crate::disk::{Disk, Loss};
 use thalweg_kernel::Part;
 use thalweg_model::{Message, Span};
@@ -27,8 +27,16 @@ impl Testbed {
                 kernel, commits, ..
             } = &mut self.shards[shard];
             let (gathering, nothing) = (kernel.batch_number(), kernel.batch_len() == 0);
-            for (to, mail) in commits.look(shard, &self.disk, gathering, nothing) {
-                self.shards[to].commits.on_stored(shard, mail);
+            // What it has to say before is on its way first.
+            if kernel.has_outbox() {
+                continue;
+            }
+            for (to, number) in commits.look(shard, &self.disk, gathering, nothing) {
+                let mail = &mut self.mail[shard * self.shards.len() + to];
+                match mail.is_empty() {
+                    true => self.shards[to].commits.on_stored(shard, number),
+                    false => mail.push_back(Mail::Stored(number)),
+                }
             }
         }
         let now = self.now;
@@ -45,7 +53,7 @@ impl Testbed {
             };
             if let Some(number) = completed {
                 links.complete(number);
-                kernel.batch_is_safe(number, now);
+                kernel.batch_is_safe(number, now, links);
                 self.is_completed = true;
             }
         }

@@ -5,6 +5,7 @@ mod access;
 mod arguments;
 mod bytes;
 mod credit;
+mod elsewhere;
 mod limits;
 mod log_in;
 mod memory;

@@ -1,10 +1,12 @@
 //! One vocabulary for all protocols: connect, publish, subscribe, consume, acknowledge.
 
+mod answers;
 mod received;
 mod settle;
 
 pub use crate::place::Place;
 use crate::read::{canonical, coap_deliveries, frame, node, zmtp_delivery};
+pub use answers::Verdict;
 use std::sync::Arc;
 use thalweg_amqp::methods::{basic, exchange, queue};
 use thalweg_amqp::{BasicProperties, Method};
@@ -380,6 +382,7 @@ impl Stage {
             End::Stomp(who) => {
                 let send = SendOut {
                     destination: &place.destination(Place::key),
+                    receipt: Some("r"),
                     body: body.as_bytes(),
                     ..Default::default()
                 };

@@ -315,7 +315,7 @@ fn shortest(target: Target) -> (&'static str, &'static str) {
 }
 
 /// Makes what is on the way, and says where AMQP publishes.
-fn lay(bed: &mut Testbed, way: Way, target: Target) -> (&'static str, &'static str) {
+pub fn lay(bed: &mut Testbed, way: Way, target: Target) -> (&'static str, &'static str) {
     let who = operator(bed);
     let kind = match way {
         Way::Direct => "direct",

@@ -13,6 +13,9 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::{CloseReason, Closing, Draft, OpenSession, Outcome};
 use thalweg_model::{Address, Reliability};
 
+const DONE: &str = "204 No Content";
+const NO_ROOM: &str = "503 Service Unavailable";
+
 struct PostSettings {
     /// Bytes of a request, head and body together.
     request_bytes_max: usize,
@@ -25,6 +28,7 @@ impl FrontSettings for PostSettings {
             nonce,
             anonymous,
             state: State::ExpectRequest,
+            late: VecDeque::new(),
             fault: None,
         }))
     }
@@ -35,6 +39,8 @@ struct PostFront {
     nonce: u64,
     anonymous: Option<Access>,
     state: State,
+    /// Answers from the first on that waits for other shards: their question, 0 if it waits only for those before it.
+    late: VecDeque<(u64, &'static str)>,
     fault: Option<String>,
 }
 
@@ -44,6 +50,8 @@ enum State {
     ExpectRequest,
     ExpectVerdict,
     Open,
+    /// The last answer ends the connection.
+    Ending,
     Closed,
 }
 
@@ -95,15 +103,26 @@ impl PostFront {
         }))
     }
 
-    fn answer(status: &str, cx: &mut Cx<'_>) {
-        cx.send(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes());
+    /// Answers are in the order of their requests.
+    fn answer(&mut self, question: u64, status: &'static str, cx: &mut Cx<'_>) {
+        self.late.push_back((question, status));
+        self.answer_late(cx);
     }
 
-    fn fail(&mut self, status: &str, cx: &mut Cx<'_>) {
+    fn answer_late(&mut self, cx: &mut Cx<'_>) {
+        while let Some((_, status)) = self.late.pop_front_if(|(question, _)| *question == 0) {
+            cx.send(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes());
+        }
+        if self.state == State::Ending && self.late.is_empty() {
+            self.state = State::Closed;
+            cx.end(Closing::Cut, None);
+        }
+    }
+
+    fn fail(&mut self, status: &'static str, cx: &mut Cx<'_>) {
         self.fault = Some(status.to_owned());
-        self.state = State::Closed;
-        PostFront::answer(status, cx);
-        cx.end(Closing::Cut, None);
+        self.state = State::Ending;
+        self.answer(0, status, cx);
     }
 
     fn open(&mut self, user: Option<Box<str>>, access: Access, cx: &mut Cx<'_>) {
@@ -130,7 +149,7 @@ impl DeferredFront for PostFront {
     }
 
     fn step(&mut self, input: &[u8], cx: &mut Cx<'_>) -> Step {
-        if matches!(self.state, State::ExpectVerdict | State::Closed) {
+        if !matches!(self.state, State::ExpectRequest | State::Open) {
             return Step::Hold;
         }
         let request = match self.read(input) {
@@ -156,17 +175,18 @@ impl DeferredFront for PostFront {
             return Step::Consumed(0);
         };
         if Address::check(request.address).is_err() {
-            PostFront::answer("400 Bad Request", cx);
+            self.answer(0, "400 Bad Request", cx);
             return Step::Consumed(request.len);
         }
         let draft = Draft::new(request.address, request.body, Reliability::AtLeastOnce);
-        let status = match cx.publish(session, draft) {
-            Outcome::Accepted | Outcome::NoMatch => "204 No Content",
-            Outcome::Denied => "403 Forbidden",
-            Outcome::BadAddress => "414 URI Too Long",
-            Outcome::Full | Outcome::Refused => "503 Service Unavailable",
+        let (question, status) = match cx.publish(session, draft) {
+            Outcome::Accepted | Outcome::NoMatch => (0, DONE),
+            Outcome::Asked => (cx.kernel.question(), DONE),
+            Outcome::Denied => (0, "403 Forbidden"),
+            Outcome::BadAddress => (0, "414 URI Too Long"),
+            Outcome::Full | Outcome::Refused => (0, NO_ROOM),
         };
-        PostFront::answer(status, cx);
+        self.answer(question, status, cx);
         Step::Consumed(request.len)
     }
 
@@ -183,8 +203,20 @@ impl DeferredFront for PostFront {
         }
     }
 
-    fn on_notes(&mut self, notes: &mut VecDeque<Effect>, _: &mut Vec<u64>, _: &mut Cx<'_>) {
-        notes.clear();
+    fn on_notes(&mut self, notes: &mut VecDeque<Effect>, _: &mut Vec<u64>, cx: &mut Cx<'_>) {
+        for note in notes.drain(..) {
+            let Effect::Published {
+                question,
+                is_refused,
+            } = note
+            else {
+                continue;
+            };
+            if let Some(answer) = self.late.iter_mut().find(|(of, _)| *of == question) {
+                *answer = (0, if is_refused { NO_ROOM } else { DONE });
+            }
+        }
+        self.answer_late(cx);
     }
 
     /// HTTP has no word for it.
