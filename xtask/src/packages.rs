@@ -5,7 +5,8 @@ use crate::program::Program;
 /// A program and the Debian package that brings it.
 type Need = (&'static str, &'static str);
 
-const INTEROP: [Need; 11] = [
+const INTEROP: [Need; 12] = [
+    ("curl", "curl"),
     ("mosquitto", "mosquitto"),
     ("mosquitto_pub", "mosquitto-clients"),
     ("mosquitto_sub", "mosquitto-clients"),

@@ -63,6 +63,25 @@ mod interop {
 
     #[test]
     #[ignore = "needs foreign clients: cargo xtask interop"]
+    fn the_commands_of_the_guides_do_what_the_guides_say() {
+        if std::env::var_os("THALWEG_TEST_BROKER").is_some() {
+            // They start Thalweg themselves.
+            return;
+        }
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let ran = Command::new(format!("{root}/target/interop/python/bin/python"))
+            .arg("-B")
+            .arg(format!("{root}/crates/thalweg-tests/interop/guides.py"))
+            .arg(thalweg_binary())
+            .output()
+            .expect("python runs");
+        let said = String::from_utf8_lossy(&ran.stdout);
+        let complained = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{said}\n{complained}");
+    }
+
+    #[test]
+    #[ignore = "needs foreign clients: cargo xtask interop"]
     fn a_worker_that_gets_slow_loses_its_share_to_the_others() {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
         let ran = Command::new("bash")
