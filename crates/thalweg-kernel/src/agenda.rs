@@ -11,7 +11,8 @@ use crate::ids::{GroupId, QueueId};
 use crate::kernel::Map;
 use crate::queue::GivenUp;
 use crate::timers::{TimerKey, Timers};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
 use thalweg_model::{Span, Time};
 
 /// What waits for the end of a command, for [`Kernel::work`] or for its time.
@@ -34,6 +35,22 @@ pub(crate) struct Agenda {
     sweep_at: Time,
     /// Lists of last values that go on with values of this shard, by question.
     lists: Vec<u32>,
+    expiring: Expiring,
+}
+
+/// Expired messages of sessions and groups that one call gives up.
+const EXPIRED_PER_CALL: usize = 1024;
+
+/// Sessions and groups that had more expired messages than one call gives up.
+#[derive(Default)]
+struct Expiring {
+    holders: BTreeSet<Holder>,
+    /// The last of them that [`Kernel::work`] has served: the one behind it is next.
+    served: Option<Holder>,
+    /// Messages that this call has given up.
+    given_up: usize,
+    /// [`Kernel::on_timeout`] or [`Kernel::work`] is running: one call, in which several commands end.
+    is_in_turn: bool,
 }
 
 /// Dead letters that can wait, in their order.
@@ -203,9 +220,57 @@ impl Agenda {
         self.lists.drain(..count).collect()
     }
 
+    /// Whether this call may give up another expired message, of this holder. If not, [`Kernel::work`] goes on with it.
+    pub(crate) fn may_expire(&mut self, holder: Holder) -> bool {
+        if !self.may_expire_more() {
+            self.expiring.holders.insert(holder);
+            return false;
+        }
+        self.expiring.given_up += 1;
+        // The next command begins to count anew.
+        self.is_due = true;
+        true
+    }
+
+    /// Whether this call may give up more expired messages.
+    pub(crate) fn may_expire_more(&self) -> bool {
+        self.expiring.given_up < EXPIRED_PER_CALL
+    }
+
+    /// A call begins or ends in which several commands end.
+    pub(crate) fn set_in_turn(&mut self, is_in_turn: bool) {
+        self.expiring.is_in_turn = is_in_turn;
+        self.expiring.given_up = 0;
+    }
+
+    /// The next session or group that goes on with its expired messages, while this call may give up any.
+    pub(crate) fn next_expiring(&mut self) -> Option<Holder> {
+        if !self.may_expire_more() {
+            return None;
+        }
+        let Expiring {
+            holders, served, ..
+        } = &mut self.expiring;
+        let behind = served.and_then(|it| {
+            let behind = (Bound::Excluded(it), Bound::Unbounded);
+            holders.range(behind).next().copied()
+        });
+        let next = behind.or_else(|| holders.first().copied())?;
+        holders.remove(&next);
+        *served = Some(next);
+        Some(next)
+    }
+
+    /// A command has ended.
+    fn end_expiry(&mut self) {
+        if !self.expiring.is_in_turn {
+            self.expiring.given_up = 0;
+        }
+    }
+
     /// Whether [`Kernel::work`] has something to do that is on the agenda.
     pub(crate) fn has_work(&self) -> bool {
-        self.has_tasks() || !self.lists.is_empty()
+        self.has_tasks() || !self.lists.is_empty() || !self.expiring.holders.is_empty()
     }
 
     /// Whether there is something to do that may go on now.
@@ -304,6 +369,26 @@ impl Kernel {
                 Task::Pump(Holder::Group(group)) => self.hand_over_waiting(group, now, fx),
                 Task::Pump(Holder::Session(_)) => {}
             }
+        }
+        self.agenda.end_expiry();
+    }
+
+    /// Goes on with sessions and groups that had more expired messages than one call gives up.
+    pub(crate) fn go_on_expiring<E: Effects>(&mut self, now: Time, fx: &mut E) {
+        while let Some(holder) = self.agenda.next_expiring() {
+            match holder {
+                Holder::Group(id) => {
+                    self.expire_heads(id, now);
+                    // Live ones behind them have waited.
+                    self.hand_over_waiting(id, now, fx);
+                }
+                Holder::Session(id) => {
+                    self.expire_waiting(id, now);
+                    self.pump(id, now, fx);
+                }
+                Holder::Queue(_) => {}
+            }
+            self.end_command(now, fx);
         }
     }
 }

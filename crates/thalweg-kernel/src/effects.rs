@@ -104,7 +104,7 @@ pub struct Spot {
 }
 
 /// Whose messages wait on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holder {
     Session(SessionId),
     /// Those of a queue with a name.

@@ -87,8 +87,11 @@ impl Kernel {
     /// than a moment from now.
     pub fn on_timeout<E: Effects>(&mut self, now: Time, fx: &mut E) {
         let before = self.journal.bytes_written();
+        self.agenda.set_in_turn(true);
         for _ in 0..TIMERS_PER_CALL {
-            if self.journal.bytes_written() - before > TIMERS_BYTES_MAX {
+            if self.journal.bytes_written() - before > TIMERS_BYTES_MAX
+                || !self.agenda.may_expire_more()
+            {
                 break;
             }
             let Some(key) = self.agenda.timer_due(now) else {
@@ -97,7 +100,7 @@ impl Kernel {
             self.on_timer(key, now, fx);
             self.end_command(now, fx);
         }
-        if self.agenda.begin_sweep(now, SWEEP_EVERY) {
+        if self.agenda.may_expire_more() && self.agenda.begin_sweep(now, SWEEP_EVERY) {
             let journal = self.env.limits().journal;
             self.values.expire(now, SWEEP_MAX, |address| {
                 if journal {
@@ -111,6 +114,7 @@ impl Kernel {
             self.expire_waiting_of_groups(now);
             self.end_command(now, fx);
         }
+        self.agenda.set_in_turn(false);
     }
 
     fn on_timer<E: Effects>(&mut self, key: TimerKey, now: Time, fx: &mut E) {
@@ -154,6 +158,7 @@ impl Kernel {
 
     /// Goes on with long tasks that were put off so that one turn stays short.
     pub fn work<E: Effects>(&mut self, now: Time, fx: &mut E) {
+        self.agenda.set_in_turn(true);
         for id in self.sessions.take_thrown_out() {
             self.after_overflow(id, now, fx);
         }
@@ -162,6 +167,7 @@ impl Kernel {
         }
         self.agenda.resume();
         self.end_command(now, fx);
+        self.go_on_expiring(now, fx);
         self.queues.clear_ended();
         self.sessions.clear_ended();
         for question in self.agenda.take_lists(LISTS_PER_TURN) {
@@ -175,5 +181,6 @@ impl Kernel {
         if self.remote.seats.has_news() {
             self.tell_owners();
         }
+        self.agenda.set_in_turn(false);
     }
 }

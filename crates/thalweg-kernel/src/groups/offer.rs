@@ -533,6 +533,12 @@ impl Kernel {
             }
             let waited = waited(&waiting, now);
             if waiting.message.expires() <= now {
+                if !self.agenda.may_expire(Holder::Group(group_id)) {
+                    if let Some(group) = self.groups.get_mut(group_id) {
+                        self.books.entered(group.waiting.insert(waiting));
+                    }
+                    return;
+                }
                 self.give_up_of_group(group_id, waiting, DeathReason::Expired, now);
                 continue;
             }

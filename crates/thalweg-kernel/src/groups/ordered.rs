@@ -8,7 +8,7 @@
 //! names the member, as it does for the strategies that say so.
 
 use crate::Kernel;
-use crate::effects::Effects;
+use crate::effects::{Effects, Holder};
 use crate::groups::given_back::is_among;
 use crate::groups::group::Member;
 use crate::groups::leavers::Leavers;
@@ -354,6 +354,9 @@ impl Kernel {
             let (waited, again, back) =
                 (waited(waiting, now), waiting.deliveries > 0, waiting.back);
             if message.expires() <= now {
+                if !self.agenda.may_expire(Holder::Group(group_id)) {
+                    return;
+                }
                 if let Some(waiting) = self.take_waiting(group_id, at) {
                     self.give_up_of_group(group_id, waiting, DeathReason::Expired, now);
                 }

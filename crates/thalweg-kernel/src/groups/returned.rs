@@ -5,15 +5,13 @@
 
 use crate::Kernel;
 use crate::books::Delta;
-use crate::effects::{Effects, Safety};
+use crate::effects::{Effects, Holder, Safety};
 use crate::entry::{Entry, Via};
+use crate::groups::group::Group;
 use crate::ids::{GroupId, SessionId};
 use crate::ledger::DropReason;
 use crate::queue::Item;
 use thalweg_model::{DeathReason, Time};
-
-/// How many expired messages of one group a sweep gives up at the most.
-const EXPIRED_PER_GROUP: usize = 4096;
 
 impl Kernel {
     /// A member's link has ended: its unsettled at-least-once copies return to their groups, in order. Exactly-once
@@ -112,15 +110,18 @@ impl Kernel {
     /// comes, and operators would count them. A group's dead letters wait for the end of the command.
     pub(crate) fn expire_waiting_of_groups(&mut self, now: Time) {
         for group_id in self.groups.with_expired(now) {
-            for _ in 0..EXPIRED_PER_GROUP {
-                let group = self.groups.get(group_id);
-                if !group.is_some_and(|group| group.waiting.is_head_expired(now)) {
-                    break;
-                }
-                if let Some(item) = self.take_waiting(group_id, 0) {
-                    self.give_up_of_group(group_id, item, DeathReason::Expired, now);
-                }
-            }
+            self.expire_heads(group_id, now);
+        }
+    }
+
+    /// Gives up expired messages at the head of a group, as far as this call may.
+    pub(crate) fn expire_heads(&mut self, group_id: GroupId, now: Time) {
+        let is_expired = |group: &Group| group.waiting.is_head_expired(now);
+        while self.groups.get(group_id).is_some_and(is_expired)
+            && self.agenda.may_expire(Holder::Group(group_id))
+            && let Some(item) = self.take_waiting(group_id, 0)
+        {
+            self.give_up_of_group(group_id, item, DeathReason::Expired, now);
         }
     }
 

@@ -255,12 +255,23 @@ impl Backlog {
 
     /// Takes out of memory what `is`, in order.
     pub(crate) fn extract(&mut self, is: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        self.extract_while(is, || true)
+    }
+
+    /// The same as long as it `may`, which is asked before each.
+    pub(crate) fn extract_while(
+        &mut self,
+        is: impl Fn(&Entry) -> bool,
+        mut may: impl FnMut() -> bool,
+    ) -> Vec<Entry> {
         let mut found = Vec::new();
         if !self.memory.iter().any(&is) {
             return found;
         }
+        let mut may_still = true;
         for entry in std::mem::take(&mut self.memory) {
-            if is(&entry) {
+            may_still = may_still && (!is(&entry) || may());
+            if may_still && is(&entry) {
                 self.bytes -= entry.message.bytes();
                 found.push(entry);
             } else {

@@ -2,7 +2,7 @@
 
 use crate::Kernel;
 use crate::books::Delta;
-use crate::effects::{Effects, Safety};
+use crate::effects::{Effects, Holder, Safety};
 use crate::entry::Entry;
 use crate::ids::{GroupId, LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
@@ -250,6 +250,12 @@ impl Kernel {
                     continue;
                 }
                 Some(entry) if entry.reliability > Reliability::AtMostOnce && !has_credit => return,
+                Some(entry)
+                    if entry.message.expires() <= now
+                        && !self.agenda.may_expire(Holder::Session(id)) =>
+                {
+                    return;
+                }
                 Some(_) => {}
             }
             let Some(entry) = session.backlog.pop_front() else {
@@ -312,15 +318,16 @@ impl Kernel {
         }
     }
 
-    /// Drops everything in a session's queue that has expired; for queues nobody reads. What is on disk is looked at when
-    /// it is fetched.
+    /// Drops what has expired in a session's queue, as far as this call may; for queues nobody reads. What is on disk is
+    /// looked at when it is fetched.
     pub(crate) fn expire_waiting(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
         let before = session.backlog.bytes();
         let is_over = |entry: &Entry| entry.message.expires() <= now;
-        let expired = session.backlog.extract(is_over);
+        let may_expire = || self.agenda.may_expire(Holder::Session(id));
+        let expired = session.backlog.extract_while(is_over, may_expire);
         let bytes = before - session.backlog.bytes();
         self.books.left(Delta::copies(expired.len(), bytes));
         for entry in expired {

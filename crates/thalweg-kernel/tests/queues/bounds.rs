@@ -1,11 +1,13 @@
 //! No call does work without bound: what is left goes on in the next one, and may be cut off in between.
 
 use crate::world::{Taking, Terms, Who, World, firm, q, to_queue, x};
+use std::sync::Arc;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    Deleted, Draft, DropReason, Limits, MemoryView, Outcome, Settled, Tags, Verdict, Will,
+    Deleted, Draft, DropReason, GroupPolicy, Limits, MemoryView, OrderKey, Outcome, Settled, Tags,
+    Verdict, Will,
 };
-use thalweg_model::{Properties, Reliability, RetainOp, Span};
+use thalweg_model::{Filter, Properties, Reliability, RetainOp, Span};
 
 /// More than one call does.
 const MANY: usize = 5_000;
@@ -603,5 +605,119 @@ fn a_queue_that_ends_is_gone_at_once_and_its_memory_bit_by_bit() {
         }
         world.restart();
         assert!(world.view("q").is_none());
+    }
+}
+
+/// A client whose subscriptions stay for an hour when it goes.
+fn lasting(world: &mut World) -> Who {
+    world.connect_with(0, "lasting", Access::ALL, Span::from_secs(3600))
+}
+
+/// Publishes so many messages that have expired ten seconds later, and one that has not; ten seconds pass.
+fn publish_to_expire(world: &mut World, count: usize) {
+    let publisher = world.connect("publisher");
+    for number in 0..count {
+        let text = number.to_string();
+        let draft = Draft {
+            expires_in: Some(Span::from_secs(1)),
+            ..firm("t/a", &text)
+        };
+        assert_eq!(world.publish(publisher, draft), Outcome::Accepted);
+    }
+    assert_eq!(
+        world.publish(publisher, firm("t/a", "live")),
+        Outcome::Accepted
+    );
+    world.now += Span::from_secs(10);
+}
+
+/// Makes a call, and then all that the kernel asks for; how many messages expired in one call at most.
+fn expire_all<R>(world: &mut World, first: impl FnOnce(&mut World) -> R) -> (usize, R) {
+    let before = world.expired();
+    let result = first(world);
+    let mut most = world.expired() - before;
+    let is_due = |world: &World| {
+        let kernel = &world.kernels[0];
+        kernel.has_work() || kernel.poll_timeout() <= world.now + Span::from_nanos(1)
+    };
+    while is_due(world) {
+        for call in [on_timeout, work] {
+            let before = world.expired();
+            call(world);
+            world.write();
+            most = most.max(world.expired() - before);
+        }
+        world.now += Span::from_nanos(1);
+    }
+    world.deliver_mails();
+    world.check();
+    (most, result)
+}
+
+#[test]
+fn messages_that_expire_in_several_groups_go_bit_by_bit_and_what_lives_is_delivered() {
+    const GROUPS: usize = 5;
+    const EXPIRED: usize = 1_000;
+    for order in [None, Some(OrderKey::Address)] {
+        for is_there in [false, true] {
+            let policy = GroupPolicy {
+                order,
+                ..GroupPolicy::new(Filter::new("t/#").expect("legal"))
+            };
+            let limits = Limits {
+                group_policies: Arc::new([policy]),
+                ..Limits::default()
+            };
+            let mut world = World::without_prefixes(1, limits);
+            world.turns_wait = true;
+            let mut member = lasting(&mut world);
+            for group in 0..GROUPS {
+                let group = format!("g{group}");
+                world.subscribe(member, "t/+", Some(&group), Reliability::AtLeastOnce);
+            }
+            match is_there {
+                true => world.set_room(member, 0),
+                false => world.lose(member),
+            }
+            publish_to_expire(&mut world, EXPIRED);
+            let (most, ()) = expire_all(&mut world, |world| match is_there {
+                true => world.make_room(member, 100),
+                false => on_timeout(world),
+            });
+            assert!(most <= PER_CALL, "{most} in one call");
+            assert_eq!(world.expired(), GROUPS * EXPIRED, "{order:?} {is_there}");
+            if !is_there {
+                assert_eq!(world.waiting_in_groups(), GROUPS);
+                member = lasting(&mut world);
+            }
+            assert_eq!(
+                world.texts(member),
+                ["live"; GROUPS],
+                "{order:?} {is_there}"
+            );
+        }
+    }
+}
+
+#[test]
+fn messages_that_expire_in_a_session_go_bit_by_bit_and_what_lives_is_delivered() {
+    for comes_back in [false, true] {
+        let mut world = World::without_prefixes(1, Limits::default());
+        world.turns_wait = true;
+        let session = lasting(&mut world);
+        world.subscribe(session, "t/+", None, Reliability::AtLeastOnce);
+        world.lose(session);
+        publish_to_expire(&mut world, MANY);
+        let (most, back) = expire_all(&mut world, |world| match comes_back {
+            true => Some(lasting(world)),
+            false => {
+                on_timeout(world);
+                None
+            }
+        });
+        assert!(most <= PER_CALL, "{most} in one call");
+        assert_eq!(world.expired(), MANY, "{comes_back}");
+        let back = back.unwrap_or_else(|| lasting(&mut world));
+        assert_eq!(world.texts(back), ["live"], "{comes_back}");
     }
 }
