@@ -44,6 +44,16 @@ pub mod pace;
 mod pair;
 #[cfg(feature = "zmtp")]
 mod peer;
+#[cfg(any(
+    feature = "amqp",
+    feature = "coap",
+    feature = "mqtt",
+    feature = "stomp",
+    feature = "xmpp",
+    feature = "zmtp"
+))]
+#[allow(dead_code)] // Until every plugin uses it.
+mod plugin;
 mod presence;
 #[cfg(any(feature = "amqp", feature = "stomp"))]
 mod queues;

@@ -488,6 +488,27 @@ pub struct Inbound<'m> {
     pub lifespan: Span,
 }
 
+impl<'m> Inbound<'m> {
+    /// An address and a payload, at most once, and nothing beside it.
+    pub fn new(address: &'m str, payload: &'m [u8]) -> Self {
+        Inbound {
+            subscription: None,
+            delivery: None,
+            address,
+            payload,
+            reliability: Reliability::AtMostOnce,
+            is_last_value: false,
+            repeated: false,
+            content_type: None,
+            properties: Properties::default(),
+            reply_to: None,
+            correlation: None,
+            stamp: None,
+            lifespan: Span::FOREVER,
+        }
+    }
+}
+
 /// A subscription that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscribeWish<'m> {
@@ -581,6 +602,24 @@ pub struct LinkFault {
     pub words: String,
     /// Trying again as we are makes no sense: wrong password, unknown version.
     pub is_final: bool,
+}
+
+impl LinkFault {
+    /// What may be over when the engine tries again.
+    pub fn temporary(words: impl fmt::Display) -> Self {
+        LinkFault {
+            words: words.to_string(),
+            is_final: false,
+        }
+    }
+
+    /// What trying again does not mend.
+    pub fn permanent(words: impl fmt::Display) -> Self {
+        LinkFault {
+            is_final: true,
+            ..LinkFault::temporary(words)
+        }
+    }
 }
 
 impl fmt::Display for LinkFault {
