@@ -1,16 +1,16 @@
 //! What a server says, in our words.
 
-use thalweg_model::{Span, Time};
+use thalweg_model::{Reliability, Span};
 use thalweg_mqtt::{
-    Ack, ClientConnAck, ClientEvent, Properties, Publish, QoS, ReasonCode, ReportRules, SubAck,
-    Version,
+    Ack, ClientConnAck, ClientEvent, Publish, QoS, ReasonCode, ReportRules, SubAck, Version,
 };
 
 use super::flights::Purpose;
-use super::questions::WayBack;
+use super::questions::{Read, WayBack};
 use super::subscriptions::OWN_IDENTIFIERS;
 use super::{Awaited, Mqtt, VALUE_WITHIN, words};
-use crate::transport::{DeliveryId, Events, Inbound, LinkFault, Output, Refusal, Settled, Welcome};
+use crate::plugin::{Cx, Step};
+use crate::transport::{DeliveryId, Events, Inbound, LinkFault, Refusal, Settled, Welcome};
 
 /// A delivery's name: connection, QoS and packet identifier.
 fn delivery(connection: u32, qos: QoS, id: u16) -> DeliveryId {
@@ -23,48 +23,34 @@ pub(super) fn parts(delivery: DeliveryId) -> Option<(u32, QoS, u16)> {
     Some(((delivery.0 >> 24) as u32, qos, delivery.0 as u16))
 }
 
-/// The words that came with a reason code.
-fn reason_string<'b>(properties: &Properties<'b>) -> Option<&'b str> {
-    properties.reason_string()
-}
-
 impl Mqtt {
-    pub(super) fn on_event(
-        &mut self,
-        event: ClientEvent<'_>,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<(), LinkFault> {
+    pub(super) fn on_event(&mut self, event: ClientEvent<'_>, cx: &mut Cx<'_>) -> Step {
         match event {
-            ClientEvent::ConnAck(connack) => return self.on_connack(&connack, now, out, events),
-            ClientEvent::Publish(publish) => self.on_publish(&publish, now, out, events),
-            ClientEvent::PubAck(ack) => self.on_end(&ack, now, events),
-            ClientEvent::PubRec(ack) if ack.reason.is_error() => self.on_end(&ack, now, events),
-            ClientEvent::PubRec(ack) => self.on_pubrec(&ack, now, out, events),
+            ClientEvent::ConnAck(connack) => return self.on_connack(&connack, cx),
+            ClientEvent::Publish(publish) => self.on_publish(&publish, cx),
+            ClientEvent::PubAck(ack) => self.on_end(&ack, cx.events),
+            ClientEvent::PubRec(ack) if ack.reason.is_error() => self.on_end(&ack, cx.events),
+            ClientEvent::PubRec(ack) => self.on_pubrec(&ack, cx),
             ClientEvent::PubComp(ack) => {
                 // 0x92: it had forgotten the message, which it had taken. [MQTT-4.3.3-7]
                 let ack = Ack {
                     reason: ReasonCode::Success,
                     ..ack
                 };
-                self.on_end(&ack, now, events);
+                self.on_end(&ack, cx.events);
             }
             ClientEvent::PubRel(ack) => {
-                let known = self.incoming.remove(&ack.id).is_some();
-                let reason = if known {
-                    ReasonCode::Success
-                } else {
-                    ReasonCode::PacketIdNotFound
+                let reason = match self.incoming.remove(&ack.id) {
+                    Some(_) => ReasonCode::Success,
+                    None => ReasonCode::PacketIdNotFound,
                 };
-                self.side.pubcomp(ack.id, reason, &mut out.bytes);
-                self.liveness.sent(now);
+                self.side.pubcomp(ack.id, reason, cx.out);
             }
-            ClientEvent::SubAck(ack) => self.on_suback(&ack, now, out, events),
+            ClientEvent::SubAck(ack) => self.on_suback(&ack, cx),
             ClientEvent::UnsubAck(_) => {}
             ClientEvent::PingResp => {
-                if let Some(at) = self.liveness.answered() {
-                    self.round_trip(now.since(at), events);
+                if let Some(span) = self.conn.answered(cx.events) {
+                    self.round_trip = span;
                 }
             }
             ClientEvent::Disconnect(disconnect) => {
@@ -74,58 +60,35 @@ impl Mqtt {
                         | ReasonCode::MessageRateTooHigh
                         | ReasonCode::ReceiveMaximumExceeded
                 ) {
-                    events.pressed();
+                    cx.events.pressed();
                 }
-                let words = reason_string(&disconnect.properties);
-                let server = disconnect.server_reference;
                 return Err(words::link_fault(
                     "the server ends the connection",
                     disconnect.reason,
-                    words,
-                    server,
+                    disconnect.properties.reason_string(),
+                    disconnect.server_reference,
                 ));
             }
             ClientEvent::Auth(_) => {
-                let words =
-                    "the server wants enhanced authentication, which was not asked for".to_owned();
-                return Err(LinkFault {
-                    words,
-                    is_final: true,
-                });
+                return Err(LinkFault::permanent(
+                    "the server wants enhanced authentication, which was not asked for",
+                ));
             }
-        }
-        if self.was_full && self.has_room_for(QoS::ExactlyOnce) {
-            self.was_full = false;
-            // As much was under way as the server takes: more would only wait. In MQTT 3 it has not said so.
-            if self.version.is_v5() {
-                events.pressed();
-            }
-            events.room();
-            self.ask_held(now, out, events);
         }
         Ok(())
     }
 
-    fn on_connack(
-        &mut self,
-        connack: &ClientConnAck<'_>,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<(), LinkFault> {
+    fn on_connack(&mut self, connack: &ClientConnAck<'_>, cx: &mut Cx<'_>) -> Step {
         let values = &connack.values;
         if values.reason.is_error() {
             if values.reason == ReasonCode::UnsupportedProtocolVersion && self.version.is_v5() {
                 self.version = Version::V311;
-                let words = "the server does not speak MQTT 5; 3.1.1 is next".to_owned();
-                return Err(LinkFault {
-                    words,
-                    is_final: false,
-                });
+                return Err(LinkFault::temporary(
+                    "the server does not speak MQTT 5; 3.1.1 is next",
+                ));
             }
-            let what = "the server refuses the connection";
             return Err(words::link_fault(
-                what,
+                "the server refuses the connection",
                 values.reason,
                 values.reason_string,
                 values.server_reference,
@@ -137,8 +100,8 @@ impl Mqtt {
         let said: Vec<(&str, &str)> = connack.properties.user_properties().collect();
         self.announces_stamps = said.contains(&(thalweg_model::STAMPS_ANNOUNCEMENT, "1"));
         let offer = *self.side.offer();
-        self.liveness
-            .set_keep_alive(Span::from_secs(u64::from(offer.keep_alive)));
+        let keep_alive = Span::from_secs(u64::from(offer.keep_alive));
+        self.conn.liveness().set_keep_alive(keep_alive);
         self.aliasing
             .begin(offer.topic_alias_max.min(self.settings.aliases_max));
         self.questions
@@ -147,10 +110,10 @@ impl Mqtt {
         if values.session_present {
             self.subscriptions.is_inherited |= !self.was_up;
             for id in self.flights.go_on() {
-                self.side.pubrel(id, ReasonCode::Success, &mut out.bytes);
+                self.side.pubrel(id, ReasonCode::Success, cx.out);
             }
             for filter in self.subscriptions.take_unwanted() {
-                self.leave(&filter, now, out);
+                self.leave(&filter, cx.out);
             }
         } else {
             taken = self.flights.forget();
@@ -159,14 +122,14 @@ impl Mqtt {
         }
         self.was_up = true;
         self.last_up = self.connection;
-        let client_id = values.assigned_client_id.map(str::to_owned);
-        events.up(&Welcome {
+        let welcome = Welcome {
             session_present: values.session_present,
-            client_id,
-        });
+            client_id: values.assigned_client_id.map(str::to_owned),
+        };
+        self.conn.be_up(&welcome, cx.events);
         for id in taken {
             // The session is gone, but PUBREC had said that the message is the server's. §4.3.3
-            events.settled(id, Settled::Acknowledged);
+            cx.events.settled(id, Settled::Acknowledged);
         }
         Ok(())
     }
@@ -181,20 +144,11 @@ impl Mqtt {
         format!("{}/{name}", base.trim_end_matches('/'))
     }
 
-    fn on_publish(
-        &mut self,
-        publish: &Publish<'_>,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) {
-        let is_resent = publish.qos == QoS::ExactlyOnce && self.incoming.contains_key(&publish.id);
-        if is_resent {
+    fn on_publish(&mut self, publish: &Publish<'_>, cx: &mut Cx<'_>) {
+        if publish.qos == QoS::ExactlyOnce && self.incoming.contains_key(&publish.id) {
             // Told already; it is asked for again because our answer, or the connection, was lost. [MQTT-4.3.3-10]
             self.incoming.insert(publish.id, true);
-            self.side
-                .pubrec(publish.id, ReasonCode::Success, &mut out.bytes);
-            self.liveness.sent(now);
+            self.side.pubrec(publish.id, ReasonCode::Success, cx.out);
             return;
         }
         if publish.qos == QoS::ExactlyOnce {
@@ -204,33 +158,30 @@ impl Mqtt {
         let mut scratch = std::mem::take(&mut self.scratch);
         let stamp = words::sort(publish.properties.user_properties(), &mut scratch);
         let connection = self.connection;
+        let properties = &publish.properties;
+        let lifespan = properties.message_expiry().map(u64::from);
         let mut inbound = Inbound {
-            subscription: None,
-            delivery: None,
-            address: topic,
-            payload: publish.payload,
             reliability: words::reliability(publish.qos),
             is_last_value: publish.retain,
             repeated: publish.dup,
-            content_type: publish.properties.content_type(),
+            content_type: properties.content_type(),
             properties: crate::transport::Properties(&scratch),
-            reply_to: publish.properties.response_topic(),
-            correlation: publish.properties.correlation_data(),
+            reply_to: properties.response_topic(),
+            correlation: properties.correlation_data(),
             stamp,
-            lifespan: publish
-                .properties
-                .message_expiry()
-                .map_or(Span::FOREVER, |left| Span::from_secs(u64::from(left))),
+            lifespan: lifespan.map_or(Span::FOREVER, Span::from_secs),
+            ..Inbound::new(topic, publish.payload)
         };
         let identifiers = Identifiers::of(publish);
         let is_told = if topic == self.questions.topic()
             && self.questions.way_back != WayBack::default()
         {
-            if let Some(request) = self.questions.answered(inbound.correlation) {
-                events.answered(request, Ok(Some(&inbound)));
+            let asked = &mut self.questions.asked;
+            if let Some(request) = inbound.correlation.and_then(|it| asked.take(it)) {
+                cx.events.answered(request, Ok(Some(&inbound)));
             }
             false
-        } else if publish.retain && self.answer_reads(&inbound, now, out, events) {
+        } else if publish.retain && self.answer_reads(&inbound, cx) {
             false
         } else {
             let unwanted =
@@ -245,21 +196,17 @@ impl Mqtt {
                 let delivery = delivery(connection, publish.qos, publish.id);
                 inbound.delivery = Some(delivery);
                 if self.load.is_on() && self.subscriptions.is_shared(inbound.subscription) {
-                    self.load.received(delivery, now);
+                    self.load.received(delivery, self.conn.now());
                 }
             }
-            events.received(&inbound);
+            cx.events.received(&inbound);
         } else {
             match publish.qos {
                 QoS::AtMostOnce => {}
-                QoS::AtLeastOnce => {
-                    self.side
-                        .puback(publish.id, ReasonCode::Success, &mut out.bytes)
-                }
+                QoS::AtLeastOnce => self.side.puback(publish.id, ReasonCode::Success, cx.out),
                 QoS::ExactlyOnce => {
                     self.incoming.insert(publish.id, true);
-                    self.side
-                        .pubrec(publish.id, ReasonCode::Success, &mut out.bytes);
+                    self.side.pubrec(publish.id, ReasonCode::Success, cx.out);
                 }
             }
         }
@@ -267,29 +214,19 @@ impl Mqtt {
     }
 
     /// Gives a last value to who asked for it. Says whether somebody did.
-    fn answer_reads(
-        &mut self,
-        value: &Inbound<'_>,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> bool {
+    fn answer_reads(&mut self, value: &Inbound<'_>, cx: &mut Cx<'_>) -> bool {
         let mut is_answer = false;
-        while let Some(at) = self
-            .questions
-            .reads
-            .iter()
-            .position(|read| read.address == value.address)
-        {
+        let is_it = |read: &Read| read.address == value.address;
+        while let Some(at) = self.questions.reads.iter().position(is_it) {
             let read = self.questions.reads.swap_remove(at);
-            self.finish_read(&read, now, out);
-            events.answered(read.request, Ok(Some(value)));
+            self.finish_read(&read, cx.out);
+            cx.events.answered(read.request, Ok(Some(value)));
             is_answer = true;
         }
         is_answer
     }
 
-    fn on_pubrec(&mut self, ack: &Ack<'_>, now: Time, out: &mut Output, events: &mut dyn Events) {
+    fn on_pubrec(&mut self, ack: &Ack<'_>, cx: &mut Cx<'_>) {
         let flight = self
             .flights
             .get_mut(ack.id)
@@ -298,59 +235,47 @@ impl Mqtt {
             Some(_) => ReasonCode::Success,
             None => ReasonCode::PacketIdNotFound,
         };
-        self.side.pubrel(ack.id, reason, &mut out.bytes);
-        self.liveness.sent(now);
+        self.side.pubrel(ack.id, reason, cx.out);
         if let Some(flight) = flight
             && !std::mem::replace(&mut flight.is_released, true)
         {
-            let span = now.since(flight.sent_at);
-            self.round_trip(span, events);
+            self.round_trip = self.conn.now().since(flight.sent_at);
+            cx.events.round_trip(self.round_trip);
         }
     }
 
     /// PUBACK, PUBCOMP, or a PUBREC that refuses.
-    fn on_end(&mut self, ack: &Ack<'_>, now: Time, events: &mut dyn Events) {
+    fn on_end(&mut self, ack: &Ack<'_>, events: &mut dyn Events) {
         let Some(flight) = self.flights.end(ack.id) else {
             return;
         };
         if !flight.is_released {
-            self.round_trip(now.since(flight.sent_at), events);
+            self.round_trip = self.conn.now().since(flight.sent_at);
+            events.round_trip(self.round_trip);
         }
-        let outcome = match ack.reason.is_error() {
-            false => Settled::Acknowledged,
-            true => Settled::Refused(words::refusal(ack.reason, reason_string(&ack.properties))),
-        };
-        if matches!(outcome, Settled::Refused(Refusal::Busy(_))) {
+        let refusal = ack.reason.is_error();
+        let refusal = refusal.then(|| words::refusal(ack.reason, ack.properties.reason_string()));
+        if let Some(Refusal::Busy(_)) = refusal {
             events.pressed();
         }
-        match (flight.purpose, outcome) {
-            (Purpose::Message(id), outcome) => events.settled(id, outcome),
-            (Purpose::Question(request), Settled::Refused(refusal)) => {
-                if self.questions.waits(request) {
-                    self.questions.forget(request);
-                    events.answered(request, Err(refusal));
-                }
+        match flight.purpose {
+            Purpose::Message(id) => {
+                events.settled(id, refusal.map_or(Settled::Acknowledged, Settled::Refused));
             }
-            (Purpose::Question(request), _) => {
-                if ack.reason == ReasonCode::NoMatchingSubscribers && self.questions.waits(request)
+            Purpose::Question(request) => {
+                let is_alone = ack.reason == ReasonCode::NoMatchingSubscribers;
+                let nobody = || Refusal::Denied("nobody listens there".to_owned());
+                if let Some(refusal) = refusal.or_else(|| is_alone.then(nobody))
+                    && self.questions.asked.forget(request)
                 {
-                    self.questions.forget(request);
-                    events.answered(
-                        request,
-                        Err(Refusal::Denied("nobody listens there".to_owned())),
-                    );
+                    events.answered(request, Err(refusal));
                 }
             }
         }
     }
 
-    fn on_suback(
-        &mut self,
-        ack: &SubAck<'_>,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) {
+    fn on_suback(&mut self, ack: &SubAck<'_>, cx: &mut Cx<'_>) {
+        let (now, events) = (self.conn.now(), &mut *cx.events);
         let Some(at) = self.awaited.iter().position(|(id, _)| *id == ack.id) else {
             return;
         };
@@ -358,7 +283,7 @@ impl Mqtt {
         let reason = ack.codes().next().unwrap_or(ReasonCode::Unspecified);
         let refusal = reason
             .is_error()
-            .then(|| words::refusal(reason, reason_string(&ack.properties)));
+            .then(|| words::refusal(reason, ack.properties.reason_string()));
         match awaited {
             Awaited::Subscription(subscription) => {
                 if refusal.is_some() {
@@ -371,19 +296,15 @@ impl Mqtt {
                     }
                 }
                 let granted = match reason as u8 {
-                    0 => thalweg_model::Reliability::AtMostOnce,
-                    1 => thalweg_model::Reliability::AtLeastOnce,
-                    _ => thalweg_model::Reliability::ExactlyOnce,
+                    0 => Reliability::AtMostOnce,
+                    1 => Reliability::AtLeastOnce,
+                    _ => Reliability::ExactlyOnce,
                 };
                 events.subscribed(subscription, refusal.map_or(Ok(granted), Err));
             }
             Awaited::Read(request) => {
-                let Some(at) = self
-                    .questions
-                    .reads
-                    .iter()
-                    .position(|read| read.request == request)
-                else {
+                let is_it = |read: &Read| read.request == request;
+                let Some(at) = self.questions.reads.iter().position(is_it) else {
                     return;
                 };
                 match refusal {
@@ -404,7 +325,7 @@ impl Mqtt {
                 match refusal {
                     None => {
                         self.questions.way_back = WayBack::Open { topic };
-                        self.ask_held(now, out, events);
+                        self.ask_held(cx);
                     }
                     Some(refusal) => {
                         self.questions.way_back = WayBack::Closed { topic };
@@ -415,11 +336,6 @@ impl Mqtt {
                 }
             }
         }
-    }
-
-    fn round_trip(&mut self, span: Span, events: &mut dyn Events) {
-        self.round_trip = span;
-        events.round_trip(span);
     }
 }
 

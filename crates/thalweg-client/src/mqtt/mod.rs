@@ -16,11 +16,10 @@ mod tests;
 mod words;
 
 use std::hash::{BuildHasher, Hasher};
-use std::net::SocketAddr;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use thalweg_model::{Span, Time};
+use thalweg_model::{Reliability, Span, Stamp, Time};
 use thalweg_mqtt::{
     ClientSide, ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode, RetainHandling,
     ServerOffer, SubscribeOptions, SubscribeOut, UnsubscribeOut, Version, WillOut, topic,
@@ -32,19 +31,19 @@ use self::load::LoadBook;
 use self::questions::{Held, Questions, Read, WayBack};
 pub use self::settings::MqttSettings;
 use self::subscriptions::{Entry, OWN_IDENTIFIERS, Subscriptions};
-use self::words::{Pairs, StampText};
-use crate::liveness::Liveness;
+use self::words::Pairs;
 use crate::message::Retain;
+use crate::plugin::{Asked, Connection, Cx, Plugin, Step};
 use crate::presence;
 use crate::transport::{
-    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, LinkFault, Opening, Outbound,
-    Output, Refusal, RequestId, SubscribeWish, SubscriptionId, Transport,
+    Capabilities, DeliveryId, Departure, Endpoint, LinkFault, Opening, Outbound, Refusal,
+    RequestId, SubscribeWish, SubscriptionId,
 };
 
 /// A lane that speaks MQTT.
 #[derive(Debug)]
 pub struct Mqtt {
-    endpoint: Endpoint,
+    conn: Connection,
     settings: MqttSettings,
     /// The version that is spoken: that of the settings, or an older one if the server knows no other.
     version: Version,
@@ -73,14 +72,8 @@ pub struct Mqtt {
     own_identifier: u32,
     aliasing: Aliasing,
     load: LoadBook,
-    /// Keep alive. §3.1.2.10
-    liveness: Liveness,
     /// The last one that was measured.
     round_trip: Span,
-    /// CONNECT cannot be written.
-    is_mute: bool,
-    /// A publish was refused because the server's Receive Maximum was used up.
-    was_full: bool,
     /// The user's properties of the message that is being told.
     scratch: Vec<u8>,
 }
@@ -114,7 +107,7 @@ impl Mqtt {
             .seed
             .unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish());
         Mqtt {
-            endpoint,
+            conn: Connection::new(endpoint, usize::MAX),
             version,
             side: ClientSide::new(settings.packet_bytes_max),
             connection: 0,
@@ -132,10 +125,7 @@ impl Mqtt {
             own_identifier: 0,
             aliasing: Aliasing::new(),
             load: LoadBook::default(),
-            liveness: Liveness::default(),
             round_trip: Span::ZERO,
-            is_mute: false,
-            was_full: false,
             scratch: Vec::new(),
             settings,
         }
@@ -151,16 +141,12 @@ impl Mqtt {
         self.side.offer()
     }
 
-    fn send(
+    fn write(
         &mut self,
         message: &Outbound<'_>,
         purpose: Purpose,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<Departure, Refusal> {
-        if !self.side.is_connected() {
-            return Err(Refusal::NotConnected);
-        }
+        out: &mut Vec<u8>,
+    ) -> Asked<Departure> {
         topic::validate_name(message.address).map_err(|_| Refusal::Address)?;
         if message
             .reply_to
@@ -170,23 +156,19 @@ impl Mqtt {
         }
         let qos = words::qos(message.reliability);
         let is_counted = qos != QoS::AtMostOnce;
-        let id = if is_counted {
-            self.id_for(message, purpose, qos, now)?
-        } else {
-            Some((0, false))
+        let id = match is_counted {
+            true => self.id_for(message, purpose, qos)?,
+            false => Some((0, false)),
         };
         // It was taken on an earlier connection, and PUBREL has left again: PUBCOMP will come.
         let Some((id, is_old)) = id else {
             return Ok(Departure::Awaited);
         };
         let is_clear = message.retain == Retain::Clear;
-        let stamp = message
-            .stamp
-            .filter(|_| self.version.is_v5())
-            .map(StampText::new);
+        let mut buffer = [0; Stamp::TEXT_BYTES_MAX];
         let pairs = Pairs {
             properties: message.properties,
-            stamp,
+            stamp: message.stamp.map(|stamp| stamp.write_text(&mut buffer)),
         };
         let has_pairs =
             self.version.is_v5() && (pairs.stamp.is_some() || !message.properties.is_empty());
@@ -207,18 +189,17 @@ impl Mqtt {
             subscription_ids: &[],
             allow_alias: self.aliasing.wants(message.address),
         };
-        if let Err(error) = self.side.publish(&packet, &mut out.bytes) {
+        if let Err(error) = self.side.publish(&packet, out) {
             if is_counted && !is_old {
                 self.spare_id = Some(id);
             }
-            let refusal = words::not_sent(error, message.address.len() + ROOM_FOR_HEADERS);
-            self.was_full |= refusal == Refusal::Window;
-            return Err(refusal);
+            let overhead = message.address.len() + ROOM_FOR_HEADERS;
+            return Err(words::not_sent(error, overhead));
         }
-        self.liveness.sent(now);
         if !is_counted {
             return Ok(Departure::Gone);
         }
+        let now = self.conn.now();
         self.flights.begin(id, purpose, qos, self.connection, now);
         Ok(Departure::Awaited)
     }
@@ -230,8 +211,7 @@ impl Mqtt {
         message: &Outbound<'_>,
         purpose: Purpose,
         qos: QoS,
-        now: Time,
-    ) -> Result<Option<(u16, bool)>, Refusal> {
+    ) -> Asked<Option<(u16, bool)>> {
         let mut old = None;
         if message.repeated
             && let Purpose::Message(name) = purpose
@@ -239,21 +219,23 @@ impl Mqtt {
             && let Some(flight) = self.flights.get_mut(id)
         {
             if flight.is_released {
-                (flight.connection, flight.sent_at) = (self.connection, now);
+                (flight.connection, flight.sent_at) = (self.connection, self.conn.now());
                 return Ok(None);
             }
             old = Some(id).filter(|_| flight.qos == qos);
         }
         if !self.has_room_for(qos) {
-            self.was_full = true;
             return Err(Refusal::Window);
         }
         if let Some(id) = old {
             return Ok(Some((id, true)));
         }
+        self.take_id().map(|id| Some((id, false)))
+    }
+
+    fn take_id(&mut self) -> Asked<u16> {
         let id = self.spare_id.take().or_else(|| self.side.next_id());
-        self.was_full |= id.is_none();
-        id.map(|id| Some((id, false))).ok_or(Refusal::Window)
+        id.ok_or(Refusal::Window)
     }
 
     /// Whether the server takes one more. MQTT 3 has no words for how many that are; mosquitto 2.0 loses QoS 2 publishes
@@ -265,52 +247,39 @@ impl Mqtt {
     }
 
     /// Sends SUBSCRIBE, and remembers what its answer is for.
-    fn ask(
+    fn subscribe(
         &mut self,
-        filter: &str,
-        options: SubscribeOptions,
+        filter: (&str, SubscribeOptions),
         identifier: u32,
         awaited: Awaited,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
-        let id = self
-            .spare_id
-            .take()
-            .or_else(|| self.side.next_id())
-            .ok_or(Refusal::Window)?;
-        let subscription_id = Some(identifier).filter(|id| *id != 0);
+        out: &mut Vec<u8>,
+    ) -> Asked {
+        let id = self.take_id()?;
         let packet = SubscribeOut {
             id,
-            filters: &[(filter, options)],
-            subscription_id,
+            filters: &[filter],
+            subscription_id: Some(identifier).filter(|id| *id != 0),
             user: None,
         };
-        if let Err(error) = self.side.subscribe(&packet, &mut out.bytes) {
+        if let Err(error) = self.side.subscribe(&packet, out) {
             self.spare_id = Some(id);
             return Err(Refusal::TooLarge {
                 limit: error.packet_bytes_max as usize,
             });
         }
         self.awaited.push((id, awaited));
-        self.liveness.sent(now);
         Ok(())
     }
 
-    fn leave(&mut self, filter: &str, now: Time, out: &mut Output) {
-        let Some(id) = self.spare_id.take().or_else(|| self.side.next_id()) else {
-            return;
+    fn leave(&mut self, filter: &str, out: &mut Vec<u8>) {
+        let Ok(id) = self.take_id() else { return };
+        let packet = UnsubscribeOut {
+            id,
+            filters: &[filter],
+            user: None,
         };
-        match self.side.unsubscribe(
-            &UnsubscribeOut {
-                id,
-                filters: &[filter],
-                user: None,
-            },
-            &mut out.bytes,
-        ) {
-            Ok(()) => self.liveness.sent(now),
-            Err(_) => self.spare_id = Some(id),
+        if self.side.unsubscribe(&packet, out).is_err() {
+            self.spare_id = Some(id);
         }
     }
 
@@ -328,7 +297,7 @@ impl Mqtt {
     }
 
     /// Lets questions go that waited for the way back, or for room.
-    fn ask_held(&mut self, now: Time, out: &mut Output, events: &mut dyn Events) {
+    fn ask_held(&mut self, cx: &mut Cx<'_>) {
         let WayBack::Open { topic } = &self.questions.way_back else {
             return;
         };
@@ -336,52 +305,49 @@ impl Mqtt {
         let mut held = std::mem::take(&mut self.questions.held);
         held.retain(|question| {
             let message = question.message(&topic);
-            match self.send(&message, Purpose::Question(question.request), now, out) {
+            match self.write(&message, Purpose::Question(question.request), cx.out) {
                 Ok(_) => {
                     let correlation = message.correlation.unwrap_or_default().to_vec();
-                    self.questions.asked(question.request, correlation);
-                    false
+                    self.questions.asked.add(correlation, question.request);
+                    return false;
                 }
-                Err(Refusal::Window) => true,
+                Err(Refusal::Window) => self.conn.hold(),
                 Err(refusal) => {
-                    events.answered(question.request, Err(refusal));
-                    false
+                    cx.events.answered(question.request, Err(refusal));
+                    return false;
                 }
             }
+            true
         });
         self.questions.held = held;
     }
 
     /// A last value is known, or nobody wants it any more: its subscription ends, if it is nobody else's.
-    fn finish_read(&mut self, read: &Read, now: Time, out: &mut Output) {
+    fn finish_read(&mut self, read: &Read, out: &mut Vec<u8>) {
+        let mut reads = self.questions.reads.iter();
         let is_shared = self.subscriptions.of_filter(&read.address).is_some()
-            || self
-                .questions
-                .reads
-                .iter()
-                .any(|other| other.address == read.address);
+            || reads.any(|other| other.address == read.address);
         if !is_shared {
-            self.leave(&read.address, now, out);
+            self.leave(&read.address, out);
         }
-    }
-
-    fn ping(&mut self, now: Time, out: &mut Output) {
-        match self.load.report(now) {
-            Some(report) => {
-                self.side.ping_with(&report, &mut out.bytes);
-            }
-            None => self.side.ping(&mut out.bytes),
-        }
-        self.liveness.asked(now);
     }
 }
 
-impl Transport for Mqtt {
-    fn protocol(&self) -> &'static str {
-        "mqtt"
+impl Plugin for Mqtt {
+    const PROTOCOL: &'static str = "mqtt";
+    const PUBLISHES: Reliability = Reliability::ExactlyOnce;
+    const QUESTION: &'static str = "PINGREQ";
+    type Scratch = ();
+
+    fn connection(&self) -> &Connection {
+        &self.conn
     }
 
-    fn capabilities(&self) -> Capabilities {
+    fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.conn
+    }
+
+    fn offers(&self) -> Capabilities {
         let (offer, v5) = (self.side.offer(), self.version.is_v5());
         Capabilities {
             reliability_max: words::reliability(offer.maximum_qos),
@@ -399,16 +365,12 @@ impl Transport for Mqtt {
         }
     }
 
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    fn open(&mut self, opening: &Opening, _peer: SocketAddr, now: Time, out: &mut Output) {
+    fn connect(&mut self, opening: &Opening, out: &mut Vec<u8>) -> Step {
         self.connection = self.connection.wrapping_add(1);
         self.side = ClientSide::new(self.settings.packet_bytes_max);
-        (self.spare_id, self.was_full) = (None, false);
+        self.spare_id = None;
         self.awaited.clear();
-        self.load.begin(None, now);
+        self.load.begin(None, self.conn.now());
         let v5 = self.version.is_v5();
         // MQTT 3.1.1 keeps nothing for who has no name. [MQTT3-3.1.3-7]
         self.wants_session = opening.session > Span::ZERO && (v5 || !opening.client_id.is_empty());
@@ -454,112 +416,63 @@ impl Transport for Mqtt {
             auth_method: None,
             auth_data: None,
         };
-        self.is_mute = self.side.connect(&connect, &mut out.bytes).is_err();
+        let is_said = self.side.connect(&connect, out);
         // Not all servers keep to it, and there is room.
         self.side.tolerate_excess();
-        let keep_alive = Span::from_secs(u64::from(keep_alive));
-        self.liveness = Liveness::begin(keep_alive, now);
         self.round_trip = Span::ZERO;
+        is_said.map_err(|_| {
+            LinkFault::temporary("user name, password or will do not fit into CONNECT")
+        })
     }
 
-    fn handle_input(
-        &mut self,
-        input: &[u8],
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<usize, LinkFault> {
-        let mut consumed = 0;
-        loop {
-            match self
-                .side
-                .handle_input(input.get(consumed..).unwrap_or_default())
-            {
-                Ok(None) => return Ok(consumed),
-                Ok(Some((bytes, event))) => {
-                    consumed += bytes;
-                    self.liveness.heard(now);
-                    self.on_event(event, now, out, events)?;
-                }
-                Err(fault) => {
-                    self.side.fault(&fault, &mut out.bytes);
-                    return Err(LinkFault {
-                        words: fault.to_string(),
-                        is_final: false,
-                    });
-                }
+    fn step(&mut self, input: &[u8], _: &mut (), cx: &mut Cx<'_>) -> Step<Option<usize>> {
+        match self.side.handle_input(input) {
+            Ok(Some((len, event))) => self.on_event(event, cx).map(|()| Some(len)),
+            Ok(None) => Ok(None),
+            Err(fault) => {
+                self.side.fault(&fault, cx.out);
+                Err(LinkFault::temporary(fault))
             }
         }
     }
 
-    fn poll_timeout(&self) -> Time {
-        if !self.side.is_connected() {
-            // How long CONNACK may take is the engine's affair.
-            return if self.is_mute {
-                Time::ZERO
-            } else {
-                Time::NEVER
-            };
-        }
-        self.liveness
-            .due()
-            .min(self.questions.next())
-            .min(self.load.next())
+    fn next_timeout(&self) -> Time {
+        self.questions.next().min(self.load.next())
     }
 
-    fn handle_timeout(
-        &mut self,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<(), LinkFault> {
-        if !self.side.is_connected() {
-            return match self.is_mute {
-                false => Ok(()),
-                true => Err(LinkFault {
-                    words: "user name, password or will do not fit into CONNECT".to_owned(),
-                    is_final: false,
-                }),
-            };
+    fn on_timeout(&mut self, cx: &mut Cx<'_>) -> Step {
+        let now = self.conn.now();
+        if self.load.next() <= now {
+            self.ping(cx.out);
+            self.conn.liveness().asked(now);
         }
-        if self
-            .liveness
-            .check("the server has not answered PINGREQ", now)?
-            || self.load.next() <= now
-        {
-            self.ping(now, out);
-        }
-        while let Some(at) = self
-            .questions
-            .reads
-            .iter()
-            .position(|read| read.until <= now)
-        {
+        let is_over = |read: &Read| read.until <= now;
+        while let Some(at) = self.questions.reads.iter().position(is_over) {
             let read = self.questions.reads.swap_remove(at);
-            self.finish_read(&read, now, out);
-            events.answered(read.request, Ok(None));
+            self.finish_read(&read, cx.out);
+            cx.events.answered(read.request, Ok(None));
         }
         Ok(())
     }
 
-    fn publish(
-        &mut self,
-        message: &Outbound<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<Departure, Refusal> {
-        self.send(message, Purpose::Message(message.id), now, out)
+    fn has_room(&self) -> bool {
+        self.has_room_for(QoS::ExactlyOnce)
     }
 
-    fn subscribe(
-        &mut self,
-        wish: &SubscribeWish<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
-        if !self.side.is_connected() {
-            return Err(Refusal::NotConnected);
+    fn on_room(&mut self, cx: &mut Cx<'_>) {
+        // As much was under way as the server takes: more would only wait. In MQTT 3 it has not said so.
+        if self.version.is_v5() {
+            cx.events.pressed();
         }
+        cx.events.room();
+        self.ask_held(cx);
+    }
+
+    fn send(&mut self, message: &Outbound<'_>, out: &mut Vec<u8>) -> Asked<Departure> {
+        self.write(message, Purpose::Message(message.id), out)
+    }
+
+    fn begin_subscription(&mut self, wish: &SubscribeWish<'_>, out: &mut Vec<u8>) -> Asked {
         // MQTT 3.1.1 does not tell whose broker it is.
         let may_be_thalweg = self.announces_stamps || !self.version.is_v5();
         if let Some(refusal) = presence::refusal(wish.filter, may_be_thalweg) {
@@ -600,7 +513,7 @@ impl Transport for Mqtt {
             },
         };
         let awaited = Awaited::Subscription(wish.subscription);
-        self.ask(filter, options, identifier, awaited, now, out)?;
+        self.subscribe((filter, options), identifier, awaited, out)?;
         self.subscriptions.insert(Entry {
             subscription: wish.subscription,
             filter: filter.to_owned(),
@@ -613,54 +526,41 @@ impl Transport for Mqtt {
         Ok(())
     }
 
-    fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time, out: &mut Output) {
-        let Some(entry) = self.subscriptions.remove(subscription) else {
+    fn end_subscription(&mut self, id: SubscriptionId, out: &mut Vec<u8>) {
+        let Some(entry) = self.subscriptions.remove(id) else {
             return;
         };
         if self.side.is_connected() {
-            self.leave(&entry.filter, now, out);
+            self.leave(&entry.filter, out);
         } else if self.wants_session {
             self.subscriptions.leave_later(entry.filter);
         }
     }
 
-    fn settle(&mut self, delivery: DeliveryId, now: Time, out: &mut Output) {
+    fn acknowledge(&mut self, delivery: DeliveryId, out: &mut Vec<u8>) {
         let Some((connection, qos, id)) = inbound::parts(delivery) else {
             return;
         };
-        self.load.finished(delivery, now);
+        self.load.finished(delivery, self.conn.now());
         // Of an earlier connection: the server will ask again.
         if connection != self.connection || !self.side.is_connected() {
             return;
         }
-        match qos {
-            QoS::AtMostOnce => return,
-            QoS::AtLeastOnce => self.side.puback(id, ReasonCode::Success, &mut out.bytes),
-            QoS::ExactlyOnce => match self.incoming.get_mut(&id) {
-                Some(has_answer @ false) => {
-                    *has_answer = true;
-                    self.side.pubrec(id, ReasonCode::Success, &mut out.bytes);
-                }
-                _ => return,
-            },
+        match (qos, self.incoming.get_mut(&id)) {
+            (QoS::AtLeastOnce, _) => self.side.puback(id, ReasonCode::Success, out),
+            (QoS::ExactlyOnce, Some(has_answer @ false)) => {
+                *has_answer = true;
+                self.side.pubrec(id, ReasonCode::Success, out);
+            }
+            _ => {}
         }
-        self.liveness.sent(now);
     }
 
-    fn request(
-        &mut self,
-        request: RequestId,
-        message: &Outbound<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
-        if !self.side.is_connected() {
-            return Err(Refusal::NotConnected);
-        }
+    fn ask(&mut self, id: RequestId, message: &Outbound<'_>, out: &mut Vec<u8>) -> Asked {
         if !self.version.is_v5() {
             return Err(Refusal::Unsupported("requests need MQTT 5"));
         }
-        let correlation = self.questions.correlation(request, message.correlation);
+        let correlation = self.questions.correlation(id, message.correlation);
         match self.questions.way_back.clone() {
             WayBack::Open { topic } => {
                 let question = Outbound {
@@ -668,14 +568,11 @@ impl Transport for Mqtt {
                     correlation: Some(&correlation),
                     ..*message
                 };
-                self.send(&question, Purpose::Question(request), now, out)?;
-                self.questions.asked(request, correlation);
+                self.write(&question, Purpose::Question(id), out)?;
+                self.questions.asked.add(correlation, id);
+                return Ok(());
             }
-            WayBack::Asked { .. } => {
-                self.questions
-                    .held
-                    .push(Held::new(request, correlation, message))
-            }
+            WayBack::Asked { .. } => {}
             WayBack::Closed { topic } => {
                 topic::validate_name(message.address).map_err(|_| Refusal::Address)?;
                 let options = SubscribeOptions {
@@ -683,26 +580,16 @@ impl Transport for Mqtt {
                     retain_handling: RetainHandling::DoNotSend,
                     ..SubscribeOptions::default()
                 };
-                self.ask(&topic, options, 0, Awaited::WayBack, now, out)?;
+                self.subscribe((&topic, options), 0, Awaited::WayBack, out)?;
                 self.questions.way_back = WayBack::Asked { topic };
-                self.questions
-                    .held
-                    .push(Held::new(request, correlation, message));
             }
         }
+        let held = Held::new(id, correlation, message);
+        self.questions.held.push(held);
         Ok(())
     }
 
-    fn read(
-        &mut self,
-        request: RequestId,
-        address: &str,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
-        if !self.side.is_connected() {
-            return Err(Refusal::NotConnected);
-        }
+    fn ask_value(&mut self, id: RequestId, address: &str, out: &mut Vec<u8>) -> Asked {
         if !self.side.offer().retain_available {
             return Err(Refusal::Unsupported("the server keeps no last values"));
         }
@@ -716,53 +603,36 @@ impl Transport for Mqtt {
             qos,
             ..SubscribeOptions::default()
         };
-        self.ask(
-            address,
-            options,
-            identifier,
-            Awaited::Read(request),
-            now,
-            out,
-        )?;
+        self.subscribe((address, options), identifier, Awaited::Read(id), out)?;
         self.questions.reads.push(Read {
-            request,
+            request: id,
             address: address.to_owned(),
             until: Time::NEVER,
         });
         Ok(())
     }
 
-    fn forget(&mut self, request: RequestId) {
+    fn drop_question(&mut self, id: RequestId) {
         // A read ends by itself, and its subscription with it.
-        self.questions.forget(request);
+        self.questions.forget(id);
     }
 
-    fn probe(&mut self, now: Time, out: &mut Output) -> usize {
-        if !self.side.is_connected() || self.liveness.is_asking() {
-            return 0;
+    fn ping(&mut self, out: &mut Vec<u8>) {
+        match self.load.report(self.conn.now()) {
+            Some(report) => _ = self.side.ping_with(&report, out),
+            None => self.side.ping(out),
         }
-        let before = out.bytes.len();
-        self.ping(now, out);
-        out.bytes.len() - before
     }
 
-    fn close(&mut self, _now: Time, out: &mut Output) {
-        self.side.disconnect(
-            ReasonCode::NORMAL_DISCONNECTION,
-            &DisconnectProps::default(),
-            &mut out.bytes,
-        );
+    fn say_goodbye(&mut self, out: &mut Vec<u8>) {
+        let (normal, none) = (ReasonCode::NORMAL_DISCONNECTION, DisconnectProps::default());
+        self.side.disconnect(normal, &none, out);
     }
 
-    fn closed(&mut self) {
+    fn reset(&mut self) {
         self.side = ClientSide::new(self.settings.packet_bytes_max);
-        self.is_mute = false;
         self.flights.connection_ended(self.last_up);
         self.awaited.clear();
         self.questions.begin(String::new());
-    }
-
-    fn counters(&self) -> Counters {
-        Counters::default()
     }
 }

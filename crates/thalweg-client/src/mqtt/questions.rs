@@ -2,6 +2,7 @@
 
 use thalweg_model::{Reliability, Span, Stamp, Time};
 
+use crate::plugin::Pending;
 use crate::transport::{Outbound, Properties, RequestId};
 
 /// Everything that was asked on a connection.
@@ -12,7 +13,8 @@ pub(super) struct Questions {
     pub(super) way_back: WayBack,
     /// Questions that wait for the way back.
     pub(super) held: Vec<Held>,
-    asked: Vec<(RequestId, Vec<u8>)>,
+    /// By their correlation data.
+    pub(super) asked: Pending<Vec<u8>>,
     pub(super) reads: Vec<Read>,
 }
 
@@ -70,7 +72,7 @@ impl Questions {
             nonce: [a, b, c, d],
             way_back: WayBack::default(),
             held: Vec::new(),
-            asked: Vec::new(),
+            asked: Pending::default(),
             reads: Vec::new(),
         }
     }
@@ -96,29 +98,10 @@ impl Questions {
         }
     }
 
-    /// A question has left.
-    pub(super) fn asked(&mut self, request: RequestId, correlation: Vec<u8>) {
-        self.asked.push((request, correlation));
-    }
-
-    /// The question that this answers.
-    pub(super) fn answered(&mut self, correlation: Option<&[u8]>) -> Option<RequestId> {
-        let at = self
-            .asked
-            .iter()
-            .position(|(_, asked)| Some(asked.as_slice()) == correlation)?;
-        Some(self.asked.swap_remove(at).0)
-    }
-
     /// Nobody waits for the answer to this any more.
     pub(super) fn forget(&mut self, request: RequestId) {
-        self.asked.retain(|(asked, _)| *asked != request);
+        self.asked.forget(request);
         self.held.retain(|held| held.request != request);
-    }
-
-    /// Whether this question still waits.
-    pub(super) fn waits(&self, request: RequestId) -> bool {
-        self.asked.iter().any(|(asked, _)| *asked == request)
     }
 
     pub(super) fn topic(&self) -> &str {

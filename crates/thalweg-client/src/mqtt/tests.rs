@@ -7,7 +7,7 @@ use thalweg_mqtt::{ConnAck, Event, PingReq, ServerLimits, ServerSide};
 
 use super::*;
 use crate::pair::{FarEnd, acknowledged, endpoint};
-use crate::transport::{Medium, MessageId, Properties, Settled, Welcome, Will};
+use crate::transport::{Medium, MessageId, Properties, Settled, Transport, Welcome, Will};
 use crate::witness::{Got, Told, at_most_once, exactly_once, message};
 
 mod bytes;

@@ -46,47 +46,10 @@ pub(super) fn session_expiry(session: Span) -> u32 {
     u32::try_from(session.secs_ceil()).unwrap_or(u32::MAX)
 }
 
-/// A stamp as text, without memory of its own.
-pub(super) struct StampText {
-    bytes: [u8; 33],
-    len: usize,
-}
-
-impl StampText {
-    pub(super) fn new(stamp: Stamp) -> Self {
-        let mut text = StampText {
-            bytes: [0; 33],
-            len: 0,
-        };
-        // Two numbers of 16 digits and a dash always fit.
-        let _ = write!(text, "{stamp}");
-        text
-    }
-
-    pub(super) fn as_str(&self) -> &str {
-        self.bytes
-            .get(..self.len)
-            .and_then(|bytes| std::str::from_utf8(bytes).ok())
-            .unwrap_or_default()
-    }
-}
-
-impl Write for StampText {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let end = self.len + text.len();
-        self.bytes
-            .get_mut(self.len..end)
-            .ok_or(std::fmt::Error)?
-            .copy_from_slice(text.as_bytes());
-        self.len = end;
-        Ok(())
-    }
-}
-
 /// The user properties of a publish: the user's, and the stamp.
 pub(super) struct Pairs<'m> {
     pub(super) properties: Properties<'m>,
-    pub(super) stamp: Option<StampText>,
+    pub(super) stamp: Option<&'m str>,
 }
 
 impl TextPairs for Pairs<'_> {
@@ -94,8 +57,8 @@ impl TextPairs for Pairs<'_> {
         for (name, value) in self.properties.iter() {
             each(name, value);
         }
-        if let Some(stamp) = &self.stamp {
-            each(STAMP_PROPERTY, stamp.as_str());
+        if let Some(stamp) = self.stamp {
+            each(STAMP_PROPERTY, stamp);
         }
     }
 }
