@@ -10,51 +10,37 @@
 
 mod publish;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use thalweg_coap::{
     Cancel, ClientEvent, ClientNotice, ClientSettings, ClientSide, Code, Datagrams, Failure,
-    RequestOut, RequestRefused, ResponseIn, Transmission, option,
+    OptionOut, RequestOut, RequestRefused, ResponseIn, Transmission, option,
 };
 use thalweg_model::{Reliability, STAMPS_ANNOUNCEMENT, Span, Time};
 
-use self::publish::Window;
+use self::publish::Congestion;
 use super::CoapSettings;
-use super::observations::{End, Observation};
-use super::words::{self, Resource, StampBytes, Wording};
+use super::observations::Observations;
+use super::words::{self, Answer, Wording};
+use crate::plugin::{Asked, Connection, Cx, Plugin, Step};
 use crate::transport::{
-    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, LinkFault, MessageId, Opening,
-    Outbound, Output, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Transport,
-    Welcome,
+    Capabilities, Counters, Departure, Endpoint, Events, LinkFault, MessageId, Opening, Outbound,
+    Output, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Welcome,
 };
 
 /// A lane that speaks CoAP in datagrams.
 #[derive(Debug)]
 pub struct Coap {
-    endpoint: Endpoint,
-    settings: CoapSettings,
-    side: ClientSide,
-    peer: SocketAddr,
-    state: State,
-    /// The server recognizes repetitions by stamps.
-    stamps: bool,
-    /// What requests are for.
-    asked: HashMap<thalweg_coap::RequestId, Purpose, FixedState>,
-    observations: Vec<Observation<thalweg_coap::RequestId>>,
-    /// The server takes messages in the order that we name.
-    keeps_order: bool,
-    /// The last message of each topic, by hash, that is under way.
-    last: HashMap<u64, thalweg_coap::RequestId, FixedState>,
+    conn: Connection,
+    requests: Requests,
+    observations: Observations<thalweg_coap::RequestId>,
     /// Publishes under way, and how many there may be.
     in_flight: usize,
     /// Bytes of their payloads.
     bytes: usize,
-    window: Window,
-    /// A publish was refused because as many were under way as there may be, or the server wants to be left alone.
-    was_full: bool,
+    window: Congestion,
     /// Until when the server wants to be left alone.
     pause_until: Time,
     /// When it was heard last.
@@ -67,15 +53,20 @@ pub struct Coap {
     /// Counts of the machines of earlier connections.
     before: Counters,
     wording: Wording,
-    scratch: Datagrams,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Closed,
-    /// Whether anybody is there, and what it can do.
-    Asking,
-    Up,
+/// Requests that wait for what becomes of them.
+#[derive(Debug)]
+struct Requests {
+    side: ClientSide,
+    /// What they are for.
+    asked: HashMap<thalweg_coap::RequestId, Purpose, FixedState>,
+    /// The server takes messages in the order that we name.
+    keeps_order: bool,
+    /// The last message of each topic, by hash, that is under way.
+    last: HashMap<u64, thalweg_coap::RequestId, FixedState>,
+    /// Datagrams that were not handed over yet.
+    scratch: Datagrams,
 }
 
 /// What a request is for.
@@ -116,157 +107,146 @@ const UNANSWERED_MAX: u32 = 64 << 10;
 /// The largest body: what block-wise transfer can number with blocks of 1,024 bytes. RFC 7959 §2.2
 const BODY_BYTES_MAX: usize = 1 << 20 << 10;
 
+impl Requests {
+    fn get(
+        &mut self,
+        options: &[OptionOut<'_>],
+        purpose: Purpose,
+        conn: &Connection,
+    ) -> Asked<thalweg_coap::RequestId> {
+        self.ask((Code::GET, options), &[], purpose, conn)
+    }
+
+    fn ask(
+        &mut self,
+        (code, options): (Code, &[OptionOut<'_>]),
+        payload: &[u8],
+        purpose: Purpose,
+        conn: &Connection,
+    ) -> Asked<thalweg_coap::RequestId> {
+        let request = RequestOut {
+            code,
+            confirmable: true,
+            options,
+            payload,
+            observe: matches!(purpose, Purpose::Observe(_)),
+        };
+        let before = match purpose.topic() {
+            Some((topic, _)) if self.keeps_order => self.last.get(&topic).copied(),
+            _ => None,
+        };
+        let (side, scratch) = (&mut self.side, &mut self.scratch);
+        let id = side.request_after(conn.peer(), &request, before, conn.now(), scratch);
+        let id = id.map_err(|refused| match refused {
+            RequestRefused::TooMany | RequestRefused::Probing => Refusal::Window,
+            RequestRefused::TooLarge => Refusal::TooLarge {
+                limit: BODY_BYTES_MAX,
+            },
+        })?;
+        self.asked.insert(id, purpose);
+        Ok(id)
+    }
+
+    fn cancel(&mut self, id: thalweg_coap::RequestId, how: Cancel, now: Time) {
+        self.asked.remove(&id);
+        self.side.cancel(id, how, now, &mut self.scratch);
+    }
+}
+
+impl Purpose {
+    /// Of a publish: the hash of its topic, and the bytes of its payload.
+    fn topic(self) -> Option<(u64, usize)> {
+        match self {
+            Purpose::Publish { topic, bytes, .. } | Purpose::Unawaited { topic, bytes } => {
+                Some((topic, bytes))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Coap {
     /// A lane to this endpoint, not connected yet.
     pub fn new(endpoint: Endpoint, settings: CoapSettings) -> Self {
-        let side = machine(&endpoint, &settings);
-        let peer = SocketAddr::from(([0, 0, 0, 0], 0));
-        let window = Window::new(settings.nstart);
         Coap {
-            endpoint,
-            settings,
-            side,
-            peer,
-            state: State::Closed,
-            stamps: false,
-            asked: HashMap::with_hasher(FixedState::default()),
-            observations: Vec::new(),
-            keeps_order: false,
-            last: HashMap::with_hasher(FixedState::default()),
+            requests: Requests {
+                side: machine(&endpoint, &settings),
+                asked: HashMap::with_hasher(FixedState::default()),
+                keeps_order: false,
+                last: HashMap::with_hasher(FixedState::default()),
+                scratch: Datagrams::new(),
+            },
+            conn: Connection::new(endpoint, usize::MAX),
+            observations: Observations::default(),
             in_flight: 0,
             bytes: 0,
-            window,
-            was_full: false,
+            window: Congestion::new(settings.nstart),
             pause_until: Time::ZERO,
             heard: Time::ZERO,
             unheard: 0,
             ping: None,
             wants_ping: false,
             before: Counters::default(),
-            wording: Wording::default(),
-            scratch: Datagrams::new(),
+            wording: Wording::new(settings, false),
         }
     }
 
     /// The settings in force.
     pub fn settings(&self) -> &CoapSettings {
-        &self.settings
-    }
-
-    fn request(
-        &mut self,
-        request: &RequestOut<'_>,
-        purpose: Purpose,
-        now: Time,
-    ) -> Result<thalweg_coap::RequestId, Refusal> {
-        let before = match purpose {
-            Purpose::Publish { topic, .. } | Purpose::Unawaited { topic, .. }
-                if self.keeps_order =>
-            {
-                self.last.get(&topic).copied()
-            }
-            _ => None,
-        };
-        let id = self
-            .side
-            .request_after(self.peer, request, before, now, &mut self.scratch)
-            .map_err(|refused| match refused {
-                RequestRefused::TooMany | RequestRefused::Probing => Refusal::Window,
-                RequestRefused::TooLarge => Refusal::TooLarge {
-                    limit: BODY_BYTES_MAX,
-                },
-            })?;
-        self.asked.insert(id, purpose);
-        Ok(id)
-    }
-
-    /// What the machine has written goes to the socket.
-    fn flush(&mut self, out: &mut Output) {
-        for (_, bytes) in self.scratch.iter() {
-            out.bytes.extend_from_slice(bytes);
-            out.end_datagram();
-        }
-        self.scratch.clear();
+        self.wording.settings()
     }
 
     /// Everything that may follow from a datagram or a timeout.
-    fn finish(
-        &mut self,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<(), LinkFault> {
-        let mut fault = None;
-        while let Some(notice) = self.side.poll_event() {
-            if let Err(found) = self.on_notice(notice, now, events) {
-                fault = Some(found);
+    fn finish(&mut self, cx: &mut Cx<'_>) -> Step {
+        let mut outcome = Ok(());
+        while let Some(notice) = self.requests.side.poll_event() {
+            if let Err(fault) = self.on_notice(notice, cx.events) {
+                outcome = Err(fault);
             }
         }
-        self.register_due(now);
-        if std::mem::take(&mut self.wants_ping) && fault.is_none() && self.ping.is_none() {
-            self.ask_whether_there(now, out);
+        self.register_due();
+        if std::mem::take(&mut self.wants_ping) && outcome.is_ok() {
+            self.ask_whether_there();
         }
-        if let Some(span) = self.side.take_round_trip() {
-            events.round_trip(span);
+        if let Some(span) = self.requests.side.take_round_trip() {
+            cx.events.round_trip(span);
         }
-        self.flush(out);
-        self.adapt_window(now);
-        self.make_room(now, events);
-        fault.map_or(Ok(()), Err)
+        self.adapt_window();
+        outcome
     }
 
-    fn make_room(&mut self, now: Time, events: &mut dyn Events) {
-        let is_room = self.in_flight < self.window.size()
-            && self.pause_until <= now
-            && self.side.unanswered(self.peer) < UNANSWERED_MAX / 2;
-        if self.was_full && is_room && self.state == State::Up {
-            self.was_full = false;
-            events.room();
-        }
-    }
-
-    fn on_notice(
-        &mut self,
-        notice: ClientNotice,
-        now: Time,
-        events: &mut dyn Events,
-    ) -> Result<(), LinkFault> {
+    fn on_notice(&mut self, notice: ClientNotice, events: &mut dyn Events) -> Step {
         match notice {
-            ClientNotice::Acknowledged { .. } => Ok(()),
-            ClientNotice::Pong { request } => {
-                self.ping = self.ping.filter(|(ping, _)| *ping != request);
-                Ok(())
-            }
+            ClientNotice::Acknowledged { .. } => {}
+            ClientNotice::Pong { request } => _ = self.take_ping(request),
             ClientNotice::Failed { request, why } => {
-                if let Some((_, sent_at)) = self.ping.filter(|(ping, _)| *ping == request) {
-                    self.ping = None;
+                if let Some(sent_at) = self.take_ping(request) {
                     self.gave_up(sent_at)?;
-                    self.wants_ping |= self.was_full;
-                    return Ok(());
-                }
-                match self.asked.remove(&request) {
-                    Some(purpose) => {
-                        self.has_ended(request, purpose);
-                        self.on_failure(purpose, why, now, events)
-                    }
-                    None => Ok(()),
+                    self.wants_ping |= self.conn.was_full();
+                } else if let Some(purpose) = self.requests.asked.remove(&request) {
+                    self.has_ended(request, purpose);
+                    return self.on_failure(purpose, why, events);
                 }
             }
         }
+        Ok(())
+    }
+
+    /// When the ping left that this request is; it is over.
+    fn take_ping(&mut self, request: thalweg_coap::RequestId) -> Option<Time> {
+        let (_, sent_at) = self.ping.filter(|(ping, _)| *ping == request)?;
+        self.ping = None;
+        self.conn.liveness().answered();
+        Some(sent_at)
     }
 
     /// A request has ended without an answer.
-    fn on_failure(
-        &mut self,
-        purpose: Purpose,
-        why: Failure,
-        now: Time,
-        events: &mut dyn Events,
-    ) -> Result<(), LinkFault> {
-        let is_rejected = why == Failure::Reset;
+    fn on_failure(&mut self, purpose: Purpose, why: Failure, events: &mut dyn Events) -> Step {
         match purpose {
             // It is there, and knows nothing of resources. RFC 7252 §4.2
-            Purpose::Hello if is_rejected || why == Failure::Body => self.come_up(events),
+            Purpose::Hello if matches!(why, Failure::Reset | Failure::Body) => {
+                self.conn.be_up(&Welcome::default(), events);
+            }
             Purpose::Hello => return Err(nobody()),
             Purpose::Publish { id, sent_at, .. } => {
                 let outcome = match why {
@@ -284,8 +264,8 @@ impl Coap {
                 }
             }
             Purpose::Unawaited { .. } => {}
-            Purpose::Observe(subscription) => {
-                self.on_observation_ended(subscription, None, now, events)
+            Purpose::Observe(id) => {
+                self.observations.ended(id, None, self.conn.now(), events);
             }
             Purpose::Question(request) | Purpose::Read(request) => {
                 events.answered(request, Err(Refusal::NoAnswer))
@@ -296,544 +276,321 @@ impl Coap {
 
     /// Something was given up. Where much is lost that happens; twice in a row, with nothing heard in between, it means that
     /// nobody is there.
-    fn gave_up(&mut self, since: Time) -> Result<(), LinkFault> {
-        if self.heard > since {
-            return Ok(());
+    fn gave_up(&mut self, since: Time) -> Step {
+        if self.heard <= since {
+            self.unheard += 1;
+            if self.unheard >= GIVEN_UP_MAX {
+                return Err(nobody());
+            }
         }
-        self.unheard += 1;
-        if self.unheard < GIVEN_UP_MAX {
-            Ok(())
-        } else {
-            Err(nobody())
-        }
+        Ok(())
     }
 
-    fn come_up(&mut self, events: &mut dyn Events) {
-        if self.state == State::Asking {
-            self.state = State::Up;
-            events.up(&Welcome::default());
-        }
-    }
-
-    fn on_event(&mut self, event: ClientEvent<'_>, now: Time, events: &mut dyn Events) {
+    fn on_event(&mut self, event: ClientEvent<'_>, events: &mut dyn Events) {
         match event {
             ClientEvent::Notification(response) => {
-                let Some(Purpose::Observe(subscription)) = self.asked.get(&response.request) else {
+                let asked = self.requests.asked.get(&response.request);
+                let Some(Purpose::Observe(id)) = asked.copied() else {
                     return;
                 };
-                let Some(found) = self
-                    .observations
-                    .iter_mut()
-                    .find(|one| one.subscription == *subscription)
-                else {
+                let Some(found) = self.observations.get_mut(id) else {
                     return;
                 };
-                let reliability = found.reliability.min(Reliability::AtLeastOnce);
-                let (options, payload) = (&response.options, &response.payload);
-                found.notified(
-                    response.is_piggybacked,
-                    reliability,
-                    options,
-                    payload,
-                    events,
-                );
+                found.notified(response.is_piggybacked, &answer(&response), events);
                 if found.is_leaving {
-                    let subscription = found.subscription;
-                    self.end_observation(subscription, now);
+                    self.end_observation(id);
                 }
             }
             ClientEvent::Response(response) => {
-                if let Some(purpose) = self.asked.remove(&response.request) {
+                if let Some(purpose) = self.requests.asked.remove(&response.request) {
                     self.has_ended(response.request, purpose);
-                    self.on_response(purpose, &response, now, events);
+                    self.on_response(purpose, &answer(&response), events);
                 }
             }
         }
     }
 
-    fn on_response(
-        &mut self,
-        purpose: Purpose,
-        response: &ResponseIn<'_>,
-        now: Time,
-        events: &mut dyn Events,
-    ) {
-        let ResponseIn {
-            code,
-            options,
-            payload,
-            ..
-        } = response;
-        let code = *code;
-        if let Some(pause) = words::pause(code, options) {
+    fn on_response(&mut self, purpose: Purpose, answer: &Answer<'_>, events: &mut dyn Events) {
+        let now = self.conn.now();
+        if let Some(pause) = answer.pause() {
             self.pause_until = self.pause_until.max(now + pause);
-            self.was_full = true;
+            self.conn.hold();
             events.pressed();
         }
         match purpose {
             Purpose::Hello => {
-                self.stamps = words::announces(STAMPS_ANNOUNCEMENT, code, payload);
-                self.keeps_order = words::announces(option::AFTER_ANNOUNCEMENT, code, payload)
-                    && self.settings.adaptive_timeout;
-                self.open_window(now);
-                self.come_up(events);
+                self.wording.stamps = answer.announces(STAMPS_ANNOUNCEMENT);
+                self.requests.keeps_order = answer.announces(option::AFTER_ANNOUNCEMENT)
+                    && self.settings().adaptive_timeout;
+                self.open_window();
+                self.conn.be_up(&Welcome::default(), events);
             }
-            Purpose::Publish { id, .. } => {
-                events.settled(id, words::outcome(code, options, payload));
-            }
+            Purpose::Publish { id, .. } => events.settled(id, answer.outcome()),
             Purpose::Unawaited { .. } => {}
-            Purpose::Observe(subscription) => {
-                self.on_observation_ended(
-                    subscription,
-                    Some((code, options, &**payload)),
-                    now,
-                    events,
-                );
-            }
-            Purpose::Question(request) => words::answer(request, code, options, payload, events),
-            Purpose::Read(request) => words::value(request, code, options, payload, events),
-        }
-    }
-
-    fn on_observation_ended(
-        &mut self,
-        subscription: SubscriptionId,
-        response: Option<(Code, &thalweg_coap::Options<'_>, &[u8])>,
-        now: Time,
-        events: &mut dyn Events,
-    ) {
-        let Some(at) = self
-            .observations
-            .iter()
-            .position(|one| one.subscription == subscription)
-        else {
-            return;
-        };
-        let Some(found) = self.observations.get_mut(at) else {
-            return;
-        };
-        if found.is_leaving || found.ended(response, now, events) == End::Over {
-            self.observations.swap_remove(at);
+            Purpose::Observe(id) => self.observations.ended(id, Some(answer), now, events),
+            Purpose::Question(request) => answer.tell_answer(request, events),
+            Purpose::Read(request) => answer.tell_value(request, events),
         }
     }
 
     /// Ends an observation at once.
-    fn end_observation(&mut self, subscription: SubscriptionId, now: Time) {
-        let Some(at) = self
-            .observations
-            .iter()
-            .position(|one| one.subscription == subscription)
-        else {
-            return;
-        };
-        let gone = self.observations.swap_remove(at);
-        if let Some(request) = gone.request {
-            self.asked.remove(&request);
-            self.side
-                .cancel(request, Cancel::Deregister, now, &mut self.scratch);
+    fn end_observation(&mut self, id: SubscriptionId) {
+        let request = self.observations.remove(id).and_then(|gone| gone.request);
+        if let Some(request) = request {
+            let now = self.conn.now();
+            self.requests.cancel(request, Cancel::Deregister, now);
         }
     }
 
     /// Registers observations again that have ended and are due.
-    fn register_due(&mut self, now: Time) {
-        for at in 0..self.observations.len() {
-            let Some(found) = self
-                .observations
-                .get_mut(at)
-                .filter(|one| one.retry_at <= now)
-            else {
-                continue;
-            };
-            found.retry_at = Time::NEVER;
-            let (subscription, reliability) = (found.subscription, found.reliability);
-            let address = std::mem::take(&mut found.address);
-            let request = self.observe(subscription, &address, reliability, now);
-            if let Some(found) = self.observations.get_mut(at) {
-                found.address = address;
-                match request {
-                    Ok(request) => found.request = Some(request),
-                    Err(_) => found.retry_at = now + Span::from_secs(1),
-                }
-            }
-        }
+    fn register_due(&mut self) {
+        let mut observations = std::mem::take(&mut self.observations);
+        observations.register_due(self.conn.now(), |id, address, reliability| {
+            self.observe(id, address, reliability)
+        });
+        self.observations = observations;
     }
 
     fn observe(
         &mut self,
-        subscription: SubscriptionId,
+        id: SubscriptionId,
         address: &str,
         reliability: Reliability,
-        now: Time,
-    ) -> Result<thalweg_coap::RequestId, Refusal> {
-        let keeps_all = reliability != Reliability::AtMostOnce && !self.settings.is_plain();
-        let mut wording = std::mem::take(&mut self.wording);
-        let (queue, qos) = (self.settings.queue, u8::from(keeps_all));
+    ) -> Asked<thalweg_coap::RequestId> {
+        let keeps_all = reliability != Reliability::AtMostOnce && !self.settings().is_plain();
+        let (queue, qos) = (self.settings().queue, u8::from(keeps_all));
         let queries = [format_args!("queue={queue}"), format_args!("qos={qos}")];
-        let wanted = if keeps_all {
-            &queries[..]
-        } else {
-            &queries[1..]
+        let wanted = match keeps_all {
+            true => &queries[..],
+            false => &queries[1..],
         };
-        let request = wording
-            .get(address, wanted, &self.settings.clone())
-            .and_then(|options| {
-                let options = options.as_slice();
-                let request = RequestOut {
-                    code: Code::GET,
-                    confirmable: true,
-                    options,
-                    payload: &[],
-                    observe: true,
-                };
-                self.request(&request, Purpose::Observe(subscription), now)
-            });
-        self.wording = wording;
-        if let (Ok(request), true) = (&request, keeps_all) {
-            self.side.keep_all(*request);
+        let options = self.wording.get(address, wanted)?;
+        let (options, purpose) = (options.as_slice(), Purpose::Observe(id));
+        let request = self.requests.get(options, purpose, &self.conn)?;
+        if keeps_all {
+            self.requests.side.keep_all(request);
         }
-        request
+        Ok(request)
     }
 
-    fn ask_whether_there(&mut self, now: Time, out: &mut Output) {
-        self.ping = self
-            .side
-            .ping(self.peer, now, &mut self.scratch)
-            .ok()
-            .map(|ping| (ping, now));
-        self.flush(out);
+    fn ask_whether_there(&mut self) {
+        if self.ping.is_none() {
+            let now = self.conn.now();
+            let Requests { side, scratch, .. } = &mut self.requests;
+            let ping = side.ping(self.conn.peer(), now, scratch);
+            self.ping = ping.ok().map(|ping| (ping, now));
+        }
     }
 }
 
-impl Transport for Coap {
-    fn protocol(&self) -> &'static str {
-        "coap"
+impl Plugin for Coap {
+    const PROTOCOL: &'static str = "coap";
+    type Scratch = ();
+
+    fn connection(&self) -> &Connection {
+        &self.conn
     }
 
-    fn capabilities(&self) -> Capabilities {
-        let is_ours = !self.settings.is_plain();
+    fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.conn
+    }
+
+    fn offers(&self) -> Capabilities {
         Capabilities {
-            receive_max: if is_ours {
-                Reliability::AtLeastOnce
-            } else {
-                Reliability::AtMostOnce
-            },
-            stamps: self.stamps,
-            carries_stamps: self.stamps,
-            // A broker that knows stamps is one that insists on each notification.
-            keeps_all: self.stamps && is_ours,
             keeps_order: false,
-            publishes_in_order: self.keeps_order,
-            properties: is_ours,
-            lifespan: is_ours,
-            priority: is_ours,
+            publishes_in_order: self.requests.keeps_order,
             payload_bytes_max: BODY_BYTES_MAX,
-            ..super::CAPABILITIES
+            ..super::offers(&self.wording)
         }
     }
 
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    fn open(&mut self, _opening: &Opening, peer: SocketAddr, now: Time, out: &mut Output) {
-        self.closed();
-        self.peer = peer;
-        (self.state, self.heard) = (State::Asking, now);
-        let hello = words::hello();
-        let request = RequestOut {
-            code: Code::GET,
-            confirmable: true,
-            options: &hello,
-            payload: &[],
-            observe: false,
-        };
+    fn connect(&mut self, _: &Opening, _: &mut Vec<u8>) -> Step {
+        // It asks for signs of life in its own way.
+        self.conn.liveness().set_keep_alive(Span::ZERO);
+        self.heard = self.conn.now();
         // A fresh machine has room for one request.
-        let _ = self.request(&request, Purpose::Hello, now);
-        self.flush(out);
-    }
-
-    fn handle_input(
-        &mut self,
-        input: &[u8],
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<usize, LinkFault> {
-        if self.state == State::Closed {
-            return Ok(input.len());
-        }
-        (self.heard, self.unheard) = (now, 0);
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let event = self
-            .side
-            .handle_datagram(self.peer, input, now, &mut scratch);
-        self.scratch = scratch;
-        if let Some(event) = event {
-            self.on_event(event, now, events);
-        }
-        self.finish(now, out, events)?;
-        Ok(input.len())
-    }
-
-    fn poll_timeout(&self) -> Time {
-        if self.state == State::Closed {
-            return Time::NEVER;
-        }
-        let retry = self
-            .observations
-            .iter()
-            .map(|one| one.retry_at)
-            .min()
-            .unwrap_or(Time::NEVER);
-        let pause = if self.was_full && self.pause_until > Time::ZERO {
-            self.pause_until
-        } else {
-            Time::NEVER
-        };
-        self.side.poll_timeout().min(retry).min(pause)
-    }
-
-    fn handle_timeout(
-        &mut self,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<(), LinkFault> {
-        if self.pause_until <= now {
-            self.pause_until = Time::ZERO;
-        }
-        let mut scratch = std::mem::take(&mut self.scratch);
-        self.side.handle_timeout(now, &mut scratch);
-        self.scratch = scratch;
-        self.finish(now, out, events)
-    }
-
-    fn publish(
-        &mut self,
-        message: &Outbound<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<Departure, Refusal> {
-        if self.state != State::Up {
-            return Err(Refusal::NotConnected);
-        }
-        if self.pause_until > now {
-            self.was_full = true;
-            return Err(Refusal::Window);
-        }
-        match message.reliability {
-            Reliability::AtMostOnce => self.tell(message, now, out),
-            Reliability::AtLeastOnce => self.put(
-                message,
-                Purpose::Publish {
-                    id: message.id,
-                    sent_at: now,
-                    topic: self.topic(message.address),
-                    bytes: message.payload.len(),
-                },
-                now,
-                out,
-            ),
-            Reliability::ExactlyOnce => Err(Refusal::Unsupported("CoAP knows no exactly once")),
-        }
-    }
-
-    fn abandon(&mut self, id: MessageId) {
-        let is_it = |purpose: &Purpose| matches!(purpose, Purpose::Publish { id: known, .. } if *known == id);
-        let Some((request, purpose)) = self
-            .asked
-            .iter()
-            .find(|(_, purpose)| is_it(purpose))
-            .map(|(request, purpose)| (*request, *purpose))
-        else {
-            return;
-        };
-        self.asked.remove(&request);
-        self.has_ended(request, purpose);
-        // Nothing is written by that but what waited behind it, which the next call sends.
-        self.side
-            .cancel(request, Cancel::Forget, self.heard, &mut self.scratch);
-    }
-
-    fn subscribe(
-        &mut self,
-        wish: &SubscribeWish<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
-        if self.state != State::Up {
-            return Err(Refusal::NotConnected);
-        }
-        if let Some(refusal) = super::unobservable(wish.filter, self.stamps) {
-            return Err(refusal);
-        }
-        self.end_observation(wish.subscription, now);
-        let request = self.observe(wish.subscription, wish.filter, wish.reliability, now)?;
-        let (name, last_values) = (wish.subscription, wish.last_values);
-        self.observations.push(Observation::new(
-            name,
-            wish.filter,
-            wish.reliability,
-            last_values,
-            request,
-        ));
-        self.flush(out);
+        let _ = self
+            .requests
+            .get(&words::hello(), Purpose::Hello, &self.conn);
         Ok(())
     }
 
-    fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time, out: &mut Output) {
-        let found = self
-            .observations
-            .iter_mut()
-            .find(|one| one.subscription == subscription);
-        match found {
+    fn step(&mut self, input: &[u8], _: &mut (), cx: &mut Cx<'_>) -> Step<Option<usize>> {
+        if input.is_empty() {
+            return Ok(None);
+        }
+        let now = self.conn.now();
+        (self.heard, self.unheard) = (now, 0);
+        let mut scratch = std::mem::take(&mut self.requests.scratch);
+        let side = &mut self.requests.side;
+        let event = side.handle_datagram(self.conn.peer(), input, now, &mut scratch);
+        self.requests.scratch = scratch;
+        if let Some(event) = event {
+            self.on_event(event, cx.events);
+        }
+        self.finish(cx)?;
+        Ok(Some(input.len()))
+    }
+
+    fn next_timeout(&self) -> Time {
+        let is_paused = self.conn.was_full() && self.pause_until > Time::ZERO;
+        let pause = Some(self.pause_until).filter(|_| is_paused);
+        let retry = self.observations.next_retry();
+        let due = self.requests.side.poll_timeout().min(retry);
+        due.min(pause.unwrap_or(Time::NEVER))
+    }
+
+    fn on_timeout(&mut self, cx: &mut Cx<'_>) -> Step {
+        let now = self.conn.now();
+        if self.pause_until <= now {
+            self.pause_until = Time::ZERO;
+        }
+        let Requests { side, scratch, .. } = &mut self.requests;
+        side.handle_timeout(now, scratch);
+        self.finish(cx)
+    }
+
+    fn has_room(&self) -> bool {
+        self.in_flight < self.window.size()
+            && self.pause_until <= self.conn.now()
+            && self.requests.side.unanswered(self.conn.peer()) < UNANSWERED_MAX / 2
+    }
+
+    fn send(&mut self, message: &Outbound<'_>, out: &mut Vec<u8>) -> Asked<Departure> {
+        let sent_at = self.conn.now();
+        if self.pause_until > sent_at {
+            return Err(Refusal::Window);
+        }
+        let (topic, bytes) = (self.topic(message.address), message.payload.len());
+        let unawaited = Purpose::Unawaited { topic, bytes };
+        let (id, is_unanswered) = (message.id, message.reliability == Reliability::AtMostOnce);
+        let publish = Purpose::Publish {
+            id,
+            sent_at,
+            topic,
+            bytes,
+        };
+        match is_unanswered {
+            true => self.tell(message, unawaited, out),
+            false => self.put(message, publish),
+        }
+    }
+
+    fn give_up(&mut self, id: MessageId) {
+        let is_it = |purpose: &Purpose| matches!(purpose, Purpose::Publish { id: known, .. } if *known == id);
+        let mut asked = self.requests.asked.iter();
+        let Some((&request, &purpose)) = asked.find(|(_, purpose)| is_it(purpose)) else {
+            return;
+        };
+        self.has_ended(request, purpose);
+        // Nothing is written by that but what waited behind it, which the next call sends.
+        self.requests.cancel(request, Cancel::Forget, self.heard);
+    }
+
+    fn begin_subscription(&mut self, wish: &SubscribeWish<'_>, _: &mut Vec<u8>) -> Asked {
+        if let Some(refusal) = super::unobservable(wish.filter, self.wording.stamps) {
+            return Err(refusal);
+        }
+        self.end_observation(wish.subscription);
+        let request = self.observe(wish.subscription, wish.filter, wish.reliability)?;
+        self.observations.add(wish, request);
+        Ok(())
+    }
+
+    fn end_subscription(&mut self, id: SubscriptionId, _: &mut Vec<u8>) {
+        match self.observations.get_mut(id) {
             Some(one)
                 if one
                     .request
-                    .is_some_and(|request| self.side.is_gathering(request)) =>
+                    .is_some_and(|it| self.requests.side.is_gathering(it)) =>
             {
-                one.is_leaving = true
+                one.is_leaving = true;
             }
-            _ => {
-                self.end_observation(subscription, now);
-                self.flush(out);
-            }
+            _ => self.end_observation(id),
         }
     }
 
-    fn settle(&mut self, _delivery: DeliveryId, _now: Time, _out: &mut Output) {
-        // The machine has acknowledged what came.
+    fn ask(&mut self, id: RequestId, message: &Outbound<'_>, _: &mut Vec<u8>) -> Asked {
+        let (code, options) = self.wording.question(message)?;
+        let (said, purpose) = ((code, options.as_slice()), Purpose::Question(id));
+        let request = self
+            .requests
+            .ask(said, message.payload, purpose, &self.conn);
+        request.map(drop)
     }
 
-    fn request(
-        &mut self,
-        request: RequestId,
-        message: &Outbound<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
-        if self.state != State::Up {
-            return Err(Refusal::NotConnected);
-        }
-        let mut wording = std::mem::take(&mut self.wording);
-        let stamp = message.stamp.filter(|_| self.stamps).map(StampBytes::new);
-        let question = Outbound {
-            reliability: Reliability::AtLeastOnce,
-            retain: crate::Retain::No,
-            ..*message
-        };
-        let result = wording
-            .publish(
-                &question,
-                Resource::Rpc,
-                false,
-                false,
-                &stamp,
-                &self.settings,
-            )
-            .and_then(|(code, options)| {
-                let (options, payload) = (options.as_slice(), message.payload);
-                let question = RequestOut {
-                    code,
-                    confirmable: true,
-                    options,
-                    payload,
-                    observe: false,
-                };
-                Coap::request(self, &question, Purpose::Question(request), now)
-            });
-        self.wording = wording;
-        self.flush(out);
-        result.map(|_| ())
+    fn ask_value(&mut self, id: RequestId, address: &str, _: &mut Vec<u8>) -> Asked {
+        let options = self.wording.get(address, &[])?;
+        let (options, purpose) = (options.as_slice(), Purpose::Read(id));
+        self.requests.get(options, purpose, &self.conn).map(drop)
     }
 
-    fn read(
-        &mut self,
-        request: RequestId,
-        address: &str,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
-        if self.state != State::Up {
-            return Err(Refusal::NotConnected);
-        }
-        let mut wording = std::mem::take(&mut self.wording);
-        let result = wording
-            .get(address, &[], &self.settings)
-            .and_then(|options| {
-                let options = options.as_slice();
-                let question = RequestOut {
-                    code: Code::GET,
-                    confirmable: true,
-                    options,
-                    payload: &[],
-                    observe: false,
-                };
-                Coap::request(self, &question, Purpose::Read(request), now)
-            });
-        self.wording = wording;
-        self.flush(out);
-        result.map(|_| ())
-    }
-
-    fn forget(&mut self, request: RequestId) {
+    fn drop_question(&mut self, id: RequestId) {
         // What still comes is answered by the machine and told to nobody.
-        self.asked.retain(
-            |_, purpose| !matches!(purpose, Purpose::Question(asked) | Purpose::Read(asked) if *asked == request),
+        self.requests.asked.retain(
+            |_, purpose| !matches!(purpose, Purpose::Question(asked) | Purpose::Read(asked) if *asked == id),
         );
     }
 
-    fn probe(&mut self, now: Time, out: &mut Output) -> usize {
+    fn ping(&mut self, _: &mut Vec<u8>) {
         // An answer would say that nothing more comes of what has left.
-        if self.state != State::Up
-            || self.ping.is_some()
-            || self.observations.iter().any(|one| one.is_leaving)
-        {
-            return 0;
+        if !self.observations.are_any_leaving() {
+            self.ask_whether_there();
         }
-        let before = out.bytes.len();
-        self.ask_whether_there(now, out);
-        out.bytes.len() - before
     }
 
-    fn close(&mut self, now: Time, out: &mut Output) {
-        for observation in std::mem::take(&mut self.observations) {
+    fn say_goodbye(&mut self, _: &mut Vec<u8>) {
+        let now = self.conn.now();
+        for observation in self.observations.drain() {
             if let Some(request) = observation.request {
-                self.side
-                    .cancel(request, Cancel::Deregister, now, &mut self.scratch);
+                self.requests.cancel(request, Cancel::Deregister, now);
             }
         }
-        self.flush(out);
     }
 
-    fn closed(&mut self) {
-        self.before = self.counters();
-        self.side = machine(&self.endpoint, &self.settings);
-        self.state = State::Closed;
-        self.asked.clear();
-        self.observations.clear();
-        self.last.clear();
-        self.bytes = 0;
-        self.window = Window::new(self.settings.nstart);
-        (self.in_flight, self.was_full, self.ping) = (0, false, None);
+    fn reset(&mut self) {
+        self.before = self.counts();
+        let settings = self.wording.settings();
+        self.requests.side = machine(self.conn.endpoint(), settings);
+        self.window = Congestion::new(settings.nstart);
+        self.requests.asked.clear();
+        self.requests.last.clear();
+        self.requests.scratch.clear();
+        self.observations = Observations::default();
+        (self.in_flight, self.bytes, self.ping) = (0, 0, None);
         (self.unheard, self.wants_ping) = (0, false);
         self.pause_until = Time::ZERO;
-        self.scratch.clear();
     }
 
-    fn counters(&self) -> Counters {
-        Counters {
-            confirmable: self.before.confirmable + self.side.confirmable(),
-            retransmissions: self.before.retransmissions + self.side.retransmissions(),
+    #[inline]
+    fn flush(&mut self, out: &mut Output) {
+        out.end_datagram();
+        for (_, bytes) in self.requests.scratch.iter() {
+            out.bytes.extend_from_slice(bytes);
+            out.end_datagram();
         }
+        self.requests.scratch.clear();
+    }
+
+    fn counts(&self) -> Counters {
+        let side = &self.requests.side;
+        Counters {
+            confirmable: self.before.confirmable + side.confirmable(),
+            retransmissions: self.before.retransmissions + side.retransmissions(),
+        }
+    }
+}
+
+fn answer<'a>(response: &'a ResponseIn<'_>) -> Answer<'a> {
+    Answer {
+        code: response.code,
+        options: &response.options,
+        payload: &response.payload,
     }
 }
 
 fn nobody() -> LinkFault {
-    LinkFault {
-        words: "nobody answers at this address".to_owned(),
-        is_final: false,
-    }
+    LinkFault::temporary("nobody answers at this address")
 }
 
 fn machine(endpoint: &Endpoint, settings: &CoapSettings) -> ClientSide {

@@ -12,16 +12,38 @@ pub use datagrams::Coap;
 pub use settings::CoapSettings;
 pub use stream::CoapStream;
 
+use thalweg_model::Reliability;
+
 use crate::presence;
 use crate::transport::{Capabilities, Refusal};
 
 /// What is the same over datagrams and streams. Nothing is settled: a notification is acknowledged when it comes.
 const CAPABILITIES: Capabilities = Capabilities {
-    reliability_max: thalweg_model::Reliability::AtLeastOnce,
+    reliability_max: Reliability::AtLeastOnce,
     requests: true,
     last_values: true,
     ..Capabilities::STREAM
 };
+
+/// What a server is known to offer.
+fn offers(wording: &words::Wording) -> Capabilities {
+    let is_ours = !wording.settings().is_plain();
+    let receive_max = match is_ours {
+        true => Reliability::AtLeastOnce,
+        false => Reliability::AtMostOnce,
+    };
+    Capabilities {
+        receive_max,
+        stamps: wording.stamps,
+        carries_stamps: wording.stamps,
+        // A broker that knows stamps is one that insists on each notification.
+        keeps_all: wording.stamps && is_ours,
+        properties: is_ours,
+        lifespan: is_ours,
+        priority: is_ours,
+        ..CAPABILITIES
+    }
+}
 
 /// Why a filter cannot be observed: an observation is of one resource.
 fn unobservable(filter: &str, is_thalweg: bool) -> Option<Refusal> {

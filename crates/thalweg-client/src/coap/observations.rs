@@ -3,11 +3,12 @@
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
-use thalweg_coap::{Code, Options, option};
+use thalweg_coap::{Code, option};
 use thalweg_model::{Reliability, Span, Time};
 
-use super::words;
-use crate::transport::{Events, Inbound, Refusal, SubscriptionId};
+use super::words::Answer;
+use crate::plugin::Asked;
+use crate::transport::{Events, Inbound, Refusal, SubscribeWish, SubscriptionId};
 
 /// A subscription, by what the connection calls its request.
 #[derive(Debug)]
@@ -25,34 +26,89 @@ pub(super) struct Observation<R> {
     /// A hash of the last state.
     state: u64,
     /// When to register again, after it has ended.
-    pub(super) retry_at: Time,
+    retry_at: Time,
     retries: u32,
     /// It is over as soon as what is being fetched in blocks has come: what the server believes to be delivered must not be
     /// dropped half-way.
     pub(super) is_leaving: bool,
 }
 
-/// What is to be done about an observation that has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// It registers again at that time.
-    Later(Time),
-    Over,
+/// The observations of a connection.
+#[derive(Debug)]
+pub(super) struct Observations<R>(Vec<Observation<R>>);
+
+impl<R> Default for Observations<R> {
+    fn default() -> Self {
+        Observations(Vec::new())
+    }
+}
+
+impl<R> Observations<R> {
+    pub(super) fn add(&mut self, wish: &SubscribeWish<'_>, request: R) {
+        self.0.push(Observation::new(wish, request));
+    }
+
+    pub(super) fn get_mut(&mut self, id: SubscriptionId) -> Option<&mut Observation<R>> {
+        self.0.iter_mut().find(|one| one.subscription == id)
+    }
+
+    pub(super) fn remove(&mut self, id: SubscriptionId) -> Option<Observation<R>> {
+        let at = self.0.iter().position(|one| one.subscription == id)?;
+        Some(self.0.swap_remove(at))
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Observation<R>> + '_ {
+        self.0.drain(..)
+    }
+
+    /// Whether any waits for its last blocks.
+    pub(super) fn are_any_leaving(&self) -> bool {
+        self.0.iter().any(|one| one.is_leaving)
+    }
+
+    /// One has ended with this response, or without one: it registers again later, or is over.
+    pub(super) fn ended(
+        &mut self,
+        id: SubscriptionId,
+        response: Option<&Answer<'_>>,
+        now: Time,
+        events: &mut dyn Events,
+    ) {
+        if let Some(one) = self.get_mut(id)
+            && (one.is_leaving || !one.is_to_return(response, now, events))
+        {
+            self.remove(id);
+        }
+    }
+
+    /// When the next registers again.
+    pub(super) fn next_retry(&self) -> Time {
+        let times = self.0.iter().map(|one| one.retry_at);
+        times.min().unwrap_or(Time::NEVER)
+    }
+
+    /// Registers those again that have ended and are due.
+    pub(super) fn register_due(
+        &mut self,
+        now: Time,
+        mut observe: impl FnMut(SubscriptionId, &str, Reliability) -> Asked<R>,
+    ) {
+        for one in self.0.iter_mut().filter(|one| one.retry_at <= now) {
+            match observe(one.subscription, &one.address, one.reliability) {
+                Ok(request) => (one.request, one.retry_at) = (Some(request), Time::NEVER),
+                Err(_) => one.retry_at = now + Span::from_secs(1),
+            }
+        }
+    }
 }
 
 impl<R> Observation<R> {
-    pub(super) fn new(
-        subscription: SubscriptionId,
-        address: &str,
-        reliability: Reliability,
-        last_values: bool,
-        request: R,
-    ) -> Self {
+    fn new(wish: &SubscribeWish<'_>, request: R) -> Self {
         Observation {
-            subscription,
-            address: address.to_owned(),
-            reliability,
-            last_values,
+            subscription: wish.subscription,
+            address: wish.filter.to_owned(),
+            reliability: wish.reliability,
+            last_values: wish.last_values,
             request: Some(request),
             is_told: false,
             has_state: false,
@@ -67,9 +123,7 @@ impl<R> Observation<R> {
     pub(super) fn notified(
         &mut self,
         is_state: bool,
-        reliability: Reliability,
-        options: &Options<'_>,
-        payload: &[u8],
+        answer: &Answer<'_>,
         events: &mut dyn Events,
     ) {
         self.retries = 0;
@@ -79,51 +133,47 @@ impl<R> Observation<R> {
         }
         let is_first = !std::mem::replace(&mut self.has_state, true);
         let mut hasher = FixedState::default().build_hasher();
-        hasher.write(payload);
-        hasher.write_u32(
-            options
-                .uint(option::CONTENT_FORMAT)
-                .map_or(u32::MAX, |format| format),
-        );
-        hasher.write(options.get(thalweg_model::STAMP_OPTION).unwrap_or_default());
+        hasher.write(answer.payload);
+        let format = answer.options.uint(option::CONTENT_FORMAT);
+        hasher.write_u32(format.unwrap_or(u32::MAX));
+        let stamp = answer.options.get(thalweg_model::STAMP_OPTION);
+        hasher.write(stamp.unwrap_or_default());
         let state = hasher.finish();
         let is_known = !is_first && std::mem::replace(&mut self.state, state) == state;
         self.state = state;
         // Registered again, and it is as it was; or nobody has published anything yet.
-        if is_state
-            && (is_known || words::is_nothing(payload, options) || (is_first && !self.last_values))
-        {
+        if is_state && (is_known || answer.is_nothing() || (is_first && !self.last_values)) {
             return;
         }
         events.received(&Inbound {
             subscription: Some(self.subscription),
-            reliability,
+            reliability: self.reliability.min(Reliability::AtLeastOnce),
             is_last_value: is_state && is_first,
             // What has changed while nobody told us may have been told before.
             repeated: is_state && !is_first,
-            ..words::inbound(&self.address, payload, options)
+            ..answer.inbound(&self.address)
         });
     }
 
-    /// It has ended with this response, or without one.
-    pub(super) fn ended(
+    /// It has ended with this response, or without one; whether it registers again later.
+    fn is_to_return(
         &mut self,
-        response: Option<(Code, &Options<'_>, &[u8])>,
+        response: Option<&Answer<'_>>,
         now: Time,
         events: &mut dyn Events,
-    ) -> End {
+    ) -> bool {
         self.request = None;
         let refusal = match response {
             None => Refusal::NoAnswer,
-            Some((code, ..)) if code.is_success() => {
+            Some(answer) if answer.code.is_success() => {
                 Refusal::Unsupported("the server lets nobody observe this now")
             }
-            Some((code, options, payload)) => words::refusal(code, options, payload),
+            Some(answer) => answer.refusal(),
         };
         // Who was let in before is again, as a rule: the value was cleared, the server has begun anew, or nothing was heard.
         // Rights that are gone, and requests that make no sense, stay so.
-        let may_return = match response {
-            Some((Code::NOT_FOUND | Code::NOT_ACCEPTABLE, ..)) | None => self.is_told,
+        let may_return = match response.map(|answer| answer.code) {
+            Some(Code::NOT_FOUND | Code::NOT_ACCEPTABLE) | None => self.is_told,
             Some(_) => {
                 self.is_told && matches!(refusal, Refusal::Busy(_) | Refusal::Unsupported(_))
             }
@@ -136,12 +186,12 @@ impl<R> Observation<R> {
             };
             self.retries += 1;
             self.retry_at = now + wait;
-            return End::Later(self.retry_at);
+            return true;
         }
         match self.is_told {
             true => events.unsubscribed(self.subscription, refusal),
             false => events.subscribed(self.subscription, Err(refusal)),
         }
-        End::Over
+        false
     }
 }

@@ -10,7 +10,8 @@ use thalweg_model::{Address, Reliability, STAMP_OPTION, Span, Stamp};
 
 use super::CoapSettings;
 use crate::message::Retain;
-use crate::transport::{Events, Inbound, Outbound, Properties, Refusal, RequestId, Settled};
+use crate::plugin::Asked;
+use crate::transport::{Events, Inbound, Outbound, Refusal, RequestId, Settled};
 
 /// No answer at all, whatever it would be. RFC 7967 §2.1
 pub(super) const NO_ANSWER: u32 = 26;
@@ -60,8 +61,14 @@ impl<'o> OptionList<'o> {
 }
 
 /// What a request needs beside its payload, in memory that is used again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Wording {
+    settings: CoapSettings,
+    /// Over a stream everything is sure.
+    is_stream: bool,
+    /// The server recognizes repetitions by stamps.
+    pub(super) stamps: bool,
+    stamp: Option<([u8; 16], usize)>,
     /// Levels that had to be decoded, and queries; each ends where the next begins.
     text: String,
     ends: Vec<usize>,
@@ -81,7 +88,7 @@ struct Said {
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Resource {
+enum Resource {
     /// The data of an address.
     Data,
     /// Who answers questions at an address.
@@ -89,13 +96,24 @@ pub(super) enum Resource {
 }
 
 impl Wording {
+    pub(super) fn new(settings: CoapSettings, is_stream: bool) -> Self {
+        Wording {
+            settings,
+            is_stream,
+            stamps: false,
+            stamp: None,
+            text: String::new(),
+            ends: Vec::new(),
+            said: None,
+        }
+    }
+
+    pub(super) fn settings(&self) -> &CoapSettings {
+        &self.settings
+    }
+
     /// The path of an address, a level each. Fails if it is no address, or cannot be said.
-    fn levels(
-        &mut self,
-        address: &str,
-        resource: Resource,
-        settings: &CoapSettings,
-    ) -> Result<(), Refusal> {
+    fn levels(&mut self, address: &str, resource: Resource) -> Asked {
         if let Some(said) = self
             .said
             .as_ref()
@@ -109,14 +127,19 @@ impl Wording {
         self.text.clear();
         self.ends.clear();
         Address::check(address).map_err(|_| Refusal::Address)?;
-        let queue = queue(address).filter(|_| !settings.is_plain());
+        let queue = queue(address).filter(|_| !self.settings.is_plain());
         let base = match (resource, queue) {
             (_, Some(_)) => "q",
-            (Resource::Data, _) => &settings.base,
-            (Resource::Rpc, _) => &settings.rpc_base,
+            (Resource::Data, _) => &self.settings.base,
+            (Resource::Rpc, _) => &self.settings.rpc_base,
+        };
+        let (text, ends) = (&mut self.text, &mut self.ends);
+        let mut add = |level: &str| {
+            text.push_str(level);
+            ends.push(text.len());
         };
         for level in base.split('/').filter(|level| !level.is_empty()) {
-            self.add(level);
+            add(level);
         }
         for level in queue.unwrap_or(address).split('/') {
             let level: Cow<'_, str> = read_level(level);
@@ -124,7 +147,7 @@ impl Wording {
             if level.len() > 255 {
                 return Err(Refusal::Address);
             }
-            self.add(&level);
+            add(&level);
         }
         let mut address_said = said.map(|said| said.address).unwrap_or_default();
         address_said.clear();
@@ -137,11 +160,6 @@ impl Wording {
             bytes,
         });
         Ok(())
-    }
-
-    fn add(&mut self, text: &str) {
-        self.text.push_str(text);
-        self.ends.push(self.text.len());
     }
 
     fn query(&mut self, query: std::fmt::Arguments<'_>) {
@@ -166,24 +184,41 @@ impl Wording {
             .unwrap_or_default()
     }
 
-    /// The code and options of a publish or a question.
-    pub(super) fn publish<'w>(
-        &'w mut self,
+    /// The code and options of a question to who answers at an address.
+    pub(super) fn question(&mut self, message: &Outbound<'_>) -> Asked<(Code, OptionList<'_>)> {
+        let question = Outbound {
+            reliability: Reliability::AtLeastOnce,
+            retain: Retain::No,
+            ..*message
+        };
+        self.message(&question, Resource::Rpc, false)
+    }
+
+    /// The code and options of a publish.
+    pub(super) fn publish(
+        &mut self,
+        message: &Outbound<'_>,
+        is_unanswered: bool,
+    ) -> Asked<(Code, OptionList<'_>)> {
+        self.message(message, Resource::Data, is_unanswered)
+    }
+
+    fn message(
+        &mut self,
         message: &Outbound<'_>,
         resource: Resource,
         is_unanswered: bool,
-        is_stream: bool,
-        stamp: &'w Option<StampBytes>,
-        settings: &CoapSettings,
-    ) -> Result<(Code, OptionList<'w>), Refusal> {
-        self.levels(message.address, resource, settings)?;
+    ) -> Asked<(Code, OptionList<'_>)> {
+        self.levels(message.address, resource)?;
+        self.stamp = message.stamp.filter(|_| self.stamps).map(Stamp::to_bytes);
         let path = self.ends.len();
-        if !settings.is_plain() {
+        if !self.settings.is_plain() {
             if message.priority != 4 {
                 self.query(format_args!("priority={}", message.priority));
             }
             // A body in blocks goes confirmably, and over a stream everything is sure: both say more than is meant.
-            if (is_stream || !is_unanswered) && message.reliability == Reliability::AtMostOnce {
+            if (self.is_stream || !is_unanswered) && message.reliability == Reliability::AtMostOnce
+            {
                 self.query(format_args!("qos=0"));
             }
             for (name, value) in message.properties.iter() {
@@ -203,7 +238,7 @@ impl Wording {
             options.push(option::CONTENT_FORMAT, Value::Uint(u32::from(format)));
         }
         // What Thalweg reads as `?expiry=`, and shorter.
-        if message.lifespan != Span::FOREVER && !settings.is_plain() {
+        if message.lifespan != Span::FOREVER && !self.settings.is_plain() {
             options.push(
                 option::MAX_AGE,
                 Value::Uint(u32::try_from(message.lifespan.secs_ceil()).unwrap_or(u32::MAX)),
@@ -215,8 +250,9 @@ impl Wording {
         if is_unanswered {
             options.push(option::NO_RESPONSE, Value::Uint(NO_ANSWER));
         }
-        if let Some(stamp) = stamp {
-            options.push(STAMP_OPTION, Value::Opaque(stamp.as_slice()));
+        if let Some((bytes, len)) = &this.stamp {
+            let bytes = bytes.get(..*len).unwrap_or_default();
+            options.push(STAMP_OPTION, Value::Opaque(bytes));
         }
         let is_post = resource == Resource::Rpc || queue(message.address).is_some();
         let code = match (is_clear, is_post) {
@@ -228,15 +264,18 @@ impl Wording {
     }
 
     /// The options of a GET; `queries` are added for Thalweg only.
-    pub(super) fn get<'w>(
-        &'w mut self,
+    pub(super) fn get(
+        &mut self,
         address: &str,
         queries: &[std::fmt::Arguments<'_>],
-        settings: &CoapSettings,
-    ) -> Result<OptionList<'w>, Refusal> {
-        self.levels(address, Resource::Data, settings)?;
+    ) -> Asked<OptionList<'_>> {
+        self.levels(address, Resource::Data)?;
         let path = self.ends.len();
-        for query in queries.iter().filter(|_| !settings.is_plain()) {
+        let queries = match self.settings.is_plain() {
+            true => &[],
+            false => queries,
+        };
+        for query in queries {
             self.query(*query);
         }
         let this = &*self;
@@ -267,140 +306,106 @@ pub(super) fn hello() -> [OptionOut<'static>; 3] {
     ]
 }
 
-/// Whether the answer to [`hello`] names this resource type. RFC 6690 §4.1: who does not filter shows everything.
-pub(super) fn announces(resource_type: &str, code: Code, payload: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(payload) else {
-        return false;
-    };
-    let names_it = |types: &str| types.split(' ').any(|one| one == resource_type);
-    let is_it = |link: thalweg_coap::link_format::Link<'_>| {
-        link.attribute("rt").is_some_and(|types| names_it(&types))
-    };
-    code == Code::CONTENT && Links::new(text).filter_map(Result::ok).any(is_it)
+/// A response or a notification.
+#[derive(Clone, Copy)]
+pub(super) struct Answer<'a> {
+    pub(super) code: Code,
+    pub(super) options: &'a Options<'a>,
+    pub(super) payload: &'a [u8],
 }
 
-/// A stamp as an option's value.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StampBytes {
-    bytes: [u8; 16],
-    len: usize,
-}
-
-impl StampBytes {
-    pub(super) fn new(stamp: Stamp) -> Self {
-        let (bytes, len) = stamp.to_bytes();
-        StampBytes { bytes, len }
+impl Answer<'_> {
+    /// Whether the answer to [`hello`] names this resource type. RFC 6690 §4.1: who does not filter shows everything.
+    pub(super) fn announces(&self, resource_type: &str) -> bool {
+        let Ok(text) = std::str::from_utf8(self.payload) else {
+            return false;
+        };
+        let names_it = |types: &str| types.split(' ').any(|one| one == resource_type);
+        let is_it = |link: thalweg_coap::link_format::Link<'_>| {
+            link.attribute("rt").is_some_and(|types| names_it(&types))
+        };
+        self.code == Code::CONTENT && Links::new(text).filter_map(Result::ok).any(is_it)
     }
 
-    fn as_slice(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
-}
-
-/// A representation as a message.
-pub(super) fn inbound<'m>(
-    address: &'m str,
-    payload: &'m [u8],
-    options: &Options<'_>,
-) -> Inbound<'m> {
-    let format = options
-        .uint(option::CONTENT_FORMAT)
-        .and_then(|format| u16::try_from(format).ok());
-    Inbound {
-        subscription: None,
-        delivery: None,
-        address,
-        payload,
-        reliability: Reliability::AtLeastOnce,
-        is_last_value: false,
-        repeated: false,
-        content_type: format.and_then(content_format::media_type),
-        properties: Properties::default(),
-        reply_to: None,
-        correlation: None,
+    /// The representation as a message.
+    pub(super) fn inbound<'m>(&'m self, address: &'m str) -> Inbound<'m> {
+        let format = self.options.uint(option::CONTENT_FORMAT);
+        let format = format.and_then(|format| u16::try_from(format).ok());
+        let stamp = self.options.get(STAMP_OPTION);
         // Max-Age says when to ask again, not when the message has no worth any more.
-        lifespan: Span::FOREVER,
-        stamp: options
-            .get(STAMP_OPTION)
-            .and_then(|bytes| Stamp::from_bytes(bytes).ok()),
-    }
-}
-
-/// Tells the answer to a question.
-pub(super) fn answer(
-    request: RequestId,
-    code: Code,
-    options: &Options<'_>,
-    payload: &[u8],
-    events: &mut dyn Events,
-) {
-    match code.is_success() {
-        true => events.answered(request, Ok(Some(&inbound("", payload, options)))),
-        false if code == Code::NOT_FOUND => {
-            events.answered(
-                request,
-                Err(Refusal::Denied("nobody listens there".to_owned())),
-            );
+        Inbound {
+            reliability: Reliability::AtLeastOnce,
+            content_type: format.and_then(content_format::media_type),
+            stamp: stamp.and_then(|bytes| Stamp::from_bytes(bytes).ok()),
+            ..Inbound::new(address, self.payload)
         }
-        false => events.answered(request, Err(refusal(code, options, payload))),
     }
-}
 
-/// Tells a last value that was asked for.
-pub(super) fn value(
-    request: RequestId,
-    code: Code,
-    options: &Options<'_>,
-    payload: &[u8],
-    events: &mut dyn Events,
-) {
-    match code.is_success() {
-        true if is_nothing(payload, options) => events.answered(request, Ok(None)),
-        true => {
-            let value = Inbound {
-                is_last_value: true,
-                ..inbound("", payload, options)
-            };
-            events.answered(request, Ok(Some(&value)));
+    /// Tells the answer to a question.
+    pub(super) fn tell_answer(&self, request: RequestId, events: &mut dyn Events) {
+        let nobody = || Refusal::Denied("nobody listens there".to_owned());
+        match self.code {
+            code if code.is_success() => events.answered(request, Ok(Some(&self.inbound("")))),
+            Code::NOT_FOUND => events.answered(request, Err(nobody())),
+            _ => events.answered(request, Err(self.refusal())),
         }
-        false if code == Code::NOT_FOUND => events.answered(request, Ok(None)),
-        false => events.answered(request, Err(refusal(code, options, payload))),
     }
-}
 
-/// Whether this is a representation of nothing yet: 2.05 without payload and tag.
-pub(super) fn is_nothing(payload: &[u8], options: &Options<'_>) -> bool {
-    payload.is_empty() && !options.has(option::ETAG) && !options.has(option::CONTENT_FORMAT)
-}
-
-/// What became of a publish that was answered like this.
-pub(super) fn outcome(code: Code, options: &Options<'_>, payload: &[u8]) -> Settled {
-    match code.is_success() {
-        true => Settled::Acknowledged,
-        false => Settled::Refused(refusal(code, options, payload)),
+    /// Tells a last value that was asked for.
+    pub(super) fn tell_value(&self, request: RequestId, events: &mut dyn Events) {
+        let value = Inbound {
+            is_last_value: true,
+            ..self.inbound("")
+        };
+        match self.code {
+            code if code.is_success() => {
+                events.answered(request, Ok(Some(&value).filter(|_| !self.is_nothing())));
+            }
+            Code::NOT_FOUND => events.answered(request, Ok(None)),
+            _ => events.answered(request, Err(self.refusal())),
+        }
     }
-}
 
-/// What a response means that is no success.
-pub(super) fn refusal(code: Code, options: &Options<'_>, payload: &[u8]) -> Refusal {
-    let words = match std::str::from_utf8(payload).unwrap_or_default() {
-        "" => code.to_string(),
-        words => format!("{code}: {words}"),
-    };
-    match code {
-        Code::REQUEST_ENTITY_TOO_LARGE => Refusal::TooLarge {
-            limit: options.uint(option::SIZE1).unwrap_or(0) as usize,
-        },
-        Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE => Refusal::Busy(words),
-        // It had no room for so many bodies and dropped the blocks before; from the beginning again. RFC 7959 §2.9.2
-        Code::REQUEST_ENTITY_INCOMPLETE => Refusal::Busy(words),
-        Code::GATEWAY_TIMEOUT => Refusal::NoAnswer,
-        _ => Refusal::Denied(words),
+    /// Whether this is a representation of nothing yet: 2.05 without payload and tag.
+    pub(super) fn is_nothing(&self) -> bool {
+        let is_marked = self.options.has(option::ETAG) || self.options.has(option::CONTENT_FORMAT);
+        self.payload.is_empty() && !is_marked
     }
-}
 
-/// How long a server that is busy wants to be left alone: Max-Age, at most half a minute. RFC 8516 §3, RFC 7252 §5.9.3.4
-pub(super) fn pause(code: Code, options: &Options<'_>) -> Option<Span> {
-    let is_busy = matches!(code, Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE);
-    is_busy.then(|| Span::from_secs(u64::from(options.uint(option::MAX_AGE).unwrap_or(60)).min(30)))
+    /// What became of a publish that was answered like this.
+    pub(super) fn outcome(&self) -> Settled {
+        match self.code.is_success() {
+            true => Settled::Acknowledged,
+            false => Settled::Refused(self.refusal()),
+        }
+    }
+
+    /// What a response means that is no success.
+    pub(super) fn refusal(&self) -> Refusal {
+        let code = self.code;
+        let words = match std::str::from_utf8(self.payload).unwrap_or_default() {
+            "" => code.to_string(),
+            words => format!("{code}: {words}"),
+        };
+        match code {
+            Code::REQUEST_ENTITY_TOO_LARGE => Refusal::TooLarge {
+                limit: self.options.uint(option::SIZE1).unwrap_or(0) as usize,
+            },
+            Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE => Refusal::Busy(words),
+            // It had no room for so many bodies and dropped the blocks before; from the beginning again. RFC 7959 §2.9.2
+            Code::REQUEST_ENTITY_INCOMPLETE => Refusal::Busy(words),
+            Code::GATEWAY_TIMEOUT => Refusal::NoAnswer,
+            _ => Refusal::Denied(words),
+        }
+    }
+
+    /// How long a server that is busy wants to be left alone: Max-Age, at most half a minute. RFC 8516 §3, RFC 7252 §5.9.3.4
+    pub(super) fn pause(&self) -> Option<Span> {
+        let is_busy = matches!(
+            self.code,
+            Code::TOO_MANY_REQUESTS | Code::SERVICE_UNAVAILABLE
+        );
+        let secs = self.options.uint(option::MAX_AGE).unwrap_or(60);
+        is_busy.then(|| Span::from_secs(u64::from(secs).min(30)))
+    }
 }

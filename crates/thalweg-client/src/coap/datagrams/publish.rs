@@ -6,18 +6,19 @@
 
 use std::hash::BuildHasher;
 
-use thalweg_coap::{RequestId, RequestOut, RequestRefused};
+use thalweg_coap::{RequestId, RequestRefused};
 use thalweg_model::{Span, Time};
 
 use super::{Coap, LEAST_WAIT, Purpose, UNANSWERED_MAX};
-use crate::coap::words::{Resource, StampBytes};
-use crate::transport::{Departure, Outbound, Output, Refusal};
+use crate::message::Retain;
+use crate::plugin::Asked;
+use crate::transport::{Departure, Outbound, Refusal};
 
 /// How many publishes may be under way: NSTART, until the server says that it keeps their order. Then it is more to begin with,
 /// one more for each answer, and half as many when something had to be repeated, but never fewer than NSTART. RFC 5681 §3.1,
 /// RFC 7252 §4.7
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct Congestion {
     size: usize,
     least: usize,
     /// Answers and repetitions so far.
@@ -39,10 +40,10 @@ const BODIES_BYTES_MAX: usize = 1 << 20;
 /// After a silence of so long the network may be another. RFC 5681 §4.1
 const WINDOW_LASTS: Span = Span::from_secs(1);
 
-impl Window {
+impl Congestion {
     pub(super) fn new(nstart: u8) -> Self {
         let least = usize::from(nstart.max(1));
-        Window {
+        Congestion {
             size: least,
             least,
             seen: (0, 0),
@@ -79,39 +80,40 @@ impl Window {
 
 impl Coap {
     /// Begins with a network of which nothing is known.
-    pub(super) fn open_window(&mut self, now: Time) {
-        self.window = Window::new(self.settings.nstart);
-        self.adapt_window(now);
-        if self.keeps_order {
+    pub(super) fn open_window(&mut self) {
+        self.window = Congestion::new(self.settings().nstart);
+        self.adapt_window();
+        if self.requests.keeps_order {
             self.window.open();
-            self.adapt_window(now);
+            self.adapt_window();
         }
     }
 
     /// Lets the number of messages under way follow what was answered and repeated.
-    pub(super) fn adapt_window(&mut self, now: Time) {
-        if !self.keeps_order {
+    pub(super) fn adapt_window(&mut self) {
+        if !self.requests.keeps_order {
             return;
         }
-        let (answered, repeated) = (self.side.answered(), self.side.retransmissions());
-        self.window.note(answered, repeated, self.was_full, now);
-        self.side
-            .set_nstart(u8::try_from(self.window.size()).unwrap_or(u8::MAX));
+        let side = &mut self.requests.side;
+        let (answered, repeated) = (side.answered(), side.retransmissions());
+        let is_full = self.conn.was_full();
+        self.window
+            .note(answered, repeated, is_full, self.conn.now());
+        side.set_nstart(u8::try_from(self.window.size()).unwrap_or(u8::MAX));
     }
 
     /// What messages of one topic have in common.
     pub(super) fn topic(&self, address: &str) -> u64 {
-        self.last.hasher().hash_one(address)
+        self.requests.last.hasher().hash_one(address)
     }
 
     /// A request is over.
     pub(super) fn has_ended(&mut self, request: RequestId, purpose: Purpose) {
-        if let Purpose::Publish { topic, bytes, .. } | Purpose::Unawaited { topic, bytes } = purpose
-        {
+        if let Some((topic, bytes)) = purpose.topic() {
             self.in_flight = self.in_flight.saturating_sub(1);
             self.bytes = self.bytes.saturating_sub(bytes);
-            if self.last.get(&topic) == Some(&request) {
-                self.last.remove(&topic);
+            if self.requests.last.get(&topic) == Some(&request) {
+                self.requests.last.remove(&topic);
             }
         }
     }
@@ -120,112 +122,62 @@ impl Coap {
     pub(super) fn tell(
         &mut self,
         message: &Outbound<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<Departure, Refusal> {
-        let (topic, bytes) = (self.topic(message.address), message.payload.len());
+        unawaited: Purpose,
+        out: &mut Vec<u8>,
+    ) -> Asked<Departure> {
         // It must not overtake what may still be repeated.
-        if self.last.contains_key(&topic) {
-            return self.put(message, Purpose::Unawaited { topic, bytes }, now, out);
+        let topic = unawaited.topic().map(|(topic, _)| topic);
+        if topic.is_some_and(|topic| self.requests.last.contains_key(&topic)) {
+            return self.put(message, unawaited);
         }
-        let stamp = message.stamp.filter(|_| self.stamps).map(StampBytes::new);
-        let payload = if message.retain == crate::Retain::Clear {
-            &[][..]
-        } else {
-            message.payload
-        };
-        let said =
-            self.wording
-                .publish(message, Resource::Data, true, false, &stamp, &self.settings);
-        let (code, options) = said?;
-        let told = self.side.tell(
-            self.peer,
-            code,
-            options.as_slice(),
-            payload,
-            now,
-            &mut out.bytes,
-        );
-        let is_told = match told {
+        let (code, options) = self.wording.publish(message, true)?;
+        let (options, payload) = (options.as_slice(), payload(message));
+        let (peer, now) = (self.conn.peer(), self.conn.now());
+        let side = &mut self.requests.side;
+        let is_told = match side.tell(peer, code, options, payload, now, out) {
             Ok(()) => true,
-            Err(RequestRefused::TooLarge) => {
-                return self.put(message, Purpose::Unawaited { topic, bytes }, now, out);
-            }
+            Err(RequestRefused::TooLarge) => return self.put(message, unawaited),
             Err(_) => false,
         };
-        out.end_datagram();
-        if self.ping.is_none()
-            && (!is_told || self.side.unanswered(self.peer) >= UNANSWERED_MAX / 2)
-        {
-            self.ask_whether_there(now, out);
+        if !is_told || side.unanswered(peer) >= UNANSWERED_MAX / 2 {
+            self.ask_whether_there();
         }
-        if !is_told {
-            self.was_full = true;
-            return Err(Refusal::Window);
+        match is_told {
+            true => Ok(Departure::Gone),
+            false => Err(Refusal::Window),
         }
-        Ok(Departure::Gone)
     }
 
     /// A publish that is acknowledged.
-    pub(super) fn put(
-        &mut self,
-        message: &Outbound<'_>,
-        purpose: Purpose,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<Departure, Refusal> {
-        if self.in_flight == 0 && now.since(self.heard) > WINDOW_LASTS {
-            self.open_window(now);
+    pub(super) fn put(&mut self, message: &Outbound<'_>, purpose: Purpose) -> Asked<Departure> {
+        if self.in_flight == 0 && self.conn.now().since(self.heard) > WINDOW_LASTS {
+            self.open_window();
         }
-        let is_too_much = self.in_flight >= usize::from(self.settings.nstart)
+        let is_too_much = self.in_flight >= usize::from(self.settings().nstart)
             && self.bytes + message.payload.len() > BODIES_BYTES_MAX;
         if self.in_flight >= self.window.size() || is_too_much {
-            self.was_full = true;
             return Err(Refusal::Window);
         }
-        let stamp = message.stamp.filter(|_| self.stamps).map(StampBytes::new);
-        let payload = if message.retain == crate::Retain::Clear {
-            &[][..]
-        } else {
-            message.payload
-        };
-        let mut wording = std::mem::take(&mut self.wording);
-        let result = match wording.publish(
-            message,
-            Resource::Data,
-            false,
-            false,
-            &stamp,
-            &self.settings,
-        ) {
-            Ok((code, options)) => {
-                let options = options.as_slice();
-                let request = RequestOut {
-                    code,
-                    confirmable: true,
-                    options,
-                    payload,
-                    observe: false,
-                };
-                self.request(&request, purpose, now)
-            }
-            Err(refusal) => Err(refusal),
-        };
-        self.wording = wording;
-        self.was_full |= result == Err(Refusal::Window);
-        let request = result?;
+        let (code, options) = self.wording.publish(message, false)?;
+        let said = (code, options.as_slice());
+        let request = self
+            .requests
+            .ask(said, payload(message), purpose, &self.conn)?;
         self.in_flight += 1;
         self.bytes += message.payload.len();
-        if let (true, Purpose::Publish { topic, .. } | Purpose::Unawaited { topic, .. }) =
-            (self.keeps_order, purpose)
-        {
-            self.last.insert(topic, request);
+        if let (true, Some((topic, _))) = (self.requests.keeps_order, purpose.topic()) {
+            self.requests.last.insert(topic, request);
         }
-        self.flush(out);
-        Ok(if matches!(purpose, Purpose::Unawaited { .. }) {
-            Departure::Gone
-        } else {
-            Departure::Awaited
+        Ok(match purpose {
+            Purpose::Unawaited { .. } => Departure::Gone,
+            _ => Departure::Awaited,
         })
+    }
+}
+
+fn payload<'m>(message: &Outbound<'m>) -> &'m [u8] {
+    match message.retain {
+        Retain::Clear => &[],
+        _ => message.payload,
     }
 }

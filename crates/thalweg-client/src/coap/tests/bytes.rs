@@ -1,6 +1,6 @@
 //! What a message costs.
 
-use super::super::words::{self, Resource};
+use super::super::words;
 use super::*;
 
 fn lane(settings: CoapSettings) -> World {
@@ -125,21 +125,16 @@ fn what_is_said_does_not_depend_on_what_was_said_before() {
     let all = [
         &plain, &plain, &urgent, &plain, &queued, &elsewhere, &none, &elsewhere, &plain,
     ];
-    let settings = settings();
-    let mut used = words::Wording::default();
-    for (message, resource) in all
-        .into_iter()
-        .flat_map(|it| [(it, Resource::Data), (it, Resource::Rpc)])
-    {
+    let fresh = || words::Wording::new(settings(), false);
+    let mut used = fresh();
+    for (message, is_question) in all.into_iter().flat_map(|it| [(it, false), (it, true)]) {
         let said = |wording: &mut words::Wording| {
-            let said = wording.publish(message, resource, false, false, &None, &settings);
+            let said = match is_question {
+                false => wording.publish(message, false),
+                true => wording.question(message),
+            };
             said.map(|(code, options)| format!("{code:?} {:?}", options.as_slice()))
         };
-        assert_eq!(
-            said(&mut used),
-            said(&mut words::Wording::default()),
-            "{}",
-            message.address
-        );
+        assert_eq!(said(&mut used), said(&mut fresh()), "{}", message.address);
     }
 }
