@@ -10,23 +10,20 @@ mod tests;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
-use thalweg_model::{Reliability, Span, Time, octets};
+use thalweg_model::{Reliability, Span, octets};
 use thalweg_xmpp::{
     ClientEvent, ClientSettings, ClientSide, Credentials, Framing, Jid, Limits, Management, Stanza,
     StanzaKind, TlsPolicy, Tree, ns,
 };
 
-use self::words::{
-    attribute, inbound, is_redelivered, link_fault, node, node_of, read_items, refusal,
-};
-use crate::liveness::Liveness;
+use self::words::{attribute, is_redelivered, link_fault, node, node_of, read_items, refusal};
 use crate::message::Retain;
+use crate::plugin::{Asked, Connection, Cx, Pending, Plugin, Step, Window};
 use crate::transport::{
-    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Opening,
-    Outbound, Output, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Transport,
-    Welcome,
+    Capabilities, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Opening, Outbound,
+    Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Welcome,
 };
 
 const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
@@ -58,7 +55,7 @@ impl Default for XmppSettings {
 
 /// A lane that speaks XMPP.
 pub struct Xmpp {
-    endpoint: Endpoint,
+    conn: Connection,
     settings: XmppSettings,
     side: Option<ClientSide>,
     tree: Tree,
@@ -66,30 +63,23 @@ pub struct Xmpp {
     jid: Option<Jid>,
     /// `pubsub.DOMAIN`.
     service: String,
-    is_up: bool,
     is_managed: bool,
     /// The name by which the stream can be resumed.
     resume: Option<String>,
     /// The stream of the last connection.
     earlier: Option<(String, Management)>,
     connections: u64,
-    /// The last of our requests.
-    asked: u64,
-    /// Publishes without an answer, by the numbers of their requests. They outlive a connection whose stream goes on.
-    pending: BTreeMap<u64, crate::transport::MessageId>,
-    was_full: bool,
+    /// Publishes without an answer. They outlive a connection whose stream goes on.
+    window: Window,
     subscriptions: BTreeMap<SubscriptionId, Subscription>,
-    reads: Vec<RequestId>,
+    /// Reads, by the ids of their stanzas.
+    reads: Pending<String>,
     /// Stanzas that came on this stream.
     arrived: u64,
     /// Stanzas that we have said we have handled.
     acknowledged: u64,
     /// Deliveries that are not settled.
     unsettled: BTreeSet<u64>,
-    liveness: Liveness,
-    opened: Time,
-    /// When a probe left that is not answered yet.
-    probed: Option<Time>,
 }
 
 struct Subscription {
@@ -99,39 +89,34 @@ struct Subscription {
     subid: Option<String>,
 }
 
-/// Ids of our requests: a letter, and a number but for the last two.
+/// Ids of our requests: a letter and a number, or a word.
 const PUBLISH: char = 'p';
 const SUBSCRIBE: char = 's';
 const READ: char = 'r';
-const PROBE: &str = "probe";
-const ALIVE: &str = "alive";
+/// The id of a publish without an answer.
+const UNAWAITED: &str = "publish";
+const PING: &str = "ping";
 
 impl Xmpp {
     /// A lane that has not connected yet.
     pub fn new(endpoint: Endpoint, settings: XmppSettings) -> Self {
         Xmpp {
-            endpoint,
+            conn: Connection::new(endpoint, settings.payload_bytes_max),
             settings,
             side: None,
             tree: Tree::default(),
             jid: None,
             service: String::new(),
-            is_up: false,
             is_managed: false,
             resume: None,
             earlier: None,
             connections: 0,
-            asked: 0,
-            pending: BTreeMap::new(),
-            was_full: false,
+            window: Window::new(PENDING_MAX),
             subscriptions: BTreeMap::new(),
-            reads: Vec::new(),
+            reads: Pending::default(),
             arrived: 0,
             acknowledged: 0,
             unsettled: BTreeSet::new(),
-            liveness: Liveness::default(),
-            opened: Time::ZERO,
-            probed: None,
         }
     }
 
@@ -141,8 +126,8 @@ impl Xmpp {
         let (local, domain) = match user.and_then(|user| user.split_once('@')) {
             Some((local, domain)) => (Some(local), domain),
             // An address is no domain: the server says its own.
-            None if self.endpoint.host.parse::<IpAddr>().is_ok() => (user, ""),
-            None => (user, &*self.endpoint.host),
+            None if self.conn.endpoint().host.parse::<IpAddr>().is_ok() => (user, ""),
+            None => (user, &*self.conn.endpoint().host),
         };
         let password = opening.password.as_deref().unwrap_or_default();
         let mut nonce = [0; 24];
@@ -158,12 +143,12 @@ impl Xmpp {
                 stanza_bytes_max: STANZA_BYTES + self.settings.payload_bytes_max * 6,
                 ..Limits::default()
             },
-            framing: match self.endpoint.websocket {
+            framing: match self.conn.endpoint().websocket {
                 Some(_) => Framing::Elements,
                 None => Framing::Document,
             },
             domain: domain.to_lowercase(),
-            tls: match self.endpoint.is_encrypted {
+            tls: match self.conn.endpoint().is_encrypted {
                 true => TlsPolicy::Direct,
                 false => TlsPolicy::IfOffered,
             },
@@ -181,114 +166,88 @@ impl Xmpp {
         }
     }
 
-    /// Writes a request to `to` and returns nothing if there is no connection.
-    fn ask(
+    /// Writes a request to `to`; nothing if there is no stream.
+    fn request(
         &mut self,
-        kind: &str,
-        to: Option<&str>,
-        id: &str,
-        out: &mut Output,
+        (kind, id, to): (&str, &str, Option<&str>),
+        out: &mut Vec<u8>,
         content: impl FnOnce(&mut Vec<u8>),
     ) {
         let Some(side) = &mut self.side else { return };
-        let attributes = [
-            Some(("type", kind)),
-            Some(("id", id)),
-            to.map(|to| ("to", to)),
-        ];
-        let attributes: Vec<(&str, &str)> = attributes.into_iter().flatten().collect();
-        side.put(StanzaKind::Iq, &attributes, &mut out.bytes, content);
+        let attributes = [("type", kind), ("id", id), ("to", to.unwrap_or_default())];
+        let count = 2 + usize::from(to.is_some());
+        side.put(StanzaKind::Iq, &attributes[..count], out, content);
     }
 
-    fn ask_service(&mut self, kind: &str, id: &str, action: &str, out: &mut Output) {
+    fn request_service(&mut self, kind: &str, id: &str, action: &str, out: &mut Vec<u8>) {
         let service = self.service.clone();
-        self.ask(kind, Some(&service), id, out, |out| {
+        self.request((kind, id, Some(&service)), out, |out| {
             out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'>{action}</pubsub>").as_bytes());
         });
     }
 
-    fn ping(&mut self, id: &str, out: &mut Output) {
-        self.ask("get", None, id, out, |out| {
-            out.extend_from_slice(format!("<ping xmlns='{}'/>", ns::PING).as_bytes());
-        });
-    }
-
-    fn on_event(
-        &mut self,
-        event: ClientEvent<'_>,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<(), LinkFault> {
+    fn on_event(&mut self, event: ClientEvent<'_>, cx: &mut Cx<'_>) -> Step {
         match event {
             ClientEvent::Consumed | ClientEvent::Acknowledged => {}
             ClientEvent::StartTls => {
-                return Err(LinkFault {
-                    words: "the broker requires STARTTLS, which this client does not speak; use xmpps:// and the port for it"
-                        .into(),
-                    is_final: true,
-                });
+                return Err(LinkFault::permanent(
+                    "the broker requires STARTTLS, which this client does not speak; use xmpps:// and the port for it",
+                ));
             }
             ClientEvent::Bound(jid) => {
                 // The stream of before is lost, and what it has not answered.
-                self.pending.clear();
+                self.window.restart(1);
                 self.unsettled.clear();
                 (self.arrived, self.acknowledged) = (0, 0);
                 self.service = format!("pubsub.{}", jid.domain());
                 self.is_managed = self.management().is_some();
                 self.jid = Some(jid);
-                self.be_up(false, now, events);
+                self.be_up(false, cx.events);
             }
             ClientEvent::Resumed => {
                 self.is_managed = true;
                 self.unsettled.clear();
                 self.acknowledged = self.arrived;
-                self.be_up(true, now, events);
+                self.be_up(true, cx.events);
             }
             ClientEvent::Enabled(resume) => self.resume = resume.map(Into::into),
-            ClientEvent::Stanza(stanza) => self.on_stanza(stanza, now, out, events),
+            ClientEvent::Stanza(stanza) => self.on_stanza(stanza, cx),
             ClientEvent::Closed(condition) => {
                 let condition = condition.unwrap_or("no error");
                 return Err(LinkFault {
                     words: format!("the broker ends the stream: {condition}"),
-                    is_final: !self.is_up && condition != "system-shutdown",
+                    is_final: !self.conn.is_up() && condition != "system-shutdown",
                 });
             }
         }
         Ok(())
     }
 
-    fn be_up(&mut self, session_present: bool, now: Time, events: &mut dyn Events) {
-        self.is_up = true;
-        events.up(&Welcome {
+    fn be_up(&mut self, session_present: bool, events: &mut dyn Events) {
+        let welcome = Welcome {
             session_present,
             client_id: None,
-        });
-        events.round_trip(now.since(self.opened));
+        };
+        self.conn.be_up(&welcome, events);
+        events.round_trip(self.conn.age());
     }
 
     fn management(&self) -> Option<&Management> {
         self.side.as_ref().and_then(ClientSide::management)
     }
 
-    fn on_stanza(
-        &mut self,
-        stanza: Stanza<'_>,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) {
+    fn on_stanza(&mut self, stanza: Stanza<'_>, cx: &mut Cx<'_>) {
         if let Some(management) = self.management() {
             let more = management.received().wrapping_sub(self.arrived as u32);
             self.arrived += u64::from(more);
         }
         let is_from_service = stanza.from().as_deref() == Some(&*self.service);
         match stanza.kind {
-            StanzaKind::Message if is_from_service => self.on_notification(stanza, events),
+            StanzaKind::Message if is_from_service => self.on_notification(stanza, cx.events),
             StanzaKind::Iq if stanza.is_request() => {
                 let id = stanza.id().unwrap_or_default();
                 let from = stanza.from();
-                self.ask("error", from.as_deref(), &id, out, |out| {
+                self.request(("error", &id, from.as_deref()), cx.out, |out| {
                     let errors = ns::STANZA_ERRORS;
                     let error = format!(
                         "<error type='cancel'><service-unavailable xmlns='{errors}'/></error>"
@@ -296,27 +255,21 @@ impl Xmpp {
                     out.extend_from_slice(error.as_bytes());
                 });
             }
-            StanzaKind::Iq => self.on_answer(stanza, now, events),
+            StanzaKind::Iq => self.on_answer(stanza, cx.events),
             StanzaKind::Message | StanzaKind::Presence => {}
         }
     }
 
-    fn on_answer(&mut self, stanza: Stanza<'_>, now: Time, events: &mut dyn Events) {
+    fn on_answer(&mut self, stanza: Stanza<'_>, events: &mut dyn Events) {
         let id = stanza.id().unwrap_or_default();
-        match &*id {
-            ALIVE => {
-                self.liveness.answered();
-                return;
-            }
-            PROBE => {
-                if let Some(at) = self.probed.take() {
-                    events.round_trip(now.since(at));
-                }
-                return;
-            }
-            _ => {}
+        if id == PING {
+            self.conn.answered(events);
+            return;
         }
         let refusal = (stanza.type_() == "error").then(|| refusal(stanza));
+        if let Some(request) = self.reads.take(&*id) {
+            return on_value(stanza, request, refusal, events);
+        }
         let mut letters = id.chars();
         let kind = letters.next();
         let Ok(number) = letters.as_str().parse::<u64>() else {
@@ -324,17 +277,11 @@ impl Xmpp {
         };
         match kind {
             Some(PUBLISH) => {
-                if let Some(id) = self.pending.remove(&number) {
-                    let outcome = match refusal {
-                        None => Settled::Acknowledged,
-                        Some(refusal) => {
-                            if matches!(refusal, Refusal::Busy(_)) {
-                                events.pressed();
-                            }
-                            Settled::Refused(refusal)
-                        }
-                    };
-                    events.settled(id, outcome);
+                if let Some(id) = self.window.take(number) {
+                    if let Some(Refusal::Busy(_)) = refusal {
+                        events.pressed();
+                    }
+                    events.settled(id, refusal.map_or(Settled::Acknowledged, Settled::Refused));
                 }
             }
             Some(SUBSCRIBE) => {
@@ -346,45 +293,15 @@ impl Xmpp {
                     true => Reliability::AtLeastOnce,
                     false => Reliability::AtMostOnce,
                 };
-                let outcome = match refusal {
-                    Some(refusal) => {
-                        self.subscriptions.remove(&subscription);
-                        Err(refusal)
-                    }
-                    None => {
-                        let answer = stanza.payload();
-                        let answer = answer.and_then(|all| all.child("subscription", PUBSUB));
-                        let subid = answer.and_then(|answer| answer.attribute("subid"));
-                        known.subid = subid.map(Into::into);
-                        Ok(granted)
-                    }
-                };
-                events.subscribed(subscription, outcome);
-            }
-            Some(READ) => {
-                let request = RequestId(number);
-                let Some(place) = self.reads.iter().position(|waits| *waits == request) else {
-                    return;
-                };
-                self.reads.swap_remove(place);
-                if let Some(refusal) = refusal {
-                    return events.answered(request, Err(refusal));
+                if refusal.is_some() {
+                    self.subscriptions.remove(&subscription);
+                } else {
+                    let answer = stanza.payload();
+                    let answer = answer.and_then(|all| all.child("subscription", PUBSUB));
+                    let subid = answer.and_then(|answer| answer.attribute("subid"));
+                    known.subid = subid.map(Into::into);
                 }
-                let items = stanza.payload().and_then(|all| all.child("items", PUBSUB));
-                let mut is_answered = false;
-                if let Some(items) = items {
-                    read_items(items, PUBSUB, |address, payload, content_type| {
-                        let value = Inbound {
-                            is_last_value: true,
-                            ..inbound(address, payload, content_type)
-                        };
-                        is_answered = true;
-                        events.answered(request, Ok(Some(&value)));
-                    });
-                }
-                if !is_answered {
-                    events.answered(request, Ok(None));
-                }
+                events.subscribed(subscription, refusal.map_or(Ok(granted), Err));
             }
             _ => {}
         }
@@ -406,7 +323,8 @@ impl Xmpp {
                 delivery,
                 reliability,
                 repeated: is_repeated,
-                ..inbound(address, payload, content_type)
+                content_type,
+                ..Inbound::new(address, payload)
             };
             events.received(&message);
         };
@@ -434,23 +352,57 @@ impl Xmpp {
     }
 
     /// Acknowledges all stanzas before the first delivery that is not settled.
-    fn acknowledge(&mut self, out: &mut Output) {
+    fn acknowledge_handled(&mut self, out: &mut Vec<u8>) {
         let handled = self.handled();
         if handled > self.acknowledged
             && let Some(side) = &mut self.side
         {
             self.acknowledged = handled;
-            side.acknowledge(handled as u32, &mut out.bytes);
+            side.acknowledge(handled as u32, out);
         }
     }
 }
 
-impl Transport for Xmpp {
-    fn protocol(&self) -> &'static str {
-        "xmpp"
+/// What became of a read.
+fn on_value(
+    stanza: Stanza<'_>,
+    request: RequestId,
+    refusal: Option<Refusal>,
+    events: &mut dyn Events,
+) {
+    if let Some(refusal) = refusal {
+        return events.answered(request, Err(refusal));
+    }
+    let items = stanza.payload().and_then(|all| all.child("items", PUBSUB));
+    let is_answered = items.is_some_and(|items| {
+        read_items(items, PUBSUB, |address, payload, content_type| {
+            let value = Inbound {
+                is_last_value: true,
+                content_type,
+                ..Inbound::new(address, payload)
+            };
+            events.answered(request, Ok(Some(&value)));
+        })
+    });
+    if !is_answered {
+        events.answered(request, Ok(None));
+    }
+}
+
+impl Plugin for Xmpp {
+    const PROTOCOL: &'static str = "xmpp";
+    const SUBSCRIBES: Reliability = Reliability::AtLeastOnce;
+    type Scratch = ();
+
+    fn connection(&self) -> &Connection {
+        &self.conn
     }
 
-    fn capabilities(&self) -> Capabilities {
+    fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.conn
+    }
+
+    fn offers(&self) -> Capabilities {
         Capabilities {
             reliability_max: Reliability::AtLeastOnce,
             receive_max: Reliability::AtLeastOnce,
@@ -459,115 +411,60 @@ impl Transport for Xmpp {
             settles: true,
             lifespan: true,
             last_values: true,
-            payload_bytes_max: self.settings.payload_bytes_max,
             ..Capabilities::STREAM
         }
     }
 
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    fn open(&mut self, opening: &Opening, _peer: SocketAddr, now: Time, out: &mut Output) {
-        self.closed();
+    fn connect(&mut self, opening: &Opening, out: &mut Vec<u8>) -> Step {
         self.connections += 1;
         let mut side = ClientSide::new(self.client_settings(opening));
         if let Some((name, management)) = self.earlier.take() {
             self.resume = Some(name.clone());
             side.resume(&name, management);
         }
-        side.open(&mut out.bytes);
+        side.open(out);
         self.side = Some(side);
-        self.liveness = Liveness::begin(opening.keep_alive, now);
-        self.opened = now;
-    }
-
-    fn handle_input(
-        &mut self,
-        input: &[u8],
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<usize, LinkFault> {
-        let mut consumed = 0;
-        let mut tree = std::mem::take(&mut self.tree);
-        let outcome = loop {
-            let Some(side) = &mut self.side else {
-                break Ok(input.len());
-            };
-            let rest = input.get(consumed..).unwrap_or_default();
-            match side.handle_input(rest, &mut tree, &mut out.bytes) {
-                Ok(None) => break Ok(consumed),
-                Ok(Some((len, event))) => {
-                    self.liveness.heard(now);
-                    consumed += len;
-                    if let Err(fault) = self.on_event(event, now, out, events) {
-                        break Err(fault);
-                    }
-                }
-                Err(fault) => break Err(link_fault(&fault)),
-            }
-        };
-        self.tree = tree;
-        self.acknowledge(out);
-        if self.was_full && self.pending.len() <= PENDING_MAX / 2 {
-            self.was_full = false;
-            events.room();
-        }
-        outcome
-    }
-
-    fn poll_timeout(&self) -> Time {
-        match self.is_up {
-            true => self.liveness.due(),
-            false => Time::NEVER,
-        }
-    }
-
-    fn handle_timeout(
-        &mut self,
-        now: Time,
-        out: &mut Output,
-        _events: &mut dyn Events,
-    ) -> Result<(), LinkFault> {
-        let words = "the broker has not answered a ping";
-        if self.is_up && self.liveness.check(words, now)? {
-            self.ping(ALIVE, out);
-            self.liveness.asked(now);
-        }
         Ok(())
     }
 
-    fn publish(
-        &mut self,
-        message: &Outbound<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<Departure, Refusal> {
-        if !self.is_up {
-            return Err(Refusal::NotConnected);
-        }
-        if message.reliability == Reliability::ExactlyOnce {
-            return Err(Refusal::Unsupported("XMPP delivers at least once at best"));
-        }
-        let limit = self.settings.payload_bytes_max;
-        if message.payload.len() > limit {
-            return Err(Refusal::TooLarge { limit });
-        }
+    fn step(&mut self, input: &[u8], _: &mut (), cx: &mut Cx<'_>) -> Step<Option<usize>> {
+        let Some(side) = &mut self.side else {
+            return Ok(None);
+        };
+        let mut tree = std::mem::take(&mut self.tree);
+        let outcome = match side.handle_input(input, &mut tree, cx.out) {
+            Ok(None) => Ok(None),
+            Ok(Some((len, event))) => self.on_event(event, cx).map(|()| Some(len)),
+            Err(fault) => Err(link_fault(&fault)),
+        };
+        self.tree = tree;
+        outcome
+    }
+
+    fn after_input(&mut self, cx: &mut Cx<'_>) {
+        self.acknowledge_handled(cx.out);
+    }
+
+    fn has_room(&self) -> bool {
+        self.window.has_room_again()
+    }
+
+    fn send(&mut self, message: &Outbound<'_>, out: &mut Vec<u8>) -> Asked<Departure> {
         let is_awaited = message.reliability != Reliability::AtMostOnce;
         // The stream goes on, and its copy of the request with it.
-        if message.repeated && self.pending.values().any(|id| *id == message.id) {
+        if message.repeated && self.window.contains(message.id) {
             return Ok(Departure::Awaited);
         }
-        if is_awaited && self.pending.len() >= PENDING_MAX {
-            self.was_full = true;
+        if is_awaited && !self.window.has_room() {
             return Err(Refusal::Window);
         }
-        self.asked += 1;
-        let id = format!("{PUBLISH}{}", self.asked);
+        let id = match is_awaited {
+            true => format!("{PUBLISH}{}", self.window.next_number()),
+            false => UNAWAITED.to_owned(),
+        };
         let node = attribute("node", &node(message.address));
         let service = self.service.clone();
-        self.ask("set", Some(&service), &id, out, |out| {
+        self.request(("set", &id, Some(&service)), out, |out| {
             if message.retain == Retain::Clear {
                 let purge = format!("<pubsub xmlns='{OWNER}'><purge{node}/></pubsub>");
                 return out.extend_from_slice(purge.as_bytes());
@@ -585,26 +482,14 @@ impl Transport for Xmpp {
             }
             out.extend_from_slice(b"</pubsub>");
         });
-        self.liveness.sent(now);
         if !is_awaited {
             return Ok(Departure::Gone);
         }
-        self.pending.insert(self.asked, message.id);
+        self.window.push(message.id);
         Ok(Departure::Awaited)
     }
 
-    fn subscribe(
-        &mut self,
-        wish: &SubscribeWish<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
-        if !self.is_up {
-            return Err(Refusal::NotConnected);
-        }
-        if wish.reliability == Reliability::ExactlyOnce {
-            return Err(Refusal::Unsupported("XMPP delivers at least once at best"));
-        }
+    fn begin_subscription(&mut self, wish: &SubscribeWish<'_>, out: &mut Vec<u8>) -> Asked {
         let (node, depth) = node_of(wish.filter)?;
         let jid = self.jid.as_ref().map(Jid::as_str).unwrap_or_default();
         let (named, jid) = (attribute("node", &node), attribute("jid", jid));
@@ -612,19 +497,18 @@ impl Transport for Xmpp {
             "<subscribe{named}{jid}/><options><x xmlns='jabber:x:data' type='submit'><field var='pubsub#subscription_depth'><value>{depth}</value></field></x></options>"
         );
         let id = format!("{SUBSCRIBE}{}", wish.subscription.0);
-        self.ask_service("set", &id, &action, out);
+        self.request_service("set", &id, &action, out);
         let subscription = Subscription {
             node,
             depth,
             subid: None,
         };
         self.subscriptions.insert(wish.subscription, subscription);
-        self.liveness.sent(now);
         Ok(())
     }
 
-    fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time, out: &mut Output) {
-        let Some(ended) = self.subscriptions.remove(&subscription) else {
+    fn end_subscription(&mut self, id: SubscriptionId, out: &mut Vec<u8>) {
+        let Some(ended) = self.subscriptions.remove(&id) else {
             return;
         };
         // Another one may be the same at the broker.
@@ -639,67 +523,42 @@ impl Transport for Xmpp {
         let (node, jid) = (attribute("node", &ended.node), attribute("jid", jid));
         let subid = ended.subid.map(|subid| attribute("subid", &subid));
         let action = format!("<unsubscribe{node}{jid}{}/>", subid.unwrap_or_default());
-        self.ask_service("set", "unsubscribe", &action, out);
-        self.liveness.sent(now);
+        self.request_service("set", "unsubscribe", &action, out);
     }
 
-    fn settle(&mut self, DeliveryId(number): DeliveryId, now: Time, out: &mut Output) {
+    fn acknowledge(&mut self, DeliveryId(number): DeliveryId, out: &mut Vec<u8>) {
         if self.unsettled.remove(&number) {
-            self.acknowledge(out);
-            self.liveness.sent(now);
+            self.acknowledge_handled(out);
         }
     }
 
-    fn request(
-        &mut self,
-        _: RequestId,
-        _: &Outbound<'_>,
-        _: Time,
-        _: &mut Output,
-    ) -> Result<(), Refusal> {
-        Err(Refusal::Unsupported("XMPP has no requests to addresses"))
-    }
-
-    fn read(
-        &mut self,
-        request: RequestId,
-        address: &str,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
-        if !self.is_up {
-            return Err(Refusal::NotConnected);
-        }
+    fn ask_value(&mut self, id: RequestId, address: &str, out: &mut Vec<u8>) -> Asked {
         let action = format!("<items{}/>", attribute("node", &node(address)));
-        self.ask_service("get", &format!("{READ}{}", request.0), &action, out);
-        self.reads.push(request);
-        self.liveness.sent(now);
+        let name = format!("{READ}{}", id.0);
+        self.request_service("get", &name, &action, out);
+        self.reads.add(name, id);
         Ok(())
     }
 
-    fn forget(&mut self, request: RequestId) {
-        self.reads.retain(|waiting| *waiting != request);
+    fn drop_question(&mut self, id: RequestId) {
+        self.reads.forget(id);
     }
 
-    fn probe(&mut self, now: Time, out: &mut Output) -> usize {
-        if !self.is_up || self.probed.is_some() {
-            return 0;
-        }
-        let before = out.bytes.len();
-        self.ping(PROBE, out);
-        self.probed = Some(now);
-        out.bytes.len() - before
+    fn ping(&mut self, out: &mut Vec<u8>) {
+        self.request(("get", PING, None), out, |out| {
+            out.extend_from_slice(format!("<ping xmlns='{}'/>", ns::PING).as_bytes());
+        });
     }
 
-    fn close(&mut self, _now: Time, out: &mut Output) {
+    fn say_goodbye(&mut self, out: &mut Vec<u8>) {
         if let Some(side) = &mut self.side {
-            side.close(&mut out.bytes);
+            side.close(out);
         }
         // It is not to be gone on with.
         (self.resume, self.earlier) = (None, None);
     }
 
-    fn closed(&mut self) {
+    fn reset(&mut self) {
         let management = self.side.take().and_then(|mut side| side.suspend());
         if let (Some(name), Some(mut management)) = (self.resume.take(), management) {
             // What is not settled comes again, and answers behind it that are known.
@@ -708,14 +567,10 @@ impl Transport for Xmpp {
             self.earlier = Some((name, management));
         }
         if self.earlier.is_none() {
-            self.pending.clear();
+            self.window.restart(1);
         }
-        (self.is_up, self.is_managed, self.probed) = (false, false, None);
+        self.is_managed = false;
         self.subscriptions.clear();
         self.reads.clear();
-    }
-
-    fn counters(&self) -> Counters {
-        Counters::default()
     }
 }

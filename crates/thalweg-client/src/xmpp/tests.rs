@@ -1,7 +1,10 @@
 //! The lane against the server's end of the same codec.
 
+use std::net::SocketAddr;
+
 use super::*;
-use crate::transport::Properties;
+use crate::transport::{Output, Properties, Transport};
+use thalweg_model::Time;
 use thalweg_xmpp::{Again, Mechanism, ServerEvent, ServerSettings, ServerSide};
 
 /// A server that logs everybody in, and keeps what it is asked.

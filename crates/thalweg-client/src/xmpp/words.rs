@@ -1,8 +1,8 @@
 //! What of XMPP is words of the client: nodes, items, errors.
 
 use super::payload;
-use crate::transport::{Inbound, LinkFault, Properties, Refusal};
-use thalweg_model::{Reliability, Span, octets};
+use crate::transport::{LinkFault, Refusal};
+use thalweg_model::octets;
 use thalweg_xmpp::{Element, PeerFault, Stanza, ns, put_attribute};
 
 /// Whether the broker says that a notification may have come before.
@@ -13,28 +13,6 @@ pub(super) fn is_redelivered(message: Element<'_>) -> bool {
             header.attribute("name").as_deref() == Some("Redelivered") && header.text() == "true"
         })
     })
-}
-
-pub(super) fn inbound<'m>(
-    address: &'m str,
-    payload: &'m [u8],
-    content_type: Option<&'m str>,
-) -> Inbound<'m> {
-    Inbound {
-        subscription: None,
-        delivery: None,
-        address,
-        payload,
-        reliability: Reliability::AtMostOnce,
-        is_last_value: false,
-        repeated: false,
-        content_type,
-        properties: Properties::default(),
-        reply_to: None,
-        correlation: None,
-        stamp: None,
-        lifespan: Span::FOREVER,
-    }
 }
 
 /// Reads the first item of a node, or what has become of it; whether there was one.

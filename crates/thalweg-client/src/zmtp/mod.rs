@@ -9,7 +9,6 @@ mod settings;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use thalweg_model::{Address, Reliability, Span, Time, octets};
 use thalweg_zmtp::{
@@ -19,19 +18,17 @@ use thalweg_zmtp::{
 
 pub(crate) use self::prefixes::Prefixes;
 pub use self::settings::{CurveKeys, ZmtpSettings};
-use crate::liveness::Liveness;
+use crate::plugin::{Asked, Connection, Cx, Plugin, Step};
 use crate::transport::{
-    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Opening,
-    Outbound, Output, Properties, Refusal, RequestId, SubscribeWish, SubscriptionId, Transport,
-    Welcome,
+    Capabilities, Departure, Endpoint, Events, Inbound, LinkFault, Opening, Outbound, Refusal,
+    SubscribeWish, SubscriptionId, Welcome,
 };
 
 /// A publisher to which no subscription has come counts as connected after so long.
 const ASKED_WITHIN: Span = Span::from_secs(1);
 /// Status code of RFC 27: what was refused now may be allowed later.
 const LATER: &[u8] = b"300";
-/// Contexts of PING: a probe, a sign of life, and the begin of that of a subscription.
-const PROBE: &[u8] = b"p";
+/// Contexts of PING: of one that is only to be answered, and the begin of that of a subscription.
 const ALIVE: &[u8] = b"a";
 const SUBSCRIBED: u8 = b's';
 
@@ -46,14 +43,10 @@ pub enum ZmtpSocket {
 
 /// A lane that speaks ZMTP.
 pub struct Zmtp {
-    endpoint: Endpoint,
+    conn: Connection,
     settings: ZmtpSettings,
     socket: ZmtpSocket,
     stage: Stage,
-    liveness: Liveness,
-    opened: Time,
-    /// The engine was told that we are in.
-    is_up: bool,
     /// A publisher says then that it is up, whether or not it was asked for anything.
     up_by: Time,
     /// Of a SUB: what we want. Of a PUB: what the peer wants.
@@ -61,8 +54,6 @@ pub struct Zmtp {
     subscriptions: BTreeMap<SubscriptionId, Vec<Vec<u8>>>,
     /// Subscriptions at a peer that answers no PING, of which the engine has to be told.
     told: Vec<SubscriptionId>,
-    /// When a probe left that is not answered yet.
-    probed: Option<Time>,
     /// Connections so far, counted by twos.
     connections: u64,
     scratch: Scratch,
@@ -86,18 +77,14 @@ impl Zmtp {
     /// A lane that has not connected yet.
     pub fn new(endpoint: Endpoint, socket: ZmtpSocket, settings: ZmtpSettings) -> Self {
         Zmtp {
-            endpoint,
+            conn: Connection::new(endpoint, settings.payload_bytes_max),
             settings,
             socket,
             stage: Stage::Closed,
-            liveness: Liveness::default(),
-            opened: Time::ZERO,
-            is_up: false,
             up_by: Time::NEVER,
             prefixes: Prefixes::default(),
             subscriptions: BTreeMap::new(),
             told: Vec::new(),
-            probed: None,
             connections: 0,
             scratch: Scratch::default(),
         }
@@ -110,29 +97,31 @@ impl Zmtp {
     }
 }
 
-impl Transport for Zmtp {
-    fn protocol(&self) -> &'static str {
-        "zmtp"
+impl Plugin for Zmtp {
+    const PROTOCOL: &'static str = "zmtp";
+    const PUBLISHES: Reliability = Reliability::AtMostOnce;
+    type Scratch = Gathered;
+
+    fn connection(&self) -> &Connection {
+        &self.conn
     }
 
-    fn capabilities(&self) -> Capabilities {
+    fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.conn
+    }
+
+    fn offers(&self) -> Capabilities {
         Capabilities {
             publishes: self.socket == ZmtpSocket::Pub,
             subscribes: self.socket == ZmtpSocket::Sub,
             // What is too much is filtered out by the engine.
             wildcards: true,
             keeps_all: true,
-            payload_bytes_max: self.settings.payload_bytes_max,
             ..Capabilities::STREAM
         }
     }
 
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    fn open(&mut self, opening: &Opening, _peer: SocketAddr, now: Time, out: &mut Output) {
-        self.closed();
+    fn connect(&mut self, opening: &Opening, out: &mut Vec<u8>) -> Step {
         // The two lanes to a place have the same keys.
         self.connections += 2;
         let number = self.connections + u64::from(self.socket == ZmtpSocket::Sub);
@@ -146,126 +135,80 @@ impl Transport for Zmtp {
             ..Limits::default()
         };
         let side = ClientSide::new(limits, mechanism, &Announcement::of(socket_type));
-        side.greet(&mut out.bytes);
+        side.greet(out);
         self.stage = Stage::Handshake(Box::new(side));
-        self.liveness = Liveness::begin(opening.keep_alive, now);
-        self.opened = now;
+        Ok(())
     }
 
-    fn handle_input(
+    fn step(
         &mut self,
         input: &[u8],
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<usize, LinkFault> {
-        let mut consumed = 0;
-        let mut gathered = Gathered::default();
-        loop {
-            let rest = input.get(consumed..).unwrap_or_default();
-            let step = match &mut self.stage {
-                Stage::Closed => return Ok(input.len()),
-                Stage::Handshake(side) => match side.handle_input(rest, &mut out.bytes) {
-                    Ok(Some((_, HandshakeEvent::Error(reason)))) => return Err(refused(reason)),
-                    Ok(Some((len, HandshakeEvent::Peer(_)))) => {
-                        if let Some(traffic) = side.traffic() {
-                            self.begin(traffic, now, events);
-                        }
-                        Some(len)
+        gathered: &mut Gathered,
+        cx: &mut Cx<'_>,
+    ) -> Step<Option<usize>> {
+        match &mut self.stage {
+            Stage::Closed => Ok(Some(input.len()).filter(|len| *len > 0)),
+            Stage::Handshake(side) => match side.handle_input(input, cx.out) {
+                Ok(Some((_, HandshakeEvent::Error(reason)))) => Err(refused(reason)),
+                Ok(Some((len, HandshakeEvent::Peer(_)))) => {
+                    if let Some(traffic) = side.traffic() {
+                        self.begin(traffic, cx.events);
                     }
-                    Ok(step) => step.map(|(len, _)| len),
-                    Err(fault) => return Err(self.fault(&fault)),
-                },
-                Stage::Open(traffic) => match traffic.handle_input(rest, &mut gathered) {
-                    Ok(Some((len, event))) => {
-                        self.on_event(event, now, out, events);
-                        Some(len)
-                    }
-                    Ok(None) => None,
-                    Err(fault) => return Err(self.fault(&fault)),
-                },
-            };
-            let Some(len) = step else { break };
-            self.liveness.heard(now);
-            consumed += len;
-        }
-        Ok(consumed)
-    }
-
-    fn poll_timeout(&self) -> Time {
-        let Stage::Open(traffic) = &self.stage else {
-            return Time::NEVER;
-        };
-        if !self.told.is_empty() {
-            return Time::ZERO;
-        }
-        match traffic.version() {
-            Version::V30 => self.up_by,
-            Version::V31 => self.up_by.min(self.liveness.due()),
+                    Ok(Some(len))
+                }
+                Ok(step) => Ok(step.map(|(len, _)| len)),
+                Err(fault) => Err(link_fault(&fault)),
+            },
+            Stage::Open(traffic) => match traffic.handle_input(input, gathered) {
+                Ok(Some((len, event))) => {
+                    self.on_event(event, cx);
+                    Ok(Some(len))
+                }
+                Ok(None) => Ok(None),
+                Err(fault) => Err(link_fault(&fault)),
+            },
         }
     }
 
-    fn handle_timeout(
-        &mut self,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<(), LinkFault> {
-        let Stage::Open(traffic) = &mut self.stage else {
-            return Ok(());
-        };
-        let has_answers = traffic.version() == Version::V31;
-        if has_answers && self.liveness.check("the peer has not answered PING", now)? {
-            traffic.ping(0, ALIVE, &mut out.bytes);
-            self.liveness.asked(now);
+    fn next_timeout(&self) -> Time {
+        match self.told.is_empty() {
+            true => self.up_by,
+            false => Time::ZERO,
         }
-        if self.up_by <= now {
-            self.be_up(now, events);
+    }
+
+    fn on_timeout(&mut self, cx: &mut Cx<'_>) -> Step {
+        if self.up_by <= self.conn.now() {
+            self.be_up(cx.events);
         }
         for subscription in std::mem::take(&mut self.told) {
-            events.subscribed(subscription, Ok(Reliability::AtMostOnce));
+            cx.events
+                .subscribed(subscription, Ok(Reliability::AtMostOnce));
         }
         Ok(())
     }
 
-    fn publish(
-        &mut self,
-        message: &Outbound<'_>,
-        _now: Time,
-        out: &mut Output,
-    ) -> Result<Departure, Refusal> {
+    fn send(&mut self, message: &Outbound<'_>, out: &mut Vec<u8>) -> Asked<Departure> {
         let Stage::Open(traffic) = &mut self.stage else {
             return Err(Refusal::NotConnected);
         };
         if self.socket != ZmtpSocket::Pub {
             return Err(Refusal::Unsupported("a SUB socket publishes nothing"));
         }
-        if message.reliability != Reliability::AtMostOnce {
-            return Err(Refusal::Unsupported("ZeroMQ delivers at most once"));
-        }
-        let limit = self.settings.payload_bytes_max;
-        if message.payload.len() > limit {
-            return Err(Refusal::TooLarge { limit });
-        }
         let frame = &mut self.scratch.frame;
         frame.clear();
         octets::write(message.address, frame);
         // As every PUB does: what the peer has not asked for is not sent.
         if self.prefixes.match_frame(frame) {
-            traffic.frame(frame, true, &mut out.bytes);
-            traffic.frame(message.payload, false, &mut out.bytes);
+            traffic.frame(frame, true, out);
+            traffic.frame(message.payload, false, out);
         }
         Ok(Departure::Gone)
     }
 
-    fn subscribe(
-        &mut self,
-        wish: &SubscribeWish<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
+    fn begin_subscription(&mut self, wish: &SubscribeWish<'_>, out: &mut Vec<u8>) -> Asked {
         let wanted = prefixes::of_filter(wish.filter)?;
-        self.unsubscribe(wish.subscription, now, out);
+        self.end_subscription(wish.subscription, out);
         let Stage::Open(traffic) = &mut self.stage else {
             return Err(Refusal::NotConnected);
         };
@@ -274,128 +217,94 @@ impl Transport for Zmtp {
         }
         for prefix in &wanted {
             if self.prefixes.add(prefix) {
-                traffic.subscribe(prefix, &mut out.bytes);
+                traffic.subscribe(prefix, out);
             }
         }
         match traffic.version() {
             Version::V30 => self.told.push(wish.subscription),
             Version::V31 => {
                 let [a, b, c, d] = wish.subscription.0.to_be_bytes();
-                traffic.ping(0, &[SUBSCRIBED, a, b, c, d], &mut out.bytes);
+                traffic.ping(0, &[SUBSCRIBED, a, b, c, d], out);
             }
         }
         self.subscriptions.insert(wish.subscription, wanted);
         Ok(())
     }
 
-    fn unsubscribe(&mut self, subscription: SubscriptionId, _now: Time, out: &mut Output) {
+    fn end_subscription(&mut self, id: SubscriptionId, out: &mut Vec<u8>) {
         let (Some(prefixes), Stage::Open(traffic)) =
-            (self.subscriptions.remove(&subscription), &mut self.stage)
+            (self.subscriptions.remove(&id), &mut self.stage)
         else {
             return;
         };
-        self.told.retain(|waiting| *waiting != subscription);
+        self.told.retain(|waiting| *waiting != id);
         for prefix in prefixes {
             if self.prefixes.remove(&prefix) {
-                traffic.cancel(&prefix, &mut out.bytes);
+                traffic.cancel(&prefix, out);
             }
         }
     }
 
-    fn settle(&mut self, _: DeliveryId, _: Time, _: &mut Output) {}
-
-    fn request(
-        &mut self,
-        _: RequestId,
-        _: &Outbound<'_>,
-        _: Time,
-        _: &mut Output,
-    ) -> Result<(), Refusal> {
-        Err(Refusal::Unsupported("PUB and SUB have no requests"))
-    }
-
-    fn read(&mut self, _: RequestId, _: &str, _: Time, _: &mut Output) -> Result<(), Refusal> {
-        Err(Refusal::Unsupported("ZeroMQ has no last values"))
-    }
-
-    fn forget(&mut self, _: RequestId) {}
-
-    fn probe(&mut self, now: Time, out: &mut Output) -> usize {
-        let Stage::Open(traffic) = &mut self.stage else {
-            return 0;
-        };
-        if self.probed.is_some() {
-            return 0;
+    fn ping(&mut self, out: &mut Vec<u8>) {
+        if let Stage::Open(traffic) = &mut self.stage {
+            traffic.ping(0, ALIVE, out);
         }
-        let before = out.bytes.len();
-        traffic.ping(0, PROBE, &mut out.bytes);
-        let bytes = out.bytes.len() - before;
-        self.probed = (bytes > 0).then_some(now);
-        bytes
     }
 
-    /// ZMTP has no goodbye.
-    fn close(&mut self, _: Time, _: &mut Output) {}
-
-    fn closed(&mut self) {
+    fn reset(&mut self) {
         self.stage = Stage::Closed;
-        (self.is_up, self.up_by, self.probed) = (false, Time::NEVER, None);
+        self.up_by = Time::NEVER;
         self.prefixes.clear();
         self.subscriptions.clear();
         self.told.clear();
     }
-
-    fn counters(&self) -> Counters {
-        Counters::default()
-    }
 }
 
 impl Zmtp {
-    fn begin(&mut self, traffic: Traffic, now: Time, events: &mut dyn Events) {
+    fn begin(&mut self, traffic: Traffic, events: &mut dyn Events) {
+        if traffic.version() == Version::V30 {
+            // It does not answer PING.
+            self.conn.liveness().set_keep_alive(Span::ZERO);
+        }
         self.stage = Stage::Open(Box::new(traffic));
         match self.socket {
             // What is published before the peer has asked for it is lost.
-            ZmtpSocket::Pub => self.up_by = now + ASKED_WITHIN,
-            ZmtpSocket::Sub => self.be_up(now, events),
+            ZmtpSocket::Pub => self.up_by = self.conn.now() + ASKED_WITHIN,
+            ZmtpSocket::Sub => self.be_up(events),
         }
     }
 
-    fn be_up(&mut self, now: Time, events: &mut dyn Events) {
+    fn be_up(&mut self, events: &mut dyn Events) {
         self.up_by = Time::NEVER;
-        if !std::mem::replace(&mut self.is_up, true) {
-            events.up(&Welcome::default());
-            events.round_trip(now.since(self.opened));
+        if !self.conn.is_up() {
+            self.conn.be_up(&Welcome::default(), events);
+            events.round_trip(self.conn.age());
         }
     }
 
-    fn on_event(&mut self, event: Event<'_>, now: Time, out: &mut Output, events: &mut dyn Events) {
+    fn on_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
         match event {
             Event::Message(message) if self.socket == ZmtpSocket::Sub => {
-                self.on_message(message, events);
+                self.on_message(message, cx.events);
             }
             Event::Subscribe(prefix) => {
                 self.prefixes.add(prefix);
-                self.be_up(now, events);
+                self.be_up(cx.events);
             }
             Event::Cancel(prefix) => _ = self.prefixes.remove(prefix),
             Event::Ping { context, .. } => {
                 if let Stage::Open(traffic) = &mut self.stage {
-                    traffic.pong(context, &mut out.bytes);
+                    traffic.pong(context, cx.out);
                 }
             }
-            Event::Pong(context) => self.on_pong(context, now, events),
+            Event::Pong(context) => self.on_pong(context, cx.events),
             Event::Message(_) | Event::Consumed | Event::Unknown { .. } => {}
         }
     }
 
-    fn on_pong(&mut self, context: &[u8], now: Time, events: &mut dyn Events) {
+    fn on_pong(&mut self, context: &[u8], events: &mut dyn Events) {
         match context {
-            ALIVE => _ = self.liveness.answered(),
-            PROBE => {
-                if let Some(at) = self.probed.take() {
-                    events.round_trip(now.since(at));
-                }
-            }
+            ALIVE => _ = self.conn.answered(events),
             [SUBSCRIBED, id @ ..] => {
                 let id = id.try_into().map(u32::from_be_bytes).map(SubscriptionId);
                 if let Ok(id) = id
@@ -442,32 +351,16 @@ impl Zmtp {
         if Address::check(address).is_err() {
             return;
         }
-        events.received(&Inbound {
-            subscription: None,
-            delivery: None,
-            address,
-            payload: body,
-            reliability: Reliability::AtMostOnce,
-            is_last_value: false,
-            repeated: false,
-            content_type: None,
-            properties: Properties::default(),
-            reply_to: None,
-            correlation: None,
-            stamp: None,
-            lifespan: Span::FOREVER,
-        });
+        events.received(&Inbound::new(address, body));
     }
+}
 
-    fn fault(&self, fault: &PeerFault) -> LinkFault {
-        let is_mechanism = *fault == PeerFault::MECHANISM;
-        LinkFault {
-            words: match is_mechanism {
-                true => "the peer wants another way to log in; Thalweg wants keys, a user and a password, or none where nobody needs one".to_owned(),
-                false => fault.to_string(),
-            },
-            is_final: is_mechanism,
-        }
+fn link_fault(fault: &PeerFault) -> LinkFault {
+    match *fault == PeerFault::MECHANISM {
+        true => LinkFault::permanent(
+            "the peer wants another way to log in; Thalweg wants keys, a user and a password, or none where nobody needs one",
+        ),
+        false => LinkFault::temporary(fault),
     }
 }
 

@@ -4,7 +4,7 @@ use thalweg_zmtp::{ServerMechanisms, ServerSide};
 
 use super::*;
 use crate::pair::{Chunk, FarEnd, Pair, cuts_change_nothing, endpoint};
-use crate::transport::Medium;
+use crate::transport::{Medium, Transport};
 use crate::witness::{Told, at_most_once, message};
 
 /// A peer for one lane.
