@@ -27,15 +27,6 @@ pub mod coap;
 mod driver;
 pub mod engine;
 mod events;
-#[cfg(any(
-    feature = "amqp",
-    feature = "coap",
-    feature = "mqtt",
-    feature = "stomp",
-    feature = "xmpp",
-    feature = "zmtp"
-))]
-mod liveness;
 pub mod message;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;
@@ -52,7 +43,6 @@ mod peer;
     feature = "xmpp",
     feature = "zmtp"
 ))]
-#[allow(dead_code)] // Until every plugin uses it.
 mod plugin;
 mod presence;
 #[cfg(any(feature = "amqp", feature = "stomp"))]
@@ -63,8 +53,6 @@ pub mod stomp;
 mod subscription;
 mod ticket;
 pub mod transport;
-#[cfg(any(feature = "amqp", feature = "stomp"))]
-mod unconfirmed;
 pub mod url;
 #[cfg(test)]
 mod witness;

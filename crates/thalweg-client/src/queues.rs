@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use thalweg_model::Reliability;
 use thalweg_model::syntax::{CANONICAL, DOTTED, write_level};
+use thalweg_model::{Reliability, Span};
 
-use crate::transport::{Capabilities, Endpoint};
+use crate::transport::{Capabilities, Endpoint, Opening, RequestId};
 
 /// What is the same by both.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
@@ -108,20 +108,64 @@ pub(crate) fn is_plain(text: &str) -> bool {
     !text.contains(['+', '#'])
 }
 
-/// What stands before the names of queues that keep what comes while their client is away: the client, and the way it takes,
-/// for whoever ends a subscription on one way must not end it on another.
-pub(crate) fn session_prefix(protocol: &str, endpoint: &Endpoint, client: &str) -> String {
-    let secure = if endpoint.is_encrypted { "s" } else { "" };
-    let websocket = if endpoint.websocket.is_some() {
-        "+ws"
-    } else {
-        ""
-    };
-    format!("client/{client}/{protocol}{websocket}{secure}/")
+/// What a client wants to find again after it was away.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Session {
+    /// What stands before the names of queues that keep what comes while their client is away: the client, and the way it
+    /// takes, for whoever ends a subscription on one way must not end it on another. Empty without a client name.
+    prefix: String,
+    /// How long it may be away; zero: subscriptions end with the connection.
+    span: Span,
+}
+
+impl Session {
+    pub(crate) fn of(protocol: &str, endpoint: &Endpoint, opening: &Opening) -> Self {
+        let secure = if endpoint.is_encrypted { "s" } else { "" };
+        let websocket = if endpoint.websocket.is_some() {
+            "+ws"
+        } else {
+            ""
+        };
+        let prefix = match opening.client_id.as_str() {
+            "" => String::new(),
+            client => format!("client/{client}/{protocol}{websocket}{secure}/"),
+        };
+        let span = opening.session;
+        Session { prefix, span }
+    }
+
+    /// Whether there is one.
+    pub(crate) fn lives_on(&self) -> bool {
+        self.span > Span::ZERO
+    }
+
+    /// How long a queue without consumers is kept, in milliseconds; nothing if without end.
+    pub(crate) fn expires(&self) -> Option<u64> {
+        let millis = self.span.millis().clamp(1, MILLIS_MAX);
+        (self.span != Span::FOREVER).then_some(millis)
+    }
+
+    /// The name of a queue that outlives the connection, for a subscription to this filter; other subscriptions have `taken`.
+    pub(crate) fn queue<'n>(
+        &self,
+        filter: &str,
+        taken: impl Iterator<Item = &'n str> + Clone,
+    ) -> Option<String> {
+        if !self.lives_on() || self.prefix.is_empty() {
+            return None;
+        }
+        let mut names = (0..).map(|number| session_queue(&self.prefix, filter, number));
+        names.find(|name| taken.clone().all(|other| other != name))
+    }
+}
+
+/// What ties an answer to a question.
+pub(crate) fn correlation_of(request: RequestId) -> Vec<u8> {
+    format!("{:x}", request.0).into_bytes()
 }
 
 /// The name of the queue of a subscription, the `number`th to this filter; hashed where it would be too long.
-pub(crate) fn session_queue(prefix: &str, filter: &str, number: usize) -> String {
+fn session_queue(prefix: &str, filter: &str, number: usize) -> String {
     let mut name = format!("{prefix}{filter}");
     if number > 0 {
         let _ = write!(name, "/{number}");

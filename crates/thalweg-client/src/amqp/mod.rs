@@ -18,7 +18,6 @@ mod subscriptions;
 mod tests;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 
 use thalweg_amqp::methods::{basic, channel, connection};
 use thalweg_amqp::{
@@ -31,15 +30,13 @@ use self::names::{Origin, Target};
 use self::properties::{Question, Writer};
 pub use self::settings::AmqpSettings;
 use self::subscriptions::{Common, Subscriptions};
-use crate::liveness::Beats;
+use crate::plugin::{Asked, Blame, Connection, Cx, Pending, Plugin, Step, Window};
 use crate::presence;
-use crate::queues::{NAME_BYTES_MAX, TOPICS, session_prefix, write_reply};
+use crate::queues::{NAME_BYTES_MAX, Session, TOPICS, correlation_of, write_reply};
 use crate::transport::{
-    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Opening,
-    Outbound, Output, Properties, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId,
-    Transport, Welcome,
+    Capabilities, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, MessageId, Opening,
+    Outbound, Properties, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Welcome,
 };
-use crate::unconfirmed::{Blame, Unconfirmed};
 
 /// The channel whose publishes nobody confirms.
 const PLAIN: u16 = 1;
@@ -50,25 +47,21 @@ const DIRECT_REPLY: &str = "amq.rabbitmq.reply-to";
 
 /// A lane that speaks AMQP 0-9-1.
 pub struct Amqp {
-    endpoint: Endpoint,
+    conn: Connection,
     settings: AmqpSettings,
     machine: ClientSide,
     opening: Option<Opening>,
-    is_up: bool,
     peer: Peer,
     common: Common,
-    beats: Beats,
     /// When the last question of the handshake left.
     asked: Time,
     /// Publishes on [`CONFIRMED`].
-    unconfirmed: Unconfirmed,
+    window: Window,
     /// Publishing is held back: by `connection.blocked`, by `channel.flow` of either channel.
     is_blocked: bool,
     is_stopped: [bool; 2],
     subscriptions: Subscriptions,
     questions: Questions,
-    /// When a probe left that is not answered yet.
-    probed: Option<Time>,
     target: Target,
     origin: Origin,
     writer: Writer,
@@ -87,7 +80,8 @@ struct Peer {
 /// Questions that wait for their answers.
 #[derive(Debug, Default)]
 struct Questions {
-    waiting: Vec<RequestId>,
+    /// By their correlations.
+    waiting: Pending<Vec<u8>>,
     /// The consumer of answers was asked for on this channel.
     has_consumer: bool,
     /// Last values that are wanted, and what they are asked for as; without a request if nobody waits any more. The first was
@@ -108,23 +102,19 @@ impl Amqp {
     /// A lane that has not connected yet.
     pub fn new(endpoint: Endpoint, settings: AmqpSettings) -> Self {
         let machine = new_machine(&settings);
-        let unconfirmed = Unconfirmed::new(settings.unconfirmed_max);
         Amqp {
-            endpoint,
+            conn: Connection::new(endpoint, settings.payload_bytes_max),
+            window: Window::new(settings.unconfirmed_max),
             settings,
             machine,
             opening: None,
-            is_up: false,
             peer: Peer::default(),
             common: Common::default(),
-            beats: Beats::default(),
             asked: Time::ZERO,
-            unconfirmed,
             is_blocked: false,
             is_stopped: [false; 2],
             subscriptions: Subscriptions::default(),
             questions: Questions::default(),
-            probed: None,
             target: Target::default(),
             origin: Origin::default(),
             writer: Writer::default(),
@@ -137,188 +127,122 @@ fn new_machine(settings: &AmqpSettings) -> ClientSide {
     ClientSide::new(settings.frame_bytes_max, settings.payload_bytes_max as u64)
 }
 
-impl Transport for Amqp {
-    fn protocol(&self) -> &'static str {
-        "amqp"
+impl Plugin for Amqp {
+    const PROTOCOL: &'static str = "amqp";
+    const SUBSCRIBES: Reliability = Reliability::AtLeastOnce;
+    type Scratch = Gathered;
+
+    fn connection(&self) -> &Connection {
+        &self.conn
     }
 
-    fn capabilities(&self) -> Capabilities {
+    fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.conn
+    }
+
+    fn offers(&self) -> Capabilities {
         Capabilities {
             stamps: self.peer.stamps,
             requests: self.peer.direct_reply || !self.peer.is_known,
             last_values: self.common.is_thalweg || !self.peer.is_known,
-            payload_bytes_max: self.settings.payload_bytes_max,
             ..crate::queues::CAPABILITIES
         }
     }
 
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    fn open(&mut self, opening: &Opening, _peer: SocketAddr, now: Time, out: &mut Output) {
-        self.closed();
+    fn connect(&mut self, opening: &Opening, out: &mut Vec<u8>) -> Step {
         self.machine = new_machine(&self.settings);
         self.opening = Some(opening.clone());
-        self.beats = Beats::begin(now);
-        self.asked = now;
-        self.machine.connect(&mut out.bytes);
-    }
-
-    fn handle_input(
-        &mut self,
-        input: &[u8],
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<usize, LinkFault> {
-        let mut consumed = 0;
-        let mut gathered = Gathered::default();
-        loop {
-            let rest = input.get(consumed..).unwrap_or_default();
-            match self.machine.handle_input(rest, &mut gathered) {
-                Ok(Some((len, event))) => {
-                    self.beats.heard(now);
-                    consumed += len;
-                    self.on_event(event, now, out, events)?;
-                }
-                Ok(None) => break,
-                Err(fault) => {
-                    self.machine.fault(&fault, &mut out.bytes);
-                    return Err(LinkFault {
-                        words: fault.to_string(),
-                        is_final: false,
-                    });
-                }
-            }
-        }
-        if self.is_up && self.may_publish() && self.unconfirmed.has_room_again() {
-            events.room();
-        }
-        Ok(consumed)
-    }
-
-    fn poll_timeout(&self) -> Time {
-        // How long the handshake may take is the engine's affair.
-        match self.is_up {
-            true => self.beats.due(),
-            false => Time::NEVER,
-        }
-    }
-
-    fn handle_timeout(
-        &mut self,
-        now: Time,
-        out: &mut Output,
-        _events: &mut dyn Events,
-    ) -> Result<(), LinkFault> {
-        if self.is_up && self.beats.check(now)? {
-            self.machine.heartbeat(&mut out.bytes);
-            self.beats.said(now);
-        }
+        self.machine.connect(out);
         Ok(())
     }
 
-    #[inline]
-    fn publish(
+    fn step(
         &mut self,
-        message: &Outbound<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<Departure, Refusal> {
+        input: &[u8],
+        gathered: &mut Gathered,
+        cx: &mut Cx<'_>,
+    ) -> Step<Option<usize>> {
+        match self.machine.handle_input(input, gathered) {
+            Ok(Some((len, event))) => self.on_event(event, cx).map(|()| Some(len)),
+            Ok(None) => Ok(None),
+            Err(fault) => {
+                self.machine.fault(&fault, cx.out);
+                Err(LinkFault::temporary(fault))
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let are_open = [PLAIN, CONFIRMED].map(|ch| self.may_publish(ch));
+        are_open == [true; 2] && self.window.has_room_again()
+    }
+
+    #[inline]
+    fn send(&mut self, message: &Outbound<'_>, out: &mut Vec<u8>) -> Asked<Departure> {
         let (ch, departure) = match message.reliability {
             Reliability::AtMostOnce => (PLAIN, Departure::Gone),
-            Reliability::AtLeastOnce => (CONFIRMED, Departure::Awaited),
-            Reliability::ExactlyOnce => {
-                return Err(Refusal::Unsupported(
-                    "AMQP delivers exactly once only where the broker knows stamps",
-                ));
-            }
+            _ => (CONFIRMED, Departure::Awaited),
         };
-        self.check_room(ch, message.payload.len())?;
-        self.send(ch, message, None, now, out)?;
+        if !self.may_publish(ch) || (ch == CONFIRMED && !self.window.has_room()) {
+            return Err(Refusal::Window);
+        }
+        self.write(ch, message, None, out)?;
         if departure == Departure::Awaited {
-            self.unconfirmed.push(message.id);
+            self.window.push(message.id);
         }
         Ok(departure)
     }
 
-    fn subscribe(
-        &mut self,
-        wish: &SubscribeWish<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
-        if !self.is_up {
-            return Err(Refusal::NotConnected);
-        }
+    fn begin_subscription(&mut self, wish: &SubscribeWish<'_>, out: &mut Vec<u8>) -> Asked {
         if let Some(refusal) = presence::refusal(wish.filter, self.peer.stamps) {
             return Err(refusal);
         }
-        self.beats.said(now);
         self.subscriptions
-            .begin(wish, &self.common, &mut self.machine, &mut out.bytes)
+            .begin(wish, &self.common, &mut self.machine, out)
     }
 
-    fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time, out: &mut Output) {
-        self.beats.said(now);
-        self.subscriptions
-            .end(subscription, &mut self.machine, &mut out.bytes);
+    fn end_subscription(&mut self, id: SubscriptionId, out: &mut Vec<u8>) {
+        self.subscriptions.end(id, &mut self.machine, out);
     }
 
     #[inline]
-    fn settle(&mut self, delivery: DeliveryId, now: Time, out: &mut Output) {
-        self.beats.said(now);
-        self.subscriptions
-            .settle(delivery, &mut self.machine, &mut out.bytes);
+    fn acknowledge(&mut self, delivery: DeliveryId, out: &mut Vec<u8>) {
+        self.subscriptions.settle(delivery, &mut self.machine, out);
     }
 
-    fn request(
-        &mut self,
-        request: RequestId,
-        message: &Outbound<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
-        if self.is_up && !self.peer.direct_reply {
+    fn ask(&mut self, id: RequestId, message: &Outbound<'_>, out: &mut Vec<u8>) -> Asked {
+        if !self.peer.direct_reply {
             return Err(Refusal::Unsupported(
                 "this AMQP broker has no direct reply-to",
             ));
         }
-        self.check_room(PLAIN, message.payload.len())?;
+        if !self.may_publish(PLAIN) {
+            return Err(Refusal::Window);
+        }
         if !self.questions.has_consumer {
             let consume = basic::Consume {
                 queue: DIRECT_REPLY,
+                consumer_tag: "answers",
                 no_ack: true,
                 no_wait: true,
                 ..Default::default()
             };
-            let consume = basic::Consume {
-                consumer_tag: "answers",
-                ..consume
-            };
             self.machine
-                .method(PLAIN, &Method::BasicConsume(consume), &mut out.bytes);
+                .method(PLAIN, &Method::BasicConsume(consume), out);
             self.questions.has_consumer = true;
         }
-        let correlation = format!("{:x}", request.0);
+        let correlation = correlation_of(id);
         let question = Question {
             reply_to: DIRECT_REPLY,
-            correlation: correlation.as_bytes(),
+            correlation: &correlation,
         };
-        self.send(PLAIN, message, Some(question), now, out)?;
-        self.questions.waiting.push(request);
+        self.write(PLAIN, message, Some(question), out)?;
+        self.questions.waiting.add(correlation, id);
         Ok(())
     }
 
-    fn read(
-        &mut self,
-        request: RequestId,
-        address: &str,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
-        if !self.is_up || !self.machine.is_channel_open(PLAIN) {
+    fn ask_value(&mut self, id: RequestId, address: &str, out: &mut Vec<u8>) -> Asked {
+        if !self.machine.is_channel_open(PLAIN) {
             return Err(Refusal::NotConnected);
         }
         if !self.common.is_thalweg {
@@ -334,105 +258,63 @@ impl Transport for Amqp {
         if queue.len() > NAME_BYTES_MAX {
             return Err(Refusal::Address);
         }
-        self.questions.reads.push_back((Some(request), queue));
+        self.questions.reads.push_back((Some(id), queue));
         if self.questions.reads.len() == 1 {
-            self.ask_for_value(now, out);
+            self.ask_for_value(out);
         }
         Ok(())
     }
 
-    fn forget(&mut self, request: RequestId) {
+    fn drop_question(&mut self, id: RequestId) {
         // What was asked is answered all the same.
-        if let Some((waiting, _)) = self
-            .questions
-            .reads
-            .iter_mut()
-            .find(|(waiting, _)| *waiting == Some(request))
-        {
+        let mut reads = self.questions.reads.iter_mut();
+        if let Some((waiting, _)) = reads.find(|(waiting, _)| *waiting == Some(id)) {
             *waiting = None;
         }
-        self.questions.waiting.retain(|waiting| *waiting != request);
+        self.questions.waiting.forget(id);
     }
 
-    fn probe(&mut self, now: Time, out: &mut Output) -> usize {
-        if !self.is_up || self.probed.is_some() || !self.machine.is_channel_open(PLAIN) {
-            return 0;
+    fn ping(&mut self, out: &mut Vec<u8>) {
+        if self.machine.is_channel_open(PLAIN) {
+            // "The peer may ask the other to continue the flow", which it does anyway; and it is answered. [§1.5.2.3]
+            let flow = Method::ChannelFlow(channel::Flow { active: true });
+            self.machine.method(PLAIN, &flow, out);
         }
-        // "The peer may ask the other to continue the flow", which it does anyway; and it is answered. [§1.5.2.3]
-        let before = out.bytes.len();
-        self.machine.method(
-            PLAIN,
-            &Method::ChannelFlow(channel::Flow { active: true }),
-            &mut out.bytes,
-        );
-        self.probed = Some(now);
-        self.beats.said(now);
-        out.bytes.len() - before
     }
 
-    fn close(&mut self, _now: Time, out: &mut Output) {
-        self.machine.close(
-            ReplyCode::ReplySuccess,
-            "goodbye",
-            MethodId::NONE,
-            &mut out.bytes,
-        );
+    fn heartbeat(&mut self, out: &mut Vec<u8>) {
+        self.machine.heartbeat(out);
     }
 
-    fn closed(&mut self) {
-        self.is_up = false;
+    fn say_goodbye(&mut self, out: &mut Vec<u8>) {
+        let success = ReplyCode::ReplySuccess;
+        self.machine.close(success, "goodbye", MethodId::NONE, out);
+    }
+
+    fn reset(&mut self) {
         self.opening = None;
-        self.unconfirmed.restart(1);
+        self.window.restart(1);
         (self.is_blocked, self.is_stopped) = (false, [false; 2]);
         self.subscriptions.clear();
         self.questions = Questions::default();
-        self.probed = None;
-    }
-
-    fn counters(&self) -> Counters {
-        Counters::default()
     }
 }
 
 impl Amqp {
-    /// Whether nothing but a window holds publishing back.
-    fn may_publish(&self) -> bool {
-        !self.is_blocked
-            && self.is_stopped == [false; 2]
-            && self.machine.is_channel_open(PLAIN)
-            && self.machine.is_channel_open(CONFIRMED)
+    /// Whether nothing but a window holds publishing on this channel back.
+    #[inline]
+    fn may_publish(&self, ch: u16) -> bool {
+        !self.is_blocked && self.is_stopped == [false; 2] && self.machine.is_channel_open(ch)
     }
 
     #[inline]
-    fn check_room(&mut self, ch: u16, payload_bytes: usize) -> Result<(), Refusal> {
-        if !self.is_up {
-            return Err(Refusal::NotConnected);
-        }
-        if payload_bytes > self.settings.payload_bytes_max {
-            return Err(Refusal::TooLarge {
-                limit: self.settings.payload_bytes_max,
-            });
-        }
-        let is_held =
-            self.is_blocked || self.is_stopped != [false; 2] || !self.machine.is_channel_open(ch);
-        if is_held {
-            self.unconfirmed.hold();
-        }
-        if is_held || (ch == CONFIRMED && !self.unconfirmed.has_room()) {
-            return Err(Refusal::Window);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn send(
+    fn write(
         &mut self,
         ch: u16,
         message: &Outbound<'_>,
         question: Option<Question<'_>>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
+        out: &mut Vec<u8>,
+    ) -> Asked {
         let Amqp {
             target,
             writer,
@@ -446,21 +328,14 @@ impl Amqp {
             ..Default::default()
         };
         let written = writer.with_header(message, question, |header| {
-            machine.publish(ch, &publish, header, message.payload, &mut out.bytes)
+            machine.publish(ch, &publish, header, message.payload, out)
         })?;
-        self.beats.said(now);
         written.map(drop).map_err(|too_large| Refusal::TooLarge {
             limit: too_large.frame_bytes_max as usize,
         })
     }
 
-    fn on_event(
-        &mut self,
-        event: ClientEvent<'_>,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<(), LinkFault> {
+    fn on_event(&mut self, event: ClientEvent<'_>, cx: &mut Cx<'_>) -> Step {
         match event {
             ClientEvent::Content {
                 ch,
@@ -469,7 +344,7 @@ impl Amqp {
                 payload,
                 ..
             } => {
-                self.on_deliver(ch, &deliver, &properties, payload, events);
+                self.on_deliver(ch, &deliver, &properties, payload, cx.events);
             }
             ClientEvent::Content {
                 method: Method::BasicGetOk(got),
@@ -477,66 +352,57 @@ impl Amqp {
                 payload,
                 ..
             } => {
-                self.on_got(&got, &properties, payload, now, out, events);
+                self.on_got(&got, &properties, payload, cx);
             }
-            ClientEvent::Method { ch, method } => self.on_method(ch, method, now, out, events),
+            ClientEvent::Method { ch, method } => self.on_method(ch, method, cx),
             ClientEvent::WrongProtocol(header) => {
-                let words = format!(
-                    "the peer does not speak AMQP 0-9-1 but {:?}",
-                    header.escape_ascii().to_string()
-                );
-                return Err(LinkFault {
-                    words,
-                    is_final: true,
-                });
+                let header = header.escape_ascii().to_string();
+                let words = format!("the peer does not speak AMQP 0-9-1 but {header:?}");
+                return Err(LinkFault::permanent(words));
             }
-            ClientEvent::Start(start) => self.on_start(&start, out)?,
+            ClientEvent::Start(start) => self.on_start(&start, cx.out)?,
             ClientEvent::Secure { .. } => {
-                let words = "the broker asks for another step of authentication, and neither PLAIN nor EXTERNAL has one";
-                return Err(LinkFault {
-                    words: words.to_owned(),
-                    is_final: true,
-                });
+                return Err(LinkFault::permanent(
+                    "the broker asks for another step of authentication, and neither PLAIN nor EXTERNAL has one",
+                ));
             }
-            ClientEvent::Tune(offer) => self.on_tune(offer, now, out),
+            ClientEvent::Tune(offer) => self.on_tune(offer, cx.out),
             ClientEvent::OpenOk => {
-                self.asked = now;
-                self.machine.channel_open(PLAIN, &mut out.bytes);
-                self.machine.channel_open(CONFIRMED, &mut out.bytes);
+                self.asked = self.conn.now();
+                self.machine.channel_open(PLAIN, cx.out);
+                self.machine.channel_open(CONFIRMED, cx.out);
             }
-            ClientEvent::ChannelOpenOk(ch) => self.on_channel_open(ch, now, out, events),
+            ClientEvent::ChannelOpenOk(ch) => self.on_channel_open(ch, cx),
             ClientEvent::ChannelClose {
                 ch,
                 code,
                 text,
                 cause,
             } => {
-                self.machine.channel_close_ok(ch, &mut out.bytes);
-                self.on_channel_closed(ch, (code, text, cause), out, events);
+                self.machine.channel_close_ok(ch, cx.out);
+                self.on_channel_closed(ch, (code, text, cause), cx);
             }
             ClientEvent::ChannelCloseOk(ch @ (PLAIN | CONFIRMED)) => {
-                self.machine.channel_open(ch, &mut out.bytes)
+                self.machine.channel_open(ch, cx.out)
             }
             ClientEvent::ChannelCloseOk(ch) => self.subscriptions.on_close_ok(ch),
             ClientEvent::ChannelFault(fault) => {
-                self.machine.fault(&fault, &mut out.bytes);
-                let words = fault.to_string();
+                self.machine.fault(&fault, cx.out);
+                let why = Refusal::Busy(fault.to_string());
                 match fault.scope {
-                    Scope::Channel(CONFIRMED) => {
-                        self.on_publishes_lost(&Refusal::Busy(words), events)
-                    }
-                    Scope::Channel(PLAIN) => self.on_questions_lost(&Refusal::Busy(words), events),
-                    Scope::Channel(ch) => self.subscriptions.on_fault(ch, &words, events),
+                    Scope::Channel(CONFIRMED) => self.on_publishes_lost(&why, cx.events),
+                    Scope::Channel(PLAIN) => self.on_questions_lost(&why, cx.events),
+                    Scope::Channel(ch) => self.subscriptions.on_fault(ch, &why, cx.events),
                     Scope::Connection | Scope::ProtocolHeader => {}
                 }
             }
             ClientEvent::CloseConnection { code, text, .. } => {
-                self.machine.close_ok(&mut out.bytes);
+                self.machine.close_ok(cx.out);
                 return Err(self.farewell(code, text));
             }
             ClientEvent::Blocked { .. } => {
                 self.is_blocked = true;
-                events.pressed();
+                cx.events.pressed();
             }
             ClientEvent::Unblocked => self.is_blocked = false,
             // What was published without `mandatory` never comes back, and nothing is fetched one by one.
@@ -549,22 +415,14 @@ impl Amqp {
         Ok(())
     }
 
-    fn on_start(
-        &mut self,
-        start: &connection::Start<'_>,
-        out: &mut Output,
-    ) -> Result<(), LinkFault> {
+    fn on_start(&mut self, start: &connection::Start<'_>, out: &mut Vec<u8>) -> Step {
         self.peer = peer_of(start.server_properties);
         let Some(opening) = &self.opening else {
             return Ok(());
         };
         self.common = Common {
             prefetch: self.settings.prefetch,
-            prefix: match opening.client_id.as_str() {
-                "" => String::new(),
-                client => session_prefix(self.protocol(), &self.endpoint, client),
-            },
-            session: opening.session,
+            session: Session::of(Self::PROTOCOL, self.conn.endpoint(), opening),
             is_thalweg: is_text(start.server_properties.get("product"), "Thalweg"),
         };
         let mechanism = if self.settings.external {
@@ -580,10 +438,7 @@ impl Amqp {
             let offered = String::from_utf8_lossy(start.mechanisms);
             let words =
                 format!("the broker does not take the login {mechanism}, only these: {offered}");
-            return Err(LinkFault {
-                words,
-                is_final: true,
-            });
+            return Err(LinkFault::permanent(words));
         }
         let mut response = Vec::new();
         if !self.settings.external {
@@ -615,11 +470,11 @@ impl Amqp {
             properties.str("connection_name", &opening.client_id);
         }
         self.machine
-            .start_ok(properties.finish(), mechanism, &response, &mut out.bytes);
+            .start_ok(properties.finish(), mechanism, &response, out);
         Ok(())
     }
 
-    fn on_tune(&mut self, offer: ServerOffer, now: Time, out: &mut Output) {
+    fn on_tune(&mut self, offer: ServerOffer, out: &mut Vec<u8>) {
         let wanted = self
             .opening
             .as_ref()
@@ -634,73 +489,51 @@ impl Amqp {
         // "If a peer detects no incoming traffic for two heartbeat intervals or longer, it should close the connection".
         // [§4.2.7]
         let millis = u64::from(heartbeat) * 1000;
-        self.beats
-            .agree(Span::from_millis(millis / 2), Span::from_millis(millis * 2));
-        self.beats.said(now);
+        let (say_after, hear_within) = (millis / 2, millis * 2);
+        let [say_after, hear_within] = [say_after, hear_within].map(Span::from_millis);
+        self.conn.liveness().agree(say_after, hear_within);
         self.machine
-            .tune_ok(ServerOffer { heartbeat, ..offer }, &mut out.bytes);
-        self.machine.open(&self.settings.vhost, &mut out.bytes);
+            .tune_ok(ServerOffer { heartbeat, ..offer }, out);
+        self.machine.open(&self.settings.vhost, out);
     }
 
-    fn on_channel_open(&mut self, ch: u16, now: Time, out: &mut Output, events: &mut dyn Events) {
+    fn on_channel_open(&mut self, ch: u16, cx: &mut Cx<'_>) {
         match ch {
             PLAIN => self.questions.has_consumer = false,
             CONFIRMED => {
-                self.machine.confirm_select(CONFIRMED, true, &mut out.bytes);
-                self.unconfirmed.restart(1);
-                if self.is_up {
-                    // Whoever was told to wait meanwhile hears of it.
-                    self.unconfirmed.hold();
-                }
+                self.machine.confirm_select(CONFIRMED, true, cx.out);
+                self.window.restart(1);
             }
             ch => {
-                return self.subscriptions.on_open(
-                    ch,
-                    &self.common,
-                    &mut self.machine,
-                    &mut out.bytes,
-                );
+                let (common, machine) = (&self.common, &mut self.machine);
+                return self.subscriptions.on_open(ch, common, machine, cx.out);
             }
         }
-        if !self.is_up
-            && self.machine.is_channel_open(PLAIN)
-            && self.machine.is_channel_open(CONFIRMED)
-        {
-            self.is_up = true;
+        let are_open = [PLAIN, CONFIRMED].map(|ch| self.machine.is_channel_open(ch));
+        if !self.conn.is_up() && are_open == [true; 2] {
             self.opening = None;
-            events.up(&Welcome::default());
-            events.round_trip(now.since(self.asked));
+            self.conn.be_up(&Welcome::default(), cx.events);
+            cx.events.round_trip(self.conn.now().since(self.asked));
         }
     }
 
-    fn on_channel_closed(
-        &mut self,
-        ch: u16,
-        (code, text, cause): (u16, &str, MethodId),
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) {
+    fn on_channel_closed(&mut self, ch: u16, why: (u16, &str, MethodId), cx: &mut Cx<'_>) {
+        let refusal = refusal_of(why.0, why.1);
         match ch {
             PLAIN => {
-                self.on_questions_lost(&refusal_of(code, text), events);
-                self.probed = None;
-                (self.is_stopped[0], self.is_stopped[1]) = (false, self.is_stopped[1]);
-                self.machine.channel_open(PLAIN, &mut out.bytes);
+                self.on_questions_lost(&refusal, cx.events);
+                self.conn.liveness().answered();
+                self.is_stopped[0] = false;
+                self.machine.channel_open(PLAIN, cx.out);
             }
             CONFIRMED => {
-                self.on_publishes_lost(&refusal_of(code, text), events);
-                (self.is_stopped[0], self.is_stopped[1]) = (self.is_stopped[0], false);
-                self.machine.channel_open(CONFIRMED, &mut out.bytes);
+                self.on_publishes_lost(&refusal, cx.events);
+                self.is_stopped[1] = false;
+                self.machine.channel_open(CONFIRMED, cx.out);
             }
             ch => {
-                let why = (code, text, cause);
-                self.subscriptions.on_closed_by_peer(
-                    ch,
-                    why,
-                    &mut self.machine,
-                    &mut out.bytes,
-                    events,
-                );
+                let machine = &mut self.machine;
+                self.subscriptions.on_closed_by_peer(ch, why, machine, cx);
             }
         }
     }
@@ -708,7 +541,7 @@ impl Amqp {
     /// The channel with confirms has ended for one of the messages on it, and the peer does not say for which: what came
     /// behind it was thrown away, and of what came before it the confirms may be missing.
     fn on_publishes_lost(&mut self, why: &Refusal, events: &mut dyn Events) {
-        self.unconfirmed.take_culprit(|id, blame| {
+        self.window.take_culprit(|id, blame| {
             let why = match blame {
                 Blame::Culprit => why.clone(),
                 Blame::Suspect => Refusal::Busy(format!(
@@ -727,9 +560,7 @@ impl Amqp {
         {
             events.answered(request, Err(why.clone()));
         }
-        for request in std::mem::take(&mut self.questions.waiting) {
-            events.answered(request, Err(why.clone()));
-        }
+        self.questions.waiting.fail(why, events);
     }
 
     fn farewell(&self, code: u16, text: &str) -> LinkFault {
@@ -741,144 +572,97 @@ impl Amqp {
         LinkFault {
             words: format!("the broker ends the connection: {code} {text}"),
             // Before we are in it is about who we are and where we want to; afterwards about what we did.
-            is_final: !self.is_up && refused.iter().any(|refused| refused.code() == code),
+            is_final: !self.conn.is_up() && refused.iter().any(|refused| refused.code() == code),
         }
     }
 
-    fn on_method(
-        &mut self,
-        ch: u16,
-        method: Method<'_>,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) {
+    /// Publishes up to this number, or only it, are settled.
+    fn settle(&mut self, number: u64, multiple: bool, mut each: impl FnMut(MessageId)) {
+        match multiple {
+            true => self.window.take_through(number, each),
+            false => self.window.take(number).into_iter().for_each(&mut each),
+        }
+    }
+
+    fn on_method(&mut self, ch: u16, method: Method<'_>, cx: &mut Cx<'_>) {
+        let events = &mut *cx.events;
         match method {
             Method::BasicAck(ack) if ch == CONFIRMED => {
-                let mut settled = |id| events.settled(id, Settled::Acknowledged);
-                if ack.multiple {
-                    self.unconfirmed.take_through(ack.delivery_tag, settled);
-                } else if let Some(id) = self.unconfirmed.take(ack.delivery_tag) {
-                    settled(id);
-                }
+                self.settle(ack.delivery_tag, ack.multiple, |id| {
+                    events.settled(id, Settled::Acknowledged);
+                });
             }
             Method::BasicNack(nack) if ch == CONFIRMED => {
-                let why = || Refusal::Busy("the broker could not take the message".to_owned());
-                let mut settled = |id| events.settled(id, Settled::Refused(why()));
-                if nack.multiple {
-                    self.unconfirmed.take_through(nack.delivery_tag, settled);
-                } else if let Some(id) = self.unconfirmed.take(nack.delivery_tag) {
-                    settled(id);
-                }
+                self.settle(nack.delivery_tag, nack.multiple, |id| {
+                    let why = Refusal::Busy("the broker could not take the message".to_owned());
+                    events.settled(id, Settled::Refused(why));
+                });
             }
-            Method::BasicGetEmpty(_) if ch == PLAIN => self.on_read(None, now, out, events),
+            Method::BasicGetEmpty(_) if ch == PLAIN => self.on_read(None, cx),
             Method::BasicConsumeOk(_) => self.subscriptions.on_consume_ok(ch, events),
             Method::BasicCancelOk(_) => {
                 self.subscriptions
-                    .on_cancel_ok(ch, &mut self.machine, &mut out.bytes)
+                    .on_cancel_ok(ch, &mut self.machine, cx.out)
             }
             Method::BasicCancel(_) if ch == PLAIN => {
-                self.on_questions_lost(
-                    &Refusal::Busy("the queue of answers is gone".to_owned()),
-                    events,
-                );
+                let why = Refusal::Busy("the queue of answers is gone".to_owned());
+                self.on_questions_lost(&why, events);
             }
-            Method::BasicCancel(_) => {
-                self.subscriptions
-                    .on_cancel(ch, &mut self.machine, &mut out.bytes, events)
-            }
-            Method::ChannelFlow(flow) => {
-                self.machine.method(
-                    ch,
-                    &Method::ChannelFlowOk(channel::FlowOk {
-                        active: flow.active,
-                    }),
-                    &mut out.bytes,
-                );
-                self.beats.said(now);
-                if let Some(is_stopped) = self
-                    .is_stopped
-                    .get_mut(usize::from(ch.saturating_sub(PLAIN)))
-                {
-                    *is_stopped = !flow.active;
-                    if !flow.active {
+            Method::BasicCancel(_) => self.subscriptions.on_cancel(ch, &mut self.machine, cx),
+            Method::ChannelFlow(channel::Flow { active }) => {
+                let flow_ok = Method::ChannelFlowOk(channel::FlowOk { active });
+                self.machine.method(ch, &flow_ok, cx.out);
+                let place = usize::from(ch.saturating_sub(PLAIN));
+                if let Some(is_stopped) = self.is_stopped.get_mut(place) {
+                    *is_stopped = !active;
+                    if !active {
                         events.pressed();
                     }
                 }
             }
-            Method::ChannelFlowOk(_) => {
-                if let Some(probed) = self.probed.take() {
-                    events.round_trip(now.since(probed));
-                }
-            }
+            Method::ChannelFlowOk(_) => _ = self.conn.answered(events),
             // Confirmations of what was said in one go with something that is confirmed later.
             _ => {}
         }
     }
 
     /// A last value that was asked for.
-    #[allow(clippy::too_many_arguments)] // What the machine says, and the usual.
     fn on_got(
         &mut self,
         got: &basic::GetOk<'_>,
         basic: &BasicProperties<'_>,
         payload: &[u8],
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
+        cx: &mut Cx<'_>,
     ) {
-        let mut properties = Vec::new();
-        let said = properties::read(basic, &mut properties);
-        let mut reply_to = String::new();
-        if let Some(key) = basic.reply_to {
-            write_reply(key, &mut reply_to);
-        }
-        self.origin.set(got.exchange, got.routing_key);
-        let address = said.address.unwrap_or(&self.origin.address).to_owned();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut origin = std::mem::take(&mut self.origin);
+        origin.set(got.exchange, got.routing_key);
         let inbound = Inbound {
-            subscription: None,
-            delivery: None,
-            address: &address,
-            payload,
-            reliability: Reliability::AtMostOnce,
             is_last_value: true,
-            repeated: false,
-            content_type: basic.content_type,
-            properties: Properties(&properties),
-            reply_to: basic.reply_to.is_some().then_some(&reply_to),
-            correlation: said.correlation,
-            stamp: said.stamp,
-            lifespan: said.lifespan,
+            ..scratch.inbound(&origin, basic, payload).0
         };
-        self.on_read(Some(&inbound), now, out, events);
+        self.on_read(Some(&inbound), cx);
+        (self.scratch, self.origin) = (scratch, origin);
     }
 
-    fn on_read(
-        &mut self,
-        value: Option<&Inbound<'_>>,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) {
+    fn on_read(&mut self, value: Option<&Inbound<'_>>, cx: &mut Cx<'_>) {
         if let Some((Some(request), _)) = self.questions.reads.pop_front() {
-            events.answered(request, Ok(value));
+            cx.events.answered(request, Ok(value));
         }
         while let Some((None, _)) = self.questions.reads.front() {
             self.questions.reads.pop_front();
         }
-        self.ask_for_value(now, out);
+        self.ask_for_value(cx.out);
     }
 
     /// Asks for the first of the last values that are wanted.
-    fn ask_for_value(&mut self, now: Time, out: &mut Output) {
+    fn ask_for_value(&mut self, out: &mut Vec<u8>) {
         if let Some((_, queue)) = self.questions.reads.front() {
             let get = basic::Get {
                 queue,
                 no_ack: true,
             };
-            self.machine
-                .method(PLAIN, &Method::BasicGet(get), &mut out.bytes);
-            self.beats.said(now);
+            self.machine.method(PLAIN, &Method::BasicGet(get), out);
         }
     }
 
@@ -890,39 +674,22 @@ impl Amqp {
         payload: &[u8],
         events: &mut dyn Events,
     ) {
-        let Scratch {
-            properties,
-            reply_to,
-        } = &mut self.scratch;
-        properties.clear();
-        reply_to.clear();
-        let said = properties::read(basic, properties);
-        if let Some(key) = basic.reply_to {
-            write_reply(key, reply_to);
-        }
         self.origin.set(deliver.exchange, deliver.routing_key);
-        let receiver = if ch == PLAIN {
-            None
-        } else {
-            self.subscriptions.receiver(ch, deliver.delivery_tag)
+        let receiver = match ch {
+            PLAIN => None,
+            ch => self.subscriptions.receiver(ch, deliver.delivery_tag),
         };
+        let delivery = receiver.and_then(|receiver| receiver.delivery);
+        let (inbound, was_delivered) = self.scratch.inbound(&self.origin, basic, payload);
         let inbound = Inbound {
             subscription: receiver.map(|receiver| receiver.id),
-            delivery: receiver.and_then(|receiver| receiver.delivery),
-            address: said.address.unwrap_or(&self.origin.address),
-            payload,
-            reliability: match receiver.and_then(|receiver| receiver.delivery) {
+            delivery,
+            reliability: match delivery {
                 Some(_) => Reliability::AtLeastOnce,
                 None => Reliability::AtMostOnce,
             },
-            is_last_value: false,
-            repeated: deliver.redelivered || said.was_delivered,
-            content_type: basic.content_type,
-            properties: Properties(properties),
-            reply_to: basic.reply_to.is_some().then_some(reply_to),
-            correlation: said.correlation,
-            stamp: said.stamp,
-            lifespan: said.lifespan,
+            repeated: deliver.redelivered || was_delivered,
+            ..inbound
         };
         if ch != PLAIN {
             // Of a channel that is none of ours nothing comes: the machine knows which are open.
@@ -930,21 +697,37 @@ impl Amqp {
                 events.received(&inbound)
             };
         }
-        let request = said
-            .correlation
-            .and_then(|bytes| std::str::from_utf8(bytes).ok());
-        let request = request
-            .and_then(|digits| u64::from_str_radix(digits, 16).ok())
-            .map(RequestId);
-        if let Some(place) = self
-            .questions
-            .waiting
-            .iter()
-            .position(|waiting| Some(*waiting) == request)
-        {
-            let request = self.questions.waiting.swap_remove(place);
+        let waiting = &mut self.questions.waiting;
+        if let Some(request) = inbound.correlation.and_then(|it| waiting.take(it)) {
             events.answered(request, Ok(Some(&inbound)));
         }
+    }
+}
+
+impl Scratch {
+    /// What came, and whether its queue says that it was delivered before.
+    fn inbound<'m>(
+        &'m mut self,
+        origin: &'m Origin,
+        basic: &BasicProperties<'m>,
+        payload: &'m [u8],
+    ) -> (Inbound<'m>, bool) {
+        self.properties.clear();
+        self.reply_to.clear();
+        let said = properties::read(basic, &mut self.properties);
+        if let Some(key) = basic.reply_to {
+            write_reply(key, &mut self.reply_to);
+        }
+        let inbound = Inbound {
+            content_type: basic.content_type,
+            properties: Properties(&self.properties),
+            reply_to: basic.reply_to.is_some().then_some(&self.reply_to),
+            correlation: said.correlation,
+            stamp: said.stamp,
+            lifespan: said.lifespan,
+            ..Inbound::new(said.address.unwrap_or(&origin.address), payload)
+        };
+        (inbound, said.was_delivered)
     }
 }
 

@@ -2,12 +2,13 @@
 //! of a channel closes it]
 
 use thalweg_amqp::methods::{basic, queue};
-use thalweg_amqp::{ClientSide, FieldValue, Method, MethodId, ReplyCode, Table, TableWriter};
-use thalweg_model::{Reliability, Span};
+use thalweg_amqp::{ClientSide, FieldValue, Method, MethodId, ReplyCode, TableWriter};
+use thalweg_model::Reliability;
 
 use super::names::{self, Binding, Source};
 use super::refusal_of;
-use crate::queues::{MILLIS_MAX, session_queue};
+use crate::plugin::{Asked, Cx};
+use crate::queues::Session;
 use crate::transport::{DeliveryId, Events, Refusal, SubscribeWish, SubscriptionId};
 
 /// The first channel of subscriptions; those before it publish.
@@ -22,10 +23,7 @@ const CONSUMER_TAG: &str = "s";
 pub(super) struct Common {
     /// Deliveries of each that may be unsettled; 0: no limit.
     pub(super) prefetch: u16,
-    /// What the names of its queues begin with, if it wants what came while it was away.
-    pub(super) prefix: String,
-    /// How long it may be away; zero: subscriptions end with the connection.
-    pub(super) session: Span,
+    pub(super) session: Session,
     /// The peer is ours: it has groups and last values.
     pub(super) is_thalweg: bool,
 }
@@ -127,22 +125,14 @@ impl Subscriptions {
         common: &Common,
         machine: &mut ClientSide,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Asked {
         let source = names::source(wish.filter)?;
-        if wish.reliability == Reliability::ExactlyOnce {
-            return Err(Refusal::Unsupported("AMQP delivers at least once at best"));
-        }
-        let has_session = common.session > Span::ZERO && !common.prefix.is_empty();
-        let kept = (has_session && matches!(source, Source::Bound(_))).then(|| {
-            let mut names = (0..).map(|number| session_queue(&common.prefix, wish.filter, number));
-            let is_taken = |name: &String| {
-                self.places
-                    .iter()
-                    .flatten()
-                    .any(|it| it.kept.as_ref() == Some(name))
-            };
-            names.find(|name| !is_taken(name)).unwrap_or_default()
-        });
+        let taken = self.places.iter().flatten();
+        let taken = taken.filter_map(|it| it.kept.as_deref());
+        let kept = match source {
+            Source::Bound(_) => common.session.queue(wish.filter, taken),
+            _ => None,
+        };
         let Some(ch) = self.free(machine.channel_max()) else {
             return Err(Refusal::Denied(
                 "a connection has no more channels than these subscriptions have".to_owned(),
@@ -177,14 +167,7 @@ impl Subscriptions {
     ) {
         let Some(it) = self.get(ch) else { return };
         if it.stage != Stage::Opening {
-            it.stage = Stage::Closing;
-            return machine.channel_close(
-                ch,
-                ReplyCode::ReplySuccess,
-                "not wanted any more",
-                MethodId::NONE,
-                out,
-            );
+            return it.close(ch, machine, out);
         }
         it.stage = Stage::Asked;
         it.ask(ch, common, machine, out);
@@ -243,23 +226,12 @@ impl Subscriptions {
     }
 
     /// A consumer has ended because its queue has.
-    pub(super) fn on_cancel(
-        &mut self,
-        ch: u16,
-        machine: &mut ClientSide,
-        out: &mut Vec<u8>,
-        events: &mut dyn Events,
-    ) {
+    pub(super) fn on_cancel(&mut self, ch: u16, machine: &mut ClientSide, cx: &mut Cx<'_>) {
         let Some(it) = self.get(ch) else { return };
-        if matches!(it.stage, Stage::Asked | Stage::Active) {
-            let why = Refusal::Busy("the subscription's queue is gone".to_owned());
-            match it.stage {
-                Stage::Asked => events.subscribed(it.id, Err(why)),
-                _ => events.unsubscribed(it.id, why),
-            }
-        }
+        let why = Refusal::Busy("the subscription's queue is gone".to_owned());
+        it.tell_end(why.clone(), why, cx.events);
         it.stage = Stage::Draining;
-        it.end_if_settled(ch, machine, out);
+        it.end_if_settled(ch, machine, cx.out);
     }
 
     /// The peer has closed a channel and the machine has confirmed that.
@@ -268,8 +240,7 @@ impl Subscriptions {
         ch: u16,
         (code, text, cause): (u16, &str, MethodId),
         machine: &mut ClientSide,
-        out: &mut Vec<u8>,
-        events: &mut dyn Events,
+        cx: &mut Cx<'_>,
     ) {
         let Some(it) = self.get(ch) else { return };
         let is_declared_otherwise =
@@ -279,28 +250,18 @@ impl Subscriptions {
             // An earlier session of another length has left it; take it as it is.
             it.is_passive = true;
             it.stage = Stage::Opening;
-            return machine.channel_open(ch, out);
+            return machine.channel_open(ch, cx.out);
         }
-        let (id, stage) = (it.id, it.stage);
+        // Whatever it was, an active one did work before.
+        let busy = Refusal::Busy(text.to_owned());
+        it.tell_end(refusal_of(code, text), busy, cx.events);
         self.remove(ch);
-        match stage {
-            Stage::Opening | Stage::Asked => events.subscribed(id, Err(refusal_of(code, text))),
-            // Whatever it was, it did work before.
-            Stage::Active => events.unsubscribed(id, Refusal::Busy(text.to_owned())),
-            _ => {}
-        }
     }
 
     /// We close a channel because the peer is at fault there.
-    pub(super) fn on_fault(&mut self, ch: u16, words: &str, events: &mut dyn Events) {
+    pub(super) fn on_fault(&mut self, ch: u16, why: &Refusal, events: &mut dyn Events) {
         let Some(it) = self.get(ch) else { return };
-        match it.stage {
-            Stage::Opening | Stage::Asked => {
-                events.subscribed(it.id, Err(Refusal::Busy(words.to_owned())))
-            }
-            Stage::Active => events.unsubscribed(it.id, Refusal::Busy(words.to_owned())),
-            _ => {}
-        }
+        it.tell_end(why.clone(), why.clone(), events);
         it.stage = Stage::Closing;
     }
 
@@ -360,6 +321,15 @@ fn parts(DeliveryId(name): DeliveryId) -> (u16, u8, u64) {
 }
 
 impl Subscription {
+    /// Tells that it has ended by itself: for one reason if it has not begun, for another if it has.
+    fn tell_end(&self, unbegun: Refusal, begun: Refusal, events: &mut dyn Events) {
+        match self.stage {
+            Stage::Opening | Stage::Asked => events.subscribed(self.id, Err(unbegun)),
+            Stage::Active => events.unsubscribed(self.id, begun),
+            _ => {}
+        }
+    }
+
     /// Says all that makes it, without waiting for answers: who declares, binds and consumes in one go means the queue that
     /// was declared last. [§1.7.2.1: an empty name is the current queue of the channel]
     fn ask(&self, ch: u16, common: &Common, machine: &mut ClientSide, out: &mut Vec<u8>) {
@@ -379,24 +349,14 @@ impl Subscription {
                 Source::Queue(queue) => queue,
                 Source::Bound(binding) => {
                     // Others have no groups; a queue that several take from is much the same.
-                    let lives_on = common.session > Span::ZERO;
+                    let lives_on = common.session.lives_on();
                     let declare = queue::Declare {
                         queue: name,
                         durable: lives_on,
                         auto_delete: !lives_on,
                         ..queue::Declare::default()
                     };
-                    let mut buffer = Vec::new();
-                    let arguments = if lives_on {
-                        expires(common.session, &mut buffer)
-                    } else {
-                        Table::default()
-                    };
-                    say(Method::QueueDeclare(queue::Declare {
-                        arguments,
-                        ..declare
-                    }));
-                    self.bind(binding, name, common, &mut say);
+                    self.declare(declare, binding, common, &mut say);
                     name
                 }
                 // There is no group of a group, see `source`.
@@ -413,17 +373,7 @@ impl Subscription {
                     auto_delete: !is_kept,
                     ..queue::Declare::default()
                 };
-                let mut buffer = Vec::new();
-                let arguments = if is_kept {
-                    expires(common.session, &mut buffer)
-                } else {
-                    Table::default()
-                };
-                say(Method::QueueDeclare(queue::Declare {
-                    arguments,
-                    ..declare
-                }));
-                self.bind(binding, name, common, &mut say);
+                self.declare(declare, binding, common, &mut say);
                 name
             }
         };
@@ -436,13 +386,24 @@ impl Subscription {
         say(Method::BasicConsume(consume));
     }
 
-    fn bind(
+    /// Declares a queue, which expires if it is durable, and binds it.
+    fn declare(
         &self,
+        declare: queue::Declare<'_>,
         binding: &Binding,
-        queue: &str,
         common: &Common,
         say: &mut impl FnMut(Method<'_>),
     ) {
+        let (queue, mut buffer) = (declare.queue, Vec::new());
+        let mut arguments = TableWriter::new(&mut buffer);
+        if let Some(millis) = common.session.expires().filter(|_| declare.durable) {
+            arguments.value("x-expires", FieldValue::I64(millis as i64));
+        }
+        let arguments = arguments.finish();
+        say(Method::QueueDeclare(queue::Declare {
+            arguments,
+            ..declare
+        }));
         let mut buffer = Vec::new();
         let mut arguments = TableWriter::new(&mut buffer);
         if self.last_values && common.is_thalweg {
@@ -461,26 +422,15 @@ impl Subscription {
 
     fn end_if_settled(&mut self, ch: u16, machine: &mut ClientSide, out: &mut Vec<u8>) {
         if self.unsettled == 0 {
-            self.stage = Stage::Closing;
-            machine.channel_close(
-                ch,
-                ReplyCode::ReplySuccess,
-                "not wanted any more",
-                MethodId::NONE,
-                out,
-            );
+            self.close(ch, machine, out);
         }
     }
-}
 
-/// The argument that lets a queue without consumers end after so long.
-fn expires(session: Span, buffer: &mut Vec<u8>) -> Table<'_> {
-    let millis = session.millis().clamp(1, MILLIS_MAX);
-    let mut arguments = TableWriter::new(buffer);
-    if session != Span::FOREVER {
-        arguments.value("x-expires", FieldValue::I64(millis as i64));
+    fn close(&mut self, ch: u16, machine: &mut ClientSide, out: &mut Vec<u8>) {
+        self.stage = Stage::Closing;
+        let success = ReplyCode::ReplySuccess;
+        machine.channel_close(ch, success, "not wanted any more", MethodId::NONE, out);
     }
-    arguments.finish()
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use thalweg_amqp::methods::{basic, channel, confirm, queue};
 use thalweg_amqp::{ContentHeader, Event, FieldValue, Method, Publish, ServerLimits, ServerSide};
-use thalweg_model::Filter;
 use thalweg_model::syntax::DOTTED;
+use thalweg_model::{Filter, Time};
 
 use super::*;
 use crate::pair::{FarEnd, acknowledged, endpoint};
-use crate::transport::Medium;
+use crate::transport::{Medium, Transport};
 use crate::witness::{Got, Told, at_most_once, exactly_once, message};
 
 mod arrival;

@@ -12,12 +12,11 @@ mod subscriptions;
 mod tests;
 
 use std::io::Write as _;
-use std::net::SocketAddr;
 
-use thalweg_model::{Reliability, STAMPS_ANNOUNCEMENT, Span, Time};
+use thalweg_model::{Reliability, STAMPS_ANNOUNCEMENT, Span};
 use thalweg_stomp::{
     AckMode, AckOut, ClientEvent, ClientSide, ConnectOut, ConnectedFrame, ErrorFrame, FrameLimits,
-    MessageFrame, SendOut, SubscribeOut, Version, heart_beats,
+    HeaderWriter, MessageFrame, SendOut, SubscribeOut, Version, heart_beats,
 };
 
 use self::deliveries::Deliveries;
@@ -25,15 +24,13 @@ use self::destination::Idiom;
 use self::headers::{Question, Scratch};
 pub use self::settings::StompSettings;
 use self::subscriptions::{Common, Subscriptions};
-use crate::liveness::Beats;
+use crate::plugin::{Asked, Blame, Connection, Cx, Pending, Plugin, Step, Window};
 use crate::presence;
-use crate::queues::session_prefix;
+use crate::queues::{Session, correlation_of};
 use crate::transport::{
-    Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Opening,
-    Outbound, Output, Properties, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId,
-    Transport, Welcome,
+    Capabilities, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Opening, Outbound,
+    Properties, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Welcome,
 };
-use crate::unconfirmed::{Blame, Unconfirmed};
 
 /// Where answers come: a queue of the connection's own, and the name of the subscription to it.
 const ANSWERS: &str = "/temp-queue/answers";
@@ -44,21 +41,18 @@ const PATIENCE: u64 = 3;
 
 /// A lane that speaks STOMP 1.2.
 pub struct Stomp {
-    endpoint: Endpoint,
+    conn: Connection,
     settings: StompSettings,
     machine: ClientSide,
-    is_up: bool,
     idiom: Idiom,
     stamps: bool,
     /// The peer has said what it is.
     is_known: bool,
     common: Common,
-    beats: Beats,
-    opened: Time,
     /// How often we like to hear something, in milliseconds.
     keep_alive: u32,
     /// Publishes that wait for their receipts, which are their numbers.
-    unconfirmed: Unconfirmed,
+    window: Window,
     /// The last connection ended with an ERROR for one of several things: on this one they are done one at a time.
     is_careful: bool,
     was_ambiguous: bool,
@@ -66,11 +60,10 @@ pub struct Stomp {
     loose_since: Option<u64>,
     subscriptions: Subscriptions,
     deliveries: Deliveries,
-    questions: Vec<RequestId>,
-    /// Last values that were asked for.
-    reads: Vec<RequestId>,
-    /// When a probe left that is not answered yet.
-    probed: Option<Time>,
+    /// Questions, by their correlations.
+    questions: Pending<Vec<u8>>,
+    /// Last values that were asked for, by the names of their subscriptions.
+    reads: Pending<String>,
     target: Target,
     origin: Origin,
     scratch: Scratch,
@@ -96,32 +89,27 @@ impl Stomp {
     /// A lane that has not connected yet.
     pub fn new(endpoint: Endpoint, settings: StompSettings) -> Self {
         let machine = new_machine(&settings);
-        let unconfirmed = Unconfirmed::new(settings.unconfirmed_max);
         let idiom = Idiom {
             dialect: settings.dialect,
             is_thalweg: false,
         };
         Stomp {
-            endpoint,
+            conn: Connection::new(endpoint, settings.payload_bytes_max),
+            window: Window::new(settings.unconfirmed_max),
             settings,
             machine,
-            is_up: false,
             idiom,
             stamps: false,
             is_known: false,
             common: Common::default(),
-            beats: Beats::default(),
-            opened: Time::ZERO,
             keep_alive: 0,
-            unconfirmed,
             is_careful: false,
             was_ambiguous: false,
             loose_since: None,
             subscriptions: Subscriptions::default(),
             deliveries: Deliveries::default(),
-            questions: Vec::new(),
-            reads: Vec::new(),
-            probed: None,
+            questions: Pending::default(),
+            reads: Pending::default(),
             target: Target::default(),
             origin: Origin::default(),
             scratch: Scratch::default(),
@@ -138,41 +126,38 @@ fn new_machine(settings: &StompSettings) -> ClientSide {
     })
 }
 
-impl Transport for Stomp {
-    fn protocol(&self) -> &'static str {
-        "stomp"
+impl Plugin for Stomp {
+    const PROTOCOL: &'static str = "stomp";
+    const SUBSCRIBES: Reliability = Reliability::AtLeastOnce;
+    type Scratch = ();
+
+    fn connection(&self) -> &Connection {
+        &self.conn
     }
 
-    fn capabilities(&self) -> Capabilities {
+    fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.conn
+    }
+
+    fn offers(&self) -> Capabilities {
         Capabilities {
             stamps: self.stamps,
             requests: true,
             last_values: self.idiom.is_thalweg || !self.is_known,
-            payload_bytes_max: self.settings.payload_bytes_max,
             ..crate::queues::CAPABILITIES
         }
     }
 
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    fn open(&mut self, opening: &Opening, _peer: SocketAddr, now: Time, out: &mut Output) {
-        self.closed();
+    fn connect(&mut self, opening: &Opening, out: &mut Vec<u8>) -> Step {
         self.machine = new_machine(&self.settings);
         self.is_careful = std::mem::take(&mut self.was_ambiguous);
         self.common = Common {
             prefetch: self.settings.prefetch.max(1),
-            prefix: match opening.client_id.as_str() {
-                "" => String::new(),
-                client => session_prefix(self.protocol(), &self.endpoint, client),
-            },
-            session: opening.session,
+            session: Session::of(Self::PROTOCOL, self.conn.endpoint(), opening),
             is_careful: self.is_careful,
         };
         let keep_alive = u32::try_from(opening.keep_alive.millis()).unwrap_or(u32::MAX);
-        self.beats = Beats::begin(now);
-        (self.opened, self.keep_alive) = (now, keep_alive);
+        self.keep_alive = keep_alive;
         // Who was told nothing is `guest`, as everywhere.
         let password = opening.password.as_deref().map(String::from_utf8_lossy);
         let credentials = match (&opening.user, &password) {
@@ -180,10 +165,9 @@ impl Transport for Stomp {
             (user, password) => (user.as_deref(), password.as_deref()),
         };
         let client = [("client-id", opening.client_id.as_str())];
-        let host = if self.settings.vhost.is_empty() {
-            &self.endpoint.host
-        } else {
-            &self.settings.vhost
+        let host = match self.settings.vhost.as_str() {
+            "" => &self.conn.endpoint().host,
+            vhost => vhost,
         };
         let connect = ConnectOut {
             lowest: Version::V12,
@@ -192,179 +176,85 @@ impl Transport for Stomp {
             login: credentials.0,
             passcode: credentials.1,
             heart_beat: (keep_alive, keep_alive),
-            headers: if opening.client_id.is_empty() {
-                &[]
-            } else {
-                &client
-            },
+            headers: &client[..usize::from(!opening.client_id.is_empty())],
         };
-        self.machine.connect(&connect, &mut out.bytes);
-    }
-
-    fn handle_input(
-        &mut self,
-        input: &[u8],
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<usize, LinkFault> {
-        let mut consumed = 0;
-        loop {
-            let rest = input.get(consumed..).unwrap_or_default();
-            match self.machine.handle_input(rest) {
-                Ok(Some((len, event))) => {
-                    self.beats.heard(now);
-                    consumed += len;
-                    self.on_event(event, now, out, events)?;
-                }
-                Ok(None) => break,
-                Err(fault) => {
-                    return Err(LinkFault {
-                        words: fault.to_string(),
-                        is_final: false,
-                    });
-                }
-            }
-        }
-        self.subscriptions.pump(
-            self.unconfirmed.len(),
-            &self.common,
-            &self.machine,
-            &mut out.bytes,
-        );
-        let may_publish = self.is_up && !(self.is_careful && self.subscriptions.are_any_asked());
-        if may_publish && self.unconfirmed.has_room_again() {
-            events.room();
-        }
-        Ok(consumed)
-    }
-
-    fn poll_timeout(&self) -> Time {
-        // How long the handshake may take is the engine's affair.
-        match self.is_up {
-            true => self.beats.due(),
-            false => Time::NEVER,
-        }
-    }
-
-    fn handle_timeout(
-        &mut self,
-        now: Time,
-        out: &mut Output,
-        _events: &mut dyn Events,
-    ) -> Result<(), LinkFault> {
-        if self.is_up && self.beats.check(now)? {
-            self.machine.heart_beat(&mut out.bytes);
-            self.beats.said(now);
-        }
+        self.machine.connect(&connect, out);
         Ok(())
     }
 
-    #[inline]
-    fn publish(
-        &mut self,
-        message: &Outbound<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<Departure, Refusal> {
-        if message.reliability == Reliability::ExactlyOnce {
-            return Err(Refusal::Unsupported(
-                "STOMP delivers exactly once only where the broker knows stamps",
-            ));
+    fn step(&mut self, input: &[u8], _: &mut (), cx: &mut Cx<'_>) -> Step<Option<usize>> {
+        match self.machine.handle_input(input) {
+            Ok(Some((len, event))) => self.on_event(event, cx).map(|()| Some(len)),
+            Ok(None) => Ok(None),
+            Err(fault) => Err(LinkFault::temporary(fault)),
         }
+    }
+
+    fn after_input(&mut self, cx: &mut Cx<'_>) {
+        self.pump(cx.out);
+    }
+
+    fn has_room(&self) -> bool {
+        !(self.is_careful && self.subscriptions.are_any_asked()) && self.window.has_room_again()
+    }
+
+    #[inline]
+    fn send(&mut self, message: &Outbound<'_>, out: &mut Vec<u8>) -> Asked<Departure> {
         self.check_room(message)?;
         if message.reliability == Reliability::AtLeastOnce {
-            self.send(message, None, true, now, out)?;
-            self.unconfirmed.push(message.id);
+            self.write(message, None, true, out)?;
+            self.window.push(message.id);
             return Ok(Departure::Awaited);
         }
         // While a culprit is looked for, it must be known of everything whether it was the culprit.
-        if self.unconfirmed.is_careful() {
-            self.send(message, None, true, now, out)?;
-            self.unconfirmed.push_anonymous();
+        if self.window.is_careful() {
+            self.write(message, None, true, out)?;
+            self.window.push_anonymous();
         } else {
-            self.send(message, None, false, now, out)?;
-            self.loose_since = Some(self.unconfirmed.next_number());
+            self.write(message, None, false, out)?;
+            self.loose_since = Some(self.window.next_number());
         }
         Ok(Departure::Gone)
     }
 
-    fn subscribe(
-        &mut self,
-        wish: &SubscribeWish<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
-        if !self.is_up {
-            return Err(Refusal::NotConnected);
-        }
+    fn begin_subscription(&mut self, wish: &SubscribeWish<'_>, out: &mut Vec<u8>) -> Asked {
         if let Some(refusal) = presence::refusal(wish.filter, self.stamps) {
             return Err(refusal);
         }
-        self.beats.said(now);
         self.subscriptions.begin(wish, self.idiom, &self.common)?;
-        self.subscriptions.pump(
-            self.unconfirmed.len(),
-            &self.common,
-            &self.machine,
-            &mut out.bytes,
-        );
+        self.pump(out);
         Ok(())
     }
 
-    fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time, out: &mut Output) {
-        self.beats.said(now);
-        self.subscriptions
-            .end(subscription, &self.machine, &mut out.bytes);
+    fn end_subscription(&mut self, id: SubscriptionId, out: &mut Vec<u8>) {
+        self.subscriptions.end(id, &self.machine, out);
     }
 
     #[inline]
-    fn settle(&mut self, delivery: DeliveryId, now: Time, out: &mut Output) {
+    fn acknowledge(&mut self, delivery: DeliveryId, out: &mut Vec<u8>) {
         if let Some(ack) = self.deliveries.take(delivery) {
-            self.machine.ack(
-                &AckOut {
-                    ack,
-                    ..AckOut::default()
-                },
-                &mut out.bytes,
-            );
-            self.beats.said(now);
+            self.machine.ack(&ack_out(ack), out);
         }
     }
 
-    fn request(
-        &mut self,
-        request: RequestId,
-        message: &Outbound<'_>,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
+    fn ask(&mut self, id: RequestId, message: &Outbound<'_>, out: &mut Vec<u8>) -> Asked {
         self.check_room(message)?;
-        let correlation = format!("{:x}", request.0);
+        let correlation = correlation_of(id);
         let question = Question {
             reply_to: ANSWERS,
-            correlation: correlation.as_bytes(),
+            correlation: &correlation,
         };
-        self.send(message, Some(question), false, now, out)?;
-        self.loose_since = Some(self.unconfirmed.next_number());
-        self.questions.push(request);
+        self.write(message, Some(question), false, out)?;
+        self.loose_since = Some(self.window.next_number());
+        self.questions.add(correlation, id);
         Ok(())
     }
 
-    fn read(
-        &mut self,
-        request: RequestId,
-        address: &str,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
-        if !self.is_up {
-            return Err(Refusal::NotConnected);
-        }
+    fn ask_value(&mut self, id: RequestId, address: &str, out: &mut Vec<u8>) -> Asked {
         if !self.idiom.is_thalweg {
             return Err(Refusal::Unsupported("the broker keeps no last values"));
         }
-        if self.is_careful && (self.unconfirmed.len() > 0 || self.subscriptions.are_any_asked()) {
+        if self.is_careful && (self.window.len() > 0 || self.subscriptions.are_any_asked()) {
             return Err(Refusal::Window);
         }
         let mut destination = String::new();
@@ -374,7 +264,8 @@ impl Transport for Stomp {
                 "queues and exchanges have no last values",
             ));
         }
-        let name = read_name(request);
+        // Subscriptions are numbers, and so are receipts of messages.
+        let name = format!("r{}", id.0);
         let subscribe = SubscribeOut {
             id: Some(&name),
             destination: &destination,
@@ -382,91 +273,75 @@ impl Transport for Stomp {
             receipt: Some(&name),
             headers: &[("x-last-value", "only")],
         };
-        self.machine.subscribe(&subscribe, &mut out.bytes);
-        self.reads.push(request);
-        self.beats.said(now);
+        self.machine.subscribe(&subscribe, out);
+        self.reads.add(name, id);
         Ok(())
     }
 
-    fn forget(&mut self, request: RequestId) {
-        self.questions.retain(|waiting| *waiting != request);
-        self.reads.retain(|waiting| *waiting != request);
+    fn drop_question(&mut self, id: RequestId) {
+        self.questions.forget(id);
+        self.reads.forget(id);
     }
 
-    fn probe(&mut self, now: Time, out: &mut Output) -> usize {
-        if !self.is_up || self.probed.is_some() {
-            return 0;
-        }
+    fn ping(&mut self, out: &mut Vec<u8>) {
         // A transaction of nothing.
-        let before = out.bytes.len();
-        self.machine.begin(PROBE, None, &mut out.bytes);
-        self.machine.abort(PROBE, Some(PROBE), &mut out.bytes);
-        self.probed = Some(now);
-        self.beats.said(now);
-        out.bytes.len() - before
+        self.machine.begin(PROBE, None, out);
+        self.machine.abort(PROBE, Some(PROBE), out);
     }
 
-    fn close(&mut self, _now: Time, out: &mut Output) {
-        self.machine.disconnect(None, &mut out.bytes);
+    fn heartbeat(&mut self, out: &mut Vec<u8>) {
+        self.machine.heart_beat(out);
     }
 
-    fn closed(&mut self) {
-        self.is_up = false;
-        self.unconfirmed.restart(1);
+    fn say_goodbye(&mut self, out: &mut Vec<u8>) {
+        self.machine.disconnect(None, out);
+    }
+
+    fn reset(&mut self) {
+        self.window.restart(1);
         self.loose_since = None;
         self.subscriptions.clear();
         self.deliveries.clear();
         self.questions.clear();
         self.reads.clear();
-        self.probed = None;
-    }
-
-    fn counters(&self) -> Counters {
-        Counters::default()
     }
 }
 
-fn half(span: Span) -> Span {
-    Span::from_nanos(span.nanos() / 2)
-}
-
-fn patience(span: Span) -> Span {
-    Span::from_nanos(span.nanos().saturating_mul(PATIENCE))
+fn ack_out(ack: &str) -> AckOut<'_> {
+    AckOut {
+        ack,
+        ..AckOut::default()
+    }
 }
 
 impl Stomp {
     #[inline]
-    fn check_room(&mut self, message: &Outbound<'_>) -> Result<(), Refusal> {
-        if !self.is_up {
-            return Err(Refusal::NotConnected);
-        }
-        if message.payload.len() > self.settings.payload_bytes_max {
-            return Err(Refusal::TooLarge {
-                limit: self.settings.payload_bytes_max,
-            });
-        }
+    fn check_room(&self, message: &Outbound<'_>) -> Asked {
         headers::check(message)?;
-        if self.is_careful && self.subscriptions.are_any_asked() {
-            self.unconfirmed.hold();
-            return Err(Refusal::Window);
-        }
-        let is_counted =
-            message.reliability != Reliability::AtMostOnce || self.unconfirmed.is_careful();
-        if is_counted && !self.unconfirmed.has_room() {
+        let is_counted = message.reliability != Reliability::AtMostOnce || self.window.is_careful();
+        if (self.is_careful && self.subscriptions.are_any_asked())
+            || (is_counted && !self.window.has_room())
+        {
             return Err(Refusal::Window);
         }
         Ok(())
     }
 
+    /// Writes subscriptions that wait, as far as that may go.
+    fn pump(&mut self, out: &mut Vec<u8>) {
+        let unconfirmed = self.window.len();
+        self.subscriptions
+            .pump(unconfirmed, &self.common, &self.machine, out);
+    }
+
     #[inline]
-    fn send(
+    fn write(
         &mut self,
         message: &Outbound<'_>,
         question: Option<Question<'_>>,
         has_receipt: bool,
-        now: Time,
-        out: &mut Output,
-    ) -> Result<(), Refusal> {
+        out: &mut Vec<u8>,
+    ) -> Asked {
         // No address is empty; without one nothing is remembered.
         if self.target.address != message.address || message.address.is_empty() {
             self.aim(message.address)?;
@@ -484,17 +359,13 @@ impl Stomp {
         let send = SendOut {
             destination: &self.target.destination,
             transaction: None,
-            receipt: has_receipt.then(|| digits(self.unconfirmed.next_number(), &mut buffer)),
+            receipt: has_receipt.then(|| digits(self.window.next_number(), &mut buffer)),
             content_type: message.content_type,
             body: message.payload,
         };
         let reply_to = &self.reply_to;
-        self.machine.send(
-            &send,
-            |w| headers::write(message, reply_to, correlation, w),
-            &mut out.bytes,
-        );
-        self.beats.said(now);
+        let write = |w: &mut HeaderWriter<'_>| headers::write(message, reply_to, correlation, w);
+        self.machine.send(&send, write, out);
         Ok(())
     }
 
@@ -506,24 +377,18 @@ impl Stomp {
         Ok(())
     }
 
-    fn on_event(
-        &mut self,
-        event: ClientEvent<'_>,
-        now: Time,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) -> Result<(), LinkFault> {
+    fn on_event(&mut self, event: ClientEvent<'_>, cx: &mut Cx<'_>) -> Step {
         match event {
-            ClientEvent::Message(message) => self.on_message(&message, out, events),
-            ClientEvent::Receipt(id) => self.on_receipt(&id, now, events),
-            ClientEvent::Connected(connected) => self.on_connected(&connected, now, events),
-            ClientEvent::Error(error) => return Err(self.on_error(&error, events)),
+            ClientEvent::Message(message) => self.on_message(&message, cx),
+            ClientEvent::Receipt(id) => self.on_receipt(&id, cx.events),
+            ClientEvent::Connected(connected) => self.on_connected(&connected, cx.events),
+            ClientEvent::Error(error) => return Err(self.on_error(&error, cx.events)),
             ClientEvent::HeartBeat => {}
         }
         Ok(())
     }
 
-    fn on_connected(&mut self, connected: &ConnectedFrame<'_>, now: Time, events: &mut dyn Events) {
+    fn on_connected(&mut self, connected: &ConnectedFrame<'_>, events: &mut dyn Events) {
         let is_thalweg = connected
             .server
             .as_deref()
@@ -541,25 +406,23 @@ impl Stomp {
         self.stamps = connected.headers.get(STAMPS_ANNOUNCEMENT).as_deref() == Some("1");
         let keep_alive = self.keep_alive;
         let (gives, wants) = heart_beats((keep_alive, keep_alive), connected.heart_beat);
-        let wants = Span::from_millis(wants.into());
-        self.beats
-            .agree(half(Span::from_millis(gives.into())), patience(wants));
-        self.is_up = true;
-        events.up(&Welcome::default());
-        events.round_trip(now.since(self.opened));
+        // Twice as often as is promised; and some of the peer's may be late.
+        let say_after = Span::from_nanos(Span::from_millis(gives.into()).nanos() / 2);
+        let hear_within = Span::from_millis(u64::from(wants) * PATIENCE);
+        self.conn.liveness().agree(say_after, hear_within);
+        self.conn.be_up(&Welcome::default(), events);
+        events.round_trip(self.conn.age());
     }
 
-    fn on_receipt(&mut self, id: &str, now: Time, events: &mut dyn Events) {
+    fn on_receipt(&mut self, id: &str, events: &mut dyn Events) {
         if let Ok(number) = id.parse() {
-            if let Some(id) = self.unconfirmed.take(number) {
+            if let Some(id) = self.window.take(number) {
                 events.settled(id, Settled::Acknowledged);
             }
             // Frames are dealt with in order, so whatever went before it was none that ends the connection.
             self.loose_since = self.loose_since.filter(|loose| number < *loose);
         } else if id == PROBE {
-            if let Some(probed) = self.probed.take() {
-                events.round_trip(now.since(probed));
-            }
+            self.conn.answered(events);
         } else {
             self.subscriptions.on_receipt(id, events);
         }
@@ -582,22 +445,22 @@ impl Stomp {
         match error.receipt_id.as_deref() {
             Some(id) => match id.parse() {
                 Ok(number) => {
-                    if let Some(id) = self.unconfirmed.take(number) {
+                    if let Some(id) = self.window.take(number) {
                         events.settled(id, Settled::Refused(why));
                     }
                 }
-                Err(_) => match self.take_read(id) {
+                Err(_) => match self.reads.take(id) {
                     Some(request) => events.answered(request, Err(why)),
                     None => self.subscriptions.on_refused(id, why, events),
                 },
             },
-            None if self.is_up => self.blame(&why, events),
+            None if self.conn.is_up() => self.blame(&why, events),
             None => {}
         }
         // Before we are in it is about who we are and where we want to; afterwards about what we did.
         LinkFault {
             words: format!("the broker ends the connection: {words}"),
-            is_final: !self.is_up,
+            is_final: !self.conn.is_up(),
         }
     }
 
@@ -605,17 +468,17 @@ impl Stomp {
     /// everything goes one at a time on the next connection.
     fn blame(&mut self, why: &Refusal, events: &mut dyn Events) {
         let asked = self.subscriptions.asked_count();
-        let suspects = self.unconfirmed.len() + asked;
+        let suspects = self.window.len() + asked;
         if suspects == 0 {
             return;
         }
         self.was_ambiguous = suspects > 1 || self.loose_since.is_some();
         if self.was_ambiguous {
-            self.unconfirmed.be_careful();
+            self.window.be_careful();
         } else if asked == 1 {
             self.subscriptions.on_last_refused(why, events);
         } else {
-            self.unconfirmed.take_culprit(|id, blame| {
+            self.window.take_culprit(|id, blame| {
                 if blame == Blame::Culprit {
                     events.settled(id, Settled::Refused(why.clone()));
                 }
@@ -623,40 +486,20 @@ impl Stomp {
         }
     }
 
-    /// The question for a last value that has this name on the wire, if somebody still waits for its answer.
-    fn take_read(&mut self, name: &str) -> Option<RequestId> {
-        let place = self
-            .reads
-            .iter()
-            .position(|request| read_name(*request) == name)?;
-        Some(self.reads.swap_remove(place))
-    }
-
-    fn on_message(
-        &mut self,
-        message: &MessageFrame<'_>,
-        out: &mut Output,
-        events: &mut dyn Events,
-    ) {
+    fn on_message(&mut self, message: &MessageFrame<'_>, cx: &mut Cx<'_>) {
+        let events = &mut *cx.events;
         let Some(name) = message.subscription.as_deref() else {
             return;
         };
         let receiver = self.subscriptions.receiver(name);
-        let read = if receiver.is_none() {
-            self.take_read(name)
-        } else {
-            None
+        let read = match receiver {
+            None => self.reads.take(name),
+            Some(_) => None,
         };
         if receiver.is_none() && read.is_none() && name != ANSWERS {
             // It crossed our UNSUBSCRIBE, and goes back.
             if let Some(ack) = &message.ack {
-                self.machine.nack(
-                    &AckOut {
-                        ack,
-                        ..AckOut::default()
-                    },
-                    &mut out.bytes,
-                );
+                self.machine.nack(&ack_out(ack), cx.out);
             }
             return;
         }
@@ -703,26 +546,11 @@ impl Stomp {
             let is_there = message.headers.get("x-last-value").as_deref() != Some("none");
             return events.answered(request, Ok(is_there.then_some(&inbound)));
         }
-        let request = inbound
-            .correlation
-            .and_then(|bytes| std::str::from_utf8(bytes).ok());
-        let request = request
-            .and_then(|digits| u64::from_str_radix(digits, 16).ok())
-            .map(RequestId);
-        if let Some(place) = self
-            .questions
-            .iter()
-            .position(|waiting| Some(*waiting) == request)
-        {
-            let request = self.questions.swap_remove(place);
+        let request = inbound.correlation.and_then(|it| self.questions.take(it));
+        if let Some(request) = request {
             events.answered(request, Ok(Some(&inbound)));
         }
     }
-}
-
-/// A question for a last value on the wire: subscriptions are numbers, and so are receipts of messages.
-fn read_name(RequestId(number): RequestId) -> String {
-    format!("r{number}")
 }
 
 /// A number as text.

@@ -1,10 +1,10 @@
 //! Subscriptions of one connection.
 
-use thalweg_model::{Reliability, Span};
+use thalweg_model::Reliability;
 use thalweg_stomp::{AckMode, ClientSide, SubscribeOut};
 
 use super::destination::{Idiom, Source};
-use crate::queues::{MILLIS_MAX, session_queue};
+use crate::queues::Session;
 use crate::transport::{Events, Refusal, SubscribeWish, SubscriptionId};
 
 /// What all subscriptions of a connection have in common.
@@ -12,10 +12,7 @@ use crate::transport::{Events, Refusal, SubscribeWish, SubscriptionId};
 pub(super) struct Common {
     /// Deliveries of each that may be unsettled.
     pub(super) prefetch: u16,
-    /// What the names of its queues begin with, if it wants what came while it was away.
-    pub(super) prefix: String,
-    /// How long it may be away; zero: subscriptions end with the connection.
-    pub(super) session: Span,
+    pub(super) session: Session,
     /// One at a time, and nothing beside it.
     pub(super) is_careful: bool,
 }
@@ -74,16 +71,12 @@ impl Subscriptions {
         common: &Common,
     ) -> Result<(), Refusal> {
         let source = idiom.source(wish.filter)?;
-        if wish.reliability == Reliability::ExactlyOnce {
-            return Err(Refusal::Unsupported("STOMP delivers at least once at best"));
-        }
-        let has_session = common.session > Span::ZERO && !common.prefix.is_empty();
-        let kept = (has_session && matches!(source, Source::Bound(_))).then(|| {
-            let mut names = (0..).map(|number| session_queue(&common.prefix, wish.filter, number));
-            let is_taken =
-                |name: &String| self.entries.iter().any(|it| it.kept.as_ref() == Some(name));
-            names.find(|name| !is_taken(name)).unwrap_or_default()
-        });
+        let is_bound = matches!(source, Source::Bound(_));
+        let taken = self.entries.iter().filter_map(|it| it.kept.as_deref());
+        let kept = match is_bound {
+            true => common.session.queue(wish.filter, taken),
+            false => None,
+        };
         self.entries.retain(|it| it.id != wish.subscription);
         self.entries.push(Subscription {
             id: wish.subscription,
@@ -193,7 +186,7 @@ const RECEIPT: &str = "s";
 impl Subscription {
     fn ask(&self, common: &Common, machine: &ClientSide, out: &mut Vec<u8>) {
         let prefetch = common.prefetch.to_string();
-        let expires = (common.session.millis().clamp(1, MILLIS_MAX)).to_string();
+        let expires = common.session.expires().map(|millis| millis.to_string());
         let mut headers: Vec<(&str, &str)> = Vec::new();
         if self.settles {
             headers.push(("prefetch-count", &prefetch));
@@ -210,14 +203,17 @@ impl Subscription {
             headers.push(("exclusive", "false"));
         }
         let outlives = self.kept.is_some() || matches!(self.source, Source::Shared { .. });
-        if outlives && common.session > Span::ZERO && common.session != Span::FOREVER {
-            headers.push(("x-expires", &expires));
+        if let Some(expires) = expires
+            .as_deref()
+            .filter(|_| outlives && common.session.lives_on())
+        {
+            headers.push(("x-expires", expires));
         }
         let destination = match &self.source {
             Source::Queue(destination) | Source::Bound(destination) => destination,
             Source::Shared { destination, queue } => {
                 headers.extend([("x-queue-name", queue.as_str()), ("exclusive", "false")]);
-                let (durable, auto_delete) = if common.session > Span::ZERO {
+                let (durable, auto_delete) = if common.session.lives_on() {
                     ("true", "false")
                 } else {
                     ("false", "true")

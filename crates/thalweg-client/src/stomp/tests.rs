@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thalweg_model::Filter;
 use thalweg_model::syntax::DOTTED;
+use thalweg_model::{Filter, Time};
 use thalweg_stomp::{
     AckMode, AckTarget, ConnectedOut, Event, Headers, MessageOut, ServerLimits, ServerSide,
 };
 
 use super::*;
 use crate::pair::{FarEnd, acknowledged, endpoint};
-use crate::transport::Medium;
+use crate::transport::{Medium, Transport};
 use crate::witness::{Got, Told, at_most_once, exactly_once, message};
 
 mod arrival;
