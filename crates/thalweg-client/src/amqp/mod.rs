@@ -80,7 +80,7 @@ struct Peer {
 /// Questions that wait for their answers.
 #[derive(Debug, Default)]
 struct Questions {
-    /// By their correlations.
+    /// By the correlation data that was sent.
     waiting: Pending<Vec<u8>>,
     /// The consumer of answers was asked for on this channel.
     has_consumer: bool,

@@ -48,7 +48,7 @@ pub struct Mqtt {
     /// The version that is spoken: that of the settings, or an older one if the server knows no other.
     version: Version,
     side: ClientSide,
-    /// Counts connections.
+    /// Number of the connection, from 1.
     connection: u32,
     /// Whether CONNECT asked for a session that outlives its connection.
     wants_session: bool,

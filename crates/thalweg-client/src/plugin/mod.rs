@@ -140,7 +140,7 @@ pub(crate) trait Plugin: Send {
     /// Writes a sign of life, where both ends agreed on them: see [`Liveness::agree`].
     fn heartbeat(&mut self, _out: &mut Vec<u8>) {}
 
-    /// Writes a goodbye.
+    /// Writes what ends the connection politely, if the protocol has it.
     fn say_goodbye(&mut self, _out: &mut Vec<u8>) {}
 
     /// The connection has ended: forgets what was tied to it.
