@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use thalweg_client::spool::WhenFull;
 use thalweg_client::{
-    BufferSettings, Calibration, ClientError, LaneState, Objective, Options, Overflow, Reliability,
-    Retain, SubscribeOptions, Ticket, TlsFiles, Via, WhenRefused, Will,
+    BufferSettings, Calibration, ClientError, LaneState, Objective, Options, Overflow, PeerSettings,
+    Reliability, Retain, SubscribeOptions, Ticket, TlsFiles, Via, WhenRefused, Will,
 };
 
 use crate::answer::{Answer, word};
@@ -90,6 +90,14 @@ impl Client {
             insecure: get(settings, "insecure")?,
             authorities: get(settings, "authorities")?,
         });
+        let peers: Vec<String> = get(settings, "peers")?;
+        let bind: Option<String> = get(settings, "peer_bind")?;
+        if bind.is_some() || !peers.is_empty() {
+            builder = builder.peer(PeerSettings {
+                bind: bind.unwrap_or_default(),
+                peers,
+            });
+        }
         if let Some(name) = get::<Option<String>>(settings, "psk_identity")? {
             builder = builder.psk(
                 name,
@@ -286,6 +294,10 @@ impl Client {
             .map(|it| (it.ticket.0, it.why.as_str()))
             .collect();
         said.set_item("failures", failures)?;
+        let peers = PyDict::new(py);
+        peers.set_item("subscribers", status.peers.subscribers)?;
+        peers.set_item("publishers", status.peers.publishers)?;
+        said.set_item("peers", peers)?;
         Ok(said)
     }
 

@@ -20,6 +20,10 @@ def main() -> None:
         why: str | None = client.why_failed(ticket)
         print(outcome, why)
 
+def peer() -> None:
+    with thalweg.connect("zmtp://broker", peer_bind="0.0.0.0:5560", peers=["10.0.0.7:5560"]) as client:
+        client.publish("a", "b", reliability=thalweg.Reliability.AT_MOST_ONCE)
+
 def called(lost: thalweg.Lost) -> None:
     print(lost.place, lost.why)
 
@@ -47,6 +51,8 @@ WRONG = [
     'thalweg.connect("mqtt://h", on_lost=lambda lost: lost.reason)',
     'thalweg.connect("mqtt://h", will="gone")',
     'thalweg.connect("mqtt://h", ssl_context=True)',
+    'thalweg.connect(peers=5560)',
+    'thalweg.connect(peer_bind=5560)',
     'thalweg.connect("mqtt://h").subscribe("a", settle_by_hands=True)',
     'thalweg.Will(topc="a")',
 ]

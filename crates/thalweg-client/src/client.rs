@@ -282,6 +282,17 @@ pub struct Status {
     pub buffer: SpoolStatus,
     /// The last 64 messages that failed, the oldest first.
     pub failures: Vec<Failure>,
+    /// Connections of a client in peer mode; zero of any other.
+    pub peers: PeerCounts,
+}
+
+/// Connections of a client in peer mode, to peers and brokers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerCounts {
+    /// Those that subscribe to something that this client publishes.
+    pub subscribers: usize,
+    /// Those that this client subscribes to.
+    pub publishers: usize,
 }
 
 /// A message that failed.

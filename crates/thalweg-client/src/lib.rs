@@ -63,7 +63,7 @@ pub mod zmtp;
 
 pub use adaptive::{Calibration, Constraints, Explanation, Objective};
 pub use builder::{BufferSettings, ClientBuilder, TlsFiles, Via};
-pub use client::{Client, ClientError, Failure, Lane, Status};
+pub use client::{Client, ClientError, Failure, Lane, PeerCounts, Status};
 pub use engine::{LaneState, Overflow, Success, WhenRefused};
 pub use events::{Event, EventQueue, Level};
 pub use message::{Message, Options, Retain};

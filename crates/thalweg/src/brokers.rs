@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use thalweg_client::blocking::Client;
 use thalweg_client::mqtt::{Mqtt, MqttSettings};
 use thalweg_client::{
-    BrokerUrl, BufferSettings, Calibration, ClientError, Lane, LaneState, Reliability, Scheme,
-    Status, TlsFiles, Via, WhenRefused, Will,
+    BrokerUrl, BufferSettings, Calibration, ClientError, Lane, LaneState, PeerSettings,
+    Reliability, Scheme, Status, TlsFiles, Via, WhenRefused, Will,
 };
 use thalweg_mqtt::{QoS, Version};
 
@@ -35,6 +35,7 @@ pub struct SessionWish {
 pub struct Brokers {
     pub client: Client,
     ways: Vec<BrokerUrl>,
+    is_peer: bool,
     connect_timeout: Duration,
     /// The choice is to be explained in the end.
     explain: bool,
@@ -49,19 +50,24 @@ impl Brokers {
         place: Option<&BrokerUrl>,
         wish: SessionWish,
     ) -> Result<Brokers, Failure> {
-        let brokers = Brokers::begin(args, place, wish)?;
+        let brokers = Brokers::begin(args, place, wish, None)?;
         brokers.wait_until_up()?;
         Ok(brokers)
     }
 
     /// Begins to connect. What is asked for before [`Brokers::wait_until_up`] is there when the broker lets us in: a session
-    /// that it has kept begins to speak at once.
+    /// that it has kept begins to speak at once. In peer mode there need not be a broker.
     pub fn begin(
         args: &ConnectArgs,
         place: Option<&BrokerUrl>,
         wish: SessionWish,
+        peer: Option<PeerSettings>,
     ) -> Result<Brokers, Failure> {
-        let ways = ways(args, place)?;
+        let is_peer = peer.is_some();
+        let ways = match is_peer {
+            true => peer_ways(args, place)?,
+            false => ways(args, place)?,
+        };
         let mut builder = Client::builder()
             .via(Via::Auto)
             .keep_alive(args.keep_alive)
@@ -86,6 +92,9 @@ impl Brokers {
                 url.user.clone().unwrap_or_default(),
                 url.password.clone().unwrap_or_default(),
             );
+        }
+        if let Some(peer) = peer {
+            builder = builder.peer(peer);
         }
         if let Some(file) = &args.calibration {
             builder = builder.calibration(calibration(file)?);
@@ -119,6 +128,7 @@ impl Brokers {
         Ok(Brokers {
             client,
             ways,
+            is_peer,
             connect_timeout: args.connect_timeout,
             explain: args.explain,
             down_since: None,
@@ -128,9 +138,22 @@ impl Brokers {
     /// Whether every protocol that may bring messages lets us say when one is done with. Over CoAP and ZeroMQ it is when it
     /// comes.
     pub fn can_settle(&self) -> bool {
-        self.ways
-            .iter()
-            .all(|url| !matches!(url.scheme.protocol(), "coap" | "zmtp"))
+        let settles = |url: &BrokerUrl| !matches!(url.scheme.protocol(), "coap" | "zmtp");
+        !self.is_peer && self.ways.iter().all(settles)
+    }
+
+    /// In peer mode: waits until a peer or a broker subscribes, as messages without a subscriber are dropped.
+    pub fn wait_for_subscriber(&self) -> Result<(), Failure> {
+        let deadline = Instant::now() + self.connect_timeout;
+        while self.is_peer && self.status()?.peers.subscribers == 0 {
+            if Instant::now() >= deadline {
+                let within = spoken(self.connect_timeout);
+                return Err(Failure::new(format!("no peer has subscribed within {within}"))
+                    .mend("Start one with `thalweg sub --peer HOST:PORT`, or wait longer with --connect-timeout"));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// Waits until messages may go, or says why they cannot.
@@ -307,6 +330,22 @@ fn ways(args: &ConnectArgs, place: Option<&BrokerUrl>) -> Result<Vec<BrokerUrl>,
                 of_it
             })
         }
+    }
+}
+
+/// The brokers that a peer joins, of which there may be none.
+fn peer_ways(args: &ConnectArgs, place: Option<&BrokerUrl>) -> Result<Vec<BrokerUrl>, Failure> {
+    if place.is_none() && args.url.is_empty() && args.unix.is_none() {
+        return Ok(Vec::new());
+    }
+    let ways = ways(args, place)?;
+    let other = |url: &&BrokerUrl| url.scheme != Scheme::Zmtp || url.unix.is_some();
+    match ways.iter().find(other) {
+        Some(url) => Err(Failure::usage(format!(
+            "a peer reaches brokers by ZeroMQ, and {url} is none"
+        ))
+        .mend("Write zmtp://HOST:PORT, or leave --url out")),
+        None => Ok(ways),
     }
 }
 
@@ -560,6 +599,19 @@ mod tests {
             found(&["mqtt://h:9"], Some(ViaArg::Coap)),
             ["coap://h:5683"]
         );
+    }
+
+    #[test]
+    fn a_peer_joins_brokers_by_zeromq_or_none() {
+        let found = |urls: &[&str]| {
+            peer_ways(&args(urls, None), None)
+                .map(|ways| ways.len())
+                .map_err(|failure| failure.to_string())
+        };
+        assert_eq!(found(&[]), Ok(0), "the default broker is not meant");
+        assert_eq!(found(&["zmtp://h", "zmtp://i"]), Ok(2));
+        let refused = found(&["zmtp://h", "mqtt://i"]).expect_err("a peer has no MQTT");
+        assert!(refused.contains("mqtt://i"), "{refused}");
     }
 
     #[test]

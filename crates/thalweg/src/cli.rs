@@ -451,6 +451,10 @@ pub struct PubArgs {
     /// Publish no faster than this, such as 100/s
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     pub rate: Option<f64>,
+    /// Peer mode: listen here, send to the `thalweg sub --peer` and ZeroMQ SUB sockets that connect, and to the brokers of
+    /// --url (zmtp://) while they run; no broker is needed. Publishing begins once one of them has subscribed
+    #[arg(long, value_name = "HOST:PORT")]
+    pub peer_bind: Option<String>,
     /// Properties.
     #[command(flatten)]
     pub properties: PropertyArgs,
@@ -495,6 +499,10 @@ pub struct SubArgs {
     /// How long the broker keeps our session after we leave. Default: 0s, or 1h with --clean-start false (MQTT 5)
     #[arg(long = "expiry", value_name = "TIME", value_parser = quantity::seconds)]
     pub session_expiry: Option<u32>,
+    /// Peer mode: receive from a `thalweg pub --peer-bind` or a ZeroMQ PUB socket that listens here; as often as needed. No
+    /// broker is needed; those of --url (zmtp://) are joined while they run
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "work")]
+    pub peer: Vec<String>,
     /// Work.
     #[command(flatten)]
     pub work: WorkArgs,
@@ -908,6 +916,8 @@ mod tests {
             "thalweg pub a -m x --user-property k=v --user-property k=w --correlation 0x00ff --expiry 10s --text",
             "thalweg pub a -m x --will gone --will-message bye --will-qos 1 --will-retain --will-delay 5s",
             "thalweg pub a -m x --url wss://u:p@h:1/x --ca ca.pem --cert c.pem --key k.pem --insecure",
+            "thalweg pub a -m x --peer-bind [::]:5560 --url zmtp://h",
+            "thalweg sub a --peer h:5560 --peer tcp://i:5560",
             "thalweg sub # a/+/b",
             "thalweg sub $share/g/a -q 1 --count 3 --timeout 10s",
             "thalweg sub a --share g --format json --retained-only",

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use thalweg_client::{ClientError, Options, Retain, Success, Ticket};
+use thalweg_client::{ClientError, Options, PeerSettings, Retain, Success, Ticket};
 use thalweg_mqtt::Version;
 
 use crate::brokers::{Brokers, GLANCE, SessionWish, end_when_interrupted, interrupts, reliability};
@@ -42,7 +42,13 @@ fn publish(args: &PubArgs, source: Source) -> Result<(), Failure> {
         clean_start: true,
         ..SessionWish::default()
     };
-    let brokers = Brokers::open(&args.connect, args.topic.broker.as_ref(), wish)?;
+    let peer = args.peer_bind.as_ref().map(|bind| PeerSettings {
+        bind: bind.clone(),
+        peers: Vec::new(),
+    });
+    let brokers = Brokers::begin(&args.connect, args.topic.broker.as_ref(), wish, peer)?;
+    brokers.wait_until_up()?;
+    brokers.wait_for_subscriber()?;
     end_when_interrupted(interrupts()?);
     let options = Options {
         reliability: reliability(args.qos),

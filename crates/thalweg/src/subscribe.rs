@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use thalweg_client::blocking::Subscription;
-use thalweg_client::{ClientError, Message, SubscribeOptions};
+use thalweg_client::{ClientError, Message, PeerSettings, SubscribeOptions};
 use thalweg_mqtt::Version;
 
 use crate::brokers::{Brokers, GLANCE, SessionWish, interrupted, interrupts, reliability};
@@ -29,7 +29,11 @@ pub fn run(args: &SubArgs, out: &mut dyn Write) -> Result<(), Failure> {
         .filters
         .iter()
         .find_map(|filter| filter.broker.as_ref());
-    let brokers = Brokers::begin(&args.connect, place, session_wish(args))?;
+    let peer = (!args.peer.is_empty()).then(|| PeerSettings {
+        bind: String::new(),
+        peers: args.peer.clone(),
+    });
+    let brokers = Brokers::begin(&args.connect, place, session_wish(args), peer)?;
     let asked = interrupts()?;
     let out = BufWriter::with_capacity(OUTPUT_BYTES, out);
     let mut printer = Printer {

@@ -41,6 +41,8 @@ class Settings(TypedDict, total=False):
     psk_key: Optional[bytes]
     ssl_context: Optional[ssl.SSLContext]
     mqtt_version: int
+    peer_bind: Optional[str]
+    peers: Sequence[str]
     backoff: Optional[Tuple[float, float]]
     will: Optional[Will]
     on_connected: Optional[Callable[[Connected], object]]
@@ -86,6 +88,8 @@ DEFAULTS: dict[str, Any] = {
     "psk_key": None,
     "ssl_context": None,
     "mqtt_version": 5,
+    "peer_bind": None,
+    "peers": (),
     "backoff": None,
     "will": None,
     "on_connected": None,
@@ -106,6 +110,9 @@ def settings(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("buffer_folder", "calibration", "ca", "certificate", "key"):
         if all_of_them[name] is not None:
             all_of_them[name] = os.fspath(all_of_them[name])
+    if isinstance(all_of_them["peers"], str):
+        raise TypeError("peers is a list of texts, each HOST:PORT, not one text")
+    all_of_them["peers"] = list(all_of_them["peers"])
     all_of_them["authorities"] = []
     context = all_of_them.pop("ssl_context")
     if context is not None:

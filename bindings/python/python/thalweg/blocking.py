@@ -45,6 +45,10 @@ def connect(*brokers: str, **given: Unpack[Settings]) -> Client:
     :param psk_identity: our name for DTLS with a pre-shared key (``coaps``).
     :param psk_key: that key, bytes.
     :param mqtt_version: 5, or 4 for MQTT 3.1.1.
+    :param peer_bind: peer mode: listen at this ``HOST:PORT`` and send what is published straight to the peers that subscribe.
+        Messages go at most once; brokers, each a ``zmtp://`` URL, may be left out, and are joined while they run.
+    :param peers: peer mode: receive from the peers that listen at these places, each ``HOST:PORT``: clients with ``peer_bind``, and
+        ZeroMQ PUB sockets that bind.
     :param backoff: pair of seconds: shortest and longest wait before a broken connection is tried again. Default: 0.2 and 30.
     :param will: what brokers publish for us when we vanish; only MQTT carries it, other brokers beside it are refused.
     :param on_connected: called with :class:`Connected` when a broker accepts a connection.
@@ -163,7 +167,8 @@ class Client:
 
     def status(self) -> dict[str, Any]:
         """Lanes and their states; ``buffer``: what waits and how the disk is; ``counts``; ``failures``: the last 64, as pairs of
-        ticket and reason."""
+        ticket and reason; ``peers``: of peer mode, how many connections are ``subscribers`` to this client, and how many
+        ``publishers`` it receives from."""
         return self._native.status()
 
     def flush(self, timeout: Optional[float] = None) -> bool:

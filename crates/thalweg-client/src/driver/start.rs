@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::handle::{Clock, Handle, Limits, Shared};
 use super::inbox::Inbox;
 use super::security::Security;
-use super::turn::{BELL, Driver, run};
+use super::turn::{BELL, Driver, PeerHub, run};
 use crate::adaptive::{Calibration, Candidate, Chooser};
 use crate::builder::{BufferSettings, ClientBuilder, Via};
 use crate::client::{Client, ClientError};
@@ -32,7 +32,7 @@ pub(super) fn start_with(
     let system = |what: &'static str| {
         move |error: std::io::Error| ClientError::System(format!("{what}: {error}"))
     };
-    let hub: Option<Box<dyn Send>> = hub(&mut builder)?;
+    let hub = hub(&mut builder)?;
     let transports = transports(&mut builder)?;
     let is_tls = |transport: &dyn Transport| {
         let endpoint = transport.endpoint();
@@ -111,16 +111,16 @@ pub(super) fn start_with(
 
 /// Of a peer: what is between its lanes and other peers.
 #[cfg(feature = "zmtp")]
-fn hub(builder: &mut ClientBuilder) -> Result<Option<Box<dyn Send>>, ClientError> {
+fn hub(builder: &mut ClientBuilder) -> Result<Option<PeerHub>, ClientError> {
     let Some((settings, zmtp)) = builder.take_peer() else {
         return Ok(None);
     };
     let hub = crate::peer::Hub::start(&settings, &zmtp, builder)?;
-    Ok(Some(Box::new(hub)))
+    Ok(Some(Box::new(move || hub.counts())))
 }
 
 #[cfg(not(feature = "zmtp"))]
-fn hub(_: &mut ClientBuilder) -> Result<Option<Box<dyn Send>>, ClientError> {
+fn hub(_: &mut ClientBuilder) -> Result<Option<PeerHub>, ClientError> {
     Ok(None)
 }
 

@@ -18,7 +18,7 @@ use super::resolve::Resolved;
 use super::security::Security;
 use crate::adaptive::Explanation;
 use crate::builder::Plugins;
-use crate::client::{ClientError, Lane, Status};
+use crate::client::{ClientError, Lane, PeerCounts, Status};
 use crate::engine::{Action, DeliveryToken, Draft, Engine, Full, LaneState, Success, Wish};
 use crate::events::EventQueue;
 use crate::message::Message;
@@ -70,7 +70,7 @@ pub(super) struct Driver {
     /// What was wrong with the disk when it was last told.
     trouble: String,
     /// Of a peer. It ends after the sockets above.
-    _hub: Option<Box<dyn Send>>,
+    hub: Option<PeerHub>,
 }
 
 struct Entry {
@@ -86,6 +86,9 @@ impl Drop for Entry {
         self.mailbox.end(None);
     }
 }
+
+/// Keeps the hub of a peer alive, and counts its connections.
+pub(super) type PeerHub = Box<dyn Fn() -> PeerCounts + Send>;
 
 /// Somebody waits until all that was given before has its outcome.
 struct Flush {
@@ -124,7 +127,7 @@ impl Driver {
         engine: Engine,
         security: Security,
         plugins: Plugins,
-        hub: Option<Box<dyn Send>>,
+        hub: Option<PeerHub>,
     ) -> Driver {
         Driver {
             lines: (0..engine.lanes()).map(Line::new).collect(),
@@ -150,7 +153,7 @@ impl Driver {
             commands: Vec::new(),
             scratch: vec![0; READ_BYTES],
             trouble: String::new(),
-            _hub: hub,
+            hub,
         }
     }
 
@@ -628,6 +631,7 @@ impl Driver {
                     .cloned()
                     .collect()
             },
+            peers: self.hub.as_ref().map(|count| count()).unwrap_or_default(),
         }
     }
 

@@ -10,6 +10,7 @@ use thalweg_zmtp::{
 };
 
 use super::heard::Heard;
+use crate::client::PeerCounts;
 use crate::transport::Output;
 use crate::zmtp::Prefixes;
 
@@ -415,6 +416,19 @@ impl Hub {
     /// Whether the client itself is connected.
     pub(super) fn has_client(&self) -> bool {
         self.ends.values().any(|end| end.is_own)
+    }
+
+    /// Connections to others than the client itself.
+    pub(super) fn counts(&self) -> PeerCounts {
+        let mut counts = PeerCounts::default();
+        for end in self.ends.values() {
+            match end.stage {
+                Stage::Open(_, Role::Sink) if !end.asked.is_empty() => counts.subscribers += 1,
+                Stage::Open(_, Role::Source) => counts.publishers += 1,
+                _ => {}
+            }
+        }
+        counts
     }
 
     /// What waits to be written.

@@ -22,29 +22,29 @@ mod tests;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use self::hub::Secrets;
-use self::sockets::{Sockets, Target};
+use self::sockets::{Shared, Sockets, Target};
 use crate::builder::{ClientBuilder, random};
-use crate::client::ClientError;
+use crate::client::{ClientError, PeerCounts};
 use crate::transport::{Endpoint, Medium, Transport};
 use crate::zmtp::{Zmtp, ZmtpSettings};
 
 /// How a client is a peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerSettings {
     /// Where its peers connect to, as `HOST:PORT`. Any program that reaches it may subscribe to all
-    /// that the client publishes.
+    /// that the client publishes. Empty: a free port of the loopback, for a client that only receives.
     pub bind: String,
-    /// Those whose messages the client gets, as `HOST:PORT`: other clients, and every PUB or XPUB socket that binds.
+    /// Those whose messages the client gets, as `HOST:PORT` or `tcp://HOST:PORT`: other clients, and every PUB or XPUB socket that binds.
     pub peers: Vec<String>,
 }
 
 /// The hub's thread. It ends with this.
 pub(crate) struct Hub {
-    is_over: Arc<AtomicBool>,
+    shared: Arc<Shared>,
     bell: Arc<mio::Waker>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -56,23 +56,29 @@ impl Hub {
         zmtp: &ZmtpSettings,
         builder: &mut ClientBuilder,
     ) -> Result<Hub, ClientError> {
-        let fault = |what: &str, error: std::io::Error| {
-            ClientError::System(format!("{what} {}: {error}", settings.bind))
+        let bind = match settings.bind.trim_start_matches("tcp://") {
+            "" => "127.0.0.1:0",
+            bind => bind,
         };
-        let mut addresses = settings
-            .bind
+        let fault = |what: &str, error: std::io::Error| {
+            ClientError::System(format!("{what} {bind}: {error}"))
+        };
+        let mut addresses = bind
             .to_socket_addrs()
             .map_err(|error| fault("cannot listen on", error))?;
-        let address = addresses.next().ok_or_else(|| {
-            ClientError::Settings(format!("{} is no address to listen on", settings.bind))
-        })?;
+        let address = addresses
+            .next()
+            .ok_or_else(|| ClientError::Settings(format!("{bind} is no address to listen on")))?;
         let listener =
             TcpListener::bind(address).map_err(|error| fault("cannot listen on", error))?;
         let own = listener
             .local_addr()
             .map_err(|error| fault("cannot listen on", error))?;
 
-        let mut targets: Vec<Target> = settings.peers.iter().map(|at| Target::peer(at)).collect();
+        let peers = settings.peers.iter();
+        let mut targets: Vec<Target> = peers
+            .map(|at| Target::peer(at.trim_start_matches("tcp://")))
+            .collect();
         for url in std::mem::take(&mut builder.brokers) {
             if url.scheme.protocol() != "zmtp" {
                 return Err(ClientError::Settings(format!(
@@ -99,8 +105,8 @@ impl Hub {
             .extend(lanes.map(|lane| Box::new(lane) as Box<dyn Transport>));
 
         let keep_alive = Duration::from_nanos(builder.opening.keep_alive.nanos());
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (sockets, bell) = Sockets::new(listener, targets, secrets, keep_alive, &is_over)
+        let shared = Arc::<Shared>::default();
+        let (sockets, bell) = Sockets::new(listener, targets, secrets, keep_alive, &shared)
             .map_err(|error| fault("the system gives no poll for", error))?;
         let thread = std::thread::Builder::new()
             .name("thalweg-peer".into())
@@ -108,17 +114,21 @@ impl Hub {
             .spawn(move || sockets.run())
             .map_err(|error| fault("the system gives no thread for", error))?;
         Ok(Hub {
-            is_over,
+            shared,
             bell,
             thread: Some(thread),
         })
+    }
+
+    pub(crate) fn counts(&self) -> PeerCounts {
+        self.shared.counts()
     }
 }
 
 impl Drop for Hub {
     /// Waits for what is left to be sent, for a second at most.
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::SeqCst);
+        self.shared.is_over.store(true, Ordering::SeqCst);
         // It fails only if the thread is gone.
         let _ = self.bell.wake();
         if let Some(thread) = self.thread.take() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use thalweg_zmtp::{ClientMechanism, SocketType};
 
 use super::dialer::{self, Arrival};
 use super::hub::{Hub, Secrets};
+use crate::client::PeerCounts;
 use crate::transport::Opening;
 use crate::zmtp::ZmtpSettings;
 
@@ -63,6 +64,30 @@ impl Target {
     }
 }
 
+/// What the client and its hub's thread have in common.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// Set by the client, when it ends.
+    pub(super) is_over: AtomicBool,
+    subscribers: AtomicUsize,
+    publishers: AtomicUsize,
+}
+
+impl Shared {
+    fn note(&self, counts: PeerCounts) {
+        self.subscribers
+            .store(counts.subscribers, Ordering::Relaxed);
+        self.publishers.store(counts.publishers, Ordering::Relaxed);
+    }
+
+    pub(super) fn counts(&self) -> PeerCounts {
+        PeerCounts {
+            subscribers: self.subscribers.load(Ordering::Relaxed),
+            publishers: self.publishers.load(Ordering::Relaxed),
+        }
+    }
+}
+
 /// A target, and what tells its dialer that the connection was lost.
 struct Dialed {
     target: Target,
@@ -91,7 +116,7 @@ pub(super) struct Sockets {
     next: usize,
     dialed: Vec<Dialed>,
     arrivals: Receiver<Arrival>,
-    is_over: Arc<AtomicBool>,
+    shared: Arc<Shared>,
     /// Silence after which a peer is asked, and after twice of which it is cut off; zero: never.
     keep_alive: Duration,
     scratch: Vec<u8>,
@@ -103,7 +128,7 @@ impl Sockets {
         targets: Vec<Target>,
         secrets: Secrets,
         keep_alive: Duration,
-        is_over: &Arc<AtomicBool>,
+        shared: &Arc<Shared>,
     ) -> io::Result<(Sockets, Arc<mio::Waker>)> {
         listener.set_nonblocking(true)?;
         let mut listener = mio::net::TcpListener::from_std(listener);
@@ -126,7 +151,7 @@ impl Sockets {
             next: 0,
             dialed,
             arrivals,
-            is_over: is_over.clone(),
+            shared: shared.clone(),
             keep_alive,
             scratch: vec![0; READ_BYTES],
         };
@@ -172,7 +197,8 @@ impl Sockets {
                 self.care(now);
             }
             is_busy = self.work(now);
-            if self.is_over.load(Ordering::SeqCst) {
+            self.shared.note(self.hub.counts());
+            if self.shared.is_over.load(Ordering::SeqCst) {
                 let until = *end_at.get_or_insert(now + FAREWELL);
                 let is_done = !self.hub.has_client() && !self.has_output();
                 if is_done || until <= now {

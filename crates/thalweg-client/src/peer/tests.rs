@@ -231,6 +231,8 @@ fn what_the_client_publishes_goes_to_those_that_asked_and_to_itself() {
     world.send(publisher, &["a/b", "1"]);
     world.send(publisher, &["a/c", "2"]);
     world.send(publisher, &["c", "3"]);
+    let counts = world.hub.counts();
+    assert_eq!((counts.subscribers, counts.publishers), (3, 0));
     assert_eq!(world.got(own), ["a/b|1", "a/c|2"]);
     assert_eq!(world.got(stock), ["a/b|1"]);
     let numbered = ["a/b|x-peer-stamp:a-1\n|1", "a/c|x-peer-stamp:a-2\n|2"];
@@ -238,6 +240,7 @@ fn what_the_client_publishes_goes_to_those_that_asked_and_to_itself() {
     assert_eq!(world.got(broker)[2], "c|x-peer-stamp:a-3\n|3");
     // What it gets it passes on to none.
     let source = world.bind(SocketType::Sub, SocketType::Pub, true);
+    assert_eq!(world.hub.counts().publishers, 1);
     world.send(source, &["a/b", "x-peer-stamp:b-1\n", "4"]);
     assert_eq!(world.got(own), ["a/b|4"]);
     for number in [peer, stock, broker] {

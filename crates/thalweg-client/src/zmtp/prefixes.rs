@@ -48,6 +48,10 @@ impl Prefixes {
         self.bytes
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
     /// Whether a first frame begins with one of them.
     pub(crate) fn match_frame(&self, frame: &[u8]) -> bool {
         self.counts.keys().any(|prefix| frame.starts_with(prefix))

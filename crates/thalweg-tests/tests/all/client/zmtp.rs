@@ -1,7 +1,9 @@
 //! ZeroMQ's lanes against the real broker, and towards MQTT.
 
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use thalweg_client::blocking::{Client, Subscription};
@@ -220,6 +222,121 @@ fn peers_meet_without_a_broker_and_join_everybody_while_it_is_there() {
     for client in &peers {
         client.close(PATIENCE).expect("it ends");
     }
+}
+
+/// `thalweg pub` in peer mode, a message for each line that is written to it.
+struct Speaker {
+    process: Child,
+    lines: ChildStdin,
+}
+
+impl Speaker {
+    fn start(own: SocketAddr, broker: SocketAddr) -> Speaker {
+        let mut process = Command::new(thalweg_binary())
+            .args([
+                "pub",
+                "plant/a",
+                "--stdin-lines",
+                "--connect-timeout",
+                "60s",
+            ])
+            .args(["--peer-bind", &own.to_string()])
+            .args(["--url", &format!("zmtp://{broker}")])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let lines = process.stdin.take().expect("it is piped");
+        Speaker { process, lines }
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.lines, "{line}").expect("it reads");
+    }
+}
+
+/// A process that ends with this.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It fails only if the process has ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_command_line_is_a_peer_and_joins_the_broker_when_it_comes() {
+    let (mqtt, zmtp, own) = (free_port(), free_port(), free_port());
+    let listener = Command::new(thalweg_binary())
+        .args(["sub", "plant/#", "--format", "%p", "--peer"])
+        .arg(format!("tcp://{own}"))
+        .args(["--url", &format!("zmtp://{zmtp}")])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut listener = Killed(listener);
+    let output = listener.0.stdout.take().expect("it is piped");
+    let (printed, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            let _ = printed.send(line);
+        }
+    });
+    let next = || lines.recv_timeout(PATIENCE).expect("it prints");
+
+    // Without a broker: what is written first waits until the listener has subscribed.
+    let mut speaker = Speaker::start(own, zmtp);
+    for line in ["alone", "and again"] {
+        speaker.say(line);
+        assert_eq!(next(), line);
+    }
+
+    for turn in 0..2 {
+        let Some(broker) = broker_at(mqtt, zmtp) else {
+            return;
+        };
+        let device = connect(&[&format!("mqtt://{mqtt}")]);
+        let mut by_mqtt = subscribe(&device, "plant/#");
+        // The listener prints each line once, although it comes directly and by the broker.
+        let mut number = 0;
+        loop {
+            speaker.say(&format!("{turn}-{number}"));
+            assert_eq!(next(), format!("{turn}-{number}"));
+            number += 1;
+            if let Ok(Some(_)) = by_mqtt.next_timeout(Duration::from_millis(100)) {
+                break;
+            }
+            assert!(number < 300, "the speaker does not join the broker");
+        }
+        let printed = (0..300).find_map(|number| {
+            device
+                .publish("plant/b", format!("device {number}").as_bytes(), &at_most())
+                .ok()?;
+            lines.recv_timeout(Duration::from_millis(100)).ok()
+        });
+        assert!(printed.is_some_and(|line| line.starts_with("device")));
+        broker.stop();
+        while lines.recv_timeout(Duration::from_millis(300)).is_ok() {}
+        speaker.say("alone");
+        assert_eq!(next(), "alone");
+    }
+    drop(speaker.lines);
+    assert!(speaker.process.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_peer_that_has_no_subscriber_says_so() {
+    let output = Command::new(thalweg_binary())
+        .args(["pub", "a", "-m", "x", "--connect-timeout", "100ms"])
+        .args(["--peer-bind", &free_port().to_string()])
+        .output()
+        .expect("it runs");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && words.contains("no peer has subscribed"),
+        "{words}"
+    );
 }
 
 // The keys of ZeroMQ's manual.
