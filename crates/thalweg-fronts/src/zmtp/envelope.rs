@@ -1,4 +1,4 @@
-//! Envelopes of requests and answers: frames up to an empty one, and what Majordomo writes behind it. [28, 7]
+//! Envelopes of requests and answers: frames up to an empty one, and what Majordomo writes behind it. [28, 7, 8]
 
 use thalweg_zmtp::Message;
 
@@ -6,6 +6,10 @@ use thalweg_zmtp::Message;
 pub(super) const MDP_CLIENT: &[u8] = b"MDPC01";
 /// Begins what a worker of Majordomo says: a command follows. [7#MDP/Worker]
 pub(super) const MDP_WORKER: &[u8] = b"MDPW01";
+/// Services of Majordomo that begin so are the broker's own. [8]
+pub(super) const MMI: &[u8] = b"mmi.";
+/// Of these the one that says whether a service has a worker.
+pub(super) const MMI_SERVICE: &[u8] = b"mmi.service";
 pub(super) const READY: &[u8] = &[1];
 pub(super) const REQUEST: &[u8] = &[2];
 pub(super) const REPLY: &[u8] = &[3];

@@ -3,7 +3,7 @@
 //! Answers come to a queue that is the connection's own, made with the first request; an answer's correlation says which
 //! request it is for. A request that is not answered in time is forgotten: ZeroMQ has no word for that.
 
-use super::envelope::{MDP_CLIENT, MDP_WORKER, before, split};
+use super::envelope::{MDP_CLIENT, MDP_WORKER, MMI, MMI_SERVICE, before, split};
 use super::parts::Parts;
 use super::publish::{Scratch, join};
 use super::{ANSWERS, ANSWERS_LINE, ZmtpFront, address};
@@ -16,7 +16,7 @@ use thalweg_kernel::{
 };
 use thalweg_model::place::{Place, place};
 use thalweg_model::{Address, Reliability, RetainOp, Time};
-use thalweg_zmtp::{Message, Traffic};
+use thalweg_zmtp::{Frames, Message, Traffic};
 
 /// What a peer has asked and is not answered yet.
 pub(super) struct Calls {
@@ -134,6 +134,16 @@ impl ZmtpFront {
         if first == MDP_CLIENT {
             let service = frames.next().unwrap_or_default();
             envelope = before(message, frames.rest());
+            if service.starts_with(MMI) {
+                let code = ZmtpFront::inquire(cx, session, service, frames, &mut scratch.address);
+                ZmtpFront::write_traffic(cx, |traffic, out| {
+                    for frame in envelope.frames() {
+                        traffic.frame(frame, true, out);
+                    }
+                    traffic.frame(code, false, out);
+                });
+                return ZmtpFront::keep_scratch(cx, scratch);
+            }
             address::read(service, &mut scratch.address);
         } else if frames.rest().raw().is_empty() {
             scratch.address.push_str(&front.settings.service);
@@ -149,6 +159,25 @@ impl ZmtpFront {
         }
         scratch.properties = Default::default();
         ZmtpFront::keep_scratch(cx, scratch);
+    }
+
+    /// What the broker itself answers to a client of Majordomo: whether a service has a worker that the client may ask. [8]
+    #[cold]
+    fn inquire(
+        cx: &mut Cx<'_>,
+        session: SessionId,
+        service: &[u8],
+        mut body: Frames<'_>,
+        address: &mut String,
+    ) -> &'static [u8] {
+        if service != MMI_SERVICE {
+            return b"501";
+        }
+        address::read(body.next().unwrap_or_default(), address);
+        match Address::check(address).is_ok() && cx.kernel.is_served(session, address) {
+            true => b"200",
+            false => b"404",
+        }
     }
 
     /// Publishes a request to the address that is in `scratch`.

@@ -167,6 +167,19 @@ impl Kernel {
             .ok_or(Refusal::NoQueue)
     }
 
+    /// Whether a message of this session to this address would come to a subscriber, a member of a group or a queue with a
+    /// consumer. Where the session may not publish, it would not.
+    pub fn is_served(&mut self, id: SessionId, address: &str) -> bool {
+        let Ok(route) = self.route_for(id, address) else {
+            return false;
+        };
+        let has_consumers = |queue| {
+            let status = self.queues.get(queue).map(Queue::status);
+            status.is_some_and(|status| status.consumers > 0)
+        };
+        route.wants_more_than_queues() || route.queues().iter().copied().any(has_consumers)
+    }
+
     /// Counts as a use of a queue that ends when it is not used: [`QueueLimits::idle_expiry`] starts anew.
     pub fn note_queue_use(&mut self, address: &str, now: Time) {
         if let Some(queue) = self

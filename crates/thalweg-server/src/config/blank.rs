@@ -180,6 +180,7 @@ impl Listener {
                 psk_bytes_min: 0,
             },
             curve: Curve::default(),
+            queue: None,
             websocket: WebSocket {
                 path: String::new(),
                 origins: Vec::new(),

@@ -125,6 +125,12 @@ impl Checks<'_> {
 
     fn curve(&mut self, name: &str, listener: &Listener) {
         let key = |last: &str| format!("listeners.{name}.{last}");
+        if listener.queue.is_some() && !listener.kind.has_queue() {
+            let (queue, kind) = (key("queue"), key("kind"));
+            let what = format!("{kind} is {}, whose clients name queues", listener.kind);
+            let mend = format!("Remove {queue}");
+            self.report(&[queue, kind], what, mend);
+        }
         let curve = &listener.curve;
         let clients = key("curve.clients_file");
         let (one, other) = (key("curve.secret_key"), key("curve.secret_key_file"));

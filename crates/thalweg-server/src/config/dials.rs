@@ -21,6 +21,8 @@ pub struct Dial {
     pub service: String,
     /// The broker's routing id; empty for none.
     pub identity: String,
+    /// The queue of a PUSH or PULL; empty for `zmtp.queue`.
+    pub queue: String,
 }
 
 /// Where a peer listens.
@@ -93,6 +95,7 @@ fn entry(written: &Written) -> Result<Dial, Fault> {
         subscribe: vec![String::new()],
         service: String::new(),
         identity: String::new(),
+        queue: String::new(),
     };
     for (name, written) in fields {
         match (name.as_str(), written) {
@@ -105,6 +108,7 @@ fn entry(written: &Written) -> Result<Dial, Fault> {
             }
             ("user", Written::Quoted(text)) => dial.user.clone_from(text),
             ("service", Written::Quoted(text)) => dial.service.clone_from(text),
+            ("queue", Written::Quoted(text)) => dial.queue.clone_from(text),
             ("identity", Written::Quoted(text)) if text.len() <= 255 => {
                 dial.identity.clone_from(text);
             }
@@ -151,6 +155,7 @@ pub(super) fn show(dials: &[Dial]) -> String {
             ("subscribe", format!("[{}]", prefixes.join(", "))),
             ("service", quoted(&dial.service)),
             ("identity", quoted(&dial.identity)),
+            ("queue", quoted(&dial.queue)),
         ];
         let fields = fields.map(|(name, value)| format!("{name} = {value}"));
         format!("{{ {} }}", fields.join(", "))
@@ -162,17 +167,25 @@ pub(super) fn show(dials: &[Dial]) -> String {
 /// What to write, in words.
 pub(super) fn expectation(max: usize) -> String {
     format!(
-        "at most {max} tables with endpoint, as, and where they differ user, subscribe, service and identity, or {EXAMPLE}, which \
+        "at most {max} tables with endpoint, as, and where they differ user, subscribe, service, identity and queue, or {EXAMPLE}, which \
          is how it is written outside the file, too"
     )
 }
 
 const SOCKETS: [&str; 6] = ["sub", "pub", "pull", "push", "dealer", "router"];
-const FIELDS: [&str; 6] = ["endpoint", "as", "user", "subscribe", "service", "identity"];
+const FIELDS: [&str; 7] = [
+    "endpoint",
+    "as",
+    "user",
+    "subscribe",
+    "service",
+    "identity",
+    "queue",
+];
 const EXAMPLE: &str = "[{ endpoint = \"tcp://10.0.0.7:5556\", as = \"sub\" }]";
 const ENDPOINT_MEND: &str = "Write endpoint = \"tcp://host:port\" or \"ipc:///path\"";
 const MEND: &str = "Write [{ endpoint = \"tcp://10.0.0.7:5556\", as = \"sub\" }]; as is sub, pub, pull, push, dealer or router; user, \
-                    subscribe (a list), service and identity may be left out";
+                    subscribe (a list), service, identity and queue may be left out";
 
 #[cfg(test)]
 mod tests {
@@ -186,12 +199,14 @@ mod tests {
     fn entries_are_read_and_shown_as_they_are_written() {
         let dials = read(
             "[{ endpoint = \"tcp://plant:5556\", as = \"sub\", subscribe = [\"a\", \"b\"] }, \
-             { endpoint = \"ipc:///run/calc\", as = \"dealer\", service = \"calc\", user = \"u\", identity = \"x\" }]",
+             { endpoint = \"ipc:///run/calc\", as = \"dealer\", service = \"calc\", user = \"u\", identity = \"x\" }, \
+             { endpoint = \"tcp://sink:5558\", as = \"push\", queue = \"results\" }]",
         )
         .expect("legal");
         assert_eq!(dials[0].endpoint, Endpoint::Tcp("plant:5556".into()));
         assert_eq!((&*dials[0].user, dials[0].subscribe.len()), ("zmtp", 2));
         assert_eq!(dials[1].endpoint, Endpoint::Ipc("/run/calc".into()));
+        assert_eq!(dials[2].queue, "results");
         assert_eq!(read(&show(&dials)).expect("legal"), dials);
     }
 

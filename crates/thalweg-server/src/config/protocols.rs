@@ -96,6 +96,11 @@ impl ListenerKind {
         self == ListenerKind::Zmtp
     }
 
+    /// Whether its sockets send to a queue that the listener names.
+    pub fn has_queue(self) -> bool {
+        self == ListenerKind::Zmtp
+    }
+
     pub fn has_starttls(self) -> bool {
         self == ListenerKind::Xmpp
     }

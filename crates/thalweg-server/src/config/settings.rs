@@ -102,6 +102,8 @@ pub struct Listener {
     pub tls: Tls,
     /// `curve.*`; for ZMTP only.
     pub curve: Curve,
+    /// The queue of PUSH and PULL sockets, if it differs from `zmtp.queue`; for ZMTP only.
+    pub queue: Option<String>,
     /// `websocket.*`; meaningful when [`Transport::is_websocket`].
     pub websocket: WebSocket,
     /// Idle time before the system probes a TCP peer.

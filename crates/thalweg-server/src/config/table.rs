@@ -146,6 +146,9 @@ keys! {
     listener curve.clients_file: File, default "", NewConnections;
         "File with the public keys of ZeroMQ clients: a key in Z85, a space and a user per line; a line that begins with `# ` is a comment. Clients \
          with other keys are refused. Without it every key is accepted, and its owner is anonymous.";
+    listener queue: Text, default "", NewConnections;
+        "Name of the queue that PUSH sockets of this listener send to and PULL sockets take from, in place of `zmtp.queue`. ZeroMQ \
+         only.";
     listener websocket.path: Text, default "automatic" none "automatic", NewConnections;
         "HTTP path of the WebSocket upgrade: `automatic` is `/mqtt` for MQTT, `/ws` for STOMP, `/xmpp-websocket` for XMPP and \
          `/.well-known/coap` for CoAP. `/`, which many clients ask for, works too; requests for other paths get 404.";

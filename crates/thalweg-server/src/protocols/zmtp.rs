@@ -27,6 +27,7 @@ impl Protocol for Zmtp {
             curve: curve(&listener.curve).ok().flatten().map(Arc::new),
             publish_rate: listener.publish_rate,
             safety: listener.fsync.map(safety),
+            queue: listener.queue.as_deref().map_or(of_all.queue, Into::into),
             ..of_all
         }))
     }
@@ -77,8 +78,15 @@ fn settings(config: &Config, message_bytes_max: usize) -> ZmtpSettings {
 /// Nothing if the configuration has let a word pass that is no socket's.
 fn dial_spec(dial: &Dial, settings: &Arc<ZmtpSettings>) -> Option<DialSpec> {
     let bytes = |text: &String| text.as_bytes().into();
+    let settings = match dial.queue.as_str() {
+        "" => settings.clone(),
+        queue => Arc::new(ZmtpSettings {
+            queue: queue.into(),
+            ..ZmtpSettings::clone(settings)
+        }),
+    };
     let fronts = ZmtpDial {
-        settings: settings.clone(),
+        settings,
         socket_type: SocketType::from_name(dial.socket.to_ascii_uppercase().as_bytes())?,
         user: dial.user.as_str().into(),
         identity: bytes(&dial.identity),

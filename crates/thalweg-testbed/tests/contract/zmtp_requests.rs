@@ -287,6 +287,42 @@ fn workers_and_clients_of_majordomo_meet() {
 }
 
 #[test]
+fn a_client_of_majordomo_learns_which_services_have_workers() {
+    for shards in [1, 3] {
+        let mut bed = with(ZmtpSettings::default(), shards);
+        let client = bed.zmtp(SocketType::Req);
+        let code = |bed: &mut Testbed, inquiry: &[u8], about: &[u8]| {
+            bed.zmtp_send(client, &[b"", b"MDPC01", inquiry, about]);
+            let got = bed.zmtp_got(client);
+            let [answer] = &got[..] else {
+                panic!("{got:?}");
+            };
+            assert_eq!(answer[..3], frames(&[b"", b"MDPC01", inquiry]));
+            String::from_utf8_lossy(&answer[3]).into_owned()
+        };
+        for service in [&b"echo"[..], b"$q/jobs"] {
+            let worker = bed.zmtp(SocketType::Dealer);
+            assert_eq!(code(&mut bed, b"mmi.service", service), "404");
+            bed.zmtp_send(worker, &[b"", b"MDPW01", b"\x01", service]);
+            bed.rest();
+            assert_eq!(code(&mut bed, b"mmi.service", service), "200");
+            bed.zmtp_send(worker, &[b"", b"MDPW01", b"\x05"]);
+            bed.rest();
+            assert_eq!(code(&mut bed, b"mmi.service", service), "404");
+        }
+        // Any server counts, and nothing else does.
+        let server = bed.mqtt("server");
+        subscribe(&mut bed, server, "plant/#");
+        bed.rest();
+        assert_eq!(code(&mut bed, b"mmi.service", b"plant/pump"), "200");
+        assert_eq!(code(&mut bed, b"mmi.service", b"plan"), "404");
+        assert_eq!(code(&mut bed, b"mmi.service", b""), "404");
+        assert_eq!(code(&mut bed, b"mmi.other", b"echo"), "501");
+        bed.check();
+    }
+}
+
+#[test]
 fn a_request_is_given_up_after_its_time_and_there_are_only_so_many() {
     let settings = ZmtpSettings {
         request_timeout: Span::from_secs(5),

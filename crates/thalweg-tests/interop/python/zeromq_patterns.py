@@ -1,7 +1,8 @@
 """Programs of ZeroMQ, unchanged, against the broker: pyzmq (libzmq), by themselves and with clients of other protocols.
 
-`zeromq_patterns.py ZMTP MQTT AMQP STOMP COAP CURVE PUB REP` takes the ports on 127.0.0.1, the last two of which the broker connects
-to, prints one line per pattern, and fails at the first that does not get what it should.
+`zeromq_patterns.py ZMTP MQTT AMQP STOMP COAP CURVE TASKS RESULTS PUB REP VENTILATOR SINK` takes the ports on 127.0.0.1, the last
+four of which the broker connects to, prints one line per pattern, and fails at the first that does not get what it should. Further
+arguments are names of patterns: only these are run.
 """
 
 import asyncio
@@ -15,18 +16,18 @@ import pika
 import stomp
 import zmq
 
-ZMTP, MQTT, AMQP, STOMP, COAP, CURVE, BOUND_PUB, BOUND_REP = (int(port) for port in sys.argv[1:9])
+ZMTP, MQTT, AMQP, STOMP, COAP, CURVE, TASKS, RESULTS, BOUND_PUB, BOUND_REP, VENTILATOR, SINK = map(int, sys.argv[1:13])
 CONTEXT = zmq.Context()
 # For what has no answer: a subscription of ZeroMQ.
 SETTLED_S = 0.4
 
 
-def socket(kind, *prefixes, **options):
+def socket(kind, *prefixes, port=ZMTP, **options):
     made = CONTEXT.socket(kind)
     made.linger, made.rcvtimeo = 500, 5000
     for name, value in options.items():
         setattr(made, name, value)
-    made.connect(f"tcp://127.0.0.1:{ZMTP}")
+    made.connect(f"tcp://127.0.0.1:{port}")
     for prefix in prefixes:
         made.setsockopt(zmq.SUBSCRIBE, prefix)
     return made
@@ -75,6 +76,42 @@ def task_ventilator():
     assert got == set(range(100)), len(got)
     for worker in workers:
         worker.close(0)
+
+
+def ventilator_and_sink():
+    """The zguide's taskvent and tasksink bind, and the broker connects to them; its taskwork connects to the broker, once for each
+    queue."""
+    ventilator, sink = CONTEXT.socket(zmq.PUSH), CONTEXT.socket(zmq.PULL)
+    ventilator.linger, ventilator.sndtimeo, sink.rcvtimeo = 0, 60_000, 60_000
+    ventilator.bind(f"tcp://127.0.0.1:{VENTILATOR}")
+    sink.bind(f"tcp://127.0.0.1:{SINK}")
+    start = socket(zmq.PUSH, port=SINK)
+    start.send(b"0")
+    assert sink.recv() == b"0"
+    done = threading.Event()
+
+    def taskwork():
+        receiver, sender = socket(zmq.PULL, port=TASKS), socket(zmq.PUSH, port=RESULTS)
+        while not done.is_set():
+            if receiver.poll(50):
+                time.sleep(int(receiver.recv()) * 0.001)
+                sender.send(b"")
+        receiver.close(0)
+        sender.close(0)
+
+    workers = [threading.Thread(target=taskwork) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for number in range(100):
+        ventilator.send_string(f"{number % 5}")
+    for _ in range(100):
+        assert sink.recv() == b""
+    done.set()
+    for worker in workers:
+        worker.join()
+    nothing_comes(sink)
+    for made in (ventilator, sink, start):
+        made.close(0)
 
 
 def xpub_and_xsub():
@@ -220,6 +257,34 @@ def request_reply_broker():
     thread.join()
 
 
+def lazy_pirate():
+    """The zguide's lpclient: a REQ that is closed and made again when no answer comes in time. The server comes late."""
+    client, server = socket(zmq.REQ), None
+    for sequence in range(3):
+        request, retries = str(sequence).encode(), 20
+        client.send(request)
+        while not client.poll(250):
+            retries -= 1
+            assert retries
+            client.close(0)
+            if retries == 18:
+                server = threading.Thread(target=lpserver)
+                server.start()
+            client = socket(zmq.REQ)
+            client.send(request)
+        assert client.recv() == request
+    server.join()
+
+
+def lpserver():
+    worker = socket(zmq.REP, rcvtimeo=1000)
+    try:
+        while True:
+            worker.send(worker.recv())
+    except zmq.Again:
+        worker.close(0)
+
+
 class MajorDomoWorker:
     """The zguide's mdwrkapi.py, without what it writes to the log."""
 
@@ -295,6 +360,9 @@ def majordomo():
     time.sleep(1.5)
     # mdclient.py, by what mdcliapi.py sends and expects.
     client = socket(zmq.REQ)
+    for service, code in [(b"echo", b"200"), (b"coffee", b"404")]:
+        client.send_multipart([b"MDPC01", b"mmi.service", service])
+        assert client.recv_multipart() == [b"MDPC01", b"mmi.service", code]
     for _ in range(20):
         client.send_multipart([b"MDPC01", b"echo", b"Hello world"])
         assert client.recv_multipart() == [b"MDPC01", b"echo", b"Hello world"]
@@ -468,6 +536,7 @@ for pattern in [
     frames,
     weather_server,
     task_ventilator,
+    ventilator_and_sink,
     xpub_and_xsub,
     heart_beats,
     slow_subscriber,
@@ -476,6 +545,7 @@ for pattern in [
     stomp_both_ways,
     coap_both_ways,
     request_reply_broker,
+    lazy_pirate,
     majordomo,
     espresso,
     last_value_cache,
@@ -484,6 +554,8 @@ for pattern in [
     curve,
     sockets_that_bind,
 ]:
+    if sys.argv[13:] and pattern.__name__ not in sys.argv[13:]:
+        continue
     pattern()
     print(pattern.__name__, flush=True)
 CONTEXT.destroy(0)

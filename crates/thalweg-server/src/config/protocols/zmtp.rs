@@ -81,7 +81,7 @@ keys! {
     protocol zmtp.connect: Dials { max: 100 }, default "", Restart;
         "Peers of ZeroMQ that bind, to which the broker connects, by tcp or ipc. `as` is the broker's end: `sub` takes what a PUB \
          publishes (what begins with one of `subscribe`; all, if that is left out), `pub` publishes to a SUB, `pull` puts what a \
-         PUSH sends into `zmtp.queue`, `push` gives a PULL what is in it, `dealer` asks a REP or ROUTER what is asked at `service`, \
+         PUSH sends into `queue` (`zmtp.queue`), `push` gives a PULL what is in it, `dealer` asks a REP or ROUTER what is asked at `service`, \
          and `router` answers a REQ or DEALER. The peer has the rights of `user` (`zmtp`). A connection that ends is opened \
          again after a tenth of a second, then after twice as long each time, up to half a minute; `identity` is the broker's \
          routing id each time.";

@@ -9,13 +9,16 @@ use std::process::Command;
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn programs_of_zeromq_run_unchanged_and_meet_every_other_protocol() {
-    let [zmtp, curve, publisher, server] = [(); 4].map(|()| free_port());
+    let [zmtp, curve, tasks, results] = [(); 4].map(|()| free_port());
+    let [publisher, server, ventilator, sink] = [(); 4].map(|()| free_port());
     let folder = Folder::new();
     let clients = folder.path().join("clients");
     folder.write("clients", &format!("{CLIENT_KEY} device\n"));
     let connect = format!(
         "[{{ endpoint = \"tcp://{publisher}\", as = \"sub\" }}, \
-         {{ endpoint = \"tcp://{server}\", as = \"dealer\", service = \"calc\" }}]"
+         {{ endpoint = \"tcp://{server}\", as = \"dealer\", service = \"calc\" }}, \
+         {{ endpoint = \"tcp://{ventilator}\", as = \"pull\", queue = \"tasks\" }}, \
+         {{ endpoint = \"tcp://{sink}\", as = \"push\", queue = \"results\" }}]"
     );
     let broker = Broker::with()
         .queues()
@@ -28,6 +31,12 @@ fn programs_of_zeromq_run_unchanged_and_meet_every_other_protocol() {
             "listeners.curve.curve.clients_file",
             &clients.display().to_string(),
         )
+        .set("listeners.tasks.kind", "zmtp")
+        .set("listeners.tasks.bind", &tasks.to_string())
+        .set("listeners.tasks.queue", "tasks")
+        .set("listeners.results.kind", "zmtp")
+        .set("listeners.results.bind", &results.to_string())
+        .set("listeners.results.queue", "results")
         .set("zmtp.retain", "lvc/#")
         .set("zmtp.last_value", "true")
         .set("zmtp.connect", &connect)
@@ -41,8 +50,12 @@ fn programs_of_zeromq_run_unchanged_and_meet_every_other_protocol() {
         broker.stomp(),
         broker.coap(),
         curve,
+        tasks,
+        results,
         publisher,
         server,
+        ventilator,
+        sink,
     ];
     let output = Command::new(installed().join("python/bin/python"))
         .arg("-B")
@@ -53,7 +66,7 @@ fn programs_of_zeromq_run_unchanged_and_meet_every_other_protocol() {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{out}{err}\n{}", broker.log());
-    assert_eq!(out.lines().count(), 18, "{out}");
+    assert_eq!(out.lines().count(), 20, "{out}");
 }
 
 /// Those of zmq_curve(7), which the script has, too.
