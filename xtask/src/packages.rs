@@ -2,10 +2,10 @@
 
 use crate::program::Program;
 
-/// A program and the Debian package that brings it.
+/// A program, or a file by its whole path, and the Debian package that brings it.
 type Need = (&'static str, &'static str);
 
-const INTEROP: [Need; 12] = [
+const INTEROP: [Need; 14] = [
     ("curl", "curl"),
     ("mosquitto", "mosquitto"),
     ("mosquitto_pub", "mosquitto-clients"),
@@ -18,6 +18,8 @@ const INTEROP: [Need; 12] = [
     ("go", "golang"),
     ("coap-client-openssl", "libcoap3-bin"),
     ("tshark", "tshark"),
+    ("cc", "gcc"),
+    ("/usr/include/czmq.h", "libczmq-dev"),
 ];
 
 /// Everything the foreign clients need to be built and run.

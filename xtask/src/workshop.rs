@@ -1,4 +1,4 @@
-//! Installs the foreign clients below `target/interop`: pinned versions from each language's own registry.
+//! Installs the foreign clients below `target/interop`: pinned versions from each language's own registry, and Debian's czmq.
 //!
 //! A stamp beside each library holds what it was made from, so a second run does nothing, and a changed pin or puppet is
 //! built anew.
@@ -18,6 +18,7 @@ pub fn install() -> Result<(), String> {
         ("javascript", javascript),
         ("java", java),
         ("go", go),
+        ("c", c),
         ("rust", rust),
     ] {
         let sources = crate::tree()
@@ -116,6 +117,15 @@ fn go(sources: &Path, folder: &Path) -> Result<(), String> {
         .map_err(|why| {
             format!("{why} (go.mod asks for Go 1.24; Debian 12's is older, see https://go.dev/dl)")
         })
+}
+
+/// Libraries of Debian's; the program is ours.
+fn c(sources: &Path, folder: &Path) -> Result<(), String> {
+    Program::new("cc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([folder.join("czmq_peer"), sources.join("czmq_peer.c")])
+        .args(["-lczmq", "-lzmq"])
+        .run()
 }
 
 /// A workspace of its own, with a lock file of its own.

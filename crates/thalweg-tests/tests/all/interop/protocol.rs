@@ -51,11 +51,12 @@ pub const SPEAKERS: [(Protocol, Library); 14] = [
 ];
 
 /// Those that have no queues with names of their own: sockets of ZeroMQ.
-pub const SOCKETS: [(Protocol, Library); 4] = [
+pub const SOCKETS: [(Protocol, Library); 5] = [
     (Protocol::Zmtp, Library::Pyzmq),
     (Protocol::Zmtp, Library::ZeromqJs),
     (Protocol::Zmtp, Library::Zmq4Go),
     (Protocol::Zmtp, Library::Jeromq),
+    (Protocol::Zmtp, Library::Czmq),
 ];
 
 /// Speakers of every protocol, those without named queues among them.

@@ -58,6 +58,8 @@ pub enum Library {
     Zmq4Go,
     /// JeroMQ for Java: ZeroMQ without libzmq.
     Jeromq,
+    /// czmq, Debian's: ZeroMQ by libzmq in C.
+    Czmq,
 }
 
 impl Library {
@@ -78,7 +80,7 @@ impl Library {
 
     /// The running puppet of this library, started on first use.
     pub(super) fn puppet(self) -> &'static Puppet {
-        static PUPPETS: [OnceLock<Puppet>; 19] = [const { OnceLock::new() }; 19];
+        static PUPPETS: [OnceLock<Puppet>; 20] = [const { OnceLock::new() }; 20];
         PUPPETS[self as usize].get_or_init(|| Puppet::start(self))
     }
 
@@ -126,6 +128,7 @@ impl Library {
             Self::Amqp091Go => Command::new(installed.join("go/amqp091")),
             Self::GoCoap => Command::new(installed.join("go/coap")),
             Self::Zmq4Go => Command::new(installed.join("go/zmq4")),
+            Self::Czmq => Command::new(installed.join("c/czmq_peer")),
             Self::Lapin => Command::new(installed.join("rust/target/debug/thalweg-interop-lapin")),
         }
     }
