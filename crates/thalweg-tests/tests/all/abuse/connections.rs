@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 
+use thalweg_zmtp::key_to_z85;
+
 use super::*;
 use crate::broker::free_port;
 
@@ -114,11 +116,13 @@ fn is_open(stream: &mut TcpStream) -> bool {
     }
 }
 
+const CURVE_SECRET: [u8; 32] = [7; 32];
+
 /// How far a stranger goes, and what a whole log-in is.
 struct HalfWay {
     protocol: &'static str,
     address: SocketAddr,
-    first: &'static [u8],
+    first: Vec<u8>,
     log_in: Vec<Vec<u8>>,
     answer: &'static [u8],
 }
@@ -134,7 +138,10 @@ fn handshakes_that_stop_half_way_are_bounded_in_every_protocol() {
         .coap()
         .zmtp();
     let xmpp = free_port();
-    let options = options.set("listeners.xmpp.bind", &xmpp.to_string());
+    let options = options.set("listeners.xmpp.bind", &xmpp.to_string()).set(
+        "listeners.zmtp.curve.secret_key",
+        &key_to_z85(&CURVE_SECRET),
+    );
     let Some(victim) = Victim::with(options) else {
         return;
     };
@@ -145,7 +152,7 @@ fn handshakes_that_stop_half_way_are_bounded_in_every_protocol() {
         HalfWay {
             protocol: "AMQP",
             address: broker.amqp(),
-            first: b"AMQP\x00\x00\x09\x01",
+            first: b"AMQP\x00\x00\x09\x01".to_vec(),
             log_in: memory::amqp_log_in(),
             // connection.open-ok
             answer: &[0, 10, 0, 41],
@@ -153,7 +160,7 @@ fn handshakes_that_stop_half_way_are_bounded_in_every_protocol() {
         HalfWay {
             protocol: "STOMP",
             address: broker.stomp(),
-            first: b"CONNECT\naccept-version:1.2\nhost:/\n",
+            first: b"CONNECT\naccept-version:1.2\nhost:/\n".to_vec(),
             log_in: vec![b"CONNECT\naccept-version:1.2\nhost:/\n\n\0".to_vec()],
             answer: b"CONNECTED",
         },
@@ -161,21 +168,29 @@ fn handshakes_that_stop_half_way_are_bounded_in_every_protocol() {
         HalfWay {
             protocol: "CoAP over TCP",
             address: broker.coap(),
-            first: &CSM[..1],
+            first: CSM[..1].to_vec(),
             log_in: vec![[CSM, b"\x21\x01\x07\xb1x"].concat()],
             answer: b"\x84\x07",
         },
         HalfWay {
             protocol: "ZMTP",
             address: broker.zmtp(),
-            first: &sockets::GREETING[..11],
+            first: sockets::GREETING[..11].to_vec(),
+            log_in: vec![[&sockets::GREETING[..], &sockets::ready("SUB")].concat()],
+            answer: b"READY",
+        },
+        // The broker has answered with WELCOME, which cost it multiplications on the curve, and waits for INITIATE.
+        HalfWay {
+            protocol: "ZMTP with CURVE",
+            address: broker.zmtp(),
+            first: sockets::curve_hello(&CURVE_SECRET),
             log_in: vec![[&sockets::GREETING[..], &sockets::ready("SUB")].concat()],
             answer: b"READY",
         },
         HalfWay {
             protocol: "XMPP",
             address: xmpp,
-            first: sockets::STREAM,
+            first: sockets::STREAM.to_vec(),
             log_in: sockets::xmpp_log_in(),
             answer: b"</jid>",
         },
@@ -192,7 +207,7 @@ fn handshakes_that_stop_half_way_are_bounded_in_every_protocol() {
             .map(|_| {
                 let mut stream = TcpStream::connect(address).expect("it accepts");
                 // It may be closed at once.
-                let _ = stream.write_all(first);
+                let _ = stream.write_all(&first);
                 stream
             })
             .collect();

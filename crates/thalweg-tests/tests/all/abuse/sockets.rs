@@ -2,6 +2,11 @@
 //! or refused.
 //! With `THALWEG_ABUSE_SECONDS=60` each goes on for a minute.
 
+use thalweg_zmtp::{
+    Announcement, ClientMechanism, ClientSide, CurveClient, CurveServer, KeyPair, Limits,
+    ServerMechanisms, ServerSide, SocketType,
+};
+
 use super::buffers::hoard;
 use super::memory::{BUDGET, GROWTH_MAX};
 use super::*;
@@ -73,6 +78,33 @@ fn wait_for(stream: &mut TcpStream, answer: &[u8]) -> Option<String> {
 }
 
 /// A socket, unless the broker has no memory left for one.
+/// Greeting and HELLO of a client of CURVE that knows the server's public key.
+pub(super) fn curve_hello(server_secret: &[u8; 32]) -> Vec<u8> {
+    let keys = KeyPair::from_secret(*server_secret);
+    let mechanism = ClientMechanism::Curve(Box::new(CurveClient {
+        server: *keys.public(),
+        keys: KeyPair::from_secret([1; 32]),
+        seed: [2; 32],
+    }));
+    let curve = CurveServer {
+        keys,
+        seed: [3; 32],
+    };
+    let mechanisms = ServerMechanisms {
+        curve: Some(curve),
+        ..ServerMechanisms::default()
+    };
+    let ours = Announcement::of(SocketType::Sub);
+    let mut client = ClientSide::new(Limits::default(), mechanism, &ours);
+    let mut server = ServerSide::new(Limits::default(), mechanisms);
+    let (mut up, mut down) = (Vec::new(), Vec::new());
+    client.greet(&mut up);
+    server.greet(&mut down);
+    server.handle_input(&up, &mut down).expect("a greeting");
+    client.handle_input(&down, &mut up).expect("a greeting");
+    up
+}
+
 fn zmtp(broker: SocketAddr, socket: &str) -> Option<TcpStream> {
     let mut stream = abrupt(broker).expect("it accepts");
     let _ = stream.write_all(&[&GREETING[..], &ready(socket)].concat());
