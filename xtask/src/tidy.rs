@@ -150,7 +150,7 @@ pub fn run() -> Outcome {
 }
 
 /// The crates that take time and bytes as values: no sockets, files, clocks, threads or randomness.
-const SANS_IO: [&str; 14] = [
+const SANS_IO: [&str; 15] = [
     "thalweg-model",
     "thalweg-wire",
     "thalweg-scram",
@@ -161,6 +161,7 @@ const SANS_IO: [&str; 14] = [
     "thalweg-stomp",
     "thalweg-zmtp",
     "thalweg-xmpp",
+    "thalweg-filter",
     "thalweg-balance",
     "thalweg-records",
     "thalweg-kernel",

@@ -1,5 +1,5 @@
 //! STOMP 1.0, 1.1 and 1.2 without I/O: one codec and both ends of a connection; and, beside the specification, how
-//! destinations and selectors are written by those who use it.
+//! destinations are written by those who use it.
 //!
 //! *Knows:* the specifications (a clause such as `1.2#Value_Encoding` is a heading of the page of that version).
 //! *Must never know:* the kernel, a socket, a clock. Start reading at [`ServerSide::handle_input`].
@@ -15,7 +15,6 @@ mod fault;
 mod headers;
 mod known;
 mod scanner;
-pub mod selector;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -28,7 +27,6 @@ pub use destination::{Destination, DestinationError, Dialect};
 pub use fault::PeerFault;
 pub use headers::{HeaderIter, HeaderWriter, Headers};
 pub use scanner::FrameLimits;
-pub use selector::{Selector, SelectorError};
 pub use server::{Event, ServerLimits, ServerSide};
 pub use version::{Version, heart_beats};
 

@@ -35,11 +35,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("thalweg-wire", &["thalweg-model"]),
     ("thalweg-scram", &[]),
     ("WIRES", &["thalweg-wire", "thalweg-scram"]),
+    ("thalweg-filter", &[]),
     ("thalweg-balance", &["thalweg-model"]),
     ("thalweg-records", &["thalweg-model"]),
     (
         "thalweg-kernel",
-        &["thalweg-model", "thalweg-balance", "thalweg-records"],
+        &[
+            "thalweg-model",
+            "thalweg-filter",
+            "thalweg-balance",
+            "thalweg-records",
+        ],
     ),
     (
         "thalweg-fronts",
@@ -47,6 +53,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "thalweg-model",
             "thalweg-wire",
             "WIRES",
+            "thalweg-filter",
             "thalweg-records",
             "thalweg-kernel",
         ],

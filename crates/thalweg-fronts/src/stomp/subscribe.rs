@@ -8,13 +8,14 @@ use crate::address::in_tenant;
 use crate::front::{Cx, Variant};
 use crate::link::Links;
 use std::borrow::Cow;
+use thalweg_filter::Predicate;
 use thalweg_kernel::{
     BindSpec, BindTo, ConsumeSpec, Deleted, Kernel, QueueSpec, Refusal, SessionId,
     exchange_address, queue_address,
 };
 use thalweg_model::Time;
 use thalweg_stomp::{
-    AckMode, Destination, DestinationError, Headers, SubscribeFrame, UnsubscribeFrame, selector,
+    AckMode, Destination, DestinationError, Headers, SubscribeFrame, UnsubscribeFrame,
 };
 
 /// What is consumed from, and how its messages are shown.
@@ -171,7 +172,7 @@ impl StompFront {
             .get("selector")
             .filter(|text| !text.trim().is_empty())
         {
-            selector::check(&text)
+            Predicate::parse(&text)
                 .map_err(|error| Trouble::new("Invalid selector", format!("{error}\n")))?;
             if self.settings.selectors_refused {
                 let body = "selectors are not evaluated here; leave the header out and filter in the client\n";

@@ -31,6 +31,7 @@ mod targets {
     pub mod dtls_client;
     pub mod dtls_peer;
     pub mod dtls_strangers;
+    pub mod filter;
     pub mod journal_record;
     pub mod mqtt_client_side;
     pub mod mqtt_load_report;
@@ -83,6 +84,7 @@ fuzz! {
     dtls_client: 4000 of "",
     dtls_peer: 2000 of "",
     dtls_strangers: 10_000 of "",
+    filter: 30_000 of "",
     journal_record: 30_000 of "",
     mqtt_client_side: 40_000 of "mqtt",
     mqtt_load_report: 40_000 of "mqtt",

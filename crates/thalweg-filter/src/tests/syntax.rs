@@ -1,16 +1,23 @@
-//! What is a selector, what it says, and what is none.
+//! What is a filter, and what is none.
 
-use super::*;
+use super::Dice;
+use crate::*;
 use Expression::*;
 
 fn parsed(text: &str) -> Expression {
-    Selector::parse(text)
-        .unwrap_or_else(|e| panic!("{text}: {e}"))
-        .condition
+    super::parsed(text).condition().clone()
+}
+
+fn header(name: &str) -> Field {
+    Field::Header(name.into())
 }
 
 fn name(name: &str) -> Expression {
-    Name(name.into())
+    Name(header(name))
+}
+
+fn check(text: &str) -> Result<(), FilterError> {
+    Predicate::parse(text).map(drop)
 }
 
 fn boxed(expression: Expression) -> Box<Expression> {
@@ -71,26 +78,26 @@ fn every_test_can_be_negated() {
     let between = Between(Box::new([name("age"), Integer(1), Integer(9)]));
     assert_eq!(parsed("age BETWEEN 1 AND 9"), between);
     assert_eq!(parsed("age NOT BETWEEN 1 AND 9"), Not(boxed(between)));
-    let one_of = In("c".into(), vec!["x".into(), "it's".into()]);
+    let one_of = In(header("c"), vec!["x".into(), "it's".into()]);
     assert_eq!(parsed("c IN ('x', 'it''s')"), one_of);
     assert_eq!(parsed("c not in ('x', 'it''s')"), Not(boxed(one_of)));
     let like = Like {
-        name: "c".into(),
-        pattern: "a\\_%".into(),
-        escape: Some('\\'),
+        field: header("c"),
+        pattern: Pattern::new("a\\_%", Some('\\')).expect("a pattern"),
     };
     assert_eq!(parsed("c LIKE 'a\\_%' ESCAPE '\\'"), like);
     assert_eq!(parsed("c NOT LIKE 'a\\_%' ESCAPE '\\'"), Not(boxed(like)));
-    assert_eq!(parsed("c IS NULL"), IsNull("c".into()));
-    assert_eq!(parsed("c IS NOT NULL"), Not(boxed(IsNull("c".into()))));
+    assert_eq!(parsed("c IS NULL"), IsNull(header("c")));
+    assert_eq!(parsed("c IS NOT NULL"), Not(boxed(IsNull(header("c")))));
 }
 
 #[test]
 fn names_and_values_take_their_forms() {
     for (text, expected) in [
         ("content-type = 'a'", name("content-type")),
-        ("JMSType = 'a'", name("JMSType")),
-        ("$x_1.y = 'a'", name("$x_1.y")),
+        ("JMSType = 'a'", Name(Field::Own(Own::Kind))),
+        ("x_1.y$ = 'a'", name("x_1.y$")),
+        ("payload.a.0 = 'a'", Name(Field::Payload("a.0".into()))),
         ("größe = 'a'", name("größe")),
         ("12 = 12", Integer(12)),
         ("12L = 12", Integer(12)),
@@ -100,6 +107,7 @@ fn names_and_values_take_their_forms() {
         ("2d = 12", Float(2.0)),
         ("-7 = 12", Integer(-7)),
         ("TRUE = x", Bool(true)),
+        ("+7 = 12", Integer(7)),
     ] {
         let Compare(Comparison::Equal, left, _) = parsed(text) else {
             panic!("{text}")
@@ -160,8 +168,15 @@ fn what_is_not_a_selector_is_refused_where_it_goes_wrong() {
         ("a BETWEEN 'x' AND 'y'", 21),
         ("NOT", 3),
         ("and = 1", 0),
+        // JMS 3.8.1.1: texts and truths are equal or not, and nothing is equal to a value of another kind.
+        ("a < 'x'", 4),
+        ("a >= TRUE", 5),
+        ("1 = 'x'", 4),
+        ("a = 1 AND (b = 2) = 3", 20),
+        ("a LIKE 'x!' ESCAPE '!'", 7),
+        ("$nothing = 1", 0),
     ] {
-        match Selector::parse(text) {
+        match Predicate::parse(text) {
             Err(error) => assert_eq!(error.at, at, "{text}: {error}"),
             Ok(selector) => panic!("{text}: {selector:?}"),
         }
@@ -191,7 +206,6 @@ fn length_depth_and_parts_are_bounded() {
 
 #[test]
 fn no_text_makes_the_reader_panic() {
-    use thalweg_wire::testkit::Dice;
     const SEED: u64 = 4;
     const PIECES: [&str; 34] = [
         "a", "b-c", " ", "  ", "'", "''", "'x'", "1", "1.", ".5", "1e", "9L", "(", ")", ",", "+",
@@ -204,7 +218,7 @@ fn no_text_makes_the_reader_panic() {
         let text: String = (0..dice.below(9))
             .map(|_| PIECES[dice.below(PIECES.len())])
             .collect();
-        match Selector::parse(&text) {
+        match Predicate::parse(&text) {
             Ok(_) => understood += 1,
             Err(error) => assert!(error.at <= text.len(), "seed {SEED}: {text}"),
         }

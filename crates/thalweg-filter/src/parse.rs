@@ -1,12 +1,14 @@
 //! From tokens to a tree, one function per line of the grammar.
 
-use super::token::{Token, Tokens, Word};
-use super::{BYTES_MAX, DEPTH_MAX, Expression, Operator, PARTS_MAX, SelectorError};
+use crate::token::{Token, Tokens, Word};
+use crate::{
+    BYTES_MAX, Comparison, DEPTH_MAX, Expression, Field, FilterError, Operator, PARTS_MAX, Pattern,
+};
 
 /// Reads all of `text` as a condition.
-pub(super) fn condition(text: &str) -> Result<Expression, SelectorError> {
+pub(super) fn condition(text: &str) -> Result<Expression, FilterError> {
     if text.len() > BYTES_MAX {
-        return Err(SelectorError {
+        return Err(FilterError {
             at: BYTES_MAX,
             what: "it is too long",
         });
@@ -23,7 +25,7 @@ pub(super) fn condition(text: &str) -> Result<Expression, SelectorError> {
     let condition = parser.or()?;
     match parser.token {
         Token::End if can_be_true(&condition) => Ok(condition),
-        Token::End => Err(SelectorError {
+        Token::End => Err(FilterError {
             at: 0,
             what: "it is a value, not a condition",
         }),
@@ -40,7 +42,7 @@ struct Parser<'a> {
     parts: usize,
 }
 
-type Parsed = Result<Expression, SelectorError>;
+type Parsed = Result<Expression, FilterError>;
 
 impl<'a> Parser<'a> {
     fn or(&mut self) -> Parsed {
@@ -82,7 +84,9 @@ impl<'a> Parser<'a> {
         let left = self.sum()?;
         if let Token::Compare(how) = self.token {
             self.advance()?;
+            let start = self.at;
             let right = self.sum()?;
+            check_kinds(how, &left, &right).map_err(|what| FilterError { at: start, what })?;
             return Ok(Expression::Compare(how, Box::new(left), Box::new(right)));
         }
         if self.take(&Token::Word(Word::Is))? {
@@ -131,22 +135,25 @@ impl<'a> Parser<'a> {
 
     fn like(&mut self, value: Expression) -> Parsed {
         self.advance()?;
-        let name = self.name(value)?;
-        let pattern = self.text()?;
+        let field = self.name(value)?;
+        let start = self.at;
+        let text = self.text()?;
         let mut escape = None;
         if self.take(&Token::Word(Word::Escape))? {
-            let text = self.text()?;
-            let mut chars = text.chars();
+            let escapes = self.text()?;
+            let mut chars = escapes.chars();
             escape = chars.next();
             if escape.is_none() || chars.next().is_some() {
                 return self.fail("ESCAPE needs exactly one character");
             }
         }
-        Ok(Expression::Like {
-            name,
-            pattern,
-            escape,
-        })
+        match Pattern::new(&text, escape) {
+            Some(pattern) => Ok(Expression::Like { field, pattern }),
+            None => Err(FilterError {
+                at: start,
+                what: "nothing follows the character of ESCAPE in the pattern",
+            }),
+        }
     }
 
     fn sum(&mut self) -> Parsed {
@@ -198,7 +205,10 @@ impl<'a> Parser<'a> {
             return self.fail("it has too many parts");
         }
         let atom = match &mut self.token {
-            Token::Name(name) => Expression::Name((*name).into()),
+            Token::Name(name) => match Field::of(name) {
+                Some(field) => Expression::Name(field),
+                None => return self.fail("no field of a message has this name"),
+            },
             Token::Text(text) => Expression::Text(std::mem::take(text)),
             Token::Integer(value) => Expression::Integer(*value),
             Token::Float(value) => Expression::Float(*value),
@@ -243,14 +253,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn name(&self, expression: Expression) -> Result<Box<str>, SelectorError> {
+    fn name(&self, expression: Expression) -> Result<Field, FilterError> {
         match expression {
-            Expression::Name(name) => Ok(name),
-            _ => self.fail("IN, LIKE and IS NULL need the name of a header"),
+            Expression::Name(field) => Ok(field),
+            _ => self.fail("IN, LIKE and IS NULL need a name"),
         }
     }
 
-    fn text(&mut self) -> Result<Box<str>, SelectorError> {
+    fn text(&mut self) -> Result<Box<str>, FilterError> {
         self.parts += 1;
         if self.parts > PARTS_MAX {
             return self.fail("it has too many parts");
@@ -265,7 +275,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn take(&mut self, token: &Token<'_>) -> Result<bool, SelectorError> {
+    fn take(&mut self, token: &Token<'_>) -> Result<bool, FilterError> {
         let found = self.token == *token;
         if found {
             self.advance()?;
@@ -273,7 +283,7 @@ impl<'a> Parser<'a> {
         Ok(found)
     }
 
-    fn expect(&mut self, token: &Token<'_>, what: &'static str) -> Result<(), SelectorError> {
+    fn expect(&mut self, token: &Token<'_>, what: &'static str) -> Result<(), FilterError> {
         if self.take(token)? {
             Ok(())
         } else {
@@ -281,13 +291,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn advance(&mut self) -> Result<(), SelectorError> {
+    fn advance(&mut self) -> Result<(), FilterError> {
         (self.at, self.token) = self.tokens.next()?;
         Ok(())
     }
 
-    fn fail<T>(&self, what: &'static str) -> Result<T, SelectorError> {
-        Err(SelectorError { at: self.at, what })
+    fn fail<T>(&self, what: &'static str) -> Result<T, FilterError> {
+        Err(FilterError { at: self.at, what })
     }
 }
 
@@ -306,4 +316,42 @@ fn can_be_true(expression: &Expression) -> bool {
         expression,
         Text(_) | Integer(_) | Float(_) | Arithmetic(..) | Negative(_)
     )
+}
+
+/// What a value is, as far as its text shows.
+#[derive(PartialEq)]
+enum Kind {
+    Unknown,
+    Number,
+    Text,
+    Bool,
+}
+
+fn kind(expression: &Expression) -> Kind {
+    match expression {
+        Expression::Name(_) => Kind::Unknown,
+        Expression::Text(_) => Kind::Text,
+        Expression::Integer(_)
+        | Expression::Float(_)
+        | Expression::Arithmetic(..)
+        | Expression::Negative(_) => Kind::Number,
+        _ => Kind::Bool,
+    }
+}
+
+/// Whether a comparison can be true of any message.
+fn check_kinds(how: Comparison, left: &Expression, right: &Expression) -> Result<(), &'static str> {
+    let (left, right) = (kind(left), kind(right));
+    let is_order = !matches!(how, Comparison::Equal | Comparison::NotEqual);
+    if is_order
+        && [&left, &right]
+            .iter()
+            .any(|it| matches!(it, Kind::Text | Kind::Bool))
+    {
+        return Err("only numbers are less or greater");
+    }
+    if left != right && left != Kind::Unknown && right != Kind::Unknown {
+        return Err("values of different kinds are never equal");
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
-//! The words and signs of a selector.
+//! The words and signs of a filter.
 
-use super::{Comparison, Operator, SelectorError};
+use crate::{Comparison, FilterError, Operator};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token<'a> {
@@ -59,7 +59,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// The next token and where it starts; at the end, [`Token::End`] for ever.
-    pub(super) fn next(&mut self) -> Result<(usize, Token<'a>), SelectorError> {
+    pub(super) fn next(&mut self) -> Result<(usize, Token<'a>), FilterError> {
         let rest = self.rest().trim_start();
         self.at = self.text.len() - rest.len();
         let start = self.at;
@@ -80,17 +80,17 @@ impl<'a> Tokens<'a> {
             '<' => (Token::Compare(Comparison::Less), 1),
             '>' if rest.starts_with(">=") => (Token::Compare(Comparison::GreaterOrEqual), 2),
             '>' => (Token::Compare(Comparison::Greater), 1),
-            '\'' => text(rest).ok_or(SelectorError {
+            '\'' => text(rest).ok_or(FilterError {
                 at: start,
                 what: "a text does not end",
             })?,
-            '0'..='9' | '.' => number(rest).ok_or(SelectorError {
+            '0'..='9' | '.' => number(rest).ok_or(FilterError {
                 at: start,
                 what: "a number is not one",
             })?,
             c if is_name_start(c) => name(rest),
             _ => {
-                return Err(SelectorError {
+                return Err(FilterError {
                     at: start,
                     what: "a character has no meaning here",
                 });

@@ -1,0 +1,85 @@
+//! The tree of a filter, and why a text is none.
+
+use crate::{Field, Pattern};
+
+/// A part of a filter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expression {
+    /// What a message has there.
+    Name(Field),
+    /// Text.
+    Text(Box<str>),
+    /// A whole number.
+    Integer(i64),
+    /// Another number.
+    Float(f64),
+    /// TRUE or FALSE.
+    Bool(bool),
+    /// All of these.
+    And(Vec<Expression>),
+    /// Any of these.
+    Or(Vec<Expression>),
+    /// The opposite.
+    Not(Box<Expression>),
+    /// Two values compared.
+    Compare(Comparison, Box<Expression>, Box<Expression>),
+    /// Two numbers combined.
+    Arithmetic(Operator, Box<Expression>, Box<Expression>),
+    /// A number with the other sign.
+    Negative(Box<Expression>),
+    /// `value BETWEEN low AND high`.
+    Between(Box<[Expression; 3]>),
+    /// `name IN ('a', 'b')`.
+    In(Field, Vec<Box<str>>),
+    /// `name LIKE 'pattern'`.
+    Like { field: Field, pattern: Pattern },
+    /// `name IS NULL`.
+    IsNull(Field),
+}
+
+/// How two values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Comparison {
+    /// `=`.
+    Equal,
+    /// `<>`.
+    NotEqual,
+    /// `<`.
+    Less,
+    /// `<=`.
+    LessOrEqual,
+    /// `>`.
+    Greater,
+    /// `>=`.
+    GreaterOrEqual,
+}
+
+/// How two numbers are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operator {
+    /// `+`.
+    Plus,
+    /// `-`.
+    Minus,
+    /// `*`.
+    Times,
+    /// `/`.
+    Over,
+}
+
+/// Why a text is not a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FilterError {
+    /// Where, in bytes from its start.
+    pub at: usize,
+    /// What is wrong, as half a sentence.
+    pub what: &'static str,
+}
+
+impl std::fmt::Display for FilterError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the filter is wrong at byte {}: {}", self.at, self.what)
+    }
+}
+
+impl std::error::Error for FilterError {}
