@@ -12,7 +12,7 @@ pub struct Document<'p> {
 
 #[derive(Clone, Debug)]
 struct Node<'p> {
-    /// Empty in lists.
+    /// Empty for what stands in a list, and for the whole.
     key: Cow<'p, str>,
     leaf: Leaf<'p>,
     /// The place behind everything within it.

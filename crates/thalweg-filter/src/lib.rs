@@ -50,11 +50,17 @@ pub struct Predicate {
 }
 
 impl Predicate {
-    /// Reads a filter.
+    /// Reads a filter. The error names the byte where it goes wrong.
     pub fn parse(text: &str) -> Result<Predicate, FilterError> {
         let condition = parse::condition(text)?;
         let text = text.into();
         Ok(Predicate { text, condition })
+    }
+
+    /// Returns a filter that is true of no message.
+    pub fn never() -> Predicate {
+        let (text, condition) = ("FALSE".into(), Expression::Bool(false));
+        Predicate { text, condition }
     }
 
     /// As it was written.

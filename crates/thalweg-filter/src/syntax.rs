@@ -7,23 +7,14 @@ use crate::{Field, Pattern};
 pub enum Expression {
     /// What a message has there.
     Name(Field),
-    /// Text.
     Text(Box<str>),
-    /// A whole number.
     Integer(i64),
-    /// Another number.
     Float(f64),
-    /// TRUE or FALSE.
     Bool(bool),
-    /// All of these.
     And(Vec<Expression>),
-    /// Any of these.
     Or(Vec<Expression>),
-    /// The opposite.
     Not(Box<Expression>),
-    /// Two values compared.
     Compare(Comparison, Box<Expression>, Box<Expression>),
-    /// Two numbers combined.
     Arithmetic(Operator, Box<Expression>, Box<Expression>),
     /// A number with the other sign.
     Negative(Box<Expression>),
@@ -32,7 +23,10 @@ pub enum Expression {
     /// `name IN ('a', 'b')`.
     In(Field, Vec<Box<str>>),
     /// `name LIKE 'pattern'`.
-    Like { field: Field, pattern: Pattern },
+    Like {
+        field: Field,
+        pattern: Pattern,
+    },
     /// `name IS NULL`.
     IsNull(Field),
 }

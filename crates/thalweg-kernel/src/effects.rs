@@ -4,6 +4,7 @@
 use crate::ids::{GroupId, LinkId, QueueId, SessionId, Tag, TakenId, Ticket};
 use crate::publish::pipeline::Draft;
 use crate::queue::Refusal;
+use std::borrow::Cow;
 use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
 
 /// The verbs the kernel may use while it handles a command.
@@ -32,6 +33,10 @@ pub trait Effects {
     /// safe as was asked for them, here and on the shards that were sent something: see
     /// [`Kernel::take_batch`](crate::Kernel::take_batch).
     fn hold(&mut self, link: LinkId, batch: u64);
+    /// What the metadata of a message says in our words, if its publisher's own encoding has it.
+    fn neutral<'p>(&self, properties: &'p Properties) -> Cow<'p, Properties> {
+        Cow::Borrowed(properties)
+    }
     /// A publish whose outcome was [`Outcome::Asked`](crate::Outcome::Asked) is refused, or else accepted and as safe as was
     /// asked for. Questions of a link are answered in the order of their numbers.
     fn published(&mut self, link: LinkId, question: u64, is_refused: bool);

@@ -171,6 +171,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "thalweg-model",
             "thalweg-wire",
             "WIRES",
+            "thalweg-filter",
             "thalweg-records",
             "thalweg-kernel",
             "thalweg-fronts",

@@ -3,6 +3,7 @@
 use super::fault::Fault;
 use super::properties::neutral_value;
 use thalweg_amqp::{FieldValue, Table};
+use thalweg_filter::Predicate;
 use thalweg_kernel::{DeadLetter, QueueLimits, QueueOverflow, exchange_address};
 use thalweg_model::{PropertyValue, Span};
 
@@ -228,6 +229,20 @@ impl<'a> Arguments<'a> {
             ));
         };
         Ok(priority.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
+    }
+
+    /// Whether the content filter of a binding is one.
+    pub(super) fn check_filter(&self) -> Result<(), Fault> {
+        let Some(value) = self.table.get("x-filter") else {
+            return Ok(());
+        };
+        let Some(text) = value.as_str() else {
+            return Err(Fault::precondition("x-filter must be a string"));
+        };
+        match Predicate::parse(text) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Fault::precondition(format!("x-filter: {error}"))),
+        }
     }
 
     /// Whether the rule of a headers binding is one.

@@ -139,6 +139,9 @@ impl Request<'_, '_> {
         let target = exchange_address(self.tenant(), to);
         let arguments = Arguments { table, thing: "" };
         arguments.check_rule()?;
+        if bound {
+            arguments.check_filter()?;
+        }
         let arguments = arguments.neutral();
         let to_exchange = BindTo::Exchange(&target);
         let spec = BindSpec {

@@ -172,6 +172,9 @@ impl Request<'_, '_> {
         let target = queue_address(self.tenant(), &name);
         let arguments = Arguments { table, thing: "" };
         arguments.check_rule()?;
+        if bound {
+            arguments.check_filter()?;
+        }
         let wants_last_values = bound && arguments.wants_last_values();
         let arguments = arguments.neutral();
         let to_queue = BindTo::Queue(&target);
@@ -186,14 +189,7 @@ impl Request<'_, '_> {
             done = self
                 .cx
                 .kernel
-                .recall(
-                    self.session,
-                    &target,
-                    &source,
-                    &key,
-                    self.cx.now,
-                    self.cx.links,
-                )
+                .recall(self.session, &spec, self.cx.now, self.cx.links)
                 .map(drop);
         }
         done.map_err(|refusal| match refusal {

@@ -2,14 +2,16 @@
 
 use super::{HEAD_BYTES, LARGE_BYTES, Link, Links};
 use crate::front::{ConsumerFate, Fate, Front, Outbound, Undelivered, Variant};
+use crate::native;
 use crate::probe::Mark;
 use crate::registry::each_front;
 use core::hint::cold_path;
+use std::borrow::Cow;
 use thalweg_kernel::{
     Answer, CloseReason, ConsumerEnd, Content, Delivery, Effects, LinkId, Observed, Recipient,
     Sent, Tag, Ticket,
 };
-use thalweg_model::Reliability;
+use thalweg_model::{Properties, Reliability};
 
 impl Effects for Links {
     #[inline(always)]
@@ -34,6 +36,10 @@ impl Effects for Links {
         if self.get(id).is_some_and(is_to_wake) {
             self.wake(id);
         }
+    }
+
+    fn neutral<'p>(&self, properties: &'p Properties) -> Cow<'p, Properties> {
+        native::neutral(properties)
     }
 
     #[inline]

@@ -58,8 +58,7 @@ pub struct StompSettings {
     pub prefetch: u32,
     /// Whether NACK without a word about it puts the message back into its queue, or rejects it.
     pub nack_requeues: bool,
-    /// Whether SUBSCRIBE with a selector is refused. Selectors are read and checked, and not evaluated yet: a subscriber
-    /// gets what its selector would have kept away.
+    /// Whether SUBSCRIBE with a selector is refused.
     pub selectors_refused: bool,
     /// Subscriptions of one connection.
     pub subscriptions_max: usize,

@@ -13,7 +13,7 @@ use thalweg_kernel::{
     BindSpec, BindTo, ConsumeSpec, Deleted, Kernel, QueueSpec, Refusal, SessionId,
     exchange_address, queue_address,
 };
-use thalweg_model::Time;
+use thalweg_model::{PropertyValue, Time};
 use thalweg_stomp::{
     AckMode, Destination, DestinationError, Headers, SubscribeFrame, UnsubscribeFrame,
 };
@@ -167,15 +167,17 @@ impl StompFront {
             );
             return Err(Trouble::new("Duplicated subscription identifier", body));
         }
-        if let Some(text) = frame
-            .headers
-            .get("selector")
-            .filter(|text| !text.trim().is_empty())
-        {
+        if let Some(text) = selector_of(&frame.headers) {
             Predicate::parse(&text)
                 .map_err(|error| Trouble::new("Invalid selector", format!("{error}\n")))?;
-            if self.settings.selectors_refused {
-                let body = "selectors are not evaluated here; leave the header out and filter in the client\n";
+            let is_of_exchange = group_of(&frame.destination).is_none()
+                && matches!(
+                    self.parse(&frame.destination)?,
+                    Destination::Topic(_) | Destination::Exchange { .. }
+                );
+            if self.settings.selectors_refused || !is_of_exchange {
+                let body = "selectors are evaluated for /topic/ and /exchange/ where the server allows it; \
+                            leave the header out and filter in the client\n";
                 return Err(Trouble::new("not_implemented", body));
             }
         }
@@ -330,19 +332,28 @@ impl StompFront {
             cx.now,
             cx.links,
         )?;
+        // A new queue of the subscription's own has no other binding; one that is found again may have had another selector.
+        let arguments: Vec<_> = selector_of(&frame.headers)
+            .map(|text| ("x-filter".into(), PropertyValue::Text((&*text).into())))
+            .into_iter()
+            .collect();
         let bind = BindSpec {
             exchange,
             to: BindTo::Queue(&address),
             key,
-            arguments: &[],
+            arguments: &arguments,
         };
         let refused =
             |refusal| Trouble::refused(refusal, &format!("SUBSCRIBE to {}", frame.destination));
-        cx.kernel.bind(session, &bind, cx.links).map_err(refused)?;
+        let bound = match existed && is_durable {
+            true => cx.kernel.bind_instead(session, &bind, cx.links),
+            false => cx.kernel.bind(session, &bind, cx.links),
+        };
+        bound.map_err(refused)?;
         // Whoever comes back has had them.
         if !existed && is_true(&frame.headers, &["x-last-value"]) {
             cx.kernel
-                .recall(session, &address, exchange, key, cx.now, cx.links)
+                .recall(session, &bind, cx.now, cx.links)
                 .map_err(refused)?;
         }
         Ok(Source {
@@ -551,6 +562,13 @@ fn declare(
             &format!("the queue of {destination}"),
         )),
     }
+}
+
+/// What the messages of a subscription must say, if SUBSCRIBE says so.
+fn selector_of<'b>(headers: &Headers<'b>) -> Option<Cow<'b, str>> {
+    headers
+        .get("selector")
+        .filter(|text| !text.trim().is_empty())
 }
 
 /// How many deliveries may be unsettled, if SUBSCRIBE says.

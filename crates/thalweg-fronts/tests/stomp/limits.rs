@@ -42,30 +42,30 @@ fn what_the_rules_do_not_allow_ends_in_an_error() {
 }
 
 #[test]
-fn a_selector_must_be_one_and_is_not_evaluated() {
+fn a_selector_must_be_one() {
     let mut world = World::new();
     let with = |selector: &'static str| [("selector", selector)];
-    let who = world.connect();
-    let headers = with("colour = 'red' AND size > 3");
+    let (wrong, right) = (with("colour = = red"), with("colour = 'red'"));
     let subscribe = SubscribeOut {
         id: Some("1"),
         destination: "/topic/a",
-        headers: &headers,
+        headers: &right,
         ..SubscribeOut::default()
     };
-    world.subscribe(who, &subscribe);
-    world.send_headers(who, "/topic/a", "blue", &[("colour", "blue")]);
-    assert_eq!(world.texts(who), ["blue"], "evaluation comes later");
-    let headers = with("colour = = red");
-    let (message, _) = world.refused(
-        who,
-        &SubscribeOut {
-            id: Some("2"),
-            headers: &headers,
+    for (destination, headers, message, body) in [
+        ("/topic/a", &wrong, "Invalid selector", "at byte 9"),
+        ("/queue/a", &right, "not_implemented", "/topic/"),
+    ] {
+        let who = world.connect();
+        let subscribe = SubscribeOut {
+            destination,
+            headers,
             ..subscribe
-        },
-    );
-    assert_eq!(message, "Invalid selector");
+        };
+        let (said, why) = world.refused(who, &subscribe);
+        assert_eq!(said, message);
+        assert!(why.contains(body), "{why}");
+    }
     world.settings.selectors_refused = true;
     let who = world.connect();
     assert_eq!(world.refused(who, &subscribe).0, "not_implemented");

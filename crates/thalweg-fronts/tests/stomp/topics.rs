@@ -1,6 +1,6 @@
 //! `/topic/` and `/exchange/`: everybody who wants it gets it.
 
-use crate::world::{Hello, World};
+use crate::world::{Hello, Who, World};
 use thalweg_fronts::stomp::{Dialect, StompSettings};
 use thalweg_kernel::{GroupStrategy, Limits};
 use thalweg_mqtt::{PublishOut, QoS};
@@ -284,4 +284,96 @@ fn a_slash_in_a_topic_is_an_error_where_dots_part_levels() {
     world.listen(who, "1", "/topic/a.#");
     world.send(who, "/topic/a.b%2Fc", "m");
     assert_eq!(world.message(who).destination, "/topic/a.b%2Fc");
+}
+
+/// Subscribes with a selector and further headers.
+fn select(world: &mut World, who: Who, id: &str, selector: &str, more: &[(&str, &str)]) {
+    let mut headers = vec![("selector", selector)];
+    headers.extend(more);
+    let subscribe = SubscribeOut {
+        id: Some(id),
+        destination: "/topic/a",
+        headers: &headers,
+        ..SubscribeOut::default()
+    };
+    world.subscribe(who, &subscribe);
+}
+
+#[test]
+fn a_selector_decides_what_a_subscription_gets() {
+    let mut world = World::with(2, Limits::default(), StompSettings::default());
+    let (who, sensor) = (world.connect(), world.mqtt("sensor"));
+    select(&mut world, who, "red", "colour = 'red' AND size > 3", &[]);
+    select(&mut world, who, "hot", "payload.temp > 20", &[]);
+    world.send_headers(
+        who,
+        "/topic/a",
+        "blue",
+        &[("colour", "blue"), ("size", "5")],
+    );
+    world.send_headers(
+        who,
+        "/topic/a",
+        "small",
+        &[("colour", "red"), ("size", "3")],
+    );
+    world.send_headers(who, "/topic/a", "red", &[("colour", "red"), ("size", "5")]);
+    for payload in [r#"{"temp": 19}"#, r#"{"temp": 21}"#, "hot"] {
+        world.send(who, "/topic/a", payload);
+    }
+    let publish = PublishOut {
+        topic: "a",
+        payload: br#"{"temp": 22}"#,
+        ..PublishOut::default()
+    };
+    world.mqtt_publish(sensor, &publish);
+    assert_eq!(
+        world.texts(who),
+        ["red", r#"{"temp": 21}"#, r#"{"temp": 22}"#]
+    );
+}
+
+#[test]
+fn a_selector_decides_which_last_values_come() {
+    let mut world = World::with(2, Limits::default(), StompSettings::default());
+    let (who, sensor) = (world.connect(), world.mqtt("sensor"));
+    let publish = PublishOut {
+        topic: "a",
+        payload: br#"{"temp": 21}"#,
+        retain: true,
+        ..PublishOut::default()
+    };
+    world.mqtt_publish(sensor, &publish);
+    select(
+        &mut world,
+        who,
+        "cold",
+        "payload.temp < 20",
+        &[("x-last-value", "true")],
+    );
+    assert_eq!(world.texts(who), [""; 0]);
+    select(
+        &mut world,
+        who,
+        "hot",
+        "payload.temp > 20",
+        &[("x-last-value", "true")],
+    );
+    assert_eq!(world.texts(who), [r#"{"temp": 21}"#]);
+}
+
+#[test]
+fn a_durable_subscription_that_comes_back_has_its_new_selector() {
+    let mut world = World::new();
+    let publisher = world.connect();
+    let durable = [("durable", "true"), ("auto-delete", "false")];
+    for (selector, expected) in [("n < 2", &["1"][..]), ("n > 1", &["2", "3"])] {
+        let who = world.connect();
+        select(&mut world, who, "1", selector, &durable);
+        for n in ["1", "2", "3"] {
+            world.send_headers(publisher, "/topic/a", n, &[("n", n)]);
+        }
+        assert_eq!(world.texts(who), expected);
+        world.lose(who);
+    }
 }

@@ -12,3 +12,4 @@ pub(crate) mod pipeline;
 pub(crate) mod room;
 pub(crate) mod stamp_mask;
 pub(crate) mod stamped;
+pub(crate) mod subject;

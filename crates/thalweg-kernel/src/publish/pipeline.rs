@@ -8,6 +8,7 @@ use crate::ids::{SessionId, Ticket};
 use crate::journal::durable::{Written, is_kept};
 use crate::publish::cause::Cause;
 pub use crate::publish::draft::{Draft, Outcome, Published};
+use crate::publish::subject::Subject;
 use crate::queue::{HOME, Queued};
 use crate::remote::shards::ShardMessage;
 use crate::remote::transfer::Destination;
@@ -420,6 +421,7 @@ impl Kernel {
         {
             self.remember(publisher, draft, &mut kept, now);
         }
+        let subject = route.is_conditional().then(|| Subject::of_draft(draft, fx));
         let mut queued = Queued {
             wanted: route.wants_more_than_queues(),
             refused: false,
@@ -439,7 +441,7 @@ impl Kernel {
         if has_queues {
             let message = self.keep(publisher, draft, &mut kept, now);
             let of_queues =
-                self.spread_to_queues(route, &message, draft.properties, cause, now, fx);
+                self.spread_to_queues(route, &message, subject.as_ref(), cause, now, fx);
             queued = Queued {
                 wanted: queued.wanted || of_queues.wanted,
                 ..of_queues

@@ -12,6 +12,7 @@ use crate::ledger::DropReason;
 use crate::publish::cause::Cause;
 use crate::publish::crowd::is_kept_anyway;
 use crate::publish::pipeline::Draft;
+use crate::publish::subject::Subject;
 use crate::routes::cached::{NO_LOCAL, Receiver, Route};
 use crate::{QueueOverflow, SessionId};
 use thalweg_model::{DeathReason, Message, Properties, Reliability, RetainOp, Time};
@@ -33,7 +34,7 @@ impl Kernel {
         &mut self,
         route: &Route,
         message: &Message,
-        properties: Option<&Properties>,
+        subject: Option<&Subject<'_>>,
         cause: &Cause,
         now: Time,
         fx: &mut E,
@@ -46,7 +47,7 @@ impl Kernel {
         }
         let mut queues = route.queues().to_vec();
         let mut redirected: Vec<String> = Vec::new();
-        if !route.onward().conditional.is_empty() {
+        if let (false, Some(subject)) = (route.onward().conditional.is_empty(), subject) {
             let mut seen = route
                 .onward()
                 .conditional
@@ -55,7 +56,7 @@ impl Kernel {
                 .collect();
             self.compare_all(
                 route,
-                properties,
+                subject,
                 &mut queues,
                 &mut redirected,
                 &mut seen,
@@ -86,13 +87,13 @@ impl Kernel {
     fn compare_all(
         &mut self,
         route: &Route,
-        properties: Option<&Properties>,
+        subject: &Subject<'_>,
         queues: &mut Vec<QueueId>,
         redirected: &mut Vec<String>,
         seen: &mut Vec<String>,
         depth: usize,
     ) {
-        let compared = self.compare(route, properties);
+        let compared = self.compare(route, subject);
         for queue in compared.queues {
             if !queues.contains(&queue) {
                 queues.push(queue);
@@ -118,7 +119,7 @@ impl Kernel {
                 }
             }
             if !next.onward().conditional.is_empty() {
-                self.compare_all(&next, properties, queues, redirected, seen, depth - 1);
+                self.compare_all(&next, subject, queues, redirected, seen, depth - 1);
             }
         }
     }

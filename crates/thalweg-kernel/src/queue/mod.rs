@@ -180,6 +180,11 @@ impl Queue {
         self.bindings.insert(binding);
     }
 
+    /// The bindings that lead here.
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = BindingId> {
+        self.bindings.iter().copied()
+    }
+
     /// It does not any more.
     pub(crate) fn unbound(&mut self, binding: BindingId) {
         self.bindings.remove(&binding);

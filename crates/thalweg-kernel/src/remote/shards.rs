@@ -10,6 +10,7 @@ use crate::publish::asked::Unkept;
 use crate::publish::cause::Cause;
 use crate::publish::pipeline::Draft;
 use crate::publish::stamped::StampedPublish;
+use crate::publish::subject::Subject;
 use crate::queue::{Refusal, Verdict};
 use crate::remote::group_mail::GroupMail;
 use crate::routes::cached::{NO_LOCAL, Route, Sink, SinkKind};
@@ -467,7 +468,7 @@ impl Kernel {
                 queue,
                 wanted,
                 cursor,
-            } => self.on_recall(from, queue, wanted, cursor, now),
+            } => self.on_recall(from, queue, wanted, cursor, now, fx),
             ShardMessage::Recalled {
                 queue,
                 messages,
@@ -541,10 +542,12 @@ impl Kernel {
         if let Some(cell) = route.cell() {
             self.offer_to_cell(cell, message, Some(from), fx);
         }
+        let subject = route
+            .is_conditional()
+            .then(|| Subject::of_message(message, fx));
         let mut is_rejected = false;
         if route.has_queues() {
-            let queued =
-                self.spread_to_queues(&route, message, message.properties(), &cause, now, fx);
+            let queued = self.spread_to_queues(&route, message, subject.as_ref(), &cause, now, fx);
             is_rejected = queued.refused;
         }
         if self.journal.has_references() {

@@ -222,6 +222,12 @@ impl Route {
         self.is_kept
     }
 
+    /// Whether some want it only if it says what they ask for.
+    #[inline]
+    pub(crate) fn is_conditional(&self) -> bool {
+        !self.onward().conditional.is_empty()
+    }
+
     /// How safe publishes there are before they are acknowledged, if a filter says so.
     #[inline]
     pub(crate) fn safety(&self) -> Option<Safety> {

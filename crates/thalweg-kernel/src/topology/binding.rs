@@ -1,5 +1,6 @@
 //! Bindings: what of an exchange goes where. They stand in the route table as filters in the exchange's subtree.
 
+use super::condition::{predicate_of, rule_of};
 use super::exchange::{self, key_of, write_address};
 use super::maker::MadeBy;
 use super::spec::{BindSpec, BindTo, ExchangeKind};
@@ -8,11 +9,13 @@ use crate::access::{Access, Permission, is_brokers};
 use crate::effects::Effects;
 use crate::ids::{BindingId, QueueId, SessionId};
 use crate::memory::{Kept, binding_cost};
-use crate::queue::Refusal;
+use crate::publish::subject::Subject;
+use crate::queue::{Queue, Refusal};
 use crate::routes::cached::{Route, Sink, SinkKind};
 use std::sync::Arc;
+use thalweg_filter::Predicate;
 use thalweg_model::syntax::{DOTTED, write_level};
-use thalweg_model::{Properties, PropertyValue, Reliability};
+use thalweg_model::{PropertyValue, Reliability};
 
 pub(crate) struct Binding {
     pub exchange: Box<str>,
@@ -26,7 +29,9 @@ pub(crate) struct Binding {
     pub pattern: Option<Box<str>>,
     pub made_by: MadeBy,
     /// Its arguments are compared with properties.
-    pub compares: bool,
+    pub compares_headers: bool,
+    /// The content filter among its arguments.
+    pub predicate: Option<Box<Predicate>>,
     /// Its number in the journal; 0 if it is not written down.
     pub number: u64,
 }
@@ -58,10 +63,10 @@ impl Kernel {
             return Err(Refusal::TooMany);
         }
         let (filter, _) = filter_of(spec.exchange, kind, spec.key);
-        if !self.may_keep(
-            0,
-            binding_cost(spec.exchange, spec.key, &filter, spec.arguments),
-        ) {
+        let predicate = predicate_of(spec.arguments)?;
+        let predicate_cost = predicate.as_ref().map_or(0, Predicate::bytes);
+        let cost = binding_cost(spec.exchange, spec.key, &filter, spec.arguments);
+        if !self.may_keep(0, cost + predicate_cost) {
             return Err(Refusal::Short);
         }
         if thalweg_model::Filter::check(&filter).is_err() {
@@ -89,6 +94,30 @@ impl Kernel {
             let safety = self.session_safety(id);
             self.persist_binding(index, safety);
             self.hold(id, fx);
+        }
+        Ok(())
+    }
+
+    /// Binds a queue as [`Kernel::bind`] does, in place of what binds it with the same key and other arguments.
+    pub fn bind_instead<E: Effects>(
+        &mut self,
+        id: SessionId,
+        spec: &BindSpec<'_>,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
+        let (to, _) = self.check_bind(id, spec)?;
+        self.bind(id, spec, fx)?;
+        let To::Queue(queue) = to else { return Ok(()) };
+        let is_other = |index: &BindingId| {
+            self.topology.binding(*index).is_some_and(|binding| {
+                *binding.exchange == *spec.exchange
+                    && *binding.key == *spec.key
+                    && *binding.arguments != *spec.arguments
+            })
+        };
+        let all = self.queues.get(queue).into_iter().flat_map(Queue::bindings);
+        for index in all.filter(is_other).collect::<Vec<_>>() {
+            self.end_binding(index, fx);
         }
         Ok(())
     }
@@ -246,7 +275,9 @@ impl Kernel {
         number: u64,
     ) -> BindingId {
         let (filter, pattern) = filter_of(exchange, kind, key);
-        let compares = kind == ExchangeKind::Headers;
+        // One that was written down, and is no filter now, stays and leads nowhere.
+        let predicate = predicate_of(arguments).unwrap_or_else(|_| Some(Predicate::never()));
+        let predicate_cost = predicate.as_ref().map_or(0, Predicate::bytes);
         let binding = Binding {
             exchange: exchange.into(),
             to: to.clone(),
@@ -255,13 +286,14 @@ impl Kernel {
             filter: filter.clone().into(),
             pattern: pattern.map(Into::into),
             made_by: MadeBy::default(),
-            compares,
+            compares_headers: kind == ExchangeKind::Headers,
+            predicate: predicate.map(Box::new),
             number,
         };
         let index = self.topology.insert_binding(binding, kind);
         self.env.entered(
             Kept::Topology,
-            binding_cost(exchange, key, &filter, arguments),
+            binding_cost(exchange, key, &filter, arguments) + predicate_cost,
         );
         if let To::Queue(queue) = to
             && let Some(queue) = self.queues.get_mut(queue)
@@ -286,8 +318,10 @@ impl Kernel {
             &binding.filter,
             &binding.arguments,
         );
-        self.env
-            .left(Kept::Topology, cost + binding.made_by.bytes());
+        self.env.left(
+            Kept::Topology,
+            cost + binding.predicate_cost() + binding.made_by.bytes(),
+        );
         self.remove_sink(&binding.filter, SinkKind::Binding, index.index());
         if let Some(second) = second_filter_of(&binding.exchange, &binding.key) {
             self.remove_sink(&second, SinkKind::Binding, index.index());
@@ -373,7 +407,7 @@ impl Kernel {
                 if !self.is_allowed(binding, address) {
                     continue;
                 }
-                if binding.compares {
+                if binding.compares() {
                     compared = true;
                     walk.route
                         .onward_mut()
@@ -484,14 +518,14 @@ impl Kernel {
 
     /// What the bindings of a route that compare properties lead to for one message: queues, and addresses where others
     /// may want it, too.
-    pub(crate) fn compare(&self, route: &Route, properties: Option<&Properties>) -> Compared {
+    pub(crate) fn compare(&self, route: &Route, subject: &Subject<'_>) -> Compared {
         let mut compared = Compared::default();
         let mut matched: Vec<&str> = Vec::new();
         for (index, address) in &route.onward().conditional {
             let Some(binding) = self.topology.binding(*index) else {
                 continue;
             };
-            if !matches(&binding.arguments, properties) {
+            if !binding.is_for(subject) {
                 continue;
             }
             matched.push(address);
@@ -619,50 +653,6 @@ pub(crate) fn pattern_matches(pattern: &str, address: &str) -> bool {
         }
     }
     pattern[of..].iter().all(|level| *level == "#")
-}
-
-/// How many of a binding's arguments must be found.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rule {
-    All,
-    Any,
-    AllWithX,
-    AnyWithX,
-}
-
-fn rule_of(arguments: &[(Box<str>, PropertyValue)]) -> Option<Rule> {
-    match arguments.iter().find(|(name, _)| **name == *"x-match") {
-        None => Some(Rule::All),
-        Some((_, PropertyValue::Text(rule))) => match &**rule {
-            "all" => Some(Rule::All),
-            "any" => Some(Rule::Any),
-            "all-with-x" => Some(Rule::AllWithX),
-            "any-with-x" => Some(Rule::AnyWithX),
-            _ => None,
-        },
-        Some(_) => None,
-    }
-}
-
-/// Whether a message's properties are what a binding's arguments ask for. An empty text asks for presence only.
-fn matches(arguments: &[(Box<str>, PropertyValue)], properties: Option<&Properties>) -> bool {
-    let Some(rule) = rule_of(arguments) else {
-        return false;
-    };
-    let with_x = matches!(rule, Rule::AllWithX | Rule::AnyWithX);
-    let mut counted = arguments
-        .iter()
-        .filter(|(name, _)| **name != *"x-match" && (with_x || !name.starts_with("x-")));
-    let user = properties.map_or(&[][..], |properties| &properties.user);
-    let is_there = |(name, wanted): &(Box<str>, PropertyValue)| {
-        user.iter().any(|(known, value)| {
-            known == name && (value == wanted || *wanted == PropertyValue::Nothing)
-        })
-    };
-    match rule {
-        Rule::All | Rule::AllWithX => counted.all(is_there),
-        Rule::Any | Rule::AnyWithX => counted.any(is_there),
-    }
 }
 
 #[cfg(test)]

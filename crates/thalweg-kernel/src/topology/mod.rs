@@ -4,6 +4,7 @@
 //! subscriptions. The store is [`store::Topology`]. Start reading at `binding.rs`.
 
 mod binding;
+mod condition;
 mod exchange;
 mod maker;
 mod spec;
@@ -12,6 +13,7 @@ mod view;
 mod written;
 
 pub(crate) use binding::{Binding, filter_of, pattern_matches};
+pub(crate) use condition::predicate_of;
 pub(crate) use exchange::{Exchange, key_of, subtree, write_address};
 pub(crate) use maker::{MadeBy, StoredMaker};
 pub use spec::{BindSpec, BindTo, ExchangeKind, ExchangeSpec, exchange_address};

@@ -134,7 +134,7 @@ impl Topology {
 
     /// Adds a binding from an exchange of `kind`; exchanges that every tenant has are here from now on.
     pub(crate) fn insert_binding(&mut self, binding: Binding, kind: ExchangeKind) -> BindingId {
-        self.comparing += usize::from(binding.compares);
+        self.comparing += usize::from(binding.compares());
         let terms = self.terms_of(&binding);
         let (exchange, to) = (binding.exchange.clone(), binding.to.clone());
         let id = self.bindings.insert(Box::new(binding));
@@ -161,7 +161,7 @@ impl Topology {
     pub(crate) fn remove_binding(&mut self, id: BindingId) -> Option<Box<Binding>> {
         let binding = self.bindings.remove(id)?;
         self.binding_count -= 1;
-        self.comparing -= usize::from(binding.compares);
+        self.comparing -= usize::from(binding.compares());
         let terms = self.terms_of(&binding);
         if let Some(known) = self.by_terms.get_mut(&terms) {
             known.retain(|other| *other != id);

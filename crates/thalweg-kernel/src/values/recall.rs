@@ -4,11 +4,14 @@ use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::effects::Effects;
 use crate::ids::{QueueId, SessionId, ShardId};
+use crate::publish::subject::Subject;
 use crate::queue::Refusal;
 use crate::remote::shards::ShardMessage;
-use crate::topology::{ExchangeKind, filter_of, pattern_matches};
+use crate::topology::{BindSpec, BindTo, ExchangeKind, filter_of, pattern_matches, predicate_of};
 use crate::values::last_value::ScanCursor;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_filter::Predicate;
 use thalweg_model::{Filter, Message, Time};
 
 /// Which last values are wanted.
@@ -20,6 +23,8 @@ pub struct Wanted {
     pattern: Option<Box<str>>,
     /// What the session that asked for them may have.
     access: Access,
+    /// What they must say.
+    predicate: Option<Arc<Predicate>>,
 }
 
 /// Last values that a queue here is still to be given.
@@ -51,18 +56,20 @@ impl Recalling {
 }
 
 impl Kernel {
-    /// Puts the last values of all addresses that a key of an exchange wants, and that the session may receive, into a queue, as if they were published now to
+    /// Puts the last values of all addresses that a binding to a queue wants, and that the session may receive, into a queue, as if they were published now to
     /// that queue alone. A few come at once, the others in [`Kernel::work`], and those whose home is another shard when that
     /// has found them.
     pub fn recall<E: Effects>(
         &mut self,
         id: SessionId,
-        queue: &str,
-        exchange: &str,
-        key: &str,
+        spec: &BindSpec<'_>,
         now: Time,
         fx: &mut E,
     ) -> Result<(), Refusal> {
+        let BindTo::Queue(queue) = spec.to else {
+            return Err(Refusal::NoQueue);
+        };
+        let (exchange, key) = (spec.exchange, spec.key);
         let queue_id = self.queues.find(queue).ok_or(Refusal::NoQueue)?;
         self.may_configure_queue(id, queue_id)?;
         let (kind, _) = self.topology.kind_of(exchange).ok_or(Refusal::NoExchange)?;
@@ -82,6 +89,7 @@ impl Kernel {
             filter: filter.into(),
             pattern: pattern.map(Into::into),
             access: session.access().clone(),
+            predicate: predicate_of(spec.arguments)?.map(Arc::new),
         };
         let recalls = self.queues.add_recall(queue_id, &wanted);
         let recalls = recalls.ok_or(Refusal::TooMany)?;
@@ -107,7 +115,7 @@ impl Kernel {
             if self.queues.get(queue_id).is_none() {
                 continue;
             }
-            let (found, done) = self.look_for(&recalling.wanted, &mut recalling.cursor, now);
+            let (found, done) = self.look_for(&recalling.wanted, &mut recalling.cursor, now, fx);
             self.accept_last_values(queue_id, found, now, fx);
             if !done {
                 self.queues.put_off_recall(recalling);
@@ -121,6 +129,7 @@ impl Kernel {
         wanted: &Wanted,
         cursor: &mut ScanCursor,
         now: Time,
+        fx: &impl Effects,
     ) -> (Vec<Message>, bool) {
         let mut found = VecDeque::new();
         let done = self.look(&wanted.filter, cursor, now, &mut found);
@@ -130,6 +139,10 @@ impl Kernel {
                 .as_deref()
                 .is_none_or(|it| pattern_matches(it, message.address()))
                 && wanted.access.may_receive(message)
+                && wanted
+                    .predicate
+                    .as_ref()
+                    .is_none_or(|it| it.matches(&Subject::of_message(message, fx)))
         };
         (found.into_iter().filter(is_meant).collect(), done)
     }
@@ -157,8 +170,9 @@ impl Kernel {
         wanted: Wanted,
         mut cursor: ScanCursor,
         now: Time,
+        fx: &impl Effects,
     ) {
-        let (messages, done) = self.look_for(&wanted, &mut cursor, now);
+        let (messages, done) = self.look_for(&wanted, &mut cursor, now, fx);
         let more = (!done).then(|| {
             Box::new(ShardMessage::Recall {
                 queue,

@@ -2,7 +2,8 @@
 
 use crate::world::{Taking, Terms, Who, World, draft, exchange_spec, firm, headers, q, text, x};
 use thalweg_kernel::{
-    DeadLetter, Deleted, Draft, ExchangeKind, ExchangeSpec, Limits, Outcome, Refusal, Subscribed,
+    BindSpec, BindTo, DeadLetter, Deleted, Draft, ExchangeKind, ExchangeSpec, Limits, Outcome,
+    Refusal, Subscribed,
 };
 use thalweg_model::{PropertyValue, Reliability, RetainOp};
 
@@ -76,6 +77,39 @@ fn a_queue_that_several_bindings_lead_to_gets_one_copy() {
     }
     world.send(client, "e", "a.b", "m");
     assert_eq!((world.waits("q"), world.entries_written()), (1, 1));
+}
+
+#[test]
+fn a_bindings_filter_outlives_the_broker() {
+    let mut world = World::new();
+    let client = world.connect("c");
+    world.exchange(client, "e", ExchangeKind::Topic);
+    world.queue(client, "q", &Terms::durable());
+    let filter = [text("x-filter", "a = '1' OR a IS NULL AND payload.n > 1")];
+    world
+        .bind_with(client, "e", "q", "#", &filter)
+        .expect("it may");
+    let wrong = world.bind_with(client, "e", "q", "#", &[text("x-filter", "a =")]);
+    assert!(matches!(wrong, Err(Refusal::Invalid(_))));
+    let mut client = client;
+    for _ in 0..2 {
+        for (a, payload, is_wanted) in [
+            (Some("1"), "m", true),
+            (Some("2"), "m", false),
+            (None, r#"{"n": 2}"#, true),
+            (None, r#"{"n": 1}"#, false),
+        ] {
+            let said: Vec<_> = a.map(|a| ("a", a)).into_iter().collect();
+            let outcome = world.send_with(client, "e", "k", payload, Some(&headers(&said)));
+            assert_eq!(outcome == Outcome::Accepted, is_wanted, "{a:?} {payload}");
+            assert_eq!(world.drain("q").len(), usize::from(is_wanted));
+        }
+        world.restart();
+        client = world.connect("c");
+    }
+    assert!(world.kernels[0].compares_headers());
+    world.delete_queue(client, "q").expect("it may");
+    assert!(!world.kernels[0].compares_headers());
 }
 
 #[test]
@@ -668,9 +702,12 @@ fn last_values_come_into_a_queue_a_few_at_a_time() {
         world.kernels[0]
             .recall(
                 client.session,
-                &queue,
-                &exchange,
-                "#",
+                &BindSpec {
+                    exchange: &exchange,
+                    to: BindTo::Queue(&queue),
+                    key: "#",
+                    arguments: &[],
+                },
                 world.now,
                 &mut world.out,
             )

@@ -2,7 +2,9 @@
 
 use crate::world::{Taking, Terms, Who, World, draft, firm, q};
 use thalweg_kernel::access::{Access, Otherwise, Permission, Rule, Rules};
-use thalweg_kernel::{Draft, DropReason, ExchangeKind, Limits, Outcome, Refusal, Subscribed};
+use thalweg_kernel::{
+    BindSpec, BindTo, Draft, DropReason, ExchangeKind, Limits, Outcome, Refusal, Subscribed,
+};
 use thalweg_model::{Reliability, RetainOp, Span};
 
 const HOUR: Span = Span::from_secs(3600);
@@ -217,7 +219,14 @@ fn a_transaction_is_judged_by_the_rights_at_its_end() {
 /// Recalls the last value of `t` into the queue `q`.
 fn recall(world: &mut World, who: Who) -> Result<(), Refusal> {
     world.run(who.shard, |kernel, out, now| {
-        kernel.recall(who.session, &q("q"), "$x/amq.topic", "t", now, out)
+        let to = q("q");
+        let spec = BindSpec {
+            exchange: "$x/amq.topic",
+            to: BindTo::Queue(&to),
+            key: "t",
+            arguments: &[],
+        };
+        kernel.recall(who.session, &spec, now, out)
     })
 }
 

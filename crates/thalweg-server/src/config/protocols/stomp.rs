@@ -59,8 +59,7 @@ keys! {
         "Whether a message that a STOMP client refuses with NACK goes back into its queue, if the frame does not say \
          itself with `requeue`. If not, it is dead-lettered or dropped.";
     protocol stomp.selectors_refused: Flag, default "false", NewConnections;
-        "Whether SUBSCRIBE with a `selector` is refused. Selectors are not evaluated yet, so that otherwise such a \
-         subscriber gets everything, as from RabbitMQ.";
+        "Whether SUBSCRIBE with a `selector` is refused.";
     protocol stomp.heart_beat: Duration { min: Span::ZERO, max: Span::from_secs(3600), step: Span::from_millis(1) },
         default "10s", NewConnections;
         "How often we are ready to give STOMP clients a sign of life, and how often we want one from them. It counts \
