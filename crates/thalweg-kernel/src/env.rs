@@ -6,6 +6,7 @@ use crate::limits::Limits;
 use crate::made_up::NameKey;
 use crate::memory::{Kept, Memory, MemoryView};
 use crate::session::Pressure;
+use thalweg_model::Message;
 
 /// Limits, the shard, shortage of memory and disk, and randomness; set from outside, asked by every flow.
 pub(crate) struct Env {
@@ -76,12 +77,12 @@ impl Env {
         self.pressure() >= Pressure::DropWaiting
     }
 
-    /// The same of messages that would wait on disk, if `to_disk`.
-    pub(crate) fn drops_what_waits(&self, to_disk: bool) -> bool {
-        match to_disk {
-            true => self.pressure() >= Pressure::RefuseSessions,
-            false => self.drops_waiting(),
-        }
+    /// Whether a message that would wait is dropped or refused: in memory, or on disk if `to_disk`. A dead letter was accepted
+    /// before and is in memory already, so it is kept as long as anything is (decision 0062).
+    #[inline]
+    pub(crate) fn drops_what_waits(&self, message: &Message, to_disk: bool) -> bool {
+        self.drops_waiting()
+            && (self.pressure() >= Pressure::RefuseSessions || !to_disk && !has_died(message))
     }
 
     /// Whether the journal accepts nothing new.
@@ -156,4 +157,11 @@ impl Env {
     pub(crate) fn name_key(&self, nonce: u64) -> NameKey {
         NameKey::new(self.names, nonce)
     }
+}
+
+/// Whether a message is a dead letter.
+#[cold]
+fn has_died(message: &Message) -> bool {
+    let details = message.properties().and_then(|it| it.details.as_deref());
+    details.is_some_and(|details| !details.deaths.is_empty())
 }

@@ -165,7 +165,7 @@ impl Kernel {
             self.env.limits().group_bytes_max,
         );
         let to_disk = self.group_goes_deep(group_id, message);
-        let pressed = self.env.drops_what_waits(to_disk);
+        let pressed = self.env.drops_what_waits(message, to_disk);
         let bytes = message.bytes();
         let Some(group) = self.groups.get_mut(group_id) else {
             return self.book_drop(None, message.address(), DropReason::GroupEnded);

@@ -259,7 +259,7 @@ impl Kernel {
         }
         let bytes = entry.message.bytes();
         let to_disk = self.goes_to_disk(id, &entry, bytes);
-        if self.env.drops_what_waits(to_disk) {
+        if self.env.drops_what_waits(&entry.message, to_disk) {
             self.sessions.crowd.note_left_out();
             self.book_drop(Some(id), entry.message.address(), DropReason::Memory);
             return Put::Done;

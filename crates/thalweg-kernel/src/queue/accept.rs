@@ -213,7 +213,7 @@ impl Kernel {
             }
         }
         let to_disk = self.env.drops_waiting() && self.goes_deep(queue_id, message);
-        if self.env.drops_what_waits(to_disk) {
+        if self.env.drops_what_waits(message, to_disk) {
             self.book_drop(None, message.address(), DropReason::Memory);
             return message.reliability() > Reliability::AtMostOnce;
         }

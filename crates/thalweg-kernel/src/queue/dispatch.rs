@@ -1,6 +1,7 @@
 //! What waits in a queue goes to whoever can take it.
 
 use super::Item;
+use super::Queue;
 use super::take::LOOKED_AT_MAX;
 use super::takers::{Consumer, Taker};
 use crate::Kernel;
@@ -9,6 +10,7 @@ use crate::books::Delta;
 use crate::effects::{Effects, Holder};
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::lines::{HandedOver, Source};
+use crate::session::Pressure;
 use crate::timers::TimerKey;
 use smallvec::SmallVec;
 use thalweg_model::{DeathReason, Message, Span, Time};
@@ -353,13 +355,15 @@ impl Kernel {
         true
     }
 
-    /// Whether what expires in a queue may leave it.
+    /// Whether what expires in a queue may leave it. What is on disk stays there while nothing is taken that waits.
     fn has_room_for_dead(&self, queue_id: QueueId) -> bool {
-        self.agenda.kept_bytes() <= self.env.memory().view().budget / DEAD_LETTERS_SHARE
-            || self
-                .queues
-                .get(queue_id)
-                .is_none_or(|queue| queue.terms.limits.dead_letter.is_none())
+        let share = self.env.memory().view().budget / DEAD_LETTERS_SHARE;
+        let is_used_up = self.env.pressure() >= Pressure::RefuseSessions;
+        let may_leave = |queue: &Queue| {
+            queue.terms.limits.dead_letter.is_none()
+                || self.agenda.kept_bytes() <= share && !(is_used_up && queue.backlog.is_deep())
+        };
+        self.queues.get(queue_id).is_none_or(may_leave)
     }
 
     /// The queue's timer goes on with what has expired, soon.

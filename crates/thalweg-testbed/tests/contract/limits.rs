@@ -465,12 +465,14 @@ impl Case {
             && (!limit.has_priorities() || way.has_priorities())
     }
 
-    /// Whether what is accepted may find no memory where it goes: on the way of dead letters, and on another shard where it is also
-    /// the last value of its address.
-    fn may_lose(&self) -> bool {
+    /// Whether what is accepted may find no memory where it goes: on another shard where it is also the last value of its address;
+    /// and on the way of dead letters, if memory is used up.
+    fn may_lose(&self, pressure: Pressure) -> bool {
         let is_elsewhere = !self.is_local() || self.holder == Holder::Group && self.shards > 1;
         let is_kept_anyway = self.holder != Holder::Queue && self.way.is_last_value();
-        is_elsewhere && (is_kept_anyway || self.way.is_dead_letter()) || self.way == Way::Rejected
+        let is_dead_letter = self.way.is_dead_letter() && pressure == Pressure::RefuseSessions;
+        is_elsewhere && (is_kept_anyway || is_dead_letter)
+            || self.way == Way::Rejected && is_dead_letter
     }
 
     fn answer_to(&self, fate: Fate) -> Answer {
@@ -689,7 +691,7 @@ fn be_short(case: &Case, pressure: Pressure) -> Option<String> {
     for (number, answer) in answers.iter().enumerate() {
         let times = kept.iter().filter(|it| **it == body(number)).count();
         let is_right = match answer {
-            Answer::Accepted => times == 1 || times == 0 && case.may_lose(),
+            Answer::Accepted => times == 1 || times == 0 && case.may_lose(pressure),
             Answer::Refused => times == 0,
             Answer::Nothing => times <= 1,
         };
