@@ -219,6 +219,11 @@ pub trait DeferredFront: Send {
         false
     }
 
+    /// See [`Front::kept_bytes`].
+    fn kept_bytes(&self) -> Option<usize> {
+        None
+    }
+
     /// See [`Front::is_connected`].
     fn is_connected(&self) -> bool {
         true
@@ -467,6 +472,10 @@ where
     fn on_datagrams(cx: &mut Cx<'_>, batch: &mut dyn Iterator<Item = Datagram<'_>>) {
         Self::start(cx);
         Self::with(cx, |front, cx| front.on_datagrams(batch, cx));
+    }
+
+    fn kept_bytes(&self) -> Option<usize> {
+        self.front.as_ref()?.kept_bytes()
     }
 
     fn on_peer_gone(cx: &mut Cx<'_>, from: SocketAddr) {

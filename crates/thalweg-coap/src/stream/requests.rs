@@ -80,6 +80,8 @@ pub struct Requests {
     /// When exchanges must be looked at; may be early.
     look_at: Time,
     transfers: Transfers,
+    /// Requests in blocks may take more memory.
+    may_gather: bool,
     kept: KeptResponses,
     /// Kept responses that are to be confirmed when their last block has left: key and cookie.
     to_confirm: Vec<(u64, u64)>,
@@ -152,6 +154,7 @@ impl Requests {
             number: 0,
             look_at: Time::NEVER,
             transfers: Transfers::default(),
+            may_gather: true,
             kept: KeptResponses::default(),
             to_confirm: Vec::new(),
             pinged: VecDeque::new(),
@@ -362,6 +365,16 @@ impl Requests {
         Some(next.since(now + burst))
     }
 
+    /// Bytes of requests and responses in blocks.
+    pub fn transfer_bytes(&self) -> usize {
+        self.transfers.bytes() + self.kept.bytes()
+    }
+
+    /// Sets whether requests in blocks may take more memory. If not, each further block but the last is answered with 5.03.
+    pub fn set_may_gather(&mut self, may: bool) {
+        self.may_gather = may;
+    }
+
     /// Takes a payload, or a block of one. RFC 7959 §2.3, RFC 8323 §6
     fn take_block1<'b>(
         &mut self,
@@ -409,9 +422,13 @@ impl Requests {
             bytes,
             more: block.more,
         };
-        let gathered = match announced > most {
-            true => Gathered::TooLarge,
-            false => self.transfers.gather(part, &self.settings, now),
+        let gathered = if announced > most {
+            Gathered::TooLarge
+        } else if !self.may_gather && block.more {
+            self.transfers.forget(key);
+            Gathered::Full
+        } else {
+            self.transfers.gather(part, &self.settings, now)
         };
         let own = Some((option::BLOCK1, Value::Uint(block.encode())));
         let age = |seconds| Some((option::MAX_AGE, Value::Uint(seconds)));

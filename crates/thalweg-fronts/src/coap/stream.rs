@@ -335,7 +335,14 @@ impl DeferredFront for CoapStreamFront {
 
     #[inline]
     fn step(&mut self, bytes: &[u8], cx: &mut Cx<'_>) -> Step {
+        let requests = &mut self.handler.side.requests;
+        let may_gather = cx.kernel.may_keep(requests.transfer_bytes(), bytes.len());
+        requests.set_may_gather(may_gather);
         self.on_bytes(bytes, cx)
+    }
+
+    fn kept_bytes(&self) -> Option<usize> {
+        Some(self.handler.side.requests.transfer_bytes())
     }
 
     fn on_login(&mut self, _: &str, answer: LoginAnswer, cx: &mut Cx<'_>) {

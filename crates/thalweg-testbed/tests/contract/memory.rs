@@ -1,9 +1,11 @@
 //! Who does not read does not fill the memory, and holds up nobody else.
 
 use crate::peer::{Place, Protocol, Stage};
+use thalweg_coap::stream::StreamSettings;
 use thalweg_fronts::LinksLimits;
-use thalweg_kernel::Limits;
-use thalweg_testbed::Settings;
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{Limits, MemoryView, Pressure};
+use thalweg_testbed::{Settings, Testbed};
 
 const ADDRESS: Place<'_> = Place::Address("a/b");
 const QUEUE_BYTES: usize = 64 << 10;
@@ -65,4 +67,63 @@ fn who_does_not_read_does_not_fill_the_memory() {
             );
         }
     }
+}
+
+/// Connections of CoAP whose requests in blocks never end.
+#[test]
+fn requests_in_blocks_are_counted_and_refused_when_memory_is_short() {
+    const BLOCKS: usize = 64;
+    let mut bed = Testbed::new(Settings::default());
+    let kept = |bed: &Testbed| bed.shards[0].links.kept_bytes();
+    let peers: Vec<_> = (0..10)
+        .map(|_| {
+            let who = bed.open_coap(0, Some(Access::ALL));
+            let settings = StreamSettings::default();
+            bed.says(who, |client, up| client.csm(settings, up));
+            who
+        })
+        .collect();
+    let before = kept(&bed);
+    for number in 0..BLOCKS {
+        let block = "x".repeat(1024);
+        for who in &peers {
+            let line = format!("PUT /ps/data/a block1={number}+/1024 : {block}");
+            bed.says(*who, |client, up| up.extend(client.request(&line)));
+        }
+    }
+    let codes = |bed: &mut Testbed| -> Vec<String> {
+        let heard = peers.iter().flat_map(|who| bed.client(*who).heard());
+        heard.map(|heard| heard.code.to_string()).collect()
+    };
+    let answers = codes(&mut bed);
+    assert!(answers.iter().all(|code| code == "2.31"), "{answers:?}");
+    let all = peers.len() * BLOCKS * 1024;
+    assert!(
+        kept(&bed) - before >= all,
+        "{} of {all}",
+        kept(&bed) - before
+    );
+    let view = MemoryView {
+        pressure: Pressure::None,
+        budget: all,
+        beside_elsewhere: kept(&bed),
+    };
+    bed.shards[0].kernel.set_memory(view);
+    let block = "x".repeat(1024);
+    let line = format!("PUT /ps/data/a block1={BLOCKS}+/1024 : {block}");
+    for who in &peers {
+        bed.says(*who, |client, up| up.extend(client.request(&line)));
+    }
+    let answers = codes(&mut bed);
+    assert_eq!(answers, ["5.03"; 10]);
+    assert!(kept(&bed) - before < all / 8, "they are forgotten");
+    // A body of one block keeps nothing.
+    let line = "PUT /ps/data/a : short";
+    bed.says(peers[0], |client, up| up.extend(client.request(line)));
+    let answers = codes(&mut bed);
+    assert!(answers[0].starts_with("2.0"), "{answers:?}");
+    for who in &peers {
+        bed.lose(*who);
+    }
+    assert_eq!(kept(&bed), 0, "nothing is kept for who is gone");
 }

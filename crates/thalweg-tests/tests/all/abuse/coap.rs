@@ -6,6 +6,7 @@
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicUsize;
 
+use thalweg_coap::stream::encode;
 use thalweg_coap::{Code, Encoder, Kind as Type, Message, Token, option};
 
 use super::*;
@@ -559,6 +560,42 @@ fn bodies_that_are_never_finished_fill_their_share_of_memory_and_no_more() {
     // 4 MiB of bodies, and what allocators keep at hand.
     assert!(most < 24 << 10, "{most} KiB");
     scene.assert_unharmed("bodies never finished", 24 << 10);
+}
+
+/// A block of a body as it stands in a stream, by number.
+fn stream_block(number: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    let options = |encoder: &mut Encoder<'_>| {
+        for level in ["ps", "data", "unfinished"] {
+            encoder.option(option::URI_PATH, level.as_bytes());
+        }
+        encoder.uint(option::BLOCK1, number << 4 | 0b1110);
+    };
+    let token = Token::new(&[1]).expect("a byte is a token");
+    encode(&mut out, Code::PUT, token, options, &[b'x'; 1024]);
+    out
+}
+
+#[test]
+fn bodies_that_never_end_over_connections_stay_within_the_budget() {
+    let options = Broker::with().set("limits.memory_bytes_max", "64MiB");
+    let Some(scene) = Scene::with(options) else {
+        return;
+    };
+    // Capabilities and settings, without any.
+    let csm = [0, 0xE1];
+    let blocks: Vec<Vec<u8>> = (0..1024).map(stream_block).collect();
+    // 1 MiB each, which never ends: four times the budget in all.
+    let opened = buffers::hoard(250, |_| {
+        let mut stream = abrupt(scene.address).expect("it accepts");
+        stream
+            .set_write_timeout(Some(Duration::from_millis(500)))
+            .expect("a socket takes options");
+        let _ = stream.write_all(&[&csm[..], &blocks.concat()].concat());
+        stream
+    });
+    println!("{opened} connections with bodies that never end");
+    scene.assert_unharmed("bodies that never end", (64 + 64) << 10);
 }
 
 #[test]
