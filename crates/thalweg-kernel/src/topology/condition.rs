@@ -85,3 +85,38 @@ fn matches(arguments: &[(Box<str>, PropertyValue)], properties: Option<&Properti
         Rule::Any | Rule::AnyWithX => counted.any(is_there),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_compared_by_the_rule() {
+        let text =
+            |name: &str, value: &str| (Box::<str>::from(name), PropertyValue::Text(value.into()));
+        let said = |user: Vec<(Box<str>, PropertyValue)>| Properties {
+            user,
+            ..Properties::default()
+        };
+        let message = said(vec![text("a", "1"), text("b", "2"), text("x-c", "3")]);
+        for (rule, arguments, expected) in [
+            ("all", vec![text("a", "1"), text("b", "2")], true),
+            ("all", vec![text("a", "1"), text("b", "3")], false),
+            ("any", vec![text("a", "0"), text("b", "2")], true),
+            ("any", vec![text("x-c", "3")], false),
+            ("any-with-x", vec![text("x-c", "3")], true),
+            ("all", vec![text("x-c", "nothing")], true),
+            ("all", vec![("a".into(), PropertyValue::Nothing)], true),
+            ("all", vec![("d".into(), PropertyValue::Nothing)], false),
+        ] {
+            let mut arguments = arguments;
+            arguments.push(text("x-match", rule));
+            assert_eq!(
+                matches(&arguments, Some(&message)),
+                expected,
+                "{arguments:?}"
+            );
+        }
+        assert!(matches(&[], None), "no arguments ask for nothing");
+    }
+}
