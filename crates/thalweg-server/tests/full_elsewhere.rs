@@ -133,6 +133,7 @@ impl Broker {
         }
         receiver.send(0xC0, &[]);
         assert_eq!(receiver.receive().0, 0xD0, "nothing else waits");
+        receiver.leave();
         waiting
     }
 }
