@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 mod address;
+pub mod calendar;
 pub mod filter;
 mod message;
 pub mod octets;

@@ -10,7 +10,7 @@ use thalweg_journal::{
     reader::{Expected, Found, FrameReader},
     segment::{self, SegmentHead},
 };
-use thalweg_model::Time;
+use thalweg_model::{Time, calendar};
 use thalweg_records::{Record, SessionRecord, SubscriptionRecord, message_at};
 
 use crate::checkpoint::{self, CheckpointHead};
@@ -651,43 +651,10 @@ fn moment(moment: Time) -> String {
     }
     let secs = moment.nanos() / 1_000_000_000;
     let millis = moment.nanos() / 1_000_000 % 1_000;
-    let (year, month, day) = date(secs / 86_400);
-    let (hour, minute, second) = (secs / 3_600 % 24, secs / 60 % 60, secs % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-}
-
-/// The date so many days after 1970-01-01, counted in eras of 400 years that begin in March.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+    calendar::rfc3339(secs, Some(millis))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_become_dates() {
-        for (days, wanted) in [
-            (0, (1970, 1, 1)),
-            (59, (1970, 3, 1)),
-            (11_016, (2000, 2, 29)),
-            (20_778, (2026, 11, 21)),
-            (47_540, (2100, 2, 28)),
-            (47_541, (2100, 3, 1)),
-        ] {
-            assert_eq!(date(days), wanted, "{days}");
-        }
-    }
 }

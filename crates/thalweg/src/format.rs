@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use thalweg_client::{Message, Reliability};
+use thalweg_model::calendar;
 use thalweg_mqtt::{Publish, QoS};
 
 /// How a message is printed.
@@ -336,30 +337,7 @@ pub fn rfc3339(time: SystemTime) -> String {
     let since = time
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);
-    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
-        since.subsec_millis()
-    )
-}
-
-/// The date so many days after 1970-01-01. Years are counted from March, so that the leap day is the last of its year;
-/// the calendar repeats every 400 years, which have 146,097 days.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468; // days from 0000-03-01 to 1970-01-01
-    let (era, in_era) = (shifted / 146_097, shifted % 146_097);
-    let year = (in_era - in_era / 1460 + in_era / 36_524 - in_era / 146_096) / 365;
-    let in_year = in_era - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * in_year + 2) / 153;
-    let day = in_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    (era * 400 + year + u64::from(month <= 2), month, day)
+    calendar::rfc3339(since.as_secs(), Some(since.subsec_millis().into()))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
+use thalweg_model::calendar;
 
 use super::axes::{AXES, Axis, short};
 use super::choice::{Choice, protocol_name};
@@ -445,20 +446,7 @@ fn percent(part: f64) -> String {
 
 /// The day of a time, UTC.
 fn date(unix_s: u64) -> String {
-    // Days to a date of the proleptic Gregorian calendar, from the first of March of the year 0 (Hinnant).
-    let days = (unix_s / 86_400) as i64 + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (year, month, day) = calendar::date_of(unix_s / 86_400);
     format!("{year:04}-{month:02}-{day:02}")
 }
 

@@ -14,6 +14,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::str::FromStr;
+use thalweg_model::calendar;
 
 /// What a ban names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,25 +256,8 @@ fn unix_seconds(text: &str) -> Option<u64> {
         let found = [parts.next()??, parts.next()??, parts.next()??];
         parts.next().is_none().then_some(found)
     };
-    let ([year, month, day], [hour, minute, second]) = (numbers(date, '-')?, numbers(time, ':')?);
-    let is_possible = (1970..=9999).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second < 61;
-    // Days since 1970; the year begins in March, so that the leap day is its last.
-    let (year, month) = match month {
-        1 | 2 => (year.checked_sub(1)?, month + 9),
-        _ => (year, month - 3),
-    };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day;
-    let days = days.checked_sub(DAYS_BEFORE_1970)?;
-    is_possible.then_some(((days * 24 + hour) * 60 + minute) * 60 + second)
+    calendar::unix_secs(numbers(date, '-')?, numbers(time, ':')?)
 }
-
-/// Of the formula above.
-const DAYS_BEFORE_1970: u64 = 719_469;
 
 const MEND: &str = "write a line such as `client car-7`, `user mallory` or `address 10.1.2.0/24`, with \
                     `until=2026-12-01T00:00:00Z` before the name for a time";
