@@ -17,6 +17,7 @@ mod features;
 mod jid;
 mod management;
 pub mod ns;
+pub mod payload;
 mod reader;
 mod sasl;
 mod server;

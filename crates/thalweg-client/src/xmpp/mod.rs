@@ -4,7 +4,6 @@
 //! A publish is answered, so it is at least once; what is received is acknowledged in the order in which it came. A
 //! connection that is lost is gone on with, so that nothing of that is sent twice.
 
-mod payload;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -13,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use thalweg_model::{Reliability, Span, octets};
+use thalweg_xmpp::payload::put_payload;
 use thalweg_xmpp::{
     ClientEvent, ClientSettings, ClientSide, Credentials, Framing, Jid, Limits, Management, Stanza,
     StanzaKind, TlsPolicy, Tree, ns,
@@ -471,7 +471,7 @@ impl Plugin for Xmpp {
             }
             let head = format!("<pubsub xmlns='{PUBSUB}'><publish{node}><item>");
             out.extend_from_slice(head.as_bytes());
-            payload::write(message.payload, message.content_type, out);
+            put_payload(message.payload, message.content_type, out);
             out.extend_from_slice(b"</item></publish>");
             if message.lifespan != Span::FOREVER {
                 let secs = message.lifespan.secs_ceil();

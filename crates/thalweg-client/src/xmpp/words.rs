@@ -1,8 +1,8 @@
 //! What of XMPP is words of the client: nodes, items, errors.
 
-use super::payload;
 use crate::transport::{LinkFault, Refusal};
 use thalweg_model::octets;
+use thalweg_xmpp::payload::read_payload;
 use thalweg_xmpp::{Element, PeerFault, Stanza, ns, put_attribute};
 
 /// Whether the broker says that a notification may have come before.
@@ -30,10 +30,14 @@ pub(super) fn read_items(
     let (mut address, mut octets) = (String::new(), Vec::new());
     let node = items.attribute("node").unwrap_or_default();
     octets::read(node.as_bytes(), &mut address);
-    let content_type = item
-        .children()
-        .next()
-        .and_then(|element| payload::read(element, &mut octets));
+    let mut content_type = None;
+    if let Some(element) = item.children().next() {
+        content_type = read_payload(element, &mut octets).unwrap_or_else(|| {
+            // What is no base64 is taken as it is.
+            octets.extend_from_slice(element.text().as_bytes());
+            None
+        });
+    }
     then(&address, &octets, content_type.as_deref());
     true
 }

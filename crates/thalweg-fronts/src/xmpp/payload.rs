@@ -12,82 +12,27 @@
 //!
 //! *Must never know:* a link, the kernel.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use std::cell::RefCell;
-use thalweg_xmpp::{Element, Limits, Tree, is_xml_text, parse_document, put_attribute, put_text};
+use thalweg_xmpp::payload::{JSON, JSON_TYPE, PAYLOAD, XML_TYPE, put_payload};
+use thalweg_xmpp::{Limits, Tree, is_xml_text, parse_document, put_text};
 
-/// Namespace of our own elements.
-pub const PAYLOAD: &str = "urn:thalweg:payload:0";
-/// XEP-0335.
-pub const JSON: &str = "urn:xmpp:json:0";
-
-const JSON_TYPE: &str = "application/json";
-const XML_TYPE: &str = "application/xml";
-
-/// Appends the octets that an item's element stands for, and returns their media type. `None`: it is `<data>` and no base64.
-pub fn read(element: Element<'_>, out: &mut Vec<u8>) -> Option<Option<Box<str>>> {
-    let media_type = || {
-        element
-            .attribute("type")
-            .map(|media_type| media_type.into())
-    };
-    match (element.name(), element.namespace()) {
-        ("json", JSON) => {
-            out.extend_from_slice(element.text().as_bytes());
-            Some(Some(JSON_TYPE.into()))
-        }
-        ("text", PAYLOAD) => {
-            out.extend_from_slice(element.text().as_bytes());
-            Some(media_type())
-        }
-        ("data", PAYLOAD) => {
-            let text: String = element.text().split_ascii_whitespace().collect();
-            BASE64.decode_vec(text, out).ok()?;
-            Some(media_type())
-        }
-        _ => {
-            element.put(out);
-            Some(Some(XML_TYPE.into()))
-        }
-    }
-}
+pub use thalweg_xmpp::payload::read_payload as read;
 
 /// Appends the element that stands for a payload.
 pub fn write(payload: &[u8], media_type: Option<&str>, out: &mut Vec<u8>) {
     let Ok(text) = std::str::from_utf8(payload) else {
-        return put_data(payload, media_type, out);
+        return put_payload(payload, media_type, out);
     };
     if media_type.is_none_or(|known| known == XML_TYPE) && is_own_element(text) {
         return out.extend_from_slice(payload);
     }
-    if !is_xml_text(text) {
-        return put_data(payload, media_type, out);
-    }
     let is_json = media_type == Some(JSON_TYPE) || media_type.is_none() && looks_like_json(text);
-    if is_json {
-        out.extend_from_slice(format!("<json xmlns='{JSON}'>").as_bytes());
-        put_text(text, out);
-        out.extend_from_slice(b"</json>");
-    } else {
-        put_head("text", "", media_type, out);
-        put_text(text, out);
-        out.extend_from_slice(b"</text>");
+    if !is_json || !is_xml_text(text) {
+        return put_payload(payload, media_type, out);
     }
-}
-
-fn put_data(payload: &[u8], media_type: Option<&str>, out: &mut Vec<u8>) {
-    put_head("data", " encoding='base64'", media_type, out);
-    out.extend_from_slice(BASE64.encode(payload).as_bytes());
-    out.extend_from_slice(b"</data>");
-}
-
-fn put_head(name: &str, more: &str, media_type: Option<&str>, out: &mut Vec<u8>) {
-    out.extend_from_slice(format!("<{name} xmlns='{PAYLOAD}'{more}").as_bytes());
-    if let Some(media_type) = media_type {
-        put_attribute("type", media_type, out);
-    }
-    out.push(b'>');
+    out.extend_from_slice(format!("<json xmlns='{JSON}'>").as_bytes());
+    put_text(text, out);
+    out.extend_from_slice(b"</json>");
 }
 
 /// Octets of the greatest payload that is written as the element that it is.
