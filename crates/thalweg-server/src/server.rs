@@ -1,7 +1,7 @@
 //! A whole server: shards, lobby, vault, and the small thread that looks after memory and `$SYS`.
 
 use crate::access::{VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, Vault, VaultPool};
-use crate::config::{self, Config};
+use crate::config::{self, Config, Words};
 use crate::connector::Connector;
 use crate::datagram::{self, DatagramSockets, DatagramSpec};
 use crate::door::Door;

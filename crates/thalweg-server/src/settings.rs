@@ -1,9 +1,7 @@
 //! From the configuration to what each part is told.
 
-use crate::access::{
-    AccessSettings, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings,
-};
-use crate::config::{self, Config};
+use crate::access::{AccessSettings, TokenKeySettings, TokenKeySource, TokenSettings};
+use crate::config::{self, Config, Words};
 use crate::datagram::DatagramSpec;
 use crate::journal::JournalSettings;
 use crate::listen::{Bind, ListenerSpec};
@@ -22,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_dtls::ServerLimits as DtlsLimits;
 use thalweg_fronts::{AnyFront, FrontSettings, LinksLimits};
-use thalweg_kernel::access::{Access, Otherwise};
-use thalweg_kernel::{ClientIds, GroupPolicy, Limits, OrderKey, Overflow, Safety};
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{ClientIds, GroupPolicy, Limits, OrderKey, Safety};
 use thalweg_model::Span;
 
 /// What a shard is told. Sent to its thread, so what is shared within the shard is made there.
@@ -178,11 +176,7 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
         queue_bytes_max: config.queue.bytes_max,
         queue_volatile_bytes_max: config.queue.volatile_bytes_max,
         queue_pace_max: config.queue.publisher_pace_max,
-        overflow: match config.queue.overflow {
-            config::Overflow::DropNewest => Overflow::DropNewest,
-            config::Overflow::DropOldest => Overflow::DropOldest,
-            config::Overflow::Disconnect => Overflow::Disconnect,
-        },
+        overflow: config.queue.overflow,
         queue_memory_bytes_max: config.queue.memory_bytes_max,
         queue_at_most_once_offline: config.queue.at_most_once_while_offline,
         in_flight_max: config.protocols.in_flight_max(),
@@ -307,7 +301,7 @@ fn door_settings(config: &Config) -> DoorSettings {
 }
 
 pub(crate) fn binds_client_ids(config: &Config) -> bool {
-    config.access.client_ids != config::ClientIds::Any
+    config.access.client_ids != ClientIds::Any
 }
 
 fn dtls_limits(config: &Config, shards: usize) -> DtlsLimits {
@@ -378,12 +372,6 @@ pub(crate) fn seconds(span: Span) -> u16 {
 /// What the vault is told.
 pub(crate) fn access_settings(config: &Config, secret: [u8; 32]) -> AccessSettings {
     let jwt = &config.access.jwt;
-    let algorithm = match jwt.algorithm {
-        config::JwtAlgorithm::Hs256 => TokenAlgorithm::Hs256,
-        config::JwtAlgorithm::Rs256 => TokenAlgorithm::Rs256,
-        config::JwtAlgorithm::Es256 => TokenAlgorithm::Es256,
-        config::JwtAlgorithm::EdDsa => TokenAlgorithm::EdDsa,
-    };
     let key_file = jwt
         .secret_file
         .clone()
@@ -392,22 +380,15 @@ pub(crate) fn access_settings(config: &Config, secret: [u8; 32]) -> AccessSettin
         password_file: config.access.password_file.clone(),
         acl_file: config.access.acl_file.clone(),
         ban_file: config.access.ban_file.clone(),
-        otherwise: Some(match config.access.default_verdict() {
-            config::AccessDefault::Allow => Otherwise::Allow,
-            config::AccessDefault::Deny => Otherwise::Deny,
-        }),
-        client_ids: match config.access.client_ids {
-            config::ClientIds::Any => ClientIds::Any,
-            config::ClientIds::User => ClientIds::User,
-            config::ClientIds::Prefix => ClientIds::Prefix,
-        },
+        otherwise: Some(config.access.default_verdict()),
+        client_ids: config.access.client_ids,
         subscribe_needs_read: config.access.subscribe_needs_read,
         verdict_ttl: duration(config.access.verdict_ttl),
         scram_secret: Some(secret),
         token: key_file.map(|file| TokenSettings {
             keys: vec![TokenKeySettings {
                 id: None,
-                algorithm,
+                algorithm: jwt.algorithm,
                 source: TokenKeySource::File(file),
             }],
             issuers: jwt.issuer.iter().cloned().collect(),
@@ -546,20 +527,9 @@ fn tls_files(listener: &config::Listener, certificate: PathBuf, key: PathBuf) ->
         key,
         client_ca: tls.client_ca.clone(),
         client_crl: tls.client_crl.clone(),
-        client_certificates: match tls.client_certificate {
-            config::ClientCertificate::None => ClientCertificates::None,
-            config::ClientCertificate::Optional => ClientCertificates::Optional,
-            config::ClientCertificate::Required => ClientCertificates::Required,
-        },
-        name_from: match tls.identity {
-            config::CertificateIdentity::None => NameFrom::Nowhere,
-            config::CertificateIdentity::CommonName => NameFrom::CommonName,
-            config::CertificateIdentity::San => NameFrom::AlternativeName,
-        },
-        oldest: match tls.minimum_version {
-            config::TlsVersion::V12 => TlsOldest::V12,
-            config::TlsVersion::V13 => TlsOldest::V13,
-        },
+        client_certificates: tls.client_certificate,
+        name_from: tls.identity,
+        oldest: tls.minimum_version,
     }
 }
 

@@ -40,7 +40,7 @@ pub fn run(command: &ConfigCommand, out: &mut dyn Write) -> Result<(), Failure> 
                 None => {
                     for key in config::Key::all() {
                         let text = config
-                            .explain(&origins, key.name)
+                            .explain(&origins, &key.name)
                             .map_err(|error| Failure::usage(error.to_string()))?;
                         writeln!(out, "{text}")?;
                     }

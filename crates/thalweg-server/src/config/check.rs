@@ -2,12 +2,14 @@
 
 use super::error::{ConfigError, Origin, Origins};
 use super::keys::Key;
-use super::kind::{Kind, Value, show_size};
-use super::settings::{Bind, Config, Listener};
-use super::words::{
-    AccessDefault, CertificateIdentity, ClientCertificate, Fsync, ProxyProtocol, TlsVersion,
-    Transport,
-};
+use super::kind::{Kind, show_size};
+use super::listener::{Bind, Listener};
+use super::load::get;
+use super::settings::Config;
+use super::words::{Fsync, ProxyProtocol, Transport, Words};
+use crate::access::TokenAlgorithm;
+use crate::transport::tls::{ClientCertificates, NameFrom, TlsOldest};
+use thalweg_kernel::access::Otherwise;
 
 /// Every contradiction in `config`.
 pub(super) fn check(config: &Config, origins: &Origins) -> Vec<ConfigError> {
@@ -17,17 +19,20 @@ pub(super) fn check(config: &Config, origins: &Origins) -> Vec<ConfigError> {
         errors: Vec::new(),
     };
     for (name, listener) in config.enabled_listeners() {
-        checks.transport(name, listener);
-        checks.tls(name, listener);
-        checks.anonymous(name, listener);
+        let at = format!("listeners.{name}");
+        checks.transport(&at, listener);
+        checks.proxy_and_curve(&at, listener);
+        checks.tls(&at, listener);
+        checks.anonymous(&at, listener);
     }
-    checks.somewhere_to_connect();
     checks.binds();
     checks.admin();
-    checks.jwt();
     checks.access();
     checks.journal();
-    checks.protocols();
+    for (keys, what, mend) in config.protocols.contradictions() {
+        let keys: Vec<String> = keys.iter().map(|key| (*key).into()).collect();
+        checks.report(&keys, what, mend);
+    }
     checks.errors
 }
 
@@ -37,312 +42,169 @@ struct Checks<'a> {
     errors: Vec<ConfigError>,
 }
 
+/// A rule: when it is broken; the keys that can break it; what is wrong; how to mend it.
+macro_rules! refuse {
+    ($checks:ident, $is_broken:expr; $($key:literal),+; $what:literal; $mend:literal) => {
+        if $is_broken {
+            $checks.report(&[$(format!($key)),+], format!($what), format!($mend));
+        }
+    };
+}
+
 impl Checks<'_> {
-    /// Reports a mistake at the first of `keys` that somebody set.
+    /// Reports a mistake at the first of `keys` that is set.
     fn report(&mut self, keys: &[String], what: impl Into<String>, mend: impl Into<String>) {
-        let origin = keys
-            .iter()
-            .map(|key| self.origins.of(key))
+        let origins = keys.iter().map(|key| self.origins.of(key));
+        let origin = origins
+            .into_iter()
             .find(|origin| *origin != Origin::Default);
-        self.errors
-            .push(ConfigError::new(origin.unwrap_or_default(), what, mend));
+        let error = ConfigError::new(origin.unwrap_or_default(), what, mend);
+        self.errors.push(error);
     }
 
-    fn transport(&mut self, name: &str, listener: &Listener) {
-        let (bind, transport) = (
-            format!("listeners.{name}.bind"),
-            format!("listeners.{name}.transport"),
-        );
-        let mismatch = match (&listener.bind, listener.transport) {
+    fn transport(&mut self, at: &str, listener: &Listener) {
+        let (kind, transport, bind) = (listener.kind, listener.transport, &listener.bind);
+        let wanted = match (bind, transport) {
             (Bind::Socket(_), Transport::Unix) => {
-                Some("the path of a socket, such as \"/run/thalweg.sock\"")
+                "the path of a socket, such as \"/run/thalweg.sock\""
             }
-            (Bind::Path(_), Transport::Unix) | (Bind::Socket(_), _) => None,
-            (Bind::Path(_), _) => Some("an IP address and port"),
+            (Bind::Path(_), Transport::Unix) | (Bind::Socket(_), _) => "",
+            (Bind::Path(_), _) => "an IP address and port",
         };
-        if let Some(wanted) = mismatch {
-            let what = format!(
-                "{bind} is \"{}\", but {transport} is {}",
-                listener.bind, listener.transport
-            );
-            self.report(
-                &[bind.clone(), transport.clone()],
-                what,
-                format!("Set {bind} to {wanted}, or change {transport}"),
-            );
-        }
-        if !listener.kind.has_websocket() && listener.transport.is_websocket() {
-            let kind = format!("listeners.{name}.kind");
-            let what = format!(
-                "{kind} is {}, which cannot be spoken over {transport} = {}",
-                listener.kind, listener.transport
-            );
-            self.report(
-                &[transport.clone(), kind],
-                what,
-                format!("Set {transport} to tcp, tls or unix"),
-            );
-        }
-        if listener.transport.is_datagrams() {
-            self.datagrams(name, listener);
-        }
-        if listener.transport == Transport::StartTls {
-            self.starttls(name, listener);
-        }
-        self.curve(name, listener);
-        self.proxy(name, listener);
-        let path = format!("listeners.{name}.websocket.path");
-        if !listener.websocket_path().starts_with('/') {
-            let what = format!(
-                "{path} is \"{}\", which does not begin with a slash",
-                listener.websocket.path
-            );
-            self.report(
-                &[path],
-                what,
-                format!("Write \"/{}\"", listener.websocket.path),
-            );
-        }
-    }
-
-    fn starttls(&mut self, name: &str, listener: &Listener) {
-        let key = |last: &str| format!("listeners.{name}.{last}");
-        let (kind, transport) = (key("kind"), key("transport"));
-        let asks = key("tls.client_certificate");
-        if !listener.kind.has_starttls() {
-            let what = format!("{kind} is {}, which has no STARTTLS", listener.kind);
-            let mend = format!("Set {transport} to tls");
-            self.report(&[transport, kind], what, mend);
-        } else if listener.tls.client_certificate != ClientCertificate::None {
-            let what = format!("{asks} is set, but clients of starttls show no certificate");
-            self.report(
-                &[asks],
-                what,
-                format!("Remove it, or set {transport} to tls"),
-            );
-        }
-    }
-
-    fn curve(&mut self, name: &str, listener: &Listener) {
-        let key = |last: &str| format!("listeners.{name}.{last}");
-        if listener.queue.is_some() && !listener.kind.has_queue() {
-            let (queue, kind) = (key("queue"), key("kind"));
-            let what = format!("{kind} is {}, whose clients name queues", listener.kind);
-            let mend = format!("Remove {queue}");
-            self.report(&[queue, kind], what, mend);
-        }
-        let curve = &listener.curve;
-        let clients = key("curve.clients_file");
-        let (one, other) = (key("curve.secret_key"), key("curve.secret_key_file"));
-        if !listener.kind.has_curve() && (curve.is_given() || curve.clients_file.is_some()) {
-            let kind = key("kind");
-            let what = format!("{kind} is {}, which has no CURVE", listener.kind);
-            self.report(
-                &[kind],
-                what,
-                format!("Remove {one}, {other} and {clients}"),
-            );
-        } else if curve.secret_key.is_some() && curve.secret_key_file.is_some() {
-            let what = format!("{one} and {other} are both set");
-            self.report(&[one, other], what, "Keep one of the two".to_owned());
-        } else if !curve.is_given() && curve.clients_file.is_some() {
-            let what = format!("{clients} is set, but the broker has no key of its own");
-            self.report(&[clients], what, format!("Set {other}, or remove it"));
-        }
-    }
-
-    fn proxy(&mut self, name: &str, listener: &Listener) {
-        let key = |last: &str| format!("listeners.{name}.{last}");
-        let (protocol, trusted, identity) = (
-            key("proxy_protocol"),
-            key("proxy_trusted"),
-            key("proxy_identity"),
+        refuse!(self, !wanted.is_empty(); "{at}.bind", "{at}.transport";
+            "{at}.bind is \"{bind}\", but {at}.transport is {transport}";
+            "Set {at}.bind to {wanted}, or change {at}.transport");
+        refuse!(self, transport.is_websocket() && !kind.has_websocket(); "{at}.transport", "{at}.kind";
+            "{at}.kind is {kind}, which cannot be spoken over {at}.transport = {transport}";
+            "Set {at}.transport to tcp, tls or unix");
+        let datagrams = transport.is_datagrams();
+        refuse!(self, datagrams && !kind.has_datagrams(); "{at}.transport", "{at}.kind";
+            "{at}.kind is {kind}, which cannot be spoken over {at}.transport = {transport}";
+            "Set {at}.kind to coap, or {at}.transport to tcp");
+        refuse!(self, datagrams && listener.proxy_protocol != ProxyProtocol::Off; "{at}.proxy_protocol";
+            "{at}.proxy_protocol is set, but {at}.transport is {transport}, which has no connections";
+            "Remove {at}.proxy_protocol");
+        let (dtls, newest) = (
+            transport == Transport::Dtls,
+            listener.tls.minimum_version == TlsOldest::V13,
         );
+        refuse!(self, dtls && newest; "{at}.tls.minimum_version";
+            "{at}.tls.minimum_version is 1.3, but {at}.transport is dtls, of which 1.2 is the newest here";
+            "Remove {at}.tls.minimum_version");
+        let (later, asks) = (
+            transport == Transport::StartTls,
+            listener.asks_for_certificates(),
+        );
+        refuse!(self, later && !kind.has_starttls(); "{at}.transport", "{at}.kind";
+            "{at}.kind is {kind}, which has no STARTTLS";
+            "Set {at}.transport to tls");
+        refuse!(self, later && kind.has_starttls() && asks; "{at}.tls.client_certificate";
+            "{at}.tls.client_certificate is set, but clients of starttls show no certificate";
+            "Remove it, or set {at}.transport to tls");
+        let path = &listener.websocket.path;
+        refuse!(self, !listener.websocket_path().starts_with('/'); "{at}.websocket.path";
+            "{at}.websocket.path is \"{path}\", which does not begin with a slash";
+            "Write \"/{path}\"");
+    }
+
+    fn proxy_and_curve(&mut self, at: &str, listener: &Listener) {
+        let (kind, curve) = (listener.kind, &listener.curve);
+        refuse!(self, listener.queue.is_some() && !kind.has_queue(); "{at}.queue", "{at}.kind";
+            "{at}.kind is {kind}, whose clients name queues";
+            "Remove {at}.queue");
+        let (has_curve, given, clients) = (
+            kind.has_curve(),
+            curve.is_given(),
+            curve.clients_file.is_some(),
+        );
+        refuse!(self, !has_curve && (given || clients); "{at}.kind";
+            "{at}.kind is {kind}, which has no CURVE";
+            "Remove {at}.curve.secret_key, {at}.curve.secret_key_file and {at}.curve.clients_file");
+        let both = curve.secret_key.is_some() && curve.secret_key_file.is_some();
+        refuse!(self, has_curve && both; "{at}.curve.secret_key", "{at}.curve.secret_key_file";
+            "{at}.curve.secret_key and {at}.curve.secret_key_file are both set";
+            "Keep one of the two");
+        refuse!(self, has_curve && !given && clients; "{at}.curve.clients_file";
+            "{at}.curve.clients_file is set, but the broker has no key of its own";
+            "Set {at}.curve.secret_key_file, or remove it");
         let versions = listener.proxy_protocol;
-        if listener.proxy_identity && matches!(versions, ProxyProtocol::Off | ProxyProtocol::V1) {
-            let what = format!(
-                "{identity} is true, but {protocol} is {versions}, which tells of no certificate"
-            );
-            self.report(
-                &[identity, protocol.clone()],
-                what,
-                format!("Set {protocol} to v2, or remove the other"),
-            );
-        }
+        let names = matches!(versions, ProxyProtocol::V2 | ProxyProtocol::Any);
+        refuse!(self, listener.proxy_identity && !names; "{at}.proxy_identity", "{at}.proxy_protocol";
+            "{at}.proxy_identity is true, but {at}.proxy_protocol is {versions}, which tells of no certificate";
+            "Set {at}.proxy_protocol to v2, or remove the other");
         let is_tcp = matches!(listener.bind, Bind::Socket(_)) && !listener.transport.is_datagrams();
-        if versions != ProxyProtocol::Off && is_tcp && listener.proxy_trusted.is_empty() {
-            let what = format!(
-                "{protocol} is {versions}, and {trusted} names no proxy whose headers are believed"
-            );
-            let mend =
-                format!("Set {trusted} to the addresses of your proxies, such as [\"10.0.0.1\"]");
-            self.report(&[protocol], what, mend);
-        }
+        let trusts = !is_tcp || !listener.proxy_trusted.is_empty();
+        refuse!(self, versions != ProxyProtocol::Off && !trusts; "{at}.proxy_protocol";
+            "{at}.proxy_protocol is {versions}, and {at}.proxy_trusted names no proxy whose headers are believed";
+            "Set {at}.proxy_trusted to the addresses of your proxies, such as [\"10.0.0.1\"]");
     }
 
-    fn datagrams(&mut self, name: &str, listener: &Listener) {
-        let key = |last: &str| format!("listeners.{name}.{last}");
-        let transport = listener.transport;
-        if !listener.kind.has_datagrams() {
-            let what = format!(
-                "{} is {}, which cannot be spoken over {} = {transport}",
-                key("kind"),
-                listener.kind,
-                key("transport")
-            );
-            let mend = format!(
-                "Set {} to coap, or {} to tcp",
-                key("kind"),
-                key("transport")
-            );
-            self.report(&[key("transport"), key("kind")], what, mend);
-        }
-        if listener.proxy_protocol != ProxyProtocol::Off {
-            let what = format!(
-                "{} is set, but {} is {transport}, which has no connections",
-                key("proxy_protocol"),
-                key("transport")
-            );
-            self.report(
-                &[key("proxy_protocol")],
-                what,
-                format!("Remove {}", key("proxy_protocol")),
-            );
-        }
-        if transport == Transport::Dtls && listener.tls.minimum_version == TlsVersion::V13 {
-            let what = format!(
-                "{} is 1.3, but {} is dtls, of which 1.2 is the newest here",
-                key("tls.minimum_version"),
-                key("transport")
-            );
-            self.report(
-                &[key("tls.minimum_version")],
-                what,
-                format!("Remove {}", key("tls.minimum_version")),
-            );
-        }
-    }
-
-    fn tls(&mut self, name: &str, listener: &Listener) {
-        let key = |last: &str| format!("listeners.{name}.tls.{last}");
-        let transport = format!("listeners.{name}.transport");
-        let given = [
-            ("certificate", listener.tls.certificate.is_some()),
-            ("key", listener.tls.key.is_some()),
-            ("client_ca", listener.tls.client_ca.is_some()),
-            ("client_crl", listener.tls.client_crl.is_some()),
-            (
-                "client_certificate",
-                listener.tls.client_certificate != ClientCertificate::None,
-            ),
-            ("psk_file", listener.tls.psk_file.is_some()),
-        ];
-        if listener.tls.psk_file.is_some() && listener.transport != Transport::Dtls {
-            let what = format!(
-                "{} is set, but {transport} is {}",
-                key("psk_file"),
-                listener.transport
-            );
-            self.report(
-                &[key("psk_file")],
-                what,
-                "Keys shared in advance are for dtls only: remove it",
-            );
+    fn tls(&mut self, at: &str, listener: &Listener) {
+        let (transport, tls, asks) = (
+            listener.transport,
+            &listener.tls,
+            listener.asks_for_certificates(),
+        );
+        let (has_certificate, has_key) = (tls.certificate.is_some(), tls.key.is_some());
+        let has_psk = tls.psk_file.is_some();
+        if has_psk && transport != Transport::Dtls {
+            refuse!(self, true; "{at}.tls.psk_file";
+                "{at}.tls.psk_file is set, but {at}.transport is {transport}";
+                "Keys shared in advance are for dtls only: remove it");
             return;
         }
-        if !listener.transport.is_encrypted() {
-            // Somebody who names a certificate believes that the listener is encrypted.
-            if let Some((last, _)) = given.iter().find(|(_, given)| *given) {
-                let what = format!(
-                    "{} is set, but {transport} is {}, which is not encrypted",
-                    key(last),
-                    listener.transport
-                );
-                let ways = if listener.kind.has_datagrams() {
-                    "tls, wss or dtls"
-                } else {
-                    "tls or wss"
-                };
-                self.report(
-                    &[key(last)],
-                    what,
-                    format!("Set {transport} to {ways}, or remove the tls keys"),
-                );
+        if !transport.is_encrypted() {
+            // A listener with a certificate is meant to be encrypted.
+            let given = [
+                ("certificate", has_certificate),
+                ("key", has_key),
+                ("client_ca", tls.client_ca.is_some()),
+                ("client_crl", tls.client_crl.is_some()),
+                ("client_certificate", asks),
+            ];
+            let ways = match listener.kind.has_datagrams() {
+                true => "tls, wss or dtls",
+                false => "tls or wss",
+            };
+            for (last, _) in given.into_iter().filter(|(_, given)| *given).take(1) {
+                refuse!(self, true; "{at}.tls.{last}";
+                    "{at}.tls.{last} is set, but {at}.transport is {transport}, which is not encrypted";
+                    "Set {at}.transport to {ways}, or remove the tls keys");
             }
             return;
         }
-        // Where clients have keys, nobody needs a certificate.
-        let only_keys =
-            listener.tls.psk_file.is_some() && given.iter().take(2).all(|(_, given)| !given);
-        for (last, _) in given
-            .iter()
-            .take(2)
-            .filter(|(_, given)| !given && !only_keys)
-        {
-            let what = format!(
-                "{} is missing, and {transport} is {}",
-                key(last),
-                listener.transport
-            );
-            self.report(
-                std::slice::from_ref(&transport),
-                what,
-                format!("Set {} to the path of a PEM file", key(last)),
-            );
+        // Where clients have keys, no certificate is needed.
+        let only_keys = has_psk && !has_certificate && !has_key;
+        for (last, given) in [("certificate", has_certificate), ("key", has_key)] {
+            refuse!(self, !given && !only_keys; "{at}.transport";
+                "{at}.tls.{last} is missing, and {at}.transport is {transport}";
+                "Set {at}.tls.{last} to the path of a PEM file");
         }
-        let asks = listener.tls.client_certificate != ClientCertificate::None;
-        if asks && listener.tls.client_ca.is_none() {
-            let what = format!(
-                "{} is missing, and {} is {}",
-                key("client_ca"),
-                key("client_certificate"),
-                listener.tls.client_certificate
-            );
-            let mend = format!(
-                "Set {} to a PEM file with the authorities that sign client certificates",
-                key("client_ca")
-            );
-            self.report(&[key("client_certificate")], what, mend);
-        }
-        if !asks && listener.tls.identity != CertificateIdentity::None {
-            let what = format!(
-                "{} is {}, but clients are not asked for a certificate",
-                key("identity"),
-                listener.tls.identity
-            );
-            self.report(
-                &[key("identity")],
-                what,
-                format!("Set {} to optional or required", key("client_certificate")),
-            );
-        }
+        let (certificates, identity) = (tls.client_certificate.word(), tls.identity.word());
+        refuse!(self, asks && tls.client_ca.is_none(); "{at}.tls.client_certificate";
+            "{at}.tls.client_ca is missing, and {at}.tls.client_certificate is {certificates}";
+            "Set {at}.tls.client_ca to a PEM file with the authorities that sign client certificates");
+        refuse!(self, !asks && tls.identity != NameFrom::Nowhere; "{at}.tls.identity";
+            "{at}.tls.identity is {identity}, but clients are not asked for a certificate";
+            "Set {at}.tls.client_certificate to optional or required");
     }
 
-    /// The promise of a safe default: beyond this machine, nobody is let in unless somebody said so.
-    fn anonymous(&mut self, name: &str, listener: &Listener) {
+    /// The promise of a safe default: beyond this machine, clients are let in only if the operator said so.
+    fn anonymous(&mut self, at: &str, listener: &Listener) {
         if listener.admits_anonymous() || self.config.can_log_in(listener) {
             return;
         }
-        let (anonymous, bind) = (
-            format!("listeners.{name}.anonymous"),
-            format!("listeners.{name}.bind"),
-        );
-        let what = match listener.anonymous {
-            Some(_) => {
-                format!(
-                    "{anonymous} is false, and no way to log in is configured, so that nobody could connect"
-                )
+        let (bind, versions) = (&listener.bind, listener.proxy_protocol);
+        let reason = match listener.anonymous {
+            Some(_) => format!("{at}.anonymous is false"),
+            None if bind.is_local() => {
+                format!("{at}.proxy_protocol is {versions}, which brings clients of other machines")
             }
-            None if listener.bind.is_local() => format!(
-                "listeners.{name}.proxy_protocol is {}, which brings clients of other machines, and no way to log in is \
-                 configured",
-                listener.proxy_protocol
-            ),
-            None => format!(
-                "{bind} is {}, which other machines can reach, and no way to log in is configured",
-                listener.bind
-            ),
+            None => format!("{at}.bind is {bind}, which other machines can reach"),
         };
+        let so = listener
+            .anonymous
+            .map_or("", |_| ", so that nobody could connect");
         let ways = match (listener.kind.has_passwords(), listener.transport) {
             (false, Transport::Udp | Transport::Dtls) => {
                 "Set transport = dtls with tls.psk_file or client certificates"
@@ -350,226 +212,110 @@ impl Checks<'_> {
             (false, _) => "Ask for client certificates",
             _ => "Set access.password_file or access.jwt.*, or ask for client certificates",
         };
-        let mend = format!("{ways}, or let everybody in with {anonymous} = true");
-        self.report(
-            &[anonymous, bind, format!("listeners.{name}.proxy_protocol")],
-            what,
-            mend,
-        );
-    }
-
-    fn somewhere_to_connect(&mut self) {
-        if self.config.enabled_listeners().next().is_none() {
-            let keys: Vec<String> = self
-                .config
-                .listeners
-                .keys()
-                .map(|name| format!("listeners.{name}.enabled"))
-                .collect();
-            self.report(
-                &keys,
-                "No listener is enabled, so that nobody could connect",
-                "Enable at least one listener",
-            );
-        }
+        refuse!(self, true; "{at}.anonymous", "{at}.bind", "{at}.proxy_protocol";
+            "{reason}, and no way to log in is configured{so}";
+            "{ways}, or let everybody in with {at}.anonymous = true");
     }
 
     fn binds(&mut self) {
-        let mut taken: Vec<(String, Bind, bool)> = Vec::new();
-        if self.config.admin.enabled {
-            taken.push((
-                "admin.bind".into(),
-                Bind::Socket(self.config.admin.bind),
-                false,
-            ));
-        }
         let config = self.config;
+        if config.enabled_listeners().next().is_none() {
+            let names = config.listeners.keys();
+            let keys: Vec<String> = names
+                .map(|name| format!("listeners.{name}.enabled"))
+                .collect();
+            let what = "No listener is enabled, so that nobody could connect";
+            self.report(&keys, what, "Enable at least one listener");
+        }
+        // UDP's ports are not TCP's.
+        let admin = (config.admin.enabled)
+            .then(|| ("admin".to_owned(), Bind::Socket(config.admin.bind), false));
+        let mut taken: Vec<(String, Bind, bool)> = admin.into_iter().collect();
         for (name, listener) in config.enabled_listeners() {
-            let key = format!("listeners.{name}.bind");
-            // UDP's ports are not TCP's.
-            let datagrams = listener.transport.is_datagrams();
+            let (bind, datagrams) = (&listener.bind, listener.transport.is_datagrams());
+            let at = format!("listeners.{name}");
             let here = |(_, place, kind): &&(String, Bind, bool)| {
-                *kind == datagrams && place.collides(&listener.bind)
+                *kind == datagrams && place.collides(bind)
             };
             if let Some((other, place, _)) = taken.iter().find(here) {
-                let what = format!(
-                    "{key} is {}, and {other} is {place}: both cannot listen there",
-                    listener.bind
-                );
-                let mend = match other.strip_suffix(".bind") {
-                    Some(table) => format!("Change one of them, or set {table}.enabled = false"),
-                    None => "Change one of them".into(),
-                };
-                let keys = [key.clone(), other.clone()];
-                self.report(&keys, what, mend);
+                refuse!(self, true; "{at}.bind", "{other}.bind";
+                    "{at}.bind is {bind}, and {other}.bind is {place}: both cannot listen there";
+                    "Change one of them, or set {other}.enabled = false");
             }
-            taken.push((key, listener.bind.clone(), datagrams));
+            taken.push((at, bind.clone(), datagrams));
         }
     }
 
     fn admin(&mut self) {
-        let admin = &self.config.admin;
-        let has_token = admin.token.is_some() || admin.token_file.is_some();
-        if admin.enabled && !admin.bind.ip().is_loopback() && !has_token {
-            let what = format!(
-                "admin.bind is {}, which other machines can reach, and admin.token is not set",
-                admin.bind
-            );
-            let mend = "Set admin.token (best as THALWEG_ADMIN__TOKEN), or bind to 127.0.0.1, or set admin.enabled = false";
-            self.report(&["admin.bind".into()], what, mend);
-        }
+        let (admin, bind) = (&self.config.admin, self.config.admin.bind);
+        let is_open = admin.enabled && !bind.ip().is_loopback();
+        let (token, in_file) = (admin.token.is_some(), admin.token_file.is_some());
+        refuse!(self, is_open && !token && !in_file; "admin.bind";
+            "admin.bind is {bind}, which other machines can reach, and admin.token is not set";
+            "Set admin.token (best as THALWEG_ADMIN__TOKEN), or bind to 127.0.0.1, or set admin.enabled = false");
+        let both_read = admin.read_token.is_some() && admin.read_token_file.is_some();
         for (name, both) in [
-            (
-                "admin.token",
-                admin.token.is_some() && admin.token_file.is_some(),
-            ),
-            (
-                "admin.read_token",
-                admin.read_token.is_some() && admin.read_token_file.is_some(),
-            ),
+            ("admin.token", token && in_file),
+            ("admin.read_token", both_read),
         ] {
-            if both {
-                let file = format!("{name}_file");
-                let what = format!("{name} and {file} are both set, but there is one token");
-                self.report(&[name.into(), file], what, "Remove one of them");
-            }
+            refuse!(self, both; "{name}", "{name}_file";
+                "{name} and {name}_file are both set, but there is one token";
+                "Remove one of them");
         }
-        let (certificate, key) = ("admin.tls.certificate", "admin.tls.key");
-        for (set, missing) in [(certificate, key), (key, certificate)] {
-            let given = if set == key {
-                &admin.tls.key
-            } else {
-                &admin.tls.certificate
-            };
-            if admin.tls.certificate.is_some() != admin.tls.key.is_some() && given.is_some() {
-                let what = format!("{set} is set and {missing} is not, but HTTPS needs both");
-                self.report(
-                    &[set.into()],
-                    what,
-                    format!("Set {missing}, or remove {set}"),
-                );
-            }
-        }
-    }
-
-    fn jwt(&mut self) {
-        let jwt = &self.config.access.jwt;
-        let (secret, public) = ("access.jwt.secret_file", "access.jwt.public_key_file");
-        let wants_secret = jwt.algorithm.is_symmetric();
-        match (&jwt.secret_file, &jwt.public_key_file) {
-            (Some(_), Some(_)) => {
-                let what = format!(
-                    "{secret} and {public} are both set, but only one algorithm is accepted"
-                );
-                self.report(
-                    &[secret.into(), public.into()],
-                    what,
-                    "Remove the one that your tokens are not signed with",
-                );
-            }
-            (Some(_), None) if !wants_secret => {
-                let what = format!(
-                    "access.jwt.algorithm is {}, which takes a public key, not a secret",
-                    jwt.algorithm
-                );
-                let mend = format!("Set {public} instead of {secret}, or choose HS256");
-                self.report(&["access.jwt.algorithm".into(), secret.into()], what, mend);
-            }
-            (None, Some(_)) if wants_secret => {
-                let what = format!(
-                    "access.jwt.algorithm is {}, which takes a secret, not a public key",
-                    jwt.algorithm
-                );
-                let mend = format!(
-                    "Set access.jwt.algorithm to the key's, such as RS256 or ES256, or set {secret} instead"
-                );
-                self.report(&["access.jwt.algorithm".into(), public.into()], what, mend);
-            }
-            (None, None) => {
-                let idle = [
-                    ("audience", jwt.audience.is_some()),
-                    ("issuer", jwt.issuer.is_some()),
-                    ("required", jwt.required),
-                ];
-                let set = idle
-                    .iter()
-                    .find(|(_, set)| *set)
-                    .map(|(last, _)| format!("access.jwt.{last}"));
-                if let Some(key) = set {
-                    let what = format!("{key} is set, but there is no key to check tokens with");
-                    self.report(
-                        &[key],
-                        what,
-                        format!("Set {secret} or {public}, or remove it"),
-                    );
-                }
-            }
-            _ => {}
-        }
+        let (certificate, key) = (admin.tls.certificate.is_some(), admin.tls.key.is_some());
+        let (set, missing) = match certificate {
+            true => ("admin.tls.certificate", "admin.tls.key"),
+            false => ("admin.tls.key", "admin.tls.certificate"),
+        };
+        refuse!(self, certificate != key; "{set}";
+            "{set} is set and {missing} is not, but HTTPS needs both";
+            "Set {missing}, or remove {set}");
     }
 
     fn access(&mut self) {
-        let access = &self.config.access;
-        let tokens_can_have_rules =
-            access.jwt.secret_file.is_some() || access.jwt.public_key_file.is_some();
-        if access.default == Some(AccessDefault::Deny)
-            && access.acl_file.is_none()
-            && !tokens_can_have_rules
-        {
-            let what = "access.default is deny, and there are no rules, so that nobody could publish or subscribe";
-            self.report(
-                &["access.default".into()],
-                what,
-                "Set access.acl_file, or access.default to allow",
-            );
+        let (access, jwt) = (&self.config.access, &self.config.access.jwt);
+        let algorithm = jwt.algorithm.word();
+        let takes_secret = jwt.algorithm == TokenAlgorithm::Hs256;
+        let (secret, public) = (jwt.secret_file.is_some(), jwt.public_key_file.is_some());
+        refuse!(self, secret && public; "access.jwt.secret_file", "access.jwt.public_key_file";
+            "access.jwt.secret_file and access.jwt.public_key_file are both set, but only one algorithm is accepted";
+            "Remove the one that your tokens are not signed with");
+        refuse!(self, secret && !public && !takes_secret; "access.jwt.algorithm", "access.jwt.secret_file";
+            "access.jwt.algorithm is {algorithm}, which takes a public key, not a secret";
+            "Set access.jwt.public_key_file instead of access.jwt.secret_file, or choose HS256");
+        refuse!(self, !secret && public && takes_secret; "access.jwt.algorithm", "access.jwt.public_key_file";
+            "access.jwt.algorithm is {algorithm}, which takes a secret, not a public key";
+            "Set access.jwt.algorithm to the key's, such as RS256 or ES256, or set access.jwt.secret_file instead");
+        let idle = [
+            ("audience", jwt.audience.is_some()),
+            ("issuer", jwt.issuer.is_some()),
+            ("required", jwt.required),
+        ];
+        for (last, _) in idle.into_iter().filter(|(_, is_set)| *is_set).take(1) {
+            refuse!(self, !secret && !public; "access.jwt.{last}";
+                "access.jwt.{last} is set, but there is no key to check tokens with";
+                "Set access.jwt.secret_file or access.jwt.public_key_file, or remove it");
         }
+        let has_rules = access.acl_file.is_some() || secret || public;
+        refuse!(self, access.default == Some(Otherwise::Deny) && !has_rules; "access.default";
+            "access.default is deny, and there are no rules, so that nobody could publish or subscribe";
+            "Set access.acl_file, or access.default to allow");
     }
 
     /// What the store could not work with: segments that are not made of whole blocks, and a limit that leaves no room to
     /// write while old segments are being cleared.
     fn journal(&mut self) {
         let journal = &self.config.journal;
-        if !journal.segment_bytes.is_multiple_of(BLOCK_BYTES) {
-            let what = format!(
-                "journal.segment_bytes is {}, not a multiple of {}",
-                show_size(journal.segment_bytes),
-                show_size(BLOCK_BYTES)
-            );
-            self.report(
-                &["journal.segment_bytes".into()],
-                what,
-                "Write a size such as 16MiB",
-            );
-        }
+        let (segment, block) = (show_size(journal.segment_bytes), show_size(BLOCK_BYTES));
+        refuse!(self, !journal.segment_bytes.is_multiple_of(BLOCK_BYTES); "journal.segment_bytes";
+            "journal.segment_bytes is {segment}, not a multiple of {block}";
+            "Write a size such as 16MiB");
         let least = SEGMENTS_LEAST * journal.segment_bytes;
-        if let Some(bytes_max) = journal
-            .bytes_max
-            .filter(|bytes_max| journal.enabled && *bytes_max < least)
-        {
-            let what = format!(
-                "journal.bytes_max is {}, less than {SEGMENTS_LEAST} segments of {} (journal.segment_bytes)",
-                show_size(bytes_max),
-                show_size(journal.segment_bytes)
-            );
-            let mend = format!(
-                "Set journal.bytes_max to {} or more, or smaller segments",
-                show_size(least)
-            );
-            self.report(
-                &["journal.bytes_max".into(), "journal.segment_bytes".into()],
-                what,
-                mend,
-            );
-        }
-    }
-}
-
-impl Checks<'_> {
-    fn protocols(&mut self) {
-        for (keys, what, mend) in self.config.protocols.contradictions() {
-            let keys: Vec<String> = keys.iter().map(|key| (*key).into()).collect();
-            self.report(&keys, what, mend);
-        }
+        let bytes_max = journal.bytes_max.unwrap_or(u64::MAX);
+        let (most, wanted) = (show_size(bytes_max), show_size(least));
+        refuse!(self, journal.enabled && bytes_max < least; "journal.bytes_max", "journal.segment_bytes";
+            "journal.bytes_max is {most}, less than {SEGMENTS_LEAST} segments of {segment} (journal.segment_bytes)";
+            "Set journal.bytes_max to {wanted} or more, or smaller segments");
     }
 }
 
@@ -582,7 +328,7 @@ impl Config {
     /// Whether a client of `listener` can be a user with a name.
     fn can_have_name(&self, listener: &Listener) -> bool {
         let by_certificate =
-            listener.transport.is_encrypted() && listener.tls.identity != CertificateIdentity::None;
+            listener.transport.is_encrypted() && listener.tls.identity != NameFrom::Nowhere;
         let by_key = match listener.kind {
             kind if kind.has_curve() => listener.curve.clients_file.is_some(),
             _ => listener.transport == Transport::Dtls && listener.tls.psk_file.is_some(),
@@ -594,7 +340,7 @@ impl Config {
     /// A client that had to bring a certificate is no stranger, even if the certificate names no user.
     pub(super) fn needs_certificate(&self, listener: &Listener) -> bool {
         listener.transport.is_encrypted()
-            && listener.tls.client_certificate == ClientCertificate::Required
+            && listener.tls.client_certificate == ClientCertificates::Required
     }
 
     /// What is allowed and costs something that its author may not have meant to pay, a sentence each. `config check`
@@ -683,19 +429,16 @@ impl Config {
     /// The files that the configuration names and that cannot be opened for reading. `config check` and the start ask.
     pub fn unreadable_files(&self, origins: &Origins) -> Vec<ConfigError> {
         let mut errors = Vec::new();
-        for key in Key::all().filter(|key| key.kind == Kind::File) {
+        let tree = self.tree();
+        for key in Key::all().filter(|key| matches!(key.kind, Kind::File)) {
             for listener in self.places(key) {
-                let enabled = listener
-                    .and_then(|name| self.listeners.get(name))
-                    .is_none_or(|listener| listener.enabled);
-                if let (Some(Value::Path(path)), true) = (key.read(self, listener), enabled)
-                    && let Err(error) = std::fs::File::open(&path)
+                let full = key.full_name(listener);
+                let listener = listener.and_then(|name| self.listeners.get(name));
+                let path = get(&tree, &full).and_then(|value| value.as_str());
+                let path = path.filter(|_| listener.is_none_or(|listener| listener.enabled));
+                if let Some((path, Err(error))) = path.map(|path| (path, std::fs::File::open(path)))
                 {
-                    let full = key.full_name(listener);
-                    let what = format!(
-                        "{full} is {}, which cannot be read: {error}",
-                        path.display()
-                    );
+                    let what = format!("{full} is {path}, which cannot be read: {error}");
                     errors.push(ConfigError::new(origins.of(&full), what, MEND_UNREADABLE));
                 }
             }

@@ -3,27 +3,34 @@
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 
-use super::kind::{Fault, Written, fault};
-use super::nearest::nearest;
-use super::policies::list_in;
+use serde_json::Value;
 
-/// An entry of `zmtp.connect`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dial {
-    pub endpoint: Endpoint,
-    /// The broker's socket, in ZeroMQ's word and lower case: `sub`, `pub`, `pull`, `push`, `dealer` or `router`.
-    pub socket: String,
-    /// Whose rights the peer has.
-    pub user: String,
-    /// What is asked of a publisher: prefixes of first frames.
-    pub subscribe: Vec<String>,
-    /// The address that a server answers at; empty for `zmtp.service`.
-    pub service: String,
-    /// The broker's routing id; empty for none.
-    pub identity: String,
-    /// The queue of a PUSH or PULL; empty for `zmtp.queue`.
-    pub queue: String,
+use super::forms::{Form, List};
+use super::kind::fault;
+use super::section::{Setting, keys_of, section, settings_by_serde};
+use super::tables::Tables;
+
+section! {
+    /// An entry of `zmtp.connect`.
+    pub struct Dial {
+        /// Where the peer listens.
+        endpoint: Endpoint = Form(&ENDPOINT), "", Restart;
+        /// The broker's socket, in ZeroMQ's word and lower case.
+        r#as: String = Form(&SOCKET_TYPE), "", Restart;
+        /// Whose rights the peer has.
+        user: String = Text, "zmtp", Restart;
+        /// What is asked of a publisher: prefixes of first frames.
+        subscribe: Vec<String> = List(&FIRST_BYTES), "[\"\"]", Restart;
+        /// The address that a server answers at; empty for `zmtp.service`.
+        service: String = Text, "", Restart;
+        /// The broker's routing id; empty for none.
+        identity: String = Form(&IDENTITY), "", Restart;
+        /// The queue of a PUSH or PULL; empty for `zmtp.queue`.
+        queue: String = Text, "", Restart;
+    }
 }
+
+settings_by_serde!(Dial);
 
 /// Where a peer listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,136 +70,83 @@ impl Endpoint {
     }
 }
 
-/// The entries that `written` means, in its order.
-pub(super) fn parse(written: &Written, max: usize) -> Result<Vec<Dial>, Fault> {
-    let loose;
-    let entries = match written {
-        Written::List(entries) => entries,
-        Written::Loose(text) => {
-            loose = list_in(text).ok_or_else(|| fault(format!("is \"{text}\""), MEND))?;
-            &loose
-        }
-        _ => return Err(fault("is not a list of tables", MEND)),
-    };
-    if entries.len() > max {
-        let what = format!("has {} entries", entries.len());
-        return Err(fault(
-            what,
-            format!("Keep at most {max}: each has a thread"),
-        ));
+impl Setting for Endpoint {
+    fn to_value(&self) -> Value {
+        self.to_string().into()
     }
-    entries.iter().map(entry).collect()
-}
-
-fn entry(written: &Written) -> Result<Dial, Fault> {
-    let Written::Table(fields) = written else {
-        return Err(fault("is a list of other things", MEND));
-    };
-    let mut dial = Dial {
-        endpoint: Endpoint::Tcp(String::new()),
-        socket: String::new(),
-        user: "zmtp".into(),
-        subscribe: vec![String::new()],
-        service: String::new(),
-        identity: String::new(),
-        queue: String::new(),
-    };
-    for (name, written) in fields {
-        match (name.as_str(), written) {
-            ("endpoint", Written::Quoted(text)) => {
-                let words = || fault(format!("has the endpoint \"{text}\""), ENDPOINT_MEND);
-                dial.endpoint = Endpoint::parse(text).ok_or_else(words)?;
-            }
-            ("as", Written::Quoted(text)) if SOCKETS.contains(&text.as_str()) => {
-                dial.socket.clone_from(text);
-            }
-            ("user", Written::Quoted(text)) => dial.user.clone_from(text),
-            ("service", Written::Quoted(text)) => dial.service.clone_from(text),
-            ("queue", Written::Quoted(text)) => dial.queue.clone_from(text),
-            ("identity", Written::Quoted(text)) if text.len() <= 255 => {
-                dial.identity.clone_from(text);
-            }
-            ("subscribe", Written::List(items)) => {
-                let text = |item: &Written| match item {
-                    Written::Quoted(text) => Some(text.clone()),
-                    _ => None,
-                };
-                let texts: Option<Vec<_>> = items.iter().map(text).collect();
-                dial.subscribe =
-                    texts.ok_or_else(|| fault("has a prefix that is no text", MEND))?;
-            }
-            (name, _) if FIELDS.contains(&name) => {
-                let what = format!("has an entry whose {name} cannot be that");
-                return Err(fault(what, MEND));
-            }
-            (name, _) => {
-                let mend = match nearest(name, FIELDS.iter().copied()) {
-                    Some(near) => format!("Did you mean {near}?"),
-                    None => MEND.to_owned(),
-                };
-                return Err(fault(format!("says {name}"), mend));
-            }
-        }
-    }
-    match dial.endpoint {
-        Endpoint::Tcp(place) if place.is_empty() => {
-            Err(fault("has an entry without an endpoint", ENDPOINT_MEND))
-        }
-        _ if dial.socket.is_empty() => Err(fault("has an entry without as", MEND)),
-        _ => Ok(dial),
+    fn from_value(value: Value) -> Option<Self> {
+        Endpoint::parse(value.as_str()?)
     }
 }
 
-/// `dials` as they would be written in a file, in one line.
-pub(super) fn show(dials: &[Dial]) -> String {
-    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-    let one = |dial: &Dial| {
-        let prefixes: Vec<String> = dial.subscribe.iter().map(|text| quoted(text)).collect();
-        let fields = [
-            ("endpoint", quoted(&dial.endpoint.to_string())),
-            ("as", quoted(&dial.socket)),
-            ("user", quoted(&dial.user)),
-            ("subscribe", format!("[{}]", prefixes.join(", "))),
-            ("service", quoted(&dial.service)),
-            ("identity", quoted(&dial.identity)),
-            ("queue", quoted(&dial.queue)),
-        ];
-        let fields = fields.map(|(name, value)| format!("{name} = {value}"));
-        format!("{{ {} }}", fields.join(", "))
-    };
-    let entries: Vec<String> = dials.iter().map(one).collect();
-    format!("[{}]", entries.join(", "))
-}
+pub static DIALS: Tables = Tables {
+    title: "a list of endpoints",
+    entry: "an endpoint",
+    max: (100, ": each has a thread"),
+    takes: "with endpoint, as, and where they differ user, subscribe, service, identity and queue, or [{ endpoint = \
+            \"tcp://10.0.0.7:5556\", as = \"sub\" }]",
+    mend: MEND,
+    mend_first: "Write endpoint = \"tcp://host:port\" or \"ipc:///path\"",
+    keys: keys_of::<Dial>,
+    check: |entries| match entries.iter().all(|entry| entry["as"].is_string()) {
+        true => Ok(()),
+        false => Err(fault("has an entry without as", MEND)),
+    },
+};
 
-/// What to write, in words.
-pub(super) fn expectation(max: usize) -> String {
-    format!(
-        "at most {max} tables with endpoint, as, and where they differ user, subscribe, service, identity and queue, or {EXAMPLE}, which \
-         is how it is written outside the file, too"
-    )
-}
+static ENDPOINT: Form = Form {
+    title: "an endpoint",
+    takes: "endpoint = \"tcp://host:port\" or \"ipc:///path\"",
+    read: |kind, text, _| match Endpoint::parse(text) {
+        Some(endpoint) => Ok(endpoint.to_string()),
+        None => Err(fault(
+            format!("has the endpoint \"{text}\""),
+            format!("Write {}", kind.expectation()),
+        )),
+    },
+};
 
-const SOCKETS: [&str; 6] = ["sub", "pub", "pull", "push", "dealer", "router"];
-const FIELDS: [&str; 7] = [
-    "endpoint",
-    "as",
-    "user",
-    "subscribe",
-    "service",
-    "identity",
-    "queue",
-];
-const EXAMPLE: &str = "[{ endpoint = \"tcp://10.0.0.7:5556\", as = \"sub\" }]";
-const ENDPOINT_MEND: &str = "Write endpoint = \"tcp://host:port\" or \"ipc:///path\"";
+static SOCKET_TYPE: Form = Form {
+    title: "a socket",
+    takes: "sub, pub, pull, push, dealer or router",
+    read: |kind, text, _| match ["sub", "pub", "pull", "push", "dealer", "router"].contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(fault(
+            format!("cannot be \"{text}\""),
+            format!("Write {}", kind.expectation()),
+        )),
+    },
+};
+
+static IDENTITY: Form = Form {
+    title: "a routing id",
+    takes: "at most 255 bytes",
+    read: |kind, text, _| match text.len() {
+        0..=255 => Ok(text.to_owned()),
+        _ => Err(kind.refuses(&format!("\"{text}\""))),
+    },
+};
+
+static FIRST_BYTES: List = List {
+    title: "a list of prefixes",
+    max: None,
+    examples: "[\"weather.\", \"alarm\"]",
+    check: |_, _| Ok(()),
+};
+
 const MEND: &str = "Write [{ endpoint = \"tcp://10.0.0.7:5556\", as = \"sub\" }]; as is sub, pub, pull, push, dealer or router; user, \
                     subscribe (a list), service, identity and queue may be left out";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::kind::{Fault, Kind, Written};
+    use std::path::Path;
 
     fn read(text: &str) -> Result<Vec<Dial>, Fault> {
-        parse(&Written::Loose(text.into()), 10)
+        let kind = Kind::Tables(&DIALS);
+        let value = kind.parse(&Written::Loose(text.into()), Path::new(""))?;
+        Ok(Setting::from_value(value).expect("it fits"))
     }
 
     #[test]
@@ -207,7 +161,10 @@ mod tests {
         assert_eq!((&*dials[0].user, dials[0].subscribe.len()), ("zmtp", 2));
         assert_eq!(dials[1].endpoint, Endpoint::Ipc("/run/calc".into()));
         assert_eq!(dials[2].queue, "results");
-        assert_eq!(read(&show(&dials)).expect("legal"), dials);
+        assert_eq!(
+            read(&Kind::Tables(&DIALS).show(&dials.to_value())).expect("legal"),
+            dials
+        );
     }
 
     #[test]

@@ -1,30 +1,32 @@
 //! What a key is, and how one is found by its name.
 
 use std::path::Path;
+use std::sync::LazyLock;
+
+use serde_json::Value;
 
 use super::built_in::LISTENER_PRESETS;
-use super::kind::{Fault, Kind, Value, Written};
-use super::landing::Field;
+use super::kind::{Fault, Kind, Written, fault};
 use super::nearest::nearest;
-use super::settings::{Config, Listener};
-use super::table::all;
+use super::section::keys_of;
+use super::settings::Config;
 
-/// One setting, declared once: parser, checks, explanations, reference and reload all come from this.
+/// Every key, in the order of the reference.
+static KEYS: LazyLock<Vec<Key>> = LazyLock::new(keys_of::<Config>);
+
+/// One setting, as its field in a section declares it.
 pub struct Key {
     /// The dotted name; `<name>` stands for the name of a listener.
-    pub name: &'static str,
+    pub name: String,
     pub kind: Kind,
     /// The value when nobody sets it, as it would be written behind `--set`; empty is "not set".
     pub default: &'static str,
     /// The word for "none", such as `off`, where there is one.
     pub none: Option<&'static str>,
-    /// Whether dumps hide the value.
-    pub secret: bool,
     /// When a changed value applies.
     pub reload: Reload,
     /// What it is for, in one to three sentences.
-    pub doc: &'static str,
-    pub(super) field: Field,
+    pub doc: String,
 }
 
 /// When a value that changed in the file applies after SIGHUP.
@@ -51,58 +53,62 @@ pub(super) enum Unknown {
 impl Key {
     /// Every key, in the order of the reference.
     pub fn all() -> impl Iterator<Item = &'static Key> {
-        all()
+        KEYS.iter()
     }
 
     /// Whether every listener has one of these.
     pub fn is_per_listener(&self) -> bool {
-        matches!(self.field, Field::Listener { .. })
+        self.name.starts_with("listeners.")
+    }
+
+    /// Whether dumps hide the value.
+    pub fn is_secret(&self) -> bool {
+        matches!(self.kind, Kind::Secret)
     }
 
     /// The full name for the listener called `listener`.
     pub fn full_name(&self, listener: Option<&str>) -> String {
-        match listener {
-            Some(listener) => self.name.replace("<name>", listener),
-            None => self.name.to_owned(),
-        }
+        self.name.replace("<name>", listener.unwrap_or("<name>"))
     }
 
     /// The default, as it would be written behind `--set`; built-in listeners have their own.
     /// `None` where a value must be given.
     pub fn default_for(&self, listener: Option<&str>) -> Option<&'static str> {
         let full = self.full_name(listener);
-        let preset = LISTENER_PRESETS
-            .iter()
-            .find(|(name, _)| *name == full)
-            .map(|(_, value)| *value);
+        let preset = LISTENER_PRESETS.iter().find(|(name, _)| *name == full);
         match preset {
-            Some(value) => Some(value),
+            Some((_, value)) => Some(value),
             None if self.name == BIND => None,
             None => Some(self.default),
         }
     }
 
+    /// The value of a default.
+    pub(super) fn parse_default(&self, default: &str) -> Value {
+        if default.is_empty() {
+            return Value::Null;
+        }
+        let parsed = self.parse(&Written::Loose(default.to_owned()), Path::new(""));
+        parsed.unwrap_or_else(|fault| unreachable!("the default of {} {}", self.name, fault.what))
+    }
+
     /// The value that `written` means.
     pub(super) fn parse(&self, written: &Written, base: &Path) -> Result<Value, Fault> {
         if let Written::Quoted(text) | Written::Loose(text) | Written::Bare(text) = written {
-            if self.none == Some(text.as_str()) {
-                return Ok(Value::Unset);
+            let is_zero =
+                self.none.is_some() && self.leaves_out_zero() && text.trim_end_matches("/s") == "0";
+            if is_zero || self.none == Some(text.as_str()) {
+                return Ok(Value::Null);
             }
             if text.is_empty() && self.none.is_none() {
                 if self.default.is_empty() {
-                    return Ok(Value::Unset);
+                    return Ok(Value::Null);
                 }
                 let mend = format!(
                     "Write {}, or leave the key out for its default",
                     self.kind.expectation()
                 );
-                return Err(Fault {
-                    what: "is empty".into(),
-                    mend,
-                });
-            }
-            if self.none.is_some() && self.leaves_out_zero() && text.trim_end_matches("/s") == "0" {
-                return Ok(Value::Unset);
+                return Err(fault("is empty", mend));
             }
         }
         self.kind.parse(written, base).map_err(|mut fault| {
@@ -115,10 +121,7 @@ impl Key {
 
     /// Whether a file has a header in brackets for it.
     fn is_written_like_a_table(&self) -> bool {
-        matches!(
-            self.kind,
-            Kind::Policies | Kind::GroupPolicies { .. } | Kind::Dials { .. }
-        )
+        matches!(self.kind, Kind::Policies | Kind::Tables(_))
     }
 
     /// Whether a plain `0` can only mean "none".
@@ -131,42 +134,13 @@ impl Key {
         }
     }
 
-    /// The value in `config`; `None` if the key is per listener and there is no such listener.
-    pub(super) fn read(&self, config: &Config, listener: Option<&str>) -> Option<Value> {
-        match (self.field, listener) {
-            (Field::Broker { read, .. }, _) => Some(read(config)),
-            (Field::Listener { read, .. }, Some(name)) => config.listeners.get(name).map(read),
-            (Field::Listener { .. }, None) => None,
-        }
-    }
-
-    /// Puts a default or a checked value in its place.
-    pub(super) fn land(&self, config: &mut Config, listener: Option<&str>, value: Value) {
-        let landed = match (self.field, listener) {
-            (Field::Broker { land, .. }, _) => land(config, value),
-            (Field::Listener { land, .. }, Some(name)) => land(
-                config
-                    .listeners
-                    .entry(name.to_owned())
-                    .or_insert_with(Listener::blank),
-                value,
-            ),
-            (Field::Listener { .. }, None) => false,
-        };
-        assert!(
-            landed,
-            "the table pairs {} with a field that cannot hold it",
-            self.name
-        );
-    }
-
     /// `value` as it would be written in a file: the word for "none", or empty, where it is unset.
     pub fn show(&self, value: &Value) -> String {
-        match (value, self.none) {
-            (Value::Unset, Some(word)) => format!("\"{word}\""),
-            (Value::Unset, None) => String::new(),
-            _ if self.secret => "\"(hidden)\"".into(),
-            (value, _) => self.kind.show(value),
+        let shown = self.kind.show(value);
+        match (shown.is_empty(), self.none) {
+            (true, Some(word)) => format!("\"{word}\""),
+            (false, _) if self.is_secret() => "\"(hidden)\"".into(),
+            _ => shown,
         }
     }
 }
@@ -194,7 +168,7 @@ pub(super) fn find(name: &str) -> Result<(&'static Key, Option<&str>), Unknown> 
         Some(listener) => name.replacen(&format!("listeners.{listener}."), "listeners.<name>.", 1),
         None => name.to_owned(),
     };
-    match all().find(|key| key.name == pattern) {
+    match Key::all().find(|key| key.name == pattern) {
         Some(_) if listener.is_some_and(|listener| !is_listener_name(listener)) => {
             Err(Unknown::ListenerName)
         }
@@ -213,13 +187,13 @@ pub(super) fn is_table(name: &str) -> bool {
         },
         None => format!("{name}."),
     };
-    all().any(|key| key.name.starts_with(&pattern))
+    Key::all().any(|key| key.name.starts_with(&pattern))
 }
 
 /// The known table nearest to `name`.
 pub(super) fn nearest_table(name: &str) -> Option<String> {
     let listener = listener_of(name).or_else(|| name.strip_prefix("listeners."));
-    let mut tables: Vec<String> = all()
+    let mut tables: Vec<String> = Key::all()
         .filter_map(|key| {
             key.name
                 .rsplit_once('.')
@@ -229,7 +203,7 @@ pub(super) fn nearest_table(name: &str) -> Option<String> {
     tables.push("listeners".to_owned());
     // These are keys, and written like tables.
     tables.extend(
-        all()
+        Key::all()
             .filter(|key| key.is_written_like_a_table())
             .map(|key| key.name.to_owned()),
     );
@@ -254,7 +228,8 @@ fn nearest_key(name: &str) -> Option<String> {
         .filter(|_| name.matches('.').count() >= 2)
         .unwrap_or("<name>");
     // Of two that are equally near, the broker's own is suggested, not the one that every listener has.
-    let (listeners, broker): (Vec<&Key>, Vec<&Key>) = all().partition(|key| key.is_per_listener());
+    let (listeners, broker): (Vec<&Key>, Vec<&Key>) =
+        Key::all().partition(|key| key.is_per_listener());
     let names: Vec<String> = broker
         .iter()
         .chain(&listeners)

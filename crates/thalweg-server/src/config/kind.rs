@@ -1,18 +1,17 @@
 //! The kinds of value a setting takes: how each is written, checked and shown.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use serde_json::{Value, json};
 use thalweg_kernel::GroupStrategy;
-use thalweg_model::{Address, Filter, Span};
+use thalweg_model::Span;
 
-use super::dials::{self, Dial};
-use super::policies::{self, GroupPolicy, filter_of};
-use super::settings::Bind;
-use super::words::Fsync;
+use super::forms::{Form, List};
+use super::tables::{self, Tables};
+use super::words::{Fsync, Words};
 
 /// What a setting takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum Kind {
     /// `true` or `false`.
     Flag,
@@ -39,43 +38,78 @@ pub enum Kind {
     /// How a shared subscription chooses, by any name that the kernel understands.
     Strategy,
     Text,
+    /// Text that dumps hide.
+    Secret,
     /// The path of a file that must exist.
     File,
     /// The path of something the broker makes.
     Path,
-    /// An IP address and port.
-    Socket,
-    /// An IP address and port, or the path of a Unix socket.
-    Bind,
-    Addresses,
-    /// Topic filters, each with a sync policy.
-    Policies,
-    /// What is said of shared subscriptions by filter, at most so many entries.
-    GroupPolicies {
-        max: usize,
-    },
-    /// Peers that the broker connects to, at most so many.
-    Dials {
-        max: usize,
-    },
-    /// Topic filters, at most so many.
-    Filters {
-        max: usize,
-    },
-    /// Topic prefixes of whole levels, at most so many.
-    Prefixes {
-        max: usize,
-    },
-    /// Names of tenants or machines, at most so many.
-    Names {
-        max: usize,
-    },
-    /// Origins of web pages, at most so many.
-    Origins {
-        max: usize,
-    },
     /// Permission bits in octal.
     Mode,
+    /// Text of a certain form, such as an address.
+    Form(&'static Form),
+    /// Texts of a certain form.
+    List(&'static List),
+    /// Topic filters, each with a sync policy.
+    Policies,
+    /// Tables that all have the same keys.
+    Tables(&'static Tables),
+}
+
+/// What declarations of keys are written with.
+pub(super) mod prelude {
+    pub(in crate::config) use super::Kind::{self, *};
+    pub(in crate::config) use crate::config::forms::*;
+    pub(in crate::config) use crate::config::words::Words;
+    use thalweg_model::Span;
+
+    pub const KIB: u64 = 1 << 10;
+    pub const MIB: u64 = 1 << 20;
+    pub const GIB: u64 = 1 << 30;
+    pub const TIB: u64 = 1 << 40;
+
+    /// MQTT's own limit is a Remaining Length of 268,435,455 behind a fixed header of five bytes ([MQTT5-1.5.5]).
+    pub const PACKET_BYTES: Kind = size(64, 268_435_460);
+    /// What one message may take: a body is gathered before it is passed on.
+    pub const MESSAGE_BYTES: Kind = size(KIB, 512 * MIB);
+    /// Keep-alive crosses the wire as whole seconds in two bytes ([MQTT5-3.1.2.10], AMQP 0-9-1 `connection.tune`).
+    pub const KEEP_ALIVE: Kind = whole_seconds(0, 65_535);
+    /// How long a member may take.
+    pub const SETTLE_TIMEOUT: Kind = seconds(1, 7 * 86_400);
+
+    pub const fn count(min: u64, max: u64) -> Kind {
+        Count { min, max }
+    }
+
+    pub const fn size(min: u64, max: u64) -> Kind {
+        Size { min, max }
+    }
+
+    /// Expiry crosses the wire as whole seconds in four bytes, of which the last value means "never".
+    pub const fn expiry(least: u64) -> Kind {
+        whole_seconds(least, 0xFFFF_FFFE)
+    }
+
+    pub const fn seconds(least: u64, most: u64) -> Kind {
+        millis(least * 1000, most * 1000)
+    }
+
+    pub const fn millis(least: u64, most: u64) -> Kind {
+        duration(least, most, Span::from_nanos(1))
+    }
+
+    pub const fn whole_seconds(least: u64, most: u64) -> Kind {
+        duration(least * 1000, most * 1000, Span::from_secs(1))
+    }
+
+    pub const fn whole_millis(least: u64, most: u64) -> Kind {
+        duration(least, most, Span::from_millis(1))
+    }
+
+    const fn duration(least: u64, most: u64, step: Span) -> Kind {
+        let (min, max) = (Span::from_millis(least), Span::from_millis(most));
+        Duration { min, max, step }
+    }
 }
 
 /// A value as its author wrote it.
@@ -95,39 +129,6 @@ pub enum Written {
     Other(&'static str),
 }
 
-/// A value that its kind accepts.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// None: off, unlimited or not set, as the key says.
-    Unset,
-    /// A [`Kind::Flag`].
-    Flag(bool),
-    /// A [`Kind::Count`], [`Kind::Size`], [`Kind::Rate`], [`Kind::SizeRate`] or [`Kind::Mode`].
-    Number(u64),
-    /// A [`Kind::Duration`].
-    Length(Span),
-    /// A [`Kind::Word`], [`Kind::Strategy`] or [`Kind::Text`].
-    Text(String),
-    /// A [`Kind::File`] or [`Kind::Path`].
-    Path(PathBuf),
-    /// A [`Kind::Socket`].
-    Socket(SocketAddr),
-    /// A [`Kind::Bind`].
-    Bind(Bind),
-    /// A [`Kind::Addresses`].
-    Addresses(Vec<IpAddr>),
-    /// A [`Kind::Policies`], in the order of the filters, each once.
-    Policies(Vec<(Filter, Fsync)>),
-    /// A [`Kind::GroupPolicies`], in the order of their author.
-    GroupPolicies(Vec<GroupPolicy>),
-    /// A [`Kind::Dials`], in the order of their author.
-    Dials(Vec<Dial>),
-    /// A [`Kind::Filters`], in order, each once.
-    Filters(Vec<Filter>),
-    /// A [`Kind::Prefixes`], [`Kind::Names`] or [`Kind::Origins`], in order, each once.
-    Names(Vec<String>),
-}
-
 /// Why a value is refused: what is wrong with it, and what to write instead.
 #[derive(Debug)]
 pub(super) struct Fault {
@@ -136,115 +137,74 @@ pub(super) struct Fault {
 }
 
 impl Kind {
-    /// The value that `written` means. Relative paths start at `base`.
+    /// The value that `written` means, as the field's type takes it. Relative paths start at `base`.
     pub(super) fn parse(&self, written: &Written, base: &Path) -> Result<Value, Fault> {
         match self {
-            Kind::Addresses => {
-                let addresses: Result<_, _> = self
-                    .items(written)?
-                    .iter()
-                    .map(|item| self.address(item))
-                    .collect();
-                Ok(Value::Addresses(addresses?))
-            }
-            Kind::Policies => self.policies(written).map(Value::Policies),
-            Kind::GroupPolicies { max } => policies::parse(written, *max).map(Value::GroupPolicies),
-            Kind::Dials { max } => dials::parse(written, *max).map(Value::Dials),
-            Kind::Filters { max } => self.filters(written, *max).map(Value::Filters),
-            Kind::Prefixes { max } => self.prefixes(written, *max).map(Value::Names),
-            Kind::Names { max } => self.names(written, *max).map(Value::Names),
-            Kind::Origins { max } => self.origins(written, *max).map(Value::Names),
-            _ => self.parse_one(written, base),
+            Kind::List(list) => return list.parse(self, written),
+            Kind::Policies => return tables::policies(self, written),
+            Kind::Tables(tables) => return tables.parse(self, written),
+            _ => {}
         }
-    }
-
-    fn parse_one(&self, written: &Written, base: &Path) -> Result<Value, Fault> {
-        let wants_quotes = matches!(
-            self,
-            Kind::Text | Kind::File | Kind::Path | Kind::Socket | Kind::Bind
-        );
         let text = match written {
-            Written::Bare(text) if wants_quotes => {
-                return Err(fault(
-                    "takes text, and text needs quotes",
-                    format!("Write \"{text}\""),
-                ));
+            Written::Bare(text) if self.wants_quotes() => {
+                let mend = format!("Write \"{text}\"");
+                return Err(fault("takes text, and text needs quotes", mend));
             }
             Written::Bare(text) | Written::Quoted(text) | Written::Loose(text) => text.as_str(),
-            Written::List(_) => return Err(self.refuses("a list")),
-            Written::Table(_) => return Err(self.refuses("a table")),
-            Written::Other(name) => return Err(self.refuses(name)),
+            other => return Err(self.refuses(other.name())),
         };
+        let quoted = || self.refuses(&format!("\"{text}\""));
         match self {
-            Kind::Flag => match text {
-                "true" => Ok(Value::Flag(true)),
-                "false" => Ok(Value::Flag(false)),
-                _ => Err(self.refuses(&format!("\"{text}\""))),
-            },
+            Kind::Flag => text.parse().map(Value::Bool).map_err(|_| quoted()),
             Kind::Count { min, max } => {
-                let number =
-                    whole_number(text).ok_or_else(|| self.refuses(&format!("\"{text}\"")))?;
-                self.within(number, *min, *max, text)
+                self.within(whole_number(text).ok_or_else(quoted)?, *min, *max, text)
             }
             Kind::Size { min, max } => {
-                let number = size(text).ok_or_else(|| self.refuses(&format!("\"{text}\"")))?;
-                self.within(number, *min, *max, text)
+                self.within(size(text).ok_or_else(quoted)?, *min, *max, text)
             }
             Kind::Rate | Kind::SizeRate => {
                 let plain = text.trim().strip_suffix("/s").unwrap_or(text);
-                let number = if *self == Kind::Rate {
-                    whole_number(plain)
-                } else {
-                    size(plain)
+                let number = match self {
+                    Kind::Rate => whole_number(plain),
+                    _ => size(plain),
                 };
-                number
-                    .map(Value::Number)
-                    .ok_or_else(|| self.refuses(&format!("\"{text}\"")))
+                number.map(Value::from).ok_or_else(quoted)
             }
             Kind::Duration { min, max, step } => {
-                let span = duration(text).ok_or_else(|| self.refuses(&format!("\"{text}\"")))?;
-                if span < *min || span > *max {
-                    return Err(self.outside(text));
-                }
-                if span.nanos() % step.nanos().max(1) != 0 {
-                    let what = format!(
-                        "is {text}, which is not a multiple of {}",
-                        show_duration(*step)
-                    );
+                let span = duration(text).ok_or_else(quoted)?;
+                if span.nanos() % step.nanos().max(1) != 0 && span >= *min && span <= *max {
+                    let step = show_duration(*step);
+                    let what = format!("is {text}, which is not a multiple of {step}");
                     return Err(fault(what, format!("Write {}", self.expectation())));
                 }
-                Ok(Value::Length(span))
+                self.within(span.nanos(), min.nanos(), max.nanos(), text)
             }
-            Kind::Word(words) => match words.iter().find(|word| **word == text) {
-                Some(word) => Ok(Value::Text((*word).to_owned())),
-                None => Err(self.refuses(&format!("\"{text}\""))),
-            },
+            Kind::Word(words) if words.contains(&text) => Ok(text.into()),
             Kind::Strategy => match GroupStrategy::named(text) {
-                Some(strategy) => Ok(Value::Text(strategy.name().to_owned())),
-                None => Err(self.refuses(&format!("\"{text}\""))),
+                Some(strategy) => Ok(strategy.name().into()),
+                None => Err(quoted()),
             },
-            Kind::Text => Ok(Value::Text(text.to_owned())),
-            Kind::File | Kind::Path => Ok(Value::Path(base.join(text))),
-            Kind::Socket => self.socket(text).map(Value::Socket),
-            Kind::Bind => self.bind(text, base).map(Value::Bind),
+            Kind::Text | Kind::Secret => Ok(text.into()),
+            Kind::File | Kind::Path => Ok(base.join(text).to_string_lossy().into()),
+            Kind::Form(form) => (form.read)(self, text, base).map(Value::from),
             Kind::Mode => {
                 let digits = text.strip_prefix("0o").unwrap_or(text);
                 // A bare 660 in TOML is the decimal number, which nobody who writes it means.
                 let ambiguous = matches!(written, Written::Bare(_)) && !text.starts_with("0o");
                 match u64::from_str_radix(digits, 8) {
-                    Ok(mode) if mode <= 0o777 && !ambiguous => Ok(Value::Number(mode)),
+                    Ok(mode) if mode <= 0o777 && !ambiguous => Ok(mode.into()),
                     _ => Err(self.refuses(text)),
                 }
             }
-            Kind::Addresses
-            | Kind::Policies
-            | Kind::GroupPolicies { .. }
-            | Kind::Dials { .. }
-            | Kind::Filters { .. }
-            | Kind::Prefixes { .. }
-            | Kind::Names { .. }
-            | Kind::Origins { .. } => Err(self.refuses("one value")),
+            _ => Err(quoted()),
         }
+    }
+
+    fn wants_quotes(&self) -> bool {
+        matches!(
+            self,
+            Kind::Text | Kind::Secret | Kind::File | Kind::Path | Kind::Form(_)
+        )
     }
 
     /// What to write, in words: completes "Write …".
@@ -253,370 +213,88 @@ impl Kind {
             Kind::Flag => "true or false".into(),
             Kind::Count { min, max } => format!("a whole number from {min} to {max}"),
             Kind::Size { min, max } => {
-                format!("a size from {} to {}, such as 65536, 64KiB or 1MiB", show_size(*min), show_size(*max))
+                format!(
+                    "a size from {} to {}, such as 65536, 64KiB or 1MiB",
+                    show_size(*min),
+                    show_size(*max)
+                )
             }
             Kind::Duration { min, max, step } => {
-                let steps =
-                    if step.nanos() > 1 { format!(" in steps of {}", show_duration(*step)) } else { String::new() };
-                let range = match *max {
-                    Span::FOREVER => format!("of at least {}", show_duration(*min)),
-                    max => format!("from {} to {}", show_duration(*min), show_duration(max)),
+                let (least, most) = (show_duration(*min), show_duration(*max));
+                let (steps, examples) = match step.nanos() {
+                    1 if *min < Span::from_secs(1) => (String::new(), "20ms, 10s or 1m"),
+                    1 => (String::new(), "10s, 5m or 1h"),
+                    _ => (
+                        format!(" in steps of {}", show_duration(*step)),
+                        "10s, 5m or 1h",
+                    ),
                 };
-                let examples =
-                    if *min < Span::from_secs(1) && step.nanos() == 1 { "20ms, 10s or 1m" } else { "10s, 5m or 1h" };
-                format!("a duration {range}{steps}, such as {examples}")
+                format!("a duration from {least} to {most}{steps}, such as {examples}")
             }
             Kind::Rate => "a number per second, such as 1000/s".into(),
             Kind::SizeRate => "bytes per second, such as 1MiB/s".into(),
-            Kind::Word(words) => one_of(words),
-            Kind::Strategy => one_of(GroupStrategy::WORDS),
-            Kind::Text => "text".into(),
+            Kind::Word(words) => listed(words, "or"),
+            Kind::Strategy => listed(GroupStrategy::WORDS, "or"),
+            Kind::Text | Kind::Secret => "text".into(),
             Kind::File => "the path of a file".into(),
             Kind::Path => "a path".into(),
-            Kind::Socket => "an IP address and port, such as 127.0.0.1:7883 or [::1]:7883".into(),
-            Kind::Bind => {
-                "an IP address and port, such as 0.0.0.0:1883 or [::]:1883, or the path of a Unix socket".into()
-            }
-            Kind::Addresses => {
-                "a list of IP addresses, such as [\"10.0.0.1\", \"::1\"] (or a,b outside the file)".into()
-            }
+            Kind::Mode => "three octal digits in quotes, such as \"0660\"".into(),
+            Kind::Form(form) => form.takes.into(),
+            Kind::List(list) => list.expectation(),
             Kind::Policies => format!(
                 "a table from topic filters to {}, such as {{ \"telemetry/#\" = \"never\" }} (or telemetry/#=never,\
                  plant/+=interval outside the file)",
-                one_of(Fsync::WORDS)
+                listed(Fsync::WORDS, "or")
             ),
-            Kind::GroupPolicies { max } => policies::expectation(*max),
-            Kind::Dials { max } => dials::expectation(*max),
-            Kind::Filters { max } => {
-                format!(
-                    "a list of at most {max} topic filters, such as [\"plant/#\", \"+/state\"] (or a,b outside the file)"
-                )
-            }
-            Kind::Prefixes { max } => {
-                format!(
-                    "a list of at most {max} topic prefixes, such as [\"plant/a\", \"office\"] (or a,b outside the file)"
-                )
-            }
-            Kind::Names { max } => {
-                format!("a list of at most {max} names, such as [\"plant\", \"office\"] (or a,b outside the file)")
-            }
-            Kind::Origins { max } => format!(
-                "a list of at most {max} origins, such as [\"https://app.example\", \"http://localhost:3000\"], or \
-                 [\"*\"] for every origin (or a,b outside the file)"
-            ),
-            Kind::Mode => "three octal digits in quotes, such as \"0660\"".into(),
+            Kind::Tables(tables) => tables.expectation(),
         }
     }
 
-    /// The kind in two or three words, for tables.
-    pub fn title(&self) -> &'static str {
-        match self {
-            Kind::Flag => "flag",
-            Kind::Count { .. } => "number",
-            Kind::Size { .. } => "size in bytes",
-            Kind::Duration { .. } => "duration",
-            Kind::Rate => "rate per second",
-            Kind::SizeRate => "bytes per second",
-            Kind::Word(_) => "word",
-            Kind::Strategy => "strategy",
-            Kind::Text => "text",
-            Kind::File => "file",
-            Kind::Path => "path",
-            Kind::Socket => "address and port",
-            Kind::Bind => "address and port, or path",
-            Kind::Addresses => "list of addresses",
-            Kind::Policies => "table of policies",
-            Kind::GroupPolicies { .. } => "list of policies",
-            Kind::Dials { .. } => "list of endpoints",
-            Kind::Filters { .. } => "list of topic filters",
-            Kind::Prefixes { .. } => "list of topic prefixes",
-            Kind::Names { .. } => "list of names",
-            Kind::Origins { .. } => "list of origins",
-            Kind::Mode => "octal permissions",
-        }
-    }
-
-    /// `value` as it would be written in a file; empty for [`Value::Unset`].
+    /// `value` as it would be written in a file; empty if it is unset.
     pub fn show(&self, value: &Value) -> String {
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-        let list = |items: Vec<String>| format!("[{}]", items.join(", "));
-        match (value, self) {
-            (Value::Unset, _) => String::new(),
-            (Value::Flag(flag), _) => flag.to_string(),
-            (Value::Number(number), Kind::Size { .. }) => match show_size(*number) {
+        match (self, value, value.as_u64()) {
+            (_, Value::Null, _) | (Kind::Duration { .. }, _, Some(u64::MAX)) => String::new(),
+            (_, Value::String(text), _) if text.is_empty() => String::new(),
+            (_, Value::String(text), _) => quoted(text),
+            (Kind::Size { .. }, _, Some(number)) => match show_size(number) {
                 plain if plain.ends_with(|last: char| last.is_ascii_digit()) => plain,
                 with_unit => quoted(&with_unit),
             },
-            (Value::Number(number), Kind::SizeRate) => quoted(&format!("{}/s", show_size(*number))),
-            (Value::Number(number), Kind::Rate) => quoted(&format!("{number}/s")),
-            (Value::Number(number), Kind::Mode) => quoted(&format!("{number:04o}")),
-            (Value::Number(number), _) => number.to_string(),
-            (Value::Length(span), _) => quoted(&show_duration(*span)),
-            (Value::Text(text), _) => quoted(text),
-            (Value::Path(path), _) => quoted(&path.display().to_string()),
-            (Value::Socket(socket), _) => quoted(&socket.to_string()),
-            (Value::Bind(bind), _) => quoted(&bind.to_string()),
-            (Value::Addresses(all), _) => list(
-                all.iter()
-                    .map(|address| quoted(&address.to_string()))
-                    .collect(),
-            ),
-            (Value::GroupPolicies(all), _) => policies::show(all),
-            (Value::Dials(all), _) => dials::show(all),
-            (Value::Filters(all), _) => list(
-                all.iter()
-                    .map(|filter| quoted(&filter.to_string()))
-                    .collect(),
-            ),
-            (Value::Names(all), _) => list(all.iter().map(|name| quoted(name)).collect()),
-            (Value::Policies(all), _) => {
-                let table = all
+            (Kind::SizeRate, _, Some(number)) => quoted(&format!("{}/s", show_size(number))),
+            (Kind::Rate, _, Some(number)) => quoted(&format!("{number}/s")),
+            (Kind::Mode, _, Some(number)) => quoted(&format!("{number:04o}")),
+            (Kind::Duration { .. }, _, Some(nanos)) => {
+                quoted(&show_duration(Span::from_nanos(nanos)))
+            }
+            (Kind::Tables(tables), Value::Array(entries), _) => tables.show(entries),
+            (Kind::Policies, Value::Array(pairs), _) => {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let pairs = pairs
                     .iter()
-                    .map(|(filter, policy)| (filter.to_string(), policy.word().into()));
-                toml::Value::Table(table.collect()).to_string()
+                    .map(|pair| (text(&pair[0]), text(&pair[1]).into()));
+                toml::Value::Table(pairs.collect()).to_string()
             }
-        }
-    }
-
-    fn items(&self, written: &Written) -> Result<Vec<String>, Fault> {
-        match written {
-            Written::List(items) => items
-                .iter()
-                .map(|item| match item {
-                    Written::Quoted(text) => Ok(text.clone()),
-                    Written::Bare(text) | Written::Loose(text) => Err(self.refuses(text)),
-                    Written::List(_) => Err(self.refuses("a list inside a list")),
-                    Written::Table(_) => Err(self.refuses("a table inside a list")),
-                    Written::Other(name) => Err(self.refuses(name)),
-                })
-                .collect(),
-            Written::Loose(text) => Ok(text
-                .split(',')
-                .map(str::trim)
-                .filter(|item| !item.is_empty())
-                .map(str::to_owned)
-                .collect()),
-            Written::Quoted(text) | Written::Bare(text) => {
-                Err(self.refuses(&format!("one value, \"{text}\"")))
+            (_, Value::Array(items), _) => {
+                let items: Vec<String> = items
+                    .iter()
+                    .map(|item| quoted(item.as_str().unwrap_or_default()))
+                    .collect();
+                format!("[{}]", items.join(", "))
             }
-            Written::Table(_) => Err(self.refuses("a table")),
-            Written::Other(name) => Err(self.refuses(name)),
-        }
-    }
-
-    fn policies(&self, written: &Written) -> Result<Vec<(Filter, Fsync)>, Fault> {
-        let pairs: Vec<(String, String)> = match written {
-            Written::Table(entries) => entries
-                .iter()
-                .map(|(filter, policy)| match policy {
-                    Written::Quoted(word) => Ok((filter.clone(), word.clone())),
-                    // `telemetry.x = "never"` is a table in TOML.
-                    _ => Err(fault(
-                        format!("has no policy for \"{filter}\""),
-                        format!(
-                            "Write \"{filter}\" = {}, with the whole filter in quotes",
-                            quoted_words(Fsync::WORDS)
-                        ),
-                    )),
-                })
-                .collect::<Result<_, _>>()?,
-            Written::Loose(_) => self
-                .items(written)?
-                .iter()
-                .map(|item| match item.rsplit_once('=') {
-                    Some((filter, policy)) => {
-                        Ok((filter.trim().to_owned(), policy.trim().to_owned()))
-                    }
-                    None => Err(fault(
-                        format!("has no policy for \"{item}\""),
-                        format!("Write {}", self.expectation()),
-                    )),
-                })
-                .collect::<Result<_, _>>()?,
-            Written::List(_) => return Err(self.refuses("a list")),
-            Written::Quoted(text) | Written::Bare(text) => {
-                return Err(self.refuses(&format!("one value, \"{text}\"")));
-            }
-            Written::Other(name) => return Err(self.refuses(name)),
-        };
-        let mut policies: Vec<(Filter, Fsync)> = pairs
-            .iter()
-            .map(|(filter, policy)| policy_of(filter, policy))
-            .collect::<Result<_, _>>()?;
-        policies.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        match policies
-            .windows(2)
-            .find(|pair| matches!(pair, [(one, _), (other, _)] if one == other))
-        {
-            Some([(twice, _), ..]) => Err(fault(
-                format!("names \"{twice}\" twice"),
-                "Keep one of the two",
-            )),
-            _ => Ok(policies),
-        }
-    }
-
-    fn filters(&self, written: &Written, max: usize) -> Result<Vec<Filter>, Fault> {
-        let filters = self.items(written)?;
-        if filters.len() > max {
-            let mend =
-                format!("Keep at most {max}: each is compared with the topic of every message");
-            return Err(fault(format!("has {} filters", filters.len()), mend));
-        }
-        each_once(filters)?
-            .iter()
-            .map(|filter| filter_of(filter))
-            .collect()
-    }
-
-    fn prefixes(&self, written: &Written, max: usize) -> Result<Vec<String>, Fault> {
-        let prefixes = self.items(written)?;
-        if prefixes.len() > max {
-            let mend =
-                format!("Keep at most {max}: each is looked up and counted for every message");
-            return Err(fault(format!("has {} prefixes", prefixes.len()), mend));
-        }
-        for prefix in &prefixes {
-            if let Some(whole) = prefix
-                .strip_suffix("/#")
-                .or_else(|| prefix.strip_suffix('/'))
-            {
-                let mend =
-                    format!("Write \"{whole}\": a prefix stands for its topic and all below it");
-                return Err(fault(
-                    format!("names \"{prefix}\", which does not end with a whole level"),
-                    mend,
-                ));
-            }
-            if let Err(error) = Address::check(prefix) {
-                let mend = "Write the first levels of topics, without wildcards";
-                return Err(fault(
-                    format!("names \"{prefix}\", which is not a topic: {error}"),
-                    mend,
-                ));
-            }
-        }
-        each_once(prefixes)
-    }
-
-    /// A tenant's name is part of the first level of addresses, and one that must not be split there.
-    fn names(&self, written: &Written, max: usize) -> Result<Vec<String>, Fault> {
-        let names = self.items(written)?;
-        if names.len() > max {
-            return Err(fault(
-                format!("has {} names", names.len()),
-                format!("Keep at most {max}"),
-            ));
-        }
-        for name in &names {
-            if name == "/" {
-                let what = "names \"/\", which is the default tenant and always there";
-                return Err(fault(what, "Leave it out of the list"));
-            }
-            let is_plain = |letter: char| {
-                !letter.is_control() && !matches!(letter, '/' | '+' | '#' | '$' | '@')
-            };
-            if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_plain) {
-                let mend = format!(
-                    "Use at most {NAME_BYTES_MAX} bytes, without / + # $ @ and control characters"
-                );
-                return Err(fault(
-                    format!(
-                        "names \"{}\", which cannot be a name here",
-                        name.escape_debug()
-                    ),
-                    mend,
-                ));
-            }
-        }
-        each_once(names)
-    }
-
-    /// Origins as browsers write them: scheme and authority, without a path.
-    fn origins(&self, written: &Written, max: usize) -> Result<Vec<String>, Fault> {
-        let origins = self.items(written)?;
-        if origins.len() > max {
-            return Err(fault(
-                format!("has {} origins", origins.len()),
-                format!("Keep at most {max}"),
-            ));
-        }
-        let is_plain = |letter: char| {
-            letter.is_ascii_graphic() && !matches!(letter, '/' | '?' | '#' | '@' | '*')
-        };
-        for origin in &origins {
-            let authority = origin.split_once("://").map(|(_, authority)| authority);
-            let fits = authority
-                .is_some_and(|authority| !authority.is_empty() && authority.chars().all(is_plain));
-            if !fits && origin != "*" && origin != "null" {
-                let what = format!(
-                    "names \"{}\", which is not an origin",
-                    origin.escape_debug()
-                );
-                return Err(fault(
-                    what,
-                    "Write scheme, host and port only, such as \"https://app.example:8443\", or \"*\"",
-                ));
-            }
-        }
-        each_once(origins)
-    }
-
-    fn address(&self, text: &str) -> Result<IpAddr, Fault> {
-        text.parse()
-            .map_err(|_| self.refuses(&format!("\"{text}\"")))
-    }
-
-    fn socket(&self, text: &str) -> Result<SocketAddr, Fault> {
-        if let Ok(socket) = text.parse() {
-            return Ok(socket);
-        }
-        if let Some(port) = text
-            .strip_prefix("localhost:")
-            .and_then(|port| port.parse().ok())
-        {
-            return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
-        }
-        let what = format!("is \"{text}\", which is not an IP address and port");
-        let port = text.rsplit(':').next().unwrap_or_default();
-        match text {
-            // `:1883` and a bare `1883` are what other brokers take for "every address".
-            _ if port.parse::<u16>().is_ok()
-                && matches!(text.strip_suffix(port), Some("" | ":" | "*:")) =>
-            {
-                let mend = format!(
-                    "Write 127.0.0.1:{port} for this machine only, 0.0.0.0:{port} for every IPv4 address"
-                );
-                Err(fault(what, mend))
-            }
-            _ => Err(fault(what, format!("Write {}", self.expectation()))),
-        }
-    }
-
-    fn bind(&self, text: &str, base: &Path) -> Result<Bind, Fault> {
-        if !text.contains('/') && !text.ends_with(".sock") {
-            return self.socket(text).map(Bind::Socket);
-        }
-        let path = base.join(text);
-        // `sun_path` holds 108 bytes with its final NUL (unix(7)).
-        match path.as_os_str().len() {
-            0..=107 => Ok(Bind::Path(path)),
-            long => Err(fault(
-                format!("is a socket path of {long} bytes"),
-                "Choose a path of at most 107 bytes",
-            )),
+            _ => value.to_string(),
         }
     }
 
     fn within(&self, number: u64, min: u64, max: u64, text: &str) -> Result<Value, Fault> {
         if (min..=max).contains(&number) {
-            Ok(Value::Number(number))
-        } else {
-            Err(self.outside(text))
+            return Ok(json!(number));
         }
+        let what = format!("is {text}, which is out of range");
+        Err(fault(what, format!("Write {}", self.expectation())))
     }
 
-    fn refuses(&self, given: &str) -> Fault {
+    pub(super) fn refuses(&self, given: &str) -> Fault {
         let article = match self {
             Kind::Flag => "true or false",
             Kind::Size { .. } => "a size",
@@ -625,28 +303,32 @@ impl Kind {
             Kind::Rate | Kind::SizeRate => "a rate",
             Kind::Word(_) => "one of its words",
             Kind::Strategy => "a strategy",
-            Kind::Addresses => "a list of IP addresses",
             Kind::Policies => "a table of policies",
-            Kind::GroupPolicies { .. } => "a list of policies",
-            Kind::Dials { .. } => "a list of endpoints",
-            Kind::Filters { .. } => "a list of topic filters",
-            Kind::Prefixes { .. } => "a list of topic prefixes",
-            Kind::Names { .. } => "a list of names",
-            Kind::Origins { .. } => "a list of origins",
             Kind::Mode => "octal permissions",
-            _ => self.title(),
+            Kind::Text | Kind::Secret => "text",
+            Kind::File => "file",
+            Kind::Path => "path",
+            Kind::Form(form) => form.title,
+            Kind::List(list) => list.title,
+            Kind::Tables(tables) => tables.title,
         };
-        fault(
-            format!("is {given}, which is not {article}"),
-            format!("Write {}", self.expectation()),
-        )
+        let mend = match self {
+            Kind::Tables(tables) => tables.mend.into(),
+            _ => format!("Write {}", self.expectation()),
+        };
+        fault(format!("is {given}, which is not {article}"), mend)
     }
+}
 
-    fn outside(&self, text: &str) -> Fault {
-        fault(
-            format!("is {text}, which is out of range"),
-            format!("Write {}", self.expectation()),
-        )
+impl Written {
+    /// What it is, for sentences that refuse it.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Written::List(_) => "a list",
+            Written::Table(_) => "a table",
+            Written::Other(name) => name,
+            Written::Bare(_) | Written::Quoted(_) | Written::Loose(_) => "one value",
+        }
     }
 }
 
@@ -657,40 +339,13 @@ pub(super) fn fault(what: impl Into<String>, mend: impl Into<String>) -> Fault {
     }
 }
 
-/// `names` in order, if none is there twice.
-fn each_once(mut names: Vec<String>) -> Result<Vec<String>, Fault> {
-    names.sort_unstable();
-    match names
-        .windows(2)
-        .find(|pair| matches!(pair, [one, other] if one == other))
-    {
-        Some([twice, ..]) => Err(fault(
-            format!("names \"{twice}\" twice"),
-            "Keep one of the two",
-        )),
-        _ => Ok(names),
-    }
-}
-
-/// One entry of a [`Kind::Policies`].
-fn policy_of(filter: &str, policy: &str) -> Result<(Filter, Fsync), Fault> {
-    let Some(policy) = Fsync::from_word(policy) else {
-        let what = format!("says \"{policy}\" for \"{filter}\", which is not a policy");
-        return Err(fault(what, format!("Write {}", one_of(Fsync::WORDS))));
-    };
-    filter_of(filter).map(|filter| (filter, policy))
-}
-
-fn one_of(words: &[&str]) -> String {
-    match words {
-        [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+/// `a, b or c`, with this word before the last.
+pub(super) fn listed<T: AsRef<str>>(words: &[T], last_word: &str) -> String {
+    let words: Vec<&str> = words.iter().map(T::as_ref).collect();
+    match words.as_slice() {
+        [rest @ .., last] if !rest.is_empty() => format!("{} {last_word} {last}", rest.join(", ")),
         words => words.join(", "),
     }
-}
-
-fn quoted_words(words: &[&str]) -> String {
-    let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
-    one_of(&words.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 fn whole_number(text: &str) -> Option<u64> {
@@ -746,9 +401,6 @@ pub(super) fn show_duration(span: Span) -> String {
         .unwrap_or(&("s", 1_000_000_000));
     format!("{}{unit}", nanos / factor)
 }
-
-/// Longest name. AMQP's `connection.open` holds 255 bytes.
-const NAME_BYTES_MAX: usize = 128;
 
 const SIZES: &[(&str, u64)] = &[
     ("B", 1),

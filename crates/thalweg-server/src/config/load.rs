@@ -7,9 +7,9 @@ use super::built_in::{LISTENERS_BUILT_IN, LISTENERS_UNLESS_OTHERS};
 use super::check::check;
 use super::error::{ConfigError, Origin, Origins};
 use super::keys::Key;
-use super::kind::{Value, Written};
 use super::settings::Config;
 use super::sources::Gathered;
+use serde_json::{Value, json};
 
 impl Config {
     /// Reads `file` if there is one, then `env` (variables that begin with `THALWEG_`), then `sets` (`key=value`); the
@@ -77,7 +77,7 @@ fn assemble(gathered: Gathered) -> Result<(Config, Origins), Vec<ConfigError>> {
         listeners,
         mut errors,
     } = gathered;
-    let mut config = Config::blank();
+    let mut tree = Value::Null;
     let mut origins = Origins::default();
     let mut names: BTreeSet<&str> = LISTENERS_BUILT_IN.into_iter().collect();
     if listeners
@@ -88,20 +88,19 @@ fn assemble(gathered: Gathered) -> Result<(Config, Origins), Vec<ConfigError>> {
     }
     names.extend(listeners.keys().map(String::as_str));
     for key in Key::all() {
-        let places: Vec<Option<&str>> = if key.is_per_listener() {
-            names.iter().copied().map(Some).collect()
-        } else {
-            vec![None]
-        };
-        for listener in places {
+        let listeners_of = names
+            .iter()
+            .copied()
+            .filter(|_| key.is_per_listener())
+            .map(Some);
+        let broker = (!key.is_per_listener()).then_some(None);
+        for listener in listeners_of.chain(broker) {
             let full = key.full_name(listener);
-            if let Some(entry) = values.remove(&full) {
-                entry
-                    .key
-                    .land(&mut config, entry.listener.as_deref(), entry.value);
-                origins.insert(full, entry.origin);
+            if let Some((value, origin)) = values.remove(&full) {
+                put(&mut tree, &full, value);
+                origins.insert(full, origin);
             } else if let Some(default) = key.default_for(listener) {
-                key.land(&mut config, listener, default_value(key, default));
+                put(&mut tree, &full, key.parse_default(default));
             } else if !refused.contains(&full) {
                 let origin = listener
                     .and_then(|name| listeners.get(name))
@@ -112,22 +111,47 @@ fn assemble(gathered: Gathered) -> Result<(Config, Origins), Vec<ConfigError>> {
             }
         }
     }
-    // Checks that look at several keys would only repeat what is already known to be wrong.
+    // What looks at several keys would only repeat what is already known to be wrong.
     if errors.is_empty() {
-        errors = check(&config, &origins);
+        match Config::of_tree(tree) {
+            Ok(config) => {
+                errors = check(&config, &origins);
+                if errors.is_empty() {
+                    return Ok((config, origins));
+                }
+            }
+            Err(error) => errors.push(error),
+        }
     }
     errors.sort_by_key(|error| error.origin.reading_order());
-    if errors.is_empty() {
-        Ok((config, origins))
-    } else {
-        Err(errors)
+    Err(errors)
+}
+
+impl Config {
+    /// All values, by the levels of their names.
+    pub(super) fn tree(&self) -> Value {
+        json!(self)
+    }
+
+    /// The configuration with these values, if each key has one.
+    pub(super) fn of_tree(tree: Value) -> Result<Config, ConfigError> {
+        serde_json::from_value(tree).map_err(|error| {
+            let what = format!("A value has a kind that its key cannot hold: {error}");
+            ConfigError::new(
+                Origin::Default,
+                what,
+                "Report this as a mistake of the broker",
+            )
+        })
     }
 }
 
-/// The value of a default, which the table writes as `--set` would.
-pub(super) fn default_value(key: &Key, default: &str) -> Value {
-    match key.parse(&Written::Loose(default.to_owned()), Path::new("")) {
-        Ok(value) => value,
-        Err(fault) => unreachable!("the default of {} {}", key.name, fault.what),
-    }
+/// The value of the key with this full name.
+pub(super) fn get<'a>(tree: &'a Value, name: &str) -> Option<&'a Value> {
+    name.split('.')
+        .try_fold(tree, |table, level| table.get(level))
+}
+
+pub(super) fn put(tree: &mut Value, name: &str, value: Value) {
+    *name.split('.').fold(tree, |table, level| &mut table[level]) = value;
 }

@@ -1,36 +1,42 @@
-//! The configuration of the broker: declared once as a table of keys, read from a TOML file, the environment and
+//! The configuration of the broker: each section a struct whose fields are its keys, read from a TOML file, the environment and
 //! `--set`, checked as a whole, explained key by key.
 //!
-//! Start reading at the table in `table.rs`; [`Config`] is what the rest of the broker sees.
+//! Start reading at the sections in `settings.rs`; `section.rs` says how they are written. [`Config`] is what the rest of the
+//! broker sees.
 
-mod blank;
+mod access;
 mod built_in;
 mod check;
-mod declare;
 mod dials;
 mod error;
 mod explain;
+mod forms;
 mod keys;
 mod kind;
-mod landing;
+mod listener;
 mod load;
 mod nearest;
 mod policies;
 mod protocols;
 mod reload;
+mod section;
 mod settings;
 mod sources;
-mod table;
+mod tables;
 mod words;
 
+pub use access::*;
 pub use dials::{Dial, Endpoint};
 pub use error::*;
 pub use explain::{Change, reference};
 pub use keys::{Key, Reload};
-pub use kind::{Kind, Value};
+pub use kind::Kind;
+pub use listener::*;
 pub use policies::GroupPolicy;
 pub use protocols::*;
 pub use settings::*;
+pub use thalweg_kernel::Overflow;
+pub use thalweg_kernel::access::Otherwise as AccessDefault;
 pub use words::*;
 
 #[cfg(test)]

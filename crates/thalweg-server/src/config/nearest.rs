@@ -1,5 +1,7 @@
 //! Which known name an unknown one was probably meant to be.
 
+use strsim::osa_distance as edit_distance;
+
 /// The candidate nearest to `wanted`, if any is near enough to be worth suggesting.
 pub(super) fn nearest<'a>(
     wanted: &str,
@@ -33,28 +35,6 @@ fn sorted_words(name: &str) -> String {
         .collect();
     words.sort_unstable();
     words.join(" ")
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    let mut previous = '\0';
-    for (row, letter) in a.chars().enumerate() {
-        let mut current = vec![row + 1];
-        for (column, other) in b.iter().copied().enumerate() {
-            let mut best = (last[column] + usize::from(letter != other)).min(last[column + 1] + 1);
-            best = best.min(current[column] + 1);
-            if row > 0 && column > 0 && letter == b[column - 1] && previous == other {
-                best = best.min(before_last[column - 1] + 1);
-            }
-            current.push(best);
-        }
-        before_last = std::mem::replace(&mut last, current);
-        previous = letter;
-    }
-    last[b.len()]
 }
 
 #[cfg(test)]

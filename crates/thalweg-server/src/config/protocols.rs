@@ -9,33 +9,23 @@ pub mod stomp;
 pub mod xmpp;
 pub mod zmtp;
 
-use super::keys::Key;
-use super::kind::Value;
-use super::landing::Landing;
-use super::settings::{Config, Listener};
+use super::listener::Listener;
+use super::section::section;
+use super::settings::Config;
 use super::words::words;
 use thalweg_model::Span;
 
-/// The sections, by their names.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Protocols {
-    pub mqtt: mqtt::Mqtt,
-    pub amqp: amqp::Amqp,
-    pub stomp: stomp::Stomp,
-    pub zmtp: zmtp::Zmtp,
-    pub xmpp: xmpp::Xmpp,
-    pub coap: coap::Coap,
+section! {
+    /// The sections, by their names.
+    pub struct Protocols {
+        in "mqtt." mqtt: mqtt::Mqtt;
+        in "amqp." amqp: amqp::Amqp;
+        in "stomp." stomp: stomp::Stomp;
+        in "zmtp." zmtp: zmtp::Zmtp;
+        in "xmpp." xmpp: xmpp::Xmpp;
+        in "coap." coap: coap::Coap;
+    }
 }
-
-/// The keys of each section.
-pub(super) static KEYS: [&[Key]; 6] = [
-    mqtt::KEYS,
-    amqp::KEYS,
-    stomp::KEYS,
-    zmtp::KEYS,
-    xmpp::KEYS,
-    coap::KEYS,
-];
 
 /// Settings that contradict each other: their keys, what is wrong, and how to mend it.
 pub(super) type Contradiction = (&'static [&'static str], String, &'static str);
@@ -68,7 +58,7 @@ impl Protocols {
 
 words! {
     /// The protocol a listener speaks once the transport is up.
-    ListenerKind {
+    pub enum ListenerKind {
         /// MQTT 3.1, 3.1.1 and 5.0, told apart by the CONNECT packet.
         Mqtt = "mqtt",
         /// AMQP 0-9-1.

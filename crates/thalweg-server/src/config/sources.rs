@@ -11,13 +11,14 @@ use super::error::{ConfigError, Origin};
 use super::keys::{
     Key, LISTENER_NAME_RULE, Unknown, find, is_listener_name, is_table, nearest_table,
 };
-use super::kind::{Value, Written};
+use super::kind::Written;
+use serde_json::Value;
 
 /// What the sources say, later ones over earlier ones.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// Values by full name.
-    pub values: BTreeMap<String, Entry>,
+    /// Values by full name, and where they came from.
+    pub values: BTreeMap<String, (Value, Origin)>,
     /// Full names of keys whose values were refused.
     pub refused: BTreeSet<String>,
     /// Listeners that are mentioned, and where first.
@@ -25,38 +26,24 @@ pub(super) struct Gathered {
     pub errors: Vec<ConfigError>,
 }
 
-/// A checked value and where it came from.
-pub(super) struct Entry {
-    pub key: &'static Key,
-    pub listener: Option<String>,
-    pub value: Value,
-    pub origin: Origin,
-}
-
 impl Gathered {
+    fn refuse(&mut self, origin: Origin, what: impl Into<String>, mend: impl Into<String>) {
+        self.errors.push(ConfigError::new(origin, what, mend));
+    }
+
     /// Takes a TOML document, called `path` in errors; relative paths in it start at its directory.
     pub fn add_file(&mut self, path: &Path, text: &str) {
+        let lines = |offset| text.bytes().take(offset).filter(|byte| *byte == b'\n');
         let at = |offset: usize| Origin::File {
             path: path.to_owned(),
-            line: text
-                .bytes()
-                .take(offset)
-                .filter(|byte| *byte == b'\n')
-                .count()
-                + 1,
+            line: lines(offset).count() + 1,
         };
         let (document, faults) = DeTable::parse_recoverable(text);
         for fault in &faults {
             let origin = at(fault.span().map_or(0, |span| span.start));
-            let what = format!(
-                "This is not TOML: {}",
-                fault.message().trim_end_matches('.').replace('\n', ", ")
-            );
-            self.errors.push(ConfigError::new(
-                origin,
-                what,
-                "See https://toml.io for how it is written",
-            ));
+            let message = fault.message().trim_end_matches('.').replace('\n', ", ");
+            let what = format!("This is not TOML: {message}");
+            self.refuse(origin, what, "See https://toml.io for how it is written");
         }
         // What the parser made of a broken document would only add errors that are not there.
         if faults.is_empty() {
@@ -103,22 +90,13 @@ impl Gathered {
                 Some(near) => format!("Did you mean [{near}]?"),
                 None => "See docs/reference/config.md for the tables there are".into(),
             };
-            self.errors.push(ConfigError::new(
-                origin,
-                format!("There is no table [{table}]"),
-                mend,
-            ));
-            return;
+            return self.refuse(origin, format!("There is no table [{table}]"), mend);
         }
-        if let Some(name) = table
-            .strip_prefix("listeners.")
-            .filter(|rest| !rest.contains('.'))
-        {
+        let listener = table.strip_prefix("listeners.");
+        if let Some(name) = listener.filter(|rest| !rest.contains('.')) {
             if !is_listener_name(name) {
                 let what = format!("\"{name}\" cannot be the name of a listener");
-                self.errors
-                    .push(ConfigError::new(origin, what, LISTENER_NAME_RULE));
-                return;
+                return self.refuse(origin, what, LISTENER_NAME_RULE);
             }
             self.listeners.entry(name.to_owned()).or_insert(origin);
         }
@@ -156,15 +134,9 @@ impl Gathered {
             .find(|key| flattened(key) == flattened(name));
         match meant {
             Some(key) => {
-                let mend = format!(
-                    "Write {}: two underscores between levels",
-                    variable_for(&key)
-                );
-                self.errors.push(ConfigError::new(
-                    origin,
-                    format!("{variable} is not a setting"),
-                    mend,
-                ));
+                let right = variable_for(&key);
+                let mend = format!("Write {right}: two underscores between levels");
+                self.refuse(origin, format!("{variable} is not a setting"), mend);
             }
             None if name.contains('.') => {
                 let unknown = match unknown {
@@ -182,16 +154,11 @@ impl Gathered {
         for set in sets {
             let Some((name, value)) = set.split_once('=') else {
                 let what = format!("\"{set}\" has no value");
-                self.errors
-                    .push(ConfigError::new(Origin::Set, what, "Write --set key=value"));
+                self.refuse(Origin::Set, what, "Write --set key=value");
                 continue;
             };
-            self.add(
-                name.trim(),
-                &Written::Loose(value.trim().to_owned()),
-                Origin::Set,
-                Path::new(""),
-            );
+            let value = Written::Loose(value.trim().to_owned());
+            self.add(name.trim(), &value, Origin::Set, Path::new(""));
         }
     }
 
@@ -207,21 +174,11 @@ impl Gathered {
         }
         match key.parse(written, base) {
             Ok(value) => {
-                let entry = Entry {
-                    key,
-                    listener: listener.map(str::to_owned),
-                    value,
-                    origin,
-                };
-                self.values.insert(name.to_owned(), entry);
+                self.values.insert(name.to_owned(), (value, origin));
             }
             Err(fault) => {
                 self.refused.insert(name.to_owned());
-                self.errors.push(ConfigError::new(
-                    origin,
-                    format!("{name} {}", fault.what),
-                    fault.mend,
-                ));
+                self.refuse(origin, format!("{name} {}", fault.what), fault.mend);
             }
         }
     }
@@ -275,12 +232,9 @@ pub(super) fn written(value: &Spanned<DeValue<'_>>) -> Written {
 }
 
 fn written_table(entries: &DeTable<'_>) -> Written {
-    Written::Table(
-        entries
-            .iter()
-            .map(|(key, value)| (key.get_ref().to_string(), written(value)))
-            .collect(),
-    )
+    let entries = entries.iter();
+    let entries = entries.map(|(key, value)| (key.get_ref().to_string(), written(value)));
+    Written::Table(entries.collect())
 }
 
 const PREFIX: &str = "THALWEG_";

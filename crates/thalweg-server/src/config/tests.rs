@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use thalweg_model::{Filter, Span};
+use thalweg_model::Span;
 
-use super::kind::Written;
+use super::kind::{Written, show_duration};
+use super::load::{get, put};
 use super::*;
 
 const FILE: &str = "thalweg.toml";
@@ -179,42 +180,46 @@ fn tenants_have_names_that_fit_into_addresses() {
 #[test]
 fn every_default_reads_back_from_the_field_it_lands_in() {
     let config = Config::default();
+    let values = config.values();
     for key in Key::all() {
         for listener in config.places(key) {
             let default = key
                 .default_for(listener)
                 .expect("the built-in listeners have every default");
-            let wanted = key
-                .parse(&Written::Loose(default.into()), Path::new(""))
-                .expect("defaults are valid");
+            let name = key.full_name(listener);
             assert_eq!(
-                key.read(&config, listener),
-                Some(wanted),
-                "{}",
-                key.full_name(listener)
+                values.get(&name),
+                Some(&key.show(&key.parse_default(default))),
+                "{name}"
             );
         }
     }
 }
 
-/// A blank field could hold its default by chance; a value unlike the default cannot get there by chance.
+/// A value that the kind lets pass and the type does not hold would be refused as a mistake of the broker.
 #[test]
-fn every_key_lands_in_a_field_of_its_own() {
-    let mut config = Config::default();
+fn every_key_lands_in_a_field_of_its_own_with_the_least_and_the_most_of_its_range() {
+    let config = Config::default();
+    let before = config.tree();
     for key in Key::all() {
-        let listener = key.is_per_listener().then_some("mqtt");
-        let before: Vec<_> = readings(&config);
-        let Some(other) = unlike_the_default(key) else {
-            continue;
-        };
-        key.land(&mut config, listener, other);
-        let changed: Vec<String> = before
-            .iter()
-            .zip(readings(&config))
-            .filter(|(before, after)| before.1 != after.1)
-            .map(|(before, _)| before.0.clone())
-            .collect();
-        assert_eq!(changed, [key.full_name(listener)]);
+        let name = key.full_name(Some("mqtt"));
+        let values = values_of(key);
+        assert!(
+            values
+                .iter()
+                .any(|value| Some(value) != get(&before, &name)),
+            "{name} has no other value"
+        );
+        for value in values {
+            let mut wanted = before.clone();
+            put(&mut wanted, &name, value.clone());
+            let after = Config::of_tree(wanted.clone()).map(|config| config.tree());
+            let after = after.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let landed = get(&after, &name).expect("every key has a value").clone();
+            assert_eq!(key.kind.show(&landed), key.kind.show(&value), "{name}");
+            put(&mut wanted, &name, landed);
+            assert_eq!(after, wanted, "{name} changes what is not its own");
+        }
     }
 }
 
@@ -317,13 +322,9 @@ fn values_are_read_in_the_units_people_write() {
     ] {
         let (config, _) =
             load("", &[], &[set]).unwrap_or_else(|errors| panic!("{set}: {errors:?}"));
-        let (key, listener) = match keys::find(key) {
-            Ok(found) => found,
-            Err(_) => panic!("{key} is not a key"),
-        };
         assert_eq!(
-            key.show(&key.read(&config, listener).expect("it exists")),
-            shown,
+            config.values().get(key).map(String::as_str),
+            Some(shown),
             "{set}"
         );
     }
@@ -1108,53 +1109,29 @@ fn sentences(loaded: Result<(Config, Origins), Vec<ConfigError>>) -> Vec<String>
         .collect()
 }
 
-fn readings(config: &Config) -> Vec<(String, Option<Value>)> {
-    let every = Key::all().flat_map(|key| {
-        config
-            .places(key)
-            .into_iter()
-            .map(move |listener| (key, listener))
-    });
-    every
-        .map(|(key, listener)| (key.full_name(listener), key.read(config, listener)))
-        .collect()
-}
-
-/// A value that `key` takes and that is not what it has by default; `None` if there is only one.
-fn unlike_the_default(key: &Key) -> Option<Value> {
-    let listener = key.is_per_listener().then_some("mqtt");
-    let current = key.read(&Config::default(), listener);
-    let filter = Filter::new("a/#").expect("legal");
-    let candidates: Vec<Value> = match key.kind {
-        Kind::Flag => vec![Value::Flag(true), Value::Flag(false)],
+/// Values that `key` takes, among them the least and the most.
+fn values_of(key: &Key) -> Vec<serde_json::Value> {
+    let written: Vec<String> = match key.kind {
+        Kind::Flag => vec!["true".into(), "false".into()],
         Kind::Count { min, max } | Kind::Size { min, max } => {
-            vec![Value::Number(min), Value::Number(max)]
+            vec![min.to_string(), max.to_string()]
         }
-        Kind::Duration { min, max, .. } => vec![Value::Length(min), Value::Length(max)],
-        Kind::Rate | Kind::SizeRate | Kind::Mode => vec![Value::Number(7)],
-        Kind::Word(words) => words
-            .iter()
-            .map(|word| Value::Text((*word).to_owned()))
-            .collect(),
-        Kind::Text => vec![Value::Text("something else".into())],
-        Kind::File | Kind::Path => vec![Value::Path("somewhere/else".into())],
-        Kind::Socket => vec![Value::Socket(([127, 0, 0, 9], 9).into())],
-        Kind::Bind => vec![Value::Bind(Bind::Path("/elsewhere".into()))],
-        Kind::Addresses => vec![Value::Addresses(vec![[127, 0, 0, 9].into()])],
-        Kind::Policies => vec![Value::Policies(vec![(filter, Fsync::Never)])],
-        Kind::Strategy => vec![Value::Text("sticky".into())],
-        Kind::GroupPolicies { .. } | Kind::Dials { .. } => {
-            let entry = "[{ filter = \"a/#\", upgrade_qos = true }]";
-            let dial = "[{ endpoint = \"tcp://a:1\", as = \"sub\" }]";
-            let parse = |text: &str| key.parse(&Written::Loose(text.into()), Path::new(""));
-            vec![parse(entry).or_else(|_| parse(dial)).expect("valid")]
-        }
-        Kind::Filters { .. } => vec![Value::Filters(vec![filter])],
-        Kind::Prefixes { .. } | Kind::Names { .. } | Kind::Origins { .. } => {
-            vec![Value::Names(vec!["a".into()])]
-        }
+        Kind::Duration { min, max, .. } => vec![show_duration(min), show_duration(max)],
+        Kind::Rate | Kind::SizeRate | Kind::Mode => vec!["7".into()],
+        Kind::Word(words) => words.iter().map(|word| (*word).to_owned()).collect(),
+        Kind::Strategy => vec!["sticky".into()],
+        Kind::Text | Kind::Secret => vec!["something else".into()],
+        Kind::File | Kind::Path => vec!["somewhere/else".into()],
+        Kind::Form(_) => vec!["127.0.0.9:9".into()],
+        Kind::List(_) => vec!["127.0.0.9".into(), "http://a".into()],
+        Kind::Policies => vec!["a/#=never".into()],
+        Kind::Tables(_) => vec![
+            "[{ filter = \"a/#\", upgrade_qos = true, settle_timeout = \"off\" }]".into(),
+            "[{ endpoint = \"tcp://a:1\", as = \"sub\" }]".into(),
+        ],
     };
-    candidates
+    let parsed = written
         .into_iter()
-        .find(|candidate| Some(candidate) != current.as_ref())
+        .filter_map(|text| key.parse(&Written::Loose(text), Path::new("")).ok());
+    parsed.collect()
 }

@@ -1,53 +1,60 @@
 //! The words a setting may take when it is one of a few: each enum and its spellings, side by side.
 
-use super::kind::Value;
-use super::landing::Landing;
-use thalweg_kernel::GroupStrategy;
+use serde_json::Value;
+use thalweg_kernel::access::Otherwise;
+use thalweg_kernel::{ClientIds, GroupStrategy, Overflow};
+
+use super::section::Setting;
+use crate::access::TokenAlgorithm;
+use crate::transport::tls::{ClientCertificates, NameFrom, TlsOldest};
 
 /// An enum whose variants each have one spelling in the configuration.
+pub trait Words: Copy + PartialEq + 'static {
+    /// Every value with its spelling.
+    const ALL: &'static [(Self, &'static str)];
+    /// Every spelling, in the same order.
+    const WORDS: &'static [&'static str];
+
+    /// The spelling of this value in the configuration.
+    fn word(self) -> &'static str {
+        let own = Self::ALL.iter().find(|(value, _)| *value == self);
+        own.map_or("", |(_, word)| word)
+    }
+
+    /// The value spelled `word`.
+    fn from_word(word: &str) -> Option<Self> {
+        let own = Self::ALL.iter().find(|(_, known)| *known == word);
+        own.map(|(value, _)| *value)
+    }
+}
+
+/// Declares an enum with its spellings, or with `for` gives them to one that belongs to another part of the broker.
 macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
+    ($(#[$meta:meta])* pub enum $Name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $name { $($(#[$variant_meta])* $variant,)+ }
+        pub enum $Name { $($(#[$variant_meta])* $variant,)+ }
 
-        /// What it is before a value has landed: no default of the configuration.
-        impl Default for $name {
-            fn default() -> Self {
-                [$($name::$variant),+][0]
-            }
-        }
+        words! { for $Name { $($variant = $word,)+ } }
 
-        impl $name {
-            /// Every spelling, in the order of the variants.
-            pub const WORDS: &'static [&'static str] = &[$($word,)+];
-
-            /// The spelling of this value in the configuration.
-            pub const fn word(self) -> &'static str {
-                match self { $($name::$variant => $word,)+ }
-            }
-
-            /// The value spelled `word`.
-            pub fn from_word(word: &str) -> Option<Self> {
-                match word { $($word => Some($name::$variant),)+ _ => None }
-            }
-        }
-
-        impl Landing for $name {
-            fn from_value(value: Value) -> Option<Self> {
-                match value {
-                    Value::Text(word) => Self::from_word(&word),
-                    _ => None,
-                }
-            }
-            fn to_value(&self) -> Value {
-                Value::Text(self.word().to_owned())
-            }
-        }
-
-        impl std::fmt::Display for $name {
+        impl std::fmt::Display for $Name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.word())
+                f.write_str($crate::config::Words::word(*self))
+            }
+        }
+    };
+    (for $Name:ty { $($variant:ident = $word:literal,)+ }) => {
+        impl $crate::config::Words for $Name {
+            const ALL: &'static [(Self, &'static str)] = &[$((<$Name>::$variant, $word),)+];
+            const WORDS: &'static [&'static str] = &[$($word,)+];
+        }
+
+        impl $crate::config::section::Setting for $Name {
+            fn to_value(&self) -> serde_json::Value {
+                $crate::config::Words::word(*self).into()
+            }
+            fn from_value(value: serde_json::Value) -> Option<Self> {
+                $crate::config::Words::from_word(value.as_str()?)
             }
         }
     };
@@ -57,7 +64,7 @@ pub(super) use words;
 
 words! {
     /// How much the broker writes to its log.
-    LogLevel {
+    pub enum LogLevel {
         Off = "off",
         /// What an operator must act on.
         Error = "error",
@@ -73,7 +80,7 @@ words! {
 
 words! {
     /// The shape of a log line.
-    LogFormat {
+    pub enum LogFormat {
         Text = "text",
         /// One JSON object per line, for collectors.
         Json = "json",
@@ -82,7 +89,7 @@ words! {
 
 words! {
     /// What carries the bytes of a listener.
-    Transport {
+    pub enum Transport {
         Tcp = "tcp",
         Tls = "tls",
         Ws = "ws",
@@ -98,42 +105,8 @@ words! {
 }
 
 words! {
-    /// Whether a TLS listener asks its peers for a certificate.
-    ClientCertificate {
-        /// It does not ask.
-        None = "none",
-        /// It asks, and verifies what it is given.
-        Optional = "optional",
-        /// It refuses peers that bring none.
-        Required = "required",
-    }
-}
-
-words! {
-    /// Which part of a verified client certificate names the user.
-    CertificateIdentity {
-        /// None: the user comes from the CONNECT packet.
-        None = "none",
-        /// The subject's common name.
-        CommonName = "common_name",
-        /// The first subject alternative name (e-mail, DNS or URI).
-        San = "san",
-    }
-}
-
-words! {
-    /// The oldest TLS version a listener accepts.
-    TlsVersion {
-        /// TLS 1.2 (RFC 5246).
-        V12 = "1.2",
-        /// TLS 1.3 (RFC 8446).
-        V13 = "1.3",
-    }
-}
-
-words! {
     /// Whether, and in which version, connections open with a PROXY protocol header.
-    ProxyProtocol {
+    pub enum ProxyProtocol {
         Off = "off",
         V1 = "v1",
         V2 = "v2",
@@ -144,7 +117,7 @@ words! {
 
 words! {
     /// When what the journal has written is forced to stable storage, from the most durable to the least.
-    Fsync {
+    pub enum Fsync {
         /// Before anything that rests on it is acknowledged.
         Always = "always",
         /// In the background, every `journal.fsync_interval`.
@@ -155,54 +128,8 @@ words! {
 }
 
 words! {
-    /// How the signature of a JSON Web Token is made.
-    JwtAlgorithm {
-        /// HMAC with SHA-256.
-        Hs256 = "HS256",
-        /// RSA PKCS#1 v1.5 with SHA-256.
-        Rs256 = "RS256",
-        /// ECDSA on P-256 with SHA-256.
-        Es256 = "ES256",
-        /// Ed25519.
-        EdDsa = "EdDSA",
-    }
-}
-
-words! {
-    /// What happens to an action that no access rule mentions.
-    AccessDefault {
-        Allow = "allow",
-        Deny = "deny",
-    }
-}
-
-words! {
-    /// Which client identifiers a user's MQTT clients may have.
-    ClientIds {
-        /// Any client id that no session of another user has.
-        Any = "any",
-        /// The user's name and no other.
-        User = "user",
-        /// The user's name, or that with a colon and more behind it.
-        Prefix = "prefix",
-    }
-}
-
-words! {
-    /// What a full queue does with the next message.
-    Overflow {
-        /// Drops the message that has waited longest.
-        DropOldest = "drop-oldest",
-        /// Drops the message that arrives.
-        DropNewest = "drop-newest",
-        /// Closes the receiver's connection; the message that arrives is dropped.
-        Disconnect = "disconnect",
-    }
-}
-
-words! {
     /// What of a shared subscription must stay in order.
-    GroupOrder {
+    pub enum GroupOrder {
         Publisher = "publisher",
         /// The messages of one topic.
         Topic = "topic",
@@ -211,15 +138,20 @@ words! {
     }
 }
 
-impl Landing for GroupStrategy {
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Text(name) => GroupStrategy::named(&name),
-            _ => None,
-        }
-    }
+words! { for ClientCertificates { None = "none", Optional = "optional", Required = "required", } }
+words! { for NameFrom { Nowhere = "none", CommonName = "common_name", AlternativeName = "san", } }
+words! { for TlsOldest { V12 = "1.2", V13 = "1.3", } }
+words! { for TokenAlgorithm { Hs256 = "HS256", Rs256 = "RS256", Es256 = "ES256", EdDsa = "EdDSA", } }
+words! { for Otherwise { Allow = "allow", Deny = "deny", } }
+words! { for ClientIds { Any = "any", User = "user", Prefix = "prefix", } }
+words! { for Overflow { DropOldest = "drop-oldest", DropNewest = "drop-newest", Disconnect = "disconnect", } }
+
+impl Setting for GroupStrategy {
     fn to_value(&self) -> Value {
-        Value::Text(self.name().to_owned())
+        self.name().into()
+    }
+    fn from_value(value: Value) -> Option<Self> {
+        GroupStrategy::named(value.as_str()?)
     }
 }
 
@@ -231,13 +163,6 @@ impl Fsync {
             (Fsync::Interval, _) | (_, Fsync::Interval) => Fsync::Interval,
             (Fsync::Never, Fsync::Never) => Fsync::Never,
         }
-    }
-}
-
-impl JwtAlgorithm {
-    /// Whether the algorithm signs with a shared secret instead of a key pair.
-    pub const fn is_symmetric(self) -> bool {
-        matches!(self, JwtAlgorithm::Hs256)
     }
 }
 

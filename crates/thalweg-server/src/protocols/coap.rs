@@ -1,14 +1,13 @@
 //! CoAP listeners, of datagrams and of streams.
 
 use super::Protocol;
-use crate::config::coap::{CoapEcho, CoapNotifications};
 use crate::config::{self, Config};
 use crate::settings::{FRAMING_BYTES, safety};
 use crate::transport::websocket::{Messages, WebSocketSettings};
 use std::sync::Arc;
-use thalweg_coap::{EchoForObserve, Transmission};
+use thalweg_coap::Transmission;
 use thalweg_fronts::FrontSettings;
-use thalweg_fronts::coap::{CoapSettings, Notify};
+use thalweg_fronts::coap::CoapSettings;
 use thalweg_model::Span;
 
 pub(super) struct Coap;
@@ -61,11 +60,7 @@ fn settings(config: &Config, listener: &config::Listener, shards: usize) -> Coap
         peers_max: share(coap.peers_max),
         addresses_are_proven: listener.transport == config::Transport::Dtls,
         amplification_factor: coap.amplification_factor,
-        echo_for_observe: match coap.echo {
-            CoapEcho::Auto => EchoForObserve::Auto,
-            CoapEcho::Always => EchoForObserve::Always,
-            CoapEcho::Never => EchoForObserve::Never,
-        },
+        echo_for_observe: coap.echo,
         requests_per_second: coap
             .request_rate
             .map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX)),
@@ -88,11 +83,7 @@ fn settings(config: &Config, listener: &config::Listener, shards: usize) -> Coap
         max_age_secs: u32::try_from(coap.max_age.secs()).unwrap_or(u32::MAX),
         queue: coap.queue,
         queue_max: coap.queue_max,
-        notify: match coap.notifications {
-            CoapNotifications::Auto => Notify::Auto,
-            CoapNotifications::Confirmable => Notify::Confirmable,
-            CoapNotifications::NonConfirmable => Notify::NonConfirmable,
-        },
+        notify: coap.notifications,
         observer_check: coap.observer_check,
         discovery: coap.discovery,
         notify_etag: coap.notify_etag,

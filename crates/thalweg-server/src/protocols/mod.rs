@@ -8,7 +8,7 @@ mod stomp;
 mod xmpp;
 mod zmtp;
 
-use crate::config::{Config, Listener, ListenerKind};
+use crate::config::{Config, Listener, ListenerKind, Words};
 use crate::connector::DialSpec;
 use crate::lobby::Route;
 use crate::settings::FRAMING_BYTES;
@@ -80,10 +80,9 @@ pub(crate) fn of(kind: ListenerKind) -> &'static dyn Protocol {
 
 /// The peers that the broker connects to, of all protocols.
 pub(crate) fn dials(config: &Config) -> Vec<DialSpec> {
-    let kinds = ListenerKind::WORDS.iter();
-    let protocols = kinds.filter_map(|word| ListenerKind::from_word(word).map(of));
-    protocols
-        .flat_map(|protocol| protocol.dials(config))
+    let kinds = ListenerKind::ALL.iter();
+    kinds
+        .flat_map(|(kind, _)| of(*kind).dials(config))
         .collect()
 }
 

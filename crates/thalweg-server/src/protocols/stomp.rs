@@ -1,14 +1,13 @@
 //! STOMP listeners.
 
 use super::Protocol;
-use crate::config::stomp::StompDialect;
 use crate::config::{self, Config};
 use crate::lobby::Route;
 use crate::settings::{FRAMING_BYTES, names, safety, tenants};
 use crate::transport::websocket::WebSocketSettings;
 use std::sync::Arc;
 use thalweg_fronts::FrontSettings;
-use thalweg_fronts::stomp::{Dialect, StompSettings};
+use thalweg_fronts::stomp::StompSettings;
 use thalweg_stomp::FrameLimits;
 
 pub(super) struct Stomp;
@@ -71,11 +70,7 @@ fn settings(config: &Config, listener: &config::Listener) -> StompSettings {
     StompSettings {
         limits: thalweg_stomp::ServerLimits { frame, connect },
         selectors_refused: stomp.selectors_refused,
-        dialect: match stomp.dialect {
-            StompDialect::RabbitMq => Dialect::RabbitMq,
-            StompDialect::ActiveMq => Dialect::ActiveMq,
-            StompDialect::Slash => Dialect::Slash,
-        },
+        dialect: stomp.dialect,
         tenants: tenants(config),
         hosts: names(&config.protocols.stomp.hosts),
         nack_requeues: stomp.nack_requeues,

@@ -87,7 +87,7 @@ fn dial_spec(dial: &Dial, settings: &Arc<ZmtpSettings>) -> Option<DialSpec> {
     };
     let fronts = ZmtpDial {
         settings,
-        socket_type: SocketType::from_name(dial.socket.to_ascii_uppercase().as_bytes())?,
+        socket_type: SocketType::from_name(dial.r#as.to_ascii_uppercase().as_bytes())?,
         user: dial.user.as_str().into(),
         identity: bytes(&dial.identity),
         prefixes: dial.subscribe.iter().map(bytes).collect(),
