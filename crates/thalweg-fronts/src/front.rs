@@ -302,6 +302,12 @@ pub trait Front: Outbound + Variant + Send {
         None
     }
 
+    /// The same after a delivery; nothing where that cannot have changed it.
+    #[inline]
+    fn kept_after_delivery(&self) -> Option<usize> {
+        self.kept_bytes()
+    }
+
     /// What the peer says of itself, for operators.
     fn client_properties(&self) -> &[(Box<str>, Box<str>)] {
         &[]

@@ -233,6 +233,7 @@ impl Links {
         self.write_apart(id, content, delivery)
     }
 
+    /// All of it once for each type of front, so that what the type decides costs nothing.
     #[inline(always)]
     fn write_apart(&mut self, id: LinkId, content: &Content<'_>, delivery: &Delivery<'_>) -> Sent {
         let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
@@ -241,7 +242,7 @@ impl Links {
         };
         let is_late = self.unflushed > self.unflushed_most && !is_urgent(delivery);
         let before = link.out.len();
-        let (delivered, index, defers, kept) = each_front!(&mut link.front, front => {
+        each_front!(&mut link.front, front => {
             // Subscribers of such a front have had theirs by now, and it has no consumers.
             if is_hot(&**front) {
                 return Sent::Gone;
@@ -254,27 +255,27 @@ impl Links {
                 return Sent::Full;
             }
             let delivered = Outbound::deliver(&mut **front, content, delivery, &mut link.out);
-            (delivered, index_of(&**front), defers, Front::kept_bytes(&**front))
-        });
-        if let Some(kept) = kept {
-            link.keeps(kept, &mut self.kept);
-        }
-        if let Err(why) = delivered {
-            cold_path();
-            return self.undelivered(id, before, why);
-        }
-        self.packets[index].sent += 1;
-        if defers {
-            self.wake(id);
-            return Sent::Room;
-        }
-        self.unflushed += link.out.len() - before;
-        let (waiting, high) = (link.waiting(), link.high);
-        if !link.dirty {
-            link.dirty = true;
-            self.dirty.push(id);
-        }
-        self.wrote(id, waiting, high)
+            let index = index_of(&**front);
+            if let Some(kept) = Front::kept_after_delivery(&**front) {
+                link.keeps(kept, &mut self.kept);
+            }
+            if let Err(why) = delivered {
+                cold_path();
+                return self.undelivered(id, before, why);
+            }
+            self.packets[index].sent += 1;
+            if defers {
+                self.wake(id);
+                return Sent::Room;
+            }
+            self.unflushed += link.out.len() - before;
+            let (waiting, high) = (link.waiting(), link.high);
+            if !link.dirty {
+                link.dirty = true;
+                self.dirty.push(id);
+            }
+            self.wrote(id, waiting, high)
+        })
     }
 
     #[cold]

@@ -225,7 +225,11 @@ impl ZmtpFront {
 impl Front for ZmtpFront {
     #[inline]
     fn step(cx: &mut Cx<'_>, bytes: &[u8]) -> Step {
-        let Some(mut front) = ZmtpFront::of(cx.links, cx.id) else {
+        let Some(link) = cx.links.get_mut(cx.id) else {
+            return Step::Hold;
+        };
+        let session = link.session;
+        let Some(mut front) = ZmtpFront::from_any_mut(&mut link.front) else {
             return Step::Hold;
         };
         if front.put_off.is_some() {
@@ -243,6 +247,16 @@ impl Front for ZmtpFront {
             Stage::Handshake(_) => return ZmtpFront::shake_hands(cx, bytes),
             Stage::Closed => return Step::Hold,
         };
+        if matches!(role, Role::Publisher | Role::Pusher)
+            && let Some(session) = session
+            && let Some(short) = traffic.short_message(bytes)
+            && !front.has_header
+            && let Some(scratch) =
+                Scratch::take_if_same(&mut front.scratch, role, front.settings.durable, &short)
+        {
+            ZmtpFront::publish_same(cx, role, session, scratch, &short);
+            return Step::Consumed(short.message.raw().len());
+        }
         let mut gathered = std::mem::take(&mut front.gathered);
         let step = match traffic.handle_input(bytes, &mut gathered) {
             Ok(None) => Step::NeedMore,
@@ -320,6 +334,12 @@ impl Front for ZmtpFront {
 
     fn kept_bytes(&self) -> Option<usize> {
         Some(self.kept())
+    }
+
+    /// What is delivered to subscribers is not kept.
+    #[inline]
+    fn kept_after_delivery(&self) -> Option<usize> {
+        (self.calls.is_some() || self.worker.is_some()).then(|| self.kept())
     }
 
     fn client_properties(&self) -> &[(Box<str>, Box<str>)] {

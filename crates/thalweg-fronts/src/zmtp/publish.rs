@@ -9,7 +9,7 @@ use crate::probe::Mark;
 use crate::stamp;
 use thalweg_kernel::{Draft, Native, Outcome, SessionId, queue_address};
 use thalweg_model::{Address, Properties, Reliability, RetainOp, Span, Time};
-use thalweg_zmtp::Message;
+use thalweg_zmtp::{Message, ShortMessage};
 
 /// Buffers that a publish needs now and then.
 #[derive(Default)]
@@ -22,6 +22,28 @@ pub(super) struct Scratch {
     pub(super) lengths: Vec<u8>,
     /// Say where the message was cut.
     pub(super) properties: Properties,
+}
+
+impl Scratch {
+    /// The buffers of the last message, if this one goes to the same address and says nothing that needs more than
+    /// [`ZmtpFront::publish_same`].
+    #[inline(always)]
+    pub(super) fn take_if_same(
+        kept: &mut Option<Box<Scratch>>,
+        role: Role,
+        is_durable: bool,
+        short: &ShortMessage<'_>,
+    ) -> Option<Box<Scratch>> {
+        kept.take_if(|scratch| {
+            let name = &scratch.name;
+            let is_same = match (role, short.second) {
+                (Role::Publisher, second) => name.is_of(short.first, second.is_none()),
+                (Role::Pusher, None) => !is_durable,
+                _ => false,
+            };
+            is_same && !scratch.address.is_empty() && !name.is_retained
+        })
+    }
 }
 
 /// How a publisher's last message was named, so that the same name costs a comparison.
@@ -177,13 +199,63 @@ impl ZmtpFront {
             false => ZmtpFront::publish_draft(cx, session, draft),
             true => Outcome::BadAddress,
         };
-        match outcome {
-            Outcome::BadAddress => cx.kernel.refuse(session, len),
-            Outcome::Full if is_publisher => cx.kernel.refuse(session, len),
-            Outcome::Full => ZmtpFront::put_off(cx, message),
-            _ => {}
+        if let Outcome::BadAddress | Outcome::Full = outcome {
+            ZmtpFront::unpublished(cx, role, session, outcome, message, len);
         }
         ZmtpFront::keep_scratch(cx, scratch);
+    }
+
+    /// [`ZmtpFront::publish`] of a message that [`Scratch::take_if_same`] has recognized.
+    #[inline(always)]
+    pub(super) fn publish_same(
+        cx: &mut Cx<'_>,
+        role: Role,
+        session: SessionId,
+        scratch: Box<Scratch>,
+        short: &ShortMessage<'_>,
+    ) {
+        let is_publisher = role == Role::Publisher;
+        let payload = match short.second {
+            Some(second) => second,
+            None if is_publisher => short
+                .first
+                .get(scratch.name.head.len()..)
+                .unwrap_or_default(),
+            None => short.first,
+        };
+        let draft = Draft {
+            native: is_publisher.then_some(Native {
+                dialect: native::ZMTP,
+                frame: short.message.raw(),
+            }),
+            // The message before had the same name, and so was cut at the same place.
+            properties: (is_publisher && short.second.is_none()).then_some(&scratch.properties),
+            ..Draft::new(&scratch.address, payload, Reliability::AtMostOnce)
+        };
+        let outcome = ZmtpFront::publish_draft(cx, session, draft);
+        if let Some(front) = ZmtpFront::of(cx.links, cx.id) {
+            front.scratch = Some(scratch);
+        }
+        if let Outcome::BadAddress | Outcome::Full = outcome {
+            let message = short.message;
+            ZmtpFront::unpublished(cx, role, session, outcome, message, payload.len());
+        }
+    }
+
+    /// A message was not taken.
+    #[cold]
+    fn unpublished(
+        cx: &mut Cx<'_>,
+        role: Role,
+        session: SessionId,
+        outcome: Outcome,
+        message: Message<'_>,
+        len: usize,
+    ) {
+        match outcome {
+            Outcome::Full if role == Role::Pusher => ZmtpFront::put_off(cx, message),
+            _ => cx.kernel.refuse(session, len),
+        }
     }
 
     /// A queue has no room for a message, and its PUSH cannot be told so: nothing behind it is read until there is room,

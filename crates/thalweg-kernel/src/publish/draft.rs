@@ -27,6 +27,7 @@ pub struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     /// A draft without anything that a message need not have.
+    #[inline]
     pub fn new(address: &'a str, payload: &'a [u8], reliability: Reliability) -> Self {
         Draft {
             address,

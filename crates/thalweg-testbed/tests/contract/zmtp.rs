@@ -65,6 +65,54 @@ fn frames_come_back_as_they_were_cut() {
     }
 }
 
+#[test]
+fn messages_that_wait_come_back_as_they_were_cut_however_names_alternate() {
+    let mut bed = Testbed::new(Settings {
+        outputs: thalweg_fronts::LinksLimits {
+            output_high: 100,
+            output_max: 100,
+            ..Default::default()
+        },
+        ..Settings::default()
+    });
+    let publisher = bed.zmtp(SocketType::Pub);
+    let (quick, slow) = (sub(&mut bed, b""), sub(&mut bed, b""));
+    let device = bed.mqtt("device");
+    bed.mqtt_subscribe(device, "#", SubscribeOptions::default());
+    bed.set_reading(slow, false);
+    // The same cut twice, then each behind each other one, then with another name.
+    let cuts: [&[&[u8]]; 6] = [
+        &[b"a/b", b"1"],
+        &[b"a/b 1"],
+        &[b"a/b|1"],
+        &[b"a/b", b"", b"1"],
+        &[b"a/b"],
+        &[b"a/bc", b"1"],
+    ];
+    let orders = (0..36).flat_map(|at| [cuts[at / 6], cuts[at % 6], cuts[at % 6]]);
+    let sent: Vec<Vec<Vec<u8>>> = orders.map(|it| it.map(<[u8]>::to_vec)).collect();
+    let mut got = Vec::new();
+    for frames in &sent {
+        let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+        bed.zmtp_send(publisher, &frames);
+        got.extend(bed.zmtp_got(quick));
+    }
+    assert_eq!(got, sent, "what goes straight through");
+    bed.set_reading(slow, true);
+    bed.rest();
+    assert_eq!(bed.zmtp_got(slow), sent, "what waited");
+    let topics = bed
+        .mqtt_got(device)
+        .into_iter()
+        .map(|it| (it.topic, it.payload));
+    let expected = sent.iter().map(|frames| match &frames[..] {
+        [single] if single.len() > 3 => ("a/b".to_owned(), single[4..].to_vec()),
+        [first, rest @ ..] => (String::from_utf8_lossy(first).into(), rest.concat()),
+        [] => unreachable!("no message is empty"),
+    });
+    assert!(topics.eq(expected), "what MQTT sees");
+}
+
 trait MapFrames {
     fn map(&self, f: fn(&[u8]) -> Vec<u8>) -> Vec<Vec<u8>>;
 }

@@ -24,6 +24,51 @@ fn a_first_octet_is_a_subscription_only_from_a_subscriber_and_in_a_single_frame(
 }
 
 #[test]
+fn a_short_message_is_what_the_long_way_finds_too() {
+    let whole: [&[u8]; 4] = [
+        b"\x00\x00",
+        b"\x00\x02ab",
+        b"\x01\x00\x00\x00",
+        b"\x01\x01a\x00\x02bc",
+    ];
+    for input in whole {
+        let more = [input, b"\x00\x01z"].concat();
+        let mut to = server_for(SocketType::Pub);
+        let short = to.short_message(&more).expect("it is short");
+        assert_eq!(short.message.raw(), input);
+        let bodies: Vec<&[u8]> = [short.first].into_iter().chain(short.second).collect();
+        assert_eq!(bodies, short.message.frames().collect::<Vec<_>>());
+        // From a subscriber it may be a subscription.
+        assert!(server_for(SocketType::Sub).short_message(&more).is_none());
+    }
+    let others: [&[u8]; 8] = [
+        b"",
+        b"\x00",
+        b"\x00\x02a",
+        b"\x01\x01a\x00",
+        b"\x01\x01a\x01\x01b\x00\x01c",
+        b"\x02\0\0\0\0\0\0\0\x01a",
+        b"\x01\x01a\x04\x05\x04PONG",
+        b"\x08\x01a",
+    ];
+    for input in others {
+        let mut to = server_for(SocketType::Pub);
+        assert!(to.short_message(input).is_none(), "{input:?}");
+    }
+    // The beginning of its message is kept already.
+    let (mut to, mut gathered) = (server_for(SocketType::Pub), Gathered::default());
+    let (consumed, _) = hear(
+        &mut to,
+        b"\x01\x01a\x04\x05\x04PONG\x00\x01b",
+        &mut gathered,
+    );
+    assert_eq!(
+        (consumed, to.short_message(b"\x00\x01b").is_none()),
+        (10, true)
+    );
+}
+
+#[test]
 fn a_command_between_the_frames_of_a_message_comes_first_and_tears_nothing() {
     let mut to = server_for(SocketType::Dealer);
     let mut gathered = Gathered::default();
