@@ -13,9 +13,12 @@
  *   xmppblast --selftest --port P
  *       Against a peer of its own that only relays: the tool's ceiling, and that it sees loss, doubles and wrong order.
  *
- * Any mode: --pid BROKER for its CPU and memory, --persistent for nodes that keep their items, --warmup, --drain, --prefix. All log in by ANONYMOUS to the domain `localhost`
- * without TLS; the service is `pubsub.localhost`. An item is <p xmlns='urn:blast'> with SIZE characters of text, 50 at least: a
- * mark and the message's stamp in hexadecimal digits come first. What a publish is answered with is read, and errors end the run.
+ * Any mode: --pid BROKER for its CPU and memory, --persistent for nodes that keep their items, --warmup, --drain, --prefix. Without
+ * --persistent nodes are made with `persist_items` off and `send_last_published_item` at `never` (with the latter alone at its
+ * default ejabberd writes each item to its disk all the same). Where nodes cannot be made so, each publish asks for it
+ * (publish-options). All log in by ANONYMOUS to the domain `localhost` without TLS; the service is `pubsub.localhost`. An item is
+ * <p xmlns='urn:blast'> with SIZE characters of text, 50 at least: a mark and the message's stamp in hexadecimal digits come
+ * first. What a publish is answered with is read, and errors end the run.
  *
  * One thread, batched writes, no allocation per message. Prints one line of JSON; the exit status is 3 when the run is not valid.
  */
@@ -39,7 +42,15 @@ static const char *tool_name = "xmppblast";
 #define MARK "~~"
 #define MARK_BYTES (sizeof MARK - 1)
 #define TEXT_BYTES_MIN (MARK_BYTES + 2 * STAMP_BYTES)
-#define ITEM_END "</p></item></publish></pubsub></iq>"
+#define ITEM_END "</p></item></publish>"
+#define FORM "<x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE' type='hidden'><value>http://jabber.org/protocol/pubsub#"
+#define FIELD "</value></field><field var='pubsub#"
+#define FORM_END "</value></field></x>"
+#define PASSING "<publish-options>" FORM "publish-options" FIELD "persist_items'><value>0" FORM_END "</publish-options>"
+
+/* Nodes keep items whatever is asked for, and each publish says that its own is not to be kept. */
+static bool asks_each_time;
+static uint32_t nodes_made;
 
 static void node_of(char *to, size_t bytes, uint32_t number)
 {
@@ -63,17 +74,51 @@ static void await(struct conn *c, const char *end)
     die("connection %u: no %s in %s", c->number, end, answer);
 }
 
-static void ask(struct conn *c, const char *end, const char *format, ...)
+static bool is_refused(void) { return strstr(answer, "error") || strstr(answer, "failure"); }
+
+static void try(struct conn *c, const char *end, const char *format, va_list args)
 {
     char text[2048];
-    va_list args;
-    va_start(args, format);
     int n = vsnprintf(text, sizeof text, format, args);
-    va_end(args);
     write_all(c->fd, text, (size_t)n);
     await(c, end);
-    if (strstr(answer, "error") || strstr(answer, "failure"))
+}
+
+/* Whether the answer is no error. */
+static bool may(struct conn *c, const char *end, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    try(c, end, format, args);
+    va_end(args);
+    return !is_refused();
+}
+
+static void ask(struct conn *c, const char *end, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    try(c, end, format, args);
+    va_end(args);
+    if (is_refused())
         die("connection %u: %s", c->number, answer);
+}
+
+static void create(struct conn *c, const char *head, const char *node)
+{
+    if (!opt.persistent && !asks_each_time) {
+        asks_each_time = !may(c, "</iq>",
+                              "%s<create node='%s'/><configure>" FORM "node_config" FIELD "publish_model'><value>open" FIELD
+                              "persist_items'><value>0" FIELD "send_last_published_item'><value>never" FORM_END
+                              "</configure></pubsub></iq>",
+                              head, node);
+        if (!asks_each_time)
+            return;
+    }
+    ask(c, "</iq>",
+        "%s<create node='%s'/><configure>" FORM "node_config" FIELD "publish_model'><value>open" FIELD
+        "persist_items'><value>1" FORM_END "</configure></pubsub></iq>",
+        head, node);
 }
 
 static void proto_open(struct conn *c)
@@ -95,13 +140,10 @@ static void proto_open(struct conn *c)
     if (c->is_publisher)
         return;
     node_of(node, sizeof node, c->number);
-    if (c->number < opt.pairs) {
+    if (c->number % opt.pairs == nodes_made) {
         snprintf(head, sizeof head, request, "create");
-        ask(c, "</iq>",
-            "%s<create node='%s'/><configure><x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE' type='hidden'>"
-            "<value>http://jabber.org/protocol/pubsub#node_config</value></field><field var='pubsub#publish_model'>"
-            "<value>open</value></field><field var='pubsub#persist_items'><value>%d</value></field></x></configure></pubsub></iq>",
-            head, node, opt.persistent);
+        create(c, head, node);
+        nodes_made++;
     }
     snprintf(head, sizeof head, request, "subscribe");
     ask(c, "</iq>", "%s<subscribe node='%s' jid='%s'/></pubsub></iq>", head, node, jid);
@@ -123,15 +165,16 @@ static uint64_t proto_close(struct conn *c)
 
 static void proto_make_batch(struct conn *c)
 {
-    char head[600], node[256];
+    char head[600], node[256], end[600];
     if (opt.size < TEXT_BYTES_MIN)
         die("an item needs %zu characters", TEXT_BYTES_MIN);
     node_of(node, sizeof node, c->number);
     size_t n = (size_t)snprintf(head, sizeof head,
                                 "<iq type='set' id='p' to='pubsub.localhost'><pubsub xmlns='http://jabber.org/protocol/pubsub'>"
                                 "<publish node='%s'><item id='i'><p xmlns='urn:blast'>" MARK, node);
+    size_t ends = (size_t)snprintf(end, sizeof end, ITEM_END "%s</pubsub></iq>", asks_each_time ? PASSING : "");
     c->stamp_at = n;
-    c->message_bytes = n - MARK_BYTES + opt.size + sizeof ITEM_END - 1;
+    c->message_bytes = n - MARK_BYTES + opt.size + ends;
     c->batch_cap = BATCH_BYTES / c->message_bytes;
     c->batch_cap = c->batch_cap ? c->batch_cap : 1;
     c->batch = zeroed(c->batch_cap, c->message_bytes);
@@ -139,7 +182,7 @@ static void proto_make_batch(struct conn *c)
         uint8_t *message = c->batch + i * c->message_bytes;
         memcpy(message, head, n);
         memcpy(message + n, filler, opt.size - MARK_BYTES);
-        memcpy(message + n - MARK_BYTES + opt.size, ITEM_END, sizeof ITEM_END - 1);
+        memcpy(message + n - MARK_BYTES + opt.size, end, ends);
     }
 }
 
