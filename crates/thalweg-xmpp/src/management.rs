@@ -111,23 +111,32 @@ impl Management {
         self.ask(out);
     }
 
-    fn ask(&mut self, out: &mut Vec<u8>) {
-        if !self.asked && self.unacknowledged > 0 {
+    pub(crate) fn ask(&mut self, out: &mut Vec<u8>) {
+        if self.is_to_ask() {
             self.asked = true;
             out.extend_from_slice(format!("<r xmlns='{}'/>", ns::MANAGEMENT).as_bytes());
             end_message(self.framing, out);
         }
     }
 
-    /// The peer has handled `h` stanzas. Returns the numbers of those that their sender keeps.
+    /// Whether nothing will ask for an acknowledgement of what is not acknowledged, unless [`Management::ask`] does.
+    pub(crate) fn is_to_ask(&self) -> bool {
+        !self.asked && self.unacknowledged > 0
+    }
+
+    /// The peer has handled `h` stanzas. Returns the numbers of those that their sender keeps. A peer that has handled nothing more
+    /// is not asked again at once: it would say the same, and be asked again.
     pub(crate) fn on_acknowledged(
         &mut self,
         h: u32,
         out: &mut Vec<u8>,
     ) -> Result<Vec<u16>, PeerFault> {
+        let before = self.acknowledged;
         let kept = self.forget(h)?;
         self.asked = false;
-        self.ask(out);
+        if h != before {
+            self.ask(out);
+        }
         Ok(kept)
     }
 

@@ -609,6 +609,20 @@ impl ServerSide {
         self.management = Some(Box::new(Management::new(self.settings.framing)));
     }
 
+    /// Whether the client has said that it has handled nothing more, and [`ServerSide::ask`] is to ask again after a while.
+    pub fn is_to_ask(&self) -> bool {
+        self.management
+            .as_ref()
+            .is_some_and(|management| management.is_to_ask())
+    }
+
+    /// Asks for an acknowledgement if there is something that is not acknowledged.
+    pub fn ask(&mut self, out: &mut Vec<u8>) {
+        if let (Some(management), State::Bound) = (&mut self.management, &self.state) {
+            management.ask(out);
+        }
+    }
+
     /// Takes what a later connection needs to go on; `None` unless stream management is on.
     pub fn suspend(&mut self) -> Option<Management> {
         self.management.take().map(|management| *management)

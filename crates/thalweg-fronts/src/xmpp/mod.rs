@@ -84,6 +84,8 @@ pub struct XmppFront {
     resume: Option<Box<str>>,
     resuming: Option<resume::Resuming>,
     has_failed_to_resume: bool,
+    /// When the client is asked again what it has handled.
+    ask_at: Option<Time>,
     /// The session of an earlier run that the client has asked for, and that it gets if it enables resumption.
     inherits: Option<Box<str>>,
     fault: Option<Box<str>>,
@@ -116,6 +118,7 @@ impl XmppFront {
             resume: None,
             resuming: None,
             has_failed_to_resume: false,
+            ask_at: None,
             inherits: None,
             fault: None,
         }
@@ -129,7 +132,13 @@ impl XmppFront {
     fn on_event(cx: &mut Cx<'_>, event: ServerEvent<'_>) {
         match event {
             ServerEvent::Consumed => {}
-            ServerEvent::Acknowledged(tags) => XmppFront::on_acknowledged(cx, &tags),
+            ServerEvent::Acknowledged(tags) => {
+                XmppFront::on_acknowledged(cx, &tags);
+                let later = cx.now + ASK_AGAIN_AFTER;
+                if let Some(front) = XmppFront::of(cx.links, cx.id) {
+                    front.ask_at = front.side.is_to_ask().then_some(later);
+                }
+            }
             ServerEvent::Open(header) => XmppFront::on_open(cx, header.to.as_deref()),
             ServerEvent::Login { mechanism, message } => {
                 if let Some(front) = XmppFront::of(cx.links, cx.id) {
@@ -358,6 +367,8 @@ struct Login {
 /// How operators see a session of this protocol.
 const DIALECT: &str = "XMPP 1.0";
 
+/// How long a client is left alone that has handled nothing since it was asked the last time.
+const ASK_AGAIN_AFTER: Span = Span::from_secs(5);
 /// Requests of one connection that wait for the kernel; more are refused.
 const ASKED_MAX: usize = 1000;
 /// Octets of those, unless there is but one.
@@ -420,11 +431,19 @@ impl Front for XmppFront {
     }
 
     fn next_timer(&self) -> Time {
-        self.nodes.expiry_next()
+        let lease = self.nodes.expiry_next();
+        self.ask_at.map_or(lease, |ask| lease.min(ask))
     }
 
     fn on_timer(cx: &mut Cx<'_>) {
         XmppFront::end_leases(cx);
+        let now = cx.now;
+        XmppFront::write(cx.links, cx.id, |front, out| {
+            if front.ask_at.is_some_and(|ask| ask <= now) {
+                front.ask_at = None;
+                front.side.ask(out);
+            }
+        });
     }
 
     fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {

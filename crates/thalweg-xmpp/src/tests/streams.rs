@@ -298,6 +298,34 @@ fn what_its_sender_keeps_comes_back_by_its_number_and_is_not_copied() {
     assert_eq!((kept.unacknowledged(), out.len()), (0, 0));
 }
 
+/// Some clients do not count all that they handle: asked again at once, they would say the same, for ever.
+#[test]
+fn a_client_that_has_handled_nothing_more_is_not_asked_again_at_once() {
+    let mut pair = Pair::new(&[Mechanism::ScramSha256], client_settings("pencil"));
+    pair.run().expect("legal");
+    let mut hear = |h: u32, messages: usize| {
+        let mut out = Vec::new();
+        for _ in 0..messages {
+            pair.server.put(StanzaKind::Message, &[], &mut out, |_| {});
+        }
+        let says = format!("<a xmlns='{}' h='{h}'/>", ns::MANAGEMENT);
+        pair.server
+            .handle_input(says.as_bytes(), &mut pair.tree, &mut out)
+            .expect("legal");
+        let asks = String::from_utf8(out).expect("text").matches("<r ").count();
+        (asks, pair.server.is_to_ask())
+    };
+    assert_eq!(hear(0, 2), (1, true));
+    assert_eq!(hear(0, 0), (0, true));
+    assert_eq!(hear(1, 0), (1, false), "there is one more");
+    assert_eq!(hear(1, 0), (0, true));
+    assert_eq!(hear(2, 1), (2, false), "with the next message, and for it");
+    let mut out = Vec::new();
+    assert_eq!(hear(2, 0), (0, true));
+    pair.server.ask(&mut out);
+    assert!(out.starts_with(b"<r ") && !pair.server.is_to_ask());
+}
+
 #[test]
 fn an_error_of_the_stream_says_why() {
     let mut pair = Pair::new(&[Mechanism::ScramSha256], client_settings("pencil"));
