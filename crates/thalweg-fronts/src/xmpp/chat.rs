@@ -6,25 +6,26 @@
 //!
 //! The payload is the text of the message, for other protocols. The stanza itself is beside it ([`Letter`]).
 
+use super::XmppFront;
+use super::deliver::{put_delay, put_headers};
 use super::pubsub::{Asked, FORBIDDEN, NOT_ACCEPTABLE, Refused};
 use super::subscriptions::GROUP;
-use super::{XmppFront, datetime};
 use crate::address::in_tenant;
 use crate::front::{Cx, Variant};
 use crate::native::neutral;
-use thalweg_kernel::{Content, Draft, LastValueWish, Outcome, Tag, Wish, queue_address};
+use thalweg_kernel::{Content, Delivery, Draft, LastValueWish, Outcome, Tag, Wish, queue_address};
 use thalweg_model::place::{Place, place};
 use thalweg_model::syntax::write_level;
 use thalweg_model::{Details, NativeProperties, Properties, Reliability, Time};
-use thalweg_xmpp::{
-    ErrorType, Jid, Stanza, StanzaError, StanzaKind, is_xml_text, ns, put_attribute, put_text,
-};
+use thalweg_xmpp::{ErrorType, Jid, Stanza, StanzaError, StanzaKind, is_xml_text, ns, put_text};
 
 /// The first level of the addresses of resources.
 const RESOURCES: &str = "$jid";
-const DELAY: &str = "urn:xmpp:delay";
 
-pub(super) const UNAVAILABLE: Refused = StanzaError::new(ErrorType::Cancel, "service-unavailable");
+const UNAVAILABLE: Refused = StanzaError::new(ErrorType::Cancel, "service-unavailable");
+/// XEP-0160 has no other condition for it.
+pub(super) const TOO_MANY_WAIT: Refused =
+    UNAVAILABLE.about("no more messages are kept for this user (xmpp.offline_messages_max)");
 const MALFORMED: Refused = StanzaError::new(ErrorType::Modify, "jid-malformed");
 const NO_SUCH_DOMAIN: Refused = StanzaError::new(ErrorType::Cancel, "remote-server-not-found");
 
@@ -168,7 +169,7 @@ impl XmppFront {
                 Outcome::NoMatch => Ok(false),
                 Outcome::Denied => Err(FORBIDDEN),
                 Outcome::BadAddress => Err(NOT_ACCEPTABLE),
-                Outcome::Full | Outcome::Refused => Err(UNAVAILABLE),
+                Outcome::Full | Outcome::Refused => Err(TOO_MANY_WAIT),
             }
         };
         let reliability = match waits {
@@ -234,10 +235,11 @@ impl XmppFront {
             (false, true) => {
                 wishes.push(wish(&bare, None, Reliability::AtMostOnce));
                 if has_account && settings.offline_messages {
+                    let bounded = (&*queue, Some(settings.offline_messages_max));
                     // What it is refused for is said when the client joins those who take from it.
                     _ = cx
                         .kernel
-                        .make_queue(session, cx.id, 0, &queue, cx.now, cx.links);
+                        .make_bounded_queue(session, cx.id, 0, bounded, cx.now, cx.links);
                     wishes.push(wish(&queue, Some(GROUP), reliability));
                 }
             }
@@ -268,7 +270,12 @@ impl XmppFront {
         }
     }
 
-    pub(super) fn put_message(&mut self, content: &Content<'_>, tag: Tag, out: &mut Vec<u8>) {
+    pub(super) fn put_message(
+        &mut self,
+        content: &Content<'_>,
+        delivery: &Delivery<'_>,
+        out: &mut Vec<u8>,
+    ) {
         let properties = content.properties();
         let letter = properties
             .and_then(|properties| properties.native.as_ref())
@@ -297,12 +304,12 @@ impl XmppFront {
             .filter(|(_, value)| !value.is_empty());
         let given: Vec<(&str, &str)> = given.collect();
         let arrived = content.message().map(|message| message.ingress());
-        let waited = arrived.filter(|arrived| *arrived < self.availability.since);
+        let has_waited = arrived.is_some_and(|arrived| arrived < self.availability.since);
         let media_type = neutral
             .as_deref()
             .and_then(|known| known.content_type.as_deref());
         let domain = self.settings.domain.clone();
-        let again = super::deliver::again(tag);
+        let again = super::deliver::again(delivery.tag as Tag);
         self.side
             .put_again(again, StanzaKind::Message, &given, out, |out| {
                 let text = std::str::from_utf8(content.payload());
@@ -317,12 +324,9 @@ impl XmppFront {
                         super::payload::write(content.payload(), media_type, out);
                     }
                 }
-                if let Some(arrived) = waited {
-                    out.extend_from_slice(format!("<delay xmlns='{DELAY}'").as_bytes());
-                    put_attribute("from", &domain, out);
-                    let stamp = datetime::write(arrived.nanos() / 1_000_000_000);
-                    put_attribute("stamp", &stamp, out);
-                    out.extend_from_slice(b"/>");
+                put_headers(delivery, out);
+                if has_waited || delivery.deliveries > 0 {
+                    put_delay(content, &domain, out);
                 }
             });
     }

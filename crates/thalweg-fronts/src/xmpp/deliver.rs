@@ -1,8 +1,8 @@
 //! Notifications, and answers that come from the kernel.
 
-use super::XmppFront;
 use super::pubsub::{Asked, NO_ROOM};
 use super::subscriptions::refusal;
+use super::{XmppFront, datetime};
 use crate::front::{Fate, Outbound, Undelivered};
 use thalweg_kernel::{Answer, CloseReason, Content, Delivery, Recipient, Tag, Ticket};
 use thalweg_xmpp::{Again, StanzaKind, put_attribute};
@@ -22,10 +22,11 @@ impl Outbound for XmppFront {
             return Ok(());
         }
         if self.is_message_to(content.address()) {
-            self.put_message(content, delivery.tag as Tag, out);
+            self.put_message(content, delivery, out);
             return Ok(());
         }
-        let attributes = [("from", &*self.service), ("to", &*self.address)];
+        let service = self.service.clone();
+        let attributes = [("from", &*service), ("to", &*self.address)];
         self.side.put_again(
             again(delivery.tag as Tag),
             StanzaKind::Message,
@@ -33,7 +34,10 @@ impl Outbound for XmppFront {
             out,
             |out| {
                 XmppFront::put_event(content, out);
-                put_subscription_ids(delivery.subscription_ids, out);
+                put_headers(delivery, out);
+                if delivery.deliveries > 0 || delivery.retain {
+                    put_delay(content, &service, out);
+                }
             },
         );
         Ok(())
@@ -112,16 +116,34 @@ pub(super) fn again(tag: Tag) -> Again {
     }
 }
 
-/// Which subscriptions a notification is for, where there are several: XEP-0131 and XEP-0060, 6.1.6.
-fn put_subscription_ids(ids: &[u32], out: &mut Vec<u8>) {
-    if ids.len() < 2 {
+/// Headers of XEP-0131: which subscriptions a notification is for, where there are several (XEP-0060, 6.1.6), and that it may have
+/// come before, which XMPP has no word for.
+pub(super) fn put_headers(delivery: &Delivery<'_>, out: &mut Vec<u8>) {
+    let ids = match delivery.subscription_ids {
+        [_] => &[],
+        ids => ids,
+    };
+    if ids.is_empty() && delivery.deliveries == 0 {
         return;
     }
     out.extend_from_slice(b"<headers xmlns='http://jabber.org/protocol/shim'>");
     for id in ids {
-        out.extend_from_slice(b"<header");
-        put_attribute("name", "SubID", out);
-        out.extend_from_slice(format!(">{id}</header>").as_bytes());
+        out.extend_from_slice(format!("<header name='SubID'>{id}</header>").as_bytes());
+    }
+    if delivery.deliveries > 0 {
+        out.extend_from_slice(b"<header name='Redelivered'>true</header>");
     }
     out.extend_from_slice(b"</headers>");
+}
+
+/// When a message came to the broker, `from` (XEP-0203).
+pub(super) fn put_delay(content: &Content<'_>, from: &str, out: &mut Vec<u8>) {
+    let Some(message) = content.message() else {
+        return;
+    };
+    out.extend_from_slice(b"<delay xmlns='urn:xmpp:delay'");
+    put_attribute("from", from, out);
+    let stamp = datetime::write(message.ingress().nanos() / 1_000_000_000);
+    put_attribute("stamp", &stamp, out);
+    out.extend_from_slice(b"/>");
 }

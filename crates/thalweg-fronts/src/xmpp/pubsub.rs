@@ -3,7 +3,7 @@
 //! A node is there before anything is published to it, so that creating one only says its name ([`node`](super::node)).
 //! Subscriptions are in [`subscriptions`](super::subscriptions).
 
-use super::chat::UNAVAILABLE;
+use super::chat::TOO_MANY_WAIT;
 use super::node::PublishOptions;
 use super::{XmppFront, payload};
 use crate::front::{Cx, Variant};
@@ -281,7 +281,7 @@ impl XmppFront {
             Some(Asked::Sent { id, to, .. }) if is_refused => {
                 XmppFront::write(cx.links, cx.id, |front, out| {
                     let to = to.as_deref();
-                    front.put_error(StanzaKind::Message, &id, to, UNAVAILABLE, out);
+                    front.put_error(StanzaKind::Message, &id, to, TOO_MANY_WAIT, out);
                 });
             }
             _ => {}

@@ -29,6 +29,8 @@ pub struct XmppSettings {
     pub unacknowledged_bytes_max: usize,
     /// Whether messages to users who are not there wait for them, each user's in a queue.
     pub offline_messages: bool,
+    /// Messages that may wait for a user; more are refused.
+    pub offline_messages_max: u64,
     /// Names that every client has in its roster; their presence is that at `$presence`.
     pub roster: Arc<[Box<str>]>,
     /// Nodes that one answer to a question for all of them lists.
@@ -55,6 +57,7 @@ impl Default for XmppSettings {
             resume_max: Span::from_secs(300),
             unacknowledged_bytes_max: 1 << 20,
             offline_messages: true,
+            offline_messages_max: 1000,
             roster: Arc::default(),
             listed_max: 200,
             tenant: "".into(),

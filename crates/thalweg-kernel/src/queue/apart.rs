@@ -122,6 +122,19 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<(), Refusal> {
+        self.make_bounded_queue(id, link, ticket, (queue, None), now, fx)
+    }
+
+    /// The same of a queue in which so many messages may wait: it refuses more. One that is there keeps its own bound.
+    pub fn make_bounded_queue<E: Effects>(
+        &mut self,
+        id: SessionId,
+        link: LinkId,
+        ticket: Ticket,
+        (queue, messages_max): (&str, Option<u64>),
+        now: Time,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
         let asker = self.asker(id, link, ticket).ok_or(Refusal::Denied)?;
         if !is_queue_address(queue)
             || Address::check(queue).is_err()
@@ -129,7 +142,7 @@ impl Kernel {
         {
             return Err(Refusal::Invalid("no queue can have this name"));
         }
-        // Without terms it is no more than what using it asks for.
+        // With no other terms it is no more than what using it asks for.
         if !self
             .sessions
             .get(id)
@@ -138,11 +151,15 @@ impl Kernel {
             return Err(Refusal::Denied);
         }
         if self.has_queues() {
-            self.make_queue_for(self.env.shard(), asker, queue, now)?;
+            self.make_queue_for(self.env.shard(), asker, (queue, messages_max), now)?;
             fx.answer(link, ticket, Answer::QueueMade(Ok(())));
         } else {
             let queue = queue.into();
-            self.send_to_queues(ShardMessage::MakeQueue { asker, queue });
+            self.send_to_queues(ShardMessage::MakeQueue {
+                asker,
+                queue,
+                messages_max,
+            });
         }
         Ok(())
     }
@@ -151,11 +168,11 @@ impl Kernel {
         &mut self,
         from: ShardId,
         asker: Asker,
-        queue: &str,
+        (queue, messages_max): (&str, Option<u64>),
         now: Time,
     ) -> Result<(), Refusal> {
         let Some(queue_id) = self.queues.find(queue) else {
-            return self.add_plain_queue(queue);
+            return self.add_plain_queue(queue, messages_max);
         };
         let asker = (from == self.env.shard()).then(|| asker.session());
         let Some(known) = self.queues.get_mut(queue_id) else {

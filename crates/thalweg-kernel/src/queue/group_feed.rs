@@ -1,7 +1,7 @@
 //! A group may take from a queue.
 
 use super::terms::Terms;
-use super::{Item, Refusal, is_queue_address};
+use super::{Item, QueueOverflow, Refusal, is_queue_address};
 use crate::Kernel;
 use crate::effects::{Effects, Holder};
 use crate::groups::ordered::LOOK_ANEW;
@@ -22,11 +22,15 @@ impl Kernel {
             return;
         }
         // Who cannot have it made will find that there is none.
-        let _ = self.add_plain_queue(address);
+        let _ = self.add_plain_queue(address, None);
     }
 
-    /// Makes a queue that outlives the broker and has no terms.
-    pub(super) fn add_plain_queue(&mut self, address: &str) -> Result<(), Refusal> {
+    /// Makes a queue that outlives the broker and has no terms, but for how many messages may wait; it refuses more.
+    pub(super) fn add_plain_queue(
+        &mut self,
+        address: &str,
+        messages_max: Option<u64>,
+    ) -> Result<(), Refusal> {
         if self.queues.count() >= self.env.limits().queues_max {
             return Err(Refusal::TooMany);
         }
@@ -36,7 +40,11 @@ impl Kernel {
         if self.env.journal_full() {
             return Err(Refusal::Full);
         }
-        let terms = Terms::plain(address, self.journal.next_number());
+        let mut terms = Terms::plain(address, self.journal.next_number());
+        if messages_max.is_some() {
+            terms.limits.messages_max = messages_max;
+            terms.limits.overflow = QueueOverflow::RejectPublish;
+        }
         let queue_id = self.add_queue(terms, Time::ZERO);
         if self.env.limits().journal {
             self.persist_queue(queue_id, self.env.limits().safety);

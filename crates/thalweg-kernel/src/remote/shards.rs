@@ -172,6 +172,8 @@ pub enum ShardMessage {
         asker: Asker,
         /// The address of the queue.
         queue: Box<str>,
+        /// Messages that may wait in it.
+        messages_max: Option<u64>,
     },
     /// It is there, or cannot be.
     QueueMade {
@@ -456,8 +458,12 @@ impl Kernel {
                 queue,
                 taken,
             } => self.on_taken_apart(asker, queue, taken, now, fx),
-            ShardMessage::MakeQueue { asker, queue } => {
-                let made = self.make_queue_for(from, asker, &queue, now);
+            ShardMessage::MakeQueue {
+                asker,
+                queue,
+                messages_max,
+            } => {
+                let made = self.make_queue_for(from, asker, (&queue, messages_max), now);
                 // Behind what tells that shard of the queue.
                 self.remote
                     .send(from, ShardMessage::QueueMade { asker, made });

@@ -42,6 +42,7 @@ impl Protocol for Xmpp {
             scram: xmpp.scram && config.access.scram,
             node_wildcards: xmpp.node_wildcards,
             offline_messages: xmpp.offline_messages,
+            offline_messages_max: xmpp.offline_messages_max,
             roster: xmpp
                 .roster
                 .iter()

@@ -154,6 +154,65 @@ fn a_message_waits_for_its_user_and_survives_the_broker() {
     }
 }
 
+#[test]
+fn no_more_messages_wait_than_the_operator_allows() {
+    for shards in [1, 3] {
+        let mut stage = stage(shards);
+        stage.bed.settings.xmpp = std::sync::Arc::new(thalweg_fronts::xmpp::XmppSettings {
+            offline_messages_max: 2,
+            ..thalweg_fronts::xmpp::XmppSettings::clone(&stage.bed.settings.xmpp)
+        });
+        let juliet = online(&mut stage, usize::from(shards) - 1, "juliet", 0);
+        stage.bed.says(juliet, |client, up| client.close(up));
+        for user in ["romeo", "paris"] {
+            let sender = connect(&mut stage, 0, user);
+            let refused = match user {
+                "romeo" => 1,
+                _ => 3,
+            };
+            for _ in 0..3 {
+                say(&mut stage, sender, "juliet@localhost", "chat", BODY);
+            }
+            let answers = stage.bed.xmpp_got(sender);
+            assert_eq!(answers.len(), refused, "{shards}: {answers:?}");
+            for answer in answers {
+                assert!(
+                    answer.contains("<service-unavailable ")
+                        && answer.contains("xmpp.offline_messages_max"),
+                    "{answer}"
+                );
+            }
+        }
+        let again = online(&mut stage, 0, "juliet", 0);
+        assert_eq!(stage.bed.xmpp_got(again).len(), 2);
+        // Then there is room again.
+        let romeo = connect(&mut stage, 0, "romeo");
+        say(&mut stage, romeo, "juliet@localhost", "chat", BODY);
+        assert_eq!(stage.bed.xmpp_got(romeo), [""; 0]);
+        assert_eq!(stage.bed.xmpp_got(again).len(), 1);
+    }
+}
+
+/// A resource that has not acknowledged a message leaves it to another one, which hears so.
+#[test]
+fn a_message_that_is_delivered_again_says_so() {
+    let mut stage = stage(1);
+    let first = online(&mut stage, 0, "juliet", 0);
+    stage.bed.set_reading(first, false);
+    let romeo = connect(&mut stage, 0, "romeo");
+    say(&mut stage, romeo, "juliet@localhost", "chat", BODY);
+    let second = online(&mut stage, 0, "juliet", 0);
+    assert_eq!(stage.bed.xmpp_got(second), [""; 0]);
+    stage.bed.lose(first);
+    let got = stage.bed.xmpp_got(second);
+    assert_eq!(got.len(), 1, "{got:?}");
+    assert!(
+        got[0].contains("<header name='Redelivered'>true</header>")
+            && got[0].contains("<delay xmlns='urn:xmpp:delay' from='localhost' stamp="),
+        "{got:?}"
+    );
+}
+
 /// A user's messages are in the queue that has its address as a name.
 #[test]
 fn other_protocols_send_and_take_messages() {

@@ -48,6 +48,20 @@ fn got(stage: &mut Stage, reader: Who<Xmpp>) -> Vec<String> {
         .collect()
 }
 
+/// The items, and whether each may have come before.
+fn marked(stage: &mut Stage, reader: Who<Xmpp>) -> Vec<(String, bool)> {
+    let stanzas = stage.bed.xmpp_got(reader);
+    let marked = stanzas.iter().flat_map(|stanza| {
+        let header = "<headers xmlns='http://jabber.org/protocol/shim'><header name='Redelivered'>true</header></headers>";
+        let delay = "<delay xmlns='urn:xmpp:delay' from='pubsub.localhost' stamp='2026-";
+        let is_again = stanza.contains(header);
+        assert_eq!(is_again, stanza.contains(delay), "{stanza}");
+        let bodies = items(stanza).into_iter().map(|item| item.payload);
+        bodies.map(move |body| (String::from_utf8(body).expect("text"), is_again))
+    });
+    marked.collect()
+}
+
 #[test]
 fn what_did_not_arrive_comes_over_the_next_connection_and_nothing_twice() {
     for shards in [1, 3] {
@@ -62,9 +76,15 @@ fn what_did_not_arrive_comes_over_the_next_connection_and_nothing_twice() {
             let again = stage.bed.xmpp_again(0, password("juliet"), reader);
             assert!(stage.bed.client(again).is_resumed, "{shards} {is_noticed}");
             assert_eq!(stage.bed.client(again).jid, jid);
-            assert_eq!(got(&mut stage, again), ["2", "3", "4"], "{shards}");
+            // What was sent before says so.
+            let marks = |body: &str, is_again: bool| (body.to_owned(), is_again);
+            assert_eq!(
+                marked(&mut stage, again),
+                [marks("2", true), marks("3", true), marks("4", !is_noticed)],
+                "{shards}"
+            );
             stage.publish(publisher, ADDRESS, "5");
-            assert_eq!(got(&mut stage, again), ["5"]);
+            assert_eq!(marked(&mut stage, again), [marks("5", false)]);
             let answer = stage.bed.xmpp_pubsub(again, "get", "<subscriptions/>");
             assert!(answer.contains("node='a/b'"), "{answer}");
             // And once more.

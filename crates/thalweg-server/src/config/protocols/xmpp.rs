@@ -13,9 +13,13 @@ section! {
         /// Otherwise they are letters, and `pubsub#subscription_depth` subscribes to what is below a node.
         node_wildcards: bool = Flag, "false", NewConnections;
         /// Whether messages to XMPP users who are not there wait for them. Each user who logs in with a name and sends
-        /// presence has a queue that is called `user@domain`, with the limits of all queues. Without it such messages
-        /// are refused (service-unavailable), also those to the bare address of a user who is there.
+        /// presence has a queue that is called `user@domain`, with the limits of all queues and
+        /// `xmpp.offline_messages_max`. Without it such messages are refused (service-unavailable), also those to the
+        /// bare address of a user who is there.
         offline_messages: bool = Flag, "true", NewConnections;
+        /// Most messages that wait for an XMPP user; further ones are refused (service-unavailable, with a text that
+        /// says so). They wait in memory. A queue that is there already keeps the bound that it was made with.
+        offline_messages_max: u64 = count(1, 1_000_000), "1000", NewConnections;
         /// Whether XMPP clients may send passwords (PLAIN) over connections without TLS: for tests on one machine.
         plaintext_passwords: bool = Flag, "false", NewConnections;
         /// How long the session of an XMPP client outlives its connection, if the client asks for resumption
