@@ -377,6 +377,8 @@ impl ClientBuilder {
     pub(crate) fn plugins(&self) -> Plugins {
         Plugins {
             mqtt_version: self.mqtt_version,
+            #[cfg(feature = "xmpp")]
+            has_tls_files: self.tls != TlsFiles::default(),
             #[cfg(feature = "zmtp")]
             zmtp: self.zmtp.clone(),
         }
@@ -445,6 +447,9 @@ pub(crate) fn check_feature(url: &BrokerUrl) -> Result<(), ClientError> {
 /// What the user says of plugins.
 pub(crate) struct Plugins {
     pub mqtt_version: u8,
+    /// The user has said whom to trust over TLS, so that a connection without it is not meant.
+    #[cfg(feature = "xmpp")]
+    pub has_tls_files: bool,
     #[cfg(feature = "zmtp")]
     pub zmtp: crate::zmtp::ZmtpSettings,
 }

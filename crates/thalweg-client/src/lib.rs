@@ -128,6 +128,7 @@ pub(crate) fn transports_for(
         "xmpp" => builder::random().ok().map(|random| {
             let mut settings = xmpp::XmppSettings::default();
             settings.seed.copy_from_slice(&random[..16]);
+            settings.tls_required = plugins.has_tls_files;
             Box::new(xmpp::Xmpp::new(endpoint, settings)) as _
         }),
         _ => None,

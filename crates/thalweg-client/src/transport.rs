@@ -26,6 +26,15 @@ pub trait Transport: Send {
     /// A connection stands (for datagrams: a socket is bound). Appends what is said first. `peer` is where it goes.
     fn open(&mut self, opening: &Opening, peer: SocketAddr, now: Time, out: &mut Output);
 
+    /// What follows on this connection is the handshake of TLS, once what was written has left: the peer has agreed to it.
+    /// [`Transport::secured`] comes behind it.
+    fn wants_tls(&self) -> bool {
+        false
+    }
+
+    /// The handshake is over. Appends what is said then.
+    fn secured(&mut self, _out: &mut Output) {}
+
     /// Bytes from the peer. Of a stream: everything not consumed yet; returns how many bytes were understood, and gets the
     /// rest again with what follows. Of datagrams: one whole datagram, all of it is consumed.
     fn handle_input(

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Idle ──> Resolving ──> Connecting ──> Greeting (TLS, WebSocket) ──> Open ──> Idle
-//!                            └── the next address, if there is one
+//!                            └── the next address, if there is one           Open ──> Securing (STARTTLS) ──> Open
 //! ```
 
 use std::io;
@@ -71,8 +71,15 @@ pub(super) struct Line {
 enum State {
     Idle,
     Resolving,
-    Connecting { peer: SocketAddr, until: Time },
-    Greeting { peer: SocketAddr },
+    Connecting {
+        peer: SocketAddr,
+        until: Time,
+    },
+    Greeting {
+        peer: SocketAddr,
+    },
+    /// TLS begins on a connection that was open.
+    Securing,
     Open,
 }
 
@@ -367,7 +374,7 @@ impl Line {
                 let consumed = engine.handle_input(self.lane, wire, now);
                 self.input
                     .extend_from_slice(wire.get(consumed..).unwrap_or_default());
-                return;
+                return self.secure(engine, means, now);
             }
             Filters::Plain => {
                 self.input.extend_from_slice(wire);
@@ -385,20 +392,50 @@ impl Line {
                 }
             }
         };
-        if let (State::Greeting { peer }, Filters::Filtered(filters)) = (self.state, &self.filters)
+        if let Filters::Filtered(filters) = &self.filters
             && fault.is_none()
             && !filters.is_handshaking()
         {
-            self.open(peer, engine, now);
+            match self.state {
+                State::Greeting { peer } => self.open(peer, engine, now),
+                State::Securing => {
+                    self.state = State::Open;
+                    engine.secured(self.lane, now);
+                }
+                _ => {}
+            }
         }
         if self.state == State::Open && !self.input.is_empty() {
             let consumed = engine.handle_input(self.lane, &self.input, now);
             self.input.drain(..consumed.min(self.input.len()));
+            self.secure(engine, means, now);
         }
         if let Some(words) = fault {
             // An alert may explain it to the peer.
             self.write_wire();
             self.lose(&words, engine, means, now);
+        }
+    }
+
+    /// Begins TLS on a connection that is open, if its protocol has agreed on that with the peer.
+    fn secure(&mut self, engine: &mut Engine, means: &Means<'_>, now: Time) {
+        if self.state != State::Open || !self.filters.is_plain() || !engine.wants_tls(self.lane) {
+            return;
+        }
+        let Some(endpoint) = engine.endpoint(self.lane).cloned() else {
+            return;
+        };
+        let encrypted = Endpoint {
+            is_encrypted: true,
+            ..endpoint
+        };
+        match means.security.filters(&encrypted) {
+            Ok(filters) => self.filters = filters,
+            Err(words) => return self.lose(&words, engine, means, now),
+        }
+        self.state = State::Securing;
+        if let Filters::Filtered(filters) = &mut self.filters {
+            filters.take_output(&mut self.wire);
         }
     }
 
@@ -700,7 +737,7 @@ impl Line {
     /// The connection has ended without our wish.
     fn lose(&mut self, words: &str, engine: &mut Engine, means: &Means<'_>, now: Time) {
         match self.state {
-            State::Open => {
+            State::Open | State::Securing => {
                 self.reset(means.registry);
                 engine.closed(self.lane, words, now);
             }

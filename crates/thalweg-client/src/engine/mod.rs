@@ -231,6 +231,21 @@ impl Engine {
         consumed
     }
 
+    /// Whether TLS is to begin on a lane's connection, which was not encrypted so far: [`Engine::secured`] comes next.
+    pub fn wants_tls(&self, lane: usize) -> bool {
+        self.lanes
+            .get(lane)
+            .is_some_and(|lane| lane.transport.wants_tls())
+    }
+
+    /// TLS stands on a connection on which it was wanted.
+    pub fn secured(&mut self, lane: usize, now: Time) {
+        if let Some(it) = self.lanes.get_mut(lane) {
+            it.transport.secured(&mut it.out);
+        }
+        self.follow_up(lane, now);
+    }
+
     /// A lane's connection has ended, by the peer or by a fault.
     pub fn closed(&mut self, lane: usize, words: &str, now: Time) {
         if self.lanes.get(lane).is_some_and(|it| it.link.is_open()) {

@@ -84,6 +84,14 @@ pub(crate) trait Plugin: Send {
         cx: &mut Cx<'_>,
     ) -> Step<Option<usize>>;
 
+    /// See [`Transport::wants_tls`].
+    fn begins_tls(&self) -> bool {
+        false
+    }
+
+    /// See [`Transport::secured`].
+    fn on_tls(&mut self, _out: &mut Vec<u8>) {}
+
     /// Everything that came has been taken.
     fn after_input(&mut self, _cx: &mut Cx<'_>) {}
 
@@ -221,6 +229,14 @@ impl<P: Plugin> Transport for P {
         let outcome = self.connect(opening, &mut out.bytes);
         self.connection_mut().opened(outcome);
         self.flush(out);
+    }
+
+    fn wants_tls(&self) -> bool {
+        self.begins_tls()
+    }
+
+    fn secured(&mut self, out: &mut Output) {
+        self.on_tls(&mut out.bytes);
     }
 
     fn handle_input(

@@ -42,6 +42,8 @@ pub struct XmppSettings {
     pub seed: [u8; 16],
     /// Largest payload that is sent and taken, in bytes.
     pub payload_bytes_max: usize,
+    /// A connection to `xmpp://` on which the broker offers no STARTTLS is given up. Otherwise it is used if it is offered.
+    pub tls_required: bool,
 }
 
 impl Default for XmppSettings {
@@ -49,6 +51,7 @@ impl Default for XmppSettings {
         XmppSettings {
             seed: [0; 16],
             payload_bytes_max: 16 << 20,
+            tls_required: false,
         }
     }
 }
@@ -63,6 +66,8 @@ pub struct Xmpp {
     jid: Option<Jid>,
     /// `pubsub.DOMAIN`.
     service: String,
+    /// The handshake of TLS is going on within the stream.
+    is_securing: bool,
     is_managed: bool,
     /// The name by which the stream can be resumed.
     resume: Option<String>,
@@ -107,6 +112,7 @@ impl Xmpp {
             tree: Tree::default(),
             jid: None,
             service: String::new(),
+            is_securing: false,
             is_managed: false,
             resume: None,
             earlier: None,
@@ -122,12 +128,13 @@ impl Xmpp {
 
     /// Returns the settings of a connection. A user may be written with its domain.
     fn client_settings(&self, opening: &Opening) -> ClientSettings {
+        let endpoint = self.conn.endpoint();
         let user = opening.user.as_deref();
         let (local, domain) = match user.and_then(|user| user.split_once('@')) {
             Some((local, domain)) => (Some(local), domain),
             // An address is no domain: the server says its own.
-            None if self.conn.endpoint().host.parse::<IpAddr>().is_ok() => (user, ""),
-            None => (user, &*self.conn.endpoint().host),
+            None if endpoint.host.parse::<IpAddr>().is_ok() => (user, ""),
+            None => (user, &*endpoint.host),
         };
         let password = opening.password.as_deref().unwrap_or_default();
         let mut nonce = [0; 24];
@@ -143,14 +150,15 @@ impl Xmpp {
                 stanza_bytes_max: STANZA_BYTES + self.settings.payload_bytes_max * 6,
                 ..Limits::default()
             },
-            framing: match self.conn.endpoint().websocket {
+            framing: match endpoint.websocket {
                 Some(_) => Framing::Elements,
                 None => Framing::Document,
             },
             domain: domain.to_lowercase(),
-            tls: match self.conn.endpoint().is_encrypted {
-                true => TlsPolicy::Direct,
-                false => TlsPolicy::IfOffered,
+            tls: match (endpoint.is_encrypted, &endpoint.websocket) {
+                (true, _) => TlsPolicy::Direct,
+                (false, None) if self.settings.tls_required => TlsPolicy::Required,
+                (false, _) => TlsPolicy::IfOffered,
             },
             credentials: match local {
                 Some(local) => Credentials::Password {
@@ -189,11 +197,7 @@ impl Xmpp {
     fn on_event(&mut self, event: ClientEvent<'_>, cx: &mut Cx<'_>) -> Step {
         match event {
             ClientEvent::Consumed | ClientEvent::Acknowledged => {}
-            ClientEvent::StartTls => {
-                return Err(LinkFault::permanent(
-                    "the broker requires STARTTLS, which this client does not speak; use xmpps:// and the port for it",
-                ));
-            }
+            ClientEvent::StartTls => self.is_securing = true,
             ClientEvent::Bound(jid) => {
                 // The stream of before is lost, and what it has not answered.
                 self.window.restart(1);
@@ -417,6 +421,7 @@ impl Plugin for Xmpp {
 
     fn connect(&mut self, opening: &Opening, out: &mut Vec<u8>) -> Step {
         self.connections += 1;
+        self.is_securing = false;
         let mut side = ClientSide::new(self.client_settings(opening));
         if let Some((name, management)) = self.earlier.take() {
             self.resume = Some(name.clone());
@@ -425,6 +430,17 @@ impl Plugin for Xmpp {
         side.open(out);
         self.side = Some(side);
         Ok(())
+    }
+
+    fn begins_tls(&self) -> bool {
+        self.is_securing
+    }
+
+    fn on_tls(&mut self, out: &mut Vec<u8>) {
+        self.is_securing = false;
+        if let Some(side) = &mut self.side {
+            side.secured(out);
+        }
     }
 
     fn step(&mut self, input: &[u8], _: &mut (), cx: &mut Cx<'_>) -> Step<Option<usize>> {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::transport::{Output, Properties, Transport};
 use thalweg_model::Time;
-use thalweg_xmpp::{Again, Mechanism, ServerEvent, ServerSettings, ServerSide};
+use thalweg_xmpp::{Again, Mechanism, ServerEvent, ServerSettings, ServerSide, StartTls};
 
 /// A server that logs everybody in, and keeps what it is asked.
 struct Server {
@@ -45,6 +45,10 @@ impl Server {
             used += len;
             match event {
                 ServerEvent::Open(_) => self.side.open("s", "verona", out),
+                ServerEvent::StartTls => {
+                    self.side.proceed(out);
+                    self.side.secured([Mechanism::Plain].into_iter().collect());
+                }
                 ServerEvent::Login { message: None, .. } => self.side.challenge(b"", out),
                 ServerEvent::Login { .. } | ServerEvent::Response(_) => {
                     self.side.success(None, out);
@@ -124,6 +128,30 @@ struct World {
 }
 
 impl World {
+    /// A lane to the usual port, before it has connected.
+    fn in_the_clear(starttls: StartTls, tls_required: bool) -> World {
+        let mut world = World::new(Framing::Document);
+        world.said();
+        let endpoint = Endpoint {
+            port: 5222,
+            is_encrypted: false,
+            ..world.lane.conn.endpoint().clone()
+        };
+        let settings = XmppSettings {
+            tls_required,
+            ..XmppSettings::default()
+        };
+        world.lane = Xmpp::new(endpoint, settings);
+        world.server.side = ServerSide::new(ServerSettings {
+            starttls,
+            mechanisms: [Mechanism::Plain, Mechanism::ScramSha256]
+                .into_iter()
+                .collect(),
+            ..ServerSettings::default()
+        });
+        world
+    }
+
     fn new(framing: Framing) -> World {
         let websocket = matches!(framing, Framing::Elements).then(|| ("/".to_owned(), "xmpp"));
         let endpoint = Endpoint {
@@ -181,6 +209,10 @@ impl World {
                 .lane
                 .handle_input(&input, Time::ZERO, &mut up, &mut self.said);
             assert_eq!(used, Ok(input.len()));
+            if self.lane.wants_tls() {
+                self.said.0.push("handshake".into());
+                self.lane.secured(&mut up);
+            }
         }
         done
     }
@@ -351,4 +383,41 @@ fn last_values_are_read_and_filters_judged() {
     ] {
         assert_eq!(node_of(filter).is_ok(), is_said, "{filter}");
     }
+}
+
+#[test]
+fn tls_begins_within_the_stream_where_the_broker_offers_it() {
+    for starttls in [StartTls::Offered, StartTls::Required] {
+        for tls_required in [false, true] {
+            let mut world = World::in_the_clear(starttls, tls_required);
+            world.connect();
+            assert_eq!(world.said(), ["handshake", "up false"], "{starttls:?}");
+            assert!(world.server.side.is_secured());
+        }
+    }
+}
+
+/// Whoever has named an authority to trust does not log in without TLS, whatever somebody between makes of the offer.
+#[test]
+fn without_tls_a_lane_that_requires_it_gives_up() {
+    let mut world = World::in_the_clear(StartTls::Off, true);
+    let opening = Opening {
+        client_id: "r".into(),
+        user: Some("juliet@verona".into()),
+        password: Some(b"x".to_vec()),
+        session: Span::ZERO,
+        will: None,
+        keep_alive: Span::ZERO,
+    };
+    let (mut up, mut down) = (Output::default(), Vec::new());
+    let peer = SocketAddr::from(([127, 0, 0, 1], 5222));
+    world.lane.open(&opening, peer, Time::ZERO, &mut up);
+    world
+        .server
+        .receive(&std::mem::take(&mut up.bytes), &mut down);
+    let heard = world
+        .lane
+        .handle_input(&down, Time::ZERO, &mut up, &mut world.said);
+    assert!(heard.is_err_and(|fault| fault.is_final), "it gives up");
+    assert!(!String::from_utf8_lossy(&up.bytes).contains("auth"));
 }
