@@ -1,7 +1,7 @@
 """XMPP clients, unchanged, against the broker: slixmpp with its XEP-0060, by itself and with paho on MQTT's side.
 
-`xmpp_patterns.py XMPP MQTT STARTTLS CA` takes the ports on 127.0.0.1 and the file of a certificate authority, prints one line per
-pattern, and fails at the first that does not get what it should.
+`xmpp_patterns.py XMPP MQTT STARTTLS PEOPLE CA` takes the ports on 127.0.0.1 and the file of a certificate authority, prints one
+line per pattern, and fails at the first that does not get what it should. At PEOPLE users log in by name (`../../tests/all/interop/xmpp.rs`).
 """
 
 import asyncio
@@ -12,21 +12,23 @@ import paho.mqtt.client as mqtt
 import slixmpp
 from slixmpp.exceptions import IqError
 
-XMPP, MQTT, STARTTLS = (int(port) for port in sys.argv[1:4])
-AUTHORITY = sys.argv[4]
+XMPP, MQTT, STARTTLS, PEOPLE = (int(port) for port in sys.argv[1:5])
+AUTHORITY = sys.argv[5]
 DOMAIN = "localhost"
 SERVICE = "pubsub." + DOMAIN
 TEXT = "{urn:thalweg:payload:0}text"
 PATIENCE_S = 10
+PASSWORD = "wherefore"
 
 
 class Client(slixmpp.ClientXMPP):
-    """One that logs in without a name, and keeps the items that arrive."""
+    """One that keeps the items and messages that arrive. Without a user it logs in without a name."""
 
-    def __init__(self, managed=False):
-        super().__init__(DOMAIN, "")
-        for plugin in ["xep_0030", "xep_0060", "xep_0092", "xep_0199"] + ["xep_0198"] * managed:
+    def __init__(self, managed=False, user=None):
+        super().__init__(f"{user}@{DOMAIN}" if user else DOMAIN, PASSWORD if user else "")
+        for plugin in ["xep_0004", "xep_0030", "xep_0060", "xep_0092", "xep_0199", "xep_0203"] + ["xep_0198"] * managed:
             self.register_plugin(plugin)
+        self.plugin["feature_mechanisms"].unencrypted_plain = True
         self.enable_starttls = self.enable_direct_tls = False
         self.enable_plaintext = True
         self.resumed = asyncio.Event()
@@ -35,6 +37,10 @@ class Client(slixmpp.ClientXMPP):
         self.items = asyncio.Queue()
         self.add_event_handler("session_start", lambda _: self.started.set_result(None))
         self.add_event_handler("pubsub_publish", self.on_item)
+        self.said, self.refused, self.deleted = asyncio.Queue(), asyncio.Queue(), asyncio.Queue()
+        self.add_event_handler("message", lambda message: message["body"] and self.said.put_nowait(message))
+        self.add_event_handler("message_error", self.refused.put_nowait)
+        self.add_event_handler("pubsub_delete", self.deleted.put_nowait)
 
     def on_item(self, message):
         items = message["pubsub_event"]["items"]
@@ -49,10 +55,17 @@ class Client(slixmpp.ClientXMPP):
     async def item(self):
         return await asyncio.wait_for(self.items.get(), PATIENCE_S)
 
+    async def next_said(self):
+        return await asyncio.wait_for(self.said.get(), PATIENCE_S)
 
-async def connected(managed=False):
-    client = Client(managed)
-    client.connect("127.0.0.1", XMPP)
+    async def synced(self):
+        """The broker has handled all that was sent before."""
+        await self.plugin["xep_0199"].ping(DOMAIN, timeout=PATIENCE_S)
+
+
+async def connected(managed=False, user=None):
+    client = Client(managed, user)
+    client.connect("127.0.0.1", PEOPLE if user else XMPP)
     await asyncio.wait_for(client.started, PATIENCE_S)
     client.send_presence()
     return client
@@ -205,8 +218,146 @@ async def resumption():
     await client.disconnect()
 
 
+def form(client, **fields):
+    made = client.plugin["xep_0004"].make_form(ftype="submit")
+    for name, value in fields.items():
+        made.add_field(var=f"pubsub#{name}", value=value)
+    return made
+
+
+async def refused(request, condition):
+    try:
+        await request
+    except IqError as error:
+        assert error.iq["error"]["condition"] == condition, error.iq
+        return error.iq["error"]["text"]
+    raise AssertionError(condition)
+
+
+async def forms_of_nodes():
+    client, other = await connected(), await connected()
+    config = form(client, persist_items="1", access_model="whitelist", max_items="1")
+    answer = await client.pubsub.create_node(SERVICE, "made", config=config)
+    assert answer["pubsub"]["create"]["node"] == "made", answer
+    instant = await client.pubsub.create_node(SERVICE, None)
+    assert instant["pubsub"]["create"]["node"], instant
+    for node in None, "made":
+        answer = await client.pubsub.get_node_config(SERVICE, node)
+        values = answer["pubsub_owner"]["configure" if node else "default"]["form"].get_values()
+        assert (values["pubsub#node_type"], values["pubsub#max_items"]) == ("leaf", "1"), values
+    await client.pubsub.set_node_config(SERVICE, "made", form(client, notify_delete="1"))
+    # What cannot be so is refused by its name.
+    text = await refused(client.pubsub.set_node_config(SERVICE, "made", form(client, notify_config="1")), "not-acceptable")
+    assert "pubsub#notify_config" in text, text
+    await refused(client.pubsub.create_node(SERVICE, "roster", config=form(client, access_model="roster")), "not-acceptable")
+    await other.pubsub.subscribe(SERVICE, "made")
+    await client.pubsub.delete_node(SERVICE, "made")
+    gone = await asyncio.wait_for(other.deleted.get(), PATIENCE_S)
+    assert gone["pubsub_event"]["delete"]["node"] == "made", gone
+    for each in (client, other):
+        await each.disconnect()
+
+
+async def forms_of_subscriptions():
+    client = await connected()
+    entry = element("<entry xmlns='urn:example:entry'/>")
+
+    async def choose(**fields):
+        # slixmpp's own call for this says `get`.
+        request = client.make_iq_set(ito=SERVICE)
+        request["pubsub"]["options"]["node"] = "chosen/below"
+        request["pubsub"]["options"]["jid"] = client.boundjid
+        request["pubsub"]["options"].append(form(client, **fields))
+        await request.send(timeout=PATIENCE_S)
+
+    await client.pubsub.subscribe(SERVICE, "chosen/below", bare=False, options=form(client, deliver="1"))
+    answer = await client.pubsub.get_subscription_options(SERVICE, "chosen/below", client.boundjid)
+    assert answer["pubsub"]["options"]["options"].get_values()["pubsub#deliver"], answer
+    await choose(deliver="0")
+    await client.pubsub.publish(SERVICE, "chosen/below", id="unseen", payload=entry)
+    await client.synced()
+    assert client.items.empty()
+    await choose(deliver="1")
+    await client.pubsub.publish(SERVICE, "chosen/below", id="seen", payload=entry)
+    while (await client.item())[1] != "seen":
+        pass
+    await refused(choose(expire="2006-02-28T23:59:00Z"), "bad-request")
+    await client.pubsub.subscribe(SERVICE, "deep", options=form(client, subscription_depth="all"))
+    await client.pubsub.publish(SERVICE, "deep/er/still", id="below", payload=entry)
+    assert (await client.item())[:2] == ("deep/er/still", "below")
+    answer = await client.pubsub.get_subscriptions(SERVICE)
+    nodes = {it["node"] for it in answer["pubsub"]["subscriptions"]}
+    assert nodes == {"chosen/below", "deep"}, nodes
+    await client.disconnect()
+
+
+async def affiliations():
+    romeo, mercutio = await connected(user="romeo"), await connected(user="mercutio")
+    entry = element("<entry xmlns='urn:example:entry'/>")
+    for client, node, expected in [
+        (romeo, "shown", "publisher"),
+        (mercutio, "shown", "member"),
+        (mercutio, "hidden", "outcast"),
+    ]:
+        answer = await client.pubsub.get_affiliations(SERVICE, node)
+        found = [it["affiliation"] for it in answer["pubsub"]["affiliations"]]
+        assert found == [expected], (node, found)
+    await mercutio.pubsub.subscribe(SERVICE, "shown")
+    await romeo.pubsub.publish(SERVICE, "shown", id="s1", payload=entry)
+    assert (await mercutio.item())[:2] == ("shown", "s1")
+    await refused(mercutio.pubsub.publish(SERVICE, "shown", payload=entry), "forbidden")
+    await refused(mercutio.pubsub.create_node(SERVICE, "shown"), "forbidden")
+    await refused(mercutio.pubsub.get_items(SERVICE, "hidden"), "forbidden")
+    await refused(romeo.pubsub.modify_affiliations(SERVICE, "shown", [("mercutio@localhost", "owner")]), "forbidden")
+    for client in (romeo, mercutio):
+        await client.disconnect()
+
+
+async def chat():
+    romeo, juliet = await connected(user="romeo"), await connected(managed=True, user="juliet")
+    romeo.send_message(f"juliet@{DOMAIN}", "But soft!", mtype="chat")
+    message = await juliet.next_said()
+    assert (message["from"], message["body"]) == (romeo.boundjid.full, "But soft!"), message
+    message.reply("Ay me!").send()
+    message = await romeo.next_said()
+    assert (message["from"], message["body"]) == (juliet.boundjid.full, "Ay me!"), message
+    romeo.send_message(f"tybalt@{DOMAIN}", "Peace", mtype="chat")
+    error = await asyncio.wait_for(romeo.refused.get(), PATIENCE_S)
+    assert error["error"]["condition"] == "service-unavailable", error
+    for client in (romeo, juliet):
+        await client.disconnect()
+
+
+async def offline_messages():
+    romeo, juliet = await connected(user="romeo"), await connected(user="juliet")
+    await juliet.synced()
+    await juliet.disconnect()
+    for number in range(3):
+        romeo.send_message(f"juliet@{DOMAIN}", f"night {number}", mtype="chat")
+    romeo.send_message(f"juliet@{DOMAIN}", "lost", mtype="headline")
+    await romeo.synced()
+    sensor, _ = connected_mqtt("other", asyncio.Queue())
+    sensor.publish(f"$q/juliet@{DOMAIN}", b"it is the lark", qos=1).wait_for_publish(PATIENCE_S)
+    juliet = await connected(managed=True, user="juliet")
+    messages = [await juliet.next_said() for _ in range(4)]
+    assert [message["body"] for message in messages] == ["night 0", "night 1", "night 2", "it is the lark"]
+    assert {message["from"] for message in messages[:3]} == {romeo.boundjid.full}
+    assert messages[3]["from"] == DOMAIN
+    assert all(message["delay"]["stamp"] for message in messages)
+    await juliet.synced()
+    await juliet.disconnect()
+    juliet = await connected(user="juliet")
+    await juliet.synced()
+    assert juliet.said.empty()
+    sensor.loop_stop()
+    sensor.disconnect()
+    for client in (romeo, juliet):
+        await client.disconnect()
+
+
 async def main():
-    patterns = (log_in, discovery, publish_and_notify, last_items, errors, with_mqtt, starttls, resumption)
+    patterns = (log_in, discovery, publish_and_notify, last_items, errors, with_mqtt, starttls, resumption,
+                forms_of_nodes, forms_of_subscriptions, affiliations, chat, offline_messages)
     for pattern in patterns:
         await asyncio.wait_for(pattern(), 60)
         print(pattern.__name__.replace("_", " "), flush=True)

@@ -1,17 +1,36 @@
-//! slixmpp, by itself and with a client of MQTT: `../../../interop/python/xmpp_patterns.py`.
+//! slixmpp, by itself and with a client of MQTT, and @xmpp/client over WebSocket: `../../../interop/python/xmpp_patterns.py`
+//! and `../../../interop/javascript/xmpp_websocket.js`.
 
 use super::puppet::installed;
-use crate::broker::{Broker, free_port};
+use crate::broker::{Broker, Options, free_port};
 use crate::certificates::Certificates;
 use std::path::Path;
 use std::process::Command;
+use thalweg_server::access::add_password;
+
+const PASSWORD: &[u8] = b"wherefore";
+/// What clients without a name, and the users below, may do.
+const RULES: &str = "\
+topic readwrite #
+topic readwrite $q/#
+user romeo
+topic readwrite #
+topic readwrite $q/#
+topic readwrite $jid/#
+user juliet
+topic readwrite #
+topic readwrite $q/#
+topic readwrite $jid/#
+user mercutio
+topic read shown
+";
 
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn a_client_of_xmpp_publishes_subscribes_and_meets_mqtt() {
-    let (xmpp, starttls) = (free_port(), free_port());
+    let (xmpp, starttls, people) = (free_port(), free_port(), free_port());
     let certificates = Certificates::shared();
-    let broker = Broker::with()
+    let broker = with_people("python")
         .set("listeners.xmpp.bind", &xmpp.to_string())
         .file("server.pem", &certificates.server)
         .file("server.key", &certificates.server_key)
@@ -21,19 +40,69 @@ fn a_client_of_xmpp_publishes_subscribes_and_meets_mqtt() {
         .set("listeners.secure.bind", &starttls.to_string())
         .set("listeners.secure.tls.certificate", "{folder}/server.pem")
         .set("listeners.secure.tls.key", "{folder}/server.key")
+        .set("listeners.people.kind", "xmpp")
+        .set("listeners.people.bind", &people.to_string())
+        .set("listeners.people.anonymous", "false")
         .start_for_queues();
     let Some(broker) = broker else { return };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/python/xmpp_patterns.py");
-    let ports = [xmpp, broker.mqtt(), starttls];
-    let output = Command::new(installed().join("python/bin/python"))
+    let ports = [xmpp, broker.mqtt(), starttls, people];
+    let mut python = Command::new(installed().join("python/bin/python"));
+    python
         .arg("-B")
         .arg(script)
         .args(ports.map(|address| address.port().to_string()))
-        .arg(broker.folder().join("authority.pem"))
-        .output()
-        .expect("Python runs");
+        .arg(broker.folder().join("authority.pem"));
+    assert_patterns(python, 13, &broker);
+}
+
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn a_browsers_client_of_xmpp_does_the_same_over_websocket() {
+    let (anyone, people) = (free_port(), free_port());
+    let listeners = [("browsers", anyone, "true"), ("people", people, "false")];
+    let broker = listeners
+        .iter()
+        .fold(with_people("javascript"), |options, (name, bind, open)| {
+            let key = |key: &str| format!("listeners.{name}.{key}");
+            options
+                .set(&key("kind"), "xmpp")
+                .set(&key("transport"), "ws")
+                .set(&key("bind"), &bind.to_string())
+                .set(&key("anonymous"), open)
+        })
+        .start_for_queues();
+    let Some(broker) = broker else { return };
+    let mut node = Command::new("node");
+    node.arg("xmpp_websocket.js")
+        .args([anyone, people].map(|address| address.port().to_string()))
+        .current_dir(installed().join("javascript"));
+    assert_patterns(node, 4, &broker);
+}
+
+/// A broker that knows users.
+fn with_people(name: &str) -> Options {
+    let file = format!("thalweg-people-{name}-{}", std::process::id());
+    let file = std::env::temp_dir().join(file);
+    for user in ["romeo", "juliet", "mercutio"] {
+        add_password(&file, user, PASSWORD).expect("the temporary folder is writable");
+    }
+    let users = std::fs::read_to_string(&file).expect("it was just written");
+    let _ = std::fs::remove_file(&file);
+    Broker::with()
+        .file("users", &users)
+        .file("acl", RULES)
+        .set("access.password_file", "{folder}/users")
+        .set("access.acl_file", "{folder}/acl")
+        .set("access.default", "deny")
+        .set("xmpp.plaintext_passwords", "true")
+}
+
+/// Runs a program, which prints a line for each pattern that works.
+fn assert_patterns(mut program: Command, patterns: usize, broker: &Broker) {
+    let output = program.output().expect("it runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{out}{err}\n{}", broker.log());
-    assert_eq!(out.lines().count(), 8, "{out}");
+    assert_eq!(out.lines().count(), patterns, "{out}");
 }
