@@ -14,6 +14,7 @@ use mio::{Registry, Token};
 use thalweg_model::{Span, Time};
 use thalweg_transport::Transport as Filters;
 
+use super::farewell::Farewell;
 use super::handle::Shared;
 use super::resolve::{literal, resolve};
 use super::security::{DtlsClient, Security};
@@ -30,11 +31,8 @@ const ENCODE_BYTES_MAX: usize = 64 << 10;
 
 /// What is read of a socket at once, and how often before others have their turn.
 pub(super) const READ_BYTES: usize = 64 << 10;
-const READS_MAX: usize = 16;
+pub(super) const READS_MAX: usize = 16;
 const DATAGRAMS_MAX: usize = 256;
-
-/// How long a connection that was given up may take to send what is left and to hear the end.
-const FAREWELL: Span = Span::from_secs(1);
 
 pub(super) struct Line {
     lane: usize,
@@ -725,13 +723,7 @@ impl Line {
             socket.deregister(means.registry);
             return None;
         }
-        Some(Farewell {
-            socket,
-            wire,
-            at: 0,
-            is_said: false,
-            until: now + FAREWELL,
-        })
+        Some(Farewell::new(socket, wire, now))
     }
 
     /// The connection has ended without our wish.
@@ -778,46 +770,6 @@ pub(super) struct Means<'d> {
     pub(super) security: &'d Security,
     /// Where bytes are read into.
     pub(super) scratch: &'d mut [u8],
-}
-
-/// A connection that was given up: it sends what is left and waits for the peer's end, so that the system does not take
-/// our unread input for a reason to throw away what the peer has not read yet.
-pub(super) struct Farewell {
-    pub(super) socket: Socket,
-    wire: Vec<u8>,
-    at: usize,
-    is_said: bool,
-    pub(super) until: Time,
-}
-
-impl Farewell {
-    /// Does what can be done; `true` when it is over.
-    pub(super) fn work(&mut self, scratch: &mut [u8], now: Time) -> bool {
-        while !self.is_said {
-            let rest = self.wire.get(self.at..).unwrap_or_default();
-            if rest.is_empty() {
-                self.socket.shutdown();
-                self.is_said = true;
-                break;
-            }
-            match self.socket.write(rest) {
-                Ok(0) => return true,
-                Ok(written) => self.at += written,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => return true,
-            }
-        }
-        for _ in 0..READS_MAX {
-            match self.socket.read(scratch) {
-                Ok((0, _)) => return true,
-                Ok(_) => {}
-                Err(error) if is_later(&error) => break,
-                Err(_) => return true,
-            }
-        }
-        self.until <= now
-    }
 }
 
 /// Whether a datagram that could not be sent is as good as one that was lost.

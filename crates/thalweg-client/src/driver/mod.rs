@@ -7,9 +7,10 @@
 //! ```
 //!
 //! - `handle` is the end that users hold, `inbox` what they say, `reply` how they are answered, `stored` what is on disk;
-//! - `turn` is the loop; `line` is one lane's connection, on `socket` (`datagrams`), `security`, `resolve` and `network`.
+//! - `turn` is the loop; `line` is one lane's connection, and `farewell` its end, on `socket` (`datagrams`), `security`, `resolve` and `network`.
 
 mod datagrams;
+mod farewell;
 pub(crate) mod handle;
 pub(crate) mod inbox;
 mod line;

@@ -10,9 +10,10 @@ use std::time::Duration;
 use mio::Token;
 use thalweg_model::{Reliability, Time};
 
+use super::farewell::Farewell;
 use super::handle::{Shared, span_of};
 use super::inbox::{Command, Inbox};
-use super::line::{Farewell, Line, Means, READ_BYTES};
+use super::line::{Line, Means, READ_BYTES};
 use super::reply::Reply;
 use super::resolve::Resolved;
 use super::security::Security;
