@@ -27,6 +27,8 @@ pub fn run(harm: Harm, minutes: f64, seed: Option<&str>, tests: Program) -> Outc
             "crash::coap::for_minutes",
             "crash::groups::for_minutes",
             "crash::gateway::for_minutes",
+            "crash::xmpp::ten_thousand_notifications",
+            "crash::xmpp::ten_thousand_messages",
         ][..],
         Harm::Power => &[
             "crash::power::for_minutes",

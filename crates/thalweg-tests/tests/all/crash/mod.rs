@@ -31,6 +31,7 @@ pub mod queues;
 mod stamped;
 mod supervisor;
 mod trail;
+mod xmpp;
 mod zeromq;
 
 use book::{Book, Wrong};
