@@ -46,7 +46,7 @@ impl Availability {
     }
 }
 
-/// A message as its sender wrote it, but for `to`.
+/// A message, or a request to another client, as its sender wrote it, but for `to`.
 struct Letter<'a> {
     from: &'a str,
     /// Attributes, empty where there are none.
@@ -59,6 +59,8 @@ struct Letter<'a> {
 
 /// The number of native properties that are a [`Letter`]; fronts agree among themselves on the numbers.
 const NATIVE: u8 = 61;
+/// The type of a letter begins so that is a request to another client, or its answer.
+const IQ: &str = "iq:";
 /// Stands between the fields of a letter; XML cannot have it.
 const FIELD_END: char = '\0';
 
@@ -85,9 +87,12 @@ impl<'a> Letter<'a> {
 
 impl XmppFront {
     pub(super) fn on_message(cx: &mut Cx<'_>, stanza: Stanza<'_>) {
-        let is_error = stanza.type_() == "error";
+        let is_answer = match stanza.kind {
+            StanzaKind::Iq => !stanza.is_request(),
+            _ => stanza.type_() == "error",
+        };
         match XmppFront::route(cx, stanza) {
-            Err(refused) if !is_error => XmppFront::reply_error(cx, stanza, refused),
+            Err(refused) if !is_answer => XmppFront::reply_error(cx, stanza, refused),
             _ => {}
         }
     }
@@ -108,8 +113,13 @@ impl XmppFront {
         if to.local().is_none() {
             return Ok(());
         }
-        let type_ = stanza.type_();
+        let is_iq = stanza.kind == StanzaKind::Iq;
+        let type_ = match is_iq {
+            true => format!("{IQ}{}", stanza.type_()).into(),
+            false => stanza.type_(),
+        };
         let body = stanza.element.child("body", ns::CLIENT);
+        let body = body.filter(|_| !is_iq);
         // The others are worth nothing later, and lost if there is no resource for them.
         let waits = body.is_some() && matches!(&*type_, "" | "normal" | "chat");
         if type_ == "groupchat" {
@@ -178,6 +188,9 @@ impl XmppFront {
         };
         if to.resource().is_some() && send(&resource_address(&tenant, &to), reliability)? {
             return Ok(());
+        }
+        if is_iq {
+            return Err(UNAVAILABLE);
         }
         if !waits {
             // A message to a resource that is gone goes to no other one.
@@ -292,6 +305,10 @@ impl XmppFront {
             Some(letter) => (letter.from, letter.type_, letter.lang),
             None => (&*self.settings.domain, "chat", ""),
         };
+        let (kind, type_) = match type_.strip_prefix(IQ) {
+            Some(type_) => (StanzaKind::Iq, type_),
+            None => (StanzaKind::Message, type_),
+        };
         let attributes = [
             ("from", from),
             ("to", &*self.address),
@@ -310,25 +327,24 @@ impl XmppFront {
             .and_then(|known| known.content_type.as_deref());
         let domain = self.settings.domain.clone();
         let again = super::deliver::again(delivery.tag as Tag);
-        self.side
-            .put_again(again, StanzaKind::Message, &given, out, |out| {
-                let text = std::str::from_utf8(content.payload());
-                match (&letter, text) {
-                    (Some(letter), _) => out.extend_from_slice(letter.content.as_bytes()),
-                    (None, Ok(text)) if is_xml_text(text) => {
-                        out.extend_from_slice(b"<body>");
-                        put_text(text, out);
-                        out.extend_from_slice(b"</body>");
-                    }
-                    (None, _) => {
-                        super::payload::write(content.payload(), media_type, out);
-                    }
+        self.side.put_again(again, kind, &given, out, |out| {
+            let text = std::str::from_utf8(content.payload());
+            match (&letter, text) {
+                (Some(letter), _) => out.extend_from_slice(letter.content.as_bytes()),
+                (None, Ok(text)) if is_xml_text(text) => {
+                    out.extend_from_slice(b"<body>");
+                    put_text(text, out);
+                    out.extend_from_slice(b"</body>");
                 }
-                put_headers(delivery, out);
-                if has_waited || delivery.deliveries > 0 {
-                    put_delay(content, &domain, out);
+                (None, _) => {
+                    super::payload::write(content.payload(), media_type, out);
                 }
-            });
+            }
+            put_headers(delivery, out);
+            if has_waited || delivery.deliveries > 0 {
+                put_delay(content, &domain, out);
+            }
+        });
     }
 }
 

@@ -185,6 +185,7 @@ impl XmppFront {
         let to = stanza.to().unwrap_or_default();
         let is_ours = to.is_empty() || *to == *front.settings.domain || front.is_own(&to);
         match stanza.kind {
+            StanzaKind::Iq if !is_ours && to.contains('/') => XmppFront::on_message(cx, stanza),
             StanzaKind::Iq if !stanza.is_request() => {}
             StanzaKind::Iq if *to == *front.service => XmppFront::on_pubsub(cx, stanza),
             StanzaKind::Iq if is_ours => XmppFront::on_request(cx, stanza),

@@ -154,6 +154,39 @@ fn a_message_waits_for_its_user_and_survives_the_broker() {
     }
 }
 
+/// Requests to other clients, and their answers, go to resources that are there.
+#[test]
+fn clients_ask_each_other() {
+    for shards in [1, 3] {
+        let mut stage = stage(shards);
+        let romeo = online(&mut stage, 0, "romeo", 0);
+        let juliet = online(&mut stage, usize::from(shards) - 1, "juliet", -1);
+        let (from, to) = (jid(&mut stage, romeo), jid(&mut stage, juliet));
+        let ping = "<ping xmlns='urn:xmpp:ping'/>";
+        stage.bed.says(romeo, |client, up| {
+            client.request("get", &to, "p1", ping, up)
+        });
+        let got = stage.bed.xmpp_got(juliet);
+        let head = format!("<iq from='{from}' to='{to}' type='get' id='p1'>");
+        assert_eq!(got, [format!("{head}{ping}</iq>")], "{shards}");
+        stage.bed.says(juliet, |client, up| {
+            client.request("result", &from, "p1", "", up)
+        });
+        let got = stage.bed.xmpp_got(romeo);
+        let answer = format!("<iq from='{to}' to='{from}' type='result' id='p1'/>");
+        assert_eq!(got, [answer], "{shards}");
+        stage.bed.says(juliet, |client, up| client.close(up));
+        stage.bed.says(romeo, |client, up| {
+            client.request("get", &to, "p2", ping, up)
+        });
+        let got = stage.bed.xmpp_got(romeo);
+        assert!(
+            got.len() == 1 && got[0].contains("id='p2'") && got[0].contains("<service-unavailable"),
+            "{got:?}"
+        );
+    }
+}
+
 #[test]
 fn no_more_messages_wait_than_the_operator_allows() {
     for shards in [1, 3] {
