@@ -11,15 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use thalweg_fronts::FrontSettings;
+use thalweg_fronts::{AnyFront, FrontSettings};
 use thalweg_model::Time;
 
 use crate::clock;
 use crate::config::Endpoint;
 use crate::listen::{Bind, ListenerSpec};
 use crate::lobby::{Arrival, Deliver, Moved, PeerInfo, Route, Slot, Socket};
+use crate::shard::Mailbox;
 use crate::threads::{self, OnFailure};
 use crate::transport::Transport;
+use crate::usher::Usher;
 
 /// A peer that the broker connects to.
 pub(crate) struct DialSpec {
@@ -51,7 +53,7 @@ impl Connector {
             let (ended, events) = mpsc::channel();
             connector.wakers.push(ended.clone());
             let dialer = Dialer {
-                listener: Arc::new(listener_of(&spec.endpoint)),
+                listener: Arc::new(listener_of(&spec.endpoint.to_string())),
                 spec,
                 deliver: deliver(),
                 ended,
@@ -75,10 +77,56 @@ impl Drop for Connector {
 }
 
 /// What operators see where the name of a listener is: the endpoint.
-fn listener_of(endpoint: &Endpoint) -> ListenerSpec {
+fn listener_of(endpoint: &str) -> ListenerSpec {
     let nowhere = Bind::Tcp(([0, 0, 0, 0], 0).into());
-    ListenerSpec::new(&endpoint.to_string(), nowhere, |_, _| Route::Key(0))
+    ListenerSpec::new(endpoint, nowhere, |_, _| Route::Key(0))
 }
+
+/// Opens connections from within the process: for a protocol that a library speaks.
+#[derive(Clone)]
+pub struct Streams {
+    shards: Arc<[Mailbox]>,
+}
+
+impl Streams {
+    pub(crate) fn new(shards: Arc<[Mailbox]>) -> Self {
+        Streams { shards }
+    }
+
+    /// A stream at whose other end is the front that `front` makes of a number that is hard to guess. Operators see it under
+    /// `name`, where the name of a listener is.
+    pub fn open(&self, name: &str, front: impl FnOnce(u64) -> AnyFront) -> io::Result<UnixStream> {
+        let (ours, broker) = UnixStream::pair()?;
+        broker.set_nonblocking(true)?;
+        // Its end shows at our end of the stream.
+        let (ended, _) = mpsc::channel();
+        let arrival = Arrival {
+            socket: Socket::Unix(mio::net::UnixStream::from_std(broker)),
+            transport: Transport::Plain,
+            input: Vec::new(),
+            output: Vec::new(),
+            peer: PeerInfo {
+                address: None,
+                local: None,
+                listener: Arc::new(listener_of(name)),
+                certificate_name: None,
+            },
+            accepted_at: Instant::now(),
+            half_open: None,
+            slot: Slot::dialed(ended),
+            moved: Some(Moved {
+                front: front(crate::random::u64()),
+                since: clock::now(),
+                login_ends: Time::NEVER,
+            }),
+        };
+        Usher::new(self.shards.clone()).deliver(OWN_KEY, arrival);
+        Ok(ours)
+    }
+}
+
+/// The routing key of connections from within: they are few, and their shard is known.
+const OWN_KEY: u64 = 1;
 
 /// What the thread of a peer has.
 struct Dialer {

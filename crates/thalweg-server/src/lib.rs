@@ -30,6 +30,7 @@ pub mod transport;
 pub mod unix_socket;
 mod usher;
 
+pub use connector::Streams;
 pub use datagram::DatagramCounts;
 pub use journal::{FOLDER as JOURNAL_FOLDER, JournalStatus};
 pub use observer::{Inside, ListenerView, Observer};

@@ -2,7 +2,7 @@
 
 use crate::access::{VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, Vault, VaultPool};
 use crate::config::{self, Config, Words};
-use crate::connector::Connector;
+use crate::connector::{Connector, Streams};
 use crate::datagram::{self, DatagramSockets, DatagramSpec};
 use crate::door::Door;
 use crate::journal::{self, Journal, JournalThreads};
@@ -244,6 +244,11 @@ impl Server {
     /// The admin interface's end of TLS; `None` if it speaks plain HTTP.
     pub fn admin_tls(&self) -> Option<Arc<TlsAcceptor>> {
         self.admin_tls.clone()
+    }
+
+    /// Opens connections from within the process; not after the server has stopped.
+    pub fn streams(&self) -> Streams {
+        Streams::new(self.observer.shards.clone())
     }
 
     /// The listeners by name, and where they listen; port 0 has become a real one.
