@@ -12,6 +12,7 @@ mod bench;
 mod brokers;
 mod cli;
 mod config;
+mod dds;
 mod failure;
 mod format;
 mod inspect;

@@ -15,6 +15,7 @@ use tracing::{error, info, warn};
 use crate::admin_api::secret_in;
 use crate::cli::{ConfigArgs, ServeArgs};
 use crate::config::{in_words, load};
+use crate::dds;
 use crate::failure::{EXIT_FAILED, EXIT_INTERRUPTED, Failure};
 use crate::log::{self, Level};
 
@@ -87,6 +88,8 @@ fn on_failure(failure: Arc<OnceLock<ServerFailure>>) -> OnFailure {
 
 /// Server and admin API, and the configuration they run with.
 struct Broker {
+    /// Ends before the server that it is a session of.
+    dds: Option<dds::Bridge>,
     server: Server,
     admin: Option<AdminHandle>,
     config: Config,
@@ -112,7 +115,9 @@ impl Broker {
             }
             false => None,
         };
+        let dds = dds::start(&config, &server)?;
         Ok(Broker {
+            dds,
             server,
             admin,
             config,
@@ -202,6 +207,9 @@ impl Broker {
         // The admin API first: it asks the server, which is about to go.
         if let Some(admin) = self.admin {
             admin.stop();
+        }
+        if let Some(bridge) = self.dds {
+            dds::stop(bridge);
         }
         self.server.stop();
     }

@@ -90,6 +90,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "thalweg-kernel",
             "thalweg-fronts",
             "thalweg-server",
+            // In its tests.
+            "thalweg-client",
         ],
     ),
     (

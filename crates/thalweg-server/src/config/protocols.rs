@@ -4,6 +4,7 @@ pub mod amqp;
 pub mod coap;
 #[cfg(test)]
 mod coap_tests;
+pub mod dds;
 pub mod mqtt;
 pub mod stomp;
 pub mod xmpp;
@@ -24,6 +25,7 @@ section! {
         in "zmtp." zmtp: zmtp::Zmtp;
         in "xmpp." xmpp: xmpp::Xmpp;
         in "coap." coap: coap::Coap;
+        in "dds." dds: dds::Dds;
     }
 }
 

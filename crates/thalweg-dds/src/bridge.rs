@@ -1,0 +1,279 @@
+//! The two threads of a bridge: one waits for the domain and publishes, one waits for the broker and writes.
+
+use crate::counts::Counts;
+use crate::cyclone::{Error, Participant};
+use crate::frame::{self, Decoded, ToBroker};
+use crate::front::DdsFront;
+use crate::mirror::{Incoming, Interest, Outgoing, on_discovered};
+use crate::settings::DdsSettings;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use thalweg_model::Time;
+use thalweg_server::Server;
+use thalweg_server::config::dds::Dds;
+
+/// Opens a stream to the broker, at whose other end is a [`DdsFront`](crate::front::DdsFront).
+pub type Connect = Box<dyn Fn() -> io::Result<UnixStream> + Send>;
+
+/// How long a thread waits before it looks whether it is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long it waits before it connects again, or as long as there is no connection.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes read from the broker at once.
+const READ_BYTES: usize = 256 << 10;
+/// Bytes for the broker that are gathered before they are sent.
+const GATHERED_BYTES: usize = 128 << 10;
+
+/// A running bridge. Dropping it ends it.
+pub struct Bridge {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    settings: Arc<DdsSettings>,
+    counts: Arc<Counts>,
+    participant: Participant,
+    outgoing: Mutex<Outgoing>,
+    /// What frames are written to, whole; nothing while there is no connection.
+    stream: Mutex<Option<UnixStream>>,
+    /// The same stream, to end it while somebody writes.
+    closer: Mutex<Option<UnixStream>>,
+    is_stopping: AtomicBool,
+}
+
+/// What is behind a lock; no code here panics while it holds one.
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Bridge {
+    /// The bridge of a configuration and of the server that runs with it; why there is none.
+    pub fn of(dds: &Dds, server: &Server) -> Result<Bridge, String> {
+        let settings = DdsSettings::of(dds)?;
+        let (streams, counts) = (server.streams(), Arc::<Counts>::default());
+        let (user, payload_max, counted) =
+            (dds.user.clone(), dds.message_bytes_max, counts.clone());
+        let connect = move || {
+            let front = |nonce| DdsFront::at_stream(&user, payload_max, nonce, counted.clone());
+            streams.open("dds", front)
+        };
+        tracing::info!(domain = dds.domain, "joining DDS");
+        Bridge::start(settings, counts, Box::new(connect))
+            .map_err(|error| format!("domain {} of DDS cannot be joined: {error}", dds.domain))
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> &Counts {
+        &self.shared.counts
+    }
+
+    /// Joins the domain and begins to bridge.
+    pub fn start(
+        settings: DdsSettings,
+        counts: Arc<Counts>,
+        connect: Connect,
+    ) -> Result<Bridge, Error> {
+        let participant = Participant::new(&settings.xml())?;
+        let settings = Arc::new(settings);
+        let shared = Arc::new(Shared {
+            outgoing: Mutex::new(Outgoing::new(settings.clone(), counts.clone())),
+            settings,
+            counts,
+            participant,
+            stream: Mutex::new(None),
+            closer: Mutex::new(None),
+            is_stopping: AtomicBool::new(false),
+        });
+        let (reading, writing) = (shared.clone(), shared.clone());
+        let spawned = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            let thread = std::thread::Builder::new().name(name.into());
+            thread.spawn(run).ok()
+        };
+        let threads = [
+            spawned("dds-read", Box::new(move || reading.read_domain())),
+            spawned("dds-write", Box::new(move || writing.read_broker(&connect))),
+        ];
+        let threads = threads.into_iter().flatten().collect();
+        Ok(Bridge { shared, threads })
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.shared.is_stopping.store(true, Ordering::SeqCst);
+        self.shared.participant.wake();
+        self.shared.disconnect();
+        for thread in self.threads.drain(..) {
+            // A thread that has panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::SeqCst)
+    }
+
+    fn disconnect(&self) {
+        if let Some(stream) = locked(&self.closer).take() {
+            // It may be gone already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        *locked(&self.stream) = None;
+    }
+
+    /// Sends whole frames; false, and they are lost, if there is no connection.
+    fn send(&self, frames: &[u8]) -> bool {
+        let mut stream = locked(&self.stream);
+        let Some(open) = stream.as_mut() else {
+            return false;
+        };
+        let is_sent = open.write_all(frames).is_ok();
+        if !is_sent {
+            *stream = None;
+        }
+        is_sent
+    }
+
+    fn is_connected(&self) -> bool {
+        locked(&self.stream).is_some()
+    }
+
+    /// The thread that waits for the domain.
+    fn read_domain(&self) {
+        let mut incoming = Incoming::new(self.settings.clone(), self.counts.clone());
+        let mut out = Vec::new();
+        while !self.is_stopping() {
+            let ready = self.participant.wait(LOOK_EVERY);
+            if ready.discovery {
+                let mut found = Vec::new();
+                self.participant.take_discovered(|it| found.push(it));
+                for found in found {
+                    let outgoing = &mut locked(&self.outgoing);
+                    let interests =
+                        on_discovered(found, &self.participant, &mut incoming, outgoing);
+                    write_interests(&interests, &mut out);
+                }
+                // Without a connection they are lost, and asked for with the next.
+                self.send(&out);
+                out.clear();
+            }
+            if !self.is_connected() {
+                // Samples wait where they are, and reliable writers with them.
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+            for token in ready.readers.into_iter().chain(incoming.take_left()) {
+                while !incoming.take(token, &mut out) || out.len() > GATHERED_BYTES {
+                    self.send(&out);
+                    out.clear();
+                }
+            }
+            if !out.is_empty() {
+                self.send(&out);
+                out.clear();
+            }
+        }
+    }
+
+    /// The thread that waits for the broker.
+    fn read_broker(&self, connect: &Connect) {
+        while !self.is_stopping() {
+            let opened =
+                connect().and_then(|stream| Ok((stream.try_clone()?, stream.try_clone()?, stream)));
+            match opened {
+                Ok((reading, closing, writing)) => {
+                    *locked(&self.closer) = Some(closing);
+                    let mut out = Vec::new();
+                    {
+                        // Together, so that no reader that comes meanwhile is left out.
+                        let outgoing = locked(&self.outgoing);
+                        write_interests(&outgoing.interests(), &mut out);
+                        *locked(&self.stream) = Some(writing);
+                    }
+                    // The front begins with the first bytes.
+                    frame::encode(&ToBroker::Settled(0), &mut out);
+                    self.send(&out);
+                    if self.is_stopping() {
+                        self.disconnect();
+                    }
+                    self.serve(reading);
+                    self.disconnect();
+                }
+                Err(error) => tracing::warn!(%error, "the DDS bridge does not reach the broker"),
+            }
+            if !self.is_stopping() {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    fn serve(&self, mut stream: UnixStream) {
+        let start = Instant::now();
+        let mut input = Vec::new();
+        let mut buffer = vec![0; READ_BYTES];
+        let mut settled = Vec::new();
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) | Err(_) => return,
+                Ok(count) => input.extend_from_slice(&buffer[..count]),
+            }
+            let now = Time::from_nanos(start.elapsed().as_nanos() as u64 + 1);
+            let mut touched = Vec::new();
+            let mut done = 0;
+            loop {
+                let (message, length) =
+                    match frame::decode_message(&input[done..], self.settings.payload_max) {
+                        Decoded::Frame(message, length) => (message, length),
+                        Decoded::Incomplete => break,
+                        Decoded::Wrong => return,
+                    };
+                let targets = locked(&self.outgoing).targets(message.sample.address);
+                if targets.is_empty() {
+                    Counts::add(&self.counts.unread);
+                }
+                for target in targets {
+                    target.write(&message.sample, &self.settings, &self.counts, now);
+                    if !touched.iter().any(|it| Arc::ptr_eq(it, &target)) {
+                        touched.push(target);
+                    }
+                }
+                if message.tag != 0 {
+                    frame::encode(&ToBroker::Settled(message.tag), &mut settled);
+                }
+                done += length;
+            }
+            for target in touched {
+                target.flush();
+            }
+            input.drain(..done);
+            if !settled.is_empty() {
+                self.send(&settled);
+                settled.clear();
+            }
+        }
+    }
+}
+
+fn write_interests(interests: &[Interest], out: &mut Vec<u8>) {
+    for interest in interests {
+        // Addresses are short enough: they have been checked.
+        frame::encode(
+            &match interest {
+                Interest::Begins { address, is_late } => ToBroker::Subscribe {
+                    address,
+                    is_late: *is_late,
+                },
+                Interest::Ends { address } => ToBroker::Unsubscribe { address },
+            },
+            out,
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! What a bridge has done, and what it had to drop.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use thalweg_fronts::{FrontMetric, ShowCount};
+
+/// Counted by the threads of the bridge and by its front; the front shows them.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Samples that came in and were published.
+    pub published: AtomicU64,
+    /// Samples that were written.
+    pub written: AtomicU64,
+    /// By the access rules of the bridge's user.
+    pub denied: AtomicU64,
+    /// By the broker, because something is full.
+    pub refused: AtomicU64,
+    /// Messages that are neither CDR nor JSON of the topic's type.
+    pub unreadable: AtomicU64,
+    /// Longer than is allowed.
+    pub too_long: AtomicU64,
+    /// Reliable readers did not acknowledge in time.
+    pub slow: AtomicU64,
+    /// The topic's last reader had gone.
+    pub unread: AtomicU64,
+    /// Endpoints that are not bridged, for what is not supported or cannot match.
+    pub unmatched: AtomicU64,
+}
+
+static SAMPLES: FrontMetric = FrontMetric {
+    name: "thalweg_dds_samples_total",
+    label: Some("direction"),
+    values: &["in", "out"],
+    unit: "samples",
+    help: "Samples of DDS writers that were published, and samples written for DDS readers.",
+};
+
+static DROPPED: FrontMetric = FrontMetric {
+    name: "thalweg_dds_dropped_total",
+    label: Some("reason"),
+    values: &[
+        "denied",
+        "refused",
+        "unreadable",
+        "too-long",
+        "slow-reader",
+        "no-reader",
+    ],
+    unit: "messages",
+    help: "Samples and messages that the DDS bridge dropped, by reason.",
+};
+
+static UNMATCHED: FrontMetric = FrontMetric {
+    name: "thalweg_dds_unmatched_endpoints_total",
+    label: None,
+    values: &[""],
+    unit: "endpoints",
+    help: "Discovered endpoints that are not bridged: partitions or quality of service that no endpoint of the bridge can match.",
+};
+
+impl Counts {
+    pub fn add(count: &AtomicU64) {
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn get(count: &AtomicU64) -> u64 {
+        count.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn show(&self, show: &mut ShowCount<'_>) {
+        show(&SAMPLES, "in", Counts::get(&self.published));
+        show(&SAMPLES, "out", Counts::get(&self.written));
+        for (reason, count) in [
+            ("denied", &self.denied),
+            ("refused", &self.refused),
+            ("unreadable", &self.unreadable),
+            ("too-long", &self.too_long),
+            ("slow-reader", &self.slow),
+            ("no-reader", &self.unread),
+        ] {
+            show(&DROPPED, reason, Counts::get(count));
+        }
+        show(&UNMATCHED, "", Counts::get(&self.unmatched));
+    }
+}

@@ -1,0 +1,509 @@
+//! Cyclone DDS behind a safe interface: a participant of a domain, what it discovers, readers and writers of serialized samples.
+//!
+//! All `unsafe` code of the project is here and below (ADR 0074). What makes it sound: entities are numbers that the library looks up
+//! under locks, so a number of an entity that is gone is an error and no fault; every entity here is deleted by its owner
+//! alone; samples and types are this module's own (`sertype`).
+
+mod qos;
+mod sertype;
+
+use crate::qos::Qos;
+use cyclors::{
+    DDS_ALIVE_INSTANCE_STATE, DDS_ANY_STATE, DDS_BUILTIN_TOPIC_DCPSPUBLICATION,
+    DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION, DDS_NOT_ALIVE_DISPOSED_INSTANCE_STATE, DDS_RETCODE_TIMEOUT,
+    dds_attach_t, dds_builtintopic_endpoint_t, dds_entity_t, dds_guid_t, dds_return_t,
+    dds_sample_info_t, ddsi_serdata, ddsi_serdata_kind_SDK_DATA, ddsi_serdata_kind_SDK_KEY,
+    ddsi_sertype,
+};
+use qos::Native;
+use sertype::KeyHash;
+use std::ffi::{CString, c_void};
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// What the library says when it does not do something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    what: &'static str,
+    code: dds_return_t,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // SAFETY: it gives a static text for every number.
+        let words = unsafe { sertype::text(cyclors::dds_strretcode(self.code)) };
+        write!(f, "{}: {words}", self.what)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The number of an entity, or the error that it is in truth.
+fn checked(entity: dds_entity_t, what: &'static str) -> Result<dds_entity_t, Error> {
+    match entity {
+        0.. => Ok(entity),
+        code => Err(Error { what, code }),
+    }
+}
+
+fn c_text(text: &str) -> Result<CString, Error> {
+    CString::new(text).map_err(|_| Error {
+        what: "a name has a NUL",
+        code: cyclors::DDS_RETCODE_BAD_PARAMETER,
+    })
+}
+
+/// An entity, which is deleted with this, and with it all that were made of it.
+struct Entity(dds_entity_t);
+
+impl Drop for Entity {
+    fn drop(&mut self) {
+        // SAFETY: a number that is none any more is refused.
+        unsafe { cyclors::dds_delete(self.0) };
+    }
+}
+
+/// What tells an endpoint or a participant from all others.
+pub type Guid = [u8; 16];
+
+/// A topic: its name, the name of its type, and whether samples have a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Topic {
+    pub name: String,
+    pub type_name: String,
+    pub is_keyless: bool,
+}
+
+/// A writer or reader of others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    pub guid: Guid,
+    pub participant: Guid,
+    pub topic: Topic,
+    pub qos: Qos,
+}
+
+/// What was found out about others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Discovered {
+    Writer(Endpoint),
+    Reader(Endpoint),
+    WriterGone(Guid),
+    ReaderGone(Guid),
+}
+
+/// What a sample is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleKind {
+    Data,
+    /// Its instance is gone: nothing but the key.
+    Dispose,
+}
+
+/// A sample that was taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    pub kind: SampleKind,
+    /// With the four bytes that say how it is encoded.
+    pub bytes: &'a [u8],
+    /// Of its key, where its writer sent it.
+    pub key: KeyHash,
+    /// Which writer it comes from; see [`Reader::writer_qos`].
+    pub writer: u64,
+}
+
+/// A domain, and a participant of it.
+pub struct Participant(Arc<Inner>);
+
+/// Fields are dropped in this order: the domain last.
+struct Inner {
+    waitset: Entity,
+    guard: Entity,
+    writers: Entity,
+    readers: Entity,
+    participant: Entity,
+    guid: Guid,
+    _domain: Entity,
+}
+
+/// What [`Participant::wait`] reports for discovery, and for [`Participant::wake`].
+const DISCOVERY: dds_attach_t = -1;
+const WOKEN: dds_attach_t = -2;
+/// Readers that one wait reports.
+const REPORTED_MAX: usize = 256;
+/// Samples that are taken at once.
+const TAKEN_MAX: usize = 256;
+/// Endpoints that are taken from discovery at once.
+const DISCOVERED_MAX: usize = 64;
+
+/// What there is to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    pub discovery: bool,
+    /// Tokens of readers that have samples.
+    pub readers: Vec<u32>,
+}
+
+impl Participant {
+    /// `xml` is a configuration of Cyclone DDS, and says which domain it is (`ExternalDomainId`): the number that the library
+    /// calls it by is unique in the process.
+    pub fn new(xml: &str) -> Result<Participant, Error> {
+        static DOMAIN_NEXT: AtomicU32 = AtomicU32::new(0);
+        let domain = DOMAIN_NEXT.fetch_add(1, Ordering::Relaxed);
+        let xml = c_text(xml)?;
+        let (none, no_listener) = (ptr::null(), ptr::null());
+        // SAFETY: the text is terminated and copied; null is "defaults" and "no listener". The same below.
+        let of_domain = unsafe { cyclors::dds_create_domain(domain, xml.as_ptr()) };
+        let of_domain = Entity(checked(of_domain, "cannot make the domain")?);
+        let participant = unsafe { cyclors::dds_create_participant(domain, none, no_listener) };
+        let participant = Entity(checked(participant, "cannot make a participant")?);
+        let mut guid = dds_guid_t { v: [0; 16] };
+        // SAFETY: there is room for it.
+        let code = unsafe { cyclors::dds_get_guid(participant.0, &mut guid) };
+        checked(code, "the participant has no name")?;
+        let found = |topic| {
+            // SAFETY: as above; topics of discovery are fixed numbers.
+            let reader =
+                unsafe { cyclors::dds_create_reader(participant.0, topic, none, no_listener) };
+            checked(reader, "cannot read what is discovered").map(Entity)
+        };
+        let writers = found(DDS_BUILTIN_TOPIC_DCPSPUBLICATION)?;
+        let readers = found(DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION)?;
+        // SAFETY: numbers only.
+        let waitset = unsafe { cyclors::dds_create_waitset(participant.0) };
+        let waitset = Entity(checked(waitset, "cannot wait for samples")?);
+        // SAFETY: numbers only.
+        let guard = unsafe { cyclors::dds_create_guardcondition(participant.0) };
+        let guard = Entity(checked(guard, "cannot wait for samples")?);
+        let inner = Inner {
+            waitset,
+            guard,
+            writers,
+            readers,
+            participant,
+            guid: guid.v,
+            _domain: of_domain,
+        };
+        inner.attach(inner.guard.0, WOKEN)?;
+        for reader in [&inner.writers, &inner.readers] {
+            let condition = condition_of(reader.0)?;
+            inner.attach(condition, DISCOVERY)?;
+        }
+        Ok(Participant(Arc::new(inner)))
+    }
+
+    pub fn guid(&self) -> Guid {
+        self.0.guid
+    }
+
+    /// Waits until there is something to do, or somebody wakes it.
+    pub fn wait(&self, timeout: Duration) -> Ready {
+        let mut tokens = [0; REPORTED_MAX];
+        let timeout = i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);
+        // SAFETY: there is room for so many.
+        let count = unsafe {
+            cyclors::dds_waitset_wait(self.0.waitset.0, tokens.as_mut_ptr(), REPORTED_MAX, timeout)
+        };
+        let mut ready = Ready::default();
+        let count = usize::try_from(count).unwrap_or(0).min(REPORTED_MAX);
+        for token in &tokens[..count] {
+            match *token {
+                DISCOVERY => ready.discovery = true,
+                WOKEN => {
+                    let mut was = false;
+                    // SAFETY: there is room for it.
+                    unsafe { cyclors::dds_take_guardcondition(self.0.guard.0, &mut was) };
+                }
+                token => ready.readers.extend(u32::try_from(token)),
+            }
+        }
+        ready
+    }
+
+    /// Ends the wait of another thread.
+    pub fn wake(&self) {
+        // SAFETY: numbers only.
+        unsafe { cyclors::dds_set_guardcondition(self.0.guard.0, true) };
+    }
+
+    /// Takes what was discovered since the last time. Endpoints of this participant are left out.
+    pub fn take_discovered(&self, mut on: impl FnMut(Discovered)) {
+        for (reader, are_writers) in [(&self.0.writers, true), (&self.0.readers, false)] {
+            while self.take_endpoints(reader.0, are_writers, &mut on) == DISCOVERED_MAX {}
+        }
+    }
+
+    fn take_endpoints(
+        &self,
+        reader: dds_entity_t,
+        are_writers: bool,
+        on: &mut dyn FnMut(Discovered),
+    ) -> usize {
+        let mut samples = [ptr::null_mut::<c_void>(); DISCOVERED_MAX];
+        // SAFETY: numbers, for which zero is a value.
+        let mut infos: [dds_sample_info_t; DISCOVERED_MAX] = unsafe { std::mem::zeroed() };
+        let (buffer, max) = (samples.as_mut_ptr(), DISCOVERED_MAX);
+        // SAFETY: there is room for so many; null asks for loans, which are returned below.
+        let count =
+            unsafe { cyclors::dds_take(reader, buffer, infos.as_mut_ptr(), max, max as u32) };
+        let taken = usize::try_from(count).unwrap_or(0).min(max);
+        for (sample, info) in samples.iter().zip(&infos).take(taken) {
+            let endpoint = sample.cast::<dds_builtintopic_endpoint_t>();
+            if endpoint.is_null() {
+                continue;
+            }
+            // SAFETY: samples of these topics are of this type, and valid until they are returned. Where only the key is
+            // valid, the rest is null.
+            let found = unsafe { &*endpoint };
+            let is_here = info.instance_state == DDS_ALIVE_INSTANCE_STATE && info.valid_data;
+            match (is_here, are_writers) {
+                (false, true) => on(Discovered::WriterGone(found.key.v)),
+                (false, false) => on(Discovered::ReaderGone(found.key.v)),
+                (true, _) if found.participant_key.v == self.0.guid => {}
+                (true, _) => {
+                    // SAFETY: as above.
+                    let endpoint = unsafe { endpoint_of(found) };
+                    on(match are_writers {
+                        true => Discovered::Writer(endpoint),
+                        false => Discovered::Reader(endpoint),
+                    });
+                }
+            }
+        }
+        if taken > 0 {
+            // SAFETY: what `dds_take` has lent.
+            unsafe { cyclors::dds_return_loan(reader, buffer, taken as i32) };
+        }
+        taken
+    }
+
+    /// A reader; `token` is what [`Participant::wait`] reports it by.
+    pub fn reader(&self, topic: &Topic, qos: &Qos, token: u32) -> Result<Reader, Error> {
+        let (of_topic, _) = self.0.topic(topic)?;
+        let qos = Native::of(qos);
+        let (parent, listener) = (self.0.participant.0, ptr::null());
+        // SAFETY: the quality of service is copied.
+        let reader = unsafe { cyclors::dds_create_reader(parent, of_topic.0, qos.0, listener) };
+        let reader = Entity(checked(reader, "cannot make a reader")?);
+        let condition = condition_of(reader.0)?;
+        self.0.attach(condition, token as dds_attach_t)?;
+        Ok(Reader {
+            reader,
+            condition,
+            _topic: of_topic,
+            of: self.0.clone(),
+        })
+    }
+
+    /// A writer of samples that are serialized already.
+    pub fn writer(&self, topic: &Topic, qos: &Qos) -> Result<Writer, Error> {
+        let (of_topic, sertype) = self.0.topic(topic)?;
+        let qos = Native::of(qos);
+        let (parent, listener) = (self.0.participant.0, ptr::null());
+        // SAFETY: the quality of service is copied.
+        let writer = unsafe { cyclors::dds_create_writer(parent, of_topic.0, qos.0, listener) };
+        let writer = Entity(checked(writer, "cannot make a writer")?);
+        Ok(Writer {
+            writer,
+            sertype,
+            _topic: of_topic,
+            _of: self.0.clone(),
+        })
+    }
+}
+
+/// # Safety
+/// All of it is valid, and terminated where it is text.
+unsafe fn endpoint_of(found: &dds_builtintopic_endpoint_t) -> Endpoint {
+    // SAFETY: the caller vouches for it.
+    let (name, type_name) = unsafe {
+        (
+            sertype::text(found.topic_name),
+            sertype::text(found.type_name),
+        )
+    };
+    // The last byte is the kind of entity (DDSI-RTPS 2.5 §9.3.1.2): writers and readers without a key.
+    let is_keyless = matches!(found.key.v[15] & 0x0f, 0x03 | 0x04);
+    Endpoint {
+        guid: found.key.v,
+        participant: found.participant_key.v,
+        topic: Topic {
+            name,
+            type_name,
+            is_keyless,
+        },
+        qos: match found.qos.is_null() {
+            true => Qos::default(),
+            // SAFETY: the caller vouches for it.
+            false => unsafe { qos::read(found.qos) },
+        },
+    }
+}
+
+/// Met as long as a reader has samples. Deleted with its reader.
+fn condition_of(reader: dds_entity_t) -> Result<dds_entity_t, Error> {
+    // SAFETY: numbers only.
+    let condition = unsafe { cyclors::dds_create_readcondition(reader, DDS_ANY_STATE) };
+    checked(condition, "cannot wait for samples")
+}
+
+impl Inner {
+    fn attach(&self, entity: dds_entity_t, token: dds_attach_t) -> Result<(), Error> {
+        // SAFETY: numbers only.
+        let code = unsafe { cyclors::dds_waitset_attach(self.waitset.0, entity, token) };
+        checked(code, "cannot wait for samples").map(|_| ())
+    }
+
+    /// The topic and its type, which lives as long as it.
+    fn topic(&self, topic: &Topic) -> Result<(Entity, *const ddsi_sertype), Error> {
+        let (name, type_name) = (c_text(&topic.name)?, c_text(&topic.type_name)?);
+        let mut of = sertype::new_type(&type_name, topic.is_keyless);
+        let null = ptr::null();
+        // SAFETY: the name is copied; the reference to the type is taken over, and `of` becomes the type that is used, which
+        // may be one of that name that there was.
+        let made = unsafe {
+            cyclors::dds_create_topic_sertype(
+                self.participant.0,
+                name.as_ptr(),
+                &mut of,
+                null,
+                ptr::null(),
+                ptr::null(),
+            )
+        };
+        Ok((Entity(checked(made, "cannot make the topic")?), of))
+    }
+}
+
+/// Reads samples of a topic.
+pub struct Reader {
+    reader: Entity,
+    condition: dds_entity_t,
+    _topic: Entity,
+    of: Arc<Inner>,
+}
+
+impl Reader {
+    /// Takes samples, oldest first; how many, which is a round number if there may be more.
+    pub fn take(&self, mut on: impl FnMut(Sample<'_>)) -> usize {
+        let mut samples = [ptr::null_mut::<ddsi_serdata>(); TAKEN_MAX];
+        // SAFETY: numbers, for which zero is a value.
+        let mut infos: [dds_sample_info_t; TAKEN_MAX] = unsafe { std::mem::zeroed() };
+        // SAFETY: there is room for so many. Each sample comes with a reference, which is given back below.
+        let count = unsafe {
+            cyclors::dds_takecdr(
+                self.reader.0,
+                samples.as_mut_ptr(),
+                TAKEN_MAX as u32,
+                infos.as_mut_ptr(),
+                DDS_ANY_STATE,
+            )
+        };
+        let count = usize::try_from(count).unwrap_or(0).min(TAKEN_MAX);
+        for (sample, info) in samples.iter().zip(&infos).take(count) {
+            // SAFETY: readers of our topics have samples of our type.
+            let (bytes, key) = unsafe { sertype::content(*sample) };
+            let kind = match info.valid_data {
+                true => Some(SampleKind::Data),
+                false if info.instance_state == DDS_NOT_ALIVE_DISPOSED_INSTANCE_STATE => {
+                    Some(SampleKind::Dispose)
+                }
+                // A writer has gone.
+                false => None,
+            };
+            if let Some(kind) = kind {
+                on(Sample {
+                    kind,
+                    bytes,
+                    key,
+                    writer: info.publication_handle,
+                });
+            }
+            // SAFETY: our reference.
+            unsafe { cyclors::ddsi_serdata_unref(*sample) };
+        }
+        count
+    }
+
+    /// How many samples [`Reader::take`] takes at most.
+    pub const TAKEN_MAX: usize = TAKEN_MAX;
+
+    /// What the writer of a sample offers; nothing if it has gone.
+    pub fn writer_qos(&self, writer: u64) -> Option<Qos> {
+        // SAFETY: it gives a copy, or null.
+        unsafe {
+            let found = cyclors::dds_get_matched_publication_data(self.reader.0, writer);
+            let endpoint = found.as_ref().map(|found| endpoint_of(found));
+            if !found.is_null() {
+                cyclors::dds_builtintopic_free_endpoint(found);
+            }
+            endpoint.map(|endpoint| endpoint.qos)
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // SAFETY: numbers only.
+        unsafe { cyclors::dds_waitset_detach(self.of.waitset.0, self.condition) };
+    }
+}
+
+/// Writes samples of a topic.
+pub struct Writer {
+    writer: Entity,
+    sertype: *const ddsi_sertype,
+    _topic: Entity,
+    _of: Arc<Inner>,
+}
+
+// SAFETY: writing locks the writer; the type is counted atomically and does not change.
+unsafe impl Send for Writer {}
+// SAFETY: as above.
+unsafe impl Sync for Writer {}
+
+/// Why a sample was not written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unwritten {
+    /// A reliable reader has not acknowledged enough in time.
+    Slow,
+    Failed(Error),
+}
+
+/// Of the status of samples (DDSI-RTPS 2.5 §9.6.4.9).
+const STATUS_DISPOSE: u32 = 1;
+
+impl Writer {
+    /// Writes a sample, or ends an instance. It may leave only with [`Writer::flush`].
+    pub fn write(&self, kind: SampleKind, bytes: &[u8], key: KeyHash) -> Result<(), Unwritten> {
+        let (of_kind, status) = match kind {
+            SampleKind::Data => (ddsi_serdata_kind_SDK_DATA, 0),
+            SampleKind::Dispose => (ddsi_serdata_kind_SDK_KEY, STATUS_DISPOSE),
+        };
+        // SAFETY: the type lives as long as the topic that we hold; the sample is ours until it is handed over, which takes
+        // its reference in any case.
+        let code = unsafe {
+            let sample = sertype::sample(self.sertype, of_kind, bytes, key);
+            (*sample).timestamp.v = cyclors::dds_time();
+            (*sample).statusinfo = status;
+            cyclors::dds_forwardcdr(self.writer.0, sample)
+        };
+        match code {
+            0.. => Ok(()),
+            DDS_RETCODE_TIMEOUT => Err(Unwritten::Slow),
+            code => Err(Unwritten::Failed(Error {
+                what: "cannot write",
+                code,
+            })),
+        }
+    }
+
+    /// Sends what is gathered.
+    pub fn flush(&self) {
+        // SAFETY: numbers only.
+        unsafe { cyclors::dds_write_flush(self.writer.0) };
+    }
+}

@@ -1,0 +1,295 @@
+//! What the bridge and its front say to each other over the stream between them.
+//!
+//! A frame is a length (four bytes, of what follows), a kind and fields; numbers are little-endian, texts have a length of two bytes,
+//! and the payload is the rest. Both ends are ours and in one process, but neither trusts the lengths of the other.
+
+/// Bytes before what a frame's length counts.
+const LENGTH_BYTES: usize = 4;
+/// Bytes of a frame beside texts and payload.
+const FIXED_BYTES: usize = 32;
+
+/// A sample for the broker, or a wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToBroker<'a> {
+    Publish(Sample<'a>),
+    Subscribe {
+        address: &'a str,
+        /// Whether last values are wanted, too.
+        is_late: bool,
+    },
+    Unsubscribe {
+        address: &'a str,
+    },
+    /// The delivery under this tag was written, or counted as dropped.
+    Settled(u64),
+}
+
+/// A message, either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample<'a> {
+    pub is_reliable: bool,
+    pub retain: Retain,
+    /// Nanoseconds; 0 is for ever.
+    pub expires_in: u64,
+    pub address: &'a str,
+    /// Empty if nothing is known of the payload.
+    pub content_type: &'a str,
+    pub payload: &'a [u8],
+}
+
+/// What a message does to the last value, or that it is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Retain {
+    #[default]
+    No,
+    Set,
+    Clear,
+}
+
+/// A message from the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FromBroker<'a> {
+    /// Under which it is settled; 0 if it is not to be.
+    pub tag: u64,
+    pub sample: Sample<'a>,
+}
+
+const PUBLISH: u8 = 1;
+const SUBSCRIBE: u8 = 2;
+const SUBSCRIBE_LATE: u8 = 3;
+const UNSUBSCRIBE: u8 = 4;
+const SETTLED: u8 = 5;
+const MESSAGE: u8 = 6;
+
+/// What is at the beginning of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoded<T> {
+    /// A frame, and how many bytes it takes.
+    Frame(T, usize),
+    Incomplete,
+    /// No frame, or a longer one than is allowed.
+    Wrong,
+}
+
+/// Appends a frame. False, and nothing is appended, if a text is too long.
+pub fn encode(frame: &ToBroker<'_>, out: &mut Vec<u8>) -> bool {
+    framed(out, |out| match frame {
+        ToBroker::Publish(sample) => {
+            out.push(PUBLISH);
+            write_sample(sample, out)
+        }
+        ToBroker::Subscribe { address, is_late } => {
+            out.push(if *is_late { SUBSCRIBE_LATE } else { SUBSCRIBE });
+            write_text(address, out)
+        }
+        ToBroker::Unsubscribe { address } => {
+            out.push(UNSUBSCRIBE);
+            write_text(address, out)
+        }
+        ToBroker::Settled(tag) => {
+            out.push(SETTLED);
+            out.extend_from_slice(&tag.to_le_bytes());
+            true
+        }
+    })
+}
+
+/// Appends a message. False, and nothing is appended, if a text is too long.
+pub fn encode_message(message: &FromBroker<'_>, out: &mut Vec<u8>) -> bool {
+    framed(out, |out| {
+        out.push(MESSAGE);
+        out.extend_from_slice(&message.tag.to_le_bytes());
+        write_sample(&message.sample, out)
+    })
+}
+
+/// The frame at the beginning of these bytes.
+pub fn decode(bytes: &[u8], payload_max: usize) -> Decoded<ToBroker<'_>> {
+    decoded(bytes, payload_max, |fields| {
+        let frame = match fields.byte()? {
+            PUBLISH => ToBroker::Publish(fields.sample()?),
+            kind @ (SUBSCRIBE | SUBSCRIBE_LATE) => ToBroker::Subscribe {
+                address: fields.text()?,
+                is_late: kind == SUBSCRIBE_LATE,
+            },
+            UNSUBSCRIBE => ToBroker::Unsubscribe {
+                address: fields.text()?,
+            },
+            SETTLED => ToBroker::Settled(fields.number()?),
+            _ => return None,
+        };
+        Some(frame)
+    })
+}
+
+/// The message at the beginning of these bytes.
+pub fn decode_message(bytes: &[u8], payload_max: usize) -> Decoded<FromBroker<'_>> {
+    decoded(bytes, payload_max, |fields| {
+        if fields.byte()? != MESSAGE {
+            return None;
+        }
+        Some(FromBroker {
+            tag: fields.number()?,
+            sample: fields.sample()?,
+        })
+    })
+}
+
+fn framed(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+    let start = out.len();
+    out.extend_from_slice(&[0; LENGTH_BYTES]);
+    let is_written = write(out);
+    let length = u32::try_from(out.len() - start - LENGTH_BYTES);
+    match length {
+        Ok(length) if is_written => {
+            out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+            true
+        }
+        _ => {
+            out.truncate(start);
+            false
+        }
+    }
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) -> bool {
+    let Ok(length) = u16::try_from(text.len()) else {
+        return false;
+    };
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+    true
+}
+
+fn write_sample(sample: &Sample<'_>, out: &mut Vec<u8>) -> bool {
+    out.push(sample.is_reliable.into());
+    out.push(match sample.retain {
+        Retain::No => 0,
+        Retain::Set => 1,
+        Retain::Clear => 2,
+    });
+    out.extend_from_slice(&sample.expires_in.to_le_bytes());
+    let is_written = write_text(sample.address, out) && write_text(sample.content_type, out);
+    out.extend_from_slice(sample.payload);
+    is_written
+}
+
+fn decoded<'a, T>(
+    bytes: &'a [u8],
+    payload_max: usize,
+    read: impl FnOnce(&mut Fields<'a>) -> Option<T>,
+) -> Decoded<T> {
+    let Some((length, rest)) = bytes.split_first_chunk() else {
+        return Decoded::Incomplete;
+    };
+    let length = u32::from_le_bytes(*length) as usize;
+    let texts_max = 2 * usize::from(u16::MAX);
+    if length > payload_max.saturating_add(FIXED_BYTES + texts_max) {
+        return Decoded::Wrong;
+    }
+    let Some(frame) = rest.get(..length) else {
+        return Decoded::Incomplete;
+    };
+    match read(&mut Fields(frame)) {
+        Some(frame) => Decoded::Frame(frame, LENGTH_BYTES + length),
+        None => Decoded::Wrong,
+    }
+}
+
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*bytes)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.bytes::<1>().map(|[byte]| byte)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.bytes().map(u64::from_le_bytes)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let length = self.bytes().map(u16::from_le_bytes)?;
+        let (text, rest) = self.0.split_at_checked(length.into())?;
+        self.0 = rest;
+        std::str::from_utf8(text).ok()
+    }
+
+    fn sample(&mut self) -> Option<Sample<'a>> {
+        Some(Sample {
+            is_reliable: self.byte()? != 0,
+            retain: match self.byte()? {
+                0 => Retain::No,
+                1 => Retain::Set,
+                _ => Retain::Clear,
+            },
+            expires_in: self.number()?,
+            address: self.text()?,
+            content_type: self.text()?,
+            payload: std::mem::take(&mut self.0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_back_and_no_part_of_one_is_a_frame() {
+        let sample = Sample {
+            is_reliable: true,
+            retain: Retain::Set,
+            expires_in: 7,
+            address: "a/b",
+            content_type: "text/plain",
+            payload: b"\0\xFF",
+        };
+        let address = "c";
+        let frames = [
+            ToBroker::Publish(sample),
+            ToBroker::Subscribe {
+                address,
+                is_late: true,
+            },
+            ToBroker::Unsubscribe { address },
+            ToBroker::Settled(u64::MAX),
+        ];
+        for frame in frames {
+            let mut bytes = Vec::new();
+            assert!(encode(&frame, &mut bytes));
+            assert_eq!(decode(&bytes, 2), Decoded::Frame(frame, bytes.len()));
+            for length in 0..bytes.len() {
+                assert_eq!(decode(&bytes[..length], 2), Decoded::Incomplete);
+            }
+        }
+        let message = FromBroker { tag: 5, sample };
+        let mut bytes = Vec::new();
+        assert!(encode_message(&message, &mut bytes));
+        assert_eq!(
+            decode_message(&bytes, 2),
+            Decoded::Frame(message, bytes.len())
+        );
+        assert_eq!(decode(&bytes, 2), Decoded::Wrong);
+    }
+
+    #[test]
+    fn what_is_too_long_is_no_frame() {
+        let text = "a".repeat(1 << 16);
+        let mut out = vec![9];
+        assert!(!encode(&ToBroker::Unsubscribe { address: &text }, &mut out));
+        assert_eq!(out, [9]);
+        assert_eq!(decode(&u32::MAX.to_le_bytes(), 1 << 20), Decoded::Wrong);
+        assert_eq!(decode(&[1, 0, 0, 0, 77], 1 << 20), Decoded::Wrong);
+        // A text that says that it is longer than its frame.
+        assert_eq!(
+            decode(&[4, 0, 0, 0, UNSUBSCRIBE, 9, 0, b'a'], 9),
+            Decoded::Wrong
+        );
+    }
+}

@@ -1,0 +1,270 @@
+//! The bridge's session in the broker: a front of another crate, at the broker's end of the stream that the bridge holds the other
+//! end of. What is a topic or a type it does not know.
+
+use crate::counts::Counts;
+use crate::frame::{self, Decoded, FromBroker, Retain, Sample, ToBroker};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_fronts::{
+    AnyFront, Cx, DeferredFront, Delivered, Effect, Fate, LoginAnswer, LoginAsk, ShowCount, Step,
+};
+use thalweg_kernel::{
+    CloseReason, Closing, Draft, LastValueWish, OpenSession, Outcome, SessionId, Subscribed, Tag,
+    Verdict, Wish,
+};
+use thalweg_model::{Address, Properties, Reliability, RetainOp, Span};
+
+/// The broker's end of a stream.
+pub struct DdsFront {
+    /// Whose rights the bridge has; empty for those of anonymous peers.
+    user: Box<str>,
+    /// Makes the session's name.
+    nonce: u64,
+    /// Bytes of the longest payload.
+    payload_max: usize,
+    counts: Arc<Counts>,
+    state: State,
+    ticket_last: u16,
+    fault: Option<String>,
+}
+
+/// ```text
+/// Start --first step--> ExpectVerdict --allowed--> Open --> Closed
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Start,
+    ExpectVerdict,
+    Open,
+    Closed,
+}
+
+impl DdsFront {
+    /// A front for an end of a stream; `nonce` is hard to guess.
+    pub fn at_stream(user: &str, payload_max: usize, nonce: u64, counts: Arc<Counts>) -> AnyFront {
+        AnyFront::extension(DdsFront {
+            user: user.into(),
+            nonce,
+            payload_max,
+            counts,
+            state: State::Start,
+            ticket_last: 0,
+            fault: None,
+        })
+    }
+
+    fn fail(&mut self, what: String, cx: &mut Cx<'_>) {
+        tracing::warn!("the DDS bridge is cut off from the broker: {what}");
+        self.fault = Some(what);
+        self.state = State::Closed;
+        cx.end(Closing::Cut, None);
+    }
+
+    fn on_frame(&mut self, frame: &ToBroker<'_>, session: SessionId, cx: &mut Cx<'_>) {
+        match *frame {
+            ToBroker::Publish(sample) => self.publish(&sample, session, cx),
+            ToBroker::Subscribe { address, is_late } => {
+                let wish = Wish {
+                    filter: address,
+                    group: None,
+                    reliability: Reliability::AtLeastOnce,
+                    no_local: true,
+                    retain_as_published: true,
+                    last_values: match is_late {
+                        true => LastValueWish::Always,
+                        false => LastValueWish::Never,
+                    },
+                    id: 0,
+                };
+                self.ticket_last = self.ticket_last.wrapping_add(1);
+                let (ticket, now) = (self.ticket_last, cx.now);
+                cx.kernel.subscribe(session, ticket, &[wish], now, cx.links);
+            }
+            ToBroker::Unsubscribe { address } => {
+                self.ticket_last = self.ticket_last.wrapping_add(1);
+                let (ticket, now) = (self.ticket_last, cx.now);
+                let filters = [(address, None)];
+                cx.kernel
+                    .unsubscribe(session, ticket, &filters, now, cx.links);
+            }
+            ToBroker::Settled(tag) => {
+                DdsFront::settle(tag, session, cx);
+            }
+        }
+    }
+
+    fn publish(&mut self, sample: &Sample<'_>, session: SessionId, cx: &mut Cx<'_>) {
+        if Address::check(sample.address).is_err() {
+            return Counts::add(&self.counts.refused);
+        }
+        let properties = (!sample.content_type.is_empty()).then(|| Properties {
+            content_type: Some(sample.content_type.into()),
+            ..Properties::default()
+        });
+        let draft = Draft {
+            retain: match sample.retain {
+                Retain::No => RetainOp::None,
+                Retain::Set => RetainOp::Set,
+                Retain::Clear => RetainOp::Clear,
+            },
+            expires_in: (sample.expires_in > 0).then(|| Span::from_nanos(sample.expires_in)),
+            properties: properties.as_ref(),
+            ..Draft::new(sample.address, sample.payload, reliability(sample))
+        };
+        Counts::add(match cx.publish(session, draft) {
+            Outcome::Accepted | Outcome::NoMatch => &self.counts.published,
+            // Counted when it is answered.
+            Outcome::Asked => return,
+            Outcome::Denied => &self.counts.denied,
+            Outcome::BadAddress | Outcome::Full | Outcome::Refused => &self.counts.refused,
+        });
+    }
+
+    fn on_delivered(&mut self, delivered: &Delivered, session: SessionId, cx: &mut Cx<'_>) {
+        let message = &delivered.message;
+        let is_clear = delivered.retain && message.payload().is_empty();
+        let sent = FromBroker {
+            tag: if delivered.settles { delivered.tag } else { 0 },
+            sample: Sample {
+                is_reliable: delivered.reliability != Reliability::AtMostOnce,
+                retain: match (is_clear, delivered.retain) {
+                    (true, _) => Retain::Clear,
+                    (_, true) => Retain::Set,
+                    _ => Retain::No,
+                },
+                expires_in: delivered.expires_in.map_or(0, Span::nanos),
+                address: message.address(),
+                content_type: "",
+                payload: message.payload(),
+            },
+        };
+        let mut bytes = Vec::with_capacity(message.payload().len() + message.address().len() + 64);
+        let fits = message.payload().len() <= self.payload_max;
+        if fits && frame::encode_message(&sent, &mut bytes) {
+            return cx.send(&bytes);
+        }
+        Counts::add(&self.counts.too_long);
+        if delivered.settles {
+            DdsFront::settle(delivered.tag, session, cx);
+        }
+    }
+
+    /// One that is not known was settled before; 0 is none, and the first thing that a bridge says.
+    fn settle(tag: u64, session: SessionId, cx: &mut Cx<'_>) {
+        if let Ok(tag @ 1..) = Tag::try_from(tag) {
+            cx.kernel
+                .settle(session, tag, Verdict::Accept, cx.now, cx.links);
+        }
+    }
+}
+
+fn reliability(sample: &Sample<'_>) -> Reliability {
+    match sample.is_reliable {
+        true => Reliability::AtLeastOnce,
+        false => Reliability::AtMostOnce,
+    }
+}
+
+impl DeferredFront for DdsFront {
+    type Note = Effect;
+
+    fn name(&self) -> &'static str {
+        "dds"
+    }
+
+    fn step(&mut self, input: &[u8], cx: &mut Cx<'_>) -> Step {
+        match self.state {
+            State::Start => {
+                self.state = State::ExpectVerdict;
+                let identity = self.user.clone();
+                cx.ask_login(LoginAsk::Proven { identity });
+                return Step::Hold;
+            }
+            State::ExpectVerdict | State::Closed => return Step::Hold,
+            State::Open => {}
+        }
+        let Some(session) = cx.session() else {
+            return Step::Hold;
+        };
+        match frame::decode(input, self.payload_max) {
+            Decoded::Frame(frame, length) => {
+                self.on_frame(&frame, session, cx);
+                Step::Consumed(length)
+            }
+            Decoded::Incomplete => Step::NeedMore,
+            Decoded::Wrong => {
+                self.fail("it sent what is no frame, or too long a payload".into(), cx);
+                Step::Hold
+            }
+        }
+    }
+
+    fn on_login(&mut self, _: &str, answer: LoginAnswer, cx: &mut Cx<'_>) {
+        if self.state != State::ExpectVerdict {
+            return;
+        }
+        let LoginAnswer::Allowed { user, access, .. } = answer else {
+            let what = format!("the user '{}' of dds.user is refused", self.user);
+            return self.fail(what, cx);
+        };
+        let client = cx.kernel.unused_client_id(self.nonce);
+        let open = OpenSession {
+            user: user.map(Into::into),
+            ..OpenSession::of_link(&client, cx.id, access, "DDS")
+        };
+        match cx.open_session(open) {
+            Ok(opened) => {
+                self.state = State::Open;
+                cx.start(opened.session);
+            }
+            Err(_) => self.fail("there is no room for another session".into(), cx),
+        }
+    }
+
+    fn on_notes(&mut self, notes: &mut VecDeque<Effect>, _: &mut Vec<u64>, cx: &mut Cx<'_>) {
+        for note in notes.drain(..) {
+            match (note, cx.session()) {
+                (Effect::Delivered(delivered), Some(session)) => {
+                    self.on_delivered(&delivered, session, cx);
+                }
+                (Effect::Subscribed(_, outcomes), _)
+                    if !matches!(outcomes.first(), Some(Subscribed::Granted(_))) =>
+                {
+                    Counts::add(&self.counts.denied);
+                }
+                (Effect::Published { is_refused, .. }, _) => Counts::add(match is_refused {
+                    true => &self.counts.refused,
+                    false => &self.counts.published,
+                }),
+                (Effect::Disconnected(_), _) => self.state = State::Closed,
+                // It asks for nothing else.
+                _ => {}
+            }
+        }
+    }
+
+    fn disconnect(&mut self, _: CloseReason, _: &mut Vec<u8>) -> Fate {
+        self.state = State::Closed;
+        Fate::LinkEnds
+    }
+
+    fn takes_deliveries(&self) -> bool {
+        true
+    }
+
+    fn is_connected(&self) -> bool {
+        self.state == State::Open
+    }
+
+    fn holds_input(&self) -> bool {
+        self.state == State::ExpectVerdict
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.fault.clone()
+    }
+
+    fn counts(&self, show: &mut ShowCount<'_>) {
+        self.counts.show(show);
+    }
+}

@@ -1,0 +1,504 @@
+//! The endpoints of a bridge: for writers of others readers of ours, for readers of others writers.
+
+use crate::cdr;
+use crate::counts::Counts;
+use crate::cyclone::{
+    Discovered, Endpoint, Guid, Participant, Reader, Sample, SampleKind, Topic, Unwritten, Writer,
+};
+use crate::frame::{self, Retain, ToBroker};
+use crate::name;
+use crate::qos::{Class, Qos};
+use crate::settings::DdsSettings;
+use crate::types::Struct;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use thalweg_model::{Span, Time};
+
+/// Endpoints of others that are known at once; what is discovered beyond is not bridged.
+const ENDPOINTS_MAX: usize = 8192;
+/// Bytes of the largest payload that is made JSON of, or CDR of JSON: as JSON it is several times as large.
+const JSON_MAX: usize = 1 << 20;
+/// How long a writer drops samples at once after a reader did not keep up: others' samples wait behind each attempt.
+const GIVE_UP: Duration = Duration::from_millis(500);
+
+/// What endpoints must have in common to share one of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    topic: Topic,
+    partitions: Vec<String>,
+    class: Class,
+}
+
+/// Readers of ours, in the thread that reads.
+pub(crate) struct Incoming {
+    settings: Arc<DdsSettings>,
+    counts: Arc<Counts>,
+    /// The reader that each writer of others is read by.
+    remote: HashMap<Guid, Key>,
+    tokens: HashMap<Key, u32>,
+    readers: HashMap<u32, In>,
+    token_next: u32,
+    /// Readers whose last writer has gone: what waits in them is still to be taken.
+    left: Vec<u32>,
+}
+
+/// A reader of ours.
+struct In {
+    reader: Reader,
+    address: String,
+    class: Class,
+    type_name: String,
+    is_keyless: bool,
+    /// The type, if its values become JSON.
+    json: Option<Arc<Struct>>,
+    is_retained: bool,
+    remote: HashSet<Guid>,
+    /// What is known of the writers of samples: the lifespan if samples come in here, else nothing.
+    writers: HashMap<u64, Option<Option<Duration>>>,
+    /// The instance that the last value is of.
+    last_key: [u8; 16],
+}
+
+impl Incoming {
+    pub(crate) fn new(settings: Arc<DdsSettings>, counts: Arc<Counts>) -> Self {
+        Incoming {
+            settings,
+            counts,
+            remote: HashMap::new(),
+            tokens: HashMap::new(),
+            readers: HashMap::new(),
+            token_next: 0,
+            left: Vec::new(),
+        }
+    }
+
+    pub(crate) fn on_writer(&mut self, endpoint: Endpoint, participant: &Participant) {
+        self.on_gone(&endpoint.guid);
+        let Some(address) = address_of(&endpoint, &self.settings, &self.counts) else {
+            return;
+        };
+        if self.remote.len() >= ENDPOINTS_MAX {
+            return Counts::add(&self.counts.unmatched);
+        }
+        let Endpoint {
+            guid, topic, qos, ..
+        } = endpoint;
+        let key = Key {
+            class: qos.class(),
+            partitions: qos.partitions.clone(),
+            topic,
+        };
+        if let Some(found) = self
+            .tokens
+            .get(&key)
+            .and_then(|it| self.readers.get_mut(it))
+        {
+            found.remote.insert(guid);
+            self.remote.insert(guid, key);
+            return;
+        }
+        self.token_next = self.token_next.wrapping_add(1);
+        let token = self.token_next;
+        let request = Qos::of_reader_for(&qos);
+        let reader = match participant.reader(&key.topic, &request, token) {
+            Ok(reader) => reader,
+            Err(error) => {
+                tracing::warn!(topic = key.topic.name, %error, "a DDS writer is not read");
+                return Counts::add(&self.counts.unmatched);
+            }
+        };
+        tracing::info!(topic = key.topic.name, address, "reading DDS samples");
+        let known = self.settings.types.find(&key.topic.type_name);
+        let made = In {
+            reader,
+            class: key.class,
+            type_name: key.topic.type_name.clone(),
+            is_keyless: key.topic.is_keyless,
+            json: known.filter(|_| self.settings.is_json(&address)).cloned(),
+            is_retained: key.class.is_durable || self.settings.is_retained(&address),
+            remote: HashSet::from([guid]),
+            writers: HashMap::new(),
+            last_key: [0; 16],
+            address,
+        };
+        self.readers.insert(token, made);
+        self.tokens.insert(key.clone(), token);
+        self.remote.insert(guid, key);
+    }
+
+    pub(crate) fn on_gone(&mut self, guid: &Guid) {
+        let Some(key) = self.remote.remove(guid) else {
+            return;
+        };
+        let Some(token) = self.tokens.get(&key).copied() else {
+            return;
+        };
+        let Some(found) = self.readers.get_mut(&token) else {
+            return;
+        };
+        found.remote.remove(guid);
+        found.writers.clear();
+        if found.remote.is_empty() {
+            self.tokens.remove(&key);
+            self.left.push(token);
+        }
+    }
+
+    /// Readers that are to be emptied for the last time.
+    pub(crate) fn take_left(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.left)
+    }
+
+    /// Appends what waits in a reader; false if there may be more.
+    pub(crate) fn take(&mut self, token: u32, out: &mut Vec<u8>) -> bool {
+        let Some(found) = self.readers.get_mut(&token) else {
+            return true;
+        };
+        let is_empty = found.take(&self.settings, &self.counts, out);
+        if is_empty && found.remote.is_empty() {
+            tracing::info!(address = found.address, "no DDS writer is left");
+            self.readers.remove(&token);
+        }
+        is_empty
+    }
+}
+
+impl In {
+    fn take(&mut self, settings: &DdsSettings, counts: &Counts, out: &mut Vec<u8>) -> bool {
+        let In {
+            reader,
+            writers,
+            class,
+            last_key,
+            ..
+        } = self;
+        let (address, json, type_name) = (&self.address, self.json.as_deref(), &self.type_name);
+        let (is_keyless, is_retained) = (self.is_keyless, self.is_retained);
+        let count = reader.take(|sample| {
+            let lifespan = *writers.entry(sample.writer).or_insert_with(|| {
+                // A reader also hears writers that offer more than it requests; those have readers of their own.
+                match reader.writer_qos(sample.writer) {
+                    Some(qos) => (qos.class() == *class).then_some(qos.lifespan),
+                    None => Some(None),
+                }
+            });
+            let Some(lifespan) = lifespan else {
+                return;
+            };
+            let mut published = frame::Sample {
+                is_reliable: class.is_reliable,
+                address,
+                ..frame::Sample::default()
+            };
+            if sample.kind == SampleKind::Dispose {
+                // An instance that has gone takes the last value along only if that is its own.
+                if is_retained && (is_keyless || *last_key == sample.key) {
+                    published.retain = Retain::Clear;
+                    frame::encode(&ToBroker::Publish(published), out);
+                }
+                return;
+            }
+            if sample.bytes.len() > settings.payload_max {
+                return Counts::add(&counts.too_long);
+            }
+            *last_key = sample.key;
+            if is_retained {
+                published.retain = Retain::Set;
+            }
+            published.expires_in = lifespan.map_or(0, |it| it.as_nanos() as u64);
+            let text = json.and_then(|of| text_of(&sample, of, settings));
+            let content_type = match text {
+                Some(_) => "application/json".to_owned(),
+                None => {
+                    let encoding = cdr::encoding_word(sample.bytes);
+                    format!("application/x-cdr; type={type_name}; enc={encoding}")
+                }
+            };
+            published.content_type = &content_type;
+            published.payload = text.as_deref().map_or(sample.bytes, str::as_bytes);
+            if !frame::encode(&ToBroker::Publish(published), out) {
+                Counts::add(&counts.too_long);
+            }
+        });
+        count < Reader::TAKEN_MAX
+    }
+}
+
+/// A sample as JSON; nothing, and it stays as it is, if it is too long or not of the type.
+fn text_of(sample: &Sample<'_>, of: &Struct, settings: &DdsSettings) -> Option<String> {
+    if sample.bytes.len() > JSON_MAX {
+        return None;
+    }
+    let value = cdr::to_json(sample.bytes, of, &settings.types).ok()?;
+    let text = value.to_string();
+    (text.len() <= settings.payload_max).then_some(text)
+}
+
+/// The address of an endpoint that is bridged.
+fn address_of(endpoint: &Endpoint, settings: &DdsSettings, counts: &Counts) -> Option<String> {
+    let topic = &endpoint.topic.name;
+    match name::address_of(&endpoint.qos.partitions, topic, &settings.ros) {
+        Ok(address) => settings.is_bridged(&address).then_some(address),
+        Err(name::NoAddress::Private) => None,
+        Err(_) => {
+            tracing::info!(topic, "a DDS endpoint has no address and is not bridged");
+            Counts::add(&counts.unmatched);
+            None
+        }
+    }
+}
+
+/// Writers of ours: filled by the thread that reads, used by the one that writes.
+pub(crate) struct Outgoing {
+    settings: Arc<DdsSettings>,
+    counts: Arc<Counts>,
+    /// What the readers of others are served under.
+    remote: HashMap<Guid, Key>,
+    writers: HashMap<Key, Out>,
+    by_address: BTreeMap<String, Vec<Key>>,
+}
+
+/// The writer that serves some readers.
+struct Out {
+    address: String,
+    remote: HashMap<Guid, Qos>,
+    offered: Option<Qos>,
+    target: Option<Arc<Target>>,
+}
+
+/// Where messages of an address are written.
+pub(crate) struct Target {
+    writer: Writer,
+    json: Option<Arc<Struct>>,
+    is_keyless: bool,
+    is_xcdr2: bool,
+    /// Until then samples are dropped at once; nanoseconds.
+    given_up: AtomicU64,
+}
+
+/// What the broker is to be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Interest {
+    Begins { address: String, is_late: bool },
+    Ends { address: String },
+}
+
+impl Outgoing {
+    pub(crate) fn new(settings: Arc<DdsSettings>, counts: Arc<Counts>) -> Self {
+        Outgoing {
+            settings,
+            counts,
+            remote: HashMap::new(),
+            writers: HashMap::new(),
+            by_address: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn on_reader(
+        &mut self,
+        endpoint: Endpoint,
+        participant: &Participant,
+    ) -> Vec<Interest> {
+        let mut interests = self.on_gone(&endpoint.guid, participant);
+        let Some(address) = address_of(&endpoint, &self.settings, &self.counts) else {
+            return interests;
+        };
+        if self.remote.len() >= ENDPOINTS_MAX {
+            Counts::add(&self.counts.unmatched);
+            return interests;
+        }
+        let Endpoint {
+            guid, topic, qos, ..
+        } = endpoint;
+        let is_late = qos.class().is_durable;
+        let key = Key {
+            topic,
+            partitions: qos.partitions.clone(),
+            class: Class {
+                is_exclusive: qos.is_exclusive,
+                // A writer serves all of them.
+                is_reliable: true,
+                is_durable: true,
+            },
+        };
+        let out = self.writers.entry(key.clone()).or_insert_with(|| Out {
+            address: address.clone(),
+            remote: HashMap::new(),
+            offered: None,
+            target: None,
+        });
+        let is_new = out.remote.is_empty();
+        out.remote.insert(guid, qos);
+        self.remote.insert(guid, key.clone());
+        self.renew(&key, participant);
+        let keys = self.by_address.entry(address.clone()).or_default();
+        if is_new {
+            keys.push(key);
+        }
+        if is_late || (is_new && keys.len() == 1) {
+            interests.push(Interest::Begins { address, is_late });
+        }
+        interests
+    }
+
+    pub(crate) fn on_gone(&mut self, guid: &Guid, participant: &Participant) -> Vec<Interest> {
+        let Some(key) = self.remote.remove(guid) else {
+            return Vec::new();
+        };
+        let Some(out) = self.writers.get_mut(&key) else {
+            return Vec::new();
+        };
+        out.remote.remove(guid);
+        if !out.remote.is_empty() {
+            self.renew(&key, participant);
+            return Vec::new();
+        }
+        let address = out.address.clone();
+        self.writers.remove(&key);
+        if let Some(keys) = self.by_address.get_mut(&address) {
+            keys.retain(|it| *it != key);
+            if keys.is_empty() {
+                tracing::info!(address, "no DDS reader is left");
+                self.by_address.remove(&address);
+                return vec![Interest::Ends { address }];
+            }
+        }
+        Vec::new()
+    }
+
+    /// Makes the writer anew if its readers request something else than it offers.
+    fn renew(&mut self, key: &Key, participant: &Participant) {
+        let Some(out) = self.writers.get_mut(key) else {
+            return;
+        };
+        let topic = &key.topic.name;
+        let Some(offer) = Qos::of_writer_for(out.remote.values()) else {
+            tracing::warn!(
+                topic,
+                "DDS readers request what no one writer can offer: some are not served"
+            );
+            return Counts::add(&self.counts.unmatched);
+        };
+        if out.offered.as_ref() == Some(&offer) {
+            return;
+        }
+        // One at a time: readers that match both would hear everything twice.
+        out.target = None;
+        let known = self.settings.types.find(&key.topic.type_name);
+        match participant.writer(&key.topic, &offer) {
+            Ok(writer) => {
+                tracing::info!(topic, address = out.address, "writing DDS samples");
+                out.target = Some(Arc::new(Target {
+                    writer,
+                    json: known
+                        .filter(|_| self.settings.is_json(&out.address))
+                        .cloned(),
+                    is_keyless: key.topic.is_keyless,
+                    is_xcdr2: offer.representations.first() == Some(&2),
+                    given_up: AtomicU64::new(0),
+                }));
+                out.offered = Some(offer);
+            }
+            Err(error) => {
+                tracing::warn!(topic, %error, "a DDS reader is not served");
+                Counts::add(&self.counts.unmatched);
+            }
+        }
+    }
+
+    /// What the broker is asked for on a new connection.
+    pub(crate) fn interests(&self) -> Vec<Interest> {
+        let is_late = |keys: &[Key]| {
+            let mut outs = keys.iter().filter_map(|key| self.writers.get(key));
+            outs.any(|out| out.remote.values().any(|qos| qos.class().is_durable))
+        };
+        let of = |(address, keys): (&String, &Vec<Key>)| Interest::Begins {
+            address: address.clone(),
+            is_late: is_late(keys),
+        };
+        self.by_address.iter().map(of).collect()
+    }
+
+    /// Where a message of this address is written.
+    pub(crate) fn targets(&self, address: &str) -> Vec<Arc<Target>> {
+        let keys = self.by_address.get(address).into_iter().flatten();
+        let outs = keys.filter_map(|key| self.writers.get(key));
+        outs.filter_map(|out| out.target.clone()).collect()
+    }
+}
+
+impl Target {
+    pub(crate) fn write(
+        &self,
+        message: &frame::Sample<'_>,
+        settings: &DdsSettings,
+        counts: &Counts,
+        now: Time,
+    ) {
+        if now.nanos() < self.given_up.load(Ordering::Relaxed) {
+            return Counts::add(&counts.slow);
+        }
+        let written = if message.retain == Retain::Clear {
+            if !self.is_keyless {
+                // Which instance it is nobody says.
+                return Counts::add(&counts.unreadable);
+            }
+            self.writer
+                .write(SampleKind::Dispose, &[0, 1, 0, 0], [0; 16])
+        } else {
+            let bytes = match &self.json {
+                Some(of) if !cdr::is_encapsulated(message.payload) => {
+                    self.bytes_of(message.payload, of, settings)
+                }
+                _ => None,
+            };
+            let bytes = bytes.as_deref().unwrap_or(message.payload);
+            if !cdr::is_encapsulated(bytes) {
+                return Counts::add(&counts.unreadable);
+            }
+            self.writer.write(SampleKind::Data, bytes, [0; 16])
+        };
+        match written {
+            Ok(()) => Counts::add(&counts.written),
+            Err(Unwritten::Slow) => {
+                let until = now + Span::from_nanos(GIVE_UP.as_nanos() as u64);
+                self.given_up.store(until.nanos(), Ordering::Relaxed);
+                Counts::add(&counts.slow);
+            }
+            Err(Unwritten::Failed(error)) => {
+                tracing::debug!(address = message.address, %error, "a sample was not written");
+                Counts::add(&counts.refused);
+            }
+        }
+    }
+
+    fn bytes_of(&self, text: &[u8], of: &Struct, settings: &DdsSettings) -> Option<Vec<u8>> {
+        if text.len() > JSON_MAX {
+            return None;
+        }
+        let value = serde_json::from_slice(text).ok()?;
+        cdr::from_json(&value, of, &settings.types, self.is_xcdr2).ok()
+    }
+
+    pub(crate) fn flush(&self) {
+        self.writer.flush();
+    }
+}
+
+/// Sorts what was discovered to where it belongs; what the broker is to be asked for.
+pub(crate) fn on_discovered(
+    found: Discovered,
+    participant: &Participant,
+    incoming: &mut Incoming,
+    outgoing: &mut Outgoing,
+) -> Vec<Interest> {
+    match found {
+        Discovered::Writer(endpoint) => incoming.on_writer(endpoint, participant),
+        Discovered::WriterGone(guid) => incoming.on_gone(&guid),
+        Discovered::Reader(endpoint) => return outgoing.on_reader(endpoint, participant),
+        Discovered::ReaderGone(guid) => return outgoing.on_gone(&guid, participant),
+    }
+    Vec::new()
+}

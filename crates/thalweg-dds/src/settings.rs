@@ -1,0 +1,170 @@
+//! What an operator decides about a bridge.
+
+use crate::types::Types;
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::sync::Arc;
+use thalweg_model::Filter;
+use thalweg_server::config::dds::Dds;
+
+/// What a bridge is told.
+#[derive(Clone, Debug)]
+pub struct DdsSettings {
+    pub domain: u32,
+    /// Addresses or names of the interfaces that it uses; empty for those that the library finds.
+    pub interfaces: Vec<String>,
+    /// Addresses where participants are looked for, beside multicast.
+    pub peers: Vec<String>,
+    pub multicast: bool,
+    /// Whose rights it has; empty for those of anonymous peers.
+    pub user: String,
+    /// Addresses that are bridged.
+    pub allow: Vec<Filter>,
+    /// Addresses that are not, whatever `allow` says.
+    pub deny: Vec<Filter>,
+    /// Where topics of ROS 2 are mounted.
+    pub ros: String,
+    /// Addresses at which values of known types are JSON.
+    pub json: Vec<Filter>,
+    /// Addresses whose samples become last values, also if their writers are volatile.
+    pub retain: Vec<Filter>,
+    pub types: Arc<Types>,
+    /// Bytes of the longest payload.
+    pub payload_max: usize,
+}
+
+/// Whether one of these matches.
+fn any(filters: &[Filter], address: &str) -> bool {
+    filters.iter().any(|filter| filter.matches(address))
+}
+
+impl DdsSettings {
+    /// What a configuration says; what of it cannot be used.
+    pub fn of(dds: &Dds) -> Result<DdsSettings, String> {
+        let mut types = Types::of_ros();
+        if let Some(folder) = &dds.types {
+            let added = types.add_folder(folder);
+            added.map_err(|why| format!("the types of dds.types cannot be used: {why}"))?;
+        }
+        Ok(DdsSettings {
+            domain: dds.domain,
+            interfaces: dds.interfaces.clone(),
+            peers: dds.peers.clone(),
+            multicast: dds.multicast,
+            user: dds.user.clone(),
+            allow: dds.allow.clone(),
+            deny: dds.deny.clone(),
+            ros: dds.ros_mount.clone(),
+            json: dds.json.clone(),
+            retain: dds.retain.clone(),
+            types: Arc::new(types),
+            payload_max: dds.message_bytes_max,
+        })
+    }
+
+    pub fn is_bridged(&self, address: &str) -> bool {
+        any(&self.allow, address) && !any(&self.deny, address)
+    }
+
+    pub fn is_json(&self, address: &str) -> bool {
+        any(&self.json, address)
+    }
+
+    pub fn is_retained(&self, address: &str) -> bool {
+        any(&self.retain, address)
+    }
+
+    /// The configuration of Cyclone DDS. Domains of one number in one process are told apart by a number of the library's.
+    pub fn xml(&self) -> String {
+        let mut xml = String::from("<CycloneDDS><Domain id='any'><General>");
+        // Multicast goes over no loopback interface.
+        let is_loopback = |interface: &str| match interface.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback(),
+            Err(_) => interface == "lo",
+        };
+        let multicasts = |interface: &str| self.multicast && !is_loopback(interface);
+        let has_multicast = match self.interfaces.is_empty() {
+            true => self.multicast,
+            false => self.interfaces.iter().any(|it| multicasts(it)),
+        };
+        if !self.interfaces.is_empty() {
+            xml.push_str("<Interfaces>");
+            for interface in &self.interfaces {
+                let is_address = interface.parse::<IpAddr>().is_ok();
+                let key = if is_address { "address" } else { "name" };
+                let _ = write!(
+                    xml,
+                    "<NetworkInterface {key}='{}' multicast='{}'/>",
+                    quoted(interface),
+                    multicasts(interface)
+                );
+            }
+            xml.push_str("</Interfaces>");
+        }
+        let _ = write!(
+            xml,
+            "<AllowMulticast>{}</AllowMulticast></General><Discovery><ExternalDomainId>{}</ExternalDomainId>\
+             <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>119</MaxAutoParticipantIndex><Peers>",
+            has_multicast, self.domain
+        );
+        for peer in &self.peers {
+            let _ = write!(xml, "<Peer address='{}'/>", quoted(peer));
+        }
+        xml.push_str("</Peers></Discovery></Domain></CycloneDDS>");
+        xml
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;")
+        .replace('\'', "&apos;")
+        .replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_server::config::Config;
+
+    fn settings(sets: &[&str]) -> DdsSettings {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        let read = Config::from_text(None, std::iter::empty(), &sets);
+        let (config, _) = read.expect("the settings are right");
+        DdsSettings::of(&config.protocols.dds).expect("they can be used")
+    }
+
+    #[test]
+    fn denied_is_denied_and_the_loopback_interface_is_the_default() {
+        let of = settings(&["dds.deny=plant/+/secret"]);
+        assert!(of.is_bridged("plant/1/open") && !of.is_bridged("plant/1/secret"));
+        let of = settings(&["dds.allow=ros/#"]);
+        assert!(of.is_bridged("ros/chatter") && !of.is_bridged("plant/1/open"));
+        let xml = of.xml();
+        assert!(
+            xml.contains("<NetworkInterface address='127.0.0.1' multicast='false'/>"),
+            "{xml}"
+        );
+        assert!(
+            xml.contains("<AllowMulticast>false<") && xml.contains("<Peer address='127.0.0.1'/>")
+        );
+        let xml = settings(&["dds.interfaces=127.0.0.1,eth0"]).xml();
+        assert!(
+            xml.contains("<NetworkInterface address='127.0.0.1' multicast='false'/>"),
+            "{xml}"
+        );
+        assert!(
+            xml.contains("<NetworkInterface name='eth0' multicast='true'/>"),
+            "{xml}"
+        );
+        assert!(xml.contains("<AllowMulticast>true<"), "{xml}");
+    }
+
+    #[test]
+    fn no_name_breaks_out_of_the_configuration() {
+        let mut of = settings(&[]);
+        of.peers = vec!["'/><x a='".into()];
+        let xml = of.xml();
+        assert!(xml.contains("address='&apos;/&gt;&lt;x a=&apos;'"), "{xml}");
+    }
+}

@@ -1,0 +1,8 @@
+//! A broker with a bridge, a participant of DDS by another library in another process, and clients of MQTT and CoAP.
+//!
+//! `THALWEG_DDS_PYTHON` is a Python with the package `cyclonedds`; without it there is no such participant, and nothing is tested.
+#![cfg(feature = "cyclone")]
+
+mod demo;
+mod peer;
+mod policies;

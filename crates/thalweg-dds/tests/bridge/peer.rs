@@ -1,0 +1,173 @@
+//! The stage of each test: broker, bridge, and the other participant.
+
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+use thalweg_client::blocking::{Client, Subscription};
+use thalweg_client::{Message, SubscribeOptions};
+use thalweg_dds::bridge::Bridge;
+use thalweg_dds::settings::DdsSettings;
+use thalweg_server::Server;
+use thalweg_server::config::Config;
+
+/// How long anything may take.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A broker with a bridge into a domain.
+pub struct Stage {
+    // Dropped in this order.
+    pub peer: Peer,
+    pub bridge: Bridge,
+    server: Server,
+}
+
+impl Stage {
+    /// Nothing, and it says so, if there is no other participant here.
+    pub fn set(domain: u32, more: &[&str]) -> Option<Stage> {
+        let Ok(python) = std::env::var("THALWEG_DDS_PYTHON") else {
+            eprintln!("THALWEG_DDS_PYTHON is not set: not tested");
+            return None;
+        };
+        let own = [
+            &*format!("dds.domain={domain}"),
+            "dds.enabled=true",
+            "dds.json=ros/#",
+            "listeners.mqtt.bind=127.0.0.1:0",
+            "listeners.coap.enabled=true",
+            "listeners.coap.bind=127.0.0.1:0",
+            "listeners.websocket.enabled=false",
+            "journal.enabled=false",
+            "shards=2",
+        ];
+        let sets: Vec<String> = own.iter().chain(more).map(|it| (*it).to_owned()).collect();
+        let read = Config::from_text(None, std::iter::empty(), &sets);
+        let (config, _) = read.expect("the settings are right");
+        let dds = config.protocols.dds.clone();
+        let xml = DdsSettings::of(&dds).expect("they can be used").xml();
+        let peer = Peer::start(&python, domain, &xml);
+        let server = Server::start(config).expect("the server starts");
+        let bridge = Bridge::of(&dds, &server).expect("it joins the domain");
+        Some(Stage {
+            peer,
+            bridge,
+            server,
+        })
+    }
+
+    fn address(&self, listener: &str) -> &str {
+        let mut listening = self.server.listening().iter();
+        let (_, address) = listening
+            .find(|(name, _)| name == listener)
+            .expect("it listens");
+        address
+    }
+
+    pub fn mqtt(&self) -> Client {
+        self.client(&format!("mqtt://{}", self.address("mqtt")))
+    }
+
+    pub fn coap(&self) -> Client {
+        self.client(&format!("coap://{}", self.address("coap")))
+    }
+
+    fn client(&self, url: &str) -> Client {
+        let builder = Client::builder().broker(url).expect("a broker");
+        builder.connect_blocking().expect("it connects")
+    }
+}
+
+pub fn subscribe(client: &Client, filter: &str) -> Subscription {
+    let options = SubscribeOptions::default();
+    client
+        .subscribe_timeout(filter, options, PATIENCE)
+        .expect("subscribed")
+}
+
+pub fn next(subscription: &mut Subscription) -> Message {
+    let message = subscription.next_timeout(PATIENCE).expect("still there");
+    message.expect("it comes in time")
+}
+
+pub fn value_of(message: &Message) -> Value {
+    serde_json::from_slice(message.payload()).expect("it is JSON")
+}
+
+/// A process of `peer.py`, which is ended with this.
+pub struct Peer {
+    child: Child,
+    input: ChildStdin,
+    answers: mpsc::Receiver<Value>,
+    heard: mpsc::Receiver<Value>,
+}
+
+impl Peer {
+    fn start(python: &str, domain: u32, xml: &str) -> Peer {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peer.py");
+        let mut child = Command::new(python)
+            .args([script, &domain.to_string(), xml])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python starts");
+        let input = child.stdin.take().expect("piped");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let (answer, answers) = mpsc::channel();
+        let (hear, heard) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                let value: Value = serde_json::from_str(&line).expect("JSON");
+                let to = if value.get("done").is_some() {
+                    &answer
+                } else {
+                    &hear
+                };
+                // Nobody waits any more at the end of a test.
+                let _ = to.send(value);
+            }
+        });
+        Peer {
+            child,
+            input,
+            answers,
+            heard,
+        }
+    }
+
+    pub fn does(&mut self, what: Value) -> u64 {
+        writeln!(self.input, "{what}").expect("it lives");
+        let answer = self.answers.recv_timeout(PATIENCE).expect("it answers");
+        answer["done"].as_u64().expect("a number")
+    }
+
+    /// Makes a reader or a writer, and waits until the bridge has its opposite.
+    pub fn matched(&mut self, what: Value) {
+        let topic = what["topic"].clone();
+        self.does(what);
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while self.does(json!({"do": "matched", "topic": topic})) == 0 {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "the bridge does not match {topic}"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What it has heard by now, or a moment later.
+    pub fn hears_soon(&mut self) -> Option<Value> {
+        self.heard.recv_timeout(Duration::from_millis(200)).ok()
+    }
+
+    pub fn hears(&mut self) -> Value {
+        self.heard.recv_timeout(PATIENCE).expect("it hears in time")
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,131 @@
+//! Quality of service, keys, limits and rules.
+
+use crate::peer::{Stage, next, subscribe};
+use serde_json::json;
+use thalweg_client::{Options, Retain};
+use thalweg_dds::counts::Counts;
+
+#[test]
+fn what_is_lasting_is_a_last_value_until_it_is_disposed_of() {
+    let Some(mut stage) = Stage::set(42, &[]) else {
+        return;
+    };
+    let mqtt = stage.mqtt();
+    let mut all = subscribe(&mqtt, "plant/#");
+    let qos = ["reliable", "transient-local", "partition:plant/1"];
+    let reading = json!({"id": 7, "value": 1.5});
+    // Written before the bridge is there, or after: it has it either way.
+    stage.peer.does(
+        json!({"do": "write", "topic": "Reading", "type": "Reading", "qos": qos, "value": reading}),
+    );
+    let message = next(&mut all);
+    assert_eq!(message.topic(), "plant/1/Reading");
+    assert_eq!(
+        message.content_type(),
+        Some("application/x-cdr; type=Reading; enc=xcdr1")
+    );
+    let payload = [
+        &[0, 1, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0][..],
+        &1.5f64.to_le_bytes(),
+    ]
+    .concat();
+    assert_eq!(message.payload(), payload);
+    let last = mqtt.last_value("plant/1/Reading").expect("it can be read");
+    assert_eq!(last.expect("there is one").payload(), payload);
+    // Another instance becomes the last value; the end of the first does not take it along, its own end does.
+    let other = json!({"id": 8, "value": 2.5});
+    stage
+        .peer
+        .does(json!({"do": "write", "topic": "Reading", "type": "Reading", "value": other}));
+    next(&mut all);
+    stage
+        .peer
+        .does(json!({"do": "dispose", "topic": "Reading", "type": "Reading", "value": reading}));
+    stage
+        .peer
+        .does(json!({"do": "dispose", "topic": "Reading", "type": "Reading", "value": other}));
+    let clear = next(&mut all);
+    assert_eq!(
+        (clear.topic(), clear.payload()),
+        ("plant/1/Reading", &b""[..])
+    );
+    assert!(
+        mqtt.last_value("plant/1/Reading")
+            .expect("it can be read")
+            .is_none()
+    );
+}
+
+#[test]
+fn a_lasting_reader_has_the_last_value_and_a_large_sample_goes_both_ways() {
+    let Some(mut stage) = Stage::set(43, &[]) else {
+        return;
+    };
+    let mqtt = stage.mqtt();
+    let kept = Options {
+        retain: Retain::Set,
+        ..Options::default()
+    };
+    let text = br#"{"data": "kept"}"#;
+    mqtt.publish("ros/notice", text, &kept).expect("published");
+    let qos = ["reliable", "transient-local"];
+    stage
+        .peer
+        .does(json!({"do": "read", "topic": "rt/notice", "type": "Text", "qos": qos}));
+    assert_eq!(
+        stage.peer.hears(),
+        json!({"topic": "rt/notice", "value": {"data": "kept"}})
+    );
+
+    let mut blobs = subscribe(&mqtt, "Picture");
+    stage
+        .peer
+        .matched(json!({"do": "offer", "topic": "Picture", "type": "Blob", "qos": ["reliable"]}));
+    stage.peer.does(
+        json!({"do": "write", "topic": "Picture", "type": "Blob", "value": {"size": 1_000_000}}),
+    );
+    let picture = next(&mut blobs);
+    assert_eq!(picture.payload().len(), 1_000_000 + 8);
+    let expected = (0..1_000_000u32).map(|at| (at * 7 % 256) as u8);
+    assert!(picture.payload()[8..].iter().copied().eq(expected));
+    stage
+        .peer
+        .does(json!({"do": "read", "topic": "Copy", "type": "Blob", "qos": qos}));
+    mqtt.publish("Copy", picture.payload(), &kept)
+        .expect("published");
+    let heard = stage.peer.hears();
+    assert_eq!(heard["value"]["size"], 1_000_000);
+    assert_eq!(heard["value"]["first"], "AAcOFRwjKjE4P0ZNVFtiaQ==");
+}
+
+#[test]
+fn what_is_denied_has_no_opposite_and_what_cannot_be_read_is_counted() {
+    let Some(mut stage) = Stage::set(44, &["dds.deny=ros/secret/#"]) else {
+        return;
+    };
+    let mqtt = stage.mqtt();
+    for (topic, kind) in [("rt/secret/plan", "Text"), ("rq/addRequest", "Text")] {
+        stage
+            .peer
+            .does(json!({"do": "offer", "topic": topic, "type": kind}));
+    }
+    stage
+        .peer
+        .matched(json!({"do": "read", "topic": "rt/open", "type": "Text", "qos": ["best-effort"]}));
+    // What was there before has been seen by now.
+    for topic in ["rt/secret/plan", "rq/addRequest"] {
+        assert_eq!(stage.peer.does(json!({"do": "matched", "topic": topic})), 0);
+    }
+    // Neither CDR nor JSON of the type; then something to know when that was seen.
+    let heard = loop {
+        mqtt.publish("ros/open", b"{\"data\": 5}", &Options::default())
+            .expect("published");
+        mqtt.publish("ros/open", b"{\"data\": \"5\"}", &Options::default())
+            .expect("published");
+        if let Some(heard) = stage.peer.hears_soon() {
+            break heard;
+        }
+    };
+    assert_eq!(heard["value"]["data"], "5");
+    assert!(Counts::get(&stage.bridge.counts().unreadable) >= 1);
+}

@@ -1,0 +1,42 @@
+//! `dds.*`: the section of the bridge into a domain of DDS.
+
+use crate::config::section::section;
+use std::path::PathBuf;
+use thalweg_model::Filter;
+
+section! {
+    /// `dds.*`
+    pub struct Dds {
+        /// Whether the broker takes part in a domain of DDS. Only a program that was built with `--features dds` can.
+        /// DDS has no log-in: whoever reaches the interfaces has the rights of `dds.user`.
+        enabled: bool = Flag, "false", Restart;
+        /// The number of the domain (ROS 2: `ROS_DOMAIN_ID`). Its UDP ports begin at 7400 + 250 x the number.
+        domain: u32 = count(0, 232), "0", Restart;
+        /// Addresses or names of the network interfaces that the domain is reached by. The loopback interface, unless
+        /// others are named.
+        interfaces: Vec<String> = List(&NAMES), "127.0.0.1", Restart;
+        /// Addresses where participants are looked for, beside multicast.
+        peers: Vec<String> = List(&NAMES), "127.0.0.1", Restart;
+        /// Whether participants are looked for by multicast, too. Never on a loopback interface.
+        multicast: bool = Flag, "true", Restart;
+        /// The user that access rules know the bridge as.
+        user: String = Text, "dds", Restart;
+        /// Topic filters: the addresses that are bridged, in both directions.
+        allow: Vec<Filter> = List(&FILTERS), "#", Restart;
+        /// Topic filters: addresses that are not bridged, whatever `dds.allow` says.
+        deny: Vec<Filter> = List(&FILTERS), "", Restart;
+        /// What addresses of ROS 2 topics begin with: `rt/chatter` is `ros/chatter`. Empty: they begin with nothing
+        /// more.
+        ros_mount: String = Text, "ros", Restart;
+        /// Topic filters: at these addresses values of known types are JSON in the broker, both ways. Elsewhere, and
+        /// where the type is not known, they are as DDS encodes them (CDR).
+        json: Vec<Filter> = List(&FILTERS), "", Restart;
+        /// Topic filters: samples at such addresses become last values (MQTT: retained messages), as those of writers
+        /// with TRANSIENT_LOCAL durability do everywhere.
+        retain: Vec<Filter> = List(&FILTERS), "", Restart;
+        /// A folder with the types of ROS 2 packages, `<package>/msg/<Name>.msg`, beside those that are built in.
+        types: Option<PathBuf> = Path, "", Restart;
+        /// Largest sample that is bridged, with its encoding. A larger one is dropped and counted.
+        message_bytes_max: usize = MESSAGE_BYTES, "16MiB", Restart;
+    }
+}
