@@ -24,9 +24,8 @@ pub fn run(bless: bool) -> Outcome {
         "--lib",
         "--bins",
         "--tests",
-        "documents",
     ];
-    let mut tests = Program::cargo(unit);
+    let mut tests = Program::cargo(unit).with_dds().args(["documents"]);
     if bless {
         tests = tests.env("UPDATE_DOCS", "1");
     }

@@ -143,16 +143,10 @@ impl Step {
         match self {
             Self::Tidy => tidy::run(),
             Self::Fmt => Program::cargo(["fmt", "--all", "--check"]).outcome(),
-            Self::Lint => Program::cargo([
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--quiet",
-                "--",
-                "-D",
-                "warnings",
-            ])
-            .outcome(),
+            Self::Lint => Program::cargo(["clippy", "--workspace", "--all-targets", "--quiet"])
+                .with_dds()
+                .args(["--", "-D", "warnings"])
+                .outcome(),
             Self::Supply => supply::run(),
             Self::Unit => {
                 let unit = [
@@ -164,6 +158,7 @@ impl Step {
                     "--quiet",
                 ];
                 Program::cargo(unit)
+                    .with_dds()
                     .args(&options.filter)
                     .outcome_of_tests()
             }
@@ -318,13 +313,12 @@ impl Options {
     fn tests(&self, prefix: &str) -> Program {
         let folder = if self.release { "release" } else { "debug" };
         let broker = tree().join("target").join(folder).join("thalweg");
-        let package: &[&str] = match self.built {
-            true => &["--workspace"],
-            false => &["--package", "thalweg-tests"],
+        let program = Program::cargo(["test", "--quiet", "--test", "all"]);
+        let program = match self.built {
+            true => program.args(["--workspace"]).with_dds(),
+            false => program.args(["--package", "thalweg-tests"]),
         };
-        let mut program = Program::cargo(["test", "--quiet", "--test", "all"])
-            .args(package)
-            .args(["--"]);
+        let mut program = program.args(["--"]);
         if let Some(filter) = &self.filter {
             program = program.args([filter]);
         } else if !prefix.is_empty() {

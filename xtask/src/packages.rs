@@ -1,5 +1,7 @@
 //! Programs from outside cargo: found, or installed from Debian when we may, or asked for in a sentence.
 
+use std::path::{Path, PathBuf};
+
 use crate::program::Program;
 
 /// A program, or a file by its whole path, and the Debian package that brings it.
@@ -63,6 +65,40 @@ pub fn for_integration() -> Result<(), String> {
     ensure(&[FAULTS, more].concat())
 }
 
+/// What the bridge into DDS is compiled with: a C library by cmake, and bindings to it.
+pub fn for_dds() -> Result<(), String> {
+    ensure(&[("cmake", "cmake"), (LIBCLANG, "libclang-dev")])
+}
+
+/// Whether that is here.
+pub fn has_dds() -> bool {
+    is_there("cmake") && libclang().is_some()
+}
+
+/// No program: a library, with the headers of its compiler beside it.
+const LIBCLANG: &str = "libclang";
+
+/// The folder of a libclang that has them, as Debian installs it.
+pub fn libclang() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").ok()?.flatten();
+    let is_library =
+        |name: &str| name.starts_with("libclang") && name.contains(".so") && !name.contains("cpp");
+    let has_library = |folder: &Path| {
+        let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        files
+            .map(|it| it.file_name())
+            .any(|it| it.to_str().is_some_and(is_library))
+    };
+    let found = folders
+        .filter(|it| it.file_name().to_string_lossy().starts_with("llvm-"))
+        .map(|it| it.path().join("lib"));
+    let mut found: Vec<PathBuf> = found
+        .filter(|it| it.join("clang").is_dir() && has_library(it))
+        .collect();
+    found.sort();
+    found.pop()
+}
+
 pub fn for_instruction_counts() -> Result<(), String> {
     ensure(&[("valgrind", "valgrind")])
 }
@@ -103,10 +139,13 @@ fn ensure(needs: &[Need]) -> Result<(), String> {
 
 /// Whether a program of this name is on the path, or where Debian keeps its daemons.
 fn is_there(name: &str) -> bool {
+    if name == LIBCLANG {
+        return libclang().is_some();
+    }
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':')
         .chain(["/usr/sbin", "/sbin"])
-        .any(|folder| std::path::Path::new(folder).join(name).is_file())
+        .any(|folder| Path::new(folder).join(name).is_file())
 }
 
 fn is_root() -> bool {
@@ -126,7 +165,7 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 impl NoServices {
     fn new() -> Self {
         use std::os::unix::fs::PermissionsExt;
-        let exists = std::path::Path::new(POLICY).exists();
+        let exists = Path::new(POLICY).exists();
         let written = !exists && std::fs::write(POLICY, "#!/bin/sh\nexit 101\n").is_ok();
         let executable = std::fs::Permissions::from_mode(0o755);
         Self {

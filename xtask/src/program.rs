@@ -24,6 +24,22 @@ impl Program {
         Self::new(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())).args(words)
     }
 
+    /// Of the whole workspace: with the bridge into DDS, where what it is compiled with is there. All steps say the same, so that
+    /// nothing is compiled twice.
+    pub fn with_dds(self) -> Self {
+        let python = crate::workshop::python_program();
+        let program = match std::path::Path::new(&python).exists() {
+            true => self.env("THALWEG_DDS_PYTHON", &python),
+            false => self,
+        };
+        match crate::packages::libclang() {
+            Some(folder) if crate::packages::has_dds() => program
+                .env("LIBCLANG_PATH", &folder.display().to_string())
+                .args(["--features", "thalweg-dds/cyclone"]),
+            _ => program,
+        }
+    }
+
     pub fn args<S: AsRef<std::ffi::OsStr>>(mut self, words: impl IntoIterator<Item = S>) -> Self {
         self.command.args(words);
         self

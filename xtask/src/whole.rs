@@ -36,6 +36,10 @@ pub fn run(own: &Path, options: &Options, report: &Report) {
     let install = || {
         report.run("install", install);
     };
+    // Before anything is compiled, because it decides with what.
+    if let Err(why) = packages::for_dds() {
+        println!("the bridge into DDS is left out: {why}");
+    }
     beside(&install, &|| {
         for step in FIRST {
             report.run(step.word(), || step.run(options));
@@ -78,7 +82,9 @@ fn install() -> Outcome {
 
 /// Every test program and, with the same features, the broker and the laboratory, so that no crate is compiled twice.
 fn compile(options: &Options) -> Outcome {
-    let tests = Program::cargo(["test", "--workspace", "--no-run", "--quiet"]).outcome();
+    let tests = Program::cargo(["test", "--workspace", "--no-run", "--quiet"])
+        .with_dds()
+        .outcome();
     match options.release && tests.failed == 0 {
         true => options.build_broker().outcome(),
         false => tests,
