@@ -233,7 +233,7 @@ fn a_binding_may_filter_what_messages_say() {
     let mut world = World::new();
     let who = world.connect();
     world.declare(who, "hot");
-    let mut bind = |world: &mut World, filter: &str| {
+    let bind = |world: &mut World, filter: &str| {
         let mut buffer = Vec::new();
         let mut writer = TableWriter::new(&mut buffer);
         writer.str("x-filter", filter);
