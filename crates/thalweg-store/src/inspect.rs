@@ -653,8 +653,3 @@ fn moment(moment: Time) -> String {
     let millis = moment.nanos() / 1_000_000 % 1_000;
     calendar::rfc3339(secs, Some(millis))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-}
