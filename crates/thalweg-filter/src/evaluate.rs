@@ -145,7 +145,11 @@ fn compare(how: Comparison, left: Value<'_>, right: Value<'_>) -> Option<bool> {
         (Value::Text(left), Value::Text(right)) if is_equality => Some(left.cmp(right)),
         _ => match (left.number(), right.number()) {
             (Some(Number::Integer(left)), Some(Number::Integer(right))) => Some(left.cmp(&right)),
-            (Some(left), Some(right)) => left.float().partial_cmp(&right.float()),
+            (Some(left), Some(right)) => match left.float().partial_cmp(&right.float()) {
+                // What is not a number, as 0.0 / 0.0, is unequal to all (IEEE 754).
+                None => return Some(matches!(how, NotEqual)),
+                order => order,
+            },
             _ => None,
         },
     };
