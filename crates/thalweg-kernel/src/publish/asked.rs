@@ -29,13 +29,25 @@ pub enum Unkept {
     Rejected,
 }
 
+/// The shard that sent a message, and its number for the question whether anything here keeps it; 0 if it does not ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AskingShard {
+    pub shard: ShardId,
+    pub question: u64,
+}
+
+impl AskingShard {
+    pub(crate) fn new(shard: ShardId, question: u64) -> Self {
+        Self { shard, question }
+    }
+}
+
 /// Where the answer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Publisher {
     /// With its ticket if it is exactly once, else 0.
     Session(SessionId, Ticket),
-    /// Another shard, which asked under this number.
-    Shard(ShardId, u64),
+    Shard(AskingShard),
 }
 
 #[derive(Debug)]
@@ -152,6 +164,11 @@ impl Kernel {
         std::mem::take(&mut self.remote.questions.has_forwarded)
     }
 
+    /// A message of this shard's own that is spread as another's, and about which it does not ask.
+    pub(crate) fn no_asking_shard(&self) -> AskingShard {
+        AskingShard::new(self.env.shard(), 0)
+    }
+
     /// A batch cannot be kept: what is asked about with it is refused.
     pub fn batch_not_kept(&mut self, number: u64) {
         for question in &mut self.remote.questions.open {
@@ -169,14 +186,13 @@ impl Kernel {
     /// that were sent the message from here. Whether it was handed on.
     pub(crate) fn answer_or_ask(
         &mut self,
-        to: ShardId,
-        number: u64,
+        asker: AskingShard,
         is_rejected: bool,
         fate: Fate,
     ) -> bool {
         let asked = self.sessions.crowd.asked();
         if asked > 0 && !is_rejected && fate != Fate::Kept {
-            self.open_question(Publisher::Shard(to, number), asked, fate);
+            self.open_question(Publisher::Shard(asker), asked, fate);
             return true;
         }
         if asked > 0 {
@@ -188,7 +204,7 @@ impl Kernel {
             Fate::LeftOut => Some(Unkept::LeftOut),
             Fate::Unwanted => Some(Unkept::Unwanted),
         };
-        self.answer_question(to, number, unkept);
+        self.answer_question(asker, unkept);
         false
     }
 
@@ -236,8 +252,8 @@ impl Kernel {
     }
 
     /// One of another shard's does.
-    pub(crate) fn repeat_for(&mut self, shard: ShardId, question: u64, user: &str, stamp: Stamp) {
-        self.repeat_question(Publisher::Shard(shard, question), user, stamp);
+    pub(crate) fn repeat_for(&mut self, asker: AskingShard, user: &str, stamp: Stamp) {
+        self.repeat_question(Publisher::Shard(asker), user, stamp);
     }
 
     fn repeat_question(&mut self, publisher: Publisher, user: &str, stamp: Stamp) -> bool {
@@ -289,7 +305,7 @@ impl Kernel {
                         fx.published(link, number, is_refused);
                     }
                 }
-                Publisher::Shard(shard, number) => self.answer_question(shard, number, unkept),
+                Publisher::Shard(asker) => self.answer_question(asker, unkept),
             }
         }
     }

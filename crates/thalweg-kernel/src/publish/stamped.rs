@@ -7,6 +7,7 @@
 use crate::Kernel;
 use crate::effects::{Effects, Safety};
 use crate::ids::{SessionId, ShardId, Ticket};
+use crate::publish::asked::AskingShard;
 use crate::publish::cause::Cause;
 use crate::publish::crowd::Fate;
 use crate::publish::pipeline::{Draft, Outcome, Published};
@@ -73,23 +74,9 @@ impl Kernel {
         if !self.has_queues() {
             return self.publish_by_owner(id, &draft, stamp, now, fx);
         }
-        let user = self.user_of(id);
-        if let Some(published) = self.answer_repeated(id, &user, &draft, stamp, now, fx) {
-            return published;
-        }
-        let (before, reliability) = (self.journal.promises(), draft.reliability);
-        let published = self.publish_now(id, draft, now, fx);
-        self.after_stamped(
-            id,
-            &user,
-            stamp,
-            published.outcome,
-            reliability,
-            before,
-            now,
-            fx,
-        );
-        published
+        self.publish_once(id, draft, stamp, now, fx, |kernel, draft, fx| {
+            kernel.publish_now(id, draft, now, fx)
+        })
     }
 
     /// The same to several addresses.
@@ -103,43 +90,34 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Published {
+        self.publish_once(id, draft, stamp, now, fx, |kernel, draft, fx| {
+            kernel.publish_to_all_now(id, draft, others, now, fx)
+        })
+    }
+
+    /// Publishes by `publish`, unless the message was taken already.
+    fn publish_once<E: Effects>(
+        &mut self,
+        id: SessionId,
+        draft: Draft<'_>,
+        stamp: Stamp,
+        now: Time,
+        fx: &mut E,
+        publish: impl FnOnce(&mut Self, Draft<'_>, &mut E) -> Published,
+    ) -> Published {
         let user = self.user_of(id);
         if let Some(published) = self.answer_repeated(id, &user, &draft, stamp, now, fx) {
             return published;
         }
         let (before, reliability) = (self.journal.promises(), draft.reliability);
-        let published = self.publish_to_all_now(id, draft, others, now, fx);
-        self.after_stamped(
-            id,
-            &user,
-            stamp,
-            published.outcome,
-            reliability,
-            before,
-            now,
-            fx,
-        );
-        published
-    }
-
-    #[allow(clippy::too_many_arguments)] // The end of two flows that have gathered exactly these.
-    fn after_stamped<E: Effects>(
-        &mut self,
-        id: SessionId,
-        user: &Arc<str>,
-        stamp: Stamp,
-        outcome: Outcome,
-        reliability: Reliability,
-        before: u64,
-        now: Time,
-        fx: &mut E,
-    ) {
-        self.took_stamp(user, stamp, outcome, before, now);
-        if outcome == Outcome::Asked {
-            self.ask_of_stamp(user, stamp);
+        let published = publish(self, draft, fx);
+        self.took_stamp(&user, stamp, published.outcome, before, now);
+        if published.outcome == Outcome::Asked {
+            self.ask_of_stamp(&user, stamp);
         } else if self.journal.promises() != before {
             self.hold_for(id, reliability, fx);
         }
+        published
     }
 
     fn user_of(&self, id: SessionId) -> Arc<str> {
@@ -344,13 +322,14 @@ impl Kernel {
             safety,
             question,
         } = publish;
+        let asker = AskingShard::new(from, *question);
         let asks = *question != 0;
         let next = self.remote.questions.next();
         self.sessions.crowd.begin(if asks { next } else { 0 });
         let known = self.dedup.look(user, *stamp);
         if known != Known::New {
             if asks {
-                self.repeat_for(from, *question, user, *stamp);
+                self.repeat_for(asker, user, *stamp);
             }
             return self.book_repeated(known, message.payload().len());
         }
@@ -369,7 +348,7 @@ impl Kernel {
         };
         let outcome = self.spread_caused(&cause, &route, &draft, Some(message.clone()), now, fx);
         let outcome = match asks {
-            true => self.answer_stamped(from, *question, &route, message, outcome),
+            true => self.answer_stamped(asker, &route, message, outcome),
             false => outcome,
         };
         self.took_stamp(user, *stamp, outcome, before, now);
@@ -381,8 +360,7 @@ impl Kernel {
     /// Says to the shard that asks what became of a stamped publish, or asks the shards that it was sent on to.
     fn answer_stamped(
         &mut self,
-        to: ShardId,
-        number: u64,
+        asker: AskingShard,
         route: &Route,
         message: &Message,
         outcome: Outcome,
@@ -390,7 +368,7 @@ impl Kernel {
         let own = self.own_receiver(message.publisher(), route);
         let fate = self.fate(route, own, message.retain(), route.groups().len());
         let is_rejected = outcome == Outcome::Refused;
-        match self.answer_or_ask(to, number, is_rejected, fate) {
+        match self.answer_or_ask(asker, is_rejected, fate) {
             true => Outcome::Asked,
             false if outcome == Outcome::Accepted && fate == Fate::LeftOut => Outcome::Refused,
             false => outcome,

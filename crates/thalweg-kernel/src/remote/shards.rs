@@ -6,7 +6,7 @@ use crate::groups::group::Peer;
 use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
 use crate::journal::numbers::shard_of;
 use crate::memory::{Kept, route_cost};
-use crate::publish::asked::Unkept;
+use crate::publish::asked::{AskingShard, Unkept};
 use crate::publish::cause::Cause;
 use crate::publish::pipeline::Draft;
 use crate::publish::stamped::StampedPublish;
@@ -319,15 +319,11 @@ impl Kernel {
                 only,
                 question,
             } => {
-                self.on_publish(
-                    from,
-                    &message,
-                    safety,
-                    question,
+                let (asker, only) = (
+                    AskingShard::new(from, question),
                     only.as_deref().unwrap_or_default(),
-                    now,
-                    fx,
                 );
+                self.on_publish(asker, &message, safety, only, now, fx);
                 if self.sessions.crowd.is_some() {
                     self.after_crowd_elsewhere(from, &message);
                 }
@@ -350,7 +346,8 @@ impl Kernel {
                         .has_left_out()
                         .then_some(Unkept::LeftOut),
                 };
-                self.answer_question(from, question, unkept);
+                let asker = AskingShard::new(from, question);
+                self.answer_question(asker, unkept);
                 if self.sessions.crowd.is_some() {
                     self.after_crowd_elsewhere(from, &message);
                 }
@@ -511,15 +508,12 @@ impl Kernel {
         self.end_command(now, fx);
     }
 
-    /// Another shard's message for sessions and queues of this one, and what these lead it on to. `question` asks whether anything
-    /// keeps it, unless it is 0.
-    #[allow(clippy::too_many_arguments)] // What a mail says.
+    /// Another shard's message for sessions and queues of this one, and what these lead it on to.
     pub(crate) fn on_publish<E: Effects>(
         &mut self,
-        from: ShardId,
+        asker: AskingShard,
         message: &Message,
         safety: Safety,
-        question: u64,
         only: &[(u16, u16)],
         now: Time,
         fx: &mut E,
@@ -535,7 +529,7 @@ impl Kernel {
             route = Rc::new(self.work_out_for(message.address(), is_meant));
         }
         // Only the shard of queues leads on.
-        let asks_on = question != 0 && route.has_queues();
+        let asks_on = asker.question != 0 && route.has_queues();
         let next = self.remote.questions.next();
         self.sessions.crowd.begin(if asks_on { next } else { 0 });
         let cause = Cause {
@@ -546,7 +540,7 @@ impl Kernel {
         let own = self.own_receiver(message.publisher(), &route);
         self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
         if let Some(cell) = route.cell() {
-            self.offer_to_cell(cell, message, Some(from), fx);
+            self.offer_to_cell(cell, message, Some(asker.shard), fx);
         }
         let subject = route
             .is_conditional()
@@ -562,9 +556,9 @@ impl Kernel {
         for address in &route.onward().redirects {
             self.spread_redirected(address, message, &cause, now, fx);
         }
-        if question != 0 {
+        if asker.question != 0 {
             let fate = self.fate(&route, own, message.retain(), 0);
-            self.answer_or_ask(from, question, is_rejected, fate);
+            self.answer_or_ask(asker, is_rejected, fate);
         }
         self.end_command(now, fx);
         self.await_all(&cause, message.reliability(), before, fx);
@@ -572,9 +566,11 @@ impl Kernel {
 
     /// Answers the shard that asks if nothing here keeps its message.
     #[inline]
-    pub(crate) fn answer_question(&mut self, to: ShardId, number: u64, unkept: Option<Unkept>) {
+    pub(crate) fn answer_question(&mut self, asker: AskingShard, unkept: Option<Unkept>) {
+        let number = asker.question;
         if let (Some(why), 1..) = (unkept, number) {
-            self.remote.send(to, ShardMessage::Unkept { number, why });
+            let answer = ShardMessage::Unkept { number, why };
+            self.remote.send(asker.shard, answer);
         }
     }
 

@@ -201,7 +201,14 @@ impl Kernel {
                 if homes.last() == Some(&(self.env.shard().0, self.env.shards())) =>
             {
                 let only = &homes[..homes.len() - 1];
-                self.on_publish(self.env.shard(), &message, Safety::Lazy, 0, only, now, fx);
+                self.on_publish(
+                    self.no_asking_shard(),
+                    &message,
+                    Safety::Lazy,
+                    only,
+                    now,
+                    fx,
+                );
                 self.took_over(from);
             }
             Destination::Sessions(homes) => self.transfer_to_all(&message, homes, from, now, fx),
@@ -241,7 +248,14 @@ impl Kernel {
             let from = self.refer_transfer(Destination::Sessions(to), message.reliability());
             mails.push((ShardId(shard), from));
         }
-        self.on_publish(self.env.shard(), message, Safety::Lazy, 0, homes, now, fx);
+        self.on_publish(
+            self.no_asking_shard(),
+            message,
+            Safety::Lazy,
+            homes,
+            now,
+            fx,
+        );
         self.took_over(from);
         for (shard, from) in mails {
             let (message, only) = (message.clone(), Some(homes.as_slice().into()));
