@@ -43,6 +43,18 @@ mod peer;
     feature = "xmpp",
     feature = "zmtp"
 ))]
+// A build with few protocols leaves parts of the kit unused.
+#[cfg_attr(
+    not(all(
+        feature = "mqtt",
+        feature = "coap",
+        feature = "amqp",
+        feature = "stomp",
+        feature = "zmtp",
+        feature = "xmpp"
+    )),
+    allow(dead_code)
+)]
 mod plugin;
 mod presence;
 #[cfg(any(feature = "amqp", feature = "stomp"))]

@@ -397,7 +397,7 @@ fn tls_begins_within_the_stream_where_the_broker_offers_it() {
     }
 }
 
-/// Whoever has named an authority to trust does not log in without TLS, whatever somebody between makes of the offer.
+/// A client that has named an authority to trust does not log in without TLS, whatever an attacker makes of the offer.
 #[test]
 fn without_tls_a_lane_that_requires_it_gives_up() {
     let mut world = World::in_the_clear(StartTls::Off, true);
