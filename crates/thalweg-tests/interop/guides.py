@@ -3,7 +3,7 @@
     guides.py THALWEG [PAGE...]
 
 Every block of `sh` or `python` runs, unless a comment above it says why not. The comment is invisible to readers; each of its
-lines is one of:
+lines is one of (a single one may stand on the line of the comment itself):
 
     <!-- test
     not run: REASON                  the block is not run
@@ -44,7 +44,7 @@ GUIDES = (
     *(f"docs/{name}.md" for name in ("operating", "journal")),
 )
 RUN = {"sh": "{}", "python": "venv/bin/python - <<'PY'\n{}PY\n"}
-BLOCK = re.compile(r"(?:^ *<!-- test\n(?P<notes>.*?)-->\n)?^(?P<indent> *)```(?P<language>\w+)\n(?P<text>.*?)^ *```$", re.M | re.S)
+BLOCK = re.compile(r"(?:^ *<!-- test\s(?P<notes>.*?)-->\n)?^(?P<indent> *)```(?P<language>\w+)\n(?P<text>.*?)^ *```$", re.M | re.S)
 PRELUDE = """
 set -eE
 trap 'echo "guide: failed: $BASH_COMMAND" >&2' ERR
