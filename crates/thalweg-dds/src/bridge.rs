@@ -42,7 +42,7 @@ struct Shared {
     outgoing: Mutex<Outgoing>,
     /// What frames are written to, whole; nothing while there is no connection.
     stream: Mutex<Option<UnixStream>>,
-    /// The same stream, to end it while somebody writes.
+    /// The same stream, to end it while another thread writes.
     closer: Mutex<Option<UnixStream>>,
     is_stopping: AtomicBool,
 }

@@ -442,7 +442,7 @@ impl Target {
         }
         let written = if message.retain == Retain::Clear {
             if !self.is_keyless {
-                // Which instance it is nobody says.
+                // The broker's message does not say which instance it is.
                 return Counts::add(&counts.unreadable);
             }
             self.writer

@@ -4,7 +4,7 @@ use thalweg_model::Address;
 
 /// What a topic of ROS 2 begins with; those of services (`rq/`, `rr/`) and of its own housekeeping do not.
 const ROS_TOPIC: &str = "rt/";
-/// What is between two participants and nobody else.
+/// What two participants exchange about themselves.
 const PRIVATE: [&str; 4] = ["rq/", "rr/", "ros_discovery_info", "DCPS"];
 
 /// Why an endpoint has no address.

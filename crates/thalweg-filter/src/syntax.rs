@@ -34,30 +34,20 @@ pub enum Expression {
 /// How two values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comparison {
-    /// `=`.
     Equal,
-    /// `<>`.
     NotEqual,
-    /// `<`.
     Less,
-    /// `<=`.
     LessOrEqual,
-    /// `>`.
     Greater,
-    /// `>=`.
     GreaterOrEqual,
 }
 
 /// How two numbers are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
-    /// `+`.
     Plus,
-    /// `-`.
     Minus,
-    /// `*`.
     Times,
-    /// `/`.
     Over,
 }
 

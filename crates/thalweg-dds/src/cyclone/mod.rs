@@ -199,7 +199,7 @@ impl Participant {
         self.0.guid
     }
 
-    /// Waits until there is something to do, or somebody wakes it.
+    /// Waits until there is something to do, or another thread wakes it.
     pub fn wait(&self, timeout: Duration) -> Ready {
         let mut tokens = [0; REPORTED_MAX];
         let timeout = i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);

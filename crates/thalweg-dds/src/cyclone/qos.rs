@@ -192,7 +192,7 @@ impl Native {
 
 impl Drop for Native {
     fn drop(&mut self) {
-        // SAFETY: it came from `dds_create_qos` and nobody else has it.
+        // SAFETY: it came from `dds_create_qos` and has no other owner.
         unsafe { cyclors::dds_delete_qos(self.0) };
     }
 }

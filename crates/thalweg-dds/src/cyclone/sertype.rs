@@ -150,7 +150,7 @@ fn hash_of(key: &KeyHash) -> u32 {
 // call, and samples are not changed once they are made. None of it can panic: lengths are checked.
 
 unsafe extern "C" fn type_free(of: *mut ddsi_sertype) {
-    // SAFETY: nobody has a reference any more, and it was a box.
+    // SAFETY: the last reference is gone, and it was a box.
     unsafe {
         ddsi_sertype_fini(of);
         drop(Box::from_raw(of));
@@ -330,8 +330,8 @@ unsafe extern "C" fn data_to_ser_ref(
     count: usize,
     part: *mut ddsrt_iovec_t,
 ) -> *mut ddsi_serdata {
-    // SAFETY: the range is within the padded size; the bytes live as long as the reference that is taken here, and nobody
-    // writes through the pointer.
+    // SAFETY: the range is within the padded size; the bytes live as long as the reference that is taken here; the
+    // library does not write through the pointer.
     unsafe {
         let bytes = &(&(*data.cast::<Data>()).bytes)[..];
         let from = from.min(bytes.len());
@@ -373,7 +373,7 @@ unsafe extern "C" fn data_to_untyped(data: *const ddsi_serdata) -> *mut ddsi_ser
 }
 
 unsafe extern "C" fn data_free(data: *mut ddsi_serdata) {
-    // SAFETY: nobody has a reference any more, and it was a box of a `Data`.
+    // SAFETY: the last reference is gone, and it was a box of a `Data`.
     drop(unsafe { Box::from_raw(data.cast::<Data>()) });
 }
 

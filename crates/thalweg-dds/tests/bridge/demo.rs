@@ -43,7 +43,7 @@ fn a_talker_is_heard_a_command_is_obeyed_and_the_last_pose_is_read() {
     let twist = json!({"linear": {"x": 0.5, "y": 0.0, "z": 0.0}, "angular": {"x": 0.0, "y": 0.0, "z": -0.25}});
     assert_eq!(heard, json!({"topic": "rt/cmd_vel", "value": twist}));
 
-    // Where it is, for somebody who comes later.
+    // Where it is, for a client that comes later.
     let pose = json!({"header": {"stamp": {"sec": 7, "nanosec": 1}, "frame_id": "map"},
         "pose": {"position": {"x": 1.0, "y": 2.5, "z": 0.0},
                  "orientation": {"x": 0.0, "y": 0.0, "z": 0.0, "w": 1.0}}});

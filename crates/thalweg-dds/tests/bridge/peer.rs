@@ -123,7 +123,7 @@ impl Peer {
                 } else {
                     &hear
                 };
-                // Nobody waits any more at the end of a test.
+                // At the end of a test nothing receives any more.
                 let _ = to.send(value);
             }
         });

@@ -11,7 +11,6 @@ use super::section::section;
 use crate::access::TokenAlgorithm;
 
 section! {
-    /// `admin.*`
     pub struct Admin {
         /// Whether the admin HTTP interface is served: /metrics, /healthz, /readyz and /v1.
         enabled: bool = Flag, "true", Restart;
@@ -39,7 +38,6 @@ section! {
 }
 
 section! {
-    /// `admin.tls.*`
     pub struct AdminTls {
         /// PEM file with the certificate chain of the admin interface; with `admin.tls.key` it speaks HTTPS on
         /// `admin.bind`. A renewed file is taken over within seconds.
@@ -50,7 +48,6 @@ section! {
 }
 
 section! {
-    /// `access.*`
     pub struct Access {
         /// File with users and password hashes, one `user:hash` per line: argon2id, or the hashes of mosquitto_passwd.
         /// Setting it turns on log-in by password.
@@ -89,7 +86,6 @@ section! {
 }
 
 section! {
-    /// `access.jwt.*`
     pub struct Jwt {
         /// File with the secret shared with the token issuer, for HS256: at least 32 bytes. Setting it turns on log-in
         /// by JSON Web Token, sent as the password.

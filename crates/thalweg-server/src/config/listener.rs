@@ -12,7 +12,6 @@ use super::words::*;
 use crate::transport::tls::{ClientCertificates, NameFrom, TlsOldest};
 
 section! {
-    /// `listeners.<name>.*`
     pub struct Listener {
         /// Whether the broker opens this listener. The listeners `mqtt`, `websocket`, `amqp`, `stomp`, `coap` and
         /// `coap-tcp` exist without being mentioned; this is how to be rid of one. All but `mqtt` and `websocket` do so
@@ -90,7 +89,6 @@ section! {
 }
 
 section! {
-    /// `listeners.<name>.tls.*`
     pub struct Tls {
         /// PEM file with the certificate chain, the broker's own certificate first. When this or another of the
         /// listener's files changes on disk, it is taken over within seconds; a reload reads all of them at once.
@@ -125,7 +123,6 @@ section! {
 }
 
 section! {
-    /// `listeners.<name>.curve.*`
     #[derive(Default)]
     pub struct Curve {
         /// Secret key of the broker for CURVE of ZeroMQ, 40 characters of Z85 as `zmq.curve_keypair()` makes them. With
@@ -141,7 +138,6 @@ section! {
 }
 
 section! {
-    /// `listeners.<name>.websocket.*`
     pub struct WebSocket {
         /// HTTP path of the WebSocket upgrade: `automatic` is `/mqtt` for MQTT, `/ws` for STOMP, `/xmpp-websocket` for
         /// XMPP and `/.well-known/coap` for CoAP. `/`, which many clients ask for, works too; requests for other paths

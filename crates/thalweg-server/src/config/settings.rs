@@ -48,7 +48,6 @@ section! {
 }
 
 section! {
-    /// `log.*`
     pub struct Log {
         /// How much is logged. `debug` writes a line per connection and refusal, `trace` one per packet: do not leave
         /// either on under load.
@@ -61,7 +60,6 @@ section! {
 }
 
 section! {
-    /// `limits.*`
     pub struct Limits {
         /// Most connections at once. When reached, new ones are closed at accept. The process's limit on open files
         /// must be as high (ulimit -n).
@@ -114,7 +112,6 @@ section! {
 }
 
 section! {
-    /// `queue.*`
     pub struct Queue {
         /// Most messages that wait for one session. Then `queue.overflow` decides.
         messages_max: usize = count(1, 1_000_000_000), "100000000", Now;
@@ -150,7 +147,6 @@ section! {
 }
 
 section! {
-    /// `queues.*`
     pub struct Queues {
         /// Most queues that AMQP and STOMP clients may have declared. Further ones are refused.
         count_max: usize = count(1, 10_000_000), "100000", Now;
@@ -174,7 +170,6 @@ section! {
 }
 
 section! {
-    /// `session.*`
     pub struct Session {
         /// Longest session expiry that MQTT 5 clients are granted; a longer one is shortened, and CONNACK says so. 0s
         /// ends each session with its connection.
@@ -192,7 +187,6 @@ section! {
 }
 
 section! {
-    /// `retained.*`
     pub struct Retained {
         /// Whether retained messages are kept. If not, CONNACK says so to MQTT 5 clients, and a retained publish is
         /// refused.
@@ -207,7 +201,6 @@ section! {
 }
 
 section! {
-    /// `journal.*`
     pub struct Journal {
         /// Whether sessions that outlive their connection, what waits for them, and retained messages survive the
         /// process. If not, an acknowledgement means "this process has it", and a restart forgets everything.
@@ -247,7 +240,6 @@ section! {
 }
 
 section! {
-    /// `last_values.*`
     pub struct LastValues {
         /// Filters of topics that keep their latest message although its publisher did not retain it, for readers that
         /// come later: CoAP clients that GET, retained messages for MQTT subscribers, `x-last-value`. In memory only;
@@ -262,7 +254,6 @@ section! {
 }
 
 section! {
-    /// `dedup.*`
     pub struct Dedup {
         /// Publishers whose message ids are remembered for deduplication; each takes 1 KiB of memory. When more come,
         /// those that were idle for longest are forgotten; a user that has more than half of them makes only its own be
@@ -275,7 +266,6 @@ section! {
 }
 
 section! {
-    /// `presence.*`
     pub struct Presence {
         /// Whether the broker publishes which clients come and go: each that has a name gets a retained message at
         /// `$presence/<name>`, which says since when it is online or offline, by which protocol, and why it left. The
@@ -296,7 +286,6 @@ section! {
 }
 
 section! {
-    /// `ledger.*`
     pub struct Ledger {
         /// Topic prefixes of whole levels that get books of their own: `plant/a` counts `plant/a` and everything below
         /// it, but for what a longer prefix in the list counts. The books are in the metrics, in /v1/ledger and in
@@ -306,7 +295,6 @@ section! {
 }
 
 section! {
-    /// `groups.*`
     pub struct Groups {
         /// How a shared subscription chooses the member that gets the next message. `adaptive`: the one that is
         /// expected to finish it first, by acknowledgements, load reports and what else the broker measures; messages
@@ -352,7 +340,6 @@ section! {
 }
 
 section! {
-    /// `sys.*`
     pub struct Sys {
         /// Time between two rounds of statistics under $SYS.
         interval: Option<Span> = seconds(1, 86_400), "10s" or "off", Now;

@@ -4,7 +4,6 @@ use crate::config::section::section;
 use thalweg_model::Span;
 
 section! {
-    /// `amqp.*`
     pub struct Amqp {
         /// Heartbeat interval proposed to AMQP clients, who may choose another. A peer that says nothing for twice the
         /// interval agreed on is disconnected. 0s proposes none.

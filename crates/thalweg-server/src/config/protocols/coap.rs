@@ -8,7 +8,6 @@ use thalweg_fronts::coap::Notify;
 use thalweg_model::Span;
 
 section! {
-    /// `coap.*`
     pub struct Coap {
         /// Time that a confirmable CoAP message waits for its acknowledgement before it is sent again; each repetition
         /// waits twice as long. This is ACK_TIMEOUT of RFC 7252; lower it for fast networks only.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use thalweg_model::Filter;
 
 section! {
-    /// `dds.*`
     pub struct Dds {
         /// Whether the broker takes part in a domain of DDS. Only a program that was built with `--features dds` can.
         /// DDS has no log-in: whoever reaches the interfaces has the rights of `dds.user`.

@@ -5,7 +5,6 @@ use crate::config::words::words;
 use thalweg_model::Span;
 
 section! {
-    /// `mqtt.*`
     pub struct Mqtt {
         /// QoS 1 and 2 messages that an MQTT 5 client may have on the way to us without an answer.
         receive_maximum: u16 = count(1, 65_535), "1024", NewConnections;

@@ -6,7 +6,6 @@ use thalweg_fronts::stomp::Dialect;
 use thalweg_model::Span;
 
 section! {
-    /// `stomp.*`
     pub struct Stomp {
         /// How STOMP clients write destinations. `rabbitmq`: /queue/name, /topic/a.b with * and #, /exchange/name/key,
         /// /amq/queue/name. `activemq`: /queue/name, /topic/a.b with * and >. `slash`: /queue/name, and for topics

@@ -4,7 +4,6 @@ use crate::config::section::section;
 use thalweg_model::Span;
 
 section! {
-    /// `xmpp.*`
     pub struct Xmpp {
         /// Domain of all XMPP addresses: a client is `user@domain/resource`, the publish-subscribe service
         /// `pubsub.domain`. A client that asks for another domain is refused (host-unknown).

@@ -5,7 +5,6 @@ use crate::config::section::section;
 use thalweg_model::{Filter, Span};
 
 section! {
-    /// `zmtp.*`
     pub struct Zmtp {
         /// Messages that wait for a ZeroMQ subscriber that does not keep up, beside what is in its output
         /// (`queue.output_bytes_max`). Beyond that the newest is dropped, and counted as `queue_full`. 0: none waits.
