@@ -13,17 +13,28 @@ use super::agent::Agent;
 use super::endpoint::{self, Endpoint};
 use super::protocol::Protocol;
 use super::puppet::{Connect, Library, Message, PATIENCE, Peer};
-use crate::broker::Broker;
+use crate::broker::{Broker, Options};
 
 /// A broker with listeners for all of them; none, and nothing to test, if another broker plays Thalweg's part.
 pub fn broker() -> Option<Broker> {
-    // Whoever observes what has no value yet waits for the first one.
+    options().start_for_queues()
+}
+
+/// The same whose groups dispatch in turns: by itself a group dispatches to the member that will be done first, which may be
+/// the same one each time where messages come more slowly than it acknowledges.
+pub fn broker_in_turns() -> Option<Broker> {
+    options()
+        .set("groups.strategy", "round-robin")
+        .start_for_queues()
+}
+
+fn options() -> Options {
+    // An observer of what has no value yet waits for the first one.
     Broker::with()
         .queues()
         .coap()
         .zmtp()
         .set("coap.observe_empty", "true")
-        .start_for_queues()
 }
 
 /// Where a message goes or what is wanted, in everybody's words.
