@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the laboratory itself adds to a latency: its bare driver beside mqblast (C, ../shared/measure), on the same broker.
+"""What the laboratory itself adds to a latency: its bare driver beside mqblast (C, not in this repository), on the same broker.
 
 Usage: lab_overhead.py --mqblast PATH --lab PROGRAM [--port 1883] [--rounds 5] [--rate 1000] [--size 60] [--seconds 5]
 

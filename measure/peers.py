@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The table of docs/performance.md: thalweg beside mqfloor, the ZeroMQ proxy, mosquitto and nats-server, in one sitting.
 
-Usage: peers.py [--runs 3] [--seconds 4] [--only NAME[,NAME]] [--workloads N[,N]] [--thalweg PATH] [--tools DIR] [--out FILE]
+Usage: peers.py [--runs 3] [--seconds 4] [--only NAME[,NAME]] [--workloads N[,N]] [--thalweg PATH] --tools DIR [--out FILE]
 
-Builds the load tools from DIR (default ../shared/measure) with cc, starts each broker in turn on loopback with its
+Builds the load tools from DIR (mqblast and zmqblast, which are not in this repository) with cc, starts each broker in turn on loopback with its
 limits lifted, runs each workload against it RUNS times in rounds (so that a noisy minute hits all of them), and prints
 medians with their spread as Markdown. Broker and tool share all cores. A broker that is not installed is left out and
 named. Raw JSON lines go to FILE.
@@ -122,7 +122,7 @@ def main():
     parser.add_argument("--only", default="thalweg,mqfloor,zeromq,mosquitto,nats")
     parser.add_argument("--workloads", default=",".join(str(n) for n in range(len(WORKLOADS))))
     parser.add_argument("--thalweg", default=os.path.join(HERE, "../target/release/thalweg"))
-    parser.add_argument("--tools", default=os.path.join(HERE, "../../shared/measure"))
+    parser.add_argument("--tools", required=True, help="folder with mqblast.c and zmqblast.c")
     parser.add_argument("--out", default="/dev/null")
     args = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="thalweg-measure-")

@@ -125,7 +125,7 @@ def readme(there, about, build_of):
 
 One page has it all: [report.html](report.html), opens without a network. The raw files of each study are beside it: {links}, with
 [their columns](columns.md). How each number was obtained, and what it does not say, is in [../laboratory.md](../laboratory.md) and
-[../bench.md](../bench.md). This folder is written by `measure/publish_results.py`.
+[../bench.md](../bench.md). The same as plain text, statement by statement: [summary.md](summary.md). This folder is written by `measure/publish_results.py`.
 
 ## What this run is
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The bars of ZeroMQ: thalweg beside libzmq's XSUB/XPUB proxy and its PULL/PUSH device, in one sitting.
 
-Usage: zeromq.py [--runs 3] [--seconds 4] [--only N[,N]] [--thalweg PATH] [--tools DIR] [--out FILE]
+Usage: zeromq.py [--runs 3] [--seconds 4] [--only N[,N]] [--thalweg PATH] --tools DIR [--out FILE]
 
-Builds the load tools (zmqblast from DIR, default ../shared/measure, which is made of libzmq; zmtpblast from here, which is made
+Builds the load tools (zmqblast from DIR, not in this repository, which is made of libzmq; zmtpblast from here, which is made
 of bare sockets, because on two cores libzmq is the limit before a fast broker is), starts each broker in turn on loopback, runs
 each workload against it RUNS times in rounds, and prints medians with their spread and the bars as one Markdown table. Broker
 and tool share all cores. Queues are as long everywhere (10,000 messages at libzmq's sockets, that many at ours). Raw JSON lines
@@ -133,7 +133,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--only", help="numbers of rows, from 0")
     parser.add_argument("--thalweg", default=os.path.join(HERE, "../target/release/thalweg"))
-    parser.add_argument("--tools", default=os.path.join(HERE, "../../shared/measure"))
+    parser.add_argument("--tools", required=True, help="folder with mqblast.c and zmqblast.c")
     parser.add_argument("--out", default="/dev/null")
     args = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="thalweg-measure-")

@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use crate::report::Outcome;
+use crate::tidy::forbidden::test_modules;
 use crate::tidy::protocols;
 use crate::tidy::shape::code_lines;
 use crate::tidy::source::{lines_outside_tests, without_strings};
 use crate::tidy::tree::Tree;
-use crate::tidy::words::test_modules;
 use calls::Graph;
 use krate::Krate;
 

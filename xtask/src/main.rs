@@ -15,6 +15,7 @@ mod packages;
 mod program;
 mod python;
 mod report;
+mod site;
 mod supply;
 mod tidy;
 mod wheels;
@@ -40,13 +41,14 @@ cargo xtask WORD
   supply                   licences, bans and sources of dependencies against deny.toml; writes target/thalweg.cdx.json
   unit                     tests of every crate but thalweg-tests
   build                    the programs that integration, interop and python run
-  docs [--bless]           generated documents are up to date
+  docs [--bless]           generated documents are up to date; builds the site
   integration [FILTER]     thalweg-tests without foreign clients
   interop [FILTER]         foreign clients; installs them below target/interop
   python [FILTER]          the Python bindings, installed below target/python, and their tests
   bench-instructions [--bless] [FILTER]
                            instructions per operation against bench-results/instructions.toml
 
+  site                     the documents as pages with search, in target/site
   wheels [FILTER]          wheels (x86_64, aarch64) and sdist of the Python bindings in target/wheels, tried
   amqp-methods [--check]   writes (compares) the methods of AMQP from their description
   oracle                   records anew what RabbitMQ does, for interop to compare with (installs rabbitmq-server)
@@ -82,6 +84,7 @@ enum Step {
     AmqpMethods,
     CodeMetrics,
     Wheels,
+    Site,
 }
 
 impl Step {
@@ -109,6 +112,7 @@ impl Step {
             Self::AmqpMethods,
             Self::CodeMetrics,
             Self::Wheels,
+            Self::Site,
         ];
         Self::TEST
             .into_iter()
@@ -136,6 +140,7 @@ impl Step {
             Self::AmqpMethods => "amqp-methods",
             Self::CodeMetrics => "code-metrics",
             Self::Wheels => "wheels",
+            Self::Site => "site",
         }
     }
 
@@ -174,6 +179,7 @@ impl Step {
             Self::AmqpMethods => amqp_methods::run(options.check),
             Self::CodeMetrics => code_metrics::run(),
             Self::Wheels => wheels::run(options.filter.as_deref()),
+            Self::Site => site::run(),
             Self::Oracle => oracle_recording(),
             Self::Fuzz => fuzz::run(options.seconds, options.filter.as_deref()),
             Self::Crash => {
@@ -365,6 +371,11 @@ fn main() -> ExitCode {
             if report.run(Step::Build.word(), build) {
                 report.run(step.word(), || step.run(&options));
             }
+        }
+        // Within `test` what is published is compared; the site is for readers.
+        Some(Step::Docs) if !options.built => {
+            report.run(Step::Docs.word(), || Step::Docs.run(&options));
+            report.run(Step::Site.word(), || Step::Site.run(&options));
         }
         Some(step) => {
             report.run(step.word(), || step.run(&options));

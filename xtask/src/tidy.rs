@@ -1,14 +1,16 @@
 //! The rules of the house, each a function from a tree of files (or cargo's metadata) to the places that break it.
 
 mod arrows;
+mod citations;
 mod comments;
 mod documents;
-mod links;
+pub mod forbidden;
+pub mod links;
+mod names;
 pub mod protocols;
 pub mod shape;
 pub mod source;
 pub mod tree;
-pub mod words;
 
 use std::fmt;
 
@@ -52,14 +54,14 @@ impl fmt::Display for Breach {
 /// A rule's name and its check.
 type Rule = (&'static str, fn(&Tree) -> Vec<Breach>);
 
-const RULES: [Rule; 20] = [
+const RULES: [Rule; 23] = [
     (
         "sans-I/O crates name no I/O",
-        words::no_io_in_sans_io_crates,
+        forbidden::no_io_in_sans_io_crates,
     ),
     (
         "the kernel knows no protocol",
-        words::no_protocol_in_the_kernel,
+        forbidden::no_protocol_in_the_kernel,
     ),
     (
         "protocols are named in few files",
@@ -71,8 +73,19 @@ const RULES: [Rule; 20] = [
         "doc comments say more than the name",
         comments::no_short_doc_comments,
     ),
-    ("nothing is left to do", words::nothing_left_to_do),
-    ("unwrap stands beside a reason", words::unwrap_has_a_reason),
+    (
+        "types are named by what they are",
+        names::names_say_what_a_type_is,
+    ),
+    (
+        "citations are in the repository",
+        citations::citations_are_in_the_repository,
+    ),
+    ("nothing is left to do", forbidden::nothing_left_to_do),
+    (
+        "unwrap stands beside a reason",
+        forbidden::unwrap_has_a_reason,
+    ),
     ("crates open with what they know", shape::crates_have_a_head),
     (
         "sans-I/O crates forbid unsafe code",
@@ -87,6 +100,7 @@ const RULES: [Rule; 20] = [
         shape::fuzz_targets_find_their_crates,
     ),
     ("links resolve", links::links_resolve),
+    ("links find their headings", links::anchors_resolve),
     ("documents are linked", links::documents_are_linked),
     (
         "every crate is on the front pages",

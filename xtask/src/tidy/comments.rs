@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Breach;
+use super::names::crate_of;
 use super::tree::Tree;
 
 /// A doc comment with as few words or fewer repeats the name of what it stands above.
@@ -30,19 +31,13 @@ const RATCHET: [(&str, usize); 13] = [
 pub fn no_short_doc_comments(tree: &Tree) -> Vec<Breach> {
     let mut by_crate: BTreeMap<&str, Vec<Breach>> = BTreeMap::new();
     for (path, text) in tree.ending(".rs") {
-        let mut folders = path.split('/');
-        let first = folders.next().unwrap_or_default();
-        let krate = match first {
-            "crates" => folders.next().unwrap_or_default(),
-            _ => first,
-        };
         let found = short_doc_comments(text).into_iter().map(|(line, comment)| {
             let what = format!(
                 "`{comment}` says no more than the name: say what the name cannot, or delete it"
             );
             Breach::at(path, line, what)
         });
-        by_crate.entry(krate).or_default().extend(found);
+        by_crate.entry(crate_of(path)).or_default().extend(found);
     }
     let allowed = |krate: &str| {
         let row = RATCHET.iter().find(|(known, _)| *known == krate);

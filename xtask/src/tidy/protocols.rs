@@ -1,9 +1,9 @@
 //! Which files name a protocol outside its own folders. What has one name in many files is hard to add a second one to.
 
 use super::Breach;
+use super::forbidden::test_modules;
 use super::source::{code_only, lines_outside_tests};
 use super::tree::Tree;
-use super::words::test_modules;
 use std::fmt::Write as _;
 
 /// Protocols, how code names them, and in how many files of the broker at the most. These numbers only fall.

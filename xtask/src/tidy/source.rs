@@ -2,12 +2,17 @@
 
 /// The same text with comments, strings and character literals blanked out, line for line.
 pub fn code_only(text: &str) -> String {
-    blank(text, |kind| kind != Kind::Code)
+    blank(text, |kind| kind != PieceKind::Code)
+}
+
+/// The comments of the text, line for line; everything else is blanked out.
+pub fn comments_only(text: &str) -> String {
+    blank(text, |kind| kind != PieceKind::Comment)
 }
 
 /// The same text with strings and character literals blanked out: what is left is code and comments.
 pub fn without_strings(text: &str) -> String {
-    blank(text, |kind| kind == Kind::Literal)
+    blank(text, |kind| kind == PieceKind::Literal)
 }
 
 /// The lines (counted from 1) that are not test code: nothing in test files, and nothing after `#[cfg(test)] mod`.
@@ -37,14 +42,14 @@ pub fn lines_outside_tests<'a>(
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum PieceKind {
     Code,
     Comment,
     Literal,
 }
 
 /// Replaces every character of the kinds that `hide` names by a space; line ends stay.
-fn blank(text: &str, hide: impl Fn(Kind) -> bool) -> String {
+fn blank(text: &str, hide: impl Fn(PieceKind) -> bool) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
@@ -59,7 +64,7 @@ fn blank(text: &str, hide: impl Fn(Kind) -> bool) -> String {
 }
 
 /// What starts at `at`, and how many characters belong to it; never zero.
-fn piece(chars: &[char], at: usize) -> (Kind, usize) {
+fn piece(chars: &[char], at: usize) -> (PieceKind, usize) {
     let rest = &chars[at..];
     let starts = |word: &str| {
         word.chars()
@@ -68,28 +73,28 @@ fn piece(chars: &[char], at: usize) -> (Kind, usize) {
     };
     if starts("//") {
         return (
-            Kind::Comment,
+            PieceKind::Comment,
             rest.iter().position(|&c| c == '\n').unwrap_or(rest.len()),
         );
     }
     if starts("/*") {
-        return (Kind::Comment, block_comment(rest));
+        return (PieceKind::Comment, block_comment(rest));
     }
     let follows_word = at > 0 && (chars[at - 1].is_alphanumeric() || chars[at - 1] == '_');
     if rest[0] == 'r' && !follows_word {
         let hashes = rest[1..].iter().take_while(|&&c| c == '#').count();
         if rest.get(1 + hashes) == Some(&'"') {
-            return (Kind::Literal, raw_string(rest, hashes));
+            return (PieceKind::Literal, raw_string(rest, hashes));
         }
     }
     if rest[0] == '"' {
-        return (Kind::Literal, quoted(rest, '"'));
+        return (PieceKind::Literal, quoted(rest, '"'));
     }
     // A quote starts a character when it closes after one (perhaps escaped) character; otherwise a lifetime.
     if rest[0] == '\'' && (rest.get(1) == Some(&'\\') || rest.get(2) == Some(&'\'')) {
-        return (Kind::Literal, quoted(rest, '\''));
+        return (PieceKind::Literal, quoted(rest, '\''));
     }
-    (Kind::Code, 1)
+    (PieceKind::Code, 1)
 }
 
 fn quoted(rest: &[char], quote: char) -> usize {

@@ -62,6 +62,10 @@ impl Tree {
         self.files().filter(move |(path, _)| path.ends_with(suffix))
     }
 
+    pub fn is_file(&self, path: &str) -> bool {
+        self.texts.contains_key(path) || self.others.contains(path)
+    }
+
     /// Whether this is a file, or a folder that has one.
     pub fn has(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));

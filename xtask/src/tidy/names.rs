@@ -1,0 +1,107 @@
+//! Names of types and files say what the thing is.
+
+use std::collections::BTreeMap;
+
+use super::Breach;
+use super::source::code_only;
+use super::tree::Tree;
+
+/// Type names that say nothing about what a value is.
+const EMPTY: [&str; 6] = ["Said", "Told", "Heard", "Kind", "Line", "Taker"];
+
+/// A file with this name holds whatever did not fit elsewhere.
+const EMPTY_FILE: &str = "words.rs";
+
+/// Such names that crates had when the rule came. Entries only shrink or go.
+const RATCHET: [(&str, usize); 18] = [
+    ("thalweg-admin", 2),
+    ("thalweg-amqp", 1),
+    ("thalweg-balance", 1),
+    ("thalweg-bench", 18),
+    ("thalweg-client", 15),
+    ("thalweg-coap", 4),
+    ("thalweg-dds", 1),
+    ("thalweg-dtls", 1),
+    ("thalweg-filter", 2),
+    ("thalweg-fronts", 6),
+    ("thalweg-kernel", 4),
+    ("thalweg-model", 1),
+    ("thalweg-server", 4),
+    ("thalweg-stomp", 1),
+    ("thalweg-store", 2),
+    ("thalweg-testbed", 6),
+    ("thalweg-tests", 10),
+    ("thalweg-wire", 1),
+];
+
+/// A type is named by what it is: `FrontEvent`, not `Heard`; `AckStatus`, not `Said`.
+pub fn names_say_what_a_type_is(tree: &Tree) -> Vec<Breach> {
+    let mut by_crate: BTreeMap<&str, Vec<Breach>> = BTreeMap::new();
+    for (path, text) in tree.ending(".rs") {
+        let found = by_crate.entry(crate_of(path)).or_default();
+        if path.ends_with(&format!("/{EMPTY_FILE}")) {
+            found.push(Breach::of(path, "name the file by what is in it"));
+        }
+        for (number, line) in code_only(text).lines().enumerate() {
+            if let Some(name) = declared(line).filter(|name| EMPTY.contains(name)) {
+                let what = format!("`{name}` says nothing: name the type by what it is");
+                found.push(Breach::at(path, number + 1, what));
+            }
+        }
+    }
+    let allowed = |krate: &str| {
+        let row = RATCHET.iter().find(|(known, _)| *known == krate);
+        row.map_or(0, |(_, most)| *most)
+    };
+    let over = by_crate
+        .into_iter()
+        .filter(|(krate, found)| found.len() > allowed(krate));
+    over.flat_map(|(_, found)| found).collect()
+}
+
+/// The crate that a file belongs to, or the first folder of its path.
+pub fn crate_of(path: &str) -> &str {
+    let mut folders = path.split('/');
+    match folders.next().unwrap_or_default() {
+        "crates" => folders.next().unwrap_or_default(),
+        first => first,
+    }
+}
+
+/// The name of the type that a line declares.
+fn declared(line: &str) -> Option<&str> {
+    let mut words = line
+        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .filter(|word| !word.is_empty());
+    words.find(|word| ["struct", "enum", "trait", "type", "union"].contains(word))?;
+    words.next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_say_nothing_are_found() {
+        let count = |path, text| names_say_what_a_type_is(&Tree::fixture(&[(path, text)])).len();
+        assert_eq!(
+            count("crates/x/src/a.rs", "pub(crate) struct Said<'a> {\n"),
+            1
+        );
+        assert_eq!(
+            count("crates/x/src/a.rs", "type Told = u8;\nenum Heard {}\n"),
+            2
+        );
+        assert_eq!(
+            count("crates/x/src/a.rs", "struct SaidTwice;\n// enum Heard\n"),
+            0
+        );
+        assert_eq!(
+            count("crates/x/src/a.rs", "fn f(kind: Kind) {}\n"),
+            0,
+            "a use"
+        );
+        assert_eq!(count("crates/x/src/words.rs", ""), 1);
+        assert_eq!(count("crates/x/src/keywords.rs", ""), 0);
+    }
+}
