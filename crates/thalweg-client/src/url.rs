@@ -430,7 +430,11 @@ fn is_no_letter_of_hosts(letter: char) -> bool {
 }
 
 fn scheme_names() -> String {
-    let names: Vec<&str> = SCHEMES.iter().map(|row| row.scheme.name()).collect();
+    let names: Vec<&str> = SCHEMES
+        .iter()
+        .flat_map(|row| row.names.first())
+        .copied()
+        .collect();
     names.join(", ")
 }
 
