@@ -10,7 +10,7 @@ pub(crate) struct Asker {
 }
 
 /// What the shards said.
-pub(crate) struct Said<T> {
+pub(crate) struct ShardAnswers<T> {
     /// One answer per shard that answered, in the order of shards.
     pub(crate) answers: Vec<T>,
     /// Shards that did not answer in time; their part is missing.
@@ -30,11 +30,11 @@ impl Asker {
     pub(crate) async fn all<T: Send + 'static>(
         &self,
         f: impl Fn(&mut Inside<'_>) -> T + Send + Sync + 'static,
-    ) -> Result<Said<T>, Fault> {
+    ) -> Result<ShardAnswers<T>, Fault> {
         let observer = self.observer.clone();
         let waiting = tokio::task::spawn_blocking(move || observer.on_shards(f));
         let answers = waiting.await.map_err(|_| Fault::stopping())?;
         let silent = self.observer.shard_count().saturating_sub(answers.len());
-        Ok(Said { answers, silent })
+        Ok(ShardAnswers { answers, silent })
     }
 }

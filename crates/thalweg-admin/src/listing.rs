@@ -1,7 +1,7 @@
 //! Lists: what a caller may ask of them, and pages merged from all shards.
 
 use crate::answer::Fault;
-use crate::ask::Said;
+use crate::ask::ShardAnswers;
 use axum::extract::Query;
 use axum::http::Uri;
 use base64::Engine;
@@ -240,7 +240,7 @@ impl<R> Part<R> {
 
 /// One page from every shard's part of it. Rows of the same key become one by `merge`.
 pub(crate) fn page<R>(
-    said: Said<Part<R>>,
+    said: ShardAnswers<Part<R>>,
     uri: &Uri,
     limit: usize,
     merge: impl Fn(&mut R, R),
@@ -316,7 +316,12 @@ mod tests {
                 .iter()
                 .map(|names| part(names, wanted.limit(), after.clone()))
                 .collect();
-            let page = page(Said { answers, silent: 0 }, &uri, wanted.limit(), |_, _| ());
+            let page = page(
+                ShardAnswers { answers, silent: 0 },
+                &uri,
+                wanted.limit(),
+                |_, _| (),
+            );
             assert_eq!(page.total, 7);
             seen.extend(page.items);
             match page.next {

@@ -14,7 +14,7 @@ use axum::response::IntoResponse;
 
 pub use gathered::{Gathered, QUEUES_SHOWN_MAX, QueueFigures, QueueSums};
 pub use reference::reference;
-pub use table::{Kind, METRICS, Metric};
+pub use table::{METRICS, Metric, MetricKind};
 pub use text::render;
 
 /// The content type of the text format, version 0.0.4.

@@ -4,7 +4,7 @@ use crate::channels::ChannelState;
 use crate::codec::frame::{self, FRAME_MIN, Frame, PROTOCOL_HEADER, frame_len, put_frame};
 use crate::codec::{Sender, put_content};
 use crate::gathering::Gathered;
-use crate::intake::{Content, Farewell, Heard, Intake, IntakeLimits, listen_for_farewell};
+use crate::intake::{Content, Farewell, Incoming, Intake, IntakeLimits, listen_for_farewell};
 use crate::methods::{Method, ReplyCode, basic, channel, confirm, connection};
 use crate::outlet::{put_ack, put_channel_close, put_connection_close, put_heartbeat, put_method};
 use crate::{BasicProperties, ContentHeader, MethodId, PeerFault, Scope, Table, TooLarge};
@@ -221,10 +221,10 @@ impl ClientSide {
             return Ok(None);
         };
         let event = match heard {
-            Heard::Heartbeat => ClientEvent::Heartbeat,
-            Heard::Consumed => ClientEvent::Consumed,
-            Heard::Fault(fault) => ClientEvent::ChannelFault(fault),
-            Heard::Connection(method) => match method {
+            Incoming::Heartbeat => ClientEvent::Heartbeat,
+            Incoming::Consumed => ClientEvent::Consumed,
+            Incoming::Fault(fault) => ClientEvent::ChannelFault(fault),
+            Incoming::Connection(method) => match method {
                 Method::ConnectionClose(close) => self.on_close(close),
                 Method::ConnectionBlocked(blocked) => ClientEvent::Blocked {
                     reason: blocked.reason,
@@ -233,8 +233,8 @@ impl ClientSide {
                 Method::ConnectionUpdateSecretOk(_) => ClientEvent::UpdateSecretOk,
                 other => return Err(PeerFault::METHOD_UNEXPECTED.by(other.id())),
             },
-            Heard::Method(ch, Method::ChannelOpenOk(_)) => ClientEvent::ChannelOpenOk(ch),
-            Heard::Method(ch, Method::ChannelClose(c)) => {
+            Incoming::Method(ch, Method::ChannelOpenOk(_)) => ClientEvent::ChannelOpenOk(ch),
+            Incoming::Method(ch, Method::ChannelClose(c)) => {
                 self.confirms.retain(|(number, _)| *number != ch);
                 let cause = MethodId::new(c.class_id, c.method_id);
                 ClientEvent::ChannelClose {
@@ -244,9 +244,9 @@ impl ClientSide {
                     cause,
                 }
             }
-            Heard::Method(ch, Method::ChannelCloseOk(_)) => ClientEvent::ChannelCloseOk(ch),
-            Heard::Method(ch, method) => ClientEvent::Method { ch, method },
-            Heard::Content(Content {
+            Incoming::Method(ch, Method::ChannelCloseOk(_)) => ClientEvent::ChannelCloseOk(ch),
+            Incoming::Method(ch, method) => ClientEvent::Method { ch, method },
+            Incoming::Content(Content {
                 channel: ch,
                 method,
                 properties,

@@ -35,7 +35,7 @@ pub(crate) struct Intake {
     clippy::large_enum_variant,
     reason = "it lives for one turn of a loop; a box would be allocated per message"
 )]
-pub(crate) enum Heard<'b> {
+pub(crate) enum Incoming<'b> {
     Heartbeat,
     Consumed,
     /// On channel 0.
@@ -83,21 +83,23 @@ impl Intake {
         &mut self,
         bytes: &'b [u8],
         gathered: &'b mut Gathered,
-    ) -> Result<Option<(usize, Heard<'b>)>, PeerFault> {
+    ) -> Result<Option<(usize, Incoming<'b>)>, PeerFault> {
         let Some(frame) = Frame::split(bytes, self.frame_max)? else {
             return Ok(None);
         };
         let len = frame.len();
         let heard = match frame.kind {
-            frame::HEARTBEAT if frame.channel == 0 && frame.payload.is_empty() => Heard::Heartbeat,
+            frame::HEARTBEAT if frame.channel == 0 && frame.payload.is_empty() => {
+                Incoming::Heartbeat
+            }
             frame::HEARTBEAT => return Err(PeerFault::HEARTBEAT),
             frame::METHOD if frame.channel == 0 => {
-                Heard::Connection(self.on_connection_method(frame)?)
+                Incoming::Connection(self.on_connection_method(frame)?)
             }
             frame::METHOD => {
                 let heard = self.on_method(frame)?;
                 // A message of which everything is here already is not gathered.
-                if let Heard::Method(channel, method) = &heard
+                if let Incoming::Method(channel, method) = &heard
                     && method.has_content()
                 {
                     let rest = bytes.get(len..).unwrap_or_default();
@@ -118,7 +120,7 @@ impl Intake {
                             header,
                             payload,
                         };
-                        return Ok(Some((len + consumed, Heard::Content(content))));
+                        return Ok(Some((len + consumed, Incoming::Content(content))));
                     }
                     return Ok(Some((len, self.begin_gathering(frame)?)));
                 }
@@ -196,7 +198,7 @@ impl Intake {
         }
     }
 
-    fn on_method<'b>(&mut self, frame: Frame<'b>) -> Result<Heard<'b>, PeerFault> {
+    fn on_method<'b>(&mut self, frame: Frame<'b>) -> Result<Incoming<'b>, PeerFault> {
         let number = frame.channel;
         let id = peek_id(frame.payload)?;
         let Some(channel) = self.channels.get(number) else {
@@ -204,7 +206,7 @@ impl Intake {
         };
         match channel.state {
             ChannelState::Closing if !matches!(id, channel::Close::ID | channel::CloseOk::ID) => {
-                return Ok(Heard::Consumed);
+                return Ok(Incoming::Consumed);
             }
             ChannelState::Opening if id == channel::OpenOk::ID => {
                 channel.state = ChannelState::Open
@@ -238,14 +240,14 @@ impl Intake {
             }
             _ => {}
         }
-        Ok(Heard::Method(number, method))
+        Ok(Incoming::Method(number, method))
     }
 
     fn on_new_channel<'b>(
         &mut self,
         frame: Frame<'b>,
         id: MethodId,
-    ) -> Result<Heard<'b>, PeerFault> {
+    ) -> Result<Incoming<'b>, PeerFault> {
         if id != channel::Open::ID || self.peer != Sender::Client {
             return Err(PeerFault::CHANNEL_CLOSED.by(id));
         }
@@ -259,26 +261,26 @@ impl Intake {
             return Err(PeerFault::CHANNEL_MAX.saying(what).by(id));
         }
         self.channels.insert(frame.channel, ChannelState::Open);
-        Ok(Heard::Method(frame.channel, method))
+        Ok(Incoming::Method(frame.channel, method))
     }
 
-    fn begin_gathering<'b>(&mut self, frame: Frame<'b>) -> Result<Heard<'b>, PeerFault> {
+    fn begin_gathering<'b>(&mut self, frame: Frame<'b>) -> Result<Incoming<'b>, PeerFault> {
         self.hold(frame.payload.len())?;
         if let Some(channel) = self.channels.get(frame.channel) {
             channel.gathering = Some(Box::new(Gathering::begin(frame.payload)));
         }
-        Ok(Heard::Consumed)
+        Ok(Incoming::Consumed)
     }
 
     fn on_header<'b>(
         &mut self,
         frame: Frame<'b>,
         gathered: &'b mut Gathered,
-    ) -> Result<Heard<'b>, PeerFault> {
+    ) -> Result<Incoming<'b>, PeerFault> {
         let limits = self.limits;
         let number = frame.channel;
         let Some(channel) = self.content_channel(number)? else {
-            return Ok(Heard::Consumed);
+            return Ok(Incoming::Consumed);
         };
         match channel
             .gathering
@@ -310,7 +312,7 @@ impl Intake {
                 .by(cause)
                 .on(number);
             self.close_channel(number);
-            return Ok(Heard::Fault(fault));
+            return Ok(Incoming::Fault(fault));
         }
         self.hold(frame.payload.len())?;
         self.gather(number, gathered, |gathering| {
@@ -322,10 +324,10 @@ impl Intake {
         &mut self,
         frame: Frame<'b>,
         gathered: &'b mut Gathered,
-    ) -> Result<Heard<'b>, PeerFault> {
+    ) -> Result<Incoming<'b>, PeerFault> {
         let number = frame.channel;
         let Some(channel) = self.content_channel(number)? else {
-            return Ok(Heard::Consumed);
+            return Ok(Incoming::Consumed);
         };
         match channel
             .gathering
@@ -362,23 +364,23 @@ impl Intake {
         number: u16,
         gathered: &'b mut Gathered,
         add: impl FnOnce(&mut Gathering),
-    ) -> Result<Heard<'b>, PeerFault> {
+    ) -> Result<Incoming<'b>, PeerFault> {
         let Some(slot) = self
             .channels
             .get(number)
             .map(|channel| &mut channel.gathering)
         else {
-            return Ok(Heard::Consumed);
+            return Ok(Incoming::Consumed);
         };
         let Some(gathering) = slot.as_mut() else {
-            return Ok(Heard::Consumed);
+            return Ok(Incoming::Consumed);
         };
         add(gathering);
         if gathering.missing() != Missing::Nothing {
-            return Ok(Heard::Consumed);
+            return Ok(Incoming::Consumed);
         }
         let Some(gathering) = slot.take() else {
-            return Ok(Heard::Consumed);
+            return Ok(Incoming::Consumed);
         };
         self.gathered_bytes = self.gathered_bytes.saturating_sub(gathering.len());
         *gathered = gathering.finish();
@@ -389,7 +391,7 @@ impl Intake {
         let properties =
             properties.map_err(|what| PeerFault::PROPERTIES_MALFORMED.saying(what.to_string()))?;
         let (header, payload) = (gathered.header(), gathered.body());
-        Ok(Heard::Content(Content {
+        Ok(Incoming::Content(Content {
             channel: number,
             method,
             properties,

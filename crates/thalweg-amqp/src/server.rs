@@ -4,7 +4,9 @@ use crate::channels::ChannelState;
 use crate::codec::frame::{self, FRAME_MIN, Frame, PROTOCOL_HEADER, frame_len, put_frame};
 use crate::codec::{Arguments, Sender, put_content};
 use crate::gathering::Gathered;
-use crate::intake::{Content, Farewell, Heard, Intake, IntakeLimits, listen_for_farewell, peek_id};
+use crate::intake::{
+    Content, Farewell, Incoming, Intake, IntakeLimits, listen_for_farewell, peek_id,
+};
 use crate::methods::{Method, ReplyCode, basic, channel, connection};
 use crate::outlet::{
     put_ack, put_channel_close, put_connection_close, put_deliver, put_heartbeat, put_method,
@@ -356,20 +358,20 @@ impl ServerSide {
             return Ok(None);
         };
         let event = match heard {
-            Heard::Heartbeat => Event::Heartbeat,
-            Heard::Consumed => Event::Consumed,
-            Heard::Fault(fault) => Event::ChannelFault(fault),
-            Heard::Connection(method) => self.on_connection_method(method)?,
-            Heard::Method(ch, Method::ChannelOpen(_)) => Event::ChannelOpen(ch),
-            Heard::Method(ch, Method::ChannelClose(c)) => Event::ChannelClose {
+            Incoming::Heartbeat => Event::Heartbeat,
+            Incoming::Consumed => Event::Consumed,
+            Incoming::Fault(fault) => Event::ChannelFault(fault),
+            Incoming::Connection(method) => self.on_connection_method(method)?,
+            Incoming::Method(ch, Method::ChannelOpen(_)) => Event::ChannelOpen(ch),
+            Incoming::Method(ch, Method::ChannelClose(c)) => Event::ChannelClose {
                 ch,
                 code: c.reply_code,
                 text: c.reply_text,
                 cause: MethodId::new(c.class_id, c.method_id),
             },
-            Heard::Method(ch, Method::ChannelCloseOk(_)) => Event::ChannelCloseOk(ch),
-            Heard::Method(ch, method) => Event::Method { ch, method },
-            Heard::Content(content) => Self::on_content(content)?,
+            Incoming::Method(ch, Method::ChannelCloseOk(_)) => Event::ChannelCloseOk(ch),
+            Incoming::Method(ch, method) => Event::Method { ch, method },
+            Incoming::Content(content) => Self::on_content(content)?,
         };
         Ok(Some((consumed, event)))
     }

@@ -157,9 +157,9 @@ pub enum Step {
 }
 
 /// A group's choice of members. What happens must be told in the order of time.
-pub struct Balancer(Kind);
+pub struct Balancer(StrategyState);
 
-enum Kind {
+enum StrategyState {
     Turns(Turns),
     Score(Score),
     Adaptive(Box<Adaptive>),
@@ -168,42 +168,42 @@ enum Kind {
 impl Balancer {
     pub fn new(strategy: GroupStrategy) -> Self {
         Balancer(match strategy {
-            GroupStrategy::Score => Kind::Score(Score::default()),
-            GroupStrategy::Adaptive => Kind::Adaptive(Box::default()),
-            plain => Kind::Turns(Turns::new(plain)),
+            GroupStrategy::Score => StrategyState::Score(Score::default()),
+            GroupStrategy::Adaptive => StrategyState::Adaptive(Box::default()),
+            plain => StrategyState::Turns(Turns::new(plain)),
         })
     }
 
     pub fn join(&mut self, terms: Terms, now: Time) -> Place {
         match &mut self.0 {
-            Kind::Turns(turns) => turns.join(terms),
-            Kind::Score(score) => score.join(now),
-            Kind::Adaptive(adaptive) => adaptive.join(terms, now),
+            StrategyState::Turns(turns) => turns.join(terms),
+            StrategyState::Score(score) => score.join(now),
+            StrategyState::Adaptive(adaptive) => adaptive.join(terms, now),
         }
     }
 
     /// A member's terms are others now. What was measured of the network stays.
     pub fn retune(&mut self, place: Place, terms: Terms, now: Time) {
         match &mut self.0 {
-            Kind::Turns(turns) => turns.retune(place, terms),
-            Kind::Score(_) => {}
-            Kind::Adaptive(adaptive) => adaptive.retune(place, terms, now),
+            StrategyState::Turns(turns) => turns.retune(place, terms),
+            StrategyState::Score(_) => {}
+            StrategyState::Adaptive(adaptive) => adaptive.retune(place, terms, now),
         }
     }
 
     /// A member is gone, or has a new link: whatever was known of it is forgotten.
     pub fn leave(&mut self, place: Place) {
         match &mut self.0 {
-            Kind::Turns(turns) => turns.leave(place),
-            Kind::Score(score) => score.leave(place),
-            Kind::Adaptive(adaptive) => adaptive.leave(place),
+            StrategyState::Turns(turns) => turns.leave(place),
+            StrategyState::Score(score) => score.leave(place),
+            StrategyState::Adaptive(adaptive) => adaptive.leave(place),
         }
     }
 
     /// A message came into the group.
     #[inline]
     pub fn arrived(&mut self, now: Time) {
-        if let Kind::Adaptive(adaptive) = &mut self.0 {
+        if let StrategyState::Adaptive(adaptive) = &mut self.0 {
             adaptive.arrived(now);
         }
     }
@@ -211,25 +211,25 @@ impl Balancer {
     /// A message went to a member.
     pub fn sent(&mut self, place: Place, parcel: &Parcel, now: Time) {
         match &mut self.0 {
-            Kind::Turns(turns) => turns.sent(place, parcel.settles),
-            Kind::Score(score) => score.sent(place, now),
-            Kind::Adaptive(adaptive) => adaptive.sent(place, parcel, now),
+            StrategyState::Turns(turns) => turns.sent(place, parcel.settles),
+            StrategyState::Score(score) => score.sent(place, now),
+            StrategyState::Adaptive(adaptive) => adaptive.sent(place, parcel, now),
         }
     }
 
     /// A member has acknowledged what was sent under that tag. False if it is not known.
     pub fn acknowledged(&mut self, place: Place, tag: u64, now: Time) -> bool {
         match &mut self.0 {
-            Kind::Turns(turns) => turns.settled(place),
-            Kind::Score(_) => true,
-            Kind::Adaptive(adaptive) => adaptive.acknowledged(place, tag, now),
+            StrategyState::Turns(turns) => turns.settled(place),
+            StrategyState::Score(_) => true,
+            StrategyState::Adaptive(adaptive) => adaptive.acknowledged(place, tag, now),
         }
     }
 
     /// An exactly-once message that was sent under that tag has come so far. True if its member may have the next one.
     pub fn stepped(&mut self, place: Place, tag: u64, step: Step, now: Time) -> bool {
         match &mut self.0 {
-            Kind::Adaptive(adaptive) => adaptive.stepped(place, tag, step, now),
+            StrategyState::Adaptive(adaptive) => adaptive.stepped(place, tag, step, now),
             _ => false,
         }
     }
@@ -237,11 +237,11 @@ impl Balancer {
     /// What was sent under that tag came back unsettled, or went elsewhere.
     pub fn taken_back(&mut self, place: Place, tag: u64, now: Time) {
         match &mut self.0 {
-            Kind::Turns(turns) => {
+            StrategyState::Turns(turns) => {
                 turns.settled(place);
             }
-            Kind::Score(_) => {}
-            Kind::Adaptive(adaptive) => adaptive.taken_back(place, tag, now),
+            StrategyState::Score(_) => {}
+            StrategyState::Adaptive(adaptive) => adaptive.taken_back(place, tag, now),
         }
     }
 
@@ -251,24 +251,24 @@ impl Balancer {
             return false;
         };
         match &mut self.0 {
-            Kind::Turns(_) => true,
-            Kind::Score(score) => score.reported(place, report, now),
-            Kind::Adaptive(adaptive) => adaptive.reported(place, report, now),
+            StrategyState::Turns(_) => true,
+            StrategyState::Score(score) => score.reported(place, report, now),
+            StrategyState::Adaptive(adaptive) => adaptive.reported(place, report, now),
         }
     }
 
     /// Whether a member's output takes no more for now, or it has no link.
     pub fn blocked(&mut self, place: Place, blocked: bool) {
         match &mut self.0 {
-            Kind::Turns(turns) => turns.blocked(place, blocked),
-            Kind::Score(score) => score.blocked(place, blocked),
-            Kind::Adaptive(adaptive) => adaptive.blocked(place, blocked),
+            StrategyState::Turns(turns) => turns.blocked(place, blocked),
+            StrategyState::Score(score) => score.blocked(place, blocked),
+            StrategyState::Adaptive(adaptive) => adaptive.blocked(place, blocked),
         }
     }
 
     /// What the network takes for a round trip to a member, as measured beside the messages.
     pub fn round_trip(&mut self, place: Place, least: Span, jitter: Span) {
-        if let Kind::Adaptive(adaptive) = &mut self.0 {
+        if let StrategyState::Adaptive(adaptive) = &mut self.0 {
             adaptive.round_trip(place, least, jitter);
         }
     }
@@ -278,7 +278,7 @@ impl Balancer {
     #[inline]
     pub fn next_in_turn(&self) -> Option<Place> {
         match &self.0 {
-            Kind::Adaptive(adaptive) => adaptive.next_in_turn(),
+            StrategyState::Adaptive(adaptive) => adaptive.next_in_turn(),
             _ => None,
         }
     }
@@ -287,7 +287,7 @@ impl Balancer {
     /// [`Balancer::arrived`] and [`Balancer::sent`].
     #[inline]
     pub fn took_turn(&mut self, place: Place, size: u32, now: Time) {
-        if let Kind::Adaptive(adaptive) = &mut self.0 {
+        if let StrategyState::Adaptive(adaptive) = &mut self.0 {
             adaptive.took_turn(place, size, now);
         }
     }
@@ -295,23 +295,23 @@ impl Balancer {
     /// Who gets the head of the queue. `may` says whether a member can have this message at all.
     pub fn choose(&mut self, head: &Head, now: Time, may: &mut dyn FnMut(Place) -> bool) -> Choice {
         match &mut self.0 {
-            Kind::Turns(turns) => turns.choose(head, may),
-            Kind::Score(score) => score.choose(now, may),
-            Kind::Adaptive(adaptive) => adaptive.choose(head, now, may),
+            StrategyState::Turns(turns) => turns.choose(head, may),
+            StrategyState::Score(score) => score.choose(now, may),
+            StrategyState::Adaptive(adaptive) => adaptive.choose(head, now, may),
         }
     }
 
     /// Whether this member, to which order binds the message, can have it now.
     pub fn has_room(&mut self, place: Place, head: &Head, now: Time) -> bool {
         match &mut self.0 {
-            Kind::Turns(_) | Kind::Score(_) => true,
-            Kind::Adaptive(adaptive) => adaptive.has_room(place, head, now),
+            StrategyState::Turns(_) | StrategyState::Score(_) => true,
+            StrategyState::Adaptive(adaptive) => adaptive.has_room(place, head, now),
         }
     }
 
     /// Members that have been silent for so long that what they hold should go to others.
     pub fn overdue(&mut self, now: Time, found: &mut Vec<Place>) {
-        if let Kind::Adaptive(adaptive) = &mut self.0 {
+        if let StrategyState::Adaptive(adaptive) = &mut self.0 {
             adaptive.overdue(now, found);
         }
     }
@@ -319,7 +319,7 @@ impl Balancer {
     /// Whether anybody has something that is not settled.
     pub fn has_unsettled(&self) -> bool {
         match &self.0 {
-            Kind::Adaptive(adaptive) => adaptive.has_unsettled(),
+            StrategyState::Adaptive(adaptive) => adaptive.has_unsettled(),
             _ => false,
         }
     }
@@ -327,7 +327,7 @@ impl Balancer {
     /// A member that has just joined was silent before: it gets nothing before that time, and then one message at a time
     /// until it acknowledges one.
     pub fn on_trial(&mut self, place: Place, until: Time) {
-        if let Kind::Adaptive(adaptive) = &mut self.0 {
+        if let StrategyState::Adaptive(adaptive) = &mut self.0 {
             adaptive.on_trial(place, until);
         }
     }
@@ -335,7 +335,7 @@ impl Balancer {
     /// How a member is seen; nothing if the strategy does not look.
     pub fn view(&self, place: Place, now: Time) -> Option<MemberView> {
         match &self.0 {
-            Kind::Adaptive(adaptive) => adaptive.view(place, now),
+            StrategyState::Adaptive(adaptive) => adaptive.view(place, now),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use crate::{Code, Encoder, Options, Token};
 /// What a message asks of the message layer. RFC 7252 §4.2, §4.3
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum MessageType {
     /// CON: it is repeated until it is acknowledged or rejected.
     Confirmable = 0,
     /// NON: it is sent once.
@@ -18,14 +18,14 @@ pub enum Kind {
     Reset = 3,
 }
 
-impl Kind {
+impl MessageType {
     #[inline]
-    fn of(bits: u8) -> Kind {
+    fn of(bits: u8) -> MessageType {
         match bits & 3 {
-            0 => Kind::Confirmable,
-            1 => Kind::NonConfirmable,
-            2 => Kind::Acknowledgement,
-            _ => Kind::Reset,
+            0 => MessageType::Confirmable,
+            1 => MessageType::NonConfirmable,
+            2 => MessageType::Acknowledgement,
+            _ => MessageType::Reset,
         }
     }
 }
@@ -46,7 +46,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'b> {
     /// What it asks of the message layer.
-    pub kind: Kind,
+    pub kind: MessageType,
     /// Method, response code, or nothing.
     pub code: Code,
     /// What acknowledgements and repetitions of it have in common with it.
@@ -110,7 +110,7 @@ pub struct DecodeError {
     /// What is wrong.
     pub why: Malformed,
     /// What it asks of the message layer. Nothing if it must be ignored in silence: too short, or of another version.
-    pub kind: Option<Kind>,
+    pub kind: Option<MessageType>,
     /// Its message id; there when `kind` is.
     pub id: Option<u16>,
 }
@@ -141,7 +141,7 @@ impl<'b> Message<'b> {
                 id: None,
             });
         }
-        let (kind, id) = (Kind::of(first >> 4), u16::from_be_bytes(id));
+        let (kind, id) = (MessageType::of(first >> 4), u16::from_be_bytes(id));
         match Message::decode_body(kind, Code(code), id, usize::from(first & 0x0F), rest) {
             Ok(message) => Ok(message),
             Err(why) => Err(DecodeError {
@@ -154,7 +154,7 @@ impl<'b> Message<'b> {
 
     #[inline]
     fn decode_body(
-        kind: Kind,
+        kind: MessageType,
         code: Code,
         id: u16,
         len: usize,

@@ -320,22 +320,22 @@ fn can_be_true(expression: &Expression) -> bool {
 
 /// What a value is, as far as its text shows.
 #[derive(PartialEq)]
-enum Kind {
+enum OperandType {
     Unknown,
     Number,
     Text,
     Bool,
 }
 
-fn kind(expression: &Expression) -> Kind {
+fn kind(expression: &Expression) -> OperandType {
     match expression {
-        Expression::Name(_) => Kind::Unknown,
-        Expression::Text(_) => Kind::Text,
+        Expression::Name(_) => OperandType::Unknown,
+        Expression::Text(_) => OperandType::Text,
         Expression::Integer(_)
         | Expression::Float(_)
         | Expression::Arithmetic(..)
-        | Expression::Negative(_) => Kind::Number,
-        _ => Kind::Bool,
+        | Expression::Negative(_) => OperandType::Number,
+        _ => OperandType::Bool,
     }
 }
 
@@ -346,11 +346,11 @@ fn check_kinds(how: Comparison, left: &Expression, right: &Expression) -> Result
     if is_order
         && [&left, &right]
             .iter()
-            .any(|it| matches!(it, Kind::Text | Kind::Bool))
+            .any(|it| matches!(it, OperandType::Text | OperandType::Bool))
     {
         return Err("only numbers are less or greater");
     }
-    if left != right && left != Kind::Unknown && right != Kind::Unknown {
+    if left != right && left != OperandType::Unknown && right != OperandType::Unknown {
         return Err("values of different kinds are never equal");
     }
     Ok(())

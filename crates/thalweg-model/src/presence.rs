@@ -23,7 +23,7 @@ pub fn claimed_address(tenant: &str, protocol: &str, name: &str) -> String {
 
 /// Whose presence is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told<'a> {
+pub struct PresenceName<'a> {
     /// The client's name, decoded.
     pub name: Cow<'a, str>,
     /// The protocol in which the name is only claimed; nothing if it is its bearer's.
@@ -46,13 +46,13 @@ fn is_below_first(text: &str) -> bool {
 }
 
 /// Whose presence is told at an address; nothing if it is another one.
-pub fn name_of(address: &str) -> Option<Told<'_>> {
+pub fn name_of(address: &str) -> Option<PresenceName<'_>> {
     let (_, levels) = address.split_once('/').filter(|_| is_presence(address))?;
     let (claimed_in, level) = match levels.split_once('/') {
         Some((protocol, level)) => (Some(protocol), level),
         None => (None, levels),
     };
-    (!level.contains('/')).then(|| Told {
+    (!level.contains('/')).then(|| PresenceName {
         name: read_level(level),
         claimed_in,
     })
@@ -78,7 +78,7 @@ mod tests {
             assert_eq!(address(tenant, name), told);
             assert_eq!(
                 name_of(told),
-                Some(Told {
+                Some(PresenceName {
                     name: name.into(),
                     claimed_in: None
                 })
@@ -87,7 +87,7 @@ mod tests {
             let claimed = claimed_address(tenant, "amqp", name);
             assert_eq!(
                 name_of(&claimed),
-                Some(Told {
+                Some(PresenceName {
                     name: name.into(),
                     claimed_in: Some("amqp")
                 })

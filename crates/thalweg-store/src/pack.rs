@@ -82,7 +82,7 @@ impl PackHead {
 
 /// A record of a pack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Line {
+pub struct PackEntry {
     /// Where it was written first.
     pub place: u64,
     /// Where it is in the pack.
@@ -95,7 +95,7 @@ pub struct Pack<F> {
     /// What its head says.
     pub head: PackHead,
     file: F,
-    table: Vec<Line>,
+    table: Vec<PackEntry>,
 }
 
 impl<F: DiskFile> Pack<F> {
@@ -147,12 +147,12 @@ impl<F: DiskFile> Pack<F> {
     }
 
     /// Its records, by rising place.
-    pub fn table(&self) -> &[Line] {
+    pub fn table(&self) -> &[PackEntry] {
         &self.table
     }
 
     /// The record at `place`, if it is here.
-    pub fn find(&self, place: u64) -> Option<Line> {
+    pub fn find(&self, place: u64) -> Option<PackEntry> {
         // Most places that are asked for are newer than any pack.
         if self.table.last().is_none_or(|last| last.place < place) {
             return None;
@@ -164,7 +164,7 @@ impl<F: DiskFile> Pack<F> {
         self.table.get(at).copied()
     }
 
-    pub fn read(&self, line: Line, into: &mut Vec<u8>) -> io::Result<()> {
+    pub fn read(&self, line: PackEntry, into: &mut Vec<u8>) -> io::Result<()> {
         into.clear();
         into.resize(line.len as usize, 0);
         let count = self.file.read_full(into, u64::from(line.offset))?;
@@ -209,7 +209,7 @@ fn set_aside<D: Disk>(
     Ok(Some(damage))
 }
 
-pub(crate) fn line_of(bytes: &[u8]) -> Line {
+pub(crate) fn line_of(bytes: &[u8]) -> PackEntry {
     let number = |from: usize, to: usize| {
         let bytes = bytes.get(from..to).unwrap_or_default();
         bytes
@@ -217,7 +217,7 @@ pub(crate) fn line_of(bytes: &[u8]) -> Line {
             .rev()
             .fold(0u64, |number, byte| number << 8 | u64::from(*byte))
     };
-    Line {
+    PackEntry {
         place: number(0, 8),
         offset: number(8, 12) as u32,
         len: number(12, 16) as u32,

@@ -21,7 +21,7 @@ const OPTIONS: Options = Options {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Clone, PartialEq, Debug)]
-enum Told {
+enum Completion {
     Written {
         shard: u16,
         numbers: Vec<u64>,
@@ -77,7 +77,7 @@ fn start(
     disk: &SimDisk,
     options: Options,
     settings: CommitterSettings,
-) -> (Committer, Receiver<Told>, Gate) {
+) -> (Committer, Receiver<Completion>, Gate) {
     let (journal, _) = Journal::open(disk.clone(), options, None, &mut |_| {}).unwrap();
     let (tell, told) = channel();
     let gate = Gate::default();
@@ -97,16 +97,16 @@ fn start(
                         .all(|memory| memory.is_empty() && memory.capacity() > 0)
                 );
                 let (numbers, places) = written.iter().copied().unzip();
-                Told::Written {
+                Completion::Written {
                     shard,
                     numbers,
                     places,
                     sync_follows,
                 }
             }
-            Event::Durable { shard, number } => Told::Durable { shard, number },
-            Event::Failed(error) => Told::Failed(error.to_string()),
-            Event::Pressure(fill) => Told::Pressure(fill),
+            Event::Durable { shard, number } => Completion::Durable { shard, number },
+            Event::Failed(error) => Completion::Failed(error.to_string()),
+            Event::Pressure(fill) => Completion::Pressure(fill),
             _ => return,
         };
         let _ = tell.send(told);
@@ -147,7 +147,7 @@ fn what_waits_is_written_in_one_group_and_told_once_per_shard() {
     assert!(submit(&handle, 0, 1, Sync::Now));
     assert!(matches!(
         told.recv_timeout(PATIENCE),
-        Ok(Told::Written { shard: 0, .. })
+        Ok(Completion::Written { shard: 0, .. })
     ));
     // The committer stands in that event; these gather.
     for number in 2..=50 {
@@ -161,16 +161,16 @@ fn what_waits_is_written_in_one_group_and_told_once_per_shard() {
     gate.set(false);
     assert_eq!(
         told.recv_timeout(PATIENCE),
-        Ok(Told::Durable {
+        Ok(Completion::Durable {
             shard: 0,
             number: 1
         })
     );
-    let group: Vec<Told> = (0..4)
+    let group: Vec<Completion> = (0..4)
         .map(|_| told.recv_timeout(PATIENCE).unwrap())
         .collect();
     for (at, shard) in [(0, 0u16), (1, 1)] {
-        let Told::Written {
+        let Completion::Written {
             shard: of,
             numbers,
             places,
@@ -191,11 +191,11 @@ fn what_waits_is_written_in_one_group_and_told_once_per_shard() {
     assert_eq!(
         group[2..],
         [
-            Told::Durable {
+            Completion::Durable {
                 shard: 0,
                 number: 50
             },
-            Told::Durable {
+            Completion::Durable {
                 shard: 1,
                 number: 49
             }
@@ -222,7 +222,7 @@ fn durable_is_told_only_when_a_power_cut_would_keep_it() {
         loop {
             let event = told.recv_timeout(PATIENCE).unwrap();
             let kept = shown(&after_power_cut(&disk), OPTIONS);
-            if let Told::Durable {
+            if let Completion::Durable {
                 shard: 3,
                 number: durable,
             } = event
@@ -233,7 +233,7 @@ fn durable_is_told_only_when_a_power_cut_would_keep_it() {
                 );
             }
             gate.let_one_pass();
-            if event == (Told::Durable { shard: 3, number }) {
+            if event == (Completion::Durable { shard: 3, number }) {
                 break;
             }
         }
@@ -257,7 +257,7 @@ fn lazy_batches_are_written_at_once_and_synced_by_the_interval() {
     assert!(
         matches!(
             written,
-            Told::Written {
+            Completion::Written {
                 sync_follows: false,
                 ..
             }
@@ -267,7 +267,7 @@ fn lazy_batches_are_written_at_once_and_synced_by_the_interval() {
     assert_eq!(shown(&disk.after_kill(1), OPTIONS), ["0:1"]);
     assert_eq!(
         told.recv_timeout(PATIENCE),
-        Ok(Told::Durable {
+        Ok(Completion::Durable {
             shard: 0,
             number: 1
         })
@@ -287,7 +287,7 @@ fn without_an_interval_nothing_is_synced_until_the_end() {
     submit(&committer.handle(), 0, 1, Sync::Lazy);
     assert!(matches!(
         told.recv_timeout(PATIENCE),
-        Ok(Told::Written { .. })
+        Ok(Completion::Written { .. })
     ));
     // Longer than the quiet after which a mark would be written, were anything durable.
     assert!(told.recv_timeout(Duration::from_millis(250)).is_err());
@@ -295,7 +295,7 @@ fn without_an_interval_nothing_is_synced_until_the_end() {
     assert!(committer.stop().is_some());
     assert_eq!(
         told.recv_timeout(PATIENCE),
-        Ok(Told::Durable {
+        Ok(Completion::Durable {
             shard: 0,
             number: 1
         })
@@ -309,7 +309,7 @@ fn a_quiet_moment_puts_the_last_durability_on_record() {
     let (committer, told, _) = start(&disk, OPTIONS, CommitterSettings::default());
     submit(&committer.handle(), 0, 1, Sync::Now);
     while told.recv_timeout(PATIENCE)
-        != Ok(Told::Durable {
+        != Ok(Completion::Durable {
             shard: 0,
             number: 1,
         })
@@ -368,9 +368,9 @@ fn a_failing_disk_is_told_once_and_nothing_is_taken_any_more() {
     submit(&handle, 0, 1, Sync::Now);
     assert!(matches!(
         told.recv_timeout(PATIENCE),
-        Ok(Told::Written { .. })
+        Ok(Completion::Written { .. })
     ));
-    let Ok(Told::Failed(words)) = told.recv_timeout(PATIENCE) else {
+    let Ok(Completion::Failed(words)) = told.recv_timeout(PATIENCE) else {
         panic!("it fails")
     };
     assert!(words.contains("segment"), "{words}");
@@ -461,9 +461,9 @@ fn a_full_log_holds_what_it_has_says_so_and_goes_on_when_there_is_room() {
         CommitterSettings::default(),
         move |event| {
             let told = match event {
-                Event::Durable { shard, number } => Told::Durable { shard, number },
-                Event::Failed(error) => Told::Failed(error.to_string()),
-                Event::Pressure(fill) => Told::Pressure(fill),
+                Event::Durable { shard, number } => Completion::Durable { shard, number },
+                Event::Failed(error) => Completion::Failed(error.to_string()),
+                Event::Pressure(fill) => Completion::Pressure(fill),
                 _ => return,
             };
             let _ = tell.send(told);
@@ -484,12 +484,12 @@ fn a_full_log_holds_what_it_has_says_so_and_goes_on_when_there_is_room() {
     let mut is_over = false;
     while last < 60 || !is_over {
         match told.recv_timeout(PATIENCE).expect("it goes on") {
-            Told::Durable { number, .. } => {
+            Completion::Durable { number, .. } => {
                 assert!(number > last);
                 last = number;
             }
-            Told::Pressure(fill) if fill.full => was_full = true,
-            Told::Pressure(fill) => is_over = was_full && !fill.full,
+            Completion::Pressure(fill) if fill.full => was_full = true,
+            Completion::Pressure(fill) => is_over = was_full && !fill.full,
             other => panic!("{other:?}"),
         }
         // As messages are taken.

@@ -14,7 +14,7 @@ use thalweg_kernel::access::Access;
 
 /// A method of the broker that carries no message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ServerMethod {
     Start {
         mechanisms: String,
         product: String,
@@ -129,7 +129,7 @@ impl Default for Hello<'_> {
 pub struct Amqp {
     pub side: ClientSide,
     pub got: VecDeque<Got>,
-    pub said: VecDeque<Said>,
+    pub said: VecDeque<ServerMethod>,
     hello: Hello<'static>,
     frame_max: u32,
 }
@@ -200,7 +200,7 @@ impl Client for Amqp {
                 }
                 ClientEvent::Consumed => continue,
                 ClientEvent::Start(start) => {
-                    let said = Said::Start {
+                    let said = ServerMethod::Start {
                         mechanisms: String::from_utf8_lossy(start.mechanisms).into_owned(),
                         product: text(start.server_properties, "product"),
                         version: text(start.server_properties, "version"),
@@ -210,27 +210,27 @@ impl Client for Amqp {
                 }
                 ClientEvent::Tune(_) => {
                     self.tune(up);
-                    Said::Tuned
+                    ServerMethod::Tuned
                 }
                 ClientEvent::OpenOk => {
                     self.open_channel(self.hello.channel, up);
-                    Said::Opened
+                    ServerMethod::Opened
                 }
                 ClientEvent::CloseConnection { code, text, .. } => {
-                    let said = Said::Closed {
+                    let said = ServerMethod::Closed {
                         code,
                         text: text.into(),
                     };
                     self.side.close_ok(up);
                     said
                 }
-                ClientEvent::CloseConnectionOk => Said::CloseConfirmed,
-                ClientEvent::UpdateSecretOk => Said::SecretUpdated,
-                ClientEvent::Blocked { reason } => Said::Blocked(reason.into()),
-                ClientEvent::Unblocked => Said::Unblocked,
-                ClientEvent::ChannelOpenOk(ch) => Said::ChannelOpened(ch),
+                ClientEvent::CloseConnectionOk => ServerMethod::CloseConfirmed,
+                ClientEvent::UpdateSecretOk => ServerMethod::SecretUpdated,
+                ClientEvent::Blocked { reason } => ServerMethod::Blocked(reason.into()),
+                ClientEvent::Unblocked => ServerMethod::Unblocked,
+                ClientEvent::ChannelOpenOk(ch) => ServerMethod::ChannelOpened(ch),
                 ClientEvent::ChannelClose { ch, code, text, .. } => {
-                    let said = Said::ChannelClosed {
+                    let said = ServerMethod::ChannelClosed {
                         ch,
                         code,
                         text: text.into(),
@@ -239,8 +239,8 @@ impl Client for Amqp {
                     self.open_channel(ch, up);
                     said
                 }
-                ClientEvent::ChannelCloseOk(ch) => Said::ChannelCloseConfirmed(ch),
-                ClientEvent::Heartbeat => Said::Heartbeat,
+                ClientEvent::ChannelCloseOk(ch) => ServerMethod::ChannelCloseConfirmed(ch),
+                ClientEvent::Heartbeat => ServerMethod::Heartbeat,
                 ClientEvent::Method { method, .. } => said(method),
                 other => panic!("{other:?}"),
             };
@@ -295,44 +295,44 @@ fn text(table: Table<'_>, name: &str) -> String {
         .into()
 }
 
-fn said(method: Method<'_>) -> Said {
+fn said(method: Method<'_>) -> ServerMethod {
     match method {
-        Method::QueueDeclareOk(ok) => Said::Declared {
+        Method::QueueDeclareOk(ok) => ServerMethod::Declared {
             queue: ok.queue.into(),
             messages: ok.message_count,
             consumers: ok.consumer_count,
         },
-        Method::QueuePurgeOk(ok) => Said::Count(ok.message_count),
-        Method::QueueDeleteOk(ok) => Said::Count(ok.message_count),
-        Method::BasicConsumeOk(ok) => Said::Consuming(ok.consumer_tag.into()),
-        Method::BasicCancelOk(ok) => Said::Cancelled(ok.consumer_tag.into()),
-        Method::BasicCancel(cancel) => Said::Cancelled(cancel.consumer_tag.into()),
-        Method::BasicGetEmpty(_) => Said::Empty,
-        Method::BasicAck(ack) => Said::Ack {
+        Method::QueuePurgeOk(ok) => ServerMethod::Count(ok.message_count),
+        Method::QueueDeleteOk(ok) => ServerMethod::Count(ok.message_count),
+        Method::BasicConsumeOk(ok) => ServerMethod::Consuming(ok.consumer_tag.into()),
+        Method::BasicCancelOk(ok) => ServerMethod::Cancelled(ok.consumer_tag.into()),
+        Method::BasicCancel(cancel) => ServerMethod::Cancelled(cancel.consumer_tag.into()),
+        Method::BasicGetEmpty(_) => ServerMethod::Empty,
+        Method::BasicAck(ack) => ServerMethod::Ack {
             tag: ack.delivery_tag,
             multiple: ack.multiple,
         },
-        Method::BasicNack(nack) => Said::Nack {
+        Method::BasicNack(nack) => ServerMethod::Nack {
             tag: nack.delivery_tag,
         },
-        Method::ExchangeDeclareOk(_) => Said::Done("exchange.declare-ok"),
-        Method::ExchangeDeleteOk(_) => Said::Done("exchange.delete-ok"),
-        Method::ExchangeBindOk(_) => Said::Done("exchange.bind-ok"),
-        Method::ExchangeUnbindOk(_) => Said::Done("exchange.unbind-ok"),
-        Method::QueueBindOk(_) => Said::Done("queue.bind-ok"),
-        Method::QueueUnbindOk(_) => Said::Done("queue.unbind-ok"),
-        Method::BasicQosOk(_) => Said::Done("basic.qos-ok"),
-        Method::BasicRecoverOk(_) => Said::Done("basic.recover-ok"),
-        Method::ConfirmSelectOk(confirm::SelectOk) => Said::Done("confirm.select-ok"),
-        Method::TxSelectOk(_) => Said::Done("tx.select-ok"),
-        Method::TxCommitOk(_) => Said::Done("tx.commit-ok"),
-        Method::TxRollbackOk(_) => Said::Done("tx.rollback-ok"),
-        Method::ChannelFlowOk(_) => Said::Done("channel.flow-ok"),
+        Method::ExchangeDeclareOk(_) => ServerMethod::Done("exchange.declare-ok"),
+        Method::ExchangeDeleteOk(_) => ServerMethod::Done("exchange.delete-ok"),
+        Method::ExchangeBindOk(_) => ServerMethod::Done("exchange.bind-ok"),
+        Method::ExchangeUnbindOk(_) => ServerMethod::Done("exchange.unbind-ok"),
+        Method::QueueBindOk(_) => ServerMethod::Done("queue.bind-ok"),
+        Method::QueueUnbindOk(_) => ServerMethod::Done("queue.unbind-ok"),
+        Method::BasicQosOk(_) => ServerMethod::Done("basic.qos-ok"),
+        Method::BasicRecoverOk(_) => ServerMethod::Done("basic.recover-ok"),
+        Method::ConfirmSelectOk(confirm::SelectOk) => ServerMethod::Done("confirm.select-ok"),
+        Method::TxSelectOk(_) => ServerMethod::Done("tx.select-ok"),
+        Method::TxCommitOk(_) => ServerMethod::Done("tx.commit-ok"),
+        Method::TxRollbackOk(_) => ServerMethod::Done("tx.rollback-ok"),
+        Method::ChannelFlowOk(_) => ServerMethod::Done("channel.flow-ok"),
         Method::ConnectionClose(connection::Close {
             reply_code,
             reply_text,
             ..
-        }) => Said::Closed {
+        }) => ServerMethod::Closed {
             code: reply_code,
             text: reply_text.into(),
         },

@@ -2,11 +2,11 @@
 
 use crate::bed::{Shard, Testbed};
 use crate::client::{Client, Who};
-pub use crate::coap_text::{Heard, request, request_with};
+pub use crate::coap_text::{ReceivedMessage, request, request_with};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use thalweg_coap::stream::{ClientSide, StreamSettings, decode, encode};
-use thalweg_coap::{Code, Datagrams, Encoder, Kind, Message, empty};
+use thalweg_coap::{Code, Datagrams, Encoder, Message, MessageType, empty};
 use thalweg_fronts::AnyFront;
 use thalweg_fronts::coap::{CoapCounts, CoapStreamFront, PeerSecurity};
 use thalweg_kernel::access::Access;
@@ -33,7 +33,7 @@ pub(crate) struct Peer {
     identity: Option<String>,
     id_last: u16,
     manner: Manner,
-    heard: VecDeque<Heard>,
+    heard: VecDeque<ReceivedMessage>,
 }
 
 impl Testbed {
@@ -104,12 +104,12 @@ impl Testbed {
     }
 
     /// What a peer received since this was last asked.
-    pub fn heard(&mut self, peer: PeerId) -> Vec<Heard> {
+    pub fn heard(&mut self, peer: PeerId) -> Vec<ReceivedMessage> {
         self.peers[peer.0].heard.drain(..).collect()
     }
 
     /// The same, and it stays there.
-    pub fn unheard(&self, peer: PeerId) -> &VecDeque<Heard> {
+    pub fn unheard(&self, peer: PeerId) -> &VecDeque<ReceivedMessage> {
         &self.peers[peer.0].heard
     }
 
@@ -174,14 +174,16 @@ impl Testbed {
                         continue;
                     };
                     assert_eq!(peer.shard, number, "a peer is on one shard");
-                    let heard = Heard::read(bytes);
-                    let is_message = matches!(heard.kind, Kind::Confirmable | Kind::NonConfirmable)
-                        && heard.code != Code::EMPTY;
+                    let heard = ReceivedMessage::read(bytes);
+                    let is_message = matches!(
+                        heard.kind,
+                        MessageType::Confirmable | MessageType::NonConfirmable
+                    ) && heard.code != Code::EMPTY;
                     let reply = match peer.manner {
-                        Manner::Polite if heard.kind == Kind::Confirmable => {
-                            Some(Kind::Acknowledgement)
+                        Manner::Polite if heard.kind == MessageType::Confirmable => {
+                            Some(MessageType::Acknowledgement)
                         }
-                        Manner::Rejecting if is_message => Some(Kind::Reset),
+                        Manner::Rejecting if is_message => Some(MessageType::Reset),
                         _ => None,
                     };
                     if let Some(kind) = reply {
@@ -215,14 +217,14 @@ impl Testbed {
 
 /// What a client of a connection has received.
 #[derive(Clone, Debug)]
-pub enum Said {
-    Response(Heard),
+pub enum StreamReply {
+    Response(ReceivedMessage),
     Signal(String),
 }
 
 /// A client at the end of a connection, which answers Pings unless it is told not to.
 pub struct CoapStream {
-    pub said: VecDeque<Said>,
+    pub said: VecDeque<StreamReply>,
     pub answers_pings: bool,
     token: u16,
 }
@@ -249,10 +251,10 @@ impl CoapStream {
     }
 
     /// Responses received since this was last asked; signals are forgotten.
-    pub fn heard(&mut self) -> Vec<Heard> {
+    pub fn heard(&mut self) -> Vec<ReceivedMessage> {
         let response = |said| match said {
-            Said::Response(heard) => Some(heard),
-            Said::Signal(_) => None,
+            StreamReply::Response(heard) => Some(heard),
+            StreamReply::Signal(_) => None,
         };
         self.said.drain(..).filter_map(response).collect()
     }
@@ -290,8 +292,8 @@ impl Client for CoapStream {
                 Code::RELEASE => format!("release{words}"),
                 Code::ABORT => format!("abort{words}"),
                 code => {
-                    self.said.push_back(Said::Response(Heard {
-                        kind: Kind::Acknowledgement,
+                    self.said.push_back(StreamReply::Response(ReceivedMessage {
+                        kind: MessageType::Acknowledgement,
                         code,
                         id: 0,
                         token: message.token.as_slice().to_vec(),
@@ -305,7 +307,7 @@ impl Client for CoapStream {
                     continue;
                 }
             };
-            self.said.push_back(Said::Signal(signal));
+            self.said.push_back(StreamReply::Signal(signal));
         }
         down.drain(..used);
     }

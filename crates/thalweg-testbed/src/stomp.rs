@@ -10,7 +10,7 @@ use thalweg_stomp::{AckOut, ClientEvent, ClientSide, ConnectOut, FrameLimits, Ve
 
 /// A frame of the broker that is no message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum ServerFrame {
     Connected {
         version: Version,
         heart_beat: (u32, u32),
@@ -62,7 +62,7 @@ impl Got {
 pub struct Stomp {
     pub side: ClientSide,
     pub got: VecDeque<Got>,
-    pub heard: VecDeque<Heard>,
+    pub heard: VecDeque<ServerFrame>,
     receipts: u32,
 }
 
@@ -98,7 +98,7 @@ impl Client for Stomp {
                 Err(fault) => panic!("the broker breaks STOMP: {fault}"),
             };
             match event {
-                ClientEvent::Connected(connected) => self.heard.push_back(Heard::Connected {
+                ClientEvent::Connected(connected) => self.heard.push_back(ServerFrame::Connected {
                     version: connected.version,
                     heart_beat: connected.heart_beat,
                 }),
@@ -116,14 +116,14 @@ impl Client for Stomp {
                     body: message.body.to_vec(),
                 }),
                 ClientEvent::Receipt(receipt) => {
-                    self.heard.push_back(Heard::Receipt(receipt.into()))
+                    self.heard.push_back(ServerFrame::Receipt(receipt.into()))
                 }
-                ClientEvent::Error(error) => self.heard.push_back(Heard::Error {
+                ClientEvent::Error(error) => self.heard.push_back(ServerFrame::Error {
                     message: error.message.unwrap_or_default().into(),
                     receipt: error.receipt_id.map(Into::into),
                     body: String::from_utf8_lossy(error.body).into(),
                 }),
-                ClientEvent::HeartBeat => self.heard.push_back(Heard::HeartBeat),
+                ClientEvent::HeartBeat => self.heard.push_back(ServerFrame::HeartBeat),
             }
         }
         down.drain(..used);

@@ -1,6 +1,6 @@
 //! `docs/reference/metrics.md`, from the table.
 
-use super::table::{Kind, METRICS};
+use super::table::{METRICS, MetricKind};
 use super::text::front_kind;
 use std::fmt::Write;
 use thalweg_kernel::DropReason;
@@ -21,7 +21,7 @@ pub fn reference() -> String {
          | metric | type | unit | meaning | topic |\n|---|---|---|---|---|\n",
     );
     let mut row =
-        |name: &str, label: Option<&str>, kind: Kind, unit: &str, help: &str, topic: &str| {
+        |name: &str, label: Option<&str>, kind: MetricKind, unit: &str, help: &str, topic: &str| {
             let label = label.map_or(String::new(), |label| format!("{{{label}}}"));
             // Writing to a string cannot fail, here and below.
             let _ = writeln!(

@@ -2,7 +2,7 @@
 
 use super::gathered::{Gathered, GroupFigures, PortSums, QueueFigures};
 use crate::accounts::AccountView;
-use Kind::{Counter, Gauge, Histogram};
+use MetricKind::{Counter, Gauge, Histogram};
 use Read::{Each, EachReal, One, Real, Stages, Waits};
 use thalweg_kernel::DropReason;
 use thalweg_model::Span;
@@ -10,7 +10,7 @@ use thalweg_server::{JournalStatus, LoopCounts};
 
 /// What Prometheus is told about a metric's behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows while the process runs.
     Counter,
     /// Goes up and down.
@@ -18,7 +18,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     /// The word in the text format.
     pub fn name(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Kind {
 pub struct Metric {
     /// Its name; counters end in `_total`, and units stand before that.
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: MetricKind,
     pub unit: &'static str,
     /// Its label, if it has one.
     pub label: Option<&'static str>,

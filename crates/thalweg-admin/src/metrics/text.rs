@@ -1,7 +1,7 @@
 //! Prometheus' text format, version 0.0.4.
 
 use super::gathered::Gathered;
-use super::table::{Kind, METRICS, Metric, Read};
+use super::table::{METRICS, Metric, MetricKind, Read};
 use std::fmt::Write;
 use thalweg_kernel::Waits;
 use thalweg_server::stages::{BOUNDS_NANOS, Histogram, SPANS};
@@ -36,14 +36,14 @@ pub fn render(gathered: &Gathered) -> String {
     out
 }
 
-pub(super) fn front_kind(metric: &FrontMetric) -> Kind {
+pub(super) fn front_kind(metric: &FrontMetric) -> MetricKind {
     match metric.is_counter() {
-        true => Kind::Counter,
-        false => Kind::Gauge,
+        true => MetricKind::Counter,
+        false => MetricKind::Gauge,
     }
 }
 
-fn describe(out: &mut String, name: &str, help: &str, kind: Kind) {
+fn describe(out: &mut String, name: &str, help: &str, kind: MetricKind) {
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {}", kind.name());
 }

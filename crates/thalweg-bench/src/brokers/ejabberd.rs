@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::NoBroker;
-use super::ports::Kind;
+use super::ports::PortKind;
 use super::site::{Launch, Order, Site, text_of};
 use super::system::{System, found};
 use crate::cell::Protocol;
@@ -37,7 +37,7 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let config = site.write("ejabberd.yml", &text)?;
     let home = site.path("home");
     fs::create_dir(&home)?;
-    let distributed = site.address(Kind::Tcp, 25_673)?.port();
+    let distributed = site.address(PortKind::Tcp, 25_673)?.port();
     let node = format!("bench{port}@localhost");
     let mnesia = format!("\"{}\"", text_of(&site.path("mnesia")));
     // `-erl_epmd_port` with `-start_epmd false` needs no port mapper at all.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::NoBroker;
-use super::ports::Kind;
+use super::ports::PortKind;
 use super::process::MEMORY;
 use super::site::{Launch, Order, Site, text_of};
 use super::system::System;
@@ -16,7 +16,7 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let port = addresses
         .get(&Protocol::Mqtt)
         .map_or(1883, |ends| ends.publish.port());
-    let client = site.address(Kind::Tcp, 4222)?;
+    let client = site.address(PortKind::Tcp, 4222)?;
     // It has no store of its own in memory for sessions; a file system there is as good.
     let memory = Path::new(MEMORY);
     let store = match !site.is_persistent() && memory.is_dir() {

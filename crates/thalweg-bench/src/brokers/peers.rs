@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 
-use super::ports::Kind;
+use super::ports::PortKind;
 use super::site::Site;
 use super::system::System;
 use super::{Ends, NoBroker, Running};
@@ -42,7 +42,7 @@ pub fn stand_in(system: System, site: Site<'_>) -> Result<Running, NoBroker> {
             "ZMQ_SNDHWM = ZMQ_RCVHWM = 10000, ZMQ_XPUB_NODROP = 1".to_owned(),
         ),
     };
-    let address = SocketAddr::new(publisher, site.address(Kind::Tcp, 5559)?.port());
+    let address = SocketAddr::new(publisher, site.address(PortKind::Tcp, 5559)?.port());
     let addresses = [(
         protocol,
         Ends {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// What a port is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PortKind {
     Tcp,
     Udp,
 }
@@ -20,7 +20,7 @@ pub struct Ports {
 
 impl Ports {
     /// A free one, of those that the system does not hand out to connections meanwhile.
-    pub fn free(&self, kind: Kind) -> io::Result<u16> {
+    pub fn free(&self, kind: PortKind) -> io::Result<u16> {
         let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         // Other processes that look for one as we do begin elsewhere.
         let first = std::process::id() as u16 % COUNT;
@@ -51,10 +51,10 @@ impl Drop for Ports {
     }
 }
 
-fn is_free(kind: Kind, port: u16) -> bool {
+fn is_free(kind: PortKind, port: u16) -> bool {
     match kind {
-        Kind::Tcp => TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok(),
-        Kind::Udp => UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok(),
+        PortKind::Tcp => TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok(),
+        PortKind::Udp => UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok(),
     }
 }
 
@@ -71,17 +71,17 @@ mod tests {
     fn nobody_gets_a_port_twice_until_it_is_given_back() {
         let ports = Ports::default();
         let some: BTreeSet<u16> = (0..50)
-            .map(|_| ports.free(Kind::Tcp).expect("a port"))
+            .map(|_| ports.free(PortKind::Tcp).expect("a port"))
             .collect();
         assert_eq!(some.len(), 50);
         let others = Ports::default();
-        assert!(!some.contains(&others.free(Kind::Udp).expect("a port")));
+        assert!(!some.contains(&others.free(PortKind::Udp).expect("a port")));
     }
 
     #[test]
     fn a_port_that_somebody_listens_at_is_none() {
-        let port = Ports::default().free(Kind::Tcp).expect("a port");
+        let port = Ports::default().free(PortKind::Tcp).expect("a port");
         let _listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("it was free");
-        assert!(!is_free(Kind::Tcp, port));
+        assert!(!is_free(PortKind::Tcp, port));
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::NoBroker;
-use super::ports::Kind;
+use super::ports::PortKind;
 use super::site::{Launch, Order, Site, text_of};
 use super::system::{System, found};
 use crate::cell::Protocol;
@@ -21,7 +21,7 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     // Without one it would take its usual port of all addresses.
     let amqp = match addresses.get(&Protocol::Amqp) {
         Some(ends) => ends.publish,
-        None => site.address(Kind::Tcp, 5672)?,
+        None => site.address(PortKind::Tcp, 5672)?,
     };
     let _ = writeln!(text, "listeners.tcp.1 = {amqp}\nloopback_users = none");
     if let Some(ends) = addresses.get(&Protocol::Mqtt) {
@@ -51,7 +51,7 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let home = site.path("home");
     fs::create_dir(&home)?;
     let path = std::env::var("PATH").unwrap_or_default();
-    let [mapped, distributed] = [4369, 25_672].map(|usual| site.address(Kind::Tcp, usual));
+    let [mapped, distributed] = [4369, 25_672].map(|usual| site.address(PortKind::Tcp, usual));
     let (mapped, distributed) = (mapped?.port(), distributed?.port());
     let environment = vec![
         (

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::ports::{Kind, Ports};
+use super::ports::{PortKind, Ports};
 use super::process;
 use super::system::System;
 use super::{Ends, NoBroker};
@@ -129,12 +129,12 @@ impl<'a> Site<'a> {
         let mut addresses = BTreeMap::new();
         for protocol in self.protocols() {
             let (kind, usual) = match protocol {
-                Protocol::Mqtt => (Kind::Tcp, 1883),
-                Protocol::Coap => (Kind::Udp, 5683),
-                Protocol::Amqp => (Kind::Tcp, 5672),
-                Protocol::Stomp => (Kind::Tcp, 61613),
-                Protocol::Xmpp => (Kind::Tcp, 5222),
-                Protocol::Zmtp => (Kind::Tcp, 5559),
+                Protocol::Mqtt => (PortKind::Tcp, 1883),
+                Protocol::Coap => (PortKind::Udp, 5683),
+                Protocol::Amqp => (PortKind::Tcp, 5672),
+                Protocol::Stomp => (PortKind::Tcp, 61613),
+                Protocol::Xmpp => (PortKind::Tcp, 5222),
+                Protocol::Zmtp => (PortKind::Tcp, 5559),
                 Protocol::Dds => return Err(io::Error::other("DDS has no broker")),
             };
             let address = self.address(kind, usual)?;
@@ -156,7 +156,7 @@ impl<'a> Site<'a> {
     }
 
     /// An address: `usual` in a namespace, where nobody else is, a free port on the loopback.
-    pub fn address(&self, kind: Kind, usual: u16) -> io::Result<SocketAddr> {
+    pub fn address(&self, kind: PortKind, usual: u16) -> io::Result<SocketAddr> {
         let port = match self.space {
             Some(_) => usual,
             None => self.ports.free(kind)?,

@@ -94,7 +94,7 @@ impl Drop for Fake {
     }
 }
 
-struct Line {
+struct Connection {
     stream: TcpStream,
     machine: ServerSide,
     inbox: Vec<u8>,
@@ -119,7 +119,7 @@ struct Leaving {
 struct Desk {
     service: Box<dyn Service>,
     listener: TcpListener,
-    lines: Vec<Line>,
+    lines: Vec<Connection>,
     numbers: BTreeMap<String, u64>,
     leaving: BinaryHeap<Reverse<(u64, u64, Leaving)>>,
     order: u64,
@@ -172,7 +172,7 @@ impl Desk {
         {
             let machine = ServerSide::new(ServerLimits::default());
             let (inbox, out, filters) = (Vec::new(), Vec::new(), Vec::new());
-            self.lines.push(Line {
+            self.lines.push(Connection {
                 stream,
                 machine,
                 inbox,
@@ -313,7 +313,7 @@ impl Desk {
     }
 }
 
-impl Line {
+impl Connection {
     fn deliver(&mut self, message: &Leaving) {
         let Some((_, granted)) = self
             .filters

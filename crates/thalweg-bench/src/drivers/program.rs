@@ -36,7 +36,7 @@ use super::Fault;
 
 /// What a program says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ProgramEvent {
     Ready,
     /// A message was handed over.
     Sent {
@@ -64,32 +64,32 @@ pub enum Said {
     Fault(String),
 }
 
-impl Said {
-    pub fn read(line: &str) -> Result<Said, String> {
+impl ProgramEvent {
+    pub fn read(line: &str) -> Result<ProgramEvent, String> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let numbers: Vec<u64> = rest
             .split_ascii_whitespace()
             .map_while(|number| number.parse().ok())
             .collect();
         let said = match (word, &numbers[..]) {
-            ("ready", _) => Some(Said::Ready),
-            ("s", &[flow, seq, tried, at]) => Some(Said::Sent {
+            ("ready", _) => Some(ProgramEvent::Ready),
+            ("s", &[flow, seq, tried, at]) => Some(ProgramEvent::Sent {
                 flow: flow as u32,
                 seq: seq as u32,
                 tried,
                 at,
             }),
-            ("r", &[copy, flow, seq, at]) => Some(Said::Received {
+            ("r", &[copy, flow, seq, at]) => Some(ProgramEvent::Received {
                 copy: copy as u32,
                 flow: flow as u32,
                 seq: seq as u32,
                 at,
             }),
-            ("a", _) => Some(Said::Acknowledged),
-            ("n", _) => Some(Said::Note(rest.to_owned())),
-            ("overflow", &[count]) => Some(Said::Overflow(count)),
-            ("end", _) => Some(Said::End),
-            ("fault", _) => Some(Said::Fault(rest.to_owned())),
+            ("a", _) => Some(ProgramEvent::Acknowledged),
+            ("n", _) => Some(ProgramEvent::Note(rest.to_owned())),
+            ("overflow", &[count]) => Some(ProgramEvent::Overflow(count)),
+            ("end", _) => Some(ProgramEvent::End),
+            ("fault", _) => Some(ProgramEvent::Fault(rest.to_owned())),
             _ => None,
         };
         said.ok_or_else(|| format!("the program says {line:?}"))
@@ -100,7 +100,7 @@ impl Said {
 #[derive(Debug)]
 pub struct Program {
     child: Child,
-    said: Receiver<Said>,
+    said: Receiver<ProgramEvent>,
 }
 
 impl Program {
@@ -120,7 +120,7 @@ impl Program {
                 .into_iter()
                 .flat_map(|out| BufReader::new(out).lines().map_while(Result::ok))
             {
-                let said = Said::read(&line).unwrap_or_else(Said::Fault);
+                let said = ProgramEvent::read(&line).unwrap_or_else(ProgramEvent::Fault);
                 if tell.send(said).is_err() {
                     return;
                 }
@@ -133,15 +133,15 @@ impl Program {
                 .by_ref()
                 .last()
                 .unwrap_or_else(|| "it has ended".to_owned());
-            let _ = tell.send(Said::Fault(why));
+            let _ = tell.send(ProgramEvent::Fault(why));
         });
         let mut program = Program { child, said };
         program.tell(&job.to_string())?;
         loop {
             match program.said.recv_timeout(within) {
-                Ok(Said::Ready) => return Ok(program),
-                Ok(Said::Note(_)) => {}
-                Ok(Said::Fault(why)) => return Err(format!("the program: {why}")),
+                Ok(ProgramEvent::Ready) => return Ok(program),
+                Ok(ProgramEvent::Note(_)) => {}
+                Ok(ProgramEvent::Fault(why)) => return Err(format!("the program: {why}")),
                 Ok(other) => return Err(format!("the program says {other:?} before it is ready")),
                 Err(_) => return Err("the program does not get ready".to_owned()),
             }
@@ -157,11 +157,13 @@ impl Program {
     }
 
     /// What it says next, if that is soon.
-    pub fn hear(&self, within: Duration) -> Option<Said> {
+    pub fn hear(&self, within: Duration) -> Option<ProgramEvent> {
         match self.said.recv_timeout(within) {
             Ok(said) => Some(said),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(Said::Fault("it has ended".to_owned())),
+            Err(RecvTimeoutError::Disconnected) => {
+                Some(ProgramEvent::Fault("it has ended".to_owned()))
+            }
         }
     }
 
@@ -197,8 +199,8 @@ mod tests {
     #[test]
     fn lines_are_read_and_others_refused() {
         assert_eq!(
-            Said::read("s 1 2 30 40"),
-            Ok(Said::Sent {
+            ProgramEvent::read("s 1 2 30 40"),
+            Ok(ProgramEvent::Sent {
                 flow: 1,
                 seq: 2,
                 tried: 30,
@@ -206,8 +208,8 @@ mod tests {
             })
         );
         assert_eq!(
-            Said::read("r 0 1 2 99"),
-            Ok(Said::Received {
+            ProgramEvent::read("r 0 1 2 99"),
+            Ok(ProgramEvent::Received {
                 copy: 0,
                 flow: 1,
                 seq: 2,
@@ -215,15 +217,15 @@ mod tests {
             })
         );
         assert_eq!(
-            Said::read("n paho 1.6"),
-            Ok(Said::Note("paho 1.6".to_owned()))
+            ProgramEvent::read("n paho 1.6"),
+            Ok(ProgramEvent::Note("paho 1.6".to_owned()))
         );
         assert_eq!(
-            Said::read("fault no route"),
-            Ok(Said::Fault("no route".to_owned()))
+            ProgramEvent::read("fault no route"),
+            Ok(ProgramEvent::Fault("no route".to_owned()))
         );
         for line in ["", "s 1 2 3", "r 1", "x 1 2 3", "overflow many"] {
-            assert!(Said::read(line).is_err(), "{line}");
+            assert!(ProgramEvent::read(line).is_err(), "{line}");
         }
     }
 
@@ -235,16 +237,22 @@ mod tests {
             Program::start(command, &Value::Null, Duration::from_secs(60)).expect("it starts");
         program.begin(77).expect("it takes that");
         let long = Duration::from_secs(60);
-        assert_eq!(program.hear(long), Some(Said::Note("begin 77".to_owned())));
         assert_eq!(
             program.hear(long),
-            Some(Said::Sent {
+            Some(ProgramEvent::Note("begin 77".to_owned()))
+        );
+        assert_eq!(
+            program.hear(long),
+            Some(ProgramEvent::Sent {
                 flow: 0,
                 seq: 0,
                 tried: 1,
                 at: 2
             })
         );
-        assert_eq!(program.hear(long), Some(Said::Fault("sorry".to_owned())));
+        assert_eq!(
+            program.hear(long),
+            Some(ProgramEvent::Fault("sorry".to_owned()))
+        );
     }
 }

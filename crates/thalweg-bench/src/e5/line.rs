@@ -17,7 +17,7 @@ use thalweg_mqtt::{
 
 /// What the broker said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum BrokerEvent {
     /// We are in; whether it takes reports of load in PINGREQ.
     Welcome { takes_reports: bool },
     /// The subscription stands, or does not.
@@ -89,7 +89,7 @@ pub struct Introduction<'a> {
 }
 
 #[derive(Debug)]
-pub struct Line {
+pub struct Connection {
     stream: TcpStream,
     machine: ClientSide,
     token: u64,
@@ -106,7 +106,7 @@ pub struct Line {
     pub bytes_out: u64,
 }
 
-impl Line {
+impl Connection {
     /// Connects and introduces itself as `client`.
     pub fn open(
         address: SocketAddr,
@@ -115,7 +115,7 @@ impl Line {
         client: &Introduction<'_>,
         delay: u64,
         now: u64,
-    ) -> io::Result<Line> {
+    ) -> io::Result<Connection> {
         // On a loopback this is done at once; a broker elsewhere costs its round trip before anything is measured.
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
         stream.set_nodelay(true)?;
@@ -126,7 +126,7 @@ impl Line {
             epoll::EventData::new_u64(token),
             epoll::EventFlags::IN,
         )?;
-        let mut line = Line {
+        let mut line = Connection {
             stream,
             machine: ClientSide::new(1 << 20),
             token,
@@ -233,14 +233,14 @@ impl Line {
     /// Answers PUBREC with PUBREL, or PUBREL with PUBCOMP.
     pub fn go_on(
         &mut self,
-        heard: &Heard,
+        heard: &BrokerEvent,
         epoll_of: &impl std::os::fd::AsFd,
         now: u64,
     ) -> io::Result<()> {
         let mut out = Vec::new();
         match heard {
-            Heard::Received(id) => self.machine.pubrel(*id, ReasonCode::Success, &mut out),
-            Heard::Released(id) => self.machine.pubcomp(*id, ReasonCode::Success, &mut out),
+            BrokerEvent::Received(id) => self.machine.pubrel(*id, ReasonCode::Success, &mut out),
+            BrokerEvent::Released(id) => self.machine.pubcomp(*id, ReasonCode::Success, &mut out),
             _ => return Ok(()),
         }
         self.send(out, epoll_of, now)
@@ -318,7 +318,7 @@ impl Line {
         }
     }
 
-    pub fn hear(&mut self) -> Option<Heard> {
+    pub fn hear(&mut self) -> Option<BrokerEvent> {
         let bytes = self.inbox.get(self.begun..).unwrap_or_default();
         let (used, heard) = match self.machine.handle_input(bytes) {
             Ok(Some((used, event))) => (used, heard(&event)),
@@ -327,12 +327,12 @@ impl Line {
                 self.begun = 0;
                 return None;
             }
-            Err(fault) => (bytes.len(), Heard::Ended(fault.what.to_owned())),
+            Err(fault) => (bytes.len(), BrokerEvent::Ended(fault.what.to_owned())),
         };
         self.begun += used;
         Some(match heard {
             // The machine knows best what was announced.
-            Heard::Welcome { .. } => Heard::Welcome {
+            BrokerEvent::Welcome { .. } => BrokerEvent::Welcome {
                 takes_reports: self.machine.offer().load_reports,
             },
             heard => heard,
@@ -410,32 +410,32 @@ impl Line {
     }
 }
 
-fn heard(event: &ClientEvent<'_>) -> Heard {
+fn heard(event: &ClientEvent<'_>) -> BrokerEvent {
     match event {
         ClientEvent::ConnAck(connack) if connack.values.reason.is_error() => {
-            Heard::Ended(format!("refused: {:?}", connack.values.reason))
+            BrokerEvent::Ended(format!("refused: {:?}", connack.values.reason))
         }
-        ClientEvent::ConnAck(_) => Heard::Welcome {
+        ClientEvent::ConnAck(_) => BrokerEvent::Welcome {
             takes_reports: false,
         },
         ClientEvent::SubAck(suback) => {
-            Heard::Subscribed(suback.codes().all(|reason| !reason.is_error()))
+            BrokerEvent::Subscribed(suback.codes().all(|reason| !reason.is_error()))
         }
         ClientEvent::Publish(publish) => match Header::read(publish.payload) {
-            Some(header) => Heard::Message {
+            Some(header) => BrokerEvent::Message {
                 header,
                 qos: publish.qos,
                 id: publish.id,
                 dup: publish.dup,
             },
-            None => Heard::Other,
+            None => BrokerEvent::Other,
         },
-        ClientEvent::PubRec(ack) if !ack.reason.is_error() => Heard::Received(ack.id),
-        ClientEvent::PubRel(ack) => Heard::Released(ack.id),
+        ClientEvent::PubRec(ack) if !ack.reason.is_error() => BrokerEvent::Received(ack.id),
+        ClientEvent::PubRel(ack) => BrokerEvent::Released(ack.id),
         ClientEvent::Disconnect(disconnect) => {
-            Heard::Ended(format!("disconnected: {:?}", disconnect.reason))
+            BrokerEvent::Ended(format!("disconnected: {:?}", disconnect.reason))
         }
-        _ => Heard::Other,
+        _ => BrokerEvent::Other,
     }
 }
 

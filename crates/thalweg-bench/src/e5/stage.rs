@@ -13,7 +13,7 @@ use std::time::Duration;
 use thalweg_mqtt::QoS;
 
 use super::cell::{Cell, qos, rules, words};
-use super::line::{Header, Heard, Introduction, Line};
+use super::line::{BrokerEvent, Connection, Header, Introduction};
 use super::worker::{Begun, Bench, Piece};
 use crate::report::trial::{Message, NEVER, NOBODY, Trial, Verdict, mean, quantile};
 use crate::sim::scenario::{Acks, Incident, Job, Reports, What};
@@ -62,7 +62,7 @@ enum Phase {
 
 #[derive(Debug)]
 struct Worker {
-    line: Option<Line>,
+    line: Option<Connection>,
     /// Its current or last connection.
     connection: u32,
     has_joined: bool,
@@ -88,7 +88,7 @@ pub struct Stage {
     /// Upper half of the tokens of its lines.
     token: u64,
     jobs: Vec<Job>,
-    publisher: Option<Line>,
+    publisher: Option<Connection>,
     workers: Vec<Worker>,
     phase: Phase,
     /// When time was 0.
@@ -158,7 +158,7 @@ impl Stage {
             words: &[],
         };
         let token = self.token | PUBLISHER as u64;
-        match Line::open(
+        match Connection::open(
             self.address,
             around.epoll,
             token,
@@ -206,7 +206,7 @@ impl Stage {
         } else {
             0
         };
-        match Line::open(
+        match Connection::open(
             self.address,
             around.epoll,
             self.token | worker as u64,
@@ -244,7 +244,7 @@ impl Stage {
         }
     }
 
-    fn line(&mut self, line: usize) -> Option<&mut Line> {
+    fn line(&mut self, line: usize) -> Option<&mut Connection> {
         match line {
             PUBLISHER => self.publisher.as_mut(),
             worker => self.workers.get_mut(worker)?.line.as_mut(),
@@ -252,13 +252,13 @@ impl Stage {
     }
 
     fn listen(&mut self, line: usize, around: &mut Around<'_>) {
-        while let Some(heard) = self.line(line).and_then(Line::hear) {
+        while let Some(heard) = self.line(line).and_then(Connection::hear) {
             let done = match (line, heard) {
-                (PUBLISHER, Heard::Ended(why)) => {
+                (PUBLISHER, BrokerEvent::Ended(why)) => {
                     self.fail(format!("the publisher: {why}"));
                     Ok(())
                 }
-                (PUBLISHER, heard @ Heard::Received(_)) => {
+                (PUBLISHER, heard @ BrokerEvent::Received(_)) => {
                     self.with(line, |it| it.go_on(&heard, around.epoll, around.now))
                 }
                 (PUBLISHER, _) => Ok(()),
@@ -277,15 +277,20 @@ impl Stage {
     fn with(
         &mut self,
         line: usize,
-        does: impl FnOnce(&mut Line) -> io::Result<()>,
+        does: impl FnOnce(&mut Connection) -> io::Result<()>,
     ) -> io::Result<()> {
         self.line(line).map_or(Ok(()), does)
     }
 
-    fn heard(&mut self, worker: usize, heard: Heard, around: &mut Around<'_>) -> io::Result<()> {
+    fn heard(
+        &mut self,
+        worker: usize,
+        heard: BrokerEvent,
+        around: &mut Around<'_>,
+    ) -> io::Result<()> {
         let spec = self.cell.scenario.workers[worker];
         match heard {
-            Heard::Welcome { takes_reports } => {
+            BrokerEvent::Welcome { takes_reports } => {
                 if rules(&spec).is_some() && !takes_reports {
                     self.wrong
                         .get_or_insert("the broker takes no reports of load".to_owned());
@@ -299,7 +304,7 @@ impl Stage {
                     it.subscribe(&filter, wish, around.epoll, around.now)
                 })
             }
-            Heard::Subscribed(true) => {
+            BrokerEvent::Subscribed(true) => {
                 self.workers[worker].has_joined = true;
                 if self.phase == Phase::Joining
                     && self.workers.iter().all(|it| it.has_joined || it.is_gone)
@@ -308,17 +313,17 @@ impl Stage {
                 }
                 Ok(())
             }
-            Heard::Subscribed(false) => {
+            BrokerEvent::Subscribed(false) => {
                 self.fail(format!("worker {worker} may not subscribe"));
                 Ok(())
             }
-            Heard::Message {
+            BrokerEvent::Message {
                 header,
                 qos,
                 id,
                 dup,
             } => self.message(worker, header, (qos, id, dup), around),
-            Heard::Released(id) => {
+            BrokerEvent::Released(id) => {
                 let it = &mut self.workers[worker];
                 match it.recorded.iter().position(|piece| piece.id == id) {
                     Some(at) => {
@@ -327,12 +332,12 @@ impl Stage {
                         Ok(())
                     }
                     None => self.with(worker, |it| {
-                        it.go_on(&Heard::Released(id), around.epoll, around.now)
+                        it.go_on(&BrokerEvent::Released(id), around.epoll, around.now)
                     }),
                 }
             }
-            Heard::Ended(why) => Err(io::Error::other(why)),
-            Heard::Received(_) | Heard::Other => Ok(()),
+            BrokerEvent::Ended(why) => Err(io::Error::other(why)),
+            BrokerEvent::Received(_) | BrokerEvent::Other => Ok(()),
         }
     }
 
@@ -406,7 +411,7 @@ impl Stage {
                 line.settle(piece.qos, piece.id, around.epoll, around.now)
             }
             (QoS::ExactlyOnce, _) => {
-                line.go_on(&Heard::Released(piece.id), around.epoll, around.now)
+                line.go_on(&BrokerEvent::Released(piece.id), around.epoll, around.now)
             }
             (QoS::AtLeastOnce, _) => {
                 if let Some(owed) = it
@@ -852,8 +857,8 @@ fn joins(incident: &Incident) -> Option<usize> {
 }
 
 /// Asks to be told when the next thing on the way of a line arrives.
-fn travel(line: Option<&Line>, number: usize, around: &mut Around<'_>) {
-    if let Some(at) = line.and_then(Line::arrives_at) {
+fn travel(line: Option<&Connection>, number: usize, around: &mut Around<'_>) {
+    if let Some(at) = line.and_then(Connection::arrives_at) {
         around.later.push((at, Due::Travel(number)));
     }
 }

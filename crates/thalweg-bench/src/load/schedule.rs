@@ -86,7 +86,7 @@ impl Sizes {
 /// Messages in the order of their times.
 #[derive(Debug)]
 pub struct Schedule {
-    kind: Kind,
+    kind: ItemSource,
     sizes: Sizes,
     /// Where each flow begins in the list of sizes.
     from: Vec<u32>,
@@ -98,7 +98,7 @@ pub struct Schedule {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum ItemSource {
     /// The next time of each flow, its number, what is drawn from; `drift` is the part of a nanosecond that rounding left.
     Flows {
         heap: BinaryHeap<Reverse<(u64, u32)>>,
@@ -169,7 +169,7 @@ impl Schedule {
                 seq: 0,
             });
         }
-        let kind = Kind::Flows {
+        let kind = ItemSource::Flows {
             heap,
             flows: all,
             arrivals,
@@ -206,7 +206,7 @@ impl Schedule {
             }
         });
         Schedule {
-            kind: Kind::Listed(items.collect()),
+            kind: ItemSource::Listed(items.collect()),
             sizes: Sizes::Fixed(0),
             from: Vec::new(),
             end,
@@ -236,7 +236,7 @@ impl Schedule {
             });
             heap.extend(first.map(|(at, _)| Reverse((at, flow))));
         }
-        let kind = Kind::Drawn {
+        let kind = ItemSource::Drawn {
             heap,
             flows: all,
             trace,
@@ -281,8 +281,8 @@ impl Schedule {
     fn draw(&mut self) -> Option<Item> {
         self.left = self.left.checked_sub(1)?;
         let item = match &mut self.kind {
-            Kind::Listed(items) => items.pop_front()?,
-            Kind::Drawn { heap, flows, trace } => {
+            ItemSource::Listed(items) => items.pop_front()?,
+            ItemSource::Drawn { heap, flows, trace } => {
                 let Reverse((at, number)) = heap.pop()?;
                 let source = flows.get_mut(number as usize)?;
                 let item = Item {
@@ -298,7 +298,7 @@ impl Schedule {
                 }
                 item
             }
-            Kind::Flows {
+            ItemSource::Flows {
                 heap,
                 flows,
                 arrivals,

@@ -2,7 +2,7 @@
 
 /// What some bytes were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct ByteCounts {
     pub payload: u64,
     /// Pings, heartbeats and their answers.
     pub keep_alive: u64,
@@ -13,7 +13,7 @@ pub struct Heard {
 /// One direction of a connection.
 #[derive(Debug)]
 pub struct Speech {
-    kind: Kind,
+    kind: StreamProtocol,
     /// What has come and is not yet understood.
     rest: Vec<u8>,
     /// Bytes of the frame under way that are payload.
@@ -23,7 +23,7 @@ pub struct Speech {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum StreamProtocol {
     Mqtt { version: u8 },
     Amqp,
     Stomp,
@@ -44,12 +44,12 @@ impl Speech {
     /// With a broker's usual port; `version` of MQTT, if that is known.
     pub fn at(port: u16, version: Option<u8>) -> Speech {
         let kind = match port {
-            1883 => Kind::Mqtt {
+            1883 => StreamProtocol::Mqtt {
                 version: version.unwrap_or(4),
             },
-            5672 => Kind::Amqp,
-            61613 => Kind::Stomp,
-            _ => Kind::Unknown,
+            5672 => StreamProtocol::Amqp,
+            61613 => StreamProtocol::Stomp,
+            _ => StreamProtocol::Unknown,
         };
         Speech {
             kind,
@@ -61,14 +61,14 @@ impl Speech {
 
     /// Which version of MQTT it is.
     pub fn set_version(&mut self, version: u8) {
-        if let Kind::Mqtt { version: own } = &mut self.kind {
+        if let StreamProtocol::Mqtt { version: own } = &mut self.kind {
             *own = version;
         }
     }
 
     /// Takes the next bytes.
-    pub fn hear(&mut self, data: &[u8]) -> Heard {
-        let mut heard = Heard::default();
+    pub fn hear(&mut self, data: &[u8]) -> ByteCounts {
+        let mut heard = ByteCounts::default();
         self.rest.extend_from_slice(data);
         let mut at = 0;
         loop {
@@ -107,19 +107,19 @@ impl Speech {
     }
 }
 
-impl Kind {
+impl StreamProtocol {
     /// What is at the beginning of `rest`, which is not empty; None if more is needed to know. Counts are never beyond it.
-    fn next(&self, rest: &[u8], heard: &mut Heard) -> Option<Next> {
+    fn next(&self, rest: &[u8], heard: &mut ByteCounts) -> Option<Next> {
         match *self {
-            Kind::Mqtt { version } => mqtt(rest, version, heard),
-            Kind::Amqp => amqp(rest),
-            Kind::Stomp => stomp(rest),
-            Kind::Unknown => Some(Next::Skip(rest.len())),
+            StreamProtocol::Mqtt { version } => mqtt(rest, version, heard),
+            StreamProtocol::Amqp => amqp(rest),
+            StreamProtocol::Stomp => stomp(rest),
+            StreamProtocol::Unknown => Some(Next::Skip(rest.len())),
         }
     }
 }
 
-fn mqtt(rest: &[u8], version: u8, heard: &mut Heard) -> Option<Next> {
+fn mqtt(rest: &[u8], version: u8, heard: &mut ByteCounts) -> Option<Next> {
     let first = *rest.first()?;
     let (length, digits) = variable(rest.get(1..)?)?;
     let head = 1 + digits;

@@ -91,7 +91,7 @@ pub fn publishing(talks: &Talks) -> Split {
 
 /// One direction of a connection.
 #[derive(Debug)]
-struct Line {
+struct Direction {
     /// The next new byte of TCP.
     next: Option<u32>,
     speech: Speech,
@@ -101,7 +101,7 @@ struct Line {
 
 #[derive(Debug, Default)]
 pub struct Sorter {
-    lines: BTreeMap<(Sender, u16), Line>,
+    lines: BTreeMap<(Sender, u16), Direction>,
     /// Whether a datagram in fragments was a repetition, by who sent it and its identifier.
     fragments: BTreeMap<(Sender, u16), (u16, bool)>,
     /// Of which version a client's port speaks MQTT.
@@ -297,13 +297,15 @@ impl Sorter {
         }
     }
 
-    fn line(&mut self, sender: Sender, client: u16, broker: u16) -> &mut Line {
+    fn line(&mut self, sender: Sender, client: u16, broker: u16) -> &mut Direction {
         let version = self.versions.get(&client).copied();
-        self.lines.entry((sender, client)).or_insert_with(|| Line {
-            next: None,
-            speech: Speech::at(broker, version),
-            sent: BTreeSet::new(),
-        })
+        self.lines
+            .entry((sender, client))
+            .or_insert_with(|| Direction {
+                next: None,
+                speech: Speech::at(broker, version),
+                sent: BTreeSet::new(),
+            })
     }
 }
 

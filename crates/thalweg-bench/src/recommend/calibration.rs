@@ -7,7 +7,7 @@ use thalweg_client::Calibration;
 
 use super::Source;
 use super::axes::{Axis, Point};
-use super::sources::Kind;
+use super::sources::SourceKind;
 use crate::cell::{Cell, Driver, Load, Protocol, Row, Standing};
 
 /// The calibration that ships, with a table of what was measured, and what was taken, in a line. Coefficients of protocols,
@@ -17,7 +17,7 @@ pub fn calibration(sources: &[Source]) -> Result<(String, String), String> {
     let mut left_out = 0_usize;
     for (cell, row) in sources
         .iter()
-        .filter(|it| it.kind == Kind::Measured)
+        .filter(|it| it.kind == SourceKind::Measured)
         .flat_map(|it| &it.trials)
     {
         match leg(cell, row) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::sources::Told;
+use super::sources::TrialsAndNotes;
 use crate::cell::{Cell, Load, Row, Standing};
 use crate::saturate;
 
@@ -15,7 +15,7 @@ pub fn is_of(about: &Value) -> bool {
 
 /// The trials that confirmed, as loads that go as fast as they can, and what has to be known of them. What a search tried
 /// on its way is no measurement of anything else: its rates were chosen by what came out.
-pub fn trials(about: &Value, tried: Vec<(Cell, Row)>) -> Told {
+pub fn trials(about: &Value, tried: Vec<(Cell, Row)>) -> TrialsAndNotes {
     let mut points: BTreeMap<String, Vec<(Cell, Row)>> = BTreeMap::new();
     for (cell, row) in tried {
         let point = saturate::point_of(&cell);

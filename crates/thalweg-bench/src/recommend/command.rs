@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{Outcome, RecommendArgs, Source, advise, calibration, words};
+use super::{Outcome, RecommendArgs, Source, advise, calibration, render};
 use crate::command;
 
 /// Answers, or writes a calibration.
@@ -39,9 +39,9 @@ pub fn run(args: &RecommendArgs, out: &mut dyn Write) -> io::Result<command::Out
         true => writeln!(
             out,
             "{}",
-            serde_json::to_string_pretty(&words::json(&advice, &query, now))?
+            serde_json::to_string_pretty(&render::json(&advice, &query, now))?
         )?,
-        false => out.write_all(words::text(&advice, &query, now).as_bytes())?,
+        false => out.write_all(render::text(&advice, &query, now).as_bytes())?,
     }
     Ok(match advice.outcome {
         Outcome::Ranked(_) | Outcome::Stated(_) => command::Outcome::Done,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::choice::ADAPTIVE;
 use super::published::blank_cell;
-use super::sources::Told;
+use super::sources::TrialsAndNotes;
 use crate::cell::{Cell, Leg, Link, Load, Protocol, Quantiles, Row, Standing, Workload};
 use crate::e2::plan::Way;
 use crate::e2::raw;
@@ -17,7 +17,7 @@ use crate::e2::trial::Trial;
 
 /// The courses of a folder, a trial for each loss of each; and what has to be known of them. Where the messages are not
 /// there any more, from the means that the report keeps.
-pub fn trials(folder: &Path, about: &Value) -> io::Result<Told> {
+pub fn trials(folder: &Path, about: &Value) -> io::Result<TrialsAndNotes> {
     let setting = Setting {
         rate: about["rate_per_s"].as_f64().unwrap_or_default(),
         flows: about["flows"].as_u64().unwrap_or(1) as u32,

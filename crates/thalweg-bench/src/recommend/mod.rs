@@ -25,9 +25,9 @@ pub(crate) mod published;
 mod query;
 mod ranking;
 mod refusal;
+mod render;
 mod sources;
 mod turn;
-mod words;
 
 #[cfg(test)]
 mod tests;
@@ -43,7 +43,7 @@ pub use order::Stated;
 pub use query::{Members, Objective, RecommendArgs, Weights};
 pub use ranking::{Candidate, Confidence, Level, Ranking, Standing};
 pub use refusal::Refusal;
-pub use sources::{About, Kind, Source};
+pub use sources::{About, Source, SourceKind};
 pub use turn::Turn;
 
 use crate::energy;

@@ -6,7 +6,7 @@ use super::choice::protocol_name;
 use super::measure::Metric;
 use super::published::{self, Order};
 use super::ranking::{Ranking, Standing};
-use super::sources::{Kind, Source};
+use super::sources::{Source, SourceKind};
 use crate::cell::Protocol;
 
 /// An order that studies state for what is asked.
@@ -170,9 +170,9 @@ pub fn contradiction(
     let says: Vec<&str> = stated.orders.iter().map(|it| it.says.as_str()).collect();
     let study = studies.first().copied().unwrap_or_default();
     let data = match ranking.source.kind {
-        Kind::Measured => "This measurement",
-        Kind::Computed => "This computation",
-        Kind::Published => "Another study's number",
+        SourceKind::Measured => "This measurement",
+        SourceKind::Computed => "This computation",
+        SourceKind::Published => "Another study's number",
     };
     let of_one_protocol = || {
         ranking

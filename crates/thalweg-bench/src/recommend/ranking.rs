@@ -7,7 +7,7 @@ use super::choice::Choice;
 use super::field::{Field, Figure};
 use super::measure::{METRICS, Metric, time};
 use super::refusal::{Outside, Refusal};
-use super::sources::{About, Kind, Source};
+use super::sources::{About, Source, SourceKind};
 use super::turn::{self, Turn};
 use crate::cell::Leg;
 use crate::stats::normal_cdf;
@@ -144,7 +144,7 @@ pub fn rank(
         }
     }
     let weight = |it: &Ranking| {
-        let measured = it.source.kind == Kind::Measured;
+        let measured = it.source.kind == SourceKind::Measured;
         let flood = wants_flood && it.point.on(Axis::Rate) == 0.0;
         (
             flood,

@@ -6,7 +6,7 @@ use super::field::Field;
 use super::measure::Metric;
 use super::query::size_flag;
 use super::ranking::Missing;
-use super::sources::{Kind, Source};
+use super::sources::{Source, SourceKind};
 
 /// Why there is no answer.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl Outside {
         let axes: Vec<_> = AXES.into_iter().filter_map(beyond).collect();
         Outside {
             source: source.name.clone(),
-            is_measured: source.kind == Kind::Measured,
+            is_measured: source.kind == SourceKind::Measured,
             choice: field
                 .choices
                 .get(choice)

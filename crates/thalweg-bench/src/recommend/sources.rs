@@ -18,7 +18,7 @@ pub struct Source {
     /// The folder, or `paper`, `expected`.
     pub name: String,
     /// What kind of numbers these are.
-    pub kind: Kind,
+    pub kind: SourceKind,
     /// Machine and kernel in a line.
     pub machine: String,
     /// When it was finished, in seconds since 1970.
@@ -31,14 +31,14 @@ pub struct Source {
 }
 
 /// Trials, and what has to be known of them.
-pub type Told = (Vec<(Cell, Row)>, Vec<String>);
+pub type TrialsAndNotes = (Vec<(Cell, Row)>, Vec<String>);
 
 /// A source without its trials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
     pub name: String,
     /// What kind of numbers these are.
-    pub kind: Kind,
+    pub kind: SourceKind,
     /// Machine and kernel in a line.
     pub machine: String,
     /// When it was finished, in seconds since 1970.
@@ -52,7 +52,7 @@ pub struct About {
 
 /// What kind of numbers a source has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SourceKind {
     /// Measured on a machine of the user's.
     Measured,
     /// Published by a study.
@@ -61,13 +61,13 @@ pub enum Kind {
     Computed,
 }
 
-impl Kind {
+impl SourceKind {
     /// As it is printed beside figures.
     pub fn words(self) -> &'static str {
         match self {
-            Kind::Measured => "measured",
-            Kind::Published => "paper data: published by the studies, not measured here",
-            Kind::Computed => "computed from the protocols' rules, not measured",
+            SourceKind::Measured => "measured",
+            SourceKind::Published => "paper data: published by the studies, not measured here",
+            SourceKind::Computed => "computed from the protocols' rules, not measured",
         }
     }
 }
@@ -145,7 +145,7 @@ impl Source {
             orders,
             ..Source::committed(
                 "paper",
-                Kind::Published,
+                SourceKind::Published,
                 "the studies' machines, one per study",
                 trials,
             )
@@ -156,13 +156,13 @@ impl Source {
         let trials = published::expected().map_err(io::Error::other)?;
         Ok(Source::committed(
             "expected",
-            Kind::Computed,
+            SourceKind::Computed,
             "none: arithmetic",
             trials,
         ))
     }
 
-    fn committed(name: &str, kind: Kind, machine: &str, trials: Vec<(Cell, Row)>) -> Source {
+    fn committed(name: &str, kind: SourceKind, machine: &str, trials: Vec<(Cell, Row)>) -> Source {
         Source {
             name: name.to_owned(),
             kind,
@@ -177,7 +177,7 @@ impl Source {
     fn measured(path: &Path, about: &Value, trials: Vec<(Cell, Row)>) -> Source {
         Source {
             name: path.display().to_string(),
-            kind: Kind::Measured,
+            kind: SourceKind::Measured,
             machine: machine(about),
             finished_unix_s: ["finished_unix_s", "started_unix_s"]
                 .into_iter()

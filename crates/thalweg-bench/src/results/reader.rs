@@ -33,7 +33,7 @@ pub fn read(folder: &Path) -> io::Result<Results> {
 
 /// A line of `cells.jsonl`.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Line {
+pub struct TrialRecord {
     pub cell: Cell,
     /// What came of it.
     pub row: Row,
@@ -51,7 +51,7 @@ pub fn trials(folder: &Path) -> io::Result<Vec<(Cell, Row)>> {
     let text = text(folder, "cells.jsonl")?;
     let mut trials = Vec::new();
     for (number, line) in whole_lines(&text).enumerate() {
-        let line: Line = serde_json::from_str(line).map_err(|error| {
+        let line: TrialRecord = serde_json::from_str(line).map_err(|error| {
             io::Error::other(format!(
                 "{}/cells.jsonl: line {}: {error}",
                 folder.display(),

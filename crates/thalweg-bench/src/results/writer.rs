@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::columns;
 use super::latency::{self, Latency};
-use super::reader::{self, Line, whole_lines};
+use super::reader::{self, TrialRecord, whole_lines};
 use crate::cell::{Cell, Measured, Second};
 use crate::e5::suite::unix_seconds;
 
@@ -235,7 +235,7 @@ pub fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 fn line_of(cell: &Cell, row: &crate::cell::Row) -> io::Result<String> {
-    Ok(serde_json::to_string(&Line {
+    Ok(serde_json::to_string(&TrialRecord {
         cell: cell.clone(),
         row: row.clone(),
     })?)

@@ -29,7 +29,7 @@ pub use values::{bytes, frequency, part, time};
 use crate::cell::{Cell, Load, Workload};
 use crate::sim::random::Random;
 use section::{nearest, place};
-use tree::{Kind, Node};
+use tree::{Node, NodeKind};
 
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -185,7 +185,7 @@ fn apply_budget(
 ) -> Result<(), String> {
     let entries = match budgets.map(|budgets| &budgets.kind) {
         None => &[][..],
-        Some(Kind::Map(entries)) => entries.as_slice(),
+        Some(NodeKind::Map(entries)) => entries.as_slice(),
         Some(_) => return Err("budgets: a mapping of budgets is expected".to_owned()),
     };
     for (name, node) in entries {
@@ -203,7 +203,7 @@ fn apply_budget(
             "budgets.{budget}: this scenario says nothing of it"
         ));
     };
-    let Kind::Map(changes) = &node.kind else {
+    let NodeKind::Map(changes) = &node.kind else {
         return Err(format!(
             "budgets.{budget}{}: a mapping of paths is expected",
             place(node)
@@ -225,10 +225,10 @@ fn put(scenario: &mut Node, path: &str, value: Node) -> Result<(), String> {
     if let Some(axis) = path.strip_prefix("sweep.") {
         let mut sweep = scenario.take("sweep").unwrap_or(Node {
             line: 0,
-            kind: Kind::Map(Vec::new()),
+            kind: NodeKind::Map(Vec::new()),
         });
         sweep.take(axis);
-        if let Kind::Map(entries) = &mut sweep.kind {
+        if let NodeKind::Map(entries) = &mut sweep.kind {
             entries.push((axis.to_owned(), value));
         }
         return scenario.set("sweep", sweep);
@@ -244,7 +244,7 @@ fn axes(sweep: Option<Node>) -> Result<Vec<Axis>, String> {
     let Some(sweep) = sweep else {
         return Ok(Vec::new());
     };
-    let Kind::Map(entries) = sweep.kind else {
+    let NodeKind::Map(entries) = sweep.kind else {
         return Err(format!("sweep{}: a mapping is expected", place(&sweep)));
     };
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
@@ -262,7 +262,7 @@ fn axes(sweep: Option<Node>) -> Result<Vec<Axis>, String> {
             ));
         }
         let line = place(&node);
-        let Kind::List(values) = node.kind else {
+        let NodeKind::List(values) = node.kind else {
             return Err(format!("sweep.{path}{line}: a list is expected"));
         };
         if values.is_empty() {

@@ -1,6 +1,6 @@
 //! Reading a mapping whose keys are known: any other is refused, with the nearest known one.
 
-use super::tree::{Kind, Node};
+use super::tree::{Node, NodeKind};
 
 /// A mapping that is being read.
 pub struct Section<'a> {
@@ -16,7 +16,7 @@ impl<'a> Section<'a> {
         node: &'a Node,
         known: &'static [&'static str],
     ) -> Result<Section<'a>, String> {
-        let Kind::Map(entries) = &node.kind else {
+        let NodeKind::Map(entries) = &node.kind else {
             return Err(format!("{path}{}: a mapping is expected", place(node)));
         };
         let section = Section {
@@ -81,7 +81,7 @@ impl<'a> Section<'a> {
             return Ok(None);
         };
         match &node.kind {
-            Kind::Scalar(text) => read(text)
+            NodeKind::Scalar(text) => read(text)
                 .map(Some)
                 .map_err(|why| format!("{path}{}: {why}", place(node))),
             _ => Err(format!("{path}{}: one value is expected", place(node))),
@@ -115,11 +115,11 @@ impl<'a> Section<'a> {
         let Some(node) = self.node(key) else {
             return Ok(Vec::new());
         };
-        let Kind::List(nodes) = &node.kind else {
+        let NodeKind::List(nodes) = &node.kind else {
             return Err(format!("{path}{}: a list is expected", place(node)));
         };
         let word = |node: &Node| match &node.kind {
-            Kind::Scalar(text) => Ok(text.clone()),
+            NodeKind::Scalar(text) => Ok(text.clone()),
             _ => Err(format!("{path}{}: words are expected", place(node))),
         };
         nodes.iter().map(word).collect()
@@ -131,7 +131,7 @@ impl<'a> Section<'a> {
         let Some(node) = self.node(key) else {
             return Ok(Vec::new());
         };
-        let Kind::Map(entries) = &node.kind else {
+        let NodeKind::Map(entries) = &node.kind else {
             return Err(format!("{path}{}: a mapping is expected", place(node)));
         };
         Ok(entries

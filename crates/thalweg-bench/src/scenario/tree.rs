@@ -7,12 +7,12 @@ use saphyr_parser::{Event, Parser};
 pub struct Node {
     /// Where it begins, from 1; 0 for what was given on the command line.
     pub line: usize,
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// What a piece is.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum NodeKind {
     /// `60B`
     Scalar(String),
     /// `[a, b]`
@@ -49,7 +49,7 @@ impl Node {
         let (key, rest) = path
             .split_once('.')
             .map_or((path, None), |(key, rest)| (key, Some(rest)));
-        let Kind::Map(entries) = &mut self.kind else {
+        let NodeKind::Map(entries) = &mut self.kind else {
             return Err(format!(
                 "{path}: there is a value, not a mapping, before it"
             ));
@@ -62,7 +62,7 @@ impl Node {
             (Some(rest), None) => {
                 let mut node = Node {
                     line: value.line,
-                    kind: Kind::Map(Vec::new()),
+                    kind: NodeKind::Map(Vec::new()),
                 };
                 node.set(rest, value)?;
                 entries.push((key.to_owned(), node));
@@ -73,7 +73,7 @@ impl Node {
 
     /// Takes a key out of a mapping.
     pub fn take(&mut self, key: &str) -> Option<Node> {
-        let Kind::Map(entries) = &mut self.kind else {
+        let NodeKind::Map(entries) = &mut self.kind else {
             return None;
         };
         let at = entries.iter().position(|(name, _)| name == key)?;
@@ -83,9 +83,9 @@ impl Node {
     /// As a name in tables: `mqtt,qos2` for `{publish: mqtt, qos: 2}`, `coap,con` for `{publish: coap, con: true}`.
     pub fn label(&self) -> String {
         match &self.kind {
-            Kind::Scalar(text) => text.clone(),
-            Kind::List(nodes) => nodes.iter().map(Node::label).collect::<Vec<_>>().join(","),
-            Kind::Map(entries) => entries
+            NodeKind::Scalar(text) => text.clone(),
+            NodeKind::List(nodes) => nodes.iter().map(Node::label).collect::<Vec<_>>().join(","),
+            NodeKind::Map(entries) => entries
                 .iter()
                 .map(|(key, node)| labelled(key, node))
                 .collect::<Vec<_>>()
@@ -125,7 +125,7 @@ impl<'a> Events<'a> {
             return Err(format!("line {line}: more than {DEPTH_MAX} levels"));
         }
         let kind = match event {
-            Event::Scalar(text, _, 0, None) => Kind::Scalar(text.into_owned()),
+            Event::Scalar(text, _, 0, None) => NodeKind::Scalar(text.into_owned()),
             Event::SequenceStart(0, None) => {
                 let mut nodes = Vec::new();
                 loop {
@@ -134,9 +134,9 @@ impl<'a> Events<'a> {
                         (event, line) => nodes.push(self.node(event, line)?),
                     }
                 }
-                Kind::List(nodes)
+                NodeKind::List(nodes)
             }
-            Event::MappingStart(0, None) => Kind::Map(self.entries()?),
+            Event::MappingStart(0, None) => NodeKind::Map(self.entries()?),
             _ => {
                 return Err(format!(
                     "line {line}: anchors, aliases and tags are not taken"

@@ -248,14 +248,14 @@ mod tests {
     use crate::command::BenchCommand;
 
     #[derive(Parser)]
-    struct Line {
+    struct CommandLine {
         #[command(subcommand)]
         command: BenchCommand,
     }
 
     fn read(words: &[OsString]) -> SuiteArgs {
         let line = std::iter::once(OsString::from("thalweg")).chain(words.iter().cloned());
-        match Line::try_parse_from(line)
+        match CommandLine::try_parse_from(line)
             .expect("it is a command line")
             .command
         {

@@ -12,7 +12,7 @@ use super::meters::{Metered, Sample, Threads, memory};
 use super::{Plan, Played, Stage};
 use crate::brokers::{NoBroker, System};
 use crate::cell::Standing;
-use crate::drivers::program::{Program, Said};
+use crate::drivers::program::{Program, ProgramEvent};
 use crate::drivers::stock;
 use crate::load::schedule::Sizes;
 use crate::load::{Books, Got, Header, SECOND, Sent, Times, clock};
@@ -55,7 +55,7 @@ pub fn play(stage: &Stage<'_>) -> Result<Played, Standing> {
     let times = Times::new(clock::now() + HEAD_START, &cell.phases);
     program.begin(times.begin).map_err(Standing::Invalid)?;
 
-    let mut heard = Heard::default();
+    let mut heard = ProgramRecord::default();
     let (metered, ended) = watch(stage, &program, times, &mut heard);
     // It may have kept everything to itself until now.
     let _ = program.end();
@@ -100,7 +100,7 @@ pub fn play(stage: &Stage<'_>) -> Result<Played, Standing> {
 
 /// What a program has said.
 #[derive(Debug, Default)]
-struct Heard {
+struct ProgramRecord {
     sent: Vec<(u32, u32, u64, u64)>,
     received: Vec<(u32, u32, u32, u64)>,
     acknowledged: u64,
@@ -110,27 +110,27 @@ struct Heard {
     is_over: bool,
 }
 
-impl Heard {
-    fn take(&mut self, said: Option<Said>) {
+impl ProgramRecord {
+    fn take(&mut self, said: Option<ProgramEvent>) {
         match said {
-            None | Some(Said::Ready) => {}
-            Some(Said::Sent {
+            None | Some(ProgramEvent::Ready) => {}
+            Some(ProgramEvent::Sent {
                 flow,
                 seq,
                 tried,
                 at,
             }) => self.sent.push((flow, seq, tried, at)),
-            Some(Said::Received {
+            Some(ProgramEvent::Received {
                 copy,
                 flow,
                 seq,
                 at,
             }) => self.received.push((copy, flow, seq, at)),
-            Some(Said::Acknowledged) => self.acknowledged += 1,
-            Some(Said::Overflow(count)) => self.overflow += count,
-            Some(Said::Note(words)) => self.notes.push((clock::now(), words)),
-            Some(Said::End) => self.is_over = true,
-            Some(Said::Fault(words)) => {
+            Some(ProgramEvent::Acknowledged) => self.acknowledged += 1,
+            Some(ProgramEvent::Overflow(count)) => self.overflow += count,
+            Some(ProgramEvent::Note(words)) => self.notes.push((clock::now(), words)),
+            Some(ProgramEvent::End) => self.is_over = true,
+            Some(ProgramEvent::Fault(words)) => {
                 self.trouble.get_or_insert(words);
                 self.is_over = true;
             }
@@ -232,7 +232,12 @@ impl Heard {
     }
 }
 
-fn watch(stage: &Stage<'_>, program: &Program, times: Times, heard: &mut Heard) -> (Metered, u64) {
+fn watch(
+    stage: &Stage<'_>,
+    program: &Program,
+    times: Times,
+    heard: &mut ProgramRecord,
+) -> (Metered, u64) {
     let threads = Threads::of_process(program.id());
     let sample = || Sample::take(stage.broker, &threads, stage.network);
     let mut metered = Metered::default();
@@ -384,9 +389,9 @@ mod tests {
             .iter()
             .enumerate()
             .map(|(seq, (tried, taken))| (0, seq as u32, at(*tried), at(*taken)));
-        let heard = Heard {
+        let heard = ProgramRecord {
             sent: sent.collect(),
-            ..Heard::default()
+            ..ProgramRecord::default()
         };
         let books = heard.books(&intended, &plan, times, 7, (1, 1));
         assert_eq!(

@@ -119,7 +119,7 @@ fn publish(
         for n in 0..clients {
             for heard in world.take_heard(n) {
                 let (request, is_answer) = match heard {
-                    Heard::Response(request, code, payload) => {
+                    Reception::Response(request, code, payload) => {
                         let number = waiting[n].expect("one waits").1;
                         assert_eq!(code, Code::CHANGED, "seed {seed}");
                         assert!(
@@ -128,8 +128,8 @@ fn publish(
                         );
                         (request, true)
                     }
-                    Heard::Notice(ClientNotice::Failed { request, .. }) => (request, false),
-                    Heard::Notice(ClientNotice::Acknowledged { .. }) => continue,
+                    Reception::Notice(ClientNotice::Failed { request, .. }) => (request, false),
+                    Reception::Notice(ClientNotice::Acknowledged { .. }) => continue,
                     other => panic!("seed {seed}: {other:?}"),
                 };
                 let (expected, number) = waiting[n].take().expect("one waits");
@@ -342,7 +342,7 @@ fn observe(seed: u64, delivery: Delivery, payload_len: usize, lost: usize) -> us
         for (n, newest) in newest.iter_mut().enumerate() {
             for heard in world.take_heard(n) {
                 match heard {
-                    Heard::Notification(_, code, payload) => {
+                    Reception::Notification(_, code, payload) => {
                         assert_eq!(code, Code::CONTENT);
                         let state = number_of(&payload);
                         assert_eq!(
@@ -355,10 +355,10 @@ fn observe(seed: u64, delivery: Delivery, payload_len: usize, lost: usize) -> us
                         seen += 1;
                     }
                     // A client that nobody hears tries anew, as an application would.
-                    Heard::Notice(ClientNotice::Failed { .. }) | Heard::Response(..) => {
+                    Reception::Notice(ClientNotice::Failed { .. }) | Reception::Response(..) => {
                         world.request(n, &get);
                     }
-                    Heard::Notice(_) => {}
+                    Reception::Notice(_) => {}
                 }
             }
         }

@@ -11,7 +11,7 @@ use crate::observe::{Relation, seconds};
 use crate::slots::NONE;
 use crate::timers::TimerKind;
 use crate::{
-    Block, Datagrams, Delivery, Encoder, ExchangeId, Kind, Notice, Notified, ObservationEnd,
+    Block, Datagrams, Delivery, Encoder, ExchangeId, MessageType, Notice, Notified, ObservationEnd,
     Observe, ObserveRefused, PeerId, RelationId, RelationState, SharedBody,
 };
 
@@ -160,7 +160,7 @@ impl ServerSide {
         relation.unconfirmed = relation.unconfirmed.saturating_add(1);
         let wanted = relation.wants || others_wait;
         out.push(peer.address, |out| {
-            Encoder::start(out, Kind::NonConfirmable, body.code(), id, token);
+            Encoder::start(out, MessageType::NonConfirmable, body.code(), id, token);
             body.write(Some(sequence), exponent, out);
         });
         self.counts.notifications += 1;
@@ -236,7 +236,7 @@ impl ServerSide {
                 block_exponent,
             };
             out.push(peer.address, |out| {
-                notification.write(Kind::NonConfirmable, id, out)
+                notification.write(MessageType::NonConfirmable, id, out)
             });
         }
     }

@@ -3,7 +3,7 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::connection::{Connection, Heard, verbs_of_both_ends};
+use super::connection::{Connection, PeerMessage, verbs_of_both_ends};
 use super::{Abort, Csm, NotSent, PeerFault, Release, StreamMessage, StreamSettings};
 use crate::{Code, Encoder, Token, option};
 
@@ -85,14 +85,14 @@ impl ClientSide {
             return Ok(None);
         };
         let event = match heard {
-            Heard::Response(message) => self.response(message),
-            Heard::Request(message) => ClientEvent::Request(message),
-            Heard::Empty => ClientEvent::Ignored,
-            Heard::Csm(csm) => ClientEvent::Csm(csm),
-            Heard::Ping { token, custody } => ClientEvent::Ping { token, custody },
-            Heard::Pong { token, custody } => ClientEvent::Pong { token, custody },
-            Heard::Release(release) => ClientEvent::Release(release),
-            Heard::Abort(abort) => ClientEvent::Abort(abort),
+            PeerMessage::Response(message) => self.response(message),
+            PeerMessage::Request(message) => ClientEvent::Request(message),
+            PeerMessage::Empty => ClientEvent::Ignored,
+            PeerMessage::Csm(csm) => ClientEvent::Csm(csm),
+            PeerMessage::Ping { token, custody } => ClientEvent::Ping { token, custody },
+            PeerMessage::Pong { token, custody } => ClientEvent::Pong { token, custody },
+            PeerMessage::Release(release) => ClientEvent::Release(release),
+            PeerMessage::Abort(abort) => ClientEvent::Abort(abort),
         };
         Ok(Some((consumed, event)))
     }

@@ -57,7 +57,7 @@ enum State {
 
 /// What a peer said, whichever end it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard<'b> {
+pub(super) enum PeerMessage<'b> {
     Csm(Csm),
     Request(StreamMessage<'b>),
     Response(StreamMessage<'b>),
@@ -90,7 +90,10 @@ impl Connection {
     /// The next message out of `bytes`. Every fault but one needs a message that is complete, so what has been looked at
     /// already and was not complete is not looked at again but for its length.
     #[inline]
-    pub fn hear<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(usize, Heard<'b>)>, PeerFault> {
+    pub fn hear<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<Option<(usize, PeerMessage<'b>)>, PeerFault> {
         if self.state == State::Closed {
             return Ok(None);
         }
@@ -106,17 +109,17 @@ impl Connection {
             return Ok(None);
         };
         let heard = match message.code.class() {
-            0 if message.code == Code::EMPTY => Heard::Empty,
+            0 if message.code == Code::EMPTY => PeerMessage::Empty,
             7 => self.signal(&message)?,
             _ if self.state == State::ExpectCsm => return Err(PeerFault::EXPECTED_CSM),
-            0 => Heard::Request(message),
-            _ if message.code.is_response() => Heard::Response(message),
+            0 => PeerMessage::Request(message),
+            _ if message.code.is_response() => PeerMessage::Response(message),
             _ => return Err(PeerFault::CODE_RESERVED),
         };
         Ok(Some((len, heard)))
     }
 
-    fn signal<'b>(&mut self, message: &StreamMessage<'b>) -> Result<Heard<'b>, PeerFault> {
+    fn signal<'b>(&mut self, message: &StreamMessage<'b>) -> Result<PeerMessage<'b>, PeerFault> {
         let (code, token, options) = (message.code, message.token, message.options);
         // A peer that aborts before it has said anything is gone all the same.
         if self.state == State::ExpectCsm && !matches!(code, Code::CSM | Code::ABORT) {
@@ -137,20 +140,20 @@ impl Connection {
             Code::CSM => {
                 self.peer.update(options);
                 self.state = State::Open;
-                Heard::Csm(self.peer)
+                PeerMessage::Csm(self.peer)
             }
-            Code::PING => Heard::Ping {
+            Code::PING => PeerMessage::Ping {
                 token,
                 custody: has_custody(options),
             },
-            Code::PONG => Heard::Pong {
+            Code::PONG => PeerMessage::Pong {
                 token,
                 custody: has_custody(options),
             },
-            Code::RELEASE => Heard::Release(Release::new(options)),
+            Code::RELEASE => PeerMessage::Release(Release::new(options)),
             _ => {
                 self.state = State::Closed;
-                Heard::Abort(Abort::new(options, message.payload))
+                PeerMessage::Abort(Abort::new(options, message.payload))
             }
         })
     }

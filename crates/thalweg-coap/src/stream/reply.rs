@@ -23,7 +23,7 @@ pub(super) struct Reply<'r> {
 
 /// How much was said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum Extent {
     /// Everything, up to the end.
     Whole,
     /// There is more to ask for.
@@ -34,16 +34,16 @@ pub(super) enum Said {
 
 impl Reply<'_> {
     /// Says it. `exponent_max` is SZX of the largest blocks that we like to send.
-    pub fn say(&self, machine: &mut ServerSide, exponent_max: u8, out: &mut Vec<u8>) -> Said {
+    pub fn say(&self, machine: &mut ServerSide, exponent_max: u8, out: &mut Vec<u8>) -> Extent {
         let most = exponent_max.min(Block::SIZE_EXPONENT_MAX);
         let asked = match self.block2 {
             Some(block) => block,
             None => {
                 match self.write(machine, &[], self.payload, out) {
-                    Ok(()) => return Said::Whole,
+                    Ok(()) => return Extent::Whole,
                     Err(NotSent::TooLarge { .. }) if machine.peer().blockwise => {}
                     Err(NotSent::TooLarge { .. }) => return self.give_up(machine, out),
-                    Err(NotSent::Closed | NotSent::TooManyRequests) => return Said::Nothing,
+                    Err(NotSent::Closed | NotSent::TooManyRequests) => return Extent::Nothing,
                 }
                 let has_bert = most == Block::SIZE_EXPONENT_MAX && machine.peer().takes_bert();
                 Block {
@@ -57,7 +57,7 @@ impl Reply<'_> {
     }
 
     /// Says the block, or less of it if that is too much for the client.
-    fn say_part(&self, machine: &mut ServerSide, mut block: Block, out: &mut Vec<u8>) -> Said {
+    fn say_part(&self, machine: &mut ServerSide, mut block: Block, out: &mut Vec<u8>) -> Extent {
         let mut tag = [0; 8];
         let tag = etag_of(self.payload, &mut tag);
         let has_tag = self
@@ -86,7 +86,7 @@ impl Reply<'_> {
                     why::BLOCK_BEYOND.as_bytes(),
                     out,
                 );
-                return Said::Nothing;
+                return Extent::Nothing;
             };
             let more = end < self.payload.len();
             let in_parts = more || block.number > 0;
@@ -99,14 +99,14 @@ impl Reply<'_> {
                 (more && block.number == 0).then_some((option::SIZE2, size)),
             ];
             match self.write(machine, &own, part, out) {
-                Ok(()) if more => return Said::Part,
-                Ok(()) => return Said::Whole,
+                Ok(()) if more => return Extent::Part,
+                Ok(()) => return Extent::Whole,
                 Err(NotSent::TooLarge { .. }) if units > 1 => units -= 1,
                 Err(NotSent::TooLarge { .. }) if block.size_exponent > 0 => {
                     block = lowered(block, block.size_exponent.min(Block::SIZE_EXPONENT_MAX) - 1);
                 }
                 Err(NotSent::TooLarge { .. }) => return self.give_up(machine, out),
-                Err(NotSent::Closed | NotSent::TooManyRequests) => return Said::Nothing,
+                Err(NotSent::Closed | NotSent::TooManyRequests) => return Extent::Nothing,
             }
         }
     }
@@ -138,7 +138,7 @@ impl Reply<'_> {
     }
 
     /// The client takes less than the least that can be said.
-    fn give_up(&self, machine: &mut ServerSide, out: &mut Vec<u8>) -> Said {
+    fn give_up(&self, machine: &mut ServerSide, out: &mut Vec<u8>) -> Extent {
         let words: &[u8] = b"the answer is larger than you take, and you take no blocks";
         let code = Code::INTERNAL_SERVER_ERROR;
         if machine
@@ -147,7 +147,7 @@ impl Reply<'_> {
         {
             let _ = machine.respond(self.token, code, |_| {}, &[], out);
         }
-        Said::Nothing
+        Extent::Nothing
     }
 }
 

@@ -11,7 +11,7 @@ use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use thalweg_wire::{Span, Time};
 
-use super::reply::{Reply, Said};
+use super::reply::{Extent, Reply};
 use super::{Event, NotSent, PeerFault, ServerSide, StreamMessage, StreamSettings};
 use crate::blockwise::{KeptBody, KeptResponses, Transfers, key_of};
 use crate::observe::SEQUENCE;
@@ -431,20 +431,20 @@ impl Requests {
         let said = if is_wanted {
             self.say(&exchange, response, now, out)
         } else {
-            Said::Nothing
+            Extent::Nothing
         };
         match said {
-            Said::Whole => self.ping(cookie, out),
-            Said::Part => {
+            Extent::Whole => self.ping(cookie, out),
+            Extent::Part => {
                 // Of two responses to the same request only the later has further blocks.
                 self.to_confirm.retain(|(key, _)| *key != exchange.key);
                 self.keep(exchange.key, response, now);
                 self.to_confirm.push((exchange.key, cookie));
             }
-            Said::Nothing => {}
+            Extent::Nothing => {}
         }
         self.end_exchange(out);
-        said != Said::Nothing
+        said != Extent::Nothing
     }
 
     /// The answer of a request will take long; the caller bounds how long.
@@ -460,7 +460,7 @@ impl Requests {
         response: &Response<'_>,
         now: Time,
         out: &mut Vec<u8>,
-    ) -> Said {
+    ) -> Extent {
         let observe = match exchange.relation {
             Some(relation) if response.code.is_success() => {
                 self.relations.get_mut(&relation).map(Relation::advance)
@@ -472,7 +472,7 @@ impl Requests {
             None => None,
         };
         if exchange.no_response.suppresses(response.code) {
-            return Said::Nothing;
+            return Extent::Nothing;
         }
         let reply = Reply {
             token: exchange.token,
@@ -485,7 +485,7 @@ impl Requests {
         };
         let said = reply.say(&mut self.machine, self.settings.block_exponent_max, out);
         let is_safe = exchange.code == Code::GET || exchange.code == Code::FETCH;
-        if said == Said::Part && !is_safe {
+        if said == Extent::Part && !is_safe {
             self.keep(exchange.key, response, now);
         }
         said

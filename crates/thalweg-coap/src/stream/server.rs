@@ -1,6 +1,6 @@
 //! The server's end of a connection.
 
-use super::connection::{Connection, Heard, verbs_of_both_ends};
+use super::connection::{Connection, PeerMessage, verbs_of_both_ends};
 use super::{Abort, Csm, NotSent, PeerFault, Release, StreamMessage, StreamSettings};
 use crate::{Code, Encoder, Token};
 
@@ -67,13 +67,13 @@ impl ServerSide {
             return Ok(None);
         };
         let event = match heard {
-            Heard::Request(message) => Event::Request(message),
-            Heard::Response(_) | Heard::Empty => Event::Ignored,
-            Heard::Csm(csm) => Event::Csm(csm),
-            Heard::Ping { token, custody } => Event::Ping { token, custody },
-            Heard::Pong { token, custody } => Event::Pong { token, custody },
-            Heard::Release(release) => Event::Release(release),
-            Heard::Abort(abort) => Event::Abort(abort),
+            PeerMessage::Request(message) => Event::Request(message),
+            PeerMessage::Response(_) | PeerMessage::Empty => Event::Ignored,
+            PeerMessage::Csm(csm) => Event::Csm(csm),
+            PeerMessage::Ping { token, custody } => Event::Ping { token, custody },
+            PeerMessage::Pong { token, custody } => Event::Pong { token, custody },
+            PeerMessage::Release(release) => Event::Release(release),
+            PeerMessage::Abort(abort) => Event::Abort(abort),
         };
         Ok(Some((consumed, event)))
     }

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn kind() -> impl Strategy<Value = Kind> {
-    use Kind::*;
+fn kind() -> impl Strategy<Value = MessageType> {
+    use MessageType::*;
     prop_oneof![
         Just(Confirmable),
         Just(NonConfirmable),

@@ -427,7 +427,7 @@ impl Stage {
 /// has none; repeated, damaged, invented, in any order and late.
 pub fn client(input: &[u8]) -> Reached {
     let mut script = script(input);
-    let mut line = Line {
+    let mut line = FuzzedPair {
         server: server(),
         client: ClientSide::new(b"dev1", b"secret", [7; 32], begin()).unwrap(),
         now: begin(),
@@ -446,7 +446,7 @@ pub fn client(input: &[u8]) -> Reached {
     line.reached
 }
 
-struct Line {
+struct FuzzedPair {
     server: ServerSide,
     client: ClientSide,
     now: Time,
@@ -459,7 +459,7 @@ struct Line {
     reached: Reached,
 }
 
-impl Line {
+impl FuzzedPair {
     fn step(&mut self, step: u8, script: &mut Reader<'_>) {
         match step % 16 {
             0..6 => self.go_on(),

@@ -10,7 +10,7 @@ const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const TEXTS: [&str; 5] = ["", "x", "xy", "1", "true"];
 
 /// A condition: its text, and what it says of a message.
-type Said = Box<dyn Fn(&Message) -> Option<bool>>;
+type Truth = Box<dyn Fn(&Message) -> Option<bool>>;
 type Gives = Box<dyn Fn(&Message) -> Value<'static>>;
 type Message = [Value<'static>; 4];
 
@@ -108,7 +108,7 @@ fn compared(sign: &str, left: Value<'_>, right: Value<'_>) -> Option<bool> {
     })
 }
 
-fn condition(dice: &mut Dice, depth: usize) -> (String, Said) {
+fn condition(dice: &mut Dice, depth: usize) -> (String, Truth) {
     match dice.below(if depth == 0 { 6 } else { 11 }) {
         0 => {
             let (text, gives) = name(dice);

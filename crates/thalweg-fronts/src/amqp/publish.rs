@@ -40,7 +40,7 @@ pub(super) enum Handled {
 
 /// What its channel does with a publish.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PublishMode {
     Plain,
     Confirmed,
     /// It is part of a transaction.
@@ -133,9 +133,9 @@ impl AmqpFront {
             return Handled::Done;
         };
         let kind = match channel.mode {
-            Mode::Plain => Kind::Plain,
-            Mode::Confirm { .. } => Kind::Confirmed,
-            Mode::Transaction(_) => Kind::Gathered,
+            Mode::Plain => PublishMode::Plain,
+            Mode::Confirm { .. } => PublishMode::Confirmed,
+            Mode::Transaction(_) => PublishMode::Gathered,
         };
         // It cannot stay where it is while the kernel has the links.
         let mut memo = channel.memo.take().unwrap_or_default();
@@ -150,7 +150,7 @@ impl AmqpFront {
         match published {
             Ok(outcome) => {
                 request.acknowledge(publish, outcome, memo);
-                if outcome == Outcome::Full && kind == Kind::Plain {
+                if outcome == Outcome::Full && kind == PublishMode::Plain {
                     // Nobody could be told. It is asked again after a while, and nothing behind it is read meanwhile.
                     if let Some(link) = cx.links.get_mut(cx.id) {
                         link.pause_until = Some(cx.now + FULL_PAUSE);
@@ -257,7 +257,7 @@ impl Request<'_, '_> {
         &mut self,
         memo: &mut Memo,
         publish: &Publish<'_>,
-        kind: Kind,
+        kind: PublishMode,
     ) -> Result<Outcome, Fault> {
         let Some(front) = AmqpFront::at(self.cx.links, self.cx.id) else {
             return Ok(Outcome::NoMatch);
@@ -272,7 +272,13 @@ impl Request<'_, '_> {
         if let Some(key) = publish.properties.reply_to {
             front.may_be_answered_at(self.session, key, self.cx.kernel)?;
         }
-        let wishes = front.wishes(memo, publish, shown, kind == Kind::Plain, self.cx.kernel)?;
+        let wishes = front.wishes(
+            memo,
+            publish,
+            shown,
+            kind == PublishMode::Plain,
+            self.cx.kernel,
+        )?;
         let further = match publish.properties.headers {
             None => Vec::new(),
             Some(table) => front.further_addresses(table, publish, self.cx.kernel)?,
@@ -296,10 +302,10 @@ impl Request<'_, '_> {
             Outcome::Denied => Err(self
                 .about_exchange(publish.exchange, "write")
                 .fault(Refusal::Denied)),
-            Outcome::Full if kind == Kind::Gathered => Err(Fault::precondition(
+            Outcome::Full if kind == PublishMode::Gathered => Err(Fault::precondition(
                 "the broker is short of memory: the transaction was rolled back",
             )),
-            Outcome::Refused if kind == Kind::Gathered => Err(Fault::precondition(
+            Outcome::Refused if kind == PublishMode::Gathered => Err(Fault::precondition(
                 "the connection's transactions are as large as they may be together",
             )),
             outcome => Ok(outcome),
@@ -315,7 +321,7 @@ impl Request<'_, '_> {
         wishes: Wishes,
         publish: &Publish<'_>,
         further: &[String],
-        kind: Kind,
+        kind: PublishMode,
     ) -> Outcome {
         let (address, further) = match (memo.address.as_deref().unwrap_or_default(), further) {
             ("", []) => return Outcome::NoMatch,
@@ -324,7 +330,7 @@ impl Request<'_, '_> {
             (address, further) => (address, further),
         };
         let draft = memo.draft(address, wishes, publish.payload);
-        if kind == Kind::Gathered {
+        if kind == PublishMode::Gathered {
             let kept = if publish.mandatory {
                 publish.header.len() + publish.payload.len()
             } else {

@@ -28,7 +28,7 @@ use thalweg_model::{Message, Reliability, Span, Time};
 
 /// What became of a value on its way to an observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum NotifyOutcome {
     Sent,
     Busy,
     /// There is no such observation any more.
@@ -406,7 +406,7 @@ impl<S: Side> Handler<S> {
         loop {
             // What was parked came before what waits with the kernel.
             if !conflates && let Some(first) = parked.take() {
-                if self.tell(cookie, first, cx) != Told::Sent {
+                if self.tell(cookie, first, cx) != NotifyOutcome::Sent {
                     return;
                 }
                 has_sent = true;
@@ -429,11 +429,11 @@ impl<S: Side> Handler<S> {
                 Change::Value(value) => self.tell(cookie, value, cx),
                 Change::Gone => {
                     self.end(cookie, &no_value(), cx);
-                    Told::Ended
+                    NotifyOutcome::Ended
                 }
             };
             // Whoever wants the newest only has it; what comes next is told anew.
-            if told != Told::Sent || conflates {
+            if told != NotifyOutcome::Sent || conflates {
                 return;
             }
             has_sent = true;
@@ -447,9 +447,9 @@ impl<S: Side> Handler<S> {
     }
 
     /// Tells an observer of a value.
-    fn tell(&mut self, cookie: u64, value: Message, cx: &mut Cx<'_>) -> Told {
+    fn tell(&mut self, cookie: u64, value: Message, cx: &mut Cx<'_>) -> NotifyOutcome {
         let Some(relation) = self.relations.get_mut(cookie) else {
-            return Told::Ended;
+            return NotifyOutcome::Ended;
         };
         let format = seat_format(self.desk, relation.seat, cx);
         let body = self.bodies.of(&value, format, &self.settings, cx.now);
@@ -459,7 +459,7 @@ impl<S: Side> Handler<S> {
             // RFC 7641 §4.2: an observation keeps its format or ends.
             Some(format) if relation.format != format => {
                 self.end(cookie, &other_format(), cx);
-                return Told::Ended;
+                return NotifyOutcome::Ended;
             }
             _ => {}
         }
@@ -474,16 +474,16 @@ impl<S: Side> Handler<S> {
         match self.side.notify(relation.number, &body, delivery, cx.now) {
             Notified::Sent { .. } => {
                 self.counts.notifications += 1;
-                Told::Sent
+                NotifyOutcome::Sent
             }
             Notified::Busy => {
                 relation.state = State::Busy;
                 relation.parked = Some(value);
-                Told::Busy
+                NotifyOutcome::Busy
             }
             Notified::Gone => {
                 self.forget_relation(cookie, cx);
-                Told::Ended
+                NotifyOutcome::Ended
             }
         }
     }

@@ -269,12 +269,18 @@ pub(super) fn reserved(address: &str) -> Reserved {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_coap::{Code, Encoder, Kind, Message, Token};
+    use thalweg_coap::{Code, Encoder, Message, MessageType, Token};
 
     /// A request with these path levels and queries.
     fn request(path: &[&[u8]], queries: &[&str]) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut encoder = Encoder::start(&mut out, Kind::Confirmable, Code::GET, 1, Token::EMPTY);
+        let mut encoder = Encoder::start(
+            &mut out,
+            MessageType::Confirmable,
+            Code::GET,
+            1,
+            Token::EMPTY,
+        );
         for level in path {
             encoder.option(option::URI_PATH, level);
         }

@@ -48,7 +48,7 @@ fn is_reserved(name: &str) -> bool {
 
 /// What SEND says of its message.
 #[derive(Debug, Default)]
-pub(super) struct Said<'b> {
+pub(super) struct SendHeaders<'b> {
     pub(super) is_persistent: bool,
     pub(super) priority: u8,
     pub(super) expires_in: Option<Span>,
@@ -59,10 +59,10 @@ pub(super) struct Said<'b> {
     pub(super) properties: Properties,
 }
 
-impl<'b> Said<'b> {
+impl<'b> SendHeaders<'b> {
     /// Reads the headers of a SEND: of each name the first counts.
-    pub(super) fn read(headers: &Headers<'b>, now: Time) -> Result<Said<'b>, Trouble> {
-        let mut said = Said::default();
+    pub(super) fn read(headers: &Headers<'b>, now: Time) -> Result<SendHeaders<'b>, Trouble> {
+        let mut said = SendHeaders::default();
         let mut correlation: Option<Cow<'b, str>> = None;
         let mut is_base64 = false;
         let mut seen = Seen::default();

@@ -1,7 +1,7 @@
 //! SEND.
 
 use super::address::{reply_address, topic_address};
-use super::headers::Said;
+use super::headers::SendHeaders;
 use super::queues::Wishes;
 use super::{StompFront, Trouble};
 use crate::front::{Cx, Variant};
@@ -51,12 +51,12 @@ pub(super) struct Target {
     destination: String,
     /// What we call it.
     address: String,
-    kind: Kind,
+    kind: DestinationKind,
 }
 
 /// What is to be done if nobody takes a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum DestinationKind {
     Topic,
     /// The queue must be made; or it is another's, and nothing.
     Queue {
@@ -142,7 +142,7 @@ impl StompFront {
         session: SessionId,
         send: &SendFrame<'_>,
     ) -> Result<Handled, Trouble> {
-        let mut said = Said::read(&send.headers, cx.now)?;
+        let mut said = SendHeaders::read(&send.headers, cx.now)?;
         if let Some(reply_to) = said.reply_to.take() {
             let address = StompFront::reply_to(cx, session, &reply_to)?;
             said.properties.reply_to = Some(address.into());
@@ -168,7 +168,7 @@ impl StompFront {
         cx: &mut Cx<'_>,
         session: SessionId,
         send: &SendFrame<'_>,
-        said: &Said<'_>,
+        said: &SendHeaders<'_>,
         stamp: Option<Stamp>,
         target: &Target,
     ) -> Result<Handled, Trouble> {
@@ -219,16 +219,16 @@ impl StompFront {
         let mut published = cx.publish(session, draft());
         if published == Outcome::NoMatch {
             match target.kind {
-                Kind::Topic
-                | Kind::Queue {
+                DestinationKind::Topic
+                | DestinationKind::Queue {
                     is_made_here: false,
                 } => {}
-                Kind::Queue { is_made_here: true } => {
+                DestinationKind::Queue { is_made_here: true } => {
                     // Somebody has deleted it.
                     StompFront::make_queue(cx, session, send, &target.address)?;
                     published = cx.publish(session, draft());
                 }
-                Kind::Exchange => {
+                DestinationKind::Exchange => {
                     check_exchange(cx.kernel, session, &target.address, &send.destination)?
                 }
             }
@@ -243,7 +243,7 @@ impl StompFront {
     }
 
     /// Nobody may speak in another's name.
-    fn check_user(&self, said: &Said<'_>) -> Result<(), Trouble> {
+    fn check_user(&self, said: &SendHeaders<'_>) -> Result<(), Trouble> {
         let user = said
             .properties
             .details
@@ -288,7 +288,7 @@ impl StompFront {
             Box::new(Target {
                 destination: String::new(),
                 address: String::new(),
-                kind: Kind::Topic,
+                kind: DestinationKind::Topic,
             })
         };
         let mut target = spare.unwrap_or_else(new);
@@ -307,28 +307,28 @@ impl StompFront {
         *kind = match front.parse(&send.destination)? {
             Destination::Topic(topic) => {
                 topic_address(topic, front.settings.dialect, &front.tenant, address);
-                Kind::Topic
+                DestinationKind::Topic
             }
             Destination::Queue(name) => {
                 *address = queue_address(&front.tenant, &name);
                 StompFront::make_queue(cx, session, send, address)?;
-                Kind::Queue { is_made_here: true }
+                DestinationKind::Queue { is_made_here: true }
             }
             Destination::AmqQueue(name) => {
                 *address = queue_address(&front.tenant, &name);
-                Kind::Queue {
+                DestinationKind::Queue {
                     is_made_here: false,
                 }
             }
             Destination::ReplyQueue(name) => {
                 *address = queue_address(&front.tenant, name);
-                Kind::Queue {
+                DestinationKind::Queue {
                     is_made_here: false,
                 }
             }
             Destination::TempQueue(_) => {
                 *address = StompFront::temporary(cx, session, &send.destination)?;
-                Kind::Queue {
+                DestinationKind::Queue {
                     is_made_here: false,
                 }
             }
@@ -339,7 +339,7 @@ impl StompFront {
                     .map_err(|refusal| {
                         Trouble::refused(refusal, &format!("SEND to {}", send.destination))
                     })?;
-                Kind::Exchange
+                DestinationKind::Exchange
             }
         };
         Ok(target)

@@ -1,6 +1,6 @@
 //! Coming in, staying and leaving.
 
-use crate::world::{Hello, Said, World};
+use crate::world::{Hello, ServerMethod, World};
 use thalweg_amqp::{MethodId, ReplyCode};
 use thalweg_fronts::amqp::AmqpSettings;
 use thalweg_fronts::{LoginAnswer, LoginAsk, LoginRefusal};
@@ -22,7 +22,7 @@ fn a_server_says_what_clients_look_for() {
     let mut world = World::new();
     let who = world.try_connect(&Hello::default());
     let said = world.said(who);
-    let Some(Said::Start {
+    let Some(ServerMethod::Start {
         mechanisms,
         product,
         version,
@@ -42,7 +42,7 @@ fn a_server_says_what_clients_look_for() {
         parts.len() == 3 && (parts[0], parts[1]) >= (3, 12),
         "{version}"
     );
-    assert_eq!(said[1..], [Said::Tuned, Said::Opened]);
+    assert_eq!(said[1..], [ServerMethod::Tuned, ServerMethod::Opened]);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn credentials_are_asked_about_and_input_waits_for_the_verdict() {
         (Some("ada"), Some(&b"secret"[..]))
     );
     world.verdict(allowed("ada"));
-    assert_eq!(world.said(who).last(), Some(&Said::Opened));
+    assert_eq!(world.said(who).last(), Some(&ServerMethod::Opened));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_new_secret_is_taken_from_the_same_user_only() {
         assert_eq!(!world.is_closed(who), is_taken, "{user}");
         let said = world.said(who);
         assert_eq!(
-            matches!(said[..], [Said::Closed { code: 403, .. }]),
+            matches!(said[..], [ServerMethod::Closed { code: 403, .. }]),
             !is_taken,
             "{said:?}"
         );
@@ -123,7 +123,7 @@ fn a_refused_login_is_told_to_those_who_understand_it_and_closes_on_others() {
         let said = world.said(who);
         match is_told {
             true => assert!(
-                matches!(&said[..], [Said::Closed { code: 403, text }] if text.starts_with("ACCESS_REFUSED - Login was refused")),
+                matches!(&said[..], [ServerMethod::Closed { code: 403, text }] if text.starts_with("ACCESS_REFUSED - Login was refused")),
                 "{said:?}"
             ),
             false => assert_eq!(said, []),
@@ -141,7 +141,7 @@ fn a_mechanism_that_is_not_offered_is_refused() {
     });
     assert!(matches!(
         world.said(who).last(),
-        Some(Said::Closed { code: 403, .. })
+        Some(ServerMethod::Closed { code: 403, .. })
     ));
 }
 
@@ -155,7 +155,7 @@ fn a_virtual_host_that_does_not_exist_is_not_entered() {
     let text = "NOT_ALLOWED - vhost nowhere not found".into();
     assert_eq!(
         world.said(who).last(),
-        Some(&Said::Closed { code: 530, text })
+        Some(&ServerMethod::Closed { code: 530, text })
     );
     assert!(world.is_closed(who));
 }
@@ -190,7 +190,7 @@ fn a_virtual_host_in_which_the_rules_grant_nothing_is_not_entered() {
             let text = format!("NOT_ALLOWED - access to vhost '{named}' refused for user 'guest'");
             assert_eq!(
                 world.said(who).last(),
-                Some(&Said::Closed { code: 530, text })
+                Some(&ServerMethod::Closed { code: 530, text })
             );
         }
     }
@@ -238,7 +238,7 @@ fn goodbye_is_answered_and_what_was_unsettled_goes_back() {
     world.says(two, |machine, up| {
         machine.close(ReplyCode::ReplySuccess, "bye", MethodId::NONE, up)
     });
-    assert_eq!(world.said(two), [Said::CloseConfirmed]);
+    assert_eq!(world.said(two), [ServerMethod::CloseConfirmed]);
     assert!(world.is_closed(two));
     let again = world.get(one, "q").expect("it is there again");
     assert!(again.redelivered);
@@ -258,7 +258,7 @@ fn a_connection_that_we_close_hears_nothing_until_the_peer_has_confirmed() {
     world.read(who, true);
     assert!(matches!(
         &world.said(who)[..],
-        [Said::Closed { code: 505, .. }]
+        [ServerMethod::Closed { code: 505, .. }]
     ));
     assert!(world.is_closed(who));
 }
@@ -309,7 +309,7 @@ fn heartbeats_are_sent_before_they_are_missed_and_missed_twice_before_it_ends() 
     let now = world.bed.now;
     world.links().on_idle(link, now);
     world.rest();
-    assert_eq!(world.said(who), [Said::Heartbeat]);
+    assert_eq!(world.said(who), [ServerMethod::Heartbeat]);
     let calm = world.connect();
     let link = world.link(calm);
     assert_eq!(
@@ -333,7 +333,7 @@ fn blocked_publishers_are_told_if_they_understand_it_also_those_who_come_later()
     );
     world.links().on_blocked(Some("the disk is full"));
     world.rest();
-    let blocked = Said::Blocked("the disk is full".into());
+    let blocked = ServerMethod::Blocked("the disk is full".into());
     assert_eq!(world.said(one), std::slice::from_ref(&blocked));
     let late = world.try_connect(&Hello::default());
     assert_eq!(world.said(late).last(), Some(&blocked));
@@ -341,7 +341,7 @@ fn blocked_publishers_are_told_if_they_understand_it_also_those_who_come_later()
     world.rest();
     assert_eq!(
         (world.said(one), world.said(late)),
-        (vec![Said::Unblocked], vec![Said::Unblocked])
+        (vec![ServerMethod::Unblocked], vec![ServerMethod::Unblocked])
     );
     assert_eq!(world.said(deaf), []);
 }
@@ -363,13 +363,13 @@ fn a_new_secret_is_checked() {
         expires: None,
         data: None,
     });
-    assert_eq!(world.said(who), [Said::SecretUpdated]);
+    assert_eq!(world.said(who), [ServerMethod::SecretUpdated]);
     world.says(who, |machine, up| {
         machine.update_secret(b"stale", "it expires", up)
     });
     world.verdict(LoginAnswer::Refused(LoginRefusal::BadUserOrPassword));
     assert!(matches!(
         &world.said(who)[..],
-        [Said::Closed { code: 403, .. }]
+        [ServerMethod::Closed { code: 403, .. }]
     ));
 }

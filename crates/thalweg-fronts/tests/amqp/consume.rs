@@ -1,6 +1,6 @@
 //! Taking from queues: credit, settlement, redelivery, ends.
 
-use crate::world::{Said, World};
+use crate::world::{ServerMethod, World};
 use thalweg_amqp::methods::{basic, channel, queue};
 use thalweg_amqp::{BasicProperties, Method, MethodId, ReplyCode};
 use thalweg_kernel::Limits;
@@ -22,7 +22,7 @@ fn qos(world: &mut World, who: crate::world::Who, prefetch_count: u16, global: b
     };
     assert_eq!(
         world.call(who, &Method::BasicQos(qos)),
-        [Said::Done("basic.qos-ok")]
+        [ServerMethod::Done("basic.qos-ok")]
     );
 }
 
@@ -38,7 +38,7 @@ fn a_consumer_is_told_of_itself_before_its_first_message() {
             ..Default::default()
         },
     );
-    let [Said::Consuming(tag)] = &said[..] else {
+    let [ServerMethod::Consuming(tag)] = &said[..] else {
         panic!("{said:?}")
     };
     assert!(tag.starts_with("amq.ctag-"), "{tag}");
@@ -117,7 +117,7 @@ fn a_tag_that_is_not_known_ends_the_channel_and_only_that() {
     let text = "PRECONDITION_FAILED - unknown delivery tag 7".to_owned();
     assert_eq!(
         world.said(who),
-        [Said::ChannelClosed {
+        [ServerMethod::ChannelClosed {
             ch: 1,
             code: 406,
             text
@@ -182,7 +182,7 @@ fn recover_gives_everything_unsettled_again() {
     world.got(who);
     assert_eq!(
         world.call(who, &Method::BasicRecover(basic::Recover { requeue: true })),
-        [Said::Done("basic.recover-ok")]
+        [ServerMethod::Done("basic.recover-ok")]
     );
     let got = world.got(who);
     assert_eq!(
@@ -224,7 +224,7 @@ fn a_cancelled_consumer_gets_nothing_more_and_may_still_settle() {
     };
     assert_eq!(
         world.call(who, &Method::BasicCancel(cancel)),
-        [Said::Cancelled("c".into())]
+        [ServerMethod::Cancelled("c".into())]
     );
     world.publish(who, "", "q", "later");
     assert_eq!(world.texts(who), ["0"]);
@@ -246,9 +246,9 @@ fn consumers_hear_that_their_queue_is_gone() {
                 ..Default::default()
             })
         ),
-        [Said::Count(0)]
+        [ServerMethod::Count(0)]
     );
-    assert_eq!(world.said(two), [Said::Cancelled("c".into())]);
+    assert_eq!(world.said(two), [ServerMethod::Cancelled("c".into())]);
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn an_exclusive_consumer_keeps_others_out_and_they_hear_no_more_than_that() {
     let text = "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use".into();
     assert_eq!(
         said,
-        [Said::ChannelClosed {
+        [ServerMethod::ChannelClosed {
             ch: 1,
             code: 403,
             text
@@ -297,7 +297,7 @@ fn a_tag_names_one_consumer_of_a_channel() {
         },
     );
     let text = "NOT_ALLOWED - attempt to reuse consumer tag 'c'".into();
-    assert_eq!(said, [Said::Closed { code: 530, text }]);
+    assert_eq!(said, [ServerMethod::Closed { code: 530, text }]);
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn an_empty_name_is_the_queue_that_was_declared_last() {
             ..Default::default()
         },
     );
-    let [Said::Declared { queue, .. }] = &said[..] else {
+    let [ServerMethod::Declared { queue, .. }] = &said[..] else {
         panic!("{said:?}")
     };
     assert!(queue.starts_with("amq.gen-"), "{queue}");
@@ -332,7 +332,7 @@ fn an_empty_name_is_the_queue_that_was_declared_last() {
     let text = "NOT_FOUND - no previously declared queue".into();
     assert_eq!(
         said,
-        [Said::ChannelClosed {
+        [ServerMethod::ChannelClosed {
             ch: 1,
             code: 404,
             text
@@ -358,7 +358,7 @@ fn a_channel_that_closes_gives_back_what_it_had() {
     world.says(who, |machine, up| {
         machine.channel_close(2, ReplyCode::ReplySuccess, "", MethodId::NONE, up)
     });
-    assert_eq!(world.said(who), [Said::ChannelCloseConfirmed(2)]);
+    assert_eq!(world.said(who), [ServerMethod::ChannelCloseConfirmed(2)]);
     assert!(world.get(who, "q").expect("it is back").redelivered);
 }
 
@@ -386,11 +386,11 @@ fn flow_is_answered_and_pausing_deliveries_is_not_implemented() {
     let flow = |active| Method::ChannelFlow(channel::Flow { active });
     assert_eq!(
         world.call(who, &flow(true)),
-        [Said::Done("channel.flow-ok")]
+        [ServerMethod::Done("channel.flow-ok")]
     );
     assert!(matches!(
         &world.call(who, &flow(false))[..],
-        [Said::Closed { code: 540, .. }]
+        [ServerMethod::Closed { code: 540, .. }]
     ));
 }
 
@@ -437,7 +437,7 @@ fn an_idle_queue_ends() {
         },
     );
     assert!(
-        matches!(&said[..], [Said::ChannelClosed { code: 404, .. }]),
+        matches!(&said[..], [ServerMethod::ChannelClosed { code: 404, .. }]),
         "{said:?}"
     );
 }
@@ -496,7 +496,7 @@ fn a_consumer_that_falls_silent_in_a_group_loses_its_channel_and_nothing_else() 
             .into();
     assert_eq!(
         said,
-        [Said::ChannelClosed {
+        [ServerMethod::ChannelClosed {
             ch: 1,
             code: 406,
             text
@@ -523,12 +523,15 @@ fn asking_for_a_queue_keeps_it_from_ending() {
     for _ in 0..3 {
         world.wait(Span::from_millis(700));
         let said = world.declare_with(who, &ask);
-        assert!(matches!(&said[..], [Said::Declared { .. }]), "{said:?}");
+        assert!(
+            matches!(&said[..], [ServerMethod::Declared { .. }]),
+            "{said:?}"
+        );
     }
     world.wait(Span::from_millis(2500));
     let said = world.declare_with(who, &ask);
     assert!(
-        matches!(&said[..], [Said::ChannelClosed { code: 404, .. }]),
+        matches!(&said[..], [ServerMethod::ChannelClosed { code: 404, .. }]),
         "{said:?}"
     );
 }
@@ -625,7 +628,7 @@ fn a_queue_that_another_protocol_made_is_declared_as_it_is() {
     );
     assert_eq!(
         said,
-        [Said::Declared {
+        [ServerMethod::Declared {
             queue: "work".into(),
             messages: 0,
             consumers: 1
@@ -648,7 +651,10 @@ fn what_one_call_cannot_do_is_answered_when_all_of_it_is_done() {
             machine.method(1, &Method::QueuePurge(purge), up);
         }
     });
-    assert_eq!(world.said(who), [Said::Count(3_000), Said::Count(0)]);
+    assert_eq!(
+        world.said(who),
+        [ServerMethod::Count(3_000), ServerMethod::Count(0)]
+    );
     fill(&mut world, who, "q", 3_000);
     world.consume(who, "q", false);
     assert_eq!(world.got(who).len(), 3_000);

@@ -1,6 +1,6 @@
 //! What clients are told when something cannot be done: codes and texts that they, and their tests, look for.
 
-use crate::world::{Hello, Said, World};
+use crate::world::{Hello, ServerMethod, World};
 use thalweg_amqp::methods::{basic, exchange, queue};
 use thalweg_amqp::{BasicProperties, Method};
 use thalweg_kernel::access::{Otherwise, Rules};
@@ -22,9 +22,8 @@ fn is_told(method: Method<'_>, code: u16, text: &str) {
     world.publish(other, "", "q", "m");
     let said = world.call(who, &method);
     let (told, reply) = match &said[..] {
-        [Said::ChannelClosed { ch: 1, code, text }] | [Said::Closed { code, text }] => {
-            (*code, text.as_str())
-        }
+        [ServerMethod::ChannelClosed { ch: 1, code, text }]
+        | [ServerMethod::Closed { code, text }] => (*code, text.as_str()),
         other => panic!("{other:?} to {method:?}"),
     };
     assert_eq!((told, reply), (code, text), "{method:?}");
@@ -287,7 +286,7 @@ fn deleting_what_is_not_there_is_no_error() {
     };
     assert_eq!(
         world.call(who, &Method::QueueDelete(queue)),
-        [Said::Count(0)]
+        [ServerMethod::Count(0)]
     );
     let exchange = exchange::Delete {
         exchange: "none",
@@ -295,7 +294,7 @@ fn deleting_what_is_not_there_is_no_error() {
     };
     assert_eq!(
         world.call(who, &Method::ExchangeDelete(exchange)),
-        [Said::Done("exchange.delete-ok")]
+        [ServerMethod::Done("exchange.delete-ok")]
     );
 }
 
@@ -321,7 +320,7 @@ fn nobody_publishes_in_anothers_name() {
             .into();
     assert_eq!(
         world.said(who),
-        [Said::ChannelClosed {
+        [ServerMethod::ChannelClosed {
             ch: 1,
             code: 406,
             text
@@ -352,11 +351,11 @@ fn confirms_that_were_owed_come_before_the_channel_ends() {
         matches!(
             &said[..],
             [
-                Said::Ack {
+                ServerMethod::Ack {
                     tag: 2,
                     multiple: true
                 },
-                Said::ChannelClosed { code: 404, .. }
+                ServerMethod::ChannelClosed { code: 404, .. }
             ]
         ),
         "{said:?}"
@@ -438,7 +437,7 @@ fn what_the_access_rules_do_not_allow_is_refused_on_every_verb() {
         });
         world.channel(who, 1);
         let said = world.call(who, &method);
-        let is_refused = matches!(&said[..], [Said::ChannelClosed { code: 403, text, .. }]
+        let is_refused = matches!(&said[..], [ServerMethod::ChannelClosed { code: 403, text, .. }]
             if text.starts_with("ACCESS_REFUSED - ") && text.ends_with(" refused for user 'guest'"));
         assert!(is_refused, "{verb}: {said:?}");
     }
@@ -456,7 +455,7 @@ fn what_the_access_rules_do_not_allow_is_refused_on_every_verb() {
         assert!(
             matches!(
                 &world.said(who)[..],
-                [Said::ChannelClosed { code: 403, .. }]
+                [ServerMethod::ChannelClosed { code: 403, .. }]
             ),
             "publish to {exchange}"
         );
@@ -476,7 +475,7 @@ fn names_have_no_line_ends() {
     );
     assert_eq!(
         said,
-        [Said::Declared {
+        [ServerMethod::Declared {
             queue: "ab".into(),
             messages: 0,
             consumers: 0
@@ -509,7 +508,7 @@ fn names_have_no_line_ends() {
     };
     assert!(matches!(
         world.declare_with(who, &passive)[..],
-        [Said::ChannelClosed { code: 404, .. }]
+        [ServerMethod::ChannelClosed { code: 404, .. }]
     ));
     world.channel(who, 1);
     let passive = exchange::Declare {
@@ -519,7 +518,7 @@ fn names_have_no_line_ends() {
     };
     let said = world.call(who, &Method::ExchangeDeclare(passive));
     assert!(
-        matches!(said[..], [Said::ChannelClosed { code: 404, .. }]),
+        matches!(said[..], [ServerMethod::ChannelClosed { code: 404, .. }]),
         "{said:?}"
     );
 }

@@ -1,7 +1,7 @@
 //! Whatever two peers send, in whatever pieces: no panic, and bounded memory. And what comes byte by byte is the same.
 
 use crate::script::Stage;
-use crate::world::{Said, World};
+use crate::world::{ServerMethod, World};
 use thalweg_amqp::methods::basic;
 use thalweg_amqp::{BasicProperties, ContentHeader};
 
@@ -59,7 +59,7 @@ fn what_comes_byte_by_byte_is_the_same() {
     }
     assert_eq!(
         world.said(who),
-        [Said::Ack {
+        [ServerMethod::Ack {
             tag: 1,
             multiple: false
         }]

@@ -1,6 +1,6 @@
 //! What travels beside the payload: to the same protocol as it came, to others in their words.
 
-use crate::world::{Received, Said, World};
+use crate::world::{Received, ServerMethod, World};
 use thalweg_amqp::methods::{basic, queue};
 use thalweg_amqp::{BasicProperties, ContentHeader, FieldValue, Method, TableWriter};
 use thalweg_fronts::amqp::AmqpSettings;
@@ -97,7 +97,7 @@ fn a_content_header_comes_back_byte_for_byte() {
     world.publish_with(who, &publish, &BasicProperties::default(), "m");
     assert_eq!(
         world.said(who),
-        [Said::Ack {
+        [ServerMethod::Ack {
             tag: 1,
             multiple: false
         }]
@@ -435,7 +435,7 @@ fn a_header_that_does_not_fit_the_peers_frames_ends_nothing() {
                 no_ack: true
             })
         ),
-        [Said::Empty]
+        [ServerMethod::Empty]
     );
 }
 
@@ -496,7 +496,7 @@ fn a_queue_that_is_bound_with_the_wish_for_them_gets_last_values_first() {
         };
         assert_eq!(
             world.call(who, &Method::QueueBind(bind)),
-            [Said::Done("queue.bind-ok")]
+            [ServerMethod::Done("queue.bind-ok")]
         );
         assert_eq!(
             world.get(who, queue).as_ref().map(|got| got.text()),

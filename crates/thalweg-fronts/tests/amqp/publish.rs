@@ -1,6 +1,6 @@
 //! Publishing: where messages go and what publishers hear.
 
-use crate::world::{Said, World};
+use crate::world::{ServerMethod, World};
 use thalweg_amqp::methods::{basic, exchange, queue};
 use thalweg_amqp::{BasicProperties, ContentHeader, FieldValue, Method, TableWriter};
 use thalweg_kernel::Limits;
@@ -30,7 +30,7 @@ fn confirms_of_one_input_are_one() {
     });
     assert_eq!(
         world.said(who),
-        [Said::Ack {
+        [ServerMethod::Ack {
             tag: 3,
             multiple: true
         }]
@@ -38,7 +38,7 @@ fn confirms_of_one_input_are_one() {
     world.publish(who, "", "nobody's", "4");
     assert_eq!(
         world.said(who),
-        [Said::Ack {
+        [ServerMethod::Ack {
             tag: 4,
             multiple: false
         }]
@@ -64,12 +64,12 @@ fn what_a_full_queue_refuses_is_told_between_the_confirms() {
         }
     });
     let expected = [
-        Said::Ack {
+        ServerMethod::Ack {
             tag: 2,
             multiple: true,
         },
-        Said::Nack { tag: 3 },
-        Said::Ack {
+        ServerMethod::Nack { tag: 3 },
+        ServerMethod::Ack {
             tag: 4,
             multiple: false,
         },
@@ -107,7 +107,7 @@ fn a_confirm_waits_for_the_disk_if_the_message_is_to_be_kept() {
     world.rest();
     assert_eq!(
         world.said(who),
-        [Said::Ack {
+        [ServerMethod::Ack {
             tag: 1,
             multiple: false
         }]
@@ -136,7 +136,7 @@ fn a_mandatory_message_that_nobody_wants_comes_back_before_its_confirm() {
     assert_eq!(got[0].properties().message_id, Some("7"));
     assert_eq!(
         world.said(who),
-        [Said::Ack {
+        [ServerMethod::Ack {
             tag: 1,
             multiple: false
         }]
@@ -154,7 +154,7 @@ fn immediate_is_not_implemented() {
     world.publish_with(who, &immediate, &BasicProperties::default(), "m");
     assert_eq!(
         world.said(who),
-        [Said::Closed {
+        [ServerMethod::Closed {
             code: 540,
             text: "NOT_IMPLEMENTED - immediate=true".into()
         }]
@@ -210,7 +210,7 @@ fn a_headers_exchange_compares_what_the_publisher_said() {
     };
     assert_eq!(
         world.call(who, &Method::QueueBind(bind)),
-        [Said::Done("queue.bind-ok")]
+        [ServerMethod::Done("queue.bind-ok")]
     );
     for (n, s, is_taken) in [(1, "x", true), (1, "y", false), (2, "x", false)] {
         let mut buffer = Vec::new();
@@ -247,7 +247,10 @@ fn a_binding_may_filter_what_messages_say() {
         world.call(who, &Method::QueueBind(bind))
     };
     let filter = "n > 1 AND s = 'x' AND payload.temp > 20 AND $priority = 3";
-    assert_eq!(bind(&mut world, filter), [Said::Done("queue.bind-ok")]);
+    assert_eq!(
+        bind(&mut world, filter),
+        [ServerMethod::Done("queue.bind-ok")]
+    );
     for (n, s, payload, is_taken) in [
         (2, "x", r#"{"temp": 21}"#, true),
         (1, "x", r#"{"temp": 21}"#, false),
@@ -272,7 +275,7 @@ fn a_binding_may_filter_what_messages_say() {
     }
     let refused = bind(&mut world, "n > ");
     assert!(
-        matches!(&refused[..], [Said::ChannelClosed { code: 406, text, .. }] if text.contains("byte 4")),
+        matches!(&refused[..], [ServerMethod::ChannelClosed { code: 406, text, .. }] if text.contains("byte 4")),
         "{refused:?}"
     );
 }
@@ -294,7 +297,7 @@ fn an_alternate_exchange_gets_what_nobody_wants() {
     };
     assert_eq!(
         world.call(who, &Method::ExchangeDeclare(declare)),
-        [Said::Done("exchange.declare-ok")]
+        [ServerMethod::Done("exchange.declare-ok")]
     );
     world.declare(who, "q");
     world.bind(who, "q", "rest", "");
@@ -317,7 +320,7 @@ fn an_exchange_that_changes_behind_a_publishers_back_is_noticed() {
     };
     assert_eq!(
         world.call(other, &Method::ExchangeDelete(delete)),
-        [Said::Done("exchange.delete-ok")]
+        [ServerMethod::Done("exchange.delete-ok")]
     );
     world.exchange(other, "x", "topic");
     world.bind(other, "q", "x", "a.*");
@@ -331,7 +334,7 @@ fn an_exchange_that_changes_behind_a_publishers_back_is_noticed() {
     let text = "NOT_FOUND - no exchange 'x' in vhost '/'".into();
     assert_eq!(
         world.said(who),
-        [Said::ChannelClosed {
+        [ServerMethod::ChannelClosed {
             ch: 1,
             code: 404,
             text
@@ -522,7 +525,7 @@ fn direct_reply_to_needs_no_queue_of_ones_own() {
     };
     let said = world.declare_with(caller, &passive);
     assert!(
-        matches!(&said[..], [Said::Declared { queue, .. }] if queue == "amq.rabbitmq.reply-to"),
+        matches!(&said[..], [ServerMethod::Declared { queue, .. }] if queue == "amq.rabbitmq.reply-to"),
         "{said:?}"
     );
     world.consume(caller, "amq.rabbitmq.reply-to", true);
@@ -553,7 +556,7 @@ fn direct_reply_to_needs_no_queue_of_ones_own() {
     world.publish_with(server, &publish("", "rpc"), &request, "ping");
     assert!(matches!(
         &world.said(server)[..],
-        [Said::ChannelClosed { code: 406, .. }]
+        [ServerMethod::ChannelClosed { code: 406, .. }]
     ));
 }
 
@@ -576,7 +579,10 @@ fn each_channel_has_replies_of_its_own_as_long_as_it_listens() {
     }
     assert_eq!(
         world.said(caller),
-        [Said::Consuming("r".into()), Said::Consuming("r".into())]
+        [
+            ServerMethod::Consuming("r".into()),
+            ServerMethod::Consuming("r".into())
+        ]
     );
     let request = BasicProperties {
         reply_to: Some("amq.rabbitmq.reply-to"),
@@ -615,11 +621,11 @@ fn each_channel_has_replies_of_its_own_as_long_as_it_listens() {
     };
     assert_eq!(
         world.call(caller, &Method::BasicCancel(cancel)),
-        [Said::Cancelled("r".into())]
+        [ServerMethod::Cancelled("r".into())]
     );
     assert_eq!(
         world.consume_with(caller, &listen),
-        [Said::Consuming("r".into())]
+        [ServerMethod::Consuming("r".into())]
     );
     let again = basic::Consume {
         consumer_tag: "s",
@@ -628,7 +634,7 @@ fn each_channel_has_replies_of_its_own_as_long_as_it_listens() {
     let text = "PRECONDITION_FAILED - reply consumer already set".into();
     assert_eq!(
         world.consume_with(caller, &again),
-        [Said::ChannelClosed {
+        [ServerMethod::ChannelClosed {
             ch: 1,
             code: 406,
             text

@@ -1,6 +1,6 @@
 //! Transactions: all at once, or nothing.
 
-use crate::world::{Said, World};
+use crate::world::{ServerMethod, World};
 use thalweg_amqp::methods::{basic, confirm, tx};
 use thalweg_amqp::{BasicProperties, ContentHeader, Method, MethodId, ReplyCode};
 use thalweg_model::Span;
@@ -14,7 +14,7 @@ fn publishes_and_settlements_happen_when_they_are_committed() {
     world.publish(other, "", "in", "request");
     assert_eq!(
         world.call(who, &Method::TxSelect(tx::Select)),
-        [Said::Done("tx.select-ok")]
+        [ServerMethod::Done("tx.select-ok")]
     );
     world.consume(who, "in", false);
     let tag = world.got(who)[0].tag;
@@ -23,7 +23,7 @@ fn publishes_and_settlements_happen_when_they_are_committed() {
     assert_eq!(world.get(other, "out"), None);
     assert_eq!(
         world.call(who, &Method::TxCommit(tx::Commit)),
-        [Said::Done("tx.commit-ok")]
+        [ServerMethod::Done("tx.commit-ok")]
     );
     assert_eq!(world.get(other, "out").expect("committed").text(), "reply");
     world.lose(who);
@@ -39,7 +39,7 @@ fn what_is_rolled_back_never_happened() {
     world.publish(who, "", "q", "never");
     assert_eq!(
         world.call(who, &Method::TxRollback(tx::Rollback)),
-        [Said::Done("tx.rollback-ok")]
+        [ServerMethod::Done("tx.rollback-ok")]
     );
     world.publish(who, "", "q", "later");
     world.call(who, &Method::TxCommit(tx::Commit));
@@ -64,7 +64,7 @@ fn mandatory_messages_come_back_at_the_commit() {
     assert_eq!(world.got(who), []);
     assert_eq!(
         world.call(who, &Method::TxCommit(tx::Commit)),
-        [Said::Done("tx.commit-ok")]
+        [ServerMethod::Done("tx.commit-ok")]
     );
     let got = world.got(who);
     assert_eq!(
@@ -83,7 +83,7 @@ fn a_channel_confirms_or_has_transactions() {
     let text = "PRECONDITION_FAILED - cannot switch from confirm to tx mode".into();
     assert_eq!(
         world.call(who, &Method::TxSelect(tx::Select)),
-        [Said::ChannelClosed {
+        [ServerMethod::ChannelClosed {
             ch: 1,
             code: 406,
             text
@@ -98,7 +98,7 @@ fn a_channel_confirms_or_has_transactions() {
     );
     assert_eq!(
         said,
-        [Said::ChannelClosed {
+        [ServerMethod::ChannelClosed {
             ch: 1,
             code: 406,
             text
@@ -163,7 +163,7 @@ fn a_message_lives_from_the_commit_on() {
     world.wait(Span::from_millis(5000));
     assert_eq!(
         world.call(who, &Method::TxCommit(tx::Commit)),
-        [Said::Done("tx.commit-ok")]
+        [ServerMethod::Done("tx.commit-ok")]
     );
     world.wait(Span::from_millis(900));
     assert_eq!(world.get(other, "q").expect("it lives").text(), "taken");

@@ -11,7 +11,7 @@ use thalweg_kernel::{Kernel, Limits, LinkId};
 use thalweg_model::Span;
 use thalweg_mqtt::{QoS, SubscribeOptions};
 use thalweg_testbed::amqp::Amqp;
-pub use thalweg_testbed::amqp::{Got, Said};
+pub use thalweg_testbed::amqp::{Got, ServerMethod};
 use thalweg_testbed::mqtt::Mqtt;
 pub use thalweg_testbed::mqtt::Received;
 use thalweg_testbed::{Settings, Testbed};
@@ -106,7 +106,7 @@ impl World {
         let who = self.try_connect(hello);
         let said = self.said(who);
         assert!(
-            matches!(said.last(), Some(Said::Opened)),
+            matches!(said.last(), Some(ServerMethod::Opened)),
             "{said:?} does not end in open-ok"
         );
         who
@@ -121,7 +121,7 @@ impl World {
 
     pub fn channel(&mut self, who: Who, ch: u16) {
         self.says(who, |side, up| side.channel_open(ch, up));
-        assert_eq!(self.said(who), [Said::ChannelOpened(ch)]);
+        assert_eq!(self.said(who), [ServerMethod::ChannelOpened(ch)]);
     }
 
     /// Lets a client write, and everything come to rest.
@@ -134,7 +134,7 @@ impl World {
     }
 
     /// What the server has said since this was last asked.
-    pub fn said(&mut self, who: Who) -> Vec<Said> {
+    pub fn said(&mut self, who: Who) -> Vec<ServerMethod> {
         self.bed.client(who).said.drain(..).collect()
     }
 
@@ -152,12 +152,12 @@ impl World {
     }
 
     /// Says a method on channel 1; what the server says to it.
-    pub fn call(&mut self, who: Who, method: &Method<'_>) -> Vec<Said> {
+    pub fn call(&mut self, who: Who, method: &Method<'_>) -> Vec<ServerMethod> {
         self.says(who, |side, up| side.method(1, method, up));
         self.said(who)
     }
 
-    pub fn declare_with(&mut self, who: Who, declare: &queue::Declare<'_>) -> Vec<Said> {
+    pub fn declare_with(&mut self, who: Who, declare: &queue::Declare<'_>) -> Vec<ServerMethod> {
         self.call(who, &Method::QueueDeclare(*declare))
     }
 
@@ -170,7 +170,10 @@ impl World {
                 ..Default::default()
             },
         );
-        assert!(matches!(said[..], [Said::Declared { .. }]), "{said:?}");
+        assert!(
+            matches!(said[..], [ServerMethod::Declared { .. }]),
+            "{said:?}"
+        );
     }
 
     /// Declares a queue with these arguments.
@@ -179,7 +182,7 @@ impl World {
         who: Who,
         queue: &str,
         write: impl FnOnce(&mut TableWriter<'_>),
-    ) -> Vec<Said> {
+    ) -> Vec<ServerMethod> {
         let mut buffer = Vec::new();
         let mut writer = TableWriter::new(&mut buffer);
         write(&mut writer);
@@ -203,7 +206,7 @@ impl World {
                 ..Default::default()
             }),
         );
-        assert_eq!(said, [Said::Done("exchange.declare-ok")]);
+        assert_eq!(said, [ServerMethod::Done("exchange.declare-ok")]);
     }
 
     pub fn bind(&mut self, who: Who, queue: &str, exchange: &str, routing_key: &str) {
@@ -215,13 +218,13 @@ impl World {
         };
         assert_eq!(
             self.call(who, &Method::QueueBind(bind)),
-            [Said::Done("queue.bind-ok")]
+            [ServerMethod::Done("queue.bind-ok")]
         );
     }
 
     pub fn confirm(&mut self, who: Who) {
         self.says(who, |machine, up| machine.confirm_select(1, false, up));
-        assert_eq!(self.said(who), [Said::Done("confirm.select-ok")]);
+        assert_eq!(self.said(who), [ServerMethod::Done("confirm.select-ok")]);
     }
 
     /// Publishes on channel 1 and does not look at what is said to it.
@@ -250,7 +253,7 @@ impl World {
     }
 
     /// Consumes on channel 1; its tag.
-    pub fn consume_with(&mut self, who: Who, consume: &basic::Consume<'_>) -> Vec<Said> {
+    pub fn consume_with(&mut self, who: Who, consume: &basic::Consume<'_>) -> Vec<ServerMethod> {
         self.call(who, &Method::BasicConsume(*consume))
     }
 
@@ -263,7 +266,7 @@ impl World {
         };
         assert_eq!(
             self.consume_with(who, &consume),
-            [Said::Consuming("c".into())]
+            [ServerMethod::Consuming("c".into())]
         );
     }
 
@@ -276,7 +279,7 @@ impl World {
                 no_ack: true,
             }),
         );
-        assert!(matches!(said[..], [] | [Said::Empty]), "{said:?}");
+        assert!(matches!(said[..], [] | [ServerMethod::Empty]), "{said:?}");
         self.bed.client(who).got.pop_front()
     }
 

@@ -1,13 +1,13 @@
 //! Observe: who watches an address is told what becomes of it. RFC 7641
 
-use crate::world::Heard;
+use crate::world::ReceivedMessage;
 use crate::world::{Manner, World};
-use thalweg_coap::{Kind, option};
+use thalweg_coap::{MessageType, option};
 use thalweg_fronts::coap::{CoapSettings, Notify};
 use thalweg_model::Span;
 use thalweg_mqtt::QoS;
 
-fn texts(heard: &[Heard]) -> Vec<String> {
+fn texts(heard: &[ReceivedMessage]) -> Vec<String> {
     heard
         .iter()
         .map(|heard| String::from_utf8_lossy(&heard.payload).into_owned())
@@ -133,7 +133,7 @@ fn a_burst_leaves_a_silent_observer_with_the_last_value_and_its_observation() {
         // It wakes up and acknowledges what it has seen last.
         let id = heard.last().expect("one").id;
         world.set_manner(observer, Manner::Polite);
-        world.replies(observer, Kind::Acknowledgement, id);
+        world.replies(observer, MessageType::Acknowledgement, id);
         world.wait(Span::from_secs(10));
         let rest = world.heard(observer);
         assert_eq!(
@@ -160,7 +160,7 @@ fn a_queue_brings_each_value_in_its_order() {
             world.mqtt_says(app, "a", text, QoS::AtLeastOnce, false);
         }
         world.set_manner(observer, Manner::Polite);
-        world.replies(observer, Kind::Acknowledgement, first.id);
+        world.replies(observer, MessageType::Acknowledgement, first.id);
         world.wait(Span::from_secs(60));
         let mut got = vec![String::from_utf8_lossy(&first.payload).into_owned()];
         got.extend(texts(&world.heard(observer)));

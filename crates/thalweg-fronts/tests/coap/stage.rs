@@ -10,7 +10,7 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::{CloseReason, Effects, Kernel, Limits};
 use thalweg_model::Span;
 use thalweg_mqtt::{QoS, SubscribeOptions};
-use thalweg_testbed::coap::{CoapStream, Heard, Said, stream_request};
+use thalweg_testbed::coap::{CoapStream, ReceivedMessage, StreamReply, stream_request};
 use thalweg_testbed::mqtt::Mqtt;
 use thalweg_testbed::{Settings, Testbed};
 
@@ -111,7 +111,7 @@ impl Stage {
     }
 
     #[track_caller]
-    pub fn asks_bytes(&mut self, who: Who, line: &str, payload: &[u8]) -> Heard {
+    pub fn asks_bytes(&mut self, who: Who, line: &str, payload: &[u8]) -> ReceivedMessage {
         self.sends(who, &stream_request(line, Some(payload), &[0xAA]));
         let mut heard = self.heard(who);
         assert_eq!(heard.len(), 1);
@@ -146,14 +146,16 @@ impl Stage {
     /// All that was heard since this was last asked, a line for each.
     pub fn lines(&mut self, who: Who) -> Vec<String> {
         let line = |said| match said {
-            Said::Response(heard) => Heard::line(&heard).trim_start_matches("ACK ").to_owned(),
-            Said::Signal(line) => line,
+            StreamReply::Response(heard) => ReceivedMessage::line(&heard)
+                .trim_start_matches("ACK ")
+                .to_owned(),
+            StreamReply::Signal(line) => line,
         };
         self.bed.client(who).said.drain(..).map(line).collect()
     }
 
     /// The same, responses only.
-    pub fn heard(&mut self, who: Who) -> Vec<Heard> {
+    pub fn heard(&mut self, who: Who) -> Vec<ReceivedMessage> {
         self.bed.client(who).heard()
     }
 

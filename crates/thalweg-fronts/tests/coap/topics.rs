@@ -1,6 +1,6 @@
 //! `/ps`, `/ps/<id>` and `/.well-known/core`: topics of the pubsub draft.
 
-use crate::world::Heard;
+use crate::world::ReceivedMessage;
 use crate::world::{Who, World};
 use thalweg_coap::Code;
 use thalweg_coap::pubsub::{CONTENT_FORMAT, Configuration};
@@ -75,7 +75,7 @@ fn make(world: &mut World, who: Who, map: &[u8]) -> String {
     path.unwrap_or_else(|| panic!("{line}")).to_owned()
 }
 
-fn configuration(heard: &Heard) -> Configuration {
+fn configuration(heard: &ReceivedMessage) -> Configuration {
     assert_eq!(
         heard.uint(thalweg_coap::option::CONTENT_FORMAT),
         Some(u32::from(CONTENT_FORMAT))

@@ -2,14 +2,14 @@
 //! everything comes to rest.
 
 use std::sync::Arc;
-use thalweg_coap::{Kind, empty};
+use thalweg_coap::{MessageType, empty};
 use thalweg_fronts::LoginAnswer;
 use thalweg_fronts::coap::{CoapCounts, CoapSettings};
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::Access;
 use thalweg_model::Span;
 use thalweg_mqtt::{QoS, SubscribeOptions};
-pub use thalweg_testbed::coap::{Heard, Manner, PeerId as Who};
+pub use thalweg_testbed::coap::{Manner, PeerId as Who, ReceivedMessage};
 use thalweg_testbed::coap::{request, request_with};
 use thalweg_testbed::mqtt::Mqtt;
 pub use thalweg_testbed::mqtt::Received as Got;
@@ -136,7 +136,7 @@ impl World {
     }
 
     #[track_caller]
-    pub fn asks_raw(&mut self, who: Who, line: &str) -> Heard {
+    pub fn asks_raw(&mut self, who: Who, line: &str) -> ReceivedMessage {
         assert!(
             self.bed.unheard(who).is_empty(),
             "{:?} was not looked at",
@@ -148,7 +148,7 @@ impl World {
 
     /// The same with a payload that is no text.
     #[track_caller]
-    pub fn asks_bytes(&mut self, who: Who, line: &str, payload: &[u8]) -> Heard {
+    pub fn asks_bytes(&mut self, who: Who, line: &str, payload: &[u8]) -> ReceivedMessage {
         let id = self.next_id(who);
         let token = [who.0 as u8, (id >> 8) as u8, id as u8];
         let request = request_with(line, Some(payload), id, &token);
@@ -158,27 +158,27 @@ impl World {
 
     /// The only message that is heard.
     #[track_caller]
-    pub fn one(&mut self, who: Who) -> Heard {
+    pub fn one(&mut self, who: Who) -> ReceivedMessage {
         let heard = self.heard(who);
         let [only] = &heard[..] else {
             panic!(
                 "{:?} instead of one message",
-                heard.iter().map(Heard::line).collect::<Vec<_>>()
+                heard.iter().map(ReceivedMessage::line).collect::<Vec<_>>()
             )
         };
         only.clone()
     }
 
     /// All that is heard since this was last asked.
-    pub fn heard(&mut self, who: Who) -> Vec<Heard> {
+    pub fn heard(&mut self, who: Who) -> Vec<ReceivedMessage> {
         self.bed.heard(who)
     }
 
     pub fn lines(&mut self, who: Who) -> Vec<String> {
-        self.heard(who).iter().map(Heard::line).collect()
+        self.heard(who).iter().map(ReceivedMessage::line).collect()
     }
 
-    pub fn replies(&mut self, who: Who, kind: Kind, id: u16) {
+    pub fn replies(&mut self, who: Who, kind: MessageType, id: u16) {
         let mut out = Vec::new();
         empty(&mut out, kind, id);
         self.sends(who, &out);

@@ -13,9 +13,9 @@ use thalweg_fronts::zmtp::ZmtpSettings;
 use thalweg_kernel::access::Rules;
 use thalweg_model::Span;
 use thalweg_mqtt::{ConnectOut, PublishOut, QoS, Version, WillOut};
-use thalweg_testbed::amqp::{Amqp, Said};
+use thalweg_testbed::amqp::{Amqp, ServerMethod};
 use thalweg_testbed::coap::PeerId;
-use thalweg_testbed::stomp::{Heard, Stomp};
+use thalweg_testbed::stomp::{ServerFrame, Stomp};
 use thalweg_testbed::xmpp::Xmpp;
 use thalweg_testbed::zmtp::Zmtp;
 use thalweg_testbed::{Client, Settings, Testbed, amqp};
@@ -328,10 +328,9 @@ impl World {
                 Protocol::Amqp => {
                     let said = self.bed.client::<Amqp>(connection.cast()).said.iter();
                     refusals.extend(said.filter_map(|said| match said {
-                        Said::ChannelClosed { code, text, .. } | Said::Closed { code, text } => {
-                            Some(format!("{code} {text}"))
-                        }
-                        Said::Cancelled(consumer) => Some(format!("cancelled {consumer}")),
+                        ServerMethod::ChannelClosed { code, text, .. }
+                        | ServerMethod::Closed { code, text } => Some(format!("{code} {text}")),
+                        ServerMethod::Cancelled(consumer) => Some(format!("cancelled {consumer}")),
                         _ => None,
                     }));
                 }
@@ -350,7 +349,7 @@ impl World {
                 }
                 Protocol::Stomp => {
                     let heard = self.bed.client::<Stomp>(connection.cast()).heard.iter();
-                    let errors = heard.filter(|heard| matches!(heard, Heard::Error { .. }));
+                    let errors = heard.filter(|heard| matches!(heard, ServerFrame::Error { .. }));
                     refusals.extend(errors.map(|error| format!("{error:?}")));
                 }
                 _ => {

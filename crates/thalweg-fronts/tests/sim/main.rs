@@ -52,7 +52,7 @@ const GROUPS: [usize; 2] = [8, 9];
 
 /// Whether a run has a journal, and whether it is used as it should be.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum JournalMode {
     InMemory,
     Journal,
     /// Answers do not wait for the journal: something must be found to be lost.
@@ -61,18 +61,18 @@ enum Kind {
 
 #[test]
 fn whatever_happens_nothing_promised_is_lost_repeated_or_reordered() {
-    run_all(Kind::InMemory, RUNS);
+    run_all(JournalMode::InMemory, RUNS);
 }
 
 #[test]
 fn nor_when_the_broker_dies_or_the_power_fails() {
-    run_all(Kind::Journal, JOURNAL_RUNS);
+    run_all(JournalMode::Journal, JOURNAL_RUNS);
 }
 
 #[test]
 fn a_broker_that_does_not_wait_for_its_journal_is_found_out() {
     let found = (1..=30)
-        .filter(|seed| std::panic::catch_unwind(|| run(Kind::Careless, *seed)).is_err())
+        .filter(|seed| std::panic::catch_unwind(|| run(JournalMode::Careless, *seed)).is_err())
         .count();
     println!("{found} of 30");
     assert!(
@@ -81,7 +81,7 @@ fn a_broker_that_does_not_wait_for_its_journal_is_found_out() {
     );
 }
 
-fn run_all(kind: Kind, runs: u64) {
+fn run_all(kind: JournalMode, runs: u64) {
     if let Some(seed) = number("THALWEG_SIM_SEED") {
         println!("THALWEG_SIM_SEED={seed}");
         return run(kind, seed);
@@ -101,7 +101,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-fn run(kind: Kind, seed: u64) {
+fn run(kind: JournalMode, seed: u64) {
     let mut simulation = Simulation::new(kind, seed);
     for _ in 0..STEPS {
         simulation.step();
@@ -123,14 +123,14 @@ struct Simulation {
     lossy: bool,
     /// No message expires, and no session of a group ends, in most runs.
     calm: bool,
-    kind: Kind,
+    kind: JournalMode,
     disk_slowness: usize,
     /// What acknowledgements wait for.
     safety: Safety,
 }
 
 impl Simulation {
-    fn new(kind: Kind, seed: u64) -> Self {
+    fn new(kind: JournalMode, seed: u64) -> Self {
         let mut random = Random(seed);
         let shards = 1 + random.below(4) as u16;
         let lossy = random.one_in(5);
@@ -165,7 +165,7 @@ impl Simulation {
                 Overflow::Disconnect,
             ]);
         }
-        if kind != Kind::InMemory {
+        if kind != JournalMode::InMemory {
             limits.journal = true;
             limits.queue_memory_bytes_max = *random.pick(&[0, 300, 2000, 1 << 20]);
             limits.safety = *random.pick(&[
@@ -197,10 +197,10 @@ impl Simulation {
             ..MqttSettings::default()
         };
         let mut net = Net::new(shards, &limits, outputs, settings, seed);
-        net.is_careless = kind == Kind::Careless;
+        net.is_careless = kind == JournalMode::Careless;
         net.batch_ends = (!random.one_in(2)).then_some(Random(seed));
         let mut book = Book::default();
-        book.is_journaled = kind != Kind::InMemory;
+        book.is_journaled = kind != JournalMode::InMemory;
         let mut clients: Vec<Client> = Vec::new();
         for number in 0..3 + random.below(6) {
             let version = *random.pick(&[Version::V311, Version::V5, Version::V5]);
@@ -248,7 +248,11 @@ impl Simulation {
             self.net.now += Span::from_millis(1500);
         }
         let (count, shards) = (self.clients.len(), self.net.shards.len());
-        let steps = if self.kind == Kind::InMemory { 16 } else { 20 };
+        let steps = if self.kind == JournalMode::InMemory {
+            16
+        } else {
+            20
+        };
         match self.random.below(steps) {
             16 if self.random.one_in(self.disk_slowness) => {
                 let batches = 1 + self.random.below(6);

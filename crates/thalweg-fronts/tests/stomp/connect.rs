@@ -1,6 +1,6 @@
 //! Coming in, staying, and going.
 
-use crate::world::{Heard, Hello, World};
+use crate::world::{Hello, ServerFrame, World};
 use thalweg_fronts::stomp::StompSettings;
 use thalweg_fronts::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::Limits;
@@ -27,7 +27,7 @@ fn the_highest_common_version_is_spoken() {
         let who = world.try_connect(&with(connect));
         assert_eq!(
             world.heard(who),
-            Some(Heard::Connected {
+            Some(ServerFrame::Connected {
                 version,
                 heart_beat: (0, 0)
             })
@@ -55,7 +55,7 @@ fn heart_beats_are_as_the_client_likes_them_within_bounds() {
         }));
         assert_eq!(
             world.heard(who),
-            Some(Heard::Connected {
+            Some(ServerFrame::Connected {
                 version: Version::V12,
                 heart_beat: ours
             })
@@ -66,9 +66,11 @@ fn heart_beats_are_as_the_client_likes_them_within_bounds() {
         );
         assert_eq!(world.limits_of(who), expected, "{theirs:?}");
         world.idle(who);
-        assert_eq!(world.heard(who), Some(Heard::HeartBeat));
+        assert_eq!(world.heard(who), Some(ServerFrame::HeartBeat));
         world.silent(who);
-        assert!(matches!(world.heard(who), Some(Heard::Error { .. })) && world.is_closed(who));
+        assert!(
+            matches!(world.heard(who), Some(ServerFrame::Error { .. })) && world.is_closed(who)
+        );
     }
 }
 
@@ -82,7 +84,7 @@ fn guests_and_nobody_come_in_where_nobody_is_asked_and_others_are_asked_for_thei
             ..ConnectOut::default()
         }));
         assert!(
-            matches!(world.heard(who), Some(Heard::Connected { .. })),
+            matches!(world.heard(who), Some(ServerFrame::Connected { .. })),
             "{login:?}"
         );
     }
@@ -111,7 +113,10 @@ fn guests_and_nobody_come_in_where_nobody_is_asked_and_others_are_asked_for_thei
         expires: None,
         data: None,
     });
-    assert!(matches!(world.heard(who), Some(Heard::Connected { .. })));
+    assert!(matches!(
+        world.heard(who),
+        Some(ServerFrame::Connected { .. })
+    ));
     world.hears_receipt(who, "early");
 
     let who = world.try_connect(&with(named));
@@ -147,7 +152,10 @@ fn a_user_id_is_that_of_the_user_who_was_proven() {
             expires: None,
             data: None,
         });
-        assert!(matches!(world.heard(who), Some(Heard::Connected { .. })));
+        assert!(matches!(
+            world.heard(who),
+            Some(ServerFrame::Connected { .. })
+        ));
         let send = format!("SEND\ndestination:/queue/q\nuser-id:{user_id}\nreceipt:r\n\n\0");
         world.writes(who, send.as_bytes());
         if is_taken {

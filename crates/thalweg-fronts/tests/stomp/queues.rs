@@ -1,6 +1,6 @@
 //! `/queue/`, `/amq/queue/`, `/temp-queue/`, `/reply-queue/`.
 
-use crate::world::{Heard, World};
+use crate::world::{ServerFrame, World};
 use thalweg_fronts::stomp::StompSettings;
 use thalweg_kernel::Limits;
 use thalweg_model::Span;
@@ -373,7 +373,7 @@ fn a_receipt_waits_until_the_message_is_safe() {
     assert_eq!(world.heard(who), None, "nothing is safe yet");
     world.sync();
     world.rest();
-    assert_eq!(world.heard(who), Some(Heard::Receipt("safe".into())));
+    assert_eq!(world.heard(who), Some(ServerFrame::Receipt("safe".into())));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use thalweg_mqtt::{QoS, SubscribeOptions};
 use thalweg_stomp::{ClientSide, ConnectOut, HeaderWriter, SendOut, SubscribeOut};
 use thalweg_testbed::mqtt::{Mqtt, Received};
 use thalweg_testbed::stomp::Stomp;
-pub use thalweg_testbed::stomp::{Got, Heard};
+pub use thalweg_testbed::stomp::{Got, ServerFrame};
 use thalweg_testbed::{Settings, Testbed};
 
 pub type Who = thalweg_testbed::Who<Stomp>;
@@ -77,7 +77,7 @@ impl World {
         let who = self.try_connect(hello);
         let heard = self.heard(who);
         assert!(
-            matches!(heard, Some(Heard::Connected { .. })),
+            matches!(heard, Some(ServerFrame::Connected { .. })),
             "{heard:?} instead of CONNECTED"
         );
         who
@@ -107,7 +107,10 @@ impl World {
 
     /// The receipt must be the next thing that is heard.
     pub fn hears_receipt(&mut self, who: Who, receipt: &str) {
-        assert_eq!(self.heard(who), Some(Heard::Receipt(receipt.to_owned())));
+        assert_eq!(
+            self.heard(who),
+            Some(ServerFrame::Receipt(receipt.to_owned()))
+        );
     }
 
     pub fn send_with(
@@ -178,7 +181,7 @@ impl World {
     /// ERROR must be the next thing that is heard, and then the end.
     pub fn hears_error(&mut self, who: Who, about: Option<&str>) -> (String, String) {
         match self.heard(who) {
-            Some(Heard::Error {
+            Some(ServerFrame::Error {
                 message,
                 receipt,
                 body,
@@ -232,7 +235,7 @@ impl World {
             .collect()
     }
 
-    pub fn heard(&mut self, who: Who) -> Option<Heard> {
+    pub fn heard(&mut self, who: Who) -> Option<ServerFrame> {
         self.bed.client(who).heard.pop_front()
     }
 

@@ -12,7 +12,7 @@ use crate::groups::group::Member;
 use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
 use crate::remote::aways::is_away;
-use crate::remote::group_mail::Said;
+use crate::remote::group_mail::SeatEvent;
 use crate::session::{Closing, Session, Trial};
 use crate::timers::TimerKey;
 use std::collections::VecDeque;
@@ -189,7 +189,7 @@ impl Kernel {
     ) -> bool {
         if self.is_owned_elsewhere(group_id) {
             // The owner knows whether others are there.
-            self.remote.seats.say_of(group_id, id, Said::Overdue);
+            self.remote.seats.say_of(group_id, id, SeatEvent::Overdue);
             return false;
         }
         if !self.member_is_there(id) || !self.has_other_for(id, group_id, silent) {

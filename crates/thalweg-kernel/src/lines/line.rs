@@ -13,14 +13,14 @@ use thalweg_model::{Message, Stamp};
 #[derive(Default)]
 pub(crate) struct Lines {
     /// By rising number, so that one is found by bisection.
-    lines: Vec<Line>,
+    lines: Vec<Channel>,
     transactions: Vec<(u32, Transaction)>,
     /// Queues that are the session's alone.
     own_queues: Vec<QueueId>,
 }
 
 /// A scope of delivery numbers and of shared credit.
-pub(crate) struct Line {
+pub(crate) struct Channel {
     number: u16,
     /// Unsettled messages of all its consumers together; 0 for no bound.
     credit: u32,
@@ -104,21 +104,21 @@ impl Lines {
         self.lines.binary_search_by_key(&number, |line| line.number)
     }
 
-    pub(super) fn get(&self, number: u16) -> Option<&Line> {
+    pub(super) fn get(&self, number: u16) -> Option<&Channel> {
         self.lines.get(self.place_of(number).ok()?)
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, number: u16) -> Option<&mut Line> {
+    pub(crate) fn get_mut(&mut self, number: u16) -> Option<&mut Channel> {
         let at = self.place_of(number).ok()?;
         self.lines.get_mut(at)
     }
 
-    pub(crate) fn get_or_insert(&mut self, number: u16) -> &mut Line {
+    pub(crate) fn get_or_insert(&mut self, number: u16) -> &mut Channel {
         let at = match self.place_of(number) {
             Ok(at) => at,
             Err(at) => {
-                self.lines.insert(at, Line::new(number));
+                self.lines.insert(at, Channel::new(number));
                 at
             }
         };
@@ -261,9 +261,9 @@ impl Lines {
     }
 }
 
-impl Line {
+impl Channel {
     fn new(number: u16) -> Self {
-        Line {
+        Channel {
             number,
             credit: 0,
             in_flight: 0,
@@ -492,11 +492,11 @@ impl Kernel {
         self.sessions.get_mut(id)?.lines.as_deref_mut()
     }
 
-    pub(crate) fn line(&self, id: SessionId, line: u16) -> Option<&Line> {
+    pub(crate) fn line(&self, id: SessionId, line: u16) -> Option<&Channel> {
         self.sessions.get(id)?.lines.as_deref()?.get(line)
     }
 
-    pub(crate) fn line_mut(&mut self, id: SessionId, line: u16) -> Option<&mut Line> {
+    pub(crate) fn line_mut(&mut self, id: SessionId, line: u16) -> Option<&mut Channel> {
         self.lines_of(id)?.get_mut(line)
     }
 

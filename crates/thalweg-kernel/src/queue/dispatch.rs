@@ -3,7 +3,7 @@
 use super::Item;
 use super::Queue;
 use super::take::LOOKED_AT_MAX;
-use super::takers::{Consumer, Taker};
+use super::takers::{Consumer, NextReceiver};
 use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
@@ -76,7 +76,7 @@ impl Kernel {
                 continue;
             };
             let serial = next.serial;
-            if let Taker::Group(group) = taker
+            if let NextReceiver::Group(group) = taker
                 && self.waits_for_mark(queue_id, group, serial)
             {
                 break;
@@ -99,16 +99,16 @@ impl Kernel {
                 break;
             }
             let back = match taker {
-                Taker::Consumer(consumer) => {
+                NextReceiver::Consumer(consumer) => {
                     self.hand_to(queue_id, consumer, item, false, now, fx).err()
                 }
-                Taker::Group(group) => self.give_to_group(queue_id, group, item, now, fx),
+                NextReceiver::Group(group) => self.give_to_group(queue_id, group, item, now, fx),
             };
             if let Some(item) = back {
                 self.put_back(queue_id, item);
                 // Somebody else may have it: consumers do not wait for the member that a group would rather give it to.
                 // A consumer's output was full after all.
-                if let Taker::Group(group) = taker {
+                if let NextReceiver::Group(group) = taker {
                     resting.push(group);
                 }
             }
@@ -184,7 +184,7 @@ impl Kernel {
     ) -> Result<bool, Item> {
         // Each attempt that fails marks its session as congested.
         // A group takes only what is written down, so it has to wait.
-        while let Some((Taker::Consumer(consumer), turn)) =
+        while let Some((NextReceiver::Consumer(consumer), turn)) =
             self.choose_taker(queue_id, &item.message, &[])
         {
             self.next_turn(queue_id, turn);
@@ -202,11 +202,13 @@ impl Kernel {
         queue_id: QueueId,
         message: &Message,
         resting: &[GroupId],
-    ) -> Option<(Taker, usize)> {
+    ) -> Option<(NextReceiver, usize)> {
         let queue = self.queues.get(queue_id)?;
-        let can = |taker: &Taker| match taker {
-            Taker::Consumer(consumer) => self.can_have(queue_id, consumer, message),
-            Taker::Group(group) => !resting.contains(group) && self.has_member_for(*group, message),
+        let can = |taker: &NextReceiver| match taker {
+            NextReceiver::Consumer(consumer) => self.can_have(queue_id, consumer, message),
+            NextReceiver::Group(group) => {
+                !resting.contains(group) && self.has_member_for(*group, message)
+            }
         };
         queue.takers.next(queue.terms.limits.single_active, can)
     }

@@ -13,7 +13,7 @@ pub(super) struct Consumer {
 
 /// What takes the next message of a queue: one consumer, or a group for one of its members.
 #[derive(Clone, Copy)]
-pub(super) enum Taker {
+pub(super) enum NextReceiver {
     Consumer(Consumer),
     Group(GroupId),
 }
@@ -99,8 +99,8 @@ impl Takers {
     pub(super) fn next(
         &self,
         single_active: bool,
-        can: impl Fn(&Taker) -> bool,
-    ) -> Option<(Taker, usize)> {
+        can: impl Fn(&NextReceiver) -> bool,
+    ) -> Option<(NextReceiver, usize)> {
         if single_active || self.len() == 1 {
             return self.at(0).filter(&can).map(|first| (first, 0));
         }
@@ -108,7 +108,7 @@ impl Takers {
         let first = priority(self.consumers.first());
         let is_even =
             first == priority(self.consumers.last()) && (self.groups.is_empty() || first == 0);
-        let mut best: Option<(i32, usize, Taker)> = None;
+        let mut best: Option<(i32, usize, NextReceiver)> = None;
         for step in 0..self.len() {
             let at = (self.cursor + step) % self.len();
             let (taker, priority) = (self.at(at)?, priority(self.consumers.get(at)));
@@ -123,10 +123,12 @@ impl Takers {
         Some((taker, (at + 1) % self.len()))
     }
 
-    fn at(&self, at: usize) -> Option<Taker> {
+    fn at(&self, at: usize) -> Option<NextReceiver> {
         match self.consumers.get(at) {
-            Some(consumer) => Some(Taker::Consumer(*consumer)),
-            None => Some(Taker::Group(*self.groups.get(at - self.consumers.len())?)),
+            Some(consumer) => Some(NextReceiver::Consumer(*consumer)),
+            None => Some(NextReceiver::Group(
+                *self.groups.get(at - self.consumers.len())?,
+            )),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::ids::{GroupId, SessionId, ShardId};
 use crate::journal::durable::Pending;
 use crate::ledger::DropReason;
 use crate::queue::{HOME, Item, Original, is_queue_address};
-use crate::remote::group_mail::{CopyBack, Errand, GroupMail, Mail, Notice, Report, Said};
+use crate::remote::group_mail::{CopyBack, Errand, GroupMail, Mail, Notice, Report, SeatEvent};
 use crate::remote::shards::ShardMessage;
 use crate::remote::transfer::entry_in;
 use std::sync::Arc;
@@ -271,33 +271,35 @@ impl Kernel {
         &mut self,
         id: SessionId,
         group_id: GroupId,
-        said: Said,
+        said: SeatEvent,
         now: Time,
         fx: &mut E,
     ) {
         match said {
-            Said::Done(number) => self.errand_answered(id, group_id, number, true, now),
-            Said::Back(number) => self.errand_answered(id, group_id, number, false, now),
-            Said::Stepped(number, step, at) => {
+            SeatEvent::Done(number) => self.errand_answered(id, group_id, number, true, now),
+            SeatEvent::Back(number) => self.errand_answered(id, group_id, number, false, now),
+            SeatEvent::Stepped(number, step, at) => {
                 self.group_stepped(group_id, (id, u16::MAX, 0), number, step, at);
             }
-            Said::Shut => {
+            SeatEvent::Shut => {
                 self.remote.aways.shut(id);
                 self.seat_blocked(group_id, id, true);
             }
-            Said::Down | Said::Left => {
-                let has_left = matches!(said, Said::Left);
+            SeatEvent::Down | SeatEvent::Left => {
+                let has_left = matches!(said, SeatEvent::Left);
                 self.remote.aways.go_down(id, has_left);
                 if let Some(group) = self.groups.get_mut(group_id) {
                     group.seats_changed();
                 }
                 self.forget_if_gone(id);
             }
-            Said::Load(report) => {
+            SeatEvent::Load(report) => {
                 self.seat_reported(group_id, id, &report, now);
             }
-            Said::RoundTrip(least, jitter) => self.seat_round_trip(group_id, id, least, jitter),
-            Said::Overdue => {
+            SeatEvent::RoundTrip(least, jitter) => {
+                self.seat_round_trip(group_id, id, least, jitter)
+            }
+            SeatEvent::Overdue => {
                 let silent = self.silent_with(id, group_id, now);
                 self.evict(id, group_id, &silent, now, fx);
             }

@@ -52,14 +52,14 @@ pub(crate) struct Notice {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     /// In the order in which it happened, by the number of the sitting.
-    pub said: Vec<(u32, Said)>,
+    pub said: Vec<(u32, SeatEvent)>,
     /// By group, those to go first first. All of that is over when they come.
     pub copies: Vec<(Arc<str>, Vec<CopyBack>)>,
 }
 
 /// Something about a seat.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum SeatEvent {
     /// An errand is settled.
     Done(u64),
     /// An errand, exactly once, has come so far, and when.
@@ -136,7 +136,7 @@ impl GroupMail {
                 Mail::Report(report) => {
                     let copies = report.copies.iter().flat_map(|(_, copies)| copies);
                     copies.map(|copy| copy.message.bytes()).sum::<usize>()
-                        + report.said.len() * size_of::<(u32, Said)>()
+                        + report.said.len() * size_of::<(u32, SeatEvent)>()
                 }
                 _ => 0,
             }

@@ -11,7 +11,7 @@ use crate::groups::seats::{Key, key};
 use crate::ids::{GroupId, SessionId, ShardId};
 use crate::ledger::DropReason;
 use crate::queue::Item;
-use crate::remote::group_mail::{CopyBack, Errand, Mail, Notice, Refused, Said};
+use crate::remote::group_mail::{CopyBack, Errand, Mail, Notice, Refused, SeatEvent};
 use crate::remote::seats_away::{Place, Running, member_of, place};
 use crate::remote::transfer::entry_in;
 use std::sync::Arc;
@@ -240,7 +240,9 @@ impl Kernel {
             return;
         }
         // It did not leave: it was dropped, or its output is full.
-        self.remote.seats.say(owner, sitting, Said::Back(number));
+        self.remote
+            .seats
+            .say(owner, sitting, SeatEvent::Back(number));
         let unsent = |entry: &Entry| entry.group() == Some(group_id);
         let is_full = self
             .sessions
@@ -278,7 +280,7 @@ impl Kernel {
     // --- what members say
 
     pub(crate) fn tell_load(&mut self, group_id: GroupId, id: SessionId, report: &LoadReport) {
-        let said = Said::Load(*report);
+        let said = SeatEvent::Load(*report);
         self.remote.seats.say_of(group_id, id, said);
     }
 
@@ -289,7 +291,7 @@ impl Kernel {
         least: Span,
         jitter: Span,
     ) {
-        let said = Said::RoundTrip(least, jitter);
+        let said = SeatEvent::RoundTrip(least, jitter);
         self.remote.seats.say_of(group_id, id, said);
     }
 

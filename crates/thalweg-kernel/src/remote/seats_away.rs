@@ -6,7 +6,7 @@
 use crate::groups::seats::{Key, key_of};
 use crate::ids::{GroupId, SessionId, ShardId};
 use crate::kernel::Map;
-use crate::remote::group_mail::{CopyBack, Report, Said};
+use crate::remote::group_mail::{CopyBack, Report, SeatEvent};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_balance::{Parcel, Step};
@@ -78,7 +78,7 @@ impl SeatsAway {
         &mut self.reports[at].1
     }
 
-    pub(crate) fn say(&mut self, owner: ShardId, sitting: u32, said: Said) {
+    pub(crate) fn say(&mut self, owner: ShardId, sitting: u32, said: SeatEvent) {
         self.report(owner).said.push((sitting, said));
     }
 
@@ -104,7 +104,7 @@ impl SeatsAway {
             here.epoch = 0;
             let owner = here.owner;
             self.shut.push(sitting);
-            self.say(owner, sitting, Said::Shut);
+            self.say(owner, sitting, SeatEvent::Shut);
         }
     }
 
@@ -134,9 +134,9 @@ impl SeatsAway {
             return false;
         };
         let said = if is_done {
-            Said::Done(running.number)
+            SeatEvent::Done(running.number)
         } else {
-            Said::Back(running.number)
+            SeatEvent::Back(running.number)
         };
         self.say(running.owner, running.sitting, said);
         true
@@ -158,7 +158,11 @@ impl SeatsAway {
             meant.map(|(at, running)| (*at, *running)).collect();
         for (at, running) in given_up {
             self.errands.remove(&at);
-            self.say(running.owner, running.sitting, Said::Back(running.number));
+            self.say(
+                running.owner,
+                running.sitting,
+                SeatEvent::Back(running.number),
+            );
         }
     }
 
@@ -170,7 +174,7 @@ impl SeatsAway {
         here.epoch = 0;
         let (owner, sitting) = (here.owner, here.sitting);
         self.shut.retain(|shut| *shut != sitting);
-        self.say(owner, sitting, Said::Down);
+        self.say(owner, sitting, SeatEvent::Down);
     }
 
     pub(crate) fn get_up(&mut self, place: Place) {
@@ -179,7 +183,7 @@ impl SeatsAway {
         };
         self.by_sitting.remove(&here.sitting);
         self.shut.retain(|sitting| *sitting != here.sitting);
-        self.say(here.owner, here.sitting, Said::Left);
+        self.say(here.owner, here.sitting, SeatEvent::Left);
     }
 
     // --- members sit down and get up
@@ -281,7 +285,7 @@ impl SeatsAway {
         let Some(running) = self.errands.get(&(of.0.0, of.1, tag)).copied() else {
             return false;
         };
-        let said = Said::Stepped(running.number, step, now);
+        let said = SeatEvent::Stepped(running.number, step, now);
         self.say(running.owner, running.sitting, said);
         true
     }
@@ -315,7 +319,7 @@ impl SeatsAway {
     // --- what owners are told
 
     /// Says something of a session's own membership to the group's owner, if that knows of it.
-    pub(crate) fn say_of(&mut self, group: GroupId, id: SessionId, said: Said) {
+    pub(crate) fn say_of(&mut self, group: GroupId, id: SessionId, said: SeatEvent) {
         if let Some(here) = self.at(&place(group, key_of(id))) {
             self.say(here.owner, here.sitting, said);
         }

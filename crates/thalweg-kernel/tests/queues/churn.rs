@@ -1,11 +1,11 @@
 //! Members of a group come and go, freeze and come back: everything is done by somebody, once, and nobody who could work
 //! is idle for long while something waits.
 
-use crate::crew::{Crew, Kind};
+use crate::crew::{Crew, Membership};
 use crate::world::World;
 use thalweg_kernel::{GroupStrategy, Limits};
 
-const KINDS: [Kind; 3] = [Kind::Stays, Kind::Goes, Kind::Consumes];
+const KINDS: [Membership; 3] = [Membership::Stays, Membership::Goes, Membership::Consumes];
 
 /// Runs a crew for so many milliseconds at about 85 % of what it can do when all are there.
 fn run(
@@ -23,7 +23,7 @@ fn run(
             ..Limits::default()
         },
     );
-    let kinds: Vec<(Kind, u32)> = (0..count)
+    let kinds: Vec<(Membership, u32)> = (0..count)
         .map(|at| (KINDS[at % 3], 8 + at as u32 % 4))
         .collect();
     let mut crew = Crew::new(world, seed, filter, &kinds);

@@ -10,7 +10,7 @@ const STAYS: Span = Span::from_secs(600);
 
 /// How a worker is a member.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum Membership {
     /// By a subscription of a session that stays.
     Stays,
     /// By a subscription of a session that ends with its link.
@@ -21,7 +21,7 @@ pub enum Kind {
 
 pub struct Worker {
     pub name: String,
-    pub kind: Kind,
+    pub kind: Membership,
     pub who: Option<Who>,
     /// Milliseconds a message takes.
     pub takes: u32,
@@ -59,7 +59,7 @@ pub struct Crew {
 }
 
 impl Crew {
-    pub fn new(world: World, seed: u64, filter: &str, kinds: &[(Kind, u32)]) -> Crew {
+    pub fn new(world: World, seed: u64, filter: &str, kinds: &[(Membership, u32)]) -> Crew {
         let workers = kinds
             .iter()
             .enumerate()
@@ -99,7 +99,7 @@ impl Crew {
 
     pub fn come(&mut self, at: usize) {
         let worker = &mut self.workers[at];
-        let expiry = if worker.kind == Kind::Stays {
+        let expiry = if worker.kind == Membership::Stays {
             STAYS
         } else {
             Span::ZERO
@@ -109,7 +109,7 @@ impl Crew {
             .world
             .connect_with(home, &worker.name, Access::ALL, expiry);
         match worker.kind {
-            Kind::Consumes => {
+            Membership::Consumes => {
                 let source = format!("$g/g/{}", self.filter);
                 self.world
                     .consume_from(who, &source, 1, Taking::credit(20))
@@ -138,7 +138,7 @@ impl Crew {
     pub fn leave_and_join(&mut self, at: usize) {
         let worker = &mut self.workers[at];
         let Some(who) = worker.who else { return };
-        if worker.kind == Kind::Consumes {
+        if worker.kind == Membership::Consumes {
             assert!(self.world.cancel(who, 1, 1));
             let source = format!("$g/g/{}", self.filter);
             self.world

@@ -1,6 +1,6 @@
 //! Groups that keep messages of one key in order.
 
-use crate::crew::{Crew, Kind};
+use crate::crew::{Crew, Membership};
 use crate::world::{Who, World, draft, firm};
 use std::sync::Arc;
 use thalweg_kernel::access::Access;
@@ -291,10 +291,10 @@ fn an_exactly_once_copy_holds_its_key_until_its_second_step() {
 
 /// Nine workers of all kinds, 40 keys; workers come, go, freeze, leave and join.
 fn run(seed: u64, strategy: GroupStrategy, by: OrderKey) -> Crew {
-    let kinds: Vec<(Kind, u32)> = (0..9)
+    let kinds: Vec<(Membership, u32)> = (0..9)
         .map(|at| {
             (
-                [Kind::Stays, Kind::Goes, Kind::Consumes][at % 3],
+                [Membership::Stays, Membership::Goes, Membership::Consumes][at % 3],
                 4 + at as u32 % 5,
             )
         })

@@ -38,7 +38,7 @@ pub struct BanFile {
 }
 
 /// A line of the file.
-struct Line<'a> {
+struct BanLine<'a> {
     kind: BanKind,
     /// Seconds since 1970; `u64::MAX` is for good.
     until: u64,
@@ -79,7 +79,8 @@ impl BanFile {
         let text = read_text(path).map_err(|error| vec![error])?;
         let (mut file, mut errors) = (BanFile::default(), Vec::new());
         for (index, line) in text.lines().enumerate() {
-            match Line::parse(line).and_then(|line| line.map_or(Ok(()), |line| file.take(&line))) {
+            match BanLine::parse(line).and_then(|line| line.map_or(Ok(()), |line| file.take(&line)))
+            {
                 Ok(()) => {}
                 Err(problem) => errors.push(AccessError::line(path, index + 1, problem, MEND)),
             }
@@ -90,7 +91,7 @@ impl BanFile {
         }
     }
 
-    fn take(&mut self, line: &Line<'_>) -> Result<(), String> {
+    fn take(&mut self, line: &BanLine<'_>) -> Result<(), String> {
         match line.kind {
             BanKind::Client => drop(self.clients.insert(line.name.into(), line.until)),
             BanKind::User => drop(self.users.insert(line.name.into(), line.until)),
@@ -139,9 +140,9 @@ impl BanFile {
     }
 }
 
-impl<'a> Line<'a> {
+impl<'a> BanLine<'a> {
     /// None for empty lines and comments.
-    fn parse(line: &'a str) -> Result<Option<Line<'a>>, String> {
+    fn parse(line: &'a str) -> Result<Option<BanLine<'a>>, String> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             return Ok(None);
@@ -160,7 +161,7 @@ impl<'a> Line<'a> {
         };
         match name.is_empty() {
             true => Err(format!("{kind} is without a name")),
-            false => Ok(Some(Line { kind, until, name })),
+            false => Ok(Some(BanLine { kind, until, name })),
         }
     }
 }
@@ -175,7 +176,7 @@ pub fn add_ban(
 ) -> Result<bool, AccessError> {
     let until = until.map_or_else(String::new, |until| format!("until={until} "));
     let line = format!("{kind} {until}{name}");
-    let problem = match (kind, Line::parse(&line)) {
+    let problem = match (kind, BanLine::parse(&line)) {
         _ if name.trim() != name || name.contains(char::is_control) => {
             Some("the name has spaces around it or control characters".to_owned())
         }
@@ -210,7 +211,8 @@ fn without(path: &Path, kind: BanKind, name: &str) -> Result<(String, bool), Acc
     };
     let (mut kept, mut was_there) = (String::new(), false);
     for line in text.lines() {
-        let is_it = matches!(Line::parse(line), Ok(Some(it)) if it.kind == kind && it.name == name);
+        let is_it =
+            matches!(BanLine::parse(line), Ok(Some(it)) if it.kind == kind && it.name == name);
         was_there |= is_it;
         if !is_it {
             kept += line;

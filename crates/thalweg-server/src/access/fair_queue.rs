@@ -34,7 +34,7 @@ pub(super) struct FairQueue<T> {
 
 /// What one network asks.
 struct Lane<T> {
-    users: HashMap<u64, Line<T>>,
+    users: HashMap<u64, UserQueue<T>>,
     /// Users for whom a pause of the network holds.
     turns: Turns<u64>,
     /// Places of the users for whom it does not.
@@ -47,7 +47,7 @@ struct Lane<T> {
 }
 
 /// What one user asks.
-struct Line<T> {
+struct UserQueue<T> {
     items: VecDeque<Item<T>>,
     place: Place,
     is_welcome: bool,
@@ -288,7 +288,7 @@ impl<T> Lane<T> {
                     true => self.welcome.insert(place, user),
                     false => self.turns.order.insert(place, user),
                 };
-                vacant.insert(Line {
+                vacant.insert(UserQueue {
                     items: VecDeque::new(),
                     place,
                     is_welcome: welcome,

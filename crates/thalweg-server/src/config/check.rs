@@ -1,12 +1,12 @@
 //! What one key cannot know: settings that contradict each other, lock everybody out or let everybody in.
 
+use super::choices::{Fsync, ProxyProtocol, Transport, Words};
 use super::error::{ConfigError, Origin, Origins};
 use super::keys::Key;
-use super::kind::{Kind, show_size};
+use super::kind::{KeyKind, show_size};
 use super::listener::{Bind, Listener};
 use super::load::get;
 use super::settings::Config;
-use super::words::{Fsync, ProxyProtocol, Transport, Words};
 use crate::access::TokenAlgorithm;
 use crate::transport::tls::{ClientCertificates, NameFrom, TlsOldest};
 use thalweg_kernel::access::Otherwise;
@@ -430,7 +430,7 @@ impl Config {
     pub fn unreadable_files(&self, origins: &Origins) -> Vec<ConfigError> {
         let mut errors = Vec::new();
         let tree = self.tree();
-        for key in Key::all().filter(|key| matches!(key.kind, Kind::File)) {
+        for key in Key::all().filter(|key| matches!(key.kind, KeyKind::File)) {
             for listener in self.places(key) {
                 let full = key.full_name(listener);
                 let listener = listener.and_then(|name| self.listeners.get(name));

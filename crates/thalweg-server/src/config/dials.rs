@@ -140,11 +140,11 @@ const MEND: &str = "Write [{ endpoint = \"tcp://10.0.0.7:5556\", as = \"sub\" }]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::kind::{Fault, Kind, Written};
+    use crate::config::kind::{Fault, KeyKind, Written};
     use std::path::Path;
 
     fn read(text: &str) -> Result<Vec<Dial>, Fault> {
-        let kind = Kind::Tables(&DIALS);
+        let kind = KeyKind::Tables(&DIALS);
         let value = kind.parse(&Written::Loose(text.into()), Path::new(""))?;
         Ok(Setting::from_value(value).expect("it fits"))
     }
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(dials[1].endpoint, Endpoint::Ipc("/run/calc".into()));
         assert_eq!(dials[2].queue, "results");
         assert_eq!(
-            read(&Kind::Tables(&DIALS).show(&dials.to_value())).expect("legal"),
+            read(&KeyKind::Tables(&DIALS).show(&dials.to_value())).expect("legal"),
             dials
         );
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use thalweg_model::{Address, Filter};
 
-use super::kind::{Fault, Kind, Written, fault};
+use super::kind::{Fault, KeyKind, Written, fault};
 use super::tables::list_in;
 
 /// A form that text has.
@@ -16,7 +16,7 @@ pub struct Form {
     /// What it is written like: completes "Write …".
     pub(super) takes: &'static str,
     /// The text as it is kept; relative paths start at the last argument.
-    pub(super) read: fn(&Kind, &str, &Path) -> Result<String, Fault>,
+    pub(super) read: fn(&KeyKind, &str, &Path) -> Result<String, Fault>,
 }
 
 /// A list of texts.
@@ -27,7 +27,7 @@ pub struct List {
     pub(super) max: Option<(usize, &'static str)>,
     /// Completes "such as …".
     pub(super) examples: &'static str,
-    pub(super) check: fn(&Kind, &str) -> Result<(), Fault>,
+    pub(super) check: fn(&KeyKind, &str) -> Result<(), Fault>,
 }
 
 /// An IP address and port.
@@ -166,7 +166,7 @@ pub static ORIGINS: List = List {
 
 impl List {
     /// The items in their order, if none is there twice.
-    pub(super) fn parse(&self, kind: &Kind, written: &Written) -> Result<Value, Fault> {
+    pub(super) fn parse(&self, kind: &KeyKind, written: &Written) -> Result<Value, Fault> {
         let mut items = items(kind, written)?;
         if let Some((max, why)) = self.max.filter(|(max, _)| items.len() > *max) {
             let what = self.title.rsplit(' ').next().unwrap_or_default();
@@ -194,7 +194,7 @@ impl List {
 }
 
 /// The texts of a list; outside the file between commas, or as in it.
-pub(super) fn items(kind: &Kind, written: &Written) -> Result<Vec<String>, Fault> {
+pub(super) fn items(kind: &KeyKind, written: &Written) -> Result<Vec<String>, Fault> {
     let text_of = |item: &Written| match item {
         Written::Quoted(text) => Ok(text.clone()),
         Written::Bare(text) | Written::Loose(text) => Err(kind.refuses(text)),
@@ -252,7 +252,7 @@ pub(super) fn filter_of(filter: &str) -> Result<(), Fault> {
     })
 }
 
-fn socket(kind: &Kind, text: &str) -> Result<SocketAddr, Fault> {
+fn socket(kind: &KeyKind, text: &str) -> Result<SocketAddr, Fault> {
     let port = text.rsplit(':').next().unwrap_or_default();
     if let Some(port) = port
         .parse()

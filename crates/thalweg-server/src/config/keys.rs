@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::built_in::LISTENER_PRESETS;
-use super::kind::{Fault, Kind, Written, fault};
+use super::kind::{Fault, KeyKind, Written, fault};
 use super::nearest::nearest;
 use super::section::keys_of;
 use super::settings::Config;
@@ -18,7 +18,7 @@ static KEYS: LazyLock<Vec<Key>> = LazyLock::new(keys_of::<Config>);
 pub struct Key {
     /// The dotted name; `<name>` stands for the name of a listener.
     pub name: String,
-    pub kind: Kind,
+    pub kind: KeyKind,
     /// The value when nobody sets it, as it would be written behind `--set`; empty is "not set".
     pub default: &'static str,
     /// The word for "none", such as `off`, where there is one.
@@ -63,7 +63,7 @@ impl Key {
 
     /// Whether dumps hide the value.
     pub fn is_secret(&self) -> bool {
-        matches!(self.kind, Kind::Secret)
+        matches!(self.kind, KeyKind::Secret)
     }
 
     /// The full name for the listener called `listener`.
@@ -121,15 +121,15 @@ impl Key {
 
     /// Whether a file has a header in brackets for it.
     fn is_written_like_a_table(&self) -> bool {
-        matches!(self.kind, Kind::Policies | Kind::Tables(_))
+        matches!(self.kind, KeyKind::Policies | KeyKind::Tables(_))
     }
 
     /// Whether a plain `0` can only mean "none".
     fn leaves_out_zero(&self) -> bool {
         match self.kind {
-            Kind::Count { min, .. } | Kind::Size { min, .. } => min > 0,
-            Kind::Duration { min, .. } => min.nanos() > 0,
-            Kind::Rate | Kind::SizeRate => self.none == Some("off"),
+            KeyKind::Count { min, .. } | KeyKind::Size { min, .. } => min > 0,
+            KeyKind::Duration { min, .. } => min.nanos() > 0,
+            KeyKind::Rate | KeyKind::SizeRate => self.none == Some("off"),
             _ => false,
         }
     }

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use thalweg_kernel::GroupStrategy;
 use thalweg_model::Span;
 
+use super::choices::{Fsync, Words};
 use super::forms::{Form, List};
 use super::tables::{self, Tables};
-use super::words::{Fsync, Words};
 
 /// What a setting takes.
 #[derive(Clone, Copy)]
-pub enum Kind {
+pub enum KeyKind {
     /// `true` or `false`.
     Flag,
     Count {
@@ -58,9 +58,9 @@ pub enum Kind {
 
 /// What declarations of keys are written with.
 pub(super) mod prelude {
-    pub(in crate::config) use super::Kind::{self, *};
+    pub(in crate::config) use super::KeyKind::{self, *};
+    pub(in crate::config) use crate::config::choices::Words;
     pub(in crate::config) use crate::config::forms::*;
-    pub(in crate::config) use crate::config::words::Words;
     use thalweg_model::Span;
 
     pub const KIB: u64 = 1 << 10;
@@ -69,44 +69,44 @@ pub(super) mod prelude {
     pub const TIB: u64 = 1 << 40;
 
     /// MQTT's own limit is a Remaining Length of 268,435,455 behind a fixed header of five bytes ([MQTT5-1.5.5]).
-    pub const PACKET_BYTES: Kind = size(64, 268_435_460);
+    pub const PACKET_BYTES: KeyKind = size(64, 268_435_460);
     /// What one message may take: a body is gathered before it is passed on.
-    pub const MESSAGE_BYTES: Kind = size(KIB, 512 * MIB);
+    pub const MESSAGE_BYTES: KeyKind = size(KIB, 512 * MIB);
     /// Keep-alive crosses the wire as whole seconds in two bytes ([MQTT5-3.1.2.10], AMQP 0-9-1 `connection.tune`).
-    pub const KEEP_ALIVE: Kind = whole_seconds(0, 65_535);
+    pub const KEEP_ALIVE: KeyKind = whole_seconds(0, 65_535);
     /// How long a member may take.
-    pub const SETTLE_TIMEOUT: Kind = seconds(1, 7 * 86_400);
+    pub const SETTLE_TIMEOUT: KeyKind = seconds(1, 7 * 86_400);
 
-    pub const fn count(min: u64, max: u64) -> Kind {
+    pub const fn count(min: u64, max: u64) -> KeyKind {
         Count { min, max }
     }
 
-    pub const fn size(min: u64, max: u64) -> Kind {
+    pub const fn size(min: u64, max: u64) -> KeyKind {
         Size { min, max }
     }
 
     /// Expiry crosses the wire as whole seconds in four bytes, of which the last value means "never".
-    pub const fn expiry(least: u64) -> Kind {
+    pub const fn expiry(least: u64) -> KeyKind {
         whole_seconds(least, 0xFFFF_FFFE)
     }
 
-    pub const fn seconds(least: u64, most: u64) -> Kind {
+    pub const fn seconds(least: u64, most: u64) -> KeyKind {
         millis(least * 1000, most * 1000)
     }
 
-    pub const fn millis(least: u64, most: u64) -> Kind {
+    pub const fn millis(least: u64, most: u64) -> KeyKind {
         duration(least, most, Span::from_nanos(1))
     }
 
-    pub const fn whole_seconds(least: u64, most: u64) -> Kind {
+    pub const fn whole_seconds(least: u64, most: u64) -> KeyKind {
         duration(least * 1000, most * 1000, Span::from_secs(1))
     }
 
-    pub const fn whole_millis(least: u64, most: u64) -> Kind {
+    pub const fn whole_millis(least: u64, most: u64) -> KeyKind {
         duration(least, most, Span::from_millis(1))
     }
 
-    const fn duration(least: u64, most: u64, step: Span) -> Kind {
+    const fn duration(least: u64, most: u64, step: Span) -> KeyKind {
         let (min, max) = (Span::from_millis(least), Span::from_millis(most));
         Duration { min, max, step }
     }
@@ -136,13 +136,13 @@ pub(super) struct Fault {
     pub mend: String,
 }
 
-impl Kind {
+impl KeyKind {
     /// The value that `written` means, as the field's type takes it. Relative paths start at `base`.
     pub(super) fn parse(&self, written: &Written, base: &Path) -> Result<Value, Fault> {
         match self {
-            Kind::List(list) => return list.parse(self, written),
-            Kind::Policies => return tables::policies(self, written),
-            Kind::Tables(tables) => return tables.parse(self, written),
+            KeyKind::List(list) => return list.parse(self, written),
+            KeyKind::Policies => return tables::policies(self, written),
+            KeyKind::Tables(tables) => return tables.parse(self, written),
             _ => {}
         }
         let text = match written {
@@ -155,22 +155,22 @@ impl Kind {
         };
         let quoted = || self.refuses(&format!("\"{text}\""));
         match self {
-            Kind::Flag => text.parse().map(Value::Bool).map_err(|_| quoted()),
-            Kind::Count { min, max } => {
+            KeyKind::Flag => text.parse().map(Value::Bool).map_err(|_| quoted()),
+            KeyKind::Count { min, max } => {
                 self.within(whole_number(text).ok_or_else(quoted)?, *min, *max, text)
             }
-            Kind::Size { min, max } => {
+            KeyKind::Size { min, max } => {
                 self.within(size(text).ok_or_else(quoted)?, *min, *max, text)
             }
-            Kind::Rate | Kind::SizeRate => {
+            KeyKind::Rate | KeyKind::SizeRate => {
                 let plain = text.trim().strip_suffix("/s").unwrap_or(text);
                 let number = match self {
-                    Kind::Rate => whole_number(plain),
+                    KeyKind::Rate => whole_number(plain),
                     _ => size(plain),
                 };
                 number.map(Value::from).ok_or_else(quoted)
             }
-            Kind::Duration { min, max, step } => {
+            KeyKind::Duration { min, max, step } => {
                 let span = duration(text).ok_or_else(quoted)?;
                 if span.nanos() % step.nanos().max(1) != 0 && span >= *min && span <= *max {
                     let step = show_duration(*step);
@@ -179,15 +179,15 @@ impl Kind {
                 }
                 self.within(span.nanos(), min.nanos(), max.nanos(), text)
             }
-            Kind::Word(words) if words.contains(&text) => Ok(text.into()),
-            Kind::Strategy => match GroupStrategy::named(text) {
+            KeyKind::Word(words) if words.contains(&text) => Ok(text.into()),
+            KeyKind::Strategy => match GroupStrategy::named(text) {
                 Some(strategy) => Ok(strategy.name().into()),
                 None => Err(quoted()),
             },
-            Kind::Text | Kind::Secret => Ok(text.into()),
-            Kind::File | Kind::Path => Ok(base.join(text).to_string_lossy().into()),
-            Kind::Form(form) => (form.read)(self, text, base).map(Value::from),
-            Kind::Mode => {
+            KeyKind::Text | KeyKind::Secret => Ok(text.into()),
+            KeyKind::File | KeyKind::Path => Ok(base.join(text).to_string_lossy().into()),
+            KeyKind::Form(form) => (form.read)(self, text, base).map(Value::from),
+            KeyKind::Mode => {
                 let digits = text.strip_prefix("0o").unwrap_or(text);
                 // A bare 660 in TOML is the decimal number, which nobody who writes it means.
                 let ambiguous = matches!(written, Written::Bare(_)) && !text.starts_with("0o");
@@ -203,23 +203,23 @@ impl Kind {
     fn wants_quotes(&self) -> bool {
         matches!(
             self,
-            Kind::Text | Kind::Secret | Kind::File | Kind::Path | Kind::Form(_)
+            KeyKind::Text | KeyKind::Secret | KeyKind::File | KeyKind::Path | KeyKind::Form(_)
         )
     }
 
     /// What to write, in words: completes "Write …".
     pub fn expectation(&self) -> String {
         match self {
-            Kind::Flag => "true or false".into(),
-            Kind::Count { min, max } => format!("a whole number from {min} to {max}"),
-            Kind::Size { min, max } => {
+            KeyKind::Flag => "true or false".into(),
+            KeyKind::Count { min, max } => format!("a whole number from {min} to {max}"),
+            KeyKind::Size { min, max } => {
                 format!(
                     "a size from {} to {}, such as 65536, 64KiB or 1MiB",
                     show_size(*min),
                     show_size(*max)
                 )
             }
-            Kind::Duration { min, max, step } => {
+            KeyKind::Duration { min, max, step } => {
                 let (least, most) = (show_duration(*min), show_duration(*max));
                 let (steps, examples) = match step.nanos() {
                     1 if *min < Span::from_secs(1) => (String::new(), "20ms, 10s or 1m"),
@@ -231,22 +231,22 @@ impl Kind {
                 };
                 format!("a duration from {least} to {most}{steps}, such as {examples}")
             }
-            Kind::Rate => "a number per second, such as 1000/s".into(),
-            Kind::SizeRate => "bytes per second, such as 1MiB/s".into(),
-            Kind::Word(words) => listed(words, "or"),
-            Kind::Strategy => listed(GroupStrategy::WORDS, "or"),
-            Kind::Text | Kind::Secret => "text".into(),
-            Kind::File => "the path of a file".into(),
-            Kind::Path => "a path".into(),
-            Kind::Mode => "three octal digits in quotes, such as \"0660\"".into(),
-            Kind::Form(form) => form.takes.into(),
-            Kind::List(list) => list.expectation(),
-            Kind::Policies => format!(
+            KeyKind::Rate => "a number per second, such as 1000/s".into(),
+            KeyKind::SizeRate => "bytes per second, such as 1MiB/s".into(),
+            KeyKind::Word(words) => listed(words, "or"),
+            KeyKind::Strategy => listed(GroupStrategy::WORDS, "or"),
+            KeyKind::Text | KeyKind::Secret => "text".into(),
+            KeyKind::File => "the path of a file".into(),
+            KeyKind::Path => "a path".into(),
+            KeyKind::Mode => "three octal digits in quotes, such as \"0660\"".into(),
+            KeyKind::Form(form) => form.takes.into(),
+            KeyKind::List(list) => list.expectation(),
+            KeyKind::Policies => format!(
                 "a table from topic filters to {}, such as {{ \"telemetry/#\" = \"never\" }} (or telemetry/#=never,\
                  plant/+=interval outside the file)",
                 listed(Fsync::WORDS, "or")
             ),
-            Kind::Tables(tables) => tables.expectation(),
+            KeyKind::Tables(tables) => tables.expectation(),
         }
     }
 
@@ -254,21 +254,21 @@ impl Kind {
     pub fn show(&self, value: &Value) -> String {
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
         match (self, value, value.as_u64()) {
-            (_, Value::Null, _) | (Kind::Duration { .. }, _, Some(u64::MAX)) => String::new(),
+            (_, Value::Null, _) | (KeyKind::Duration { .. }, _, Some(u64::MAX)) => String::new(),
             (_, Value::String(text), _) if text.is_empty() => String::new(),
             (_, Value::String(text), _) => quoted(text),
-            (Kind::Size { .. }, _, Some(number)) => match show_size(number) {
+            (KeyKind::Size { .. }, _, Some(number)) => match show_size(number) {
                 plain if plain.ends_with(|last: char| last.is_ascii_digit()) => plain,
                 with_unit => quoted(&with_unit),
             },
-            (Kind::SizeRate, _, Some(number)) => quoted(&format!("{}/s", show_size(number))),
-            (Kind::Rate, _, Some(number)) => quoted(&format!("{number}/s")),
-            (Kind::Mode, _, Some(number)) => quoted(&format!("{number:04o}")),
-            (Kind::Duration { .. }, _, Some(nanos)) => {
+            (KeyKind::SizeRate, _, Some(number)) => quoted(&format!("{}/s", show_size(number))),
+            (KeyKind::Rate, _, Some(number)) => quoted(&format!("{number}/s")),
+            (KeyKind::Mode, _, Some(number)) => quoted(&format!("{number:04o}")),
+            (KeyKind::Duration { .. }, _, Some(nanos)) => {
                 quoted(&show_duration(Span::from_nanos(nanos)))
             }
-            (Kind::Tables(tables), Value::Array(entries), _) => tables.show(entries),
-            (Kind::Policies, Value::Array(pairs), _) => {
+            (KeyKind::Tables(tables), Value::Array(entries), _) => tables.show(entries),
+            (KeyKind::Policies, Value::Array(pairs), _) => {
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                 let pairs = pairs
                     .iter()
@@ -296,24 +296,24 @@ impl Kind {
 
     pub(super) fn refuses(&self, given: &str) -> Fault {
         let article = match self {
-            Kind::Flag => "true or false",
-            Kind::Size { .. } => "a size",
-            Kind::Count { .. } => "a whole number",
-            Kind::Duration { .. } => "a duration with its unit",
-            Kind::Rate | Kind::SizeRate => "a rate",
-            Kind::Word(_) => "one of its words",
-            Kind::Strategy => "a strategy",
-            Kind::Policies => "a table of policies",
-            Kind::Mode => "octal permissions",
-            Kind::Text | Kind::Secret => "text",
-            Kind::File => "file",
-            Kind::Path => "path",
-            Kind::Form(form) => form.title,
-            Kind::List(list) => list.title,
-            Kind::Tables(tables) => tables.title,
+            KeyKind::Flag => "true or false",
+            KeyKind::Size { .. } => "a size",
+            KeyKind::Count { .. } => "a whole number",
+            KeyKind::Duration { .. } => "a duration with its unit",
+            KeyKind::Rate | KeyKind::SizeRate => "a rate",
+            KeyKind::Word(_) => "one of its words",
+            KeyKind::Strategy => "a strategy",
+            KeyKind::Policies => "a table of policies",
+            KeyKind::Mode => "octal permissions",
+            KeyKind::Text | KeyKind::Secret => "text",
+            KeyKind::File => "file",
+            KeyKind::Path => "path",
+            KeyKind::Form(form) => form.title,
+            KeyKind::List(list) => list.title,
+            KeyKind::Tables(tables) => tables.title,
         };
         let mend = match self {
-            Kind::Tables(tables) => tables.mend.into(),
+            KeyKind::Tables(tables) => tables.mend.into(),
             _ => format!("Write {}", self.expectation()),
         };
         fault(format!("is {given}, which is not {article}"), mend)

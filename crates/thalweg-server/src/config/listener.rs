@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use serde_json::Value;
 use thalweg_model::Span;
 
+use super::choices::*;
 use super::protocols::ListenerKind;
 use super::section::{Setting, section};
-use super::words::*;
 use crate::transport::tls::{ClientCertificates, NameFrom, TlsOldest};
 
 section! {

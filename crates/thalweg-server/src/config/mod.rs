@@ -7,6 +7,7 @@
 mod access;
 mod built_in;
 mod check;
+mod choices;
 mod dials;
 mod error;
 mod explain;
@@ -23,21 +24,20 @@ mod section;
 mod settings;
 mod sources;
 mod tables;
-mod words;
 
 pub use access::*;
+pub use choices::*;
 pub use dials::{Dial, Endpoint};
 pub use error::*;
 pub use explain::{Change, reference};
 pub use keys::{Key, Reload};
-pub use kind::Kind;
+pub use kind::KeyKind;
 pub use listener::*;
 pub use policies::GroupPolicy;
 pub use protocols::*;
 pub use settings::*;
 pub use thalweg_kernel::Overflow;
 pub use thalweg_kernel::access::Otherwise as AccessDefault;
-pub use words::*;
 
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,10 @@ use serde_json::Value;
 use thalweg_kernel::GroupStrategy;
 use thalweg_model::{Filter, Span};
 
+use super::choices::GroupOrder;
 use super::kind::{Fault, fault};
 use super::section::{Setting, keys_of, section, settings_by_serde};
 use super::tables::Tables;
-use super::words::GroupOrder;
 
 section! {
     /// An entry of `groups.policies`. What it leaves out is as everywhere else.
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(again, config);
         let set = format!(
             "groups.policies={}",
-            Kind::Tables(&super::POLICIES).show(&config.groups.policies.to_value())
+            KeyKind::Tables(&super::POLICIES).show(&config.groups.policies.to_value())
         );
         let (outside, _) = load("", &[&set]).unwrap_or_else(|errors| panic!("{errors:?}"));
         assert_eq!(outside.groups.policies, config.groups.policies);
@@ -147,7 +147,7 @@ mod tests {
                 policy("filter = \"a\"\nstrategy = \"fastest\""),
                 format!(
                     "has \"a\", whose strategy is \"fastest\", which is not a strategy. Write {}.",
-                    Kind::Strategy.expectation()
+                    KeyKind::Strategy.expectation()
                 ),
             ),
             (

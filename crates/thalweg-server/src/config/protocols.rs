@@ -10,10 +10,10 @@ pub mod stomp;
 pub mod xmpp;
 pub mod zmtp;
 
+use super::choices::words;
 use super::listener::Listener;
 use super::section::section;
 use super::settings::Config;
-use super::words::words;
 use thalweg_model::Span;
 
 section! {

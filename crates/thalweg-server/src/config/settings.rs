@@ -7,11 +7,11 @@ use thalweg_kernel::{GroupStrategy, Overflow};
 use thalweg_model::{Filter, Span};
 
 use super::access::{Access, Admin};
+use super::choices::*;
 use super::listener::Listener;
 use super::policies::{GroupPolicy, POLICIES};
 use super::protocols::Protocols;
 use super::section::section;
-use super::words::*;
 
 section! {
     /// The whole configuration, checked.

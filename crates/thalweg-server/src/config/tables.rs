@@ -5,12 +5,12 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
 
+use super::choices::{Fsync, Words};
 use super::forms::{filter_of, items, once};
 use super::keys::Key;
-use super::kind::{Fault, Kind, Written, fault, listed};
+use super::kind::{Fault, KeyKind, Written, fault, listed};
 use super::nearest::nearest;
 use super::sources::written;
-use super::words::{Fsync, Words};
 
 /// A list of tables that all have the same keys, of which the first says what an entry is about.
 pub struct Tables {
@@ -32,7 +32,7 @@ pub struct Tables {
 
 impl Tables {
     /// The entries in their order, each with all keys.
-    pub(super) fn parse(&self, kind: &Kind, written: &Written) -> Result<Value, Fault> {
+    pub(super) fn parse(&self, kind: &KeyKind, written: &Written) -> Result<Value, Fault> {
         let loose;
         let entries = match written {
             Written::List(entries) => entries,
@@ -60,7 +60,7 @@ impl Tables {
         Ok(parsed.into())
     }
 
-    fn entry(&self, kind: &Kind, keys: &[Key], written: &Written) -> Result<Value, Fault> {
+    fn entry(&self, kind: &KeyKind, keys: &[Key], written: &Written) -> Result<Value, Fault> {
         let (Written::Table(fields), [first, rest @ ..]) = (written, keys) else {
             return Err(kind.refuses("a list of other things"));
         };
@@ -141,7 +141,7 @@ impl Tables {
 }
 
 /// Pairs of a filter and a policy, in the order of the filters.
-pub(super) fn policies(kind: &Kind, written: &Written) -> Result<Value, Fault> {
+pub(super) fn policies(kind: &KeyKind, written: &Written) -> Result<Value, Fault> {
     let pair_in = |item: &String| match item.rsplit_once('=') {
         Some((filter, policy)) => Ok((filter.trim().to_owned(), policy.trim().to_owned())),
         None => {

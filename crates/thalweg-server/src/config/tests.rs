@@ -1112,20 +1112,20 @@ fn sentences(loaded: Result<(Config, Origins), Vec<ConfigError>>) -> Vec<String>
 /// Values that `key` takes, among them the least and the most.
 fn values_of(key: &Key) -> Vec<serde_json::Value> {
     let written: Vec<String> = match key.kind {
-        Kind::Flag => vec!["true".into(), "false".into()],
-        Kind::Count { min, max } | Kind::Size { min, max } => {
+        KeyKind::Flag => vec!["true".into(), "false".into()],
+        KeyKind::Count { min, max } | KeyKind::Size { min, max } => {
             vec![min.to_string(), max.to_string()]
         }
-        Kind::Duration { min, max, .. } => vec![show_duration(min), show_duration(max)],
-        Kind::Rate | Kind::SizeRate | Kind::Mode => vec!["7".into()],
-        Kind::Word(words) => words.iter().map(|word| (*word).to_owned()).collect(),
-        Kind::Strategy => vec!["sticky".into()],
-        Kind::Text | Kind::Secret => vec!["something else".into()],
-        Kind::File | Kind::Path => vec!["somewhere/else".into()],
-        Kind::Form(_) => vec!["127.0.0.9:9".into()],
-        Kind::List(_) => vec!["127.0.0.9".into(), "http://a".into()],
-        Kind::Policies => vec!["a/#=never".into()],
-        Kind::Tables(_) => vec![
+        KeyKind::Duration { min, max, .. } => vec![show_duration(min), show_duration(max)],
+        KeyKind::Rate | KeyKind::SizeRate | KeyKind::Mode => vec!["7".into()],
+        KeyKind::Word(words) => words.iter().map(|word| (*word).to_owned()).collect(),
+        KeyKind::Strategy => vec!["sticky".into()],
+        KeyKind::Text | KeyKind::Secret => vec!["something else".into()],
+        KeyKind::File | KeyKind::Path => vec!["somewhere/else".into()],
+        KeyKind::Form(_) => vec!["127.0.0.9:9".into()],
+        KeyKind::List(_) => vec!["127.0.0.9".into(), "http://a".into()],
+        KeyKind::Policies => vec!["a/#=never".into()],
+        KeyKind::Tables(_) => vec![
             "[{ filter = \"a/#\", upgrade_qos = true, settle_timeout = \"off\" }]".into(),
             "[{ endpoint = \"tcp://a:1\", as = \"sub\" }]".into(),
         ],

@@ -4,10 +4,10 @@ use thalweg_wire::testkit::{Mark, Side, feed_bytewise, feed_whole, parse_transcr
 
 use super::*;
 
-type Heard = (Vec<String>, Result<Vec<u8>, PeerFault>);
+type Decoded = (Vec<String>, Result<Vec<u8>, PeerFault>);
 
 /// What a server hears, and what is left over. How heart-beats are counted depends on the network.
-fn server_hears(input: &[u8], bytewise: bool) -> (Heard, String) {
+fn server_hears(input: &[u8], bytewise: bool) -> (Decoded, String) {
     let mut server = ServerSide::new(limits());
     let mut heard = Vec::new();
     let handle = |bytes: &[u8]| {
@@ -34,7 +34,7 @@ fn server_hears(input: &[u8], bytewise: bool) -> (Heard, String) {
     ((heard, left), text(&last_words))
 }
 
-fn client_hears(input: &[u8], bytewise: bool) -> Heard {
+fn client_hears(input: &[u8], bytewise: bool) -> Decoded {
     let mut client = ClientSide::new(limits().frame);
     client.connect(&ConnectOut::default(), &mut Vec::new());
     let mut heard = Vec::new();

@@ -9,8 +9,8 @@ use thalweg_fronts::coap::CoapSettings;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{QueueLimits, QueueView};
 use thalweg_stomp::{ConnectOut, SendOut};
-use thalweg_testbed::amqp::{Amqp, Hello, Said};
-use thalweg_testbed::stomp::Heard;
+use thalweg_testbed::amqp::{Amqp, Hello, ServerMethod};
+use thalweg_testbed::stomp::ServerFrame;
 use thalweg_testbed::{Settings, Testbed, Who};
 
 const NUMBERS: [&str; 6] = [
@@ -55,8 +55,8 @@ fn declares(bed: &mut Testbed, who: Who<Amqp>, queue: &str, arguments: Table<'_>
     bed.amqp_call(who, &Method::QueueDeclare(declare));
     let said = &bed.client(who).said;
     match said.front() {
-        Some(Said::Declared { .. }) => true,
-        Some(Said::ChannelClosed { code: 406, .. }) => false,
+        Some(ServerMethod::Declared { .. }) => true,
+        Some(ServerMethod::ChannelClosed { code: 406, .. }) => false,
         other => panic!("{queue}: {other:?}"),
     }
 }
@@ -77,8 +77,8 @@ fn makes(bed: &mut Testbed, queue: &str, name: &str, value: &str) -> bool {
         client.side.send(&send, |w| _ = w.put(name, value), up);
     });
     match bed.client(who).heard.pop_front() {
-        Some(Heard::Receipt(_)) => true,
-        Some(Heard::Error { message, body, .. }) => {
+        Some(ServerFrame::Receipt(_)) => true,
+        Some(ServerFrame::Error { message, body, .. }) => {
             assert!(body.contains(name), "{name}:{value}: {message} {body}");
             false
         }
@@ -212,7 +212,10 @@ fn a_queue_that_is_made_by_its_use_is_one_without_arguments() {
             };
             bed.client(who).said.clear();
             bed.amqp_call(who, &Method::QueueDeclare(declare));
-            matches!(bed.client(who).said.front(), Some(Said::Declared { .. }))
+            matches!(
+                bed.client(who).said.front(),
+                Some(ServerMethod::Declared { .. })
+            )
         };
         assert!(
             declare(&mut stage.bed, made.durable, Table::default()),

@@ -14,7 +14,7 @@ const ADDRESS: Place<'_> = Place::Address("a/b");
 const FILTERS: [(&str, &str); 2] = [("a/+", "a/x"), ("+/b", "y/b")];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ReceiverKind {
     /// A session that is away.
     Session,
     /// A shared subscription whose only member is away.
@@ -25,7 +25,7 @@ enum Kind {
 
 #[derive(Clone, Copy, Debug)]
 struct Receiver {
-    kind: Kind,
+    kind: ReceiverKind,
     /// The shard of the session; a queue is where queues are.
     shard: usize,
     is_full: bool,
@@ -58,18 +58,18 @@ fn stage(broker: Broker) -> Stage {
 fn receive(stage: &mut Stage, receiver: Receiver, number: usize, filler: Peer) {
     let (filter, fill) = FILTERS[number];
     match receiver.kind {
-        Kind::Session | Kind::Group => {
+        ReceiverKind::Session | ReceiverKind::Group => {
             let name = stage
                 .bed
                 .name_on(&format!("receiver-{number}"), receiver.shard);
             let peer = stage.connect_as(Protocol::Mqtt5, "receiver", &name, 10);
             match receiver.kind {
-                Kind::Group => stage.ask_shared(peer, "group", filter),
+                ReceiverKind::Group => stage.ask_shared(peer, "group", filter),
                 _ => stage.ask(peer, Place::Address(filter)),
             }
             stage.lose(peer);
         }
-        Kind::Queue => stage.declare_rejecting(&format!("queue-{number}"), filter),
+        ReceiverKind::Queue => stage.declare_rejecting(&format!("queue-{number}"), filter),
     }
     if receiver.is_full {
         stage.publish(filler, Place::Address(fill), "first");
@@ -102,7 +102,7 @@ fn check(broker: Broker, protocol: Protocol, publisher: usize, receivers: &[Rece
     );
     let is_rejected = receivers
         .iter()
-        .any(|it| it.kind == Kind::Queue && it.is_full);
+        .any(|it| it.kind == ReceiverKind::Queue && it.is_full);
     let is_refused = is_rejected || !keeps && receivers.iter().all(|receiver| receiver.is_full);
     match (is_refused, protocol) {
         (true, Protocol::Mqtt3) => assert_eq!(verdicts, [], "{case:?}"),
@@ -120,7 +120,7 @@ fn check(broker: Broker, protocol: Protocol, publisher: usize, receivers: &[Rece
 fn receivers(shards: usize) -> Vec<Receiver> {
     let mut all = Vec::new();
     for is_full in [true, false] {
-        for kind in [Kind::Session, Kind::Group] {
+        for kind in [ReceiverKind::Session, ReceiverKind::Group] {
             all.extend((0..shards).map(|shard| Receiver {
                 kind,
                 shard,
@@ -128,7 +128,7 @@ fn receivers(shards: usize) -> Vec<Receiver> {
             }));
         }
         all.push(Receiver {
-            kind: Kind::Queue,
+            kind: ReceiverKind::Queue,
             shard: 0,
             is_full,
         });
@@ -238,7 +238,7 @@ fn what_exchanges_lead_to_full_receivers_only_is_refused_wherever_they_are() {
             order,
         };
         let mut all = receivers(usize::from(shards));
-        all.retain(|receiver| receiver.kind != Kind::Queue);
+        all.retain(|receiver| receiver.kind != ReceiverKind::Queue);
         let mut random = Random(shards.into());
         for way in ways {
             for publisher in 0..usize::from(shards) {
@@ -264,7 +264,7 @@ fn full_elsewhere(journal: bool) -> (Testbed, Who<Mqtt>) {
     let name = stage.bed.name_on("filler", 1);
     let filler = stage.connect_as(Protocol::Mqtt5, "filler", &name, 10);
     let full = Receiver {
-        kind: Kind::Session,
+        kind: ReceiverKind::Session,
         shard: 1,
         is_full: true,
     };

@@ -309,7 +309,7 @@ impl Stage {
         self.bed.amqp_call(who, &declare);
         let said: Vec<_> = self.bed.client(who).said.drain(..).collect();
         assert!(
-            matches!(said.last(), Some(amqp::Said::Declared { .. })),
+            matches!(said.last(), Some(amqp::ServerMethod::Declared { .. })),
             "{said:?}"
         );
         self.lose(operator);

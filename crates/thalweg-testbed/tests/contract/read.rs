@@ -4,7 +4,7 @@ use crate::peer::{Delivery, Handle};
 use thalweg_amqp::FieldValue;
 use thalweg_model::octets as address;
 use thalweg_testbed::amqp::Got;
-use thalweg_testbed::coap::Heard;
+use thalweg_testbed::coap::ReceivedMessage;
 
 /// Why a message of AMQP died last.
 pub fn amqp_death(got: &Got) -> Option<String> {
@@ -52,8 +52,8 @@ pub fn zmtp_delivery(frames: Vec<Vec<u8>>) -> Delivery {
 }
 
 /// Responses with content, as far as they have any.
-pub fn coap_deliveries(heard: Vec<Heard>) -> Vec<Delivery> {
-    let content = |heard: Heard| {
+pub fn coap_deliveries(heard: Vec<ReceivedMessage>) -> Vec<Delivery> {
+    let content = |heard: ReceivedMessage| {
         (heard.code == thalweg_coap::Code::CONTENT && !heard.payload.is_empty()).then(|| Delivery {
             body: String::from_utf8_lossy(&heard.payload).into_owned(),
             address: None,

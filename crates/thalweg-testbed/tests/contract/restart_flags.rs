@@ -10,7 +10,7 @@ use thalweg_model::Span;
 use thalweg_mqtt::{ConnectOut, PublishOut, QoS};
 use thalweg_stomp::{ConnectOut as StompConnect, HeaderWriter, SendOut};
 use thalweg_testbed::Settings;
-use thalweg_testbed::amqp::Said;
+use thalweg_testbed::amqp::ServerMethod;
 use thalweg_testbed::disk::Loss;
 
 /// How a process ends.
@@ -370,7 +370,7 @@ fn queues_exchanges_and_bindings_are_what_they_were() {
             };
             stage.bed.amqp_call(who, &Method::QueueDeclare(passive));
             let said = stage.bed.client(who).said.pop_front();
-            let is_gone = matches!(said, Some(Said::ChannelClosed { code: 404, .. }));
+            let is_gone = matches!(said, Some(ServerMethod::ChannelClosed { code: 404, .. }));
             assert!(is_gone, "{how:?}: {name} {said:?}");
         }
     }

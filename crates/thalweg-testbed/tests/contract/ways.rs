@@ -9,10 +9,10 @@ use thalweg_fronts::FrontSettings as _;
 use thalweg_kernel::access::Access;
 use thalweg_mqtt::{ConnectOut, PublishOut, QoS, Version, WillOut};
 use thalweg_stomp::{HeaderWriter, SendOut};
-use thalweg_testbed::amqp::{Amqp, Hello, Said};
+use thalweg_testbed::amqp::{Amqp, Hello, ServerMethod};
 use thalweg_testbed::coap::{CoapStream, PeerId};
 use thalweg_testbed::mqtt::{Mqtt, Packet};
-use thalweg_testbed::stomp::{Heard, Stomp};
+use thalweg_testbed::stomp::{ServerFrame, Stomp};
 use thalweg_testbed::xmpp::{self, Xmpp};
 use thalweg_testbed::zmtp::Zmtp;
 use thalweg_testbed::{Raw, Testbed, Who};
@@ -235,7 +235,7 @@ pub fn declare(
     bed.amqp_call(who, &Method::QueueDeclare(declare));
     let said = &bed.client(who).said;
     assert!(
-        matches!(said.back(), Some(Said::Declared { .. })),
+        matches!(said.back(), Some(ServerMethod::Declared { .. })),
         "{said:?}"
     );
 }
@@ -297,7 +297,10 @@ fn bind(
     bed.client(who).said.clear();
     bed.amqp_call(who, &method);
     let said = &bed.client(who).said;
-    assert!(matches!(said.back(), Some(Said::Done(_))), "{said:?}");
+    assert!(
+        matches!(said.back(), Some(ServerMethod::Done(_))),
+        "{said:?}"
+    );
 }
 
 /// Has dead letters of a queue come to where a way ends.
@@ -628,13 +631,13 @@ impl Publisher {
                 let mut is_closed = false;
                 for said in bed.client(*who).said.drain(..) {
                     match said {
-                        Said::Ack { tag, multiple } => {
+                        ServerMethod::Ack { tag, multiple } => {
                             let first = if multiple { 0 } else { tag };
                             heard.extend((first..=tag).map(|tag| (tag, true)));
                         }
-                        Said::Nack { tag } => heard.push((tag, false)),
-                        Said::Done("tx.commit-ok") => in_order.push(true),
-                        Said::ChannelClosed { .. } => {
+                        ServerMethod::Nack { tag } => heard.push((tag, false)),
+                        ServerMethod::Done("tx.commit-ok") => in_order.push(true),
+                        ServerMethod::ChannelClosed { .. } => {
                             in_order.push(false);
                             is_closed = true;
                         }
@@ -655,8 +658,10 @@ impl Publisher {
             End::Stomp(Some(who)) => {
                 for said in bed.client(*who).heard.drain(..) {
                     match said {
-                        Heard::Receipt(name) => heard.push((name.parse().expect("a number"), true)),
-                        Heard::Error { .. } => in_order.push(false),
+                        ServerFrame::Receipt(name) => {
+                            heard.push((name.parse().expect("a number"), true))
+                        }
+                        ServerFrame::Error { .. } => in_order.push(false),
                         _ => {}
                     }
                 }

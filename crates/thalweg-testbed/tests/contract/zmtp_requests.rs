@@ -8,7 +8,7 @@ use thalweg_kernel::Limits;
 use thalweg_kernel::access::{Access, Otherwise, Permission, Rule, Rules};
 use thalweg_model::Span;
 use thalweg_mqtt::{ConnectOut, PublishOut, QoS, SubscribeOptions};
-use thalweg_testbed::amqp::{Hello, Said};
+use thalweg_testbed::amqp::{Hello, ServerMethod};
 use thalweg_testbed::mqtt::{Mqtt, Received};
 use thalweg_testbed::zmtp::Zmtp;
 use thalweg_testbed::{Settings, Testbed, Who};
@@ -614,7 +614,7 @@ fn no_worker_publishes_where_its_requester_may_not() {
         };
         bed.client(client).said.clear();
         bed.amqp_call(client, &Method::QueueDeclare(declare));
-        let Some(Said::Declared { queue, .. }) = bed.client(client).said.pop_front() else {
+        let Some(ServerMethod::Declared { queue, .. }) = bed.client(client).said.pop_front() else {
             panic!("it may declare a queue of its own");
         };
         let source = if reply_to.is_empty() {

@@ -208,14 +208,14 @@ struct Peer {
 
 /// A message as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Heard {
+struct ReceivedMessage {
     code: Code,
     token: Vec<u8>,
     observes: bool,
     payload: Vec<u8>,
 }
 
-impl Heard {
+impl ReceivedMessage {
     fn of(message: &StreamMessage<'_>) -> Self {
         let (code, token, payload) = (
             message.code,
@@ -341,7 +341,7 @@ impl Peer {
     }
 
     /// The next message; nothing when the connection has ended.
-    fn hear(&mut self) -> Option<Heard> {
+    fn hear(&mut self) -> Option<ReceivedMessage> {
         loop {
             if let Some(heard) = self.next() {
                 return Some(heard);
@@ -356,11 +356,11 @@ impl Peer {
         }
     }
 
-    fn next(&mut self) -> Option<Heard> {
+    fn next(&mut self) -> Option<ReceivedMessage> {
         if !self.framed {
             let (len, heard) = decode(&self.bytes, usize::MAX)
                 .expect("the broker writes what can be read")
-                .map(|(len, message)| (len, Heard::of(&message)))?;
+                .map(|(len, message)| (len, ReceivedMessage::of(&message)))?;
             self.bytes.drain(..len);
             return Some(heard);
         }
@@ -385,7 +385,7 @@ impl Peer {
             .expect("a message")
             .expect("whole");
         assert_eq!(len, stream.len(), "one message each");
-        let heard = Heard::of(&message);
+        let heard = ReceivedMessage::of(&message);
         self.bytes.drain(..head + length);
         Some(heard)
     }

@@ -15,7 +15,7 @@ use crate::cell::Leg;
 use crate::drivers::Fault;
 
 #[derive(Debug)]
-pub struct Line {
+pub struct BareConnection {
     stream: TcpStream,
     machine: ClientSide,
     topic: String,
@@ -37,22 +37,22 @@ pub struct Line {
     pub bytes_in: u64,
 }
 
-impl Line {
-    /// Connects and says CONNECT; [`Line::introduced`] hears the answer.
+impl BareConnection {
+    /// Connects and says CONNECT; [`BareConnection::introduced`] hears the answer.
     pub fn open(
         address: SocketAddr,
         leg: &Leg,
         name: &str,
         topic: &str,
         login: Option<&(String, String)>,
-    ) -> Result<Line, Fault> {
+    ) -> Result<BareConnection, Fault> {
         let words = |error: io::Error| format!("connecting to {address}: {error}");
         let stream = TcpStream::connect_timeout(&address, ANSWERED_WITHIN).map_err(words)?;
         stream.set_nodelay(true).map_err(words)?;
         stream
             .set_read_timeout(Some(ANSWERED_WITHIN))
             .map_err(words)?;
-        let mut line = Line {
+        let mut line = BareConnection {
             stream,
             machine: ClientSide::new(PACKET_MAX),
             topic: topic.to_owned(),

@@ -12,11 +12,11 @@ use thalweg_mqtt::{ClientEvent, QoS, ReasonCode};
 
 use super::{Fault, Job, Publisher, Received, Subscriber};
 use crate::load::{Gave, clock};
-use line::Line;
+use line::BareConnection;
 
 #[derive(Debug)]
 pub struct Publishing {
-    lines: Vec<Line>,
+    lines: Vec<BareConnection>,
     doorbell: Doorbell,
     qos: QoS,
     window: u32,
@@ -32,7 +32,7 @@ impl Publishing {
         let mut lines = Vec::new();
         for flow in 0..job.flows {
             let name = format!("{}-{:08x}-p{flow}", job.role, job.run);
-            lines.push(Line::open(
+            lines.push(BareConnection::open(
                 job.publish_at,
                 &job.publish,
                 &name,
@@ -185,7 +185,7 @@ impl Publisher for Publishing {
 
 #[derive(Debug)]
 pub struct Subscribing {
-    lines: Vec<Line>,
+    lines: Vec<BareConnection>,
     doorbell: Doorbell,
     flows: u32,
     /// Strings of topics, so that nobody decodes them.
@@ -203,7 +203,7 @@ impl Subscribing {
         for copy in 0..job.copies {
             for (flow, topic) in topics.iter().enumerate() {
                 let name = format!("{}-{:08x}-s{copy}-{flow}", job.role, job.run);
-                lines.push(Line::open(
+                lines.push(BareConnection::open(
                     job.subscribe_at,
                     &job.subscribe,
                     &name,
@@ -316,7 +316,7 @@ impl Subscriber for Subscribing {
 /// Connections that say nothing.
 #[derive(Debug)]
 pub struct Idle {
-    lines: Vec<Line>,
+    lines: Vec<BareConnection>,
 }
 
 impl Idle {
@@ -325,7 +325,8 @@ impl Idle {
         let mut lines = Vec::new();
         for number in 0..count {
             let name = format!("{}-{:08x}-i{number}", job.role, job.run);
-            let line = Line::open(job.publish_at, &job.publish, &name, "", job.login.as_ref());
+            let line =
+                BareConnection::open(job.publish_at, &job.publish, &name, "", job.login.as_ref());
             lines.push(
                 line.map_err(|fault| format!("idle connection {number} of {count}: {fault}"))?,
             );
@@ -356,7 +357,7 @@ impl Doorbell {
         Ok(Doorbell { epoll })
     }
 
-    fn watch(&self, line: &Line, number: usize) -> Result<(), Fault> {
+    fn watch(&self, line: &BareConnection, number: usize) -> Result<(), Fault> {
         line.watch(&self.epoll, number as u64)
     }
 

@@ -5,8 +5,8 @@ use thalweg_client::Calibration;
 
 use super::super::field::tests::trial;
 use super::super::published::blank_cell;
-use super::super::sources::Kind;
-use super::super::{AXES, Choice, Level, Outcome, Point, Source, Standing, calibration, words};
+use super::super::sources::SourceKind;
+use super::super::{AXES, Choice, Level, Outcome, Point, Source, Standing, calibration, render};
 use super::{ask, expected, paper, query};
 use crate::cell::{Cell, Leg, Load, Measured, Protocol, Quantiles, Row, Workload};
 use crate::results::tests::Folder;
@@ -63,7 +63,7 @@ fn blank(delivered: u64) -> Row {
 fn measured(name: &str, trials: Vec<(Cell, Row)>) -> Source {
     Source {
         name: name.to_owned(),
-        kind: Kind::Measured,
+        kind: SourceKind::Measured,
         machine: "a test".to_owned(),
         finished_unix_s: Some(1_795_300_000),
         trials,
@@ -231,7 +231,7 @@ fn equal_ones_tie_and_the_answer_is_the_same_whatever_the_order_of_the_data() {
     turned.trials.reverse();
     let query = query(flags);
     let json =
-        |source: Source| words::json(&super::advise(&query, &[source]), &query, 0).to_string();
+        |source: Source| render::json(&super::advise(&query, &[source]), &query, 0).to_string();
     assert_eq!(json(own()), json(own()));
     let again = json(turned);
     let of = |text: &str| {

@@ -3,11 +3,11 @@ mod golden;
 
 use clap::Parser;
 
-use super::{Advice, RecommendArgs, Source, advise, words};
+use super::{Advice, RecommendArgs, Source, advise, render};
 
 /// A line of flags, as it is typed.
 #[derive(Parser)]
-struct Line {
+struct CommandLine {
     #[command(flatten)]
     args: RecommendArgs,
 }
@@ -15,7 +15,7 @@ struct Line {
 /// A query from its flags.
 fn query(flags: &str) -> RecommendArgs {
     let words = std::iter::once("recommend").chain(flags.split_whitespace());
-    Line::try_parse_from(words)
+    CommandLine::try_parse_from(words)
         .unwrap_or_else(|error| panic!("{flags}: {error}"))
         .args
 }
@@ -24,7 +24,7 @@ fn query(flags: &str) -> RecommendArgs {
 fn ask(flags: &str, sources: &[Source]) -> (Advice, String) {
     let query = query(flags);
     let advice = advise(&query, sources);
-    let text = words::text(&advice, &query, 1_795_339_420);
+    let text = render::text(&advice, &query, 1_795_339_420);
     println!("$ thalweg bench recommend {flags}\n{text}\n");
     (advice, text)
 }

@@ -7,7 +7,7 @@ use thalweg_wire::Time;
 use super::{Body, Requests};
 use crate::blockwise::{Gathered, Part};
 use crate::stream::StreamMessage;
-use crate::stream::reply::{Reply, Said};
+use crate::stream::reply::{Extent, Reply};
 use crate::why::{self, CROWDED_SECONDS, OVERLOADED_SECONDS};
 use crate::{Block, Code, Value, option};
 
@@ -147,7 +147,7 @@ impl Requests {
             };
             reply.say(&mut self.machine, self.settings.block_exponent_max, out)
         });
-        if said == Said::Whole
+        if said == Extent::Whole
             && let Some(at) = self.to_confirm.iter().position(|(of, _)| *of == key)
         {
             let (_, cookie) = self.to_confirm.swap_remove(at);

@@ -1,8 +1,8 @@
 //! `coap.*`: the section of CoAP.
 
+use crate::config::choices::words;
 use crate::config::protocols::Contradiction;
 use crate::config::section::section;
-use crate::config::words::words;
 use thalweg_coap::EchoForObserve;
 use thalweg_fronts::coap::Notify;
 use thalweg_model::Span;

@@ -1,7 +1,7 @@
 //! `mqtt.*`: the section of MQTT.
 
+use crate::config::choices::words;
 use crate::config::section::section;
-use crate::config::words::words;
 use thalweg_model::Span;
 
 section! {

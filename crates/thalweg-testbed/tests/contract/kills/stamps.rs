@@ -5,9 +5,9 @@ use thalweg_amqp::methods::{basic, confirm, queue};
 use thalweg_amqp::{BasicProperties, ContentHeader, Method, TableWriter};
 use thalweg_mqtt::{ConnectOut, PublishOut, QoS, SubscribeOptions};
 use thalweg_stomp::{ConnectOut as StompConnect, HeaderWriter, SendOut};
-use thalweg_testbed::amqp::{Amqp, Hello, Said};
+use thalweg_testbed::amqp::{Amqp, Hello, ServerMethod};
 use thalweg_testbed::mqtt::{Mqtt, Packet};
-use thalweg_testbed::stomp::{Heard, Stomp};
+use thalweg_testbed::stomp::{ServerFrame, Stomp};
 use thalweg_testbed::{Random, Testbed, Who};
 
 const BODIES: [&str; 2] = ["first", "second"];
@@ -143,14 +143,16 @@ impl Publisher {
             Publisher::Amqp(who) => {
                 let said = bed.client(who).said.iter();
                 let tags = said.filter_map(|it| match it {
-                    Said::Ack { tag, .. } => Some(*tag as usize),
+                    ServerMethod::Ack { tag, .. } => Some(*tag as usize),
                     _ => None,
                 });
                 tags.max().unwrap_or(0)
             }
             Publisher::Stomp(who) => {
                 let heard = bed.client(who).heard.iter();
-                heard.filter(|it| matches!(it, Heard::Receipt(_))).count()
+                heard
+                    .filter(|it| matches!(it, ServerFrame::Receipt(_)))
+                    .count()
             }
         }
     }

@@ -10,12 +10,12 @@ const COUNT: usize = 8;
 const PREFETCH: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum QueueFeature {
     SingleActive,
     Priorities,
 }
 
-/// Of [`Kind::Priorities`] the first has the higher priority.
+/// Of [`QueueFeature::Priorities`] the first has the higher priority.
 const PRIORITIES: [i64; 2] = [5, 0];
 
 fn open(bed: &mut Testbed) -> Who<Amqp> {
@@ -33,11 +33,11 @@ fn open(bed: &mut Testbed) -> Who<Amqp> {
     who
 }
 
-fn consume(bed: &mut Testbed, kind: Kind, number: usize) -> Who<Amqp> {
+fn consume(bed: &mut Testbed, kind: QueueFeature, number: usize) -> Who<Amqp> {
     let who = open(bed);
     let mut buffer = Vec::new();
     let mut arguments = TableWriter::new(&mut buffer);
-    if kind == Kind::Priorities {
+    if kind == QueueFeature::Priorities {
         arguments.i64("x-priority", PRIORITIES[number]);
     }
     let consume = basic::Consume {
@@ -65,11 +65,14 @@ fn texts(got: &[Got]) -> Vec<String> {
 }
 
 /// A queue of messages, and both consumers with what the kind lets them have.
-fn begin(bed: &mut Testbed, kind: Kind) -> [Who<Amqp>; 2] {
+fn begin(bed: &mut Testbed, kind: QueueFeature) -> [Who<Amqp>; 2] {
     let who = open(bed);
     let mut buffer = Vec::new();
     let mut arguments = TableWriter::new(&mut buffer);
-    arguments.bool("x-single-active-consumer", kind == Kind::SingleActive);
+    arguments.bool(
+        "x-single-active-consumer",
+        kind == QueueFeature::SingleActive,
+    );
     let declare = queue::Declare {
         queue: "work",
         durable: true,
@@ -96,14 +99,14 @@ fn begin(bed: &mut Testbed, kind: Kind) -> [Who<Amqp>; 2] {
 
 /// The consumer of higher priority, or the active one, acknowledges its first message; the broker is killed, and both come
 /// back in one order or the other. Whether the kill came too late.
-fn story(kind: Kind, is_turned: bool, after: usize, loss: usize) -> bool {
+fn story(kind: QueueFeature, is_turned: bool, after: usize, loss: usize) -> bool {
     let what = format!("{kind:?}, turned: {is_turned}, killed after {after}, {loss}");
     let mut bed = bed(2);
     let consumers = begin(&mut bed, kind);
     let had = consumers.map(|who| got(&mut bed, who));
     let wanted = match kind {
-        Kind::SingleActive => [vec!["0", "1"], vec![]],
-        Kind::Priorities => [vec!["0", "1"], vec!["2", "3"]],
+        QueueFeature::SingleActive => [vec!["0", "1"], vec![]],
+        QueueFeature::Priorities => [vec!["0", "1"], vec!["2", "3"]],
     };
     assert_eq!([texts(&had[0]), texts(&had[1])], wanted, "{what}");
     bed.write(consumers[0], |client, up| {
@@ -128,14 +131,14 @@ fn story(kind: Kind, is_turned: bool, after: usize, loss: usize) -> bool {
         "{what}"
     );
     let high = match (kind, is_turned) {
-        (Kind::SingleActive, _) => {
+        (QueueFeature::SingleActive, _) => {
             assert_eq!(texts(&of_second), [""; 0], "{what}: two are active");
             first
         }
-        (Kind::Priorities, false) => first,
-        (Kind::Priorities, true) => second,
+        (QueueFeature::Priorities, false) => first,
+        (QueueFeature::Priorities, true) => second,
     };
-    if kind == Kind::Priorities {
+    if kind == QueueFeature::Priorities {
         assert_eq!(texts(&of_second), left[PREFETCH..2 * PREFETCH], "{what}");
     }
     // The next goes to whoever has room; if both have, to the one that comes first.
@@ -169,7 +172,7 @@ fn story(kind: Kind, is_turned: bool, after: usize, loss: usize) -> bool {
 
 #[test]
 fn consumers_take_turns_as_their_queue_says_whenever_the_broker_is_killed() {
-    for kind in [Kind::SingleActive, Kind::Priorities] {
+    for kind in [QueueFeature::SingleActive, QueueFeature::Priorities] {
         for is_turned in [false, true] {
             for loss in 0..2 {
                 at_each_step(|after| story(kind, is_turned, after, loss));

@@ -74,8 +74,8 @@ impl Stage {
             End::Amqp(who) => {
                 let said = self.bed.client(who).said.drain(..);
                 said.filter_map(|said| match said {
-                    amqp::Said::Ack { .. } => Some(Verdict::Accepted),
-                    amqp::Said::Nack { .. } => Some(Verdict::Refused),
+                    amqp::ServerMethod::Ack { .. } => Some(Verdict::Accepted),
+                    amqp::ServerMethod::Nack { .. } => Some(Verdict::Refused),
                     _ => None,
                 })
                 .collect()
@@ -84,8 +84,8 @@ impl Stage {
                 let heard = self.bed.client(who).heard.drain(..);
                 heard
                     .filter_map(|heard| match heard {
-                        stomp::Heard::Receipt(_) => Some(Verdict::Accepted),
-                        stomp::Heard::Error { receipt, .. } => {
+                        stomp::ServerFrame::Receipt(_) => Some(Verdict::Accepted),
+                        stomp::ServerFrame::Error { receipt, .. } => {
                             assert_eq!(receipt.as_deref(), Some("r"));
                             Some(Verdict::Refused)
                         }

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicU32;
 
 use super::*;
-use crate::groups::line::{Came, Line};
+use crate::groups::line::{Came, MqttConnection};
 use crate::groups::log::Log;
 use crate::groups::publisher::{Publisher, number};
 use crate::groups::worker::{GLANCE, Worker};
@@ -83,25 +83,25 @@ fn broken_pings() -> Vec<Vec<u8>> {
 }
 
 /// How a liar acknowledges a message, and what else it says with it.
-type Talk = fn(&mut Line, u16, u32);
+type Talk = fn(&mut MqttConnection, u16, u32);
 
-fn claims_to_be_idle_in_pings(line: &mut Line, id: u16, _: u32) {
+fn claims_to_be_idle_in_pings(line: &mut MqttConnection, id: u16, _: u32) {
     for _ in 0..5 {
         line.send(&ping(&[], json("0", "0.01").as_bytes()));
     }
     line.send(&ack(PUBACK, id));
 }
 
-fn claims_to_be_idle_in_acks(line: &mut Line, id: u16, _: u32) {
+fn claims_to_be_idle_in_acks(line: &mut MqttConnection, id: u16, _: u32) {
     line.send(&ack_saying(id, "0;0.01"));
 }
 
-fn claims_to_be_idle_at_the_address(line: &mut Line, id: u16, turn: u32) {
+fn claims_to_be_idle_at_the_address(line: &mut MqttConnection, id: u16, turn: u32) {
     let report = Publish::new("$load/report", json("0", "0.01")).qos((turn % 2) as u8, 9);
     line.send(&[report.bytes(V5), ack(PUBACK, id)].concat());
 }
 
-fn names_the_wrong_unit(line: &mut Line, id: u16, _: u32) {
+fn names_the_wrong_unit(line: &mut MqttConnection, id: u16, _: u32) {
     line.send(&ping(
         &property::user("unit", "ns"),
         json("0", "20").as_bytes(),
@@ -109,7 +109,7 @@ fn names_the_wrong_unit(line: &mut Line, id: u16, _: u32) {
     line.send(&ack(PUBACK, id));
 }
 
-fn talks_nonsense(line: &mut Line, id: u16, turn: u32) {
+fn talks_nonsense(line: &mut MqttConnection, id: u16, turn: u32) {
     let (all, broken) = (nonsense(), broken_pings());
     let text = &all[turn as usize % all.len()];
     line.send(&ping(&[], text.as_bytes()));
@@ -132,7 +132,7 @@ fn talks_nonsense(line: &mut Line, id: u16, turn: u32) {
 
 /// A member that takes `work` for a message, and talks.
 fn liar(broker: SocketAddr, work: Duration, talk: Talk, log: &Log) -> Worker {
-    let mut line = Line::connect(broker, &Connect::new(V5, "liar"));
+    let mut line = MqttConnection::connect(broker, &Connect::new(V5, "liar"));
     assert!(line.subscribe(FILTER, 1));
     let log = log.clone();
     Worker::run(move |stop| {
@@ -240,7 +240,7 @@ fn a_flood_of_reports_costs_those_who_send_it() {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let reports = again_and_again(3, move |_, luck| {
         let name = format!("reporter{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let mut line = Line::connect(address, &Connect::new(V5, &name));
+        let mut line = MqttConnection::connect(address, &Connect::new(V5, &name));
         assert!(line.subscribe(FILTER, 0));
         let (all, broken) = (nonsense(), broken_pings());
         // A second's worth of one that reports a thousand times a second.

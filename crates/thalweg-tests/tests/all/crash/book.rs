@@ -62,10 +62,10 @@ pub struct Breach {
 #[derive(Debug)]
 pub struct Stream {
     pub publisher: String,
-    /// The address; in a stream of [`Kind::Erased`] what it begins with.
+    /// The address; in a stream of [`Use::Erased`] what it begins with.
     pub topic: String,
     pub qos: u8,
-    pub kind: Kind,
+    pub kind: Use,
     /// Message expiry of its messages, for MQTT 5.
     pub expiry: Option<u32>,
     sent: Vec<Sent>,
@@ -73,7 +73,7 @@ pub struct Stream {
 
 /// What is done with a stream's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum Use {
     Plain,
     /// They are published and kept.
     Retained,
@@ -100,7 +100,7 @@ pub struct Reception {
     /// Whether what is owed must come; not so for sessions that are ended on purpose.
     pub owed: bool,
     pub claims: Vec<Claim>,
-    heard: BTreeMap<usize, Heard>,
+    heard: BTreeMap<usize, Arrivals>,
 }
 
 /// A subscription's life as its client saw it; 0 is not yet.
@@ -117,7 +117,7 @@ pub struct Claim {
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct Arrivals {
     /// How often each message came, by its number.
     times: Vec<u8>,
     /// The highest number so far that came for the first time.
@@ -226,7 +226,7 @@ impl Book {
         publisher: &str,
         topic: &str,
         qos: u8,
-        kind: Kind,
+        kind: Use,
         expiry: Option<u32>,
     ) -> usize {
         let (publisher, topic) = (publisher.to_owned(), topic.to_owned());
@@ -271,7 +271,7 @@ impl Book {
     }
 
     pub fn payload(&self, stream: usize, number: u32) -> Vec<u8> {
-        if self.streams[stream].kind == Kind::Erased && number.is_multiple_of(2) {
+        if self.streams[stream].kind == Use::Erased && number.is_multiple_of(2) {
             return Vec::new();
         }
         let size = self.streams[stream].sent[number as usize - 1].size as usize;
@@ -297,16 +297,16 @@ impl Book {
                 .rposition(|sent| sent.done > 0)
                 .map_or(0, |at| at as u32 + 1)
         };
-        let of = |kind: Kind| {
+        let of = |kind: Use| {
             self.streams
                 .iter()
                 .enumerate()
                 .filter(move |(_, stream)| stream.kind == kind)
         };
-        let kept = of(Kind::Retained)
+        let kept = of(Use::Retained)
             .map(|(id, stream)| (id, last(stream)))
             .filter(|(_, number)| *number > 0);
-        let erased = of(Kind::Erased).map(|(id, stream)| (id, last(stream) / 2 * 2));
+        let erased = of(Use::Erased).map(|(id, stream)| (id, last(stream) / 2 * 2));
         kept.chain(erased).collect()
     }
 
@@ -527,7 +527,7 @@ impl Book {
                 .streams
                 .iter()
                 .enumerate()
-                .filter(|(_, stream)| stream.kind != Kind::Erased)
+                .filter(|(_, stream)| stream.kind != Use::Erased)
             {
                 let claims = reception
                     .claims
@@ -624,13 +624,13 @@ impl Book {
 impl Stream {
     pub fn address(&self, number: u32) -> String {
         match self.kind {
-            Kind::Erased => format!("{}/{}", self.topic, number.div_ceil(2)),
-            Kind::Plain | Kind::Retained => self.topic.clone(),
+            Use::Erased => format!("{}/{}", self.topic, number.div_ceil(2)),
+            Use::Plain | Use::Retained => self.topic.clone(),
         }
     }
 
     pub fn retain(&self) -> bool {
-        self.kind != Kind::Plain
+        self.kind != Use::Plain
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who takes part in a run.
 
-use super::book::{Book, Kind};
+use super::book::{Book, Use};
 use super::client::{Ask, Client, Presence};
 use super::habit::{Habit, Sizes};
 use super::luck::Luck;
@@ -49,27 +49,27 @@ pub fn everything(book: &mut Book, luck: &Luck) -> Vec<Client> {
     cast.special(
         "share-5",
         V5,
-        &[("s/a", 1, Kind::Plain), ("s/b", 2, Kind::Plain)],
+        &[("s/a", 1, Use::Plain), ("s/b", 2, Use::Plain)],
     );
     cast.special(
         "share-3",
         V311,
-        &[("s/c", 1, Kind::Plain), ("s/d", 2, Kind::Plain)],
+        &[("s/c", 1, Use::Plain), ("s/d", 2, Use::Plain)],
     );
     let kept = [
-        ("r/a", 1, Kind::Retained),
-        ("r/b", 2, Kind::Retained),
-        ("r/c", 1, Kind::Retained),
+        ("r/a", 1, Use::Retained),
+        ("r/b", 2, Use::Retained),
+        ("r/c", 1, Use::Retained),
     ];
     cast.special(
         "keeper-5",
         V5,
-        &[&kept[..], &[("gone/a", 1, Kind::Erased)]].concat(),
+        &[&kept[..], &[("gone/a", 1, Use::Erased)]].concat(),
     );
     cast.special(
         "keeper-3",
         V311,
-        &[("r/d", 1, Kind::Retained), ("r/e", 2, Kind::Retained)],
+        &[("r/d", 1, Use::Retained), ("r/e", 2, Use::Retained)],
     );
     // Subscribers with sessions that last.
     cast.listener("all-5", V5, Presence::ALWAYS, &[("c/#", 2)]);
@@ -133,7 +133,7 @@ pub fn few(book: &mut Book, luck: &Luck) -> Vec<Client> {
     cast.special(
         "keeper-5",
         V5,
-        &[("r/a", 1, Kind::Retained), ("r/b", 2, Kind::Retained)],
+        &[("r/a", 1, Use::Retained), ("r/b", 2, Use::Retained)],
     );
     cast.listener("all-5", V5, Presence::ALWAYS, &[("c/#", 2)]);
     cast.listener("absent-3", V311, ABSENT, &[("c/#", 2)]);
@@ -186,7 +186,7 @@ impl Cast<'_> {
     ) {
         let streams = [1, 2].map(|qos| {
             self.book
-                .stream(name, &format!("c/{name}/{qos}"), qos, Kind::Plain, expiry)
+                .stream(name, &format!("c/{name}/{qos}"), qos, Use::Plain, expiry)
         });
         self.client(
             name,
@@ -196,7 +196,7 @@ impl Cast<'_> {
         );
     }
 
-    fn special(&mut self, name: &str, version: Version, streams: &[(&str, u8, Kind)]) {
+    fn special(&mut self, name: &str, version: Version, streams: &[(&str, u8, Use)]) {
         let all = streams
             .iter()
             .map(|(topic, qos, kind)| self.book.stream(name, topic, *qos, *kind, None));

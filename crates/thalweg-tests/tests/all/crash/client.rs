@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-use super::book::{Book, Kind, Moment, Wrong};
+use super::book::{Book, Moment, Use, Wrong};
 use super::habit::Habit;
 use super::luck::Luck;
 use crate::conformance::packet::*;
@@ -715,7 +715,7 @@ impl Client {
             publish = publish.with(property::four(property::MESSAGE_EXPIRY, expiry));
         }
         let size = publish.payload.len();
-        let erases = it.kind == Kind::Erased && size == 0;
+        let erases = it.kind == Use::Erased && size == 0;
         book.trail.note(
             now,
             &self.name,

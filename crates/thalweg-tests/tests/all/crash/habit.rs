@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::book::{Book, Kind, Moment, Wrong};
+use super::book::{Book, Moment, Use, Wrong};
 use super::client::{Ask, Client, Session};
 use crate::conformance::packet::*;
 
@@ -242,7 +242,7 @@ impl Habit {
                     }
                     let size = sizes.draw(client);
                     client.publish(stream, size, book);
-                    if book.streams[stream].kind == Kind::Erased {
+                    if book.streams[stream].kind == Use::Erased {
                         // What is kept is erased in the next breath.
                         client.publish(stream, 0, book);
                     }
@@ -313,7 +313,7 @@ impl Reading {
     fn take(&mut self, stream: usize, number: u32, book: &mut Book) {
         let least = self.expected.get(&stream).copied().unwrap_or(0);
         let topic = book.streams[stream].address(number);
-        if book.streams[stream].kind == Kind::Erased {
+        if book.streams[stream].kind == Use::Erased {
             if number <= least {
                 let story = format!(
                     "<{stream}#{number}> is kept on {topic}, which was erased by number {}",
@@ -336,7 +336,7 @@ impl Reading {
         let kept = self
             .expected
             .iter()
-            .filter(|(stream, _)| book.streams[**stream].kind == Kind::Retained);
+            .filter(|(stream, _)| book.streams[**stream].kind == Use::Retained);
         kept.filter(|(stream, _)| !self.seen.contains_key(stream))
     }
 

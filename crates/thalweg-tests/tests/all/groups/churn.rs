@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::line::{Came, Line};
+use super::line::{Came, MqttConnection};
 use super::log::{Log, Taken};
 use super::publisher::{Publisher, number};
 use super::worker::Worker;
@@ -34,7 +34,7 @@ fn restless(broker: SocketAddr, number_of: u64, log: Log, joins: Arc<AtomicUsize
     Worker::run(move |stop| {
         while !stop.load(Ordering::Relaxed) {
             let who = format!("restless{}", NEXT.fetch_add(1, Ordering::Relaxed));
-            let mut line = Line::connect(broker, &Connect::new(V5, &who));
+            let mut line = MqttConnection::connect(broker, &Connect::new(V5, &who));
             assert!(line.subscribe(FILTER, 1));
             joins.fetch_add(1, Ordering::Relaxed);
             let until = Instant::now() + Duration::from_micros(500 + 100 * luck.below(40) as u64);

@@ -10,7 +10,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(15);
 
 /// A connection that was greeted.
 #[derive(Debug)]
-pub struct Line {
+pub struct MqttConnection {
     socket: TcpStream,
     version: Version,
     unread: Vec<u8>,
@@ -27,15 +27,15 @@ pub enum Came {
     End,
 }
 
-impl Line {
+impl MqttConnection {
     /// Connects; `None` if nobody is there, or who is there dies meanwhile. Whether the session was known.
-    pub fn open(broker: SocketAddr, connect: &Connect) -> Option<(Line, bool)> {
+    pub fn open(broker: SocketAddr, connect: &Connect) -> Option<(MqttConnection, bool)> {
         let socket = TcpStream::connect(broker).ok()?;
         let ready = socket
             .set_nodelay(true)
             .and_then(|()| socket.set_write_timeout(Some(ANSWERED_WITHIN)));
         ready.expect("a fresh socket takes options");
-        let mut line = Line {
+        let mut line = MqttConnection {
             socket,
             version: connect.version,
             unread: Vec::new(),
@@ -54,8 +54,10 @@ impl Line {
     }
 
     /// The same where the broker is there.
-    pub fn connect(broker: SocketAddr, connect: &Connect) -> Line {
-        Line::open(broker, connect).expect("the broker is there").0
+    pub fn connect(broker: SocketAddr, connect: &Connect) -> MqttConnection {
+        MqttConnection::open(broker, connect)
+            .expect("the broker is there")
+            .0
     }
 
     /// Writes bytes; a broker that has gone is found out by the next read.

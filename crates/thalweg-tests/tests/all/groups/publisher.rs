@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::PATIENCE;
-use super::line::{Came, Line};
+use super::line::{Came, MqttConnection};
 use super::log::Log;
 use crate::conformance::packet::Version::V5;
 use crate::conformance::packet::*;
 
 pub struct Publisher {
-    line: Line,
+    line: MqttConnection,
     topic: String,
     qos: u8,
     /// How many messages were published and acknowledged: their numbers begin with 1.
@@ -19,7 +19,8 @@ pub struct Publisher {
 
 impl Publisher {
     pub fn new(broker: SocketAddr, topic: &str) -> Publisher {
-        let line = Line::connect(broker, &Connect::new(V5, format!("publisher of {topic}")));
+        let line =
+            MqttConnection::connect(broker, &Connect::new(V5, format!("publisher of {topic}")));
         Publisher {
             line,
             topic: topic.to_owned(),

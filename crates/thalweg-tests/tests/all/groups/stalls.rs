@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::line::{Came, Line};
+use super::line::{Came, MqttConnection};
 use super::log::{Log, Taken};
 use super::publisher::{Publisher, number};
 use super::worker::Worker;
@@ -16,13 +16,13 @@ const WORK: Duration = Duration::from_millis(4);
 
 /// A member whose thread is the test.
 struct Hand {
-    line: Line,
+    line: MqttConnection,
     log: Log,
 }
 
 impl Hand {
     fn join(broker: &Broker, who: &str, log: &Log) -> Hand {
-        let mut line = Line::connect(broker.mqtt(), &Connect::lasting(V5, who));
+        let mut line = MqttConnection::connect(broker.mqtt(), &Connect::lasting(V5, who));
         assert!(line.subscribe(FILTER, 1));
         Hand {
             line,
@@ -130,7 +130,8 @@ fn a_frozen_member_is_closed_and_its_messages_go_to_others_and_it_is_on_trial_wh
     let connect = Connect::lasting(V5, "frozen");
     let mut publisher = Publisher::new(broker.mqtt(), "jobs");
     publisher.publish_many(20);
-    let (line, present) = Line::open(broker.mqtt(), &connect).expect("the broker is there");
+    let (line, present) =
+        MqttConnection::open(broker.mqtt(), &connect).expect("the broker is there");
     assert!(present, "its session outlives its connection");
     let mut hand = Hand {
         line,
@@ -211,7 +212,7 @@ fn what_a_reset_member_had_goes_to_others_at_once() {
 fn what_a_member_has_when_it_unsubscribes_and_leaves_goes_to_others() {
     let broker = Broker::with().set("shards", "1").start_as(Kind::Thalweg);
     let log = Log::default();
-    let mut hand = Line::connect(broker.mqtt(), &Connect::new(V5, "hand"));
+    let mut hand = MqttConnection::connect(broker.mqtt(), &Connect::new(V5, "hand"));
     assert!(hand.subscribe(FILTER, 1));
     let mut publisher = Publisher::new(broker.mqtt(), "jobs");
     publisher.publish_many(3);

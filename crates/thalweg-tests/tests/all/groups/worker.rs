@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::line::{Came, Line};
+use super::line::{Came, MqttConnection};
 use super::log::Log;
 use super::publisher::number;
 use crate::conformance::packet::Version::V5;
@@ -24,7 +24,7 @@ pub struct Worker {
 impl Worker {
     /// A worker with a clean session in a group, when it is subscribed.
     pub fn start(broker: SocketAddr, who: &str, filter: &str, work: Duration, log: &Log) -> Worker {
-        let mut line = Line::connect(broker, &Connect::new(V5, who));
+        let mut line = MqttConnection::connect(broker, &Connect::new(V5, who));
         assert!(line.subscribe(filter, 1));
         let (who, log) = (who.to_owned(), log.clone());
         Worker::run(move |stop| {

@@ -213,7 +213,7 @@ fn compile_java_example() -> String {
 
 /// What the Java example says of a worker at its end.
 #[derive(Debug)]
-struct Said {
+struct WorkerReport {
     service: u64,
     received: u64,
     processed: u64,
@@ -222,8 +222,8 @@ struct Said {
     is_lost: bool,
 }
 
-impl Said {
-    fn read(line: &str) -> Said {
+impl WorkerReport {
+    fn read(line: &str) -> WorkerReport {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |name: &str| {
             let at = words
@@ -232,7 +232,7 @@ impl Said {
                 .unwrap_or_else(|| panic!("no {name} in {line}"));
             words[at + 1].parse().expect("a number")
         };
-        Said {
+        WorkerReport {
             service: number("service"),
             received: number("received"),
             processed: number("processed"),
@@ -264,7 +264,7 @@ fn groups(broker: &Broker) -> Value {
 }
 
 /// Three Java workers take 600 messages, 100 a second, at QoS 0; `look` sees them before they leave.
-fn java_workers(broker: &Broker, look: impl FnOnce()) -> Vec<Said> {
+fn java_workers(broker: &Broker, look: impl FnOnce()) -> Vec<WorkerReport> {
     let url = format!("tcp://{}", broker.mqtt());
     let mut workers = Command::new("java")
         .args([
@@ -308,7 +308,7 @@ fn java_workers(broker: &Broker, look: impl FnOnce()) -> Vec<Said> {
         workers.wait().expect("it was ours to wait for").success(),
         "{text}"
     );
-    text.lines().map(Said::read).collect()
+    text.lines().map(WorkerReport::read).collect()
 }
 
 #[test]

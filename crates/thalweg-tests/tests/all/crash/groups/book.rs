@@ -34,7 +34,7 @@ struct Fate {
 
 /// A message as a member read it.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard {
+pub struct ReadMessage {
     pub stream: usize,
     pub number: u32,
     /// The publisher's attempts: a message that it sends again is a new one to the broker at QoS 1.
@@ -153,8 +153,8 @@ impl Book {
     // --- members
 
     /// A PUBLISH that begins a delivery: at QoS 2, one whose identifier was not in use.
-    pub fn hear(&mut self, who: &'static str, heard: Heard) {
-        let Heard {
+    pub fn hear(&mut self, who: &'static str, heard: ReadMessage) {
+        let ReadMessage {
             stream,
             number,
             attempt,

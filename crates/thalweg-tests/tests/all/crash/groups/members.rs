@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::World;
-use super::book::Heard;
+use super::book::ReadMessage;
 use crate::conformance::packet::Version::V5;
 use crate::conformance::packet::*;
 use crate::crash::luck::Luck;
-use crate::groups::line::{Came, Line};
+use crate::groups::line::{Came, MqttConnection};
 
 const GLANCE: Duration = Duration::from_millis(5);
 /// Between two attempts to connect.
@@ -30,14 +30,14 @@ pub enum Habit {
 }
 
 /// A connection to the broker of this life, with the session kept; `None` while there is none.
-pub fn connect(world: &World, who: &str) -> Option<(Line, bool, u32)> {
+pub fn connect(world: &World, who: &str) -> Option<(MqttConnection, bool, u32)> {
     let expiry = property::four(property::SESSION_EXPIRY, SESSION_EXPIRY);
     open(world, &Connect::new(V5, who).clean(false).with(expiry))
 }
 
-fn open(world: &World, connect: &Connect) -> Option<(Line, bool, u32)> {
+fn open(world: &World, connect: &Connect) -> Option<(MqttConnection, bool, u32)> {
     let life = world.life();
-    match Line::open(world.mqtt, connect) {
+    match MqttConnection::open(world.mqtt, connect) {
         // One that began before a broker's end and was finished by the next has no life.
         Some((line, present)) if world.life() == life => Some((line, present, life)),
         _ => {
@@ -161,7 +161,7 @@ fn take(
         .split(' ')
         .map(|word| word.parse::<u32>().expect("publishers send three numbers"));
     let mut word = || words.next().expect("publishers send three numbers");
-    let heard = Heard {
+    let heard = ReadMessage {
         stream: word() as usize,
         number: word(),
         attempt: word(),

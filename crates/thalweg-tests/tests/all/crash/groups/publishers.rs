@@ -8,7 +8,7 @@ use super::members::connect;
 use crate::conformance::packet::Version::V5;
 use crate::conformance::packet::*;
 use crate::crash::luck::Luck;
-use crate::groups::line::{Came, Line};
+use crate::groups::line::{Came, MqttConnection};
 
 /// How many messages are under way at once.
 const WINDOW: usize = 8;
@@ -112,7 +112,7 @@ fn publish(world: &World, it: &Outgoing, dup: bool) -> Vec<u8> {
 fn acknowledged(
     world: &World,
     who: &str,
-    line: &mut Line,
+    line: &mut MqttConnection,
     outgoing: &mut VecDeque<Outgoing>,
     (kind, id, reason): (u8, u16, u8),
 ) {

@@ -11,7 +11,7 @@ use super::field::{ASSUMED, Figure};
 use super::measure::Metric;
 use super::order::Stated;
 use super::ranking::{Candidate, Confidence, REPEATS_MIN, Ranking, Standing};
-use super::sources::{About, Kind};
+use super::sources::{About, SourceKind};
 use super::{Advice, Need, Objective, Outcome, RecommendArgs};
 use crate::cell::Protocol;
 use crate::energy;
@@ -189,7 +189,7 @@ fn write_ranking(
             "Intervals marked with ~ rest on {} %, assumed where {}.",
             short(100.0 * ASSUMED),
             match ranking.source.kind {
-                Kind::Measured =>
+                SourceKind::Measured =>
                     "there was one repeat only (means: more, if their messages differ so much)",
                 _ => "none was published",
             }
@@ -240,13 +240,15 @@ fn write_ranking(
     Ok(())
 }
 
-fn confidence_words(confidence: &Confidence, kind: Kind) -> String {
+fn confidence_words(confidence: &Confidence, kind: SourceKind) -> String {
     let level = confidence.level.name();
     let head = "Confidence that the first is better than the second:";
     let repeats = confidence.repeats_least;
     match confidence.probability {
         Some(probability) => format!("{head} {level} ({} %).", percent(probability)),
-        None if kind != Kind::Measured => format!("{head} {level}, as no spread was published."),
+        None if kind != SourceKind::Measured => {
+            format!("{head} {level}, as no spread was published.")
+        }
         None if repeats < REPEATS_MIN => format!(
             "{head} {level}, as some point has {repeats} repeat{} only; {REPEATS_MIN} at each would tell (`repeats: {REPEATS_MIN}`).",
             if repeats == 1 { "" } else { "s" }
@@ -302,7 +304,7 @@ fn candidate_words(ranking: &Ranking, candidate: &Candidate) -> String {
         .map(|it| (it.points, it.trials))
         .max();
     let from = match (trials, ranking.source.kind) {
-        (Some((points, trials)), Kind::Measured) => {
+        (Some((points, trials)), SourceKind::Measured) => {
             let s = |count: usize| if count == 1 { "" } else { "s" };
             format!(
                 " [{trials} trial{} at {points} point{}]",
