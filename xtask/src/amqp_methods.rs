@@ -216,7 +216,7 @@ impl Spec {
                 c.code
             );
         }
-        out += "}\n\nimpl ReplyCode {\n/// Every code.\npub const ALL: &'static [ReplyCode] = &[";
+        out += "}\n\nimpl ReplyCode {\n/// Every reply code, ascending.\npub const ALL: &'static [ReplyCode] = &[";
         out.extend(
             self.constants
                 .iter()

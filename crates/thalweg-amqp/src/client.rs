@@ -78,7 +78,7 @@ pub enum ClientEvent<'b> {
     CloseConnection {
         /// Why, as a number.
         code: u16,
-        /// Why, in words.
+        /// The broker's reply text, for people.
         text: &'b str,
         /// The method at fault, if any.
         cause: MethodId,
@@ -92,43 +92,43 @@ pub enum ClientEvent<'b> {
         /// What the server is short of.
         reason: &'b str,
     },
-    /// Publishing goes on.
+    /// The broker accepts publishes again.
     Unblocked,
     /// The channel can be used.
     ChannelOpenOk(u16),
     /// The end of a channel: answer with [`ClientSide::channel_close_ok`].
     ChannelClose {
-        /// Which one.
+        /// Number of the channel.
         ch: u16,
         /// Why, as a number.
         code: u16,
-        /// Why, in words.
+        /// The broker's reply text, for people.
         text: &'b str,
         /// The method at fault, if any.
         cause: MethodId,
     },
     /// Our `channel.close` is confirmed; the number is free.
     ChannelCloseOk(u16),
-    /// Still there.
+    /// The broker sent a heartbeat.
     Heartbeat,
     /// A message: a delivery, the answer to a get, or one that comes back.
     Content {
-        /// Channel.
+        /// Number of the channel.
         ch: u16,
         /// `BasicDeliver`, `BasicGetOk` or `BasicReturn`.
         method: Method<'b>,
-        /// Its properties.
+        /// Properties of the message, decoded on request.
         properties: BasicProperties<'b>,
-        /// Its body.
+        /// Body of the message, all its frames joined.
         payload: &'b [u8],
         /// The content header as it came, for [`ContentHeader::Raw`].
         header: &'b [u8],
     },
     /// Everything else that is said on a channel; `BasicAck` and `BasicNack` are confirms.
     Method {
-        /// On which one.
+        /// Number of the channel.
         ch: u16,
-        /// What.
+        /// The method, which has no content.
         method: Method<'b>,
     },
     /// The server is at fault, but only on one channel: call [`ClientSide::fault`] and go on.
@@ -464,7 +464,7 @@ impl ClientSide {
         self.end(State::Closed);
     }
 
-    /// New credentials.
+    /// Appends `connection.update-secret`: new credentials before the old ones expire.
     pub fn update_secret(&mut self, new_secret: &[u8], reason: &str, out: &mut Vec<u8>) {
         if self.is_open() {
             let update = connection::UpdateSecret { new_secret, reason };
@@ -548,14 +548,14 @@ impl ClientSide {
         }))
     }
 
-    /// Settles deliveries.
+    /// Acknowledges one delivery, or all up to the tag.
     pub fn ack(&mut self, ch: u16, delivery_tag: u64, multiple: bool, out: &mut Vec<u8>) {
         if self.is_channel_open(ch) {
             put_ack(ch, delivery_tag, multiple, out);
         }
     }
 
-    /// Still here.
+    /// Appends a heartbeat frame.
     pub fn heartbeat(&mut self, out: &mut Vec<u8>) {
         if !matches!(
             self.state,

@@ -9,7 +9,7 @@ use crate::{MethodId, ReplyCode};
 pub enum Scope {
     /// The peer does not speak AMQP 0-9-1: it is told what we speak.
     ProtocolHeader,
-    /// The connection.
+    /// The connection with all its channels.
     Connection,
     /// This channel only; the connection goes on.
     Channel(u16),
@@ -18,7 +18,7 @@ pub enum Scope {
 /// A peer broke the protocol. `fault` of the machine that found it writes what the peer must hear.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PeerFault {
-    /// What ends.
+    /// What is closed because of it.
     pub scope: Scope,
     /// What to tell the peer.
     pub code: ReplyCode,

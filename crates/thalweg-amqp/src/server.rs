@@ -89,23 +89,23 @@ pub enum Event<'b> {
     SecureOk(connection::SecureOk<'b>),
     /// The limits, already checked and in force.
     TuneOk {
-        /// Highest channel number.
+        /// Highest channel number, as agreed on.
         channel_max: u16,
-        /// Largest frame.
+        /// Largest frame in bytes, as agreed on.
         frame_max: u32,
         /// Seconds between heartbeats; 0: none.
         heartbeat: u16,
     },
     /// It wants into a virtual host: answer with [`ServerSide::open_ok`] or [`ServerSide::close`].
     Open {
-        /// Which one.
+        /// Name of the virtual host.
         vhost: &'b str,
     },
     /// Goodbye: answer with [`ServerSide::close_ok`] and close. Nothing comes out any more.
     CloseConnection {
         /// Why, as a number.
         code: u16,
-        /// Why, in words.
+        /// The client's reply text, for people.
         text: &'b str,
         /// The method at fault, if any.
         cause: MethodId,
@@ -118,26 +118,26 @@ pub enum Event<'b> {
     ChannelOpen(u16),
     /// The end of a channel: answer with [`ServerSide::channel_close_ok`].
     ChannelClose {
-        /// Which one.
+        /// Number of the channel.
         ch: u16,
         /// Why, as a number.
         code: u16,
-        /// Why, in words.
+        /// The client's reply text, for people.
         text: &'b str,
         /// The method at fault, if any.
         cause: MethodId,
     },
     /// Our `channel.close` is confirmed; the number is free.
     ChannelCloseOk(u16),
-    /// Still there.
+    /// The client sent a heartbeat.
     Heartbeat,
-    /// A message.
+    /// A message that the client publishes.
     Publish(Publish<'b>),
     /// Everything else that is said on a channel.
     Method {
-        /// On which one.
+        /// Number of the channel.
         ch: u16,
-        /// What.
+        /// The method, which has no content.
         method: Method<'b>,
     },
     /// The client is at fault, but only on one channel: call [`ServerSide::fault`] and go on.
@@ -150,7 +150,7 @@ pub enum Event<'b> {
 /// A message from a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Publish<'b> {
-    /// Channel.
+    /// Number of the channel.
     pub ch: u16,
     /// Name of the exchange; empty: the default one.
     pub exchange: &'b str,
@@ -160,9 +160,9 @@ pub struct Publish<'b> {
     pub mandatory: bool,
     /// To be returned if no consumer takes it at once. RabbitMQ refuses it with 540.
     pub immediate: bool,
-    /// Its properties.
+    /// Properties of the message, decoded on request.
     pub properties: BasicProperties<'b>,
-    /// Its body.
+    /// Body of the message, all its frames joined.
     pub payload: &'b [u8],
     /// The content header as it came, for [`ContentHeader::Raw`].
     pub header: &'b [u8],
@@ -783,7 +783,7 @@ impl ServerSide {
         put_content(ch, header, payload, self.intake.frame_max, start, out)
     }
 
-    /// Confirms publishes.
+    /// Confirms one publish, or all up to the tag.
     #[inline]
     pub fn ack(&mut self, ch: u16, delivery_tag: u64, multiple: bool, out: &mut Vec<u8>) {
         if self.is_channel_open(ch) {
@@ -791,7 +791,7 @@ impl ServerSide {
         }
     }
 
-    /// Publishes are lost.
+    /// Reports that one publish was lost, or all up to the tag.
     pub fn nack(&mut self, ch: u16, delivery_tag: u64, multiple: bool, out: &mut Vec<u8>) {
         self.method(
             ch,
@@ -804,7 +804,7 @@ impl ServerSide {
         );
     }
 
-    /// Still here.
+    /// Appends a heartbeat frame.
     pub fn heartbeat(&mut self, out: &mut Vec<u8>) {
         if !matches!(
             self.state,

@@ -54,7 +54,6 @@ pub(crate) struct Part<'b> {
     pub key: u64,
     /// What the peer is named by.
     pub peer: u64,
-    /// Where it belongs.
     pub offset: usize,
     pub bytes: &'b [u8],
     pub more: bool,

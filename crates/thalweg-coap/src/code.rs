@@ -80,7 +80,7 @@ impl Code {
         Code(class << 5 | detail & 0x1F)
     }
 
-    /// The first digit.
+    /// The class: 0 of requests, 2, 4 and 5 of responses, 7 of signals.
     #[inline]
     pub const fn class(self) -> u8 {
         self.0 >> 5

@@ -176,7 +176,6 @@ impl Remembered {
         self.entries.len()
     }
 
-    /// Bytes allocated.
     pub fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()
             + self.young.allocation_size()

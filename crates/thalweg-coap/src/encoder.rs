@@ -8,7 +8,6 @@ use crate::{Code, MessageType, Token};
 #[derive(Debug)]
 pub struct Encoder<'v> {
     out: &'v mut Vec<u8>,
-    /// The option before.
     number: u16,
 }
 

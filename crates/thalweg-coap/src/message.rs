@@ -53,9 +53,9 @@ pub struct Message<'b> {
     pub id: u16,
     /// What a response has in common with its request.
     pub token: Token,
-    /// Its options.
+    /// Options of the message, in their order.
     pub options: Options<'b>,
-    /// Its payload.
+    /// Payload; empty if the message has none.
     pub payload: &'b [u8],
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for Malformed {
 /// A datagram that is no message, and what is needed to reset or ignore it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    /// What is wrong.
+    /// Why it could not be read.
     pub why: Malformed,
     /// What it asks of the message layer. Nothing if it must be ignored in silence: too short, or of another version.
     pub kind: Option<MessageType>,

@@ -15,7 +15,7 @@ impl NoResponse {
     pub const CLIENT_ERROR: NoResponse = NoResponse(1 << 3);
     /// No 5.xx.
     pub const SERVER_ERROR: NoResponse = NoResponse(1 << 4);
-    /// Nothing at all.
+    /// No response of any class is wanted.
     pub const ALL: NoResponse = NoResponse(0b11010);
 
     /// Reads a value; bits without a meaning are ignored.
@@ -30,7 +30,7 @@ impl NoResponse {
         self.0 as u32
     }
 
-    /// Both together.
+    /// Suppresses what either of them suppresses.
     pub const fn and(self, other: NoResponse) -> NoResponse {
         NoResponse(self.0 | other.0)
     }

@@ -45,7 +45,7 @@ const SUSPECT: u64 = {
 pub(crate) const PAYLOAD_MARKER: u8 = 0xFF;
 
 impl<'b> Options<'b> {
-    /// No options.
+    /// Options of a message that has none.
     pub const EMPTY: Options<'static> = Options {
         bytes: &[],
         present: 0,

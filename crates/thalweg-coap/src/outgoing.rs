@@ -21,7 +21,7 @@ pub type OptionOut<'v> = (u16, Value<'v>);
 /// Do not give these but the ETag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response<'r> {
-    /// The response code.
+    /// Response code, such as 2.05.
     pub code: Code,
     /// Options in ascending order of their numbers.
     pub options: &'r [OptionOut<'r>],
@@ -105,7 +105,7 @@ impl SharedBody {
         }
     }
 
-    /// The response code.
+    /// Response code, such as 2.05.
     #[inline]
     pub fn code(&self) -> Code {
         self.code
@@ -223,7 +223,6 @@ impl SharedBody {
 pub(crate) struct Cut<'p> {
     /// What Block2 says; nothing if the whole body fits.
     pub block: Option<Block>,
-    /// The part.
     pub bytes: &'p [u8],
     /// How large the whole body is.
     pub whole: u32,

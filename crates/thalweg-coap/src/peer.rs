@@ -27,7 +27,6 @@ pub(crate) struct Peer {
     pub unmeasured: u8,
     /// First request that waits for the application.
     pub exchanges: u32,
-    /// First observation.
     pub relations: u32,
     /// First confirmable message in flight.
     pub flying: u32,
@@ -255,7 +254,6 @@ impl Peers {
         }
     }
 
-    /// Bytes allocated.
     pub fn bytes(&self) -> usize {
         self.slots.bytes() + self.table.allocation_size()
     }

@@ -121,7 +121,6 @@ impl<T> Slots<T> {
         slot.map_or(0, |slot| slot.generation)
     }
 
-    /// Bytes allocated.
     pub fn bytes(&self) -> usize {
         let slots: usize = self.chunks.iter().map(Vec::capacity).sum();
         slots * size_of::<Slot<T>>()

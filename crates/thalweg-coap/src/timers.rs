@@ -24,7 +24,6 @@ pub(crate) enum TimerKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timer {
     pub kind: TimerKind,
-    /// The record's number.
     pub index: u32,
     /// Its generation, as much of it as is kept.
     generation: u32,

@@ -11,7 +11,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// The longest token.
+    /// Most bytes of a token.
     pub const LEN_MAX: usize = 8;
 
     /// The token of no bytes, which is as good as any other.
@@ -70,7 +70,7 @@ impl Token {
         (Token::from_number(number) == self).then_some(number)
     }
 
-    /// Its bytes.
+    /// The token's 0 to 8 bytes.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(..self.len()).unwrap_or_default()

@@ -22,7 +22,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Every scheme.
+    /// Every scheme of RFC 7252 and RFC 8323.
     pub const ALL: [Scheme; 6] = [
         Scheme::Coap,
         Scheme::Coaps,
@@ -32,7 +32,7 @@ impl Scheme {
         Scheme::CoapsWs,
     ];
 
-    /// Its name.
+    /// The scheme as a URI begins with it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Scheme::Coap => "coap",

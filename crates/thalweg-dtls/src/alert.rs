@@ -7,7 +7,7 @@ use std::borrow::Cow;
 pub struct Alert {
     /// What the peer is told, one of the numbers here.
     pub description: u8,
-    /// For the log.
+    /// Cause in words, for the log; never sent.
     pub why: Cow<'static, str>,
 }
 

@@ -24,7 +24,6 @@ pub enum Exchange {
     EcdheRsa,
 }
 
-/// What protects records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
     /// CCM with a tag of 8 bytes.

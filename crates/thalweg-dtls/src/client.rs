@@ -203,7 +203,7 @@ impl ClientSide {
         }
     }
 
-    /// Appends the goodbye.
+    /// Appends a close_notify alert.
     pub fn close(&mut self, wire: &mut Vec<u8>) {
         if self.is_open && !self.is_closed {
             self.seal(content::ALERT, &[alert::WARNING, alert::CLOSE_NOTIFY], wire);

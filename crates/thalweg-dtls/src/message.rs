@@ -72,7 +72,6 @@ pub fn push_u24(out: &mut Vec<u8>, number: usize) {
     out.extend_from_slice(&(number as u32).to_be_bytes()[1..]);
 }
 
-/// Appends a header.
 pub fn write_header(
     out: &mut Vec<u8>,
     kind: u8,

@@ -27,7 +27,7 @@ pub struct PskTable {
 pub struct PskFault {
     /// Counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// What is wrong with the line, for people.
     pub problem: String,
     /// What to do about it.
     pub mend: &'static str,

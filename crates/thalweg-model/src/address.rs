@@ -31,7 +31,7 @@ pub enum AddressError {
     TooLong,
     /// A wildcard character stands in it.
     Wildcard,
-    /// It contains NUL.
+    /// It contains a NUL character.
     Nul,
 }
 
@@ -60,7 +60,7 @@ impl Address {
         Ok(())
     }
 
-    /// The canonical rendering.
+    /// The canonical rendering, which is MQTT's topic name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

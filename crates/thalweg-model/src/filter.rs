@@ -25,7 +25,7 @@ pub enum FilterKind {
     Exact,
     /// Levels of which some are wildcards.
     Wild,
-    /// A byte prefix.
+    /// Addresses that begin with certain bytes.
     Prefix,
 }
 
@@ -50,9 +50,9 @@ pub fn prefix_of(canonical: &str) -> Option<&str> {
 /// One level of a [`Filter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level<'a> {
-    /// Exactly this text.
+    /// A level with exactly this text.
     Literal(&'a str),
-    /// Any one level.
+    /// Any one level, also an empty one.
     One,
     /// Any number of levels, also none.
     Many,
@@ -69,7 +69,7 @@ pub enum FilterError {
     OneNotAlone,
     /// `#` shares its level with other characters or is not the last level.
     ManyNotLast,
-    /// It contains NUL.
+    /// It contains a NUL character.
     Nul,
     /// A prefix that ends within a first level that starts with `$`: it would reach into several reserved trees.
     ReservedInPart,
@@ -145,7 +145,7 @@ impl Filter {
         Ok(())
     }
 
-    /// The canonical rendering.
+    /// The canonical rendering, which is MQTT's topic filter.
     pub fn as_str(&self) -> &str {
         &self.0
     }

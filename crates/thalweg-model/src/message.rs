@@ -20,7 +20,7 @@ pub enum Reliability {
 /// What publishing does to the address's last value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RetainOp {
-    /// Nothing.
+    /// The last value stays as it is.
     #[default]
     None,
     /// This message becomes the last value.
@@ -100,7 +100,7 @@ impl Message {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The canonical address.
+    /// The address's canonical rendering.
     pub fn address(&self) -> &str {
         // Only `new` writes these bytes, from a &str; from_utf8 cannot fail.
         std::str::from_utf8(&self.0.body.bytes()[..self.0.address_len as usize]).unwrap_or("")

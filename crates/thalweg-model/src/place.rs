@@ -7,7 +7,7 @@ use crate::syntax::read_level;
 /// What a canonical address names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// A queue.
+    /// A named queue, `$q/<name>`.
     Queue {
         /// The tenant; empty for the default one.
         tenant: &'a str,
@@ -23,7 +23,7 @@ pub enum Place<'a> {
         /// The key's words as levels; [`crate::syntax::write_key`] makes a key of them.
         words: &'a str,
     },
-    /// Any other address.
+    /// An address that is no queue's and no exchange's.
     Plain {
         /// The tenant; empty for the default one.
         tenant: &'a str,

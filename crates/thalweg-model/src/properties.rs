@@ -26,7 +26,7 @@ pub struct Properties {
 pub struct NativeProperties {
     /// Which encoding; fronts agree among themselves on the numbers.
     pub dialect: u8,
-    /// The encoded metadata.
+    /// Metadata as its protocol encodes it.
     pub bytes: Box<[u8]>,
 }
 
@@ -55,9 +55,9 @@ pub struct Details {
 /// A queue gave a message up, and it went on as a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Death {
-    /// The queue's address.
+    /// Address of the queue that it died in.
     pub queue: Box<str>,
-    /// Why.
+    /// Why it left the queue.
     pub reason: DeathReason,
     /// How often, in that queue for that reason.
     pub count: u64,
@@ -113,13 +113,13 @@ impl DeathReason {
 pub enum PropertyValue {
     /// UTF-8 text.
     Text(Box<str>),
-    /// Truth.
+    /// A truth value, `true` or `false`.
     Bool(bool),
     /// A signed whole number.
     Integer(i64),
-    /// A floating-point number.
+    /// A number of double precision.
     Float(f64),
-    /// Opaque bytes.
+    /// Bytes without a known encoding.
     Bytes(Box<[u8]>),
     /// A name without a value.
     Nothing,

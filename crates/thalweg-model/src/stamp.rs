@@ -25,7 +25,7 @@ pub struct Stamp {
     pub sequence: u64,
 }
 
-/// Not a stamp.
+/// A text that is not a message id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampError;
 

@@ -42,7 +42,7 @@ impl Time {
 impl Span {
     /// No time at all.
     pub const ZERO: Span = Span(0);
-    /// Longer than anything.
+    /// A span that never ends.
     pub const FOREVER: Span = Span(u64::MAX);
 
     /// A length of `nanos` nanoseconds.

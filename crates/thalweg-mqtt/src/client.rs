@@ -17,7 +17,7 @@ use crate::{
 pub enum ClientEvent<'b> {
     /// The outcome of CONNECT.
     ConnAck(Box<ClientConnAck<'b>>),
-    /// A message.
+    /// A message for one of our subscriptions.
     Publish(Publish<'b>),
     /// Answer to our QoS 1 PUBLISH.
     PubAck(Ack<'b>),
@@ -27,11 +27,11 @@ pub enum ClientEvent<'b> {
     PubRel(Ack<'b>),
     /// Last answer to our QoS 2 PUBLISH.
     PubComp(Ack<'b>),
-    /// Answer to SUBSCRIBE.
+    /// Answer to a SUBSCRIBE: one reason code per filter.
     SubAck(SubAck<'b>),
-    /// Answer to UNSUBSCRIBE.
+    /// Answer to an UNSUBSCRIBE: one reason code per filter in MQTT 5.
     UnsubAck(SubAck<'b>),
-    /// Answer to PINGREQ.
+    /// Answer to a PINGREQ of ours.
     PingResp,
     /// The server ends the connection.
     Disconnect(Disconnect<'b>),
@@ -42,7 +42,7 @@ pub enum ClientEvent<'b> {
 /// CONNACK as received: the values in force, and the raw properties.
 #[derive(Clone, Debug)]
 pub struct ClientConnAck<'b> {
-    /// The values.
+    /// The fields of CONNACK as they came.
     pub values: ConnAck<'b>,
     /// All properties, for the user properties (`values.user` is empty on receipt).
     pub properties: Properties<'b>,
@@ -103,13 +103,13 @@ impl From<TooLarge> for PublishError {
 pub struct ServerOffer {
     /// QoS 1 and 2 publishes it takes before it acknowledges.
     pub receive_max: u16,
-    /// Highest QoS.
+    /// Highest QoS at which the server accepts publishes.
     pub maximum_qos: QoS,
     /// Whether it keeps retained messages.
     pub retain_available: bool,
     /// Largest packet it takes, in bytes.
     pub packet_bytes_max: u32,
-    /// Highest topic alias.
+    /// Highest topic alias that the server accepts; 0 for none.
     pub topic_alias_max: u16,
     /// Whether it knows wildcard subscriptions.
     pub wildcard_available: bool,
@@ -505,7 +505,7 @@ impl ClientSide {
         }
     }
 
-    /// Still there?
+    /// Appends a PINGREQ without a load report.
     pub fn ping(&mut self, out: &mut Vec<u8>) {
         ping::encode(PacketType::PingReq, self.out_bytes_max(), out);
     }

@@ -37,7 +37,7 @@ const HOUR_MS: f64 = 3.6e6;
 /// Whole numbers up to here are exact.
 const COUNT_MAX: f64 = (1_u64 << 53) as f64;
 
-/// A worker's report.
+/// How busy a worker is, by its own count.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
     /// Messages that wait at the worker.

@@ -20,17 +20,17 @@ pub enum PacketType {
     PubRel = 6,
     /// Both ways: QoS 2 done.
     PubComp = 7,
-    /// Client to server.
+    /// Sent by the client only.
     Subscribe = 8,
-    /// Server to client.
+    /// Sent by the server only.
     SubAck = 9,
-    /// Client to server.
+    /// Sent by the client only.
     Unsubscribe = 10,
-    /// Server to client.
+    /// Sent by the server only.
     UnsubAck = 11,
-    /// Client to server.
+    /// Sent by the client only.
     PingReq = 12,
-    /// Server to client.
+    /// Sent by the server only.
     PingResp = 13,
     /// Client to server; both ways in MQTT 5.
     Disconnect = 14,
@@ -41,9 +41,9 @@ pub enum PacketType {
 /// Who sends a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sender {
-    /// The client.
+    /// The end that sends CONNECT.
     Client,
-    /// The server.
+    /// The end that answers with CONNACK.
     Server,
 }
 

@@ -70,7 +70,7 @@ reason_codes! {
     0x87 NotAuthorized "not authorized";
     /// The server cannot serve now.
     0x88 ServerUnavailable "server unavailable";
-    /// Try again later.
+    /// The server cannot serve this now; the client may retry later.
     0x89 ServerBusy "server busy";
     /// An administrator has banned this client.
     0x8a Banned "banned";
@@ -110,7 +110,7 @@ reason_codes! {
     0x9b QosNotSupported "QoS not supported";
     /// For the time being.
     0x9c UseAnotherServer "use another server";
-    /// For good.
+    /// The client should use another server permanently.
     0x9d ServerMoved "server moved";
     /// The server offers none.
     0x9e SharedSubscriptionsNotSupported "shared subscriptions not supported";

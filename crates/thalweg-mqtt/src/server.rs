@@ -120,49 +120,49 @@ fn load_in(properties: &Properties<'_>) -> Option<Load> {
 pub enum Event<'b> {
     /// First packet. Boxed: it is twenty times the size of the others, and once per connection.
     Connect(Box<Connect<'b>>),
-    /// A message.
+    /// A message that the client publishes.
     Publish(Publish<'b>),
     /// Answer to our QoS 1 PUBLISH.
     PubAck {
-        /// Packet identifier.
+        /// Packet identifier of the exchange.
         id: u16,
-        /// Outcome.
+        /// Reason code; always success before MQTT 5.
         reason: ReasonCode,
         /// What the client says of its load along with it ([`load::ACK_PROPERTY`]).
         load: Option<Load>,
     },
     /// First answer to our QoS 2 PUBLISH.
     PubRec {
-        /// Packet identifier.
+        /// Packet identifier of the exchange.
         id: u16,
-        /// Outcome.
+        /// Reason code; always success before MQTT 5.
         reason: ReasonCode,
         /// What the client says of its load along with it ([`load::ACK_PROPERTY`]).
         load: Option<Load>,
     },
     /// The client releases its QoS 2 PUBLISH.
     PubRel {
-        /// Packet identifier.
+        /// Packet identifier of the exchange.
         id: u16,
-        /// Outcome.
+        /// Reason code; always success before MQTT 5.
         reason: ReasonCode,
     },
     /// Last answer to our QoS 2 PUBLISH.
     PubComp {
-        /// Packet identifier.
+        /// Packet identifier of the exchange.
         id: u16,
-        /// Outcome.
+        /// Reason code; always success before MQTT 5.
         reason: ReasonCode,
     },
-    /// New subscriptions.
+    /// The client asks for new subscriptions.
     Subscribe(Subscribe<'b>),
-    /// No more subscriptions.
+    /// The client ends some of its subscriptions.
     Unsubscribe(Unsubscribe<'b>),
-    /// Still there?
+    /// A PINGREQ; `ping` answers it.
     PingReq(PingReq),
     /// More of a PINGREQ that is too long to be looked at; its beginning was the event `PingReq`.
     PassedOver,
-    /// Goodbye.
+    /// The client closes the connection; `reason` tells whether its will is published.
     Disconnect(Disconnect<'b>),
     /// A step of enhanced authentication.
     Auth(Auth<'b>),
@@ -675,7 +675,7 @@ impl ServerSide {
         self.suback_with(id, codes, &Info::default(), out);
     }
 
-    /// SUBACK with words.
+    /// Appends a SUBACK with a reason string, which MQTT 5 alone carries.
     pub fn suback_with(
         &mut self,
         id: u16,
@@ -700,7 +700,7 @@ impl ServerSide {
         self.unsuback_with(id, codes, &Info::default(), out);
     }
 
-    /// UNSUBACK with words.
+    /// Appends an UNSUBACK with a reason string, which MQTT 5 alone carries.
     pub fn unsuback_with(
         &mut self,
         id: u16,
@@ -729,7 +729,7 @@ impl ServerSide {
         }
     }
 
-    /// Answers PINGREQ.
+    /// Appends a PINGRESP, the answer to PINGREQ.
     #[inline]
     pub fn pingresp(&mut self, out: &mut Vec<u8>) {
         ping::encode(PacketType::PingResp, self.out_bytes_max, out);

@@ -5,7 +5,7 @@
 pub struct TopicError {
     /// The statement that was broken.
     pub clause: &'static str,
-    /// What was wrong.
+    /// The rule that was broken, for logs.
     pub what: &'static str,
 }
 

@@ -11,7 +11,7 @@ use crate::{Command, FrameLimits, HeaderWriter, PeerFault, Version};
 pub enum ClientEvent<'b> {
     /// The connection is accepted.
     Connected(Box<ConnectedFrame<'b>>),
-    /// A message.
+    /// A message for one of our subscriptions.
     Message(MessageFrame<'b>),
     /// The frame that asked for this receipt has been dealt with.
     Receipt(Cow<'b, str>),
@@ -122,7 +122,7 @@ impl ClientSide {
         Ok(Some((len, event)))
     }
 
-    /// Sends CONNECT; once.
+    /// Appends the CONNECT frame; called once, before anything else.
     pub fn connect(&mut self, c: &ConnectOut<'_>, out: &mut Vec<u8>) {
         if self.state == State::ExpectConnect {
             c.encode(out);
@@ -143,7 +143,7 @@ impl ClientSide {
         }
     }
 
-    /// Subscribes.
+    /// Appends a SUBSCRIBE frame.
     pub fn subscribe(&self, s: &SubscribeOut<'_>, out: &mut Vec<u8>) {
         if self.is_connected() {
             s.encode(self.version, out);
@@ -189,7 +189,7 @@ impl ClientSide {
         }
     }
 
-    /// Begins a transaction.
+    /// Appends a BEGIN frame; `name` is unique among open transactions.
     pub fn begin(&self, name: &str, receipt: Option<&str>, out: &mut Vec<u8>) {
         self.transaction(Command::Begin, name, receipt, out);
     }

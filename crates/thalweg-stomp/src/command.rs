@@ -11,7 +11,7 @@ pub enum Command {
     Connected,
     /// A message of a client.
     Send,
-    /// A new subscription.
+    /// The client asks for a new subscription.
     Subscribe,
     /// The end of a subscription.
     Unsubscribe,
@@ -19,9 +19,9 @@ pub enum Command {
     Ack,
     /// A message was not taken; not in 1.0.
     Nack,
-    /// A transaction begins.
+    /// The client begins a transaction.
     Begin,
-    /// A transaction happens.
+    /// The client commits a transaction.
     Commit,
     /// A transaction does not happen.
     Abort,
@@ -36,7 +36,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Every command.
+    /// Every command of the three versions.
     pub const ALL: [Command; 15] = [
         Command::Connect,
         Command::Stomp,

@@ -73,9 +73,9 @@ impl Dialect {
 /// A level of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopicLevel<'a> {
-    /// Itself, as written.
+    /// A level with exactly this text.
     Text(&'a str),
-    /// Any one level.
+    /// Any one level: a wildcard.
     One,
     /// Any number of levels.
     Many,
@@ -93,7 +93,7 @@ pub enum Destination<'a> {
     AmqQueue(Cow<'a, str>),
     /// `/exchange/…`.
     Exchange {
-        /// The exchange.
+        /// Name of the exchange.
         name: Cow<'a, str>,
         /// Routing key, or binding pattern.
         key: Option<Cow<'a, str>>,

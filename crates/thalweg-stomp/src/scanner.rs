@@ -21,11 +21,11 @@ pub struct FrameLimits {
     pub command_bytes_max: u32,
     /// Longest header line, in bytes as they arrive.
     pub header_bytes_max: u32,
-    /// Most headers.
+    /// Most headers that a frame may have.
     pub headers_max: u32,
     /// Largest head, all lines together.
     pub head_bytes_max: u32,
-    /// Largest body.
+    /// Largest body of a frame, in bytes.
     pub body_bytes_max: u32,
 }
 

@@ -49,9 +49,9 @@ enum State {
 pub enum Event<'b> {
     /// First frame. Boxed: it is large, and once per connection.
     Connect(Box<ConnectFrame<'b>>),
-    /// A message.
+    /// A message that the client sends.
     Send(SendFrame<'b>),
-    /// A new subscription.
+    /// The client asks for a new subscription.
     Subscribe(SubscribeFrame<'b>),
     /// The end of a subscription.
     Unsubscribe(UnsubscribeFrame<'b>),
@@ -59,13 +59,13 @@ pub enum Event<'b> {
     Ack(AckFrame<'b>),
     /// A message was not taken.
     Nack(AckFrame<'b>),
-    /// A transaction begins.
+    /// The client begins a transaction.
     Begin(TransactionFrame<'b>),
-    /// A transaction happens.
+    /// The client commits a transaction.
     Commit(TransactionFrame<'b>),
     /// A transaction does not happen.
     Abort(TransactionFrame<'b>),
-    /// Goodbye.
+    /// The client is about to close; a receipt that it asks for is its answer.
     Disconnect(DisconnectFrame<'b>),
     /// A sign of life and nothing else. How many come out depends on how the bytes arrive.
     HeartBeat,

@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         Some(*head)
     }
 
-    /// Reads one byte.
+    /// The next byte, or `None` at the end.
     #[inline]
     pub fn u8(&mut self) -> Option<u8> {
         self.array().map(u8::from_be_bytes)

@@ -37,11 +37,11 @@ pub enum Mark {
 pub struct Line {
     /// Line number in the file, from 1.
     pub number: usize,
-    /// Who sends.
+    /// The end that sends the bytes.
     pub side: Side,
-    /// What is claimed.
+    /// What the line claims of its bytes.
     pub mark: Mark,
-    /// What is sent.
+    /// The bytes on the wire.
     pub bytes: Vec<u8>,
 }
 

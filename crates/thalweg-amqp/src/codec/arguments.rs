@@ -47,9 +47,9 @@ pub enum DecodeError {
     Unknown(MethodId),
     /// Its arguments are broken.
     Malformed {
-        /// The method.
+        /// Class and method id.
         id: MethodId,
-        /// What is wrong.
+        /// Why it could not be read.
         what: Malformed,
     },
 }

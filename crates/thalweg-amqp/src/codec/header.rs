@@ -18,7 +18,7 @@ const BASIC: [u8; 2] = [0, 60];
 pub enum ContentHeader<'a> {
     /// A content header as it was received (`Event::Publish::header`). Its body size is written anew.
     Raw(&'a [u8]),
-    /// Properties to encode.
+    /// Properties that are encoded anew.
     Properties(&'a BasicProperties<'a>),
 }
 

@@ -7,7 +7,7 @@ use crate::methods::NAMES;
 /// Class and method id; zero for both where no method is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MethodId {
-    /// Class id.
+    /// Class id, as in the specification.
     pub class: u16,
     /// Method id within the class.
     pub method: u16,
@@ -22,7 +22,7 @@ pub(crate) enum Sender {
 }
 
 impl MethodId {
-    /// No method.
+    /// An id that no method has.
     pub const NONE: MethodId = MethodId::new(0, 0);
 
     /// The method with these numbers.

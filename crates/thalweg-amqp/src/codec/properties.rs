@@ -8,9 +8,9 @@ use super::{Malformed, Table, put_long_long, put_octet, put_short, put_short_str
 /// Strings longer than 255 bytes are cut when they are encoded: the wire has one byte for their length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BasicProperties<'b> {
-    /// MIME type.
+    /// MIME type of the body.
     pub content_type: Option<&'b str>,
-    /// MIME encoding.
+    /// MIME content encoding of the body.
     pub content_encoding: Option<&'b str>,
     /// The application's own headers.
     pub headers: Option<Table<'b>>,
@@ -20,7 +20,7 @@ pub struct BasicProperties<'b> {
     pub priority: Option<u8>,
     /// What a reply repeats. Bytes: clients put raw identifiers here.
     pub correlation_id: Option<&'b [u8]>,
-    /// Where replies go.
+    /// Where replies go, by convention a queue's name.
     pub reply_to: Option<&'b str>,
     /// How long the message lives: milliseconds as decimal text.
     pub expiration: Option<&'b str>,
@@ -32,7 +32,7 @@ pub struct BasicProperties<'b> {
     pub kind: Option<&'b str>,
     /// Who publishes; RabbitMQ checks it against the login.
     pub user_id: Option<&'b str>,
-    /// Which application publishes.
+    /// Name of the publishing application; not verified.
     pub app_id: Option<&'b str>,
     /// Reserved; `cluster-id` in AMQP 0-8.
     pub cluster_id: Option<&'b str>,

@@ -46,7 +46,7 @@ pub enum FieldValue<'b> {
     Decimal {
         /// Digits after the point.
         scale: u8,
-        /// All digits.
+        /// The number without its decimal point.
         value: i32,
     },
     /// `S`: text by custom, but any bytes.

@@ -97,24 +97,24 @@ impl<'o> TableWriter<'o> {
 }
 
 impl ArrayWriter<'_> {
-    /// One value.
+    /// Appends a value with its type.
     pub fn value(&mut self, value: FieldValue<'_>) -> &mut Self {
         put_value(value, self.out);
         self
     }
 
-    /// Text.
+    /// Appends a text as a long string.
     pub fn str(&mut self, value: &str) -> &mut Self {
         self.value(FieldValue::LongStr(value.as_bytes()))
     }
 
-    /// A table.
+    /// Appends a nested table, which `entries` writes.
     pub fn table(&mut self, entries: impl FnOnce(&mut TableWriter<'_>)) -> &mut Self {
         put_nested(b'F', self.out, |out| entries(&mut TableWriter::new(out)));
         self
     }
 
-    /// An array.
+    /// Appends a nested array, which `values` writes.
     pub fn array(&mut self, values: impl FnOnce(&mut ArrayWriter<'_>)) -> &mut Self {
         put_nested(b'A', self.out, |out| values(&mut ArrayWriter { out }));
         self

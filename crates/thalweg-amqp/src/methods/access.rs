@@ -13,13 +13,13 @@ pub struct Request<'b> {
     pub realm: &'b str,
     /// For this client alone.
     pub exclusive: bool,
-    /// To declare passively.
+    /// The right to declare passively.
     pub passive: bool,
-    /// To declare.
+    /// The right to declare.
     pub active: bool,
-    /// To publish.
+    /// The right to publish.
     pub write: bool,
-    /// To consume.
+    /// The right to consume.
     pub read: bool,
 }
 
@@ -60,7 +60,7 @@ impl<'b> Request<'b> {
     }
 }
 
-/// `access.request-ok`: the ticket.
+/// `access.request-ok`: grants a ticket, which nothing checks.
 ///
 /// Sent by the server. An extension of RabbitMQ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Written by `cargo xtask amqp-methods` from spec/amqp-0-9-1.toml: change that, not this.
 //!
-//! Class 60, `basic`: messages.
+//! Class 60, `basic`: publishing, consuming and settling messages.
 
 use crate::codec::{
     Arguments, Malformed, MethodId, Table, put_id, put_long, put_long_long, put_short,
@@ -46,7 +46,7 @@ impl Qos {
     }
 }
 
-/// `basic.qos-ok`: the limits hold.
+/// `basic.qos-ok`: the limits are in effect.
 ///
 /// Sent by the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,11 +80,11 @@ pub struct Consume<'b> {
     pub no_local: bool,
     /// A delivery counts as settled when it is sent.
     pub no_ack: bool,
-    /// This consumer alone.
+    /// Refuse other consumers of the queue.
     pub exclusive: bool,
     /// No answer is wanted.
     pub no_wait: bool,
-    /// Further wishes.
+    /// Optional arguments, such as `x-priority`.
     pub arguments: Table<'b>,
 }
 
@@ -130,12 +130,12 @@ impl<'b> Consume<'b> {
     }
 }
 
-/// `basic.consume-ok`: the consumer exists.
+/// `basic.consume-ok`: the consumer exists; deliveries may follow.
 ///
 /// Sent by the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsumeOk<'b> {
-    /// Its name.
+    /// Name of the consumer.
     pub consumer_tag: &'b str,
 }
 
@@ -161,7 +161,7 @@ impl<'b> ConsumeOk<'b> {
 /// Sent by either side; answered by `basic.cancel-ok`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cancel<'b> {
-    /// Its name.
+    /// Name of the consumer.
     pub consumer_tag: &'b str,
     /// No answer is wanted.
     pub no_wait: bool,
@@ -195,7 +195,7 @@ impl<'b> Cancel<'b> {
 /// Sent by either side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CancelOk<'b> {
-    /// Its name.
+    /// Name of the consumer.
     pub consumer_tag: &'b str,
 }
 
@@ -268,7 +268,7 @@ impl<'b> Publish<'b> {
 pub struct Return<'b> {
     /// Why, as a number.
     pub reply_code: u16,
-    /// Why, in words.
+    /// Cause in words, for people.
     pub reply_text: &'b str,
     /// Where it was published to.
     pub exchange: &'b str,
@@ -309,7 +309,7 @@ impl<'b> Return<'b> {
 /// Sent by the server, with content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deliver<'b> {
-    /// The consumer.
+    /// The consumer that receives it.
     pub consumer_tag: &'b str,
     /// Number by which it is settled, from 1 in each channel.
     pub delivery_tag: u64,
@@ -463,7 +463,7 @@ impl GetEmpty {
 /// Sent by either side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
-    /// Which one; 0 with `multiple`: all so far.
+    /// The delivery to reject; 0 with `multiple`: all so far.
     pub delivery_tag: u64,
     /// All up to it.
     pub multiple: bool,
@@ -492,12 +492,12 @@ impl Ack {
     }
 }
 
-/// `basic.reject`: not taken.
+/// `basic.reject`: reject a delivery: requeue or drop it.
 ///
 /// Sent by the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reject {
-    /// Which one.
+    /// The delivery to reject.
     pub delivery_tag: u64,
     /// Back into the queue, not dropped.
     pub requeue: bool,
@@ -580,7 +580,7 @@ impl Recover {
     }
 }
 
-/// `basic.recover-ok`: it will be.
+/// `basic.recover-ok`: unsettled deliveries are being redelivered.
 ///
 /// Sent by the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -606,7 +606,7 @@ impl RecoverOk {
 /// Sent by either side. An extension of RabbitMQ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nack {
-    /// Which one; 0 with `multiple`: all so far.
+    /// The delivery to reject; 0 with `multiple`: all so far.
     pub delivery_tag: u64,
     /// All up to it.
     pub multiple: bool,

@@ -6,7 +6,7 @@ use crate::codec::{
     Arguments, Malformed, MethodId, put_id, put_long_str, put_short, put_short_str,
 };
 
-/// `channel.open`: begin a channel.
+/// `channel.open`: begin a channel with this number.
 ///
 /// Sent by the client; answered by `channel.open-ok`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Flow {
 /// Sent by either side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowOk {
-    /// Whether content flows.
+    /// Whether content may be sent.
     pub active: bool,
 }
 
@@ -106,14 +106,14 @@ impl FlowOk {
     }
 }
 
-/// `channel.close`: end the channel.
+/// `channel.close`: end the channel; the connection goes on.
 ///
 /// Sent by either side; answered by `channel.close-ok`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Close<'b> {
     /// Why, as a number.
     pub reply_code: u16,
-    /// Why, in words.
+    /// Cause in words, for people.
     pub reply_text: &'b str,
     /// Class of the method at fault; 0: none.
     pub class_id: u16,

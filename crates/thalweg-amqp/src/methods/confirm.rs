@@ -1,6 +1,6 @@
 //! Written by `cargo xtask amqp-methods` from spec/amqp-0-9-1.toml: change that, not this.
 //!
-//! Class 85, `confirm`: publisher confirms.
+//! Class 85, `confirm`: publisher confirms, an extension of RabbitMQ.
 
 use crate::codec::{Arguments, Malformed, MethodId, put_id};
 
@@ -31,7 +31,7 @@ impl Select {
     }
 }
 
-/// `confirm.select-ok`: publishes are confirmed.
+/// `confirm.select-ok`: publishes on this channel are confirmed.
 ///
 /// Sent by the server. An extension of RabbitMQ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

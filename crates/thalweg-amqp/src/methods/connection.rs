@@ -68,7 +68,7 @@ pub struct StartOk<'b> {
     pub mechanism: &'b str,
     /// What the mechanism says first.
     pub response: &'b [u8],
-    /// The chosen locale.
+    /// One of the locales that the server offered.
     pub locale: &'b str,
 }
 
@@ -252,7 +252,7 @@ impl TuneOk {
 /// Sent by the client; answered by `connection.open-ok`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Open<'b> {
-    /// Which one.
+    /// Name of the virtual host.
     pub virtual_host: &'b str,
 }
 
@@ -300,14 +300,14 @@ impl OpenOk {
     }
 }
 
-/// `connection.close`: end the connection.
+/// `connection.close`: end the connection and all its channels.
 ///
 /// Sent by either side; answered by `connection.close-ok`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Close<'b> {
     /// Why, as a number.
     pub reply_code: u16,
-    /// Why, in words.
+    /// Cause in words, for people.
     pub reply_text: &'b str,
     /// Class of the method at fault; 0: none.
     pub class_id: u16,
@@ -390,7 +390,7 @@ impl<'b> Blocked<'b> {
     }
 }
 
-/// `connection.unblocked`: publishing goes on.
+/// `connection.unblocked`: publishes are accepted again.
 ///
 /// Sent by the server. An extension of RabbitMQ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -416,9 +416,9 @@ impl Unblocked {
 /// Sent by the client; answered by `connection.update-secret-ok`. An extension of RabbitMQ.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct UpdateSecret<'b> {
-    /// The new secret.
+    /// The new secret, in the form of the mechanism.
     pub new_secret: &'b [u8],
-    /// Why, for logs.
+    /// Cause in words, for logs.
     pub reason: &'b str,
 }
 

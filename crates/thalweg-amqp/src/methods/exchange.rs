@@ -11,7 +11,7 @@ use crate::codec::{
 /// Sent by the client; answered by `exchange.declare-ok`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Declare<'b> {
-    /// Its name.
+    /// Name of the exchange.
     pub exchange: &'b str,
     /// Direct, fanout, topic, headers.
     pub kind: &'b str,
@@ -25,7 +25,7 @@ pub struct Declare<'b> {
     pub internal: bool,
     /// No answer is wanted.
     pub no_wait: bool,
-    /// Further wishes.
+    /// Optional arguments, such as `alternate-exchange`.
     pub arguments: Table<'b>,
 }
 
@@ -74,7 +74,7 @@ impl<'b> Declare<'b> {
     }
 }
 
-/// `exchange.declare-ok`: the exchange exists.
+/// `exchange.declare-ok`: the exchange exists as declared.
 ///
 /// Sent by the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,12 +95,12 @@ impl DeclareOk {
     }
 }
 
-/// `exchange.delete`: remove an exchange.
+/// `exchange.delete`: remove an exchange and its bindings.
 ///
 /// Sent by the client; answered by `exchange.delete-ok`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delete<'b> {
-    /// Its name.
+    /// Name of the exchange.
     pub exchange: &'b str,
     /// Only if it has no bindings.
     pub if_unused: bool,
@@ -165,7 +165,7 @@ pub struct Bind<'b> {
     pub destination: &'b str,
     /// The exchange that feeds it.
     pub source: &'b str,
-    /// Which messages.
+    /// The binding key, matched as the exchange's type says.
     pub routing_key: &'b str,
     /// No answer is wanted.
     pub no_wait: bool,
@@ -207,7 +207,7 @@ impl<'b> Bind<'b> {
     }
 }
 
-/// `exchange.bind-ok`: the binding exists.
+/// `exchange.bind-ok`: the binding is in effect.
 ///
 /// Sent by the server. An extension of RabbitMQ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -33,19 +33,19 @@ pub enum Method<'b> {
     ConnectionOpen(connection::Open<'b>),
     /// The connection can be used.
     ConnectionOpenOk(connection::OpenOk),
-    /// End the connection.
+    /// End the connection and all its channels.
     ConnectionClose(connection::Close<'b>),
     /// The end is confirmed; the socket can be closed.
     ConnectionCloseOk(connection::CloseOk),
     /// Publishing is held back.
     ConnectionBlocked(connection::Blocked<'b>),
-    /// Publishing goes on.
+    /// Publishes are accepted again.
     ConnectionUnblocked(connection::Unblocked),
     /// Credentials that replace those which expire.
     ConnectionUpdateSecret(connection::UpdateSecret<'b>),
     /// The new credentials hold.
     ConnectionUpdateSecretOk(connection::UpdateSecretOk),
-    /// Begin a channel.
+    /// Begin a channel with this number.
     ChannelOpen(channel::Open),
     /// The channel can be used.
     ChannelOpenOk(channel::OpenOk),
@@ -53,25 +53,25 @@ pub enum Method<'b> {
     ChannelFlow(channel::Flow),
     /// The flow is as asked.
     ChannelFlowOk(channel::FlowOk),
-    /// End the channel.
+    /// End the channel; the connection goes on.
     ChannelClose(channel::Close<'b>),
     /// The end of the channel is confirmed; its number is free.
     ChannelCloseOk(channel::CloseOk),
     /// Ask for a ticket to a realm.
     AccessRequest(access::Request<'b>),
-    /// The ticket.
+    /// Grants a ticket, which nothing checks.
     AccessRequestOk(access::RequestOk),
     /// Make sure that an exchange exists.
     ExchangeDeclare(exchange::Declare<'b>),
-    /// The exchange exists.
+    /// The exchange exists as declared.
     ExchangeDeclareOk(exchange::DeclareOk),
-    /// Remove an exchange.
+    /// Remove an exchange and its bindings.
     ExchangeDelete(exchange::Delete<'b>),
     /// The exchange is gone.
     ExchangeDeleteOk(exchange::DeleteOk),
     /// Let one exchange feed another.
     ExchangeBind(exchange::Bind<'b>),
-    /// The binding exists.
+    /// The binding is in effect.
     ExchangeBindOk(exchange::BindOk),
     /// Remove a binding between exchanges.
     ExchangeUnbind(exchange::Unbind<'b>),
@@ -79,17 +79,17 @@ pub enum Method<'b> {
     ExchangeUnbindOk(exchange::UnbindOk),
     /// Make sure that a queue exists.
     QueueDeclare(queue::Declare<'b>),
-    /// The queue exists.
+    /// The queue exists as declared.
     QueueDeclareOk(queue::DeclareOk<'b>),
     /// Let an exchange feed a queue.
     QueueBind(queue::Bind<'b>),
-    /// The binding exists.
+    /// The binding is in effect.
     QueueBindOk(queue::BindOk),
     /// Drop the messages that are ready.
     QueuePurge(queue::Purge<'b>),
     /// The messages are gone.
     QueuePurgeOk(queue::PurgeOk),
-    /// Remove a queue.
+    /// Remove a queue with its messages.
     QueueDelete(queue::Delete<'b>),
     /// The queue is gone.
     QueueDeleteOk(queue::DeleteOk),
@@ -99,11 +99,11 @@ pub enum Method<'b> {
     QueueUnbindOk(queue::UnbindOk),
     /// How much may be under way unsettled.
     BasicQos(basic::Qos),
-    /// The limits hold.
+    /// The limits are in effect.
     BasicQosOk(basic::QosOk),
     /// Have a queue's messages delivered.
     BasicConsume(basic::Consume<'b>),
-    /// The consumer exists.
+    /// The consumer exists; deliveries may follow.
     BasicConsumeOk(basic::ConsumeOk<'b>),
     /// End a consumer; RabbitMQ's servers send it too, when the queue is gone.
     BasicCancel(basic::Cancel<'b>),
@@ -123,31 +123,31 @@ pub enum Method<'b> {
     BasicGetEmpty(basic::GetEmpty),
     /// Settled; from a server: a publish is confirmed.
     BasicAck(basic::Ack),
-    /// Not taken.
+    /// Reject a delivery: requeue or drop it.
     BasicReject(basic::Reject),
     /// Have everything unsettled delivered again; no answer.
     BasicRecoverAsync(basic::RecoverAsync),
     /// Have everything unsettled delivered again.
     BasicRecover(basic::Recover),
-    /// It will be.
+    /// Unsettled deliveries are being redelivered.
     BasicRecoverOk(basic::RecoverOk),
     /// Not taken; from a server: a publish is lost.
     BasicNack(basic::Nack),
     /// Confirm every publish on this channel from now on.
     ConfirmSelect(confirm::Select),
-    /// Publishes are confirmed.
+    /// Publishes on this channel are confirmed.
     ConfirmSelectOk(confirm::SelectOk),
     /// Publish and settle in transactions from now on.
     TxSelect(tx::Select),
     /// The channel is transactional.
     TxSelectOk(tx::SelectOk),
-    /// Make it happen.
+    /// Commit the transaction; a new one begins.
     TxCommit(tx::Commit),
-    /// It has happened.
+    /// The transaction is committed.
     TxCommitOk(tx::CommitOk),
-    /// Forget it.
+    /// Roll the transaction back; a new one begins.
     TxRollback(tx::Rollback),
-    /// It is forgotten.
+    /// The transaction is rolled back.
     TxRollbackOk(tx::RollbackOk),
 }
 

@@ -1,6 +1,6 @@
 //! Written by `cargo xtask amqp-methods` from spec/amqp-0-9-1.toml: change that, not this.
 //!
-//! Class 50, `queue`: where messages wait.
+//! Class 50, `queue`: queues, where messages wait.
 
 use crate::codec::{
     Arguments, Malformed, MethodId, Table, put_id, put_long, put_short, put_short_str, put_table,
@@ -11,7 +11,7 @@ use crate::codec::{
 /// Sent by the client; answered by `queue.declare-ok`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Declare<'b> {
-    /// Its name; empty: the server makes one up.
+    /// Name of the queue; empty: the server makes one up.
     pub queue: &'b str,
     /// Only ask whether it exists.
     pub passive: bool,
@@ -23,7 +23,7 @@ pub struct Declare<'b> {
     pub auto_delete: bool,
     /// No answer is wanted.
     pub no_wait: bool,
-    /// Further wishes.
+    /// Optional arguments, such as `x-message-ttl`.
     pub arguments: Table<'b>,
 }
 
@@ -69,16 +69,16 @@ impl<'b> Declare<'b> {
     }
 }
 
-/// `queue.declare-ok`: the queue exists.
+/// `queue.declare-ok`: the queue exists as declared.
 ///
 /// Sent by the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeclareOk<'b> {
-    /// Its name.
+    /// Name of the queue.
     pub queue: &'b str,
     /// Messages that are ready.
     pub message_count: u32,
-    /// Its consumers.
+    /// Number of its consumers.
     pub consumer_count: u32,
 }
 
@@ -114,9 +114,9 @@ impl<'b> DeclareOk<'b> {
 pub struct Bind<'b> {
     /// The queue; empty: the last one declared on the channel.
     pub queue: &'b str,
-    /// The exchange.
+    /// Name of the exchange.
     pub exchange: &'b str,
-    /// Which messages.
+    /// The binding key, matched as the exchange's type says.
     pub routing_key: &'b str,
     /// No answer is wanted.
     pub no_wait: bool,
@@ -158,7 +158,7 @@ impl<'b> Bind<'b> {
     }
 }
 
-/// `queue.bind-ok`: the binding exists.
+/// `queue.bind-ok`: the binding is in effect.
 ///
 /// Sent by the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -217,7 +217,7 @@ impl<'b> Purge<'b> {
 /// Sent by the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PurgeOk {
-    /// How many.
+    /// Number of messages removed.
     pub message_count: u32,
 }
 
@@ -238,7 +238,7 @@ impl PurgeOk {
     }
 }
 
-/// `queue.delete`: remove a queue.
+/// `queue.delete`: remove a queue with its messages.
 ///
 /// Sent by the client; answered by `queue.delete-ok`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -317,7 +317,7 @@ impl DeleteOk {
 pub struct Unbind<'b> {
     /// The queue; empty: the last one declared on the channel.
     pub queue: &'b str,
-    /// The exchange.
+    /// Name of the exchange.
     pub exchange: &'b str,
     /// That of the binding.
     pub routing_key: &'b str,

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum ReplyCode {
-    /// All is well.
+    /// The method was carried out.
     ReplySuccess = 200,
     /// The content is larger than can be taken now.
     ContentTooLarge = 311,
@@ -40,12 +40,12 @@ pub enum ReplyCode {
     NotAllowed = 530,
     /// The server has no such function.
     NotImplemented = 540,
-    /// The server failed.
+    /// The server failed; not the client's fault.
     InternalError = 541,
 }
 
 impl ReplyCode {
-    /// Every code.
+    /// Every reply code, ascending.
     pub const ALL: &'static [ReplyCode] = &[
         ReplyCode::ReplySuccess,
         ReplyCode::ContentTooLarge,

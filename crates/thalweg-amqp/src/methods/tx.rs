@@ -1,6 +1,6 @@
 //! Written by `cargo xtask amqp-methods` from spec/amqp-0-9-1.toml: change that, not this.
 //!
-//! Class 90, `tx`: transactions.
+//! Class 90, `tx`: transactions of publishes and settlements.
 
 use crate::codec::{Arguments, Malformed, MethodId, put_id};
 
@@ -46,7 +46,7 @@ impl SelectOk {
     }
 }
 
-/// `tx.commit`: make it happen.
+/// `tx.commit`: commit the transaction; a new one begins.
 ///
 /// Sent by the client; answered by `tx.commit-ok`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Commit {
     }
 }
 
-/// `tx.commit-ok`: it has happened.
+/// `tx.commit-ok`: the transaction is committed.
 ///
 /// Sent by the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl CommitOk {
     }
 }
 
-/// `tx.rollback`: forget it.
+/// `tx.rollback`: roll the transaction back; a new one begins.
 ///
 /// Sent by the client; answered by `tx.rollback-ok`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl Rollback {
     }
 }
 
-/// `tx.rollback-ok`: it is forgotten.
+/// `tx.rollback-ok`: the transaction is rolled back.
 ///
 /// Sent by the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,7 +15,7 @@ pub struct RequestId {
 /// A request that is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestOut<'r> {
-    /// The method.
+    /// Method code of the request.
     pub code: Code,
     /// Whether it is repeated until it is acknowledged.
     pub confirmable: bool,
@@ -60,11 +60,11 @@ pub enum ClientEvent<'b> {
 /// A response or a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseIn<'b> {
-    /// What it answers.
+    /// The request of ours that it answers.
     pub request: RequestId,
     /// Where it came from.
     pub from: SocketAddr,
-    /// The response code.
+    /// Response code, such as 2.05.
     pub code: Code,
     /// Whether it came with the acknowledgement of a request: of an observation, the state at its registration, first or
     /// again, rather than a change.
@@ -80,19 +80,19 @@ pub struct ResponseIn<'b> {
 pub enum ClientNotice {
     /// A request was acknowledged; its response will come separately.
     Acknowledged {
-        /// Which.
+        /// The request of ours that it concerns.
         request: RequestId,
     },
     /// The answer to a ping.
     Pong {
-        /// Which.
+        /// The request of ours that it concerns.
         request: RequestId,
     },
     /// A request or observation has ended without an answer.
     Failed {
-        /// Which.
+        /// The request of ours that it concerns.
         request: RequestId,
-        /// Why.
+        /// Why no response can come.
         why: Failure,
     },
 }

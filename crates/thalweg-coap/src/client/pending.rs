@@ -30,7 +30,6 @@ pub(crate) struct Pending {
     pub code: Code,
     pub is_confirmable: bool,
     pub wants_observe: bool,
-    /// Every notification counts.
     pub keeps_all: bool,
     pub phase: Phase,
     /// The confirmable message in flight.
@@ -53,7 +52,6 @@ pub(crate) struct Pending {
     pub restarts: u8,
     /// Whether a body is being put together.
     pub is_gathering: bool,
-    /// The newest notification.
     pub newest: Option<(Sequence, Time)>,
     /// The requests before and behind it in an order that the peer keeps.
     pub before: Option<RequestId>,

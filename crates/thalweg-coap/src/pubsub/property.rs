@@ -127,9 +127,9 @@ impl Property {
 pub struct Selection(u16);
 
 impl Selection {
-    /// No property.
+    /// A selection of no property.
     pub const NONE: Selection = Selection(0);
-    /// Every property.
+    /// A selection of every property.
     pub const ALL: Selection = Selection((1 << Property::ALL.len()) - 1);
 
     /// This set and one more.

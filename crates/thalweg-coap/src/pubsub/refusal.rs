@@ -10,7 +10,7 @@ use std::fmt;
 pub struct Refusal {
     /// The property; nothing when it is the payload as a whole.
     pub property: Option<Property>,
-    /// What is wrong.
+    /// Why the value does not fit.
     pub why: Unfit,
 }
 

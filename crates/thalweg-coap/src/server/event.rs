@@ -49,17 +49,17 @@ pub enum Event<'b> {
 /// A request. What the message layer needs to know of it is known; the options are all there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'b> {
-    /// Who asks.
+    /// The peer that asks.
     pub peer: PeerId,
-    /// Where they are.
+    /// Address from which the request came.
     pub from: SocketAddr,
-    /// What to answer.
+    /// Names the exchange when it is answered.
     pub exchange: ExchangeId,
     /// The method, which may be unknown.
     pub code: Code,
     /// Whether they insist that it arrives.
     pub confirmable: bool,
-    /// Their token.
+    /// Token that the peer chose.
     pub token: Token,
     /// Its options; of a request in blocks, those of its last block.
     pub options: Options<'b>,
@@ -77,27 +77,27 @@ pub struct Request<'b> {
 pub enum Notice {
     /// `notify` was refused as busy, and would not be any more: notify of the newest state.
     Ready {
-        /// Which observation.
+        /// The observation that it concerns.
         relation: RelationId,
         /// What the application calls it.
         cookie: u64,
     },
     /// No notification was confirmed for as long as `observe` said: notify of the state as it is, changed or not.
     CheckDue {
-        /// Which observation.
+        /// The observation that it concerns.
         relation: RelationId,
         /// What the application calls it.
         cookie: u64,
     },
     /// An observation has ended.
     ObservationEnded {
-        /// Which it was.
+        /// The observation that ended.
         relation: RelationId,
         /// What the application called it.
         cookie: u64,
-        /// Whose it was.
+        /// The peer that observed.
         peer: PeerId,
-        /// Why.
+        /// Why the observation ended.
         why: ObservationEnd,
     },
     /// The response of `respond_confirmed` has arrived.
@@ -112,7 +112,7 @@ pub enum Notice {
     },
     /// The application took too long; the request has been answered with 5.03.
     ExchangeExpired {
-        /// What it was.
+        /// The exchange that was cancelled.
         exchange: ExchangeId,
     },
 }
@@ -151,7 +151,7 @@ pub enum Delivery {
     /// Not confirmable, but now and then: see `ServerSettings::confirm_every`.
     #[default]
     Auto,
-    /// Confirmable.
+    /// Sent as a confirmable message.
     Confirmable,
     /// Confirmable, and of no less worth because there is something newer: it is not replaced, and repeated up to
     /// [`Delivery::INSISTING`] times before it is given up. For observers that want every change.
@@ -180,11 +180,11 @@ pub enum ObserveRefused {
 /// What is known of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelationState {
-    /// Whose it is.
+    /// The peer that observes.
     pub peer: PeerId,
     /// What the application calls it.
     pub cookie: u64,
-    /// The observer's token.
+    /// Token that the observer chose.
     pub token: Token,
     /// Whether a notification waits for its acknowledgement.
     pub in_flight: bool,
@@ -235,11 +235,11 @@ counts! {
 pub struct ServerBytes {
     /// Peers and the table that finds them.
     pub peers: usize,
-    /// Observations.
+    /// Observations of all peers.
     pub relations: usize,
     /// Messages in flight and waiting.
     pub sendings: usize,
-    /// Timers and notices.
+    /// Timers, and notices not yet polled.
     pub timers: usize,
     /// Requests that wait for an answer.
     pub exchanges: usize,
@@ -250,7 +250,7 @@ pub struct ServerBytes {
 }
 
 impl ServerBytes {
-    /// All of them.
+    /// The sum of all fields, in bytes.
     pub fn total(&self) -> usize {
         let ServerBytes {
             peers,

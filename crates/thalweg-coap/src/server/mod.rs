@@ -42,7 +42,6 @@ pub struct ServerSide {
     understood: u64,
     exchange_lifetime: Span,
     non_lifetime: Span,
-    /// For fingerprints.
     hasher: FixedState,
     echo: Echo,
     endpoint: Endpoint,

@@ -100,7 +100,7 @@ pub struct ServerSettings {
     /// Responses to requests other than GET and FETCH, and notifications, of which further blocks may be asked for. The
     /// oldest goes first; the application is asked for further blocks of a notification that is not kept.
     pub kept_responses_max: usize,
-    /// Bytes of these.
+    /// Bytes of kept responses at most, over all peers.
     pub kept_responses_bytes_max: usize,
     /// How long a peer has for all blocks of a response that the application wants confirmed; then it is lost.
     pub fetch_within: Span,

@@ -14,7 +14,7 @@ pub enum ClientEvent<'b> {
     Csm(Csm),
     /// A response to the request of its token; or a notification, if more may follow.
     Response {
-        /// The response.
+        /// The response; its token names the request.
         message: StreamMessage<'b>,
         /// Whether nothing more comes for this token.
         is_last: bool,
@@ -25,12 +25,12 @@ pub enum ClientEvent<'b> {
     Ping {
         /// Whose Pong this will be.
         token: Token,
-        /// Whether to wait.
+        /// Whether the Pong waits until what came before has been dealt with.
         custody: bool,
     },
     /// As `Event::Pong`.
     Pong {
-        /// Of which Ping.
+        /// Token of the Ping that it answers.
         token: Token,
         /// Whether it is promised that all was dealt with.
         custody: bool,

@@ -19,7 +19,7 @@ pub struct StreamMessage<'b> {
     pub token: Token,
     /// Its options; those of signals have numbers of their own.
     pub options: Options<'b>,
-    /// Its payload.
+    /// Payload; empty if the message has none.
     pub payload: &'b [u8],
 }
 
@@ -91,7 +91,6 @@ pub(super) struct Head<'b> {
     pub token_len: usize,
     /// What Len and its further bytes say.
     pub len: u64,
-    /// What follows them.
     pub rest: &'b [u8],
 }
 

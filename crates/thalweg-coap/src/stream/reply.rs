@@ -17,7 +17,6 @@ pub(super) struct Reply<'r> {
     pub block1: Option<Block>,
     /// The block that was asked for.
     pub block2: Option<Block>,
-    /// All of it.
     pub payload: &'r [u8],
 }
 

@@ -48,7 +48,7 @@ pub enum StreamEvent<'b> {
 /// A request on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamRequest<'b> {
-    /// What to answer.
+    /// Names the exchange when it is answered.
     pub exchange: ExchangeId,
     /// The method, which may be unknown.
     pub code: Code,

@@ -16,12 +16,12 @@ pub enum Event<'b> {
     Ping {
         /// Whose Pong this will be.
         token: Token,
-        /// Whether to wait.
+        /// Whether the Pong waits until what came before has been dealt with.
         custody: bool,
     },
     /// The client is there. With `custody` it has dealt with everything that was sent before the Ping.
     Pong {
-        /// Of which Ping.
+        /// Token of the Ping that it answers.
         token: Token,
         /// Whether that is promised.
         custody: bool,

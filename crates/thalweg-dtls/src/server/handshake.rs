@@ -261,7 +261,6 @@ impl Handshake {
         self.client_random == *random
     }
 
-    /// When it began.
     pub fn began_at(&self) -> Time {
         self.began_at
     }

@@ -147,16 +147,16 @@ impl PeerIdentity {
 pub enum Event {
     /// A handshake is complete.
     Ready {
-        /// Whose.
+        /// Address of the peer.
         peer: SocketAddr,
-        /// Who that is.
+        /// Who the peer has proven to be.
         identity: PeerIdentity,
     },
     /// A text came; [`Output::text`] has it.
     Received {
-        /// From whom.
+        /// Address of the peer.
         peer: SocketAddr,
-        /// Who that is.
+        /// Who the peer has proven to be.
         identity: PeerIdentity,
         /// Where the text is.
         text: Range<usize>,
@@ -164,16 +164,16 @@ pub enum Event {
     /// An association is over; what belongs to it must be forgotten (RFC 7252 §9.1: an answer must not leave in another
     /// one).
     Closed {
-        /// Whose.
+        /// Address of the peer.
         peer: SocketAddr,
-        /// Why.
+        /// Why the association ended.
         why: Ended,
     },
     /// A handshake failed. For the log; there is nothing to forget.
     Refused {
-        /// Whose.
+        /// Address of the peer.
         peer: SocketAddr,
-        /// Why, in words.
+        /// Cause in words, for the log.
         why: String,
     },
 }

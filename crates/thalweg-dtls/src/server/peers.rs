@@ -213,7 +213,6 @@ impl Peers {
         }
     }
 
-    /// Something authentic came.
     pub fn heard(&mut self, place: usize, now: Time) {
         if self.loudest == place {
             if let Some(peer) = self.slots.get_mut(place) {

@@ -80,7 +80,6 @@ pub enum Wanted {
     Required,
 }
 
-/// A server's certificate.
 pub struct ServerIdentity {
     identity: Identity,
     wanted: Wanted,

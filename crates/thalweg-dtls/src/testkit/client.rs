@@ -55,7 +55,6 @@ impl Default for Plan {
     }
 }
 
-/// A client's end.
 pub struct Client {
     pub address: SocketAddr,
     plan: Plan,
@@ -83,7 +82,6 @@ pub struct Client {
     pub out: Vec<Vec<u8>>,
     pub is_done: bool,
     pub received: Vec<Vec<u8>>,
-    /// Level and description.
     pub alerts: Vec<(u8, u8)>,
 }
 

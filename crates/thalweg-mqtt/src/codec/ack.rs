@@ -19,7 +19,7 @@ use crate::{PeerFault, Properties, ReasonCode, TextPairs};
 pub struct Info<'a> {
     /// A reason in words.
     pub reason_string: Option<&'a str>,
-    /// User properties.
+    /// User properties, in their order; MQTT 5 only.
     pub user: Option<&'a dyn TextPairs>,
 }
 

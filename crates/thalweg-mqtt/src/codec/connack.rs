@@ -40,7 +40,7 @@ pub struct ConnAck<'a> {
     pub topic_alias_max: u16,
     /// A reason in words.
     pub reason_string: Option<&'a str>,
-    /// User properties.
+    /// User properties, in their order; MQTT 5 only.
     pub user: Option<&'a dyn TextPairs>,
     /// Whether wildcard subscriptions work.
     pub wildcard_available: bool,
@@ -56,7 +56,7 @@ pub struct ConnAck<'a> {
     pub server_reference: Option<&'a str>,
     /// Enhanced authentication method, the one of CONNECT.
     pub auth_method: Option<&'a str>,
-    /// Its data.
+    /// Data of the authentication method, in the form that it defines.
     pub auth_data: Option<&'a [u8]>,
 }
 

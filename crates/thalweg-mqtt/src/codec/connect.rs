@@ -17,7 +17,7 @@ use crate::text::{self, fits16, put16};
 use crate::varint::{self, Varint};
 use crate::{PeerFault, Properties, PublishProperties, QoS, TextPairs, TooLarge, Version};
 
-/// CONNECT as received.
+/// A CONNECT as received; borrows from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connect<'b> {
     /// The version spoken from here on.
@@ -32,9 +32,9 @@ pub struct Connect<'b> {
     pub keep_alive: u16,
     /// What to publish when the client is lost.
     pub will: Option<Will<'b>>,
-    /// For authentication.
+    /// User name; MQTT 3.1.1 requires it with a password.
     pub username: Option<&'b str>,
-    /// For authentication.
+    /// Password: any bytes, also a token.
     pub password: Option<&'b [u8]>,
     /// Seconds; 0xFFFF_FFFF never. MQTT 3: 0 with clean session, else 0xFFFF_FFFF.
     pub session_expiry: u32,
@@ -48,9 +48,9 @@ pub struct Connect<'b> {
     pub request_response_info: bool,
     /// Whether the client wants reasons in words.
     pub request_problem_info: bool,
-    /// Enhanced authentication method.
+    /// Name of an enhanced authentication method; MQTT 5 only.
     pub auth_method: Option<&'b str>,
-    /// Its data.
+    /// First data of the authentication method, in the form that it defines.
     pub auth_data: Option<&'b [u8]>,
     /// All properties, for the user properties.
     pub properties: Properties<'b>,
@@ -61,15 +61,15 @@ pub struct Connect<'b> {
 pub struct Will<'b> {
     /// A valid topic name.
     pub topic: &'b str,
-    /// Its payload.
+    /// Payload of the will message.
     pub payload: &'b [u8],
-    /// Its QoS.
+    /// QoS at which the will is published.
     pub qos: QoS,
     /// Whether it is retained.
     pub retain: bool,
     /// Seconds to wait before it is published.
     pub delay_secs: u32,
-    /// Its properties.
+    /// Properties of the will message; empty before MQTT 5.
     pub properties: PublishProperties<'b>,
 }
 
@@ -86,9 +86,9 @@ pub struct ConnectOut<'a> {
     pub keep_alive: u16,
     /// What the server publishes when the client is lost.
     pub will: Option<WillOut<'a>>,
-    /// For authentication.
+    /// User name; MQTT 3.1.1 requires it with a password.
     pub username: Option<&'a str>,
-    /// For authentication.
+    /// Password: any bytes, also a token.
     pub password: Option<&'a [u8]>,
     /// Seconds (MQTT 5).
     pub session_expiry: u32,
@@ -106,7 +106,7 @@ pub struct ConnectOut<'a> {
     pub user: Option<&'a dyn TextPairs>,
     /// Enhanced authentication method (MQTT 5).
     pub auth_method: Option<&'a str>,
-    /// Its data.
+    /// First data of the authentication method, in the form that it defines.
     pub auth_data: Option<&'a [u8]>,
 }
 

@@ -13,7 +13,7 @@ use crate::packet::{PacketType, Sender};
 use crate::properties::{Place, Property, PropertySource, block_size, put_block};
 use crate::{PeerFault, Properties, ReasonCode, TextPairs, varint};
 
-/// DISCONNECT as received.
+/// A DISCONNECT as received; borrows from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disconnect<'b> {
     /// Why; `Success` for MQTT 3.
@@ -31,7 +31,7 @@ pub struct Disconnect<'b> {
 pub struct DisconnectProps<'a> {
     /// A reason in words.
     pub reason_string: Option<&'a str>,
-    /// User properties.
+    /// User properties, in their order; MQTT 5 only.
     pub user: Option<&'a dyn TextPairs>,
     /// Another server to use; only from a server (§4.11).
     pub server_reference: Option<&'a str>,

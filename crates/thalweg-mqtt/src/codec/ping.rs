@@ -21,7 +21,7 @@ use crate::properties::{Place, Properties};
 pub enum PingReq {
     /// Nothing but the question.
     Plain,
-    /// With a report.
+    /// A load report, which no specification of MQTT has: `load`.
     Report(Report),
     /// With something that is no report.
     Refused(Refusal),

@@ -21,10 +21,10 @@ use crate::properties::{
 use crate::text::{self, fits16};
 use crate::{PeerFault, PublishProperties, QoS, TextPairs, TooLarge, varint};
 
-/// PUBLISH as received.
+/// A PUBLISH as received; borrows from the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish<'b> {
-    /// Sent before, perhaps.
+    /// The sender may have sent it before; never set at QoS 0.
     pub dup: bool,
     /// QoS of this hop.
     pub qos: QoS,
@@ -36,7 +36,7 @@ pub struct Publish<'b> {
     pub id: u16,
     /// Properties; empty for MQTT 3.
     pub properties: PublishProperties<'b>,
-    /// The application's bytes.
+    /// Payload; may be empty.
     pub payload: &'b [u8],
     /// The whole packet as received.
     pub frame: &'b [u8],
@@ -55,7 +55,7 @@ pub enum TopicRef<'b> {
 }
 
 impl TopicRef<'_> {
-    /// The topic name.
+    /// The topic name, also where an alias stood for it.
     #[inline]
     pub fn as_str(&self) -> &str {
         match self {
@@ -65,32 +65,32 @@ impl TopicRef<'_> {
     }
 }
 
-/// PUBLISH as sent.
+/// Fields of a PUBLISH to be encoded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PublishOut<'a> {
-    /// Sent before, perhaps.
+    /// The sender may have sent it before; never set at QoS 0.
     pub dup: bool,
     /// QoS of this hop.
     pub qos: QoS,
-    /// Retain flag.
+    /// Whether the server keeps it for later subscribers.
     pub retain: bool,
     /// A valid topic name.
     pub topic: &'a str,
     /// Packet identifier; ignored for QoS 0, not 0 otherwise.
     pub id: u16,
-    /// The application's bytes.
+    /// Payload; may be empty.
     pub payload: &'a [u8],
     /// Message expiry in seconds, what is left of it.
     pub expiry_secs: Option<u32>,
     /// 0 bytes, 1 UTF-8 text.
     pub payload_format: Option<u8>,
-    /// Media type.
+    /// Media type of the payload; MQTT 5 only.
     pub content_type: Option<&'a str>,
     /// Where an answer goes.
     pub response_topic: Option<&'a str>,
     /// Ties an answer to its request.
     pub correlation_data: Option<&'a [u8]>,
-    /// User properties.
+    /// User properties, in their order; MQTT 5 only.
     pub user: Option<&'a dyn TextPairs>,
     /// The subscriptions this delivery answers; empty from a client. [MQTT-3.3.4-6]
     pub subscription_ids: &'a [u32],

@@ -78,21 +78,21 @@ pub struct SubscribeOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RetainHandling {
-    /// At every SUBSCRIBE.
+    /// At every SUBSCRIBE, also one that replaces a subscription.
     #[default]
     Send = 0,
     /// Only if the subscription is new.
     SendIfNew = 1,
-    /// Never.
+    /// No retained messages are sent.
     DoNotSend = 2,
 }
 
-/// SUBSCRIBE as sent.
+/// Fields of a SUBSCRIBE to be encoded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SubscribeOut<'a> {
     /// Packet identifier, not 0.
     pub id: u16,
-    /// At least one.
+    /// Filters with their options, at least one.
     pub filters: &'a [(&'a str, SubscribeOptions)],
     /// MQTT 5.
     pub subscription_id: Option<u32>,

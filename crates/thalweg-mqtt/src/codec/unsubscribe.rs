@@ -49,12 +49,12 @@ impl<'b> Iterator for UnsubscribeFilters<'b> {
     }
 }
 
-/// UNSUBSCRIBE as sent.
+/// Fields of an UNSUBSCRIBE to be encoded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UnsubscribeOut<'a> {
     /// Packet identifier, not 0.
     pub id: u16,
-    /// At least one.
+    /// Filters to end, at least one.
     pub filters: &'a [&'a str],
     /// MQTT 5.
     pub user: Option<&'a dyn TextPairs>,

@@ -23,7 +23,7 @@ pub enum AckTarget<'b> {
 /// ACK or NACK as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AckFrame<'b> {
-    /// The message.
+    /// Which message it settles, by its version's header.
     pub target: AckTarget<'b>,
     /// The transaction it belongs to.
     pub transaction: Option<Cow<'b, str>>,

@@ -7,16 +7,16 @@ use crate::scanner::Frame;
 use crate::version::{VERSIONS, parse_heart_beat};
 use crate::{Command, HeaderWriter, Headers, PeerFault, Version};
 
-/// CONNECT as received.
+/// A CONNECT or STOMP frame as received; borrows from the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectFrame<'b> {
     /// The highest version that both sides speak.
     pub version: Version,
     /// The virtual host. Required since 1.1, and yet left out by clients in wide use; so it is optional here.
     pub host: Option<Cow<'b, str>>,
-    /// User name.
+    /// User name, from header `login`.
     pub login: Option<Cow<'b, str>>,
-    /// Password.
+    /// Password, from header `passcode`.
     pub passcode: Option<Cow<'b, str>>,
     /// How often the client can send something, and how often it wants to hear something: milliseconds, 0 never. See
     /// [`crate::heart_beats`].
@@ -45,18 +45,18 @@ impl<'b> ConnectFrame<'b> {
     }
 }
 
-/// CONNECT as written.
+/// Headers of a CONNECT to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectOut<'a> {
     /// The lowest version that will do.
     pub lowest: Version,
     /// The highest version that will do.
     pub highest: Version,
-    /// The virtual host.
+    /// Name of the virtual host.
     pub host: &'a str,
-    /// User name.
+    /// User name, from header `login`.
     pub login: Option<&'a str>,
-    /// Password.
+    /// Password, from header `passcode`.
     pub passcode: Option<&'a str>,
     /// How often we can send something, and how often we want to hear something: milliseconds, 0 never.
     pub heart_beat: (u32, u32),

@@ -7,7 +7,7 @@ use crate::scanner::Frame;
 use crate::version::parse_heart_beat;
 use crate::{Command, HeaderWriter, Headers, PeerFault, Version};
 
-/// CONNECTED as received.
+/// A CONNECTED as received; borrows from the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectedFrame<'b> {
     /// The version of everything from here on.
@@ -20,7 +20,7 @@ pub struct ConnectedFrame<'b> {
     pub heart_beat: (u32, u32),
     /// Who the server takes us for; not in the specification.
     pub user: Option<Cow<'b, str>>,
-    /// Everything.
+    /// All headers of the frame, those above included.
     pub headers: Headers<'b>,
 }
 

@@ -6,7 +6,7 @@ use crate::known::Known;
 use crate::scanner::Frame;
 use crate::{Command, HeaderWriter, Headers, PeerFault, Version};
 
-/// DISCONNECT as received.
+/// A DISCONNECT as received; borrows from the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisconnectFrame<'b> {
     /// The client waits for a RECEIPT with this name before it closes.

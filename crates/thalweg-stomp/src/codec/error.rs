@@ -6,7 +6,7 @@ use crate::known::Known;
 use crate::scanner::Frame;
 use crate::{Command, HeaderWriter, Headers, Version};
 
-/// ERROR as received.
+/// An ERROR as received; borrows from the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorFrame<'b> {
     /// What happened, in short.

@@ -6,7 +6,7 @@ use crate::known::Known;
 use crate::scanner::Frame;
 use crate::{Command, HeaderWriter, Headers, PeerFault, Version};
 
-/// MESSAGE as received.
+/// A MESSAGE as received; borrows from the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageFrame<'b> {
     /// The subscription that brought it; 1.0 may leave it out.
@@ -23,9 +23,9 @@ pub struct MessageFrame<'b> {
     pub redelivered: bool,
     /// Everything, the above included.
     pub headers: Headers<'b>,
-    /// The message.
+    /// Payload of the message; may be empty.
     pub body: &'b [u8],
-    /// The whole frame.
+    /// The frame's bytes as they came.
     pub frame: &'b [u8],
 }
 
@@ -64,7 +64,7 @@ pub struct MessageOut<'a> {
     pub content_type: Option<&'a str>,
     /// It was delivered before; written only if so.
     pub redelivered: bool,
-    /// The message.
+    /// Payload of the message; may be empty.
     pub body: &'a [u8],
 }
 

@@ -6,7 +6,7 @@ use crate::known::Known;
 use crate::scanner::Frame;
 use crate::{Command, HeaderWriter, Headers, PeerFault, Version};
 
-/// SEND as received.
+/// A SEND as received; borrows from the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendFrame<'b> {
     /// Where to, as the client wrote it.
@@ -19,9 +19,9 @@ pub struct SendFrame<'b> {
     pub content_type: Option<Cow<'b, str>>,
     /// Everything, the above included.
     pub headers: Headers<'b>,
-    /// The message.
+    /// Payload of the message; may be empty.
     pub body: &'b [u8],
-    /// The whole frame.
+    /// The frame's bytes as they came.
     pub frame: &'b [u8],
 }
 
@@ -40,10 +40,10 @@ impl<'b> SendFrame<'b> {
     }
 }
 
-/// SEND as written.
+/// Headers and body of a SEND to be written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SendOut<'a> {
-    /// Where to.
+    /// Destination, in the server's dialect.
     pub destination: &'a str,
     /// The transaction it belongs to.
     pub transaction: Option<&'a str>,
@@ -51,7 +51,7 @@ pub struct SendOut<'a> {
     pub receipt: Option<&'a str>,
     /// Media type of the body.
     pub content_type: Option<&'a str>,
-    /// The message.
+    /// Payload of the message; may be empty.
     pub body: &'a [u8],
 }
 

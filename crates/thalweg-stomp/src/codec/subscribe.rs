@@ -35,7 +35,7 @@ impl AckMode {
     }
 }
 
-/// SUBSCRIBE as received.
+/// A SUBSCRIBE as received; borrows from the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscribeFrame<'b> {
     /// The client's name for it; only in 1.0 it may be absent, and then the destination names it.
@@ -70,12 +70,12 @@ impl<'b> SubscribeFrame<'b> {
     }
 }
 
-/// SUBSCRIBE as written.
+/// Headers of a SUBSCRIBE to be written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SubscribeOut<'a> {
     /// Our name for it.
     pub id: Option<&'a str>,
-    /// What is wanted.
+    /// Destination to subscribe to, in the server's dialect.
     pub destination: &'a str,
     /// How messages are acknowledged.
     pub ack: AckMode,
