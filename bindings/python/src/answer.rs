@@ -11,7 +11,6 @@ use crate::subscription::{PresenceSubscription, Subscription};
 pub enum Answer {
     /// Nothing more to say.
     Done,
-    /// Yes or no.
     Truth(bool),
     /// What became of a message.
     Success(Success),

@@ -27,15 +27,13 @@ pub struct Cell {
     pub broker_settings: BTreeMap<String, String>,
     /// Cores for broker and for this process; none leaves it to the system.
     pub cpus: (Option<usize>, Option<usize>),
-    /// Whose client speaks.
     pub driver: Driver,
     /// How it is published.
     pub publish: Leg,
     /// How it is received.
     pub subscribe: Leg,
-    /// What is between.
+    /// Loss, delay and rate between client and broker.
     pub link: Link,
-    /// What is sent.
     pub workload: Workload,
     /// When it is sent.
     pub load: Load,
@@ -123,7 +121,6 @@ impl Extras {
     }
 }
 
-/// Whose client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Driver {
@@ -135,7 +132,6 @@ pub enum Driver {
     Stock,
 }
 
-/// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
@@ -147,11 +143,9 @@ pub enum Protocol {
     Amqp,
     /// STOMP 1.2.
     Stomp,
-    /// ZMTP, through libzmq.
     Zmtp,
     /// DDS, through Cyclone DDS.
     Dds,
-    /// XMPP.
     Xmpp,
 }
 
@@ -159,7 +153,6 @@ pub enum Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Leg {
-    /// Protocol.
     pub protocol: Protocol,
     /// 0 at most once (CoAP: non-confirmable), 1 at least once (CoAP: confirmable; AMQP, STOMP: confirms, acknowledgements),
     /// 2 exactly once.
@@ -178,7 +171,7 @@ pub struct Link {
     pub namespaces: bool,
     /// Packets lost in each direction, a part of one.
     pub loss: f64,
-    /// One way.
+    /// In nanoseconds, one way.
     pub delay_ns: u64,
     /// Up to so much more, evenly.
     pub jitter_ns: u64,
@@ -196,7 +189,6 @@ pub struct Link {
 }
 
 impl Link {
-    /// Nothing between.
     pub const LOOPBACK: Link = Link {
         namespaces: false,
         loss: 0.0,
@@ -222,7 +214,6 @@ pub enum Engine {
     Emulator,
 }
 
-/// What is sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Workload {
@@ -238,7 +229,7 @@ pub enum Workload {
     },
     /// A trace that `thalweg bench gen` has written: sizes, and times where `load` says so.
     Trace {
-        /// The file.
+        /// Path of the trace.
         file: String,
     },
     /// Two flows: the first as `load` says, the second beside it, messages that are large and come at once (study C).
@@ -246,7 +237,7 @@ pub enum Workload {
     Beside {
         /// Bytes of a payload of the first.
         bytes: u32,
-        /// Of the second.
+        /// Bytes of a payload of the second flow.
         burst_bytes: u32,
         /// Messages a second of the second, while it sends.
         burst_rate: f64,
@@ -280,26 +271,21 @@ pub enum Load {
     },
     /// The next one when the one before is through: labelled, and used only where a study did.
     Closed {
-        /// Pause between.
+        /// Nanoseconds between one message and the next.
         think_ns: u64,
-        /// Flows.
         flows: u32,
     },
     /// At the times of the workload's trace.
     Replay {
         /// Faster by this factor.
         speed: f64,
-        /// Flows.
         flows: u32,
         /// Of distributions: messages of a flow, as a part of what the trace says of one of its sources.
         #[serde(default = "whole")]
         rate_scale: f64,
     },
     /// As fast as it goes, to find a ceiling.
-    Flood {
-        /// Flows.
-        flows: u32,
-    },
+    Flood { flows: u32 },
 }
 
 fn whole() -> f64 {
@@ -307,7 +293,6 @@ fn whole() -> f64 {
 }
 
 impl Load {
-    /// Flows of it.
     pub fn flows(&self) -> u32 {
         match self {
             Load::Open { flows, .. }
@@ -324,9 +309,9 @@ impl Load {
 pub struct Phases {
     /// After connecting, before the first message.
     pub settle_ns: u64,
-    /// Not counted.
+    /// Nanoseconds before the measured phase; excluded from all counts.
     pub warmup_ns: u64,
-    /// Counted.
+    /// Nanoseconds of the measured phase.
     pub measure_ns: u64,
     /// At most so long for what is late.
     pub drain_ns: u64,
@@ -415,7 +400,6 @@ impl Calls {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// It does.
     Valid,
     /// What sent was not able to keep its own times; why.
     GeneratorLimited(String),
@@ -431,19 +415,18 @@ pub enum Standing {
 /// What came of a cell. Counts are of the measured phase; latencies in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Does it count?
     pub standing: Standing,
     /// Messages that were to be published.
     pub intended: u64,
-    /// That were.
+    /// Messages that were published.
     pub sent: u64,
     /// Copies that were to be received: `sent` times fan-out.
     pub expected: u64,
     /// Copies received for the first time, before the end of the drain.
     pub delivered: u64,
-    /// Not received.
+    /// Copies not received by the end of the drain.
     pub lost: u64,
-    /// Received again.
+    /// Copies of messages received before.
     pub duplicates: u64,
     /// Received behind a later one of the flow.
     pub reordered: u64,
@@ -453,7 +436,6 @@ pub struct Row {
     pub unacknowledged: u64,
     /// Seconds that were measured.
     pub seconds: f64,
-    /// Payload bytes delivered.
     pub payload_bytes: u64,
     /// Since it was to be sent.
     pub response: Quantiles,
@@ -474,7 +456,7 @@ pub struct Row {
     pub calls_broker: Option<Calls>,
     /// Ethernet-frame bytes of both legs, lost ones included, without set-up; only with namespaces.
     pub wire_bytes: Option<u64>,
-    /// Frames.
+    /// Ethernet frames of both legs; only with namespaces.
     pub wire_frames: Option<u64>,
     /// Packets lost by the link, and packets that came to it.
     pub link_lost: Option<(u64, u64)>,
@@ -517,13 +499,9 @@ impl Row {
 /// A distribution in short; microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
-    /// How many.
     pub count: u64,
-    /// Mean.
     pub mean: f64,
-    /// Standard deviation.
     pub sd: f64,
-    /// Median.
     pub p50: f64,
     /// 90th percentile.
     pub p90: f64,
@@ -531,14 +509,12 @@ pub struct Quantiles {
     pub p99: f64,
     /// 99.9th percentile.
     pub p999: f64,
-    /// Longest.
     pub max: f64,
 }
 
 /// What a trial hands over.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The sums.
     pub row: Row,
     /// Response times in nanoseconds, 3 significant digits.
     pub response: hdrhistogram::Histogram<u64>,
@@ -553,9 +529,7 @@ pub struct Measured {
 /// A second of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
-    /// Published in it.
     pub sent: u64,
-    /// Received in it.
     pub received: u64,
     /// Response times of those received in it, microseconds.
     pub response_p50_us: f64,
@@ -563,7 +537,7 @@ pub struct Second {
     pub response_p99_us: f64,
     /// Processor seconds of the broker in it.
     pub cpu_broker_s: f64,
-    /// Of this process.
+    /// Processor seconds of this process in it.
     pub cpu_client_s: f64,
     /// Resident memory of the broker, KiB.
     pub rss_broker_kib: u64,

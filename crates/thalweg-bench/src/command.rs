@@ -101,7 +101,7 @@ pub enum BenchCommand {
     Export(ExportArgs),
     /// Render the report of a folder anew, from its raw files
     Report {
-        /// The folder
+        /// Folder of results, as `--out` named it
         #[arg(value_name = "DIR")]
         dir: PathBuf,
         /// Print the summary as JSON

@@ -20,12 +20,10 @@ use crate::quantity;
 #[derive(Debug, Parser)]
 #[command(name = "thalweg", version, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the broker
@@ -250,10 +248,10 @@ pub struct PasswdArgs {
     /// The password file; made if it does not exist
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The user
+    /// Name of the user in the file
     #[arg(value_name = "USER")]
     pub user: String,
-    /// Delete the user
+    /// Delete the user from the file
     #[arg(long, conflicts_with_all = ["scram", "stdin"])]
     pub delete: bool,
     /// Store a verifier for MQTT 5 enhanced authentication with SCRAM-SHA-256 instead; a user can have both
@@ -343,15 +341,15 @@ pub struct ConnectArgs {
 /// Which protocol carries messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ViaArg {
-    /// Whichever serves best
+    /// The one that serves the objective best, chosen anew as the network changes
     Auto,
-    /// MQTT
+    /// MQTT, 5.0 unless --v says otherwise
     Mqtt,
-    /// CoAP
+    /// CoAP over UDP, DTLS, TCP or TLS
     Coap,
     /// AMQP 0-9-1
     Amqp,
-    /// STOMP
+    /// STOMP 1.2
     Stomp,
     /// ZeroMQ, by PUB and SUB
     Zmtp,
@@ -366,7 +364,6 @@ impl ViaArg {
     }
 }
 
-/// The will.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Will: what the broker publishes when it loses us")]
 pub struct WillArgs {
@@ -379,7 +376,7 @@ pub struct WillArgs {
     /// QoS of the will
     #[arg(long, value_name = "QOS", requires = "will_topic", default_value = "0", value_parser = qos)]
     pub will_qos: QoS,
-    /// Retain the will
+    /// Publish the will as a retained message
     #[arg(long, requires = "will_topic")]
     pub will_retain: bool,
     /// Wait so long before the will is published (MQTT 5)
@@ -455,10 +452,8 @@ pub struct PubArgs {
     /// --url (zmtp://) while they run; no broker is needed. Publishing begins once one of them has subscribed
     #[arg(long, value_name = "HOST:PORT")]
     pub peer_bind: Option<String>,
-    /// Properties.
     #[command(flatten)]
     pub properties: PropertyArgs,
-    /// Connection.
     #[command(flatten)]
     pub connect: ConnectArgs,
 }
@@ -503,10 +498,8 @@ pub struct SubArgs {
     /// broker is needed; those of --url (zmtp://) are joined while they run
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "work")]
     pub peer: Vec<String>,
-    /// Work.
     #[command(flatten)]
     pub work: WorkArgs,
-    /// Connection.
     #[command(flatten)]
     pub connect: ConnectArgs,
 }
@@ -573,7 +566,7 @@ pub struct WorkArgs {
 /// What becomes of a message whose command fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnFailure {
-    /// Acknowledged as failed
+    /// Acknowledge it as failed
     Discard,
     /// Not acknowledged, and we leave
     Stop,
@@ -588,9 +581,9 @@ pub enum ReportBy {
     Pingreq,
     /// User property `lb` of acknowledgements (MQTT 5)
     Ack,
-    /// Messages to $load/report
+    /// Messages published to $load/report
     Publish,
-    /// Nothing
+    /// No load reports are sent
     Off,
 }
 
@@ -600,7 +593,7 @@ pub struct ReqArgs {
     /// The topic of the question, or a URL that names broker and topic
     #[arg(value_name = "TOPIC", value_parser = topic_place)]
     pub topic: TopicArg,
-    /// The question
+    /// Payload of the request
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: String,
     /// Quality of service of the question and of the answer: 0, 1 or 2. From 1 on the broker reports when there is no
@@ -616,10 +609,8 @@ pub struct ReqArgs {
     /// How to print an answer, as in `thalweg sub`
     #[arg(short = 'F', long, value_name = "FORMAT", default_value = "%p")]
     pub format: Format,
-    /// Properties.
     #[command(flatten)]
     pub properties: PropertyArgs,
-    /// Connection.
     #[command(flatten)]
     pub connect: ConnectArgs,
 }
@@ -751,7 +742,7 @@ pub struct BenchArgs {
 pub enum ReferenceCommand {
     /// The command line: docs/reference/cli.md
     Cli,
-    /// The settings: docs/reference/config.md
+    /// The settings, as in docs/reference/config.md
     Config,
 }
 
@@ -786,9 +777,7 @@ impl Default for ConnectArgs {
 /// A topic or filter, and the broker where it is if it was written as a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicArg {
-    /// It.
     pub topic: String,
-    /// Where.
     pub broker: Option<BrokerUrl>,
 }
 

@@ -8,7 +8,6 @@ use crate::cli::{Cli, ReferenceCommand};
 use crate::failure::Failure;
 use crate::markdown::describe;
 
-/// Runs the command.
 pub fn run(command: &ReferenceCommand, out: &mut dyn Write) -> Result<(), Failure> {
     let text = match command {
         ReferenceCommand::Cli => command_line(),

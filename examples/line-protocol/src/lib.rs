@@ -388,7 +388,6 @@ fn words(why: CloseReason) -> &'static str {
     }
 }
 
-/// Writes a field.
 pub fn escape(bytes: &[u8], line: &mut String) {
     for byte in bytes {
         match byte {

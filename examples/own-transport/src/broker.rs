@@ -44,7 +44,6 @@ impl Broker {
         Ok(Broker { address, hall })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

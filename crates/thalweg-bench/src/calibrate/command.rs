@@ -13,7 +13,6 @@ use crate::command::Outcome;
 use crate::e5::suite::machine;
 use crate::net::command::stopper;
 
-/// What it takes.
 #[derive(Clone, Debug, Args)]
 pub struct CalibrateArgs {
     /// Only these: numbers or names (ceiling, stall, queueing, link, frames, counting)
@@ -33,7 +32,6 @@ pub struct CalibrateArgs {
     json: bool,
 }
 
-/// Runs the command.
 pub fn run(args: &CalibrateArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     let stop = stopper();
     let wishes = Wishes {

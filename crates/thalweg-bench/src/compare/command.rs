@@ -37,12 +37,11 @@ pub struct CompareArgs {
     /// Exit with 3 if something is worse
     #[arg(long)]
     pub fail: bool,
-    /// Print JSON
+    /// Print the comparison as JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// Compares.
 pub fn run(args: &CompareArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     let (base, new) = (read(&args.base)?, read(&args.new)?);
     let names: Vec<&str> = if args.only.is_empty() {

@@ -20,7 +20,7 @@ pub use parts::install;
 /// `thalweg bench doctor`
 #[derive(Args, Clone, Debug)]
 pub struct DoctorArgs {
-    /// As JSON
+    /// Print the findings as JSON
     #[arg(long)]
     json: bool,
     /// Install what is missing: brokers and what networks are made with by apt-get (as root), stock client libraries by pip
@@ -36,7 +36,6 @@ impl DoctorArgs {
     }
 }
 
-/// How something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// As it should be.
@@ -60,11 +59,8 @@ impl State {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// What.
     pub what: &'static str,
-    /// What was found.
     pub found: String,
-    /// How that is.
     pub state: State,
     /// What it means for measurements; empty if nothing.
     pub means: String,

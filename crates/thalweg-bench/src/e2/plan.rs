@@ -14,7 +14,6 @@ pub enum Way {
     Mqtt,
     /// CoAP over UDP, confirmable, all along.
     Coap,
-    /// The client's choice.
     Adaptive(Goal),
 }
 
@@ -72,7 +71,7 @@ pub struct Course {
     pub payload: usize,
     /// One-way delay of the link.
     pub delay: Duration,
-    /// Which repeat.
+    /// From 0.
     pub repeat: u32,
     /// What the emulator and the client draw from. All ways of a repeat have the same.
     pub seed: u64,
@@ -129,17 +128,13 @@ pub struct Wishes {
     pub goals: Vec<Goal>,
     /// Sizes of messages in bytes.
     pub payloads: Vec<usize>,
-    /// One-way delays.
     pub delays: Vec<Duration>,
     /// Losses of the steps.
     pub steps: Vec<Loss>,
     /// How long each lasts.
     pub step: Duration,
-    /// Messages a second.
     pub rate: f64,
-    /// Topics.
     pub flows: u32,
-    /// Repeats.
     pub repeats: u32,
     /// Everything is drawn from this.
     pub seed: u64,

@@ -25,7 +25,7 @@ pub enum Budget {
 /// Which parts are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// The thesis's scenarios.
+    /// The scenarios of the study itself.
     Core,
     /// What becomes of them when something is different.
     Sweeps,

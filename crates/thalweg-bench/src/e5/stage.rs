@@ -24,16 +24,16 @@ pub enum Due {
     /// The next message is to be published.
     Publish,
     /// A hand of a worker wakes.
-    Wake { worker: usize, sleep: u64 },
+    Wake {
+        worker: usize,
+        sleep: u64,
+    },
     /// A report may be due.
     Report(usize),
     /// Something on the way of a line arrives.
     Travel(usize),
-    /// A worker connects.
     Connect(usize),
-    /// Something happens.
     Incident(usize),
-    /// It ends.
     IncidentEnds(usize),
     /// Nobody waits any longer.
     GiveUp,
@@ -104,7 +104,6 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Connects everybody.
     pub fn new(cell: Cell, address: SocketAddr, token: u64, around: &mut Around<'_>) -> Stage {
         let jobs = cell.scenario.jobs();
         let workers = cell.scenario.workers.iter().map(|worker| Worker {
@@ -146,7 +145,6 @@ impl Stage {
         self.phase == Phase::Over
     }
 
-    /// Messages per second.
     pub fn rate(&self) -> f64 {
         self.cell.scenario.rate
     }
@@ -513,7 +511,6 @@ impl Stage {
         }
     }
 
-    /// Something is due.
     pub fn due(&mut self, due: Due, around: &mut Around<'_>) {
         if self.is_over() {
             return;
@@ -695,7 +692,6 @@ impl Stage {
         }
     }
 
-    /// Everybody goes home.
     pub fn leave(mut self, epoll: &OwnedFd) -> Stage {
         for worker in &mut self.workers {
             if let Some(line) = worker.line.take() {

@@ -30,7 +30,7 @@ use crate::scenario::command::CountingArgs;
 /// `thalweg bench suite …`
 #[derive(Args, Clone, Debug)]
 pub struct SuiteArgs {
-    /// Which study
+    /// Study to run, or all
     #[arg(value_name = "SUITE", value_enum)]
     pub suite: Suite,
     /// How much: quick takes minutes (all of them together 20), standard hours, paper as long as the studies
@@ -85,7 +85,6 @@ pub struct SuiteArgs {
     pub program: Option<PathBuf>,
 }
 
-/// The studies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Suite {
     /// Three classes of traffic through brokers of several protocols: throughput, ceilings, latency
@@ -106,7 +105,7 @@ pub enum Suite {
     /// The adaptive client through a link whose loss changes; needs root or user namespaces
     #[value(name = "E2d")]
     E2d,
-    /// State-aware shared subscriptions
+    /// Shared subscriptions that follow the state of their members
     #[value(name = "E5")]
     E5,
 }

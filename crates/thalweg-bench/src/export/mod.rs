@@ -18,15 +18,14 @@ use crate::results::{Results, histogram, percentiles, quoted, read};
 /// `thalweg bench export …`
 #[derive(Args, Clone, Debug)]
 pub struct ExportArgs {
-    /// The folder
+    /// Folder of results, as `--out` named it
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// As what
+    /// Format of the output
     #[arg(long, value_name = "FORM", value_enum)]
     pub format: Form,
 }
 
-/// A form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Form {
     /// For Prometheus and its kin: a gauge for each figure, a sample for each valid trial; seconds, bytes, parts of one

@@ -31,7 +31,6 @@ pub enum NetCommand {
         /// What it is called
         #[arg(value_name = "NAME", default_value = "t3")]
         name: String,
-        /// Its link
         #[command(flatten)]
         link: LinkArgs,
     },
@@ -46,7 +45,7 @@ pub enum NetCommand {
     },
     /// What networks there are, and what they have carried
     Show {
-        /// As JSON
+        /// Print the networks as JSON
         #[arg(long)]
         json: bool,
     },
@@ -69,10 +68,9 @@ pub enum NetCommand {
         /// What it is called
         #[arg(long, value_name = "NAME", default_value = "t3")]
         name: String,
-        /// Where
+        /// Which end the program runs at
         #[arg(long, value_enum, default_value = "client")]
         side: Side,
-        /// Its link
         #[command(flatten)]
         link: LinkArgs,
         /// The program and its arguments
@@ -152,7 +150,6 @@ pub enum Side {
     Broker,
 }
 
-/// Runs the command.
 pub fn run(command: &NetCommand, out: &mut dyn Write) -> io::Result<Outcome> {
     if matches!(command, NetCommand::Exec { .. } | NetCommand::Check { .. }) {
         nest::enter().map_err(|why| io::Error::other(nest::told(&why)))?;

@@ -22,7 +22,7 @@ pub enum Need {
     P2p,
     /// Filters that look into payloads
     ContentFilter,
-    /// No broker between
+    /// No broker between publisher and subscriber
     Decentralised,
     /// One packet for many subscribers
     Multicast,
@@ -41,14 +41,12 @@ pub enum Spoken {
     Mqtt3,
     /// MQTT 5.
     Mqtt5,
-    /// Any other.
     Other(Protocol),
 }
 
 /// Whether a protocol meets a need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// It does.
     Yes,
     /// It does in a way that has to be known.
     With(&'static str),
@@ -92,7 +90,6 @@ impl Spoken {
         }
     }
 
-    /// The table.
     pub fn support(self, need: Need) -> Support {
         use Need::{
             AtLeastOnce, ContentFilter, Decentralised, ExactlyOnce, Expiry, Lvc, Multicast, P2p,

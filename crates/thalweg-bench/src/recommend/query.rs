@@ -49,7 +49,7 @@ pub struct RecommendArgs {
     /// A broker may be built from a library
     #[arg(long)]
     pub custom_ok: bool,
-    /// Only this broker
+    /// Consider only this broker
     #[arg(long, value_name = "NAME")]
     pub system: Option<String>,
     /// What is to be good
@@ -205,7 +205,6 @@ impl RecommendArgs {
         self.weights.is_none() && self.objective == Objective::Balanced
     }
 
-    /// In a line.
     pub fn words(&self) -> String {
         let mut parts: Vec<String> = super::axes::AXES
             .into_iter()

@@ -48,10 +48,10 @@ pub struct RoleArgs {
     /// What everything random is drawn from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Lines of JSON
+    /// Print each second as a line of JSON
     #[arg(long)]
     pub json: bool,
-    /// Only the summary
+    /// Print only the summary, not each second
     #[arg(long)]
     pub quiet: bool,
 }
@@ -137,7 +137,6 @@ pub struct PaceArgs {
     pub closed: Option<Duration>,
 }
 
-/// Whose client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Whose {
     /// This product's client library
@@ -149,9 +148,9 @@ pub enum Whose {
 /// How messages of a flow follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Following {
-    /// At equal distances
+    /// At equal distances, each flow with a random phase
     Periodic,
-    /// Without memory
+    /// A Poisson process: exponentially distributed distances
     Poisson,
     /// All flows at once
     Burst,
@@ -181,7 +180,6 @@ impl PaceArgs {
 }
 
 impl RoleArgs {
-    /// The driver.
     pub fn driver(&self) -> Driver {
         match self.driver {
             Whose::Common => Driver::Common,
@@ -244,7 +242,6 @@ impl RoleArgs {
         })
     }
 
-    /// Who connects where.
     pub fn job(
         &self,
         cell: &Cell,
@@ -281,7 +278,6 @@ pub fn protocol(url: &BrokerUrl) -> Result<Protocol, String> {
     }
 }
 
-/// Where that is.
 fn address(url: &BrokerUrl) -> Result<SocketAddr, String> {
     let mut found = (url.host.as_str(), url.port)
         .to_socket_addrs()

@@ -25,7 +25,6 @@ pub struct SaturateArgs {
     /// The scenario; its rate is where the search begins
     #[arg(value_name = "SCENARIO")]
     pub scenario: PathBuf,
-    /// Changes
     #[command(flatten)]
     pub changes: Changes,
     /// Losses that pass, such as 0 or 0.1%. Default: 0 at least and exactly once, 0.1% at most once
@@ -57,7 +56,6 @@ pub struct SaturateArgs {
     pub quiet: bool,
 }
 
-/// Searches.
 pub fn run(args: &SaturateArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     nest::enter_for(&args.changes.of(&args.scenario)?.cells)?;
     run_with(args, out, &Signals::new()?, &trial::run)

@@ -19,10 +19,9 @@ use crate::trial;
 /// `thalweg bench run …`
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// The scenario
+    /// Path of the scenario file
     #[arg(value_name = "SCENARIO")]
     pub scenario: PathBuf,
-    /// Changes
     #[command(flatten)]
     pub changes: Changes,
     /// Folder for the results; must be new or empty. Default: the scenario's name and the time
@@ -74,12 +73,11 @@ impl CountingArgs {
     }
 }
 
-/// How much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Budget {
-    /// Minutes
+    /// A run of some minutes
     Quick,
-    /// Hours
+    /// A run of some hours
     Standard,
     /// As the studies did
     Paper,

@@ -53,7 +53,7 @@ pub struct ShareArgs {
     /// Messages that each member works on side by side
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub handlers: u16,
-    /// They say so
+    /// Members declare their handlers to the broker
     #[arg(long)]
     pub declare_handlers: bool,
     /// Messages of one address stay in order; so many addresses

@@ -31,31 +31,29 @@ pub enum SpeedCommand {
         /// Where, such as mqtt://127.0.0.1:11883
         #[arg(value_name = "URL")]
         url: String,
-        /// How many
+        /// Number of messages to publish
         #[arg(long, value_name = "N", default_value_t = 1_000_000)]
         messages: u64,
-        /// Their size
+        /// Size of each message's payload
         #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "36B")]
         payload: usize,
         /// Over so many topics, in turn: CoAP has one confirmable message of a topic under way at a time
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000), default_value_t = 1)]
         topics: u64,
-        /// How surely
+        /// Delivery class: acknowledged or not
         #[arg(long, value_enum, default_value = "at-most-once")]
         reliability: Surety,
     },
 }
 
-/// Classes of reliability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Surety {
     /// Nobody says that it came
     AtMostOnce,
-    /// Acknowledged
+    /// Each message is acknowledged (QoS 1)
     AtLeastOnce,
 }
 
-/// Runs the command.
 pub fn run(command: &SpeedCommand, out: &mut dyn Write) -> io::Result<Outcome> {
     match command {
         SpeedCommand::Sink { shift } => sinks(*shift, out),

@@ -27,11 +27,10 @@ pub enum Class {
 /// What a trace is to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Order {
-    /// Of what.
     pub class: Class,
     /// What is drawn from.
     pub seed: u64,
-    /// How long.
+    /// In hours, from midnight.
     pub hours: f64,
     /// Publishers; of bins, how many are simulated to see what one does.
     pub sources: u32,
@@ -190,7 +189,6 @@ fn messages(order: &Order) -> Vec<Message> {
     messages
 }
 
-/// A publisher.
 enum Source {
     Gateway(Vec<Node>),
     Fleet {

@@ -18,13 +18,13 @@ use crate::trial;
 /// `thalweg bench gen …`
 #[derive(Args, Clone, Debug)]
 pub struct GenArgs {
-    /// Of what
+    /// Class of traffic to generate
     #[arg(value_name = "CLASS", value_enum)]
     pub class: Class,
     /// What is drawn from: equal seeds give equal files
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// The file
+    /// File to write; an existing one is replaced
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
     /// How long, from midnight
@@ -131,7 +131,7 @@ pub struct ReplayArgs {
     /// How long is measured
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub measure: String,
-    /// How often
+    /// Number of repeats of each cell
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub repeats: u32,
     /// Anything else of a scenario, such as topology.kind=t3
@@ -151,7 +151,6 @@ pub struct ReplayArgs {
     pub quiet: bool,
 }
 
-/// Replays.
 pub fn replay(args: &ReplayArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     nest::enter_for(&scenario_of(args)?.cells)?;
     replay_with(args, out, &Signals::new()?, &trial::run)
