@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use thalweg_coap::stream::{self, StreamSettings};
 use thalweg_coap::{
-    Code, Datagrams, Delivery, Encoder, Event, Message, MessageType, Notified, RelationId,
-    Response, ServerSettings, ServerSide, SharedBody, Token, option,
+    Code, Datagrams, Delivery, Encoder, Event, Message, Notified, RelationId, Response,
+    ServerSettings, ServerSide, SharedBody, Token, Type, option,
 };
 use thalweg_wire::Time;
 
@@ -46,7 +46,7 @@ fn put() -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = Encoder::start(
         &mut out,
-        MessageType::Confirmable,
+        Type::Confirmable,
         Code::PUT,
         7,
         Token::from_number(0x1234),
@@ -109,14 +109,7 @@ fn encode_changed(count: u32) {
     for _ in 0..count {
         out.clear();
         let token = black_box(Token::from_number(0x1234));
-        Encoder::start(
-            &mut out,
-            MessageType::Acknowledgement,
-            Code::CHANGED,
-            7,
-            token,
-        )
-        .payload(&[]);
+        Encoder::start(&mut out, Type::Acknowledgement, Code::CHANGED, 7, token).payload(&[]);
         black_box(&out);
     }
 }
@@ -128,7 +121,7 @@ fn encode_notification(count: u32) {
         let token = black_box(Token::from_number(0x1234));
         let mut encoder = Encoder::start(
             &mut out,
-            MessageType::NonConfirmable,
+            Type::NonConfirmable,
             Code::CONTENT,
             sequence as u16,
             token,
@@ -246,7 +239,7 @@ fn observed() -> (ServerSide, SocketAddr, RelationId, Datagrams) {
     let mut get = Vec::new();
     Encoder::start(
         &mut get,
-        MessageType::Confirmable,
+        Type::Confirmable,
         Code::GET,
         7,
         Token::from_number(0x1234),

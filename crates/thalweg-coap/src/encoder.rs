@@ -1,7 +1,7 @@
 //! Writing messages. RFC 7252 §3
 
 use crate::options::PAYLOAD_MARKER;
-use crate::{Code, MessageType, Token};
+use crate::{Code, Token, Type};
 
 /// Writes one message, or its options and payload alone, to the end of the caller's buffer. Options come in ascending
 /// order of their numbers; [`Encoder::payload`] ends it.
@@ -13,7 +13,7 @@ pub struct Encoder<'v> {
 
 /// Writes a message of code 0.00: an acknowledgement or a reset without more, or a ping.
 #[inline]
-pub fn empty(out: &mut Vec<u8>, kind: MessageType, id: u16) {
+pub fn empty(out: &mut Vec<u8>, kind: Type, id: u16) {
     let [high, low] = id.to_be_bytes();
     out.extend_from_slice(&[0x40 | (kind as u8) << 4, Code::EMPTY.0, high, low]);
 }
@@ -23,7 +23,7 @@ impl<'v> Encoder<'v> {
     #[inline]
     pub fn start(
         out: &'v mut Vec<u8>,
-        kind: MessageType,
+        kind: Type,
         code: Code,
         id: u16,
         token: Token,

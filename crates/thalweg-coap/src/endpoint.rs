@@ -9,7 +9,7 @@ use thalweg_wire::{Span, Time};
 use crate::peer::Peers;
 use crate::slots::{NONE, Slots};
 use crate::timers::{TimerKind, Timers};
-use crate::{Datagrams, Delivery, Encoder, MessageType, SharedBody, Token, Transmission, empty};
+use crate::{Datagrams, Delivery, Encoder, SharedBody, Token, Transmission, Type, empty};
 
 /// Whose confirmable message it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(crate) struct Notification {
 
 impl Notification {
     #[inline]
-    pub fn write(&self, kind: MessageType, id: u16, out: &mut Vec<u8>) {
+    pub fn write(&self, kind: Type, id: u16, out: &mut Vec<u8>) {
         Encoder::start(out, kind, self.body.code(), id, self.token);
         self.body.write(self.observe, self.block_exponent, out);
     }
@@ -537,10 +537,10 @@ impl Endpoint {
 impl Sending {
     fn write(&self, to: SocketAddr, out: &mut Datagrams) {
         out.push(to, |out| match &self.content {
-            Content::Empty => empty(out, MessageType::Confirmable, self.id),
+            Content::Empty => empty(out, Type::Confirmable, self.id),
             Content::Encoded(bytes) => out.extend_from_slice(bytes),
             Content::Notification(notification) => {
-                notification.write(MessageType::Confirmable, self.id, out)
+                notification.write(Type::Confirmable, self.id, out)
             }
         });
     }

@@ -45,7 +45,7 @@ pub use client::*;
 pub use code::Code;
 pub use datagrams::Datagrams;
 pub use encoder::{Encoder, empty};
-pub use message::{DecodeError, Malformed, Message, MessageType};
+pub use message::{DecodeError, Malformed, Message, Type};
 pub use no_response::NoResponse;
 pub use options::{OptionIter, OptionValues, Options};
 pub use outgoing::{OptionOut, Response, SharedBody, Value};

@@ -7,7 +7,7 @@ use crate::{Code, Encoder, Options, Token};
 /// What a message asks of the message layer. RFC 7252 §4.2, §4.3
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum MessageType {
+pub enum Type {
     /// CON: it is repeated until it is acknowledged or rejected.
     Confirmable = 0,
     /// NON: it is sent once.
@@ -18,14 +18,14 @@ pub enum MessageType {
     Reset = 3,
 }
 
-impl MessageType {
+impl Type {
     #[inline]
-    fn of(bits: u8) -> MessageType {
+    fn of(bits: u8) -> Type {
         match bits & 3 {
-            0 => MessageType::Confirmable,
-            1 => MessageType::NonConfirmable,
-            2 => MessageType::Acknowledgement,
-            _ => MessageType::Reset,
+            0 => Type::Confirmable,
+            1 => Type::NonConfirmable,
+            2 => Type::Acknowledgement,
+            _ => Type::Reset,
         }
     }
 }
@@ -46,7 +46,7 @@ impl MessageType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'b> {
     /// What it asks of the message layer.
-    pub kind: MessageType,
+    pub kind: Type,
     /// Method, response code, or nothing.
     pub code: Code,
     /// What acknowledgements and repetitions of it have in common with it.
@@ -110,7 +110,7 @@ pub struct DecodeError {
     /// Why it could not be read.
     pub why: Malformed,
     /// What it asks of the message layer. Nothing if it must be ignored in silence: too short, or of another version.
-    pub kind: Option<MessageType>,
+    pub kind: Option<Type>,
     /// Its message id; there when `kind` is.
     pub id: Option<u16>,
 }
@@ -141,7 +141,7 @@ impl<'b> Message<'b> {
                 id: None,
             });
         }
-        let (kind, id) = (MessageType::of(first >> 4), u16::from_be_bytes(id));
+        let (kind, id) = (Type::of(first >> 4), u16::from_be_bytes(id));
         match Message::decode_body(kind, Code(code), id, usize::from(first & 0x0F), rest) {
             Ok(message) => Ok(message),
             Err(why) => Err(DecodeError {
@@ -154,7 +154,7 @@ impl<'b> Message<'b> {
 
     #[inline]
     fn decode_body(
-        kind: MessageType,
+        kind: Type,
         code: Code,
         id: u16,
         len: usize,

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use thalweg_amqp::methods::{basic, queue};
 use thalweg_amqp::{BasicProperties, ClientEvent, ContentHeader, Gathered, Method, Table};
-use thalweg_coap::{Code, Datagrams, Encoder, MessageType, Token, empty, option};
+use thalweg_coap::{Code, Datagrams, Encoder, Token, Type, empty, option};
 use thalweg_fronts::amqp::{AmqpFront, AmqpSettings};
 use thalweg_fronts::coap::{CoapFront, CoapSettings, PeerSecurity};
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings};
@@ -47,13 +47,13 @@ const OPERATIONS: [Operation; 19] = [
     ("path_amqp_transient", amqp_transient),
     ("path_amqp_confirmed", amqp_confirmed),
     ("path_coap_put", |count| {
-        coap_put(MessageType::Confirmable, false, count)
+        coap_put(Type::Confirmable, false, count)
     }),
     ("path_coap_put_non", |count| {
-        coap_put(MessageType::NonConfirmable, false, count)
+        coap_put(Type::NonConfirmable, false, count)
     }),
     ("path_coap_put_written_down", |count| {
-        coap_put(MessageType::Confirmable, true, count)
+        coap_put(Type::Confirmable, true, count)
     }),
     ("path_coap_get", coap_get),
     ("notify_coap_to_100", coap_notify),
@@ -596,7 +596,7 @@ impl Coap {
         self.bench.links.take_datagrams(self.socket, &mut self.out);
     }
 
-    fn request(&mut self, kind: MessageType, code: Code, observe: bool) -> Vec<u8> {
+    fn request(&mut self, kind: Type, code: Code, observe: bool) -> Vec<u8> {
         self.id = self.id.wrapping_add(1);
         let mut out = Vec::new();
         let mut encoder = Encoder::start(
@@ -620,7 +620,7 @@ impl Coap {
     }
 
     /// Batches of requests, one of each peer; the answers are read. Only the ids of the requests change.
-    fn ask(&mut self, kind: MessageType, code: Code, count: u32) {
+    fn ask(&mut self, kind: Type, code: Code, count: u32) {
         let mut datagrams: Vec<_> = (0..BATCH)
             .map(|number| (coap_peer(number), self.request(kind, code, false)))
             .collect();
@@ -640,7 +640,7 @@ fn coap_peer(number: u32) -> SocketAddr {
 }
 
 /// A PUT and its answer; nobody observes.
-fn coap_put(kind: MessageType, journal: bool, count: u32) {
+fn coap_put(kind: Type, journal: bool, count: u32) {
     let mut coap = Coap::new(Limits {
         journal,
         ..Limits::default()
@@ -651,8 +651,8 @@ fn coap_put(kind: MessageType, journal: bool, count: u32) {
 /// A GET of a last value.
 fn coap_get(count: u32) {
     let mut coap = Coap::new(Limits::default());
-    coap.ask(MessageType::Confirmable, Code::PUT, BATCH);
-    coap.ask(MessageType::Confirmable, Code::GET, count);
+    coap.ask(Type::Confirmable, Code::PUT, BATCH);
+    coap.ask(Type::Confirmable, Code::GET, count);
 }
 
 /// A value for a hundred observers, not confirmable; counted by publish.
@@ -662,23 +662,23 @@ fn coap_notify(count: u32) {
         .map(|number| {
             (
                 coap_peer(100 + number),
-                coap.request(MessageType::Confirmable, Code::GET, true),
+                coap.request(Type::Confirmable, Code::GET, true),
             )
         })
         .collect();
     coap.reads(&registrations);
     for _ in 0..count {
-        let publish = coap.request(MessageType::NonConfirmable, Code::PUT, false);
+        let publish = coap.request(Type::NonConfirmable, Code::PUT, false);
         coap.reads(&[(coap_peer(0), publish)]);
         let acknowledgements: Vec<_> = coap
             .out
             .iter()
-            .filter(|(_, datagram)| datagram[0] >> 4 & 3 == MessageType::Confirmable as u8)
+            .filter(|(_, datagram)| datagram[0] >> 4 & 3 == Type::Confirmable as u8)
             .map(|(to, datagram)| {
                 let mut ack = Vec::new();
                 empty(
                     &mut ack,
-                    MessageType::Acknowledgement,
+                    Type::Acknowledgement,
                     u16::from_be_bytes([datagram[2], datagram[3]]),
                 );
                 (to, ack)

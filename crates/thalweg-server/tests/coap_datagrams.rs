@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use thalweg_coap::{Code, Encoder, Message, MessageType, Token, option};
+use thalweg_coap::{Code, Encoder, Message, Token, Type, option};
 use thalweg_server::access::{BanKind, add_ban};
 use thalweg_server::config::Config;
 use thalweg_server::{PortView, Server};
@@ -65,7 +65,7 @@ struct Peer {
 }
 
 struct Answer {
-    kind: MessageType,
+    kind: Type,
     code: Code,
     id: u16,
     token: Token,
@@ -91,13 +91,8 @@ impl Peer {
         self.next_id += 1;
         let mut datagram = Vec::new();
         let token = Token::new(&self.next_id.to_be_bytes()).expect("two bytes");
-        let mut encoder = Encoder::start(
-            &mut datagram,
-            MessageType::Confirmable,
-            code,
-            self.next_id,
-            token,
-        );
+        let mut encoder =
+            Encoder::start(&mut datagram, Type::Confirmable, code, self.next_id, token);
         if let Some(observe) = observe {
             encoder.uint(option::OBSERVE, observe);
         }
@@ -122,13 +117,9 @@ impl Peer {
             observe: message.options.uint(option::OBSERVE),
             payload: message.payload.to_vec(),
         };
-        if answer.kind == MessageType::Confirmable {
+        if answer.kind == Type::Confirmable {
             let mut acknowledgement = Vec::new();
-            thalweg_coap::empty(
-                &mut acknowledgement,
-                MessageType::Acknowledgement,
-                answer.id,
-            );
+            thalweg_coap::empty(&mut acknowledgement, Type::Acknowledgement, answer.id);
             self.socket.send(&acknowledgement).expect("sent");
         }
         answer
@@ -156,7 +147,7 @@ fn discovery_is_answered_in_one_datagram_that_acknowledges() {
     let answer = peer.receive();
     assert_eq!(
         (answer.kind, answer.code, answer.id),
-        (MessageType::Acknowledgement, Code::CONTENT, peer.next_id)
+        (Type::Acknowledgement, Code::CONTENT, peer.next_id)
     );
     let text = String::from_utf8(answer.payload).expect("text");
     assert!(text.contains("</ps>"), "{text}");

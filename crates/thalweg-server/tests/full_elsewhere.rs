@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use thalweg_coap::{Code, Encoder, Message, MessageType, Token, option};
+use thalweg_coap::{Code, Encoder, Message, Token, Type, option};
 use thalweg_kernel::home;
 use thalweg_server::Server;
 use thalweg_server::config::Config;
@@ -326,8 +326,7 @@ fn coap_answers_5_03_to_what_a_queue_of_another_shard_rejects() {
             socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
             let token = Token::new(&[number]).expect("a byte");
             let mut request = Vec::new();
-            let mut encoder =
-                Encoder::start(&mut request, MessageType::Confirmable, Code::PUT, 1, token);
+            let mut encoder = Encoder::start(&mut request, Type::Confirmable, Code::PUT, 1, token);
             for level in ["ps", "data", "a", "b"] {
                 encoder.option(option::URI_PATH, level.as_bytes());
             }

@@ -6,7 +6,7 @@ pub use crate::coap_text::{ReceivedMessage, request, request_with};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use thalweg_coap::stream::{ClientSide, StreamSettings, decode, encode};
-use thalweg_coap::{Code, Datagrams, Encoder, Message, MessageType, empty};
+use thalweg_coap::{Code, Datagrams, Encoder, Message, Type, empty};
 use thalweg_fronts::AnyFront;
 use thalweg_fronts::coap::{CoapCounts, CoapStreamFront, PeerSecurity};
 use thalweg_kernel::access::Access;
@@ -175,15 +175,13 @@ impl Testbed {
                     };
                     assert_eq!(peer.shard, number, "a peer is on one shard");
                     let heard = ReceivedMessage::read(bytes);
-                    let is_message = matches!(
-                        heard.kind,
-                        MessageType::Confirmable | MessageType::NonConfirmable
-                    ) && heard.code != Code::EMPTY;
+                    let is_message = matches!(heard.kind, Type::Confirmable | Type::NonConfirmable)
+                        && heard.code != Code::EMPTY;
                     let reply = match peer.manner {
-                        Manner::Polite if heard.kind == MessageType::Confirmable => {
-                            Some(MessageType::Acknowledgement)
+                        Manner::Polite if heard.kind == Type::Confirmable => {
+                            Some(Type::Acknowledgement)
                         }
-                        Manner::Rejecting if is_message => Some(MessageType::Reset),
+                        Manner::Rejecting if is_message => Some(Type::Reset),
                         _ => None,
                     };
                     if let Some(kind) = reply {
@@ -293,7 +291,7 @@ impl Client for CoapStream {
                 Code::ABORT => format!("abort{words}"),
                 code => {
                     self.said.push_back(StreamReply::Response(ReceivedMessage {
-                        kind: MessageType::Acknowledgement,
+                        kind: Type::Acknowledgement,
                         code,
                         id: 0,
                         token: message.token.as_slice().to_vec(),

@@ -1,12 +1,12 @@
 //! Requests and responses of CoAP as text: `CON PUT /ps/data/a/b?retain=false ct=50 max-age=5 : 21`, `ACK 2.04`, `NON 2.05 observe
 //! ct=50 : 21`.
 
-use thalweg_coap::{Block, Code, Encoder, Message, MessageType, Token, option};
+use thalweg_coap::{Block, Code, Encoder, Message, Token, Type, option};
 
 /// A message as a peer got it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedMessage {
-    pub kind: MessageType,
+    pub kind: Type,
     pub code: Code,
     pub id: u16,
     pub token: Vec<u8>,
@@ -45,10 +45,10 @@ impl ReceivedMessage {
     /// The message on one line. ETags and the numbers of Observe are left out: they are what they are.
     pub fn line(&self) -> String {
         let kind = match self.kind {
-            MessageType::Confirmable => "CON",
-            MessageType::NonConfirmable => "NON",
-            MessageType::Acknowledgement => "ACK",
-            MessageType::Reset => "RST",
+            Type::Confirmable => "CON",
+            Type::NonConfirmable => "NON",
+            Type::Acknowledgement => "ACK",
+            Type::Reset => "RST",
         };
         if self.code == Code::EMPTY {
             return kind.to_owned();
@@ -121,8 +121,8 @@ pub fn request_with(line: &str, payload: Option<&[u8]>, id: u16, token: &[u8]) -
     };
     let mut words = head.split(' ').peekable();
     let kind = match words.peek() {
-        Some(&"NON") => MessageType::NonConfirmable,
-        _ => MessageType::Confirmable,
+        Some(&"NON") => Type::NonConfirmable,
+        _ => Type::Confirmable,
     };
     words.next_if(|word| *word == "CON" || *word == "NON");
     let method = words.next().expect("a method");

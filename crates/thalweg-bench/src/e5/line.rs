@@ -17,7 +17,7 @@ use thalweg_mqtt::{
 
 /// What the broker said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BrokerEvent {
+pub enum Event {
     /// We are in; whether it takes reports of load in PINGREQ.
     Welcome { takes_reports: bool },
     /// The subscription stands, or does not.
@@ -89,7 +89,7 @@ pub struct Introduction<'a> {
 }
 
 #[derive(Debug)]
-pub struct Connection {
+pub struct Link {
     stream: TcpStream,
     machine: ClientSide,
     token: u64,
@@ -106,7 +106,7 @@ pub struct Connection {
     pub bytes_out: u64,
 }
 
-impl Connection {
+impl Link {
     /// Connects and introduces itself as `client`.
     pub fn open(
         address: SocketAddr,
@@ -115,7 +115,7 @@ impl Connection {
         client: &Introduction<'_>,
         delay: u64,
         now: u64,
-    ) -> io::Result<Connection> {
+    ) -> io::Result<Link> {
         // On a loopback this is done at once; a broker elsewhere costs its round trip before anything is measured.
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
         stream.set_nodelay(true)?;
@@ -126,7 +126,7 @@ impl Connection {
             epoll::EventData::new_u64(token),
             epoll::EventFlags::IN,
         )?;
-        let mut line = Connection {
+        let mut line = Link {
             stream,
             machine: ClientSide::new(1 << 20),
             token,
@@ -233,14 +233,14 @@ impl Connection {
     /// Answers PUBREC with PUBREL, or PUBREL with PUBCOMP.
     pub fn go_on(
         &mut self,
-        heard: &BrokerEvent,
+        heard: &Event,
         epoll_of: &impl std::os::fd::AsFd,
         now: u64,
     ) -> io::Result<()> {
         let mut out = Vec::new();
         match heard {
-            BrokerEvent::Received(id) => self.machine.pubrel(*id, ReasonCode::Success, &mut out),
-            BrokerEvent::Released(id) => self.machine.pubcomp(*id, ReasonCode::Success, &mut out),
+            Event::Received(id) => self.machine.pubrel(*id, ReasonCode::Success, &mut out),
+            Event::Released(id) => self.machine.pubcomp(*id, ReasonCode::Success, &mut out),
             _ => return Ok(()),
         }
         self.send(out, epoll_of, now)
@@ -318,7 +318,7 @@ impl Connection {
         }
     }
 
-    pub fn hear(&mut self) -> Option<BrokerEvent> {
+    pub fn hear(&mut self) -> Option<Event> {
         let bytes = self.inbox.get(self.begun..).unwrap_or_default();
         let (used, heard) = match self.machine.handle_input(bytes) {
             Ok(Some((used, event))) => (used, heard(&event)),
@@ -327,12 +327,12 @@ impl Connection {
                 self.begun = 0;
                 return None;
             }
-            Err(fault) => (bytes.len(), BrokerEvent::Ended(fault.what.to_owned())),
+            Err(fault) => (bytes.len(), Event::Ended(fault.what.to_owned())),
         };
         self.begun += used;
         Some(match heard {
             // The machine knows best what was announced.
-            BrokerEvent::Welcome { .. } => BrokerEvent::Welcome {
+            Event::Welcome { .. } => Event::Welcome {
                 takes_reports: self.machine.offer().load_reports,
             },
             heard => heard,
@@ -410,32 +410,32 @@ impl Connection {
     }
 }
 
-fn heard(event: &ClientEvent<'_>) -> BrokerEvent {
+fn heard(event: &ClientEvent<'_>) -> Event {
     match event {
         ClientEvent::ConnAck(connack) if connack.values.reason.is_error() => {
-            BrokerEvent::Ended(format!("refused: {:?}", connack.values.reason))
+            Event::Ended(format!("refused: {:?}", connack.values.reason))
         }
-        ClientEvent::ConnAck(_) => BrokerEvent::Welcome {
+        ClientEvent::ConnAck(_) => Event::Welcome {
             takes_reports: false,
         },
         ClientEvent::SubAck(suback) => {
-            BrokerEvent::Subscribed(suback.codes().all(|reason| !reason.is_error()))
+            Event::Subscribed(suback.codes().all(|reason| !reason.is_error()))
         }
         ClientEvent::Publish(publish) => match Header::read(publish.payload) {
-            Some(header) => BrokerEvent::Message {
+            Some(header) => Event::Message {
                 header,
                 qos: publish.qos,
                 id: publish.id,
                 dup: publish.dup,
             },
-            None => BrokerEvent::Other,
+            None => Event::Other,
         },
-        ClientEvent::PubRec(ack) if !ack.reason.is_error() => BrokerEvent::Received(ack.id),
-        ClientEvent::PubRel(ack) => BrokerEvent::Released(ack.id),
+        ClientEvent::PubRec(ack) if !ack.reason.is_error() => Event::Received(ack.id),
+        ClientEvent::PubRel(ack) => Event::Released(ack.id),
         ClientEvent::Disconnect(disconnect) => {
-            BrokerEvent::Ended(format!("disconnected: {:?}", disconnect.reason))
+            Event::Ended(format!("disconnected: {:?}", disconnect.reason))
         }
-        _ => BrokerEvent::Other,
+        _ => Event::Other,
     }
 }
 

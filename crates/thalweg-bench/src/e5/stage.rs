@@ -13,7 +13,7 @@ use std::time::Duration;
 use thalweg_mqtt::QoS;
 
 use super::cell::{Cell, qos, rules, words};
-use super::line::{BrokerEvent, Connection, Header, Introduction};
+use super::line::{Event, Header, Introduction, Link};
 use super::worker::{Begun, Bench, Piece};
 use crate::report::trial::{Message, NEVER, NOBODY, Trial, Verdict, mean, quantile};
 use crate::sim::scenario::{Acks, Incident, Job, Reports, What};
@@ -24,16 +24,16 @@ pub enum Due {
     /// The next message is to be published.
     Publish,
     /// A hand of a worker wakes.
-    Wake {
-        worker: usize,
-        sleep: u64,
-    },
+    Wake { worker: usize, sleep: u64 },
     /// A report may be due.
     Report(usize),
     /// Something on the way of a line arrives.
     Travel(usize),
+    /// A worker connects, or does so again.
     Connect(usize),
+    /// An incident of the scenario begins.
     Incident(usize),
+    /// An incident of the scenario ends.
     IncidentEnds(usize),
     /// Nobody waits any longer.
     GiveUp,
@@ -62,7 +62,7 @@ enum Phase {
 
 #[derive(Debug)]
 struct Worker {
-    line: Option<Connection>,
+    line: Option<Link>,
     /// Its current or last connection.
     connection: u32,
     has_joined: bool,
@@ -88,7 +88,7 @@ pub struct Stage {
     /// Upper half of the tokens of its lines.
     token: u64,
     jobs: Vec<Job>,
-    publisher: Option<Connection>,
+    publisher: Option<Link>,
     workers: Vec<Worker>,
     phase: Phase,
     /// When time was 0.
@@ -156,7 +156,7 @@ impl Stage {
             words: &[],
         };
         let token = self.token | PUBLISHER as u64;
-        match Connection::open(
+        match Link::open(
             self.address,
             around.epoll,
             token,
@@ -204,7 +204,7 @@ impl Stage {
         } else {
             0
         };
-        match Connection::open(
+        match Link::open(
             self.address,
             around.epoll,
             self.token | worker as u64,
@@ -242,7 +242,7 @@ impl Stage {
         }
     }
 
-    fn line(&mut self, line: usize) -> Option<&mut Connection> {
+    fn line(&mut self, line: usize) -> Option<&mut Link> {
         match line {
             PUBLISHER => self.publisher.as_mut(),
             worker => self.workers.get_mut(worker)?.line.as_mut(),
@@ -250,13 +250,13 @@ impl Stage {
     }
 
     fn listen(&mut self, line: usize, around: &mut Around<'_>) {
-        while let Some(heard) = self.line(line).and_then(Connection::hear) {
+        while let Some(heard) = self.line(line).and_then(Link::hear) {
             let done = match (line, heard) {
-                (PUBLISHER, BrokerEvent::Ended(why)) => {
+                (PUBLISHER, Event::Ended(why)) => {
                     self.fail(format!("the publisher: {why}"));
                     Ok(())
                 }
-                (PUBLISHER, heard @ BrokerEvent::Received(_)) => {
+                (PUBLISHER, heard @ Event::Received(_)) => {
                     self.with(line, |it| it.go_on(&heard, around.epoll, around.now))
                 }
                 (PUBLISHER, _) => Ok(()),
@@ -275,20 +275,15 @@ impl Stage {
     fn with(
         &mut self,
         line: usize,
-        does: impl FnOnce(&mut Connection) -> io::Result<()>,
+        does: impl FnOnce(&mut Link) -> io::Result<()>,
     ) -> io::Result<()> {
         self.line(line).map_or(Ok(()), does)
     }
 
-    fn heard(
-        &mut self,
-        worker: usize,
-        heard: BrokerEvent,
-        around: &mut Around<'_>,
-    ) -> io::Result<()> {
+    fn heard(&mut self, worker: usize, heard: Event, around: &mut Around<'_>) -> io::Result<()> {
         let spec = self.cell.scenario.workers[worker];
         match heard {
-            BrokerEvent::Welcome { takes_reports } => {
+            Event::Welcome { takes_reports } => {
                 if rules(&spec).is_some() && !takes_reports {
                     self.wrong
                         .get_or_insert("the broker takes no reports of load".to_owned());
@@ -302,7 +297,7 @@ impl Stage {
                     it.subscribe(&filter, wish, around.epoll, around.now)
                 })
             }
-            BrokerEvent::Subscribed(true) => {
+            Event::Subscribed(true) => {
                 self.workers[worker].has_joined = true;
                 if self.phase == Phase::Joining
                     && self.workers.iter().all(|it| it.has_joined || it.is_gone)
@@ -311,17 +306,17 @@ impl Stage {
                 }
                 Ok(())
             }
-            BrokerEvent::Subscribed(false) => {
+            Event::Subscribed(false) => {
                 self.fail(format!("worker {worker} may not subscribe"));
                 Ok(())
             }
-            BrokerEvent::Message {
+            Event::Message {
                 header,
                 qos,
                 id,
                 dup,
             } => self.message(worker, header, (qos, id, dup), around),
-            BrokerEvent::Released(id) => {
+            Event::Released(id) => {
                 let it = &mut self.workers[worker];
                 match it.recorded.iter().position(|piece| piece.id == id) {
                     Some(at) => {
@@ -330,12 +325,12 @@ impl Stage {
                         Ok(())
                     }
                     None => self.with(worker, |it| {
-                        it.go_on(&BrokerEvent::Released(id), around.epoll, around.now)
+                        it.go_on(&Event::Released(id), around.epoll, around.now)
                     }),
                 }
             }
-            BrokerEvent::Ended(why) => Err(io::Error::other(why)),
-            BrokerEvent::Received(_) | BrokerEvent::Other => Ok(()),
+            Event::Ended(why) => Err(io::Error::other(why)),
+            Event::Received(_) | Event::Other => Ok(()),
         }
     }
 
@@ -409,7 +404,7 @@ impl Stage {
                 line.settle(piece.qos, piece.id, around.epoll, around.now)
             }
             (QoS::ExactlyOnce, _) => {
-                line.go_on(&BrokerEvent::Released(piece.id), around.epoll, around.now)
+                line.go_on(&Event::Released(piece.id), around.epoll, around.now)
             }
             (QoS::AtLeastOnce, _) => {
                 if let Some(owed) = it
@@ -853,8 +848,8 @@ fn joins(incident: &Incident) -> Option<usize> {
 }
 
 /// Asks to be told when the next thing on the way of a line arrives.
-fn travel(line: Option<&Connection>, number: usize, around: &mut Around<'_>) {
-    if let Some(at) = line.and_then(Connection::arrives_at) {
+fn travel(line: Option<&Link>, number: usize, around: &mut Around<'_>) {
+    if let Some(at) = line.and_then(Link::arrives_at) {
         around.later.push((at, Due::Travel(number)));
     }
 }

@@ -25,7 +25,7 @@ use crate::endpoint::{Content, Due, Endpoint, Owner};
 use crate::outgoing::put;
 use crate::slots::{NONE, Slots};
 use crate::timers::TimerKind;
-use crate::{Block, Code, Datagrams, Encoder, MessageType, OptionOut, Token};
+use crate::{Block, Code, Datagrams, Encoder, OptionOut, Token, Type};
 
 /// The client's end of all conversations over one datagram socket: requests go out, responses and notifications come
 /// in; block-wise transfers both ways and repetitions are the machine's.
@@ -190,7 +190,7 @@ impl ClientSide {
         let token = self
             .telling
             .token(self.settings.transmission.non_lifetime(), now);
-        let mut encoder = Encoder::start(out, MessageType::NonConfirmable, code, id, token);
+        let mut encoder = Encoder::start(out, Type::NonConfirmable, code, id, token);
         for (number, value) in options {
             put(&mut encoder, *number, *value);
         }

@@ -13,8 +13,8 @@ use crate::dedup::{Again, Key};
 use crate::endpoint::Owner;
 use crate::slots::NONE;
 use crate::{
-    Block, ClientEvent, ClientNotice, Code, Datagrams, Failure, Message, MessageType, Options,
-    ResponseIn, Sequence, empty, option,
+    Block, ClientEvent, ClientNotice, Code, Datagrams, Failure, Message, Options, ResponseIn,
+    Sequence, Type, empty, option,
 };
 
 /// How often a body may change while its blocks are fetched, and how often an Echo may be asked for.
@@ -58,20 +58,20 @@ impl ClientSide {
         let message = match Message::decode(datagram) {
             Ok(message) => message,
             Err(error) => {
-                if let (Some(MessageType::Confirmable), Some(id)) = (error.kind, error.id) {
-                    out.push(from, |out| empty(out, MessageType::Reset, id));
+                if let (Some(Type::Confirmable), Some(id)) = (error.kind, error.id) {
+                    out.push(from, |out| empty(out, Type::Reset, id));
                 }
                 return None;
             }
         };
         match message.kind {
-            MessageType::Acknowledgement => self.on_acknowledgement(peer?, &message, now, out),
-            MessageType::Reset => {
+            Type::Acknowledgement => self.on_acknowledgement(peer?, &message, now, out),
+            Type::Reset => {
                 self.on_reset(peer?, message.id, now, out);
                 None
             }
-            MessageType::Confirmable | MessageType::NonConfirmable => {
-                let is_confirmable = message.kind == MessageType::Confirmable;
+            Type::Confirmable | Type::NonConfirmable => {
+                let is_confirmable = message.kind == Type::Confirmable;
                 let index = match peer {
                     Some(peer) if message.code.is_response() => self.find(peer, &message),
                     _ => None,
@@ -102,9 +102,7 @@ impl ClientSide {
                     return None;
                 }
                 if is_confirmable {
-                    out.push(from, |out| {
-                        empty(out, MessageType::Acknowledgement, message.id)
-                    });
+                    out.push(from, |out| empty(out, Type::Acknowledgement, message.id));
                     self.acknowledged.forget_old(lifetime, now, 4);
                     self.acknowledged
                         .insert(key, Again::Acknowledge, &[], now, REMEMBERED_MAX, 0);
@@ -140,13 +138,11 @@ impl ClientSide {
         out: &mut Datagrams,
     ) {
         let lifetime = self.settings.transmission.exchange_lifetime();
-        let is_confirmable = message.kind == MessageType::Confirmable;
+        let is_confirmable = message.kind == Type::Confirmable;
         if is_confirmable && self.acknowledged.find(key, lifetime, now).is_some() {
-            out.push(from, |out| {
-                empty(out, MessageType::Acknowledgement, message.id)
-            });
+            out.push(from, |out| empty(out, Type::Acknowledgement, message.id));
         } else if is_confirmable || (message.code.is_response() && !self.is_told(message.token)) {
-            out.push(from, |out| empty(out, MessageType::Reset, message.id));
+            out.push(from, |out| empty(out, Type::Reset, message.id));
         }
     }
 

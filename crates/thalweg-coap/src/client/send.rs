@@ -10,8 +10,8 @@ use crate::outgoing::{merged, put};
 use crate::slots::NONE;
 use crate::timers::TimerKind;
 use crate::{
-    Block, ClientNotice, Datagrams, Encoder, Failure, MessageType, Observe, OptionOut, Options,
-    RequestId, Value, option,
+    Block, ClientNotice, Datagrams, Encoder, Failure, Observe, OptionOut, Options, RequestId, Type,
+    Value, option,
 };
 
 /// What a message of a request is for.
@@ -26,7 +26,7 @@ pub(super) enum Say {
 
 impl Pending {
     /// Writes a message of this request.
-    fn write(&self, say: Say, kind: MessageType, id: u16, after: Option<u16>, out: &mut Vec<u8>) {
+    fn write(&self, say: Say, kind: Type, id: u16, after: Option<u16>, out: &mut Vec<u8>) {
         let (options, _) = Options::decode(&self.options).unwrap_or((Options::EMPTY, &[]));
         let is_fetch = matches!(say, Say::Fetch(_));
         let token = self.fetch_token.filter(|_| is_fetch).unwrap_or(self.token);
@@ -128,9 +128,9 @@ impl ClientSide {
         };
         let id = self.endpoint.next_id(peer);
         let kind = if is_confirmable {
-            MessageType::Confirmable
+            Type::Confirmable
         } else {
-            MessageType::NonConfirmable
+            Type::NonConfirmable
         };
         let mut bytes = self.endpoint.buffer();
         let Some(pending) = self.requests.get_mut(index) else {

@@ -59,14 +59,14 @@ fn ask(code: Code, payload: &[u8]) -> RequestOut<'_> {
 }
 
 /// Does a request and waits for what comes of it.
-fn exchange<A: Application>(world: &mut World<A>, request: &RequestOut<'_>) -> Reception {
+fn exchange<A: Application>(world: &mut World<A>, request: &RequestOut<'_>) -> Reply {
     world.request(0, request);
     loop {
         world.run_for(millis(1000));
         let heard = world
             .take_heard(0)
             .into_iter()
-            .find(|h| !matches!(h, Reception::Notice(ClientNotice::Acknowledged { .. })));
+            .find(|h| !matches!(h, Reply::Notice(ClientNotice::Acknowledged { .. })));
         if let Some(heard) = heard {
             return heard;
         }
@@ -77,8 +77,8 @@ fn exchange<A: Application>(world: &mut World<A>, request: &RequestOut<'_>) -> R
     }
 }
 
-fn is_response(heard: &Reception, code: Code, payload: &[u8]) -> bool {
-    matches!(heard, Reception::Response(_, c, p) if *c == code && p == payload)
+fn is_response(heard: &Reply, code: Code, payload: &[u8]) -> bool {
+    matches!(heard, Reply::Response(_, c, p) if *c == code && p == payload)
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn blocks_over_a_bad_network_make_the_same_body() {
         let sent = body(8000, seed);
         let heard = exchange(&mut world, &ask(Code::PUT, &sent));
         match heard {
-            Reception::Response(_, Code::CHANGED, _) => {
+            Reply::Response(_, Code::CHANGED, _) => {
                 assert_eq!(world.application.value, sent, "seed {seed}")
             }
             // A client may give up; the body must not be there in part.
@@ -184,12 +184,12 @@ fn blocks_over_a_bad_network_make_the_same_body() {
         }
         world.application.value = sent.clone();
         match exchange(&mut world, &ask(Code::GET, &[])) {
-            Reception::Response(_, code, payload) => {
+            Reply::Response(_, code, payload) => {
                 assert_eq!((code, payload), (Code::CONTENT, sent), "seed {seed}");
                 whole += 1;
             }
             other => assert!(
-                matches!(other, Reception::Notice(ClientNotice::Failed { .. })),
+                matches!(other, Reply::Notice(ClientNotice::Failed { .. })),
                 "seed {seed}: {other:?}"
             ),
         }
@@ -280,7 +280,7 @@ fn a_body_that_never_stays_is_given_up() {
     assert!(
         matches!(
             heard,
-            Reception::Notice(ClientNotice::Failed {
+            Reply::Notice(ClientNotice::Failed {
                 why: Failure::Body,
                 ..
             })
@@ -304,7 +304,7 @@ fn a_client_refuses_a_response_that_is_too_large() {
     assert!(
         matches!(
             heard,
-            Reception::Notice(ClientNotice::Failed {
+            Reply::Notice(ClientNotice::Failed {
                 why: Failure::Body,
                 ..
             })
@@ -333,10 +333,7 @@ fn a_request_that_is_too_large_is_refused_with_the_size_that_is_not() {
     );
     let heard = exchange(&mut world, &ask(Code::PUT, &body(2001, 1)));
     assert!(
-        matches!(
-            heard,
-            Reception::Response(_, Code::REQUEST_ENTITY_TOO_LARGE, _)
-        ),
+        matches!(heard, Reply::Response(_, Code::REQUEST_ENTITY_TOO_LARGE, _)),
         "{heard:?}"
     );
     assert_eq!(
@@ -347,7 +344,7 @@ fn a_request_that_is_too_large_is_refused_with_the_size_that_is_not() {
     // One that does not announce its size.
     let mut bench = Bench::new(settings);
     let block = |number: u32, id| {
-        let head = message(MessageType::Confirmable, Code::PUT, id, &[1], |encoder| {
+        let head = message(Type::Confirmable, Code::PUT, id, &[1], |encoder| {
             encoder.uint(
                 option::BLOCK1,
                 Block {
@@ -372,7 +369,7 @@ fn a_request_that_is_too_large_is_refused_with_the_size_that_is_not() {
 #[test]
 fn a_block_without_those_before_it_is_refused() {
     let mut bench = Bench::new(proven());
-    let head = message(MessageType::Confirmable, Code::PUT, 1, &[1], |encoder| {
+    let head = message(Type::Confirmable, Code::PUT, 1, &[1], |encoder| {
         encoder.uint(
             option::BLOCK1,
             Block {
@@ -398,7 +395,7 @@ fn blocks_that_are_illegal_are_bad_requests() {
         (option::BLOCK1, 8 | 2),
     ] {
         let mut bench = Bench::new(proven());
-        let head = message(MessageType::Confirmable, Code::PUT, 1, &[1], |encoder| {
+        let head = message(Type::Confirmable, Code::PUT, 1, &[1], |encoder| {
             encoder.uint(number, value);
         });
         assert!(
@@ -418,7 +415,7 @@ fn blocks_that_are_illegal_are_bad_requests() {
 fn a_block_is_remembered_so_that_its_repetition_does_not_count_twice() {
     let mut bench = Bench::new(proven());
     let block = |number: u32, more, id| {
-        let head = message(MessageType::Confirmable, Code::PUT, id, &[1], |encoder| {
+        let head = message(Type::Confirmable, Code::PUT, id, &[1], |encoder| {
             encoder.uint(
                 option::BLOCK1,
                 Block {
@@ -459,7 +456,7 @@ fn a_block_is_remembered_so_that_its_repetition_does_not_count_twice() {
 fn request_tags_keep_bodies_apart() {
     let mut bench = Bench::new(proven());
     let block = |tag: u8, number: u32, more, id| {
-        let head = message(MessageType::Confirmable, Code::PUT, id, &[1], |encoder| {
+        let head = message(Type::Confirmable, Code::PUT, id, &[1], |encoder| {
             encoder.uint(
                 option::BLOCK1,
                 Block {
@@ -486,7 +483,7 @@ fn request_tags_keep_bodies_apart() {
 #[test]
 fn what_came_of_a_body_in_blocks_is_forgotten_after_a_while() {
     let mut bench = Bench::new(proven());
-    let head = message(MessageType::Confirmable, Code::PUT, 1, &[1], |encoder| {
+    let head = message(Type::Confirmable, Code::PUT, 1, &[1], |encoder| {
         encoder.uint(
             option::BLOCK1,
             Block {
@@ -500,7 +497,7 @@ fn what_came_of_a_body_in_blocks_is_forgotten_after_a_while() {
     bench.feed(0, &with_payload(head, &[0; 16]));
     assert!(bench.server.bytes().transfers > 0);
     bench.wait(Span::from_secs(61));
-    let head = message(MessageType::Confirmable, Code::PUT, 2, &[1], |encoder| {
+    let head = message(Type::Confirmable, Code::PUT, 2, &[1], |encoder| {
         encoder.uint(
             option::BLOCK1,
             Block {
@@ -522,7 +519,7 @@ fn what_came_of_a_body_in_blocks_is_forgotten_after_a_while() {
 #[test]
 fn a_block_behind_the_end_is_a_bad_request() {
     let mut bench = Bench::new(proven());
-    let get = message(MessageType::Confirmable, Code::GET, 1, &[1], |encoder| {
+    let get = message(Type::Confirmable, Code::GET, 1, &[1], |encoder| {
         encoder.uint(
             option::BLOCK2,
             Block {
@@ -571,7 +568,7 @@ fn further_blocks_of_an_unsafe_response_are_gone_after_a_while() {
 }
 
 fn put_and_answer(bench: &mut Bench, n: usize) -> (Code, usize) {
-    let datagram = put(MessageType::Confirmable, 50 + n as u16, b"x");
+    let datagram = put(Type::Confirmable, 50 + n as u16, b"x");
     let request = bench.feed(n, &datagram).expect("a request");
     bench.respond(
         request.exchange,
@@ -587,7 +584,7 @@ fn put_and_answer(bench: &mut Bench, n: usize) -> (Code, usize) {
 
 fn ask_for_block(bench: &mut Bench, n: usize, number: u32) -> Code {
     let id = 100 + bench.server.counts().datagrams as u16;
-    let datagram = message(MessageType::Confirmable, Code::PUT, id, &[1], |encoder| {
+    let datagram = message(Type::Confirmable, Code::PUT, id, &[1], |encoder| {
         encoder.option(option::URI_PATH, b"t");
         encoder.uint(
             option::BLOCK2,
@@ -630,7 +627,7 @@ fn a_large_notification_has_its_first_block_and_the_rest_is_asked_for() {
         .get(option::ETAG)
         .expect("one is made")
         .to_vec();
-    let get = message(MessageType::Confirmable, Code::GET, 1, &[2], |encoder| {
+    let get = message(Type::Confirmable, Code::GET, 1, &[2], |encoder| {
         encoder.option(option::URI_PATH, b"t");
         encoder.uint(
             option::BLOCK2,
@@ -658,7 +655,7 @@ fn a_large_notification_has_its_first_block_and_the_rest_is_asked_for() {
 #[test]
 fn an_observer_may_ask_for_small_blocks() {
     let mut bench = Bench::new(proven());
-    let get = message(MessageType::Confirmable, Code::GET, 1, &[1], |encoder| {
+    let get = message(Type::Confirmable, Code::GET, 1, &[1], |encoder| {
         encoder.uint(option::OBSERVE, 0);
         encoder.uint(
             option::BLOCK2,
@@ -704,7 +701,7 @@ fn blocks_of_a_notification_and_of_a_newer_answer_are_not_mixed() {
     let _ = bench.notify(relation, &old, Delivery::Confirmable);
     bench.out.clear();
     let ask = |number: u32, id| {
-        message(MessageType::Confirmable, Code::GET, id, &[2], |encoder| {
+        message(Type::Confirmable, Code::GET, id, &[2], |encoder| {
             encoder.option(option::URI_PATH, b"t");
             encoder.uint(
                 option::BLOCK2,
@@ -732,7 +729,7 @@ fn blocks_of_a_notification_and_of_a_newer_answer_are_not_mixed() {
     bench.out.clear();
     assert!(bench.feed(0, &ask(1, 2)).is_none());
     assert_eq!(decoded(&bench.sent(0)[0]).payload, &new[1024..2048]);
-    bench.answer_all(0, MessageType::Acknowledgement);
+    bench.answer_all(0, Type::Acknowledgement);
     bench.wait(Span::from_secs(62));
     assert!(
         bench.feed(0, &ask(1, 3)).is_some(),
@@ -743,7 +740,7 @@ fn blocks_of_a_notification_and_of_a_newer_answer_are_not_mixed() {
 #[test]
 fn an_error_is_an_error_whichever_block_was_asked_for() {
     let mut bench = Bench::new(proven());
-    let get = message(MessageType::Confirmable, Code::GET, 1, &[1], |encoder| {
+    let get = message(Type::Confirmable, Code::GET, 1, &[1], |encoder| {
         encoder.uint(
             option::BLOCK2,
             Block {
@@ -804,7 +801,7 @@ fn bodies_in_parallel_over_a_network_with_delay_all_arrive() {
     let heard = world.take_heard(0);
     let changed = heard
         .iter()
-        .filter(|heard| matches!(heard, Reception::Response(_, Code::CHANGED, _)))
+        .filter(|heard| matches!(heard, Reply::Response(_, Code::CHANGED, _)))
         .count();
     assert_eq!(
         (changed, world.application.requests),
@@ -821,24 +818,18 @@ fn a_body_beyond_those_that_a_peer_may_have_under_way_is_refused_with_words_and_
         ..proven()
     });
     let block = |path: u8, id: u16, number: u32, more: bool| {
-        let head = message(
-            MessageType::Confirmable,
-            Code::PUT,
-            id,
-            &[path],
-            |encoder| {
-                encoder.option(option::URI_PATH, &[path]);
-                encoder.uint(
-                    option::BLOCK1,
-                    Block {
-                        number,
-                        more,
-                        size_exponent: 0,
-                    }
-                    .encode(),
-                );
-            },
-        );
+        let head = message(Type::Confirmable, Code::PUT, id, &[path], |encoder| {
+            encoder.option(option::URI_PATH, &[path]);
+            encoder.uint(
+                option::BLOCK1,
+                Block {
+                    number,
+                    more,
+                    size_exponent: 0,
+                }
+                .encode(),
+            );
+        });
         with_payload(head, &[7; 16])
     };
     for path in 0..5 {
@@ -881,7 +872,7 @@ fn refused_blocks_have_words_and_are_counted() {
         ..proven()
     });
     let block = |id: u16, number: u32| {
-        let head = message(MessageType::Confirmable, Code::PUT, id, &[1], |encoder| {
+        let head = message(Type::Confirmable, Code::PUT, id, &[1], |encoder| {
             encoder.uint(
                 option::BLOCK1,
                 Block {
@@ -894,10 +885,10 @@ fn refused_blocks_have_words_and_are_counted() {
         });
         with_payload(head, &[7; 16])
     };
-    let unknown = message(MessageType::Confirmable, Code::PUT, 3, &[1], |encoder| {
+    let unknown = message(Type::Confirmable, Code::PUT, 3, &[1], |encoder| {
         encoder.option(2049, b"x");
     });
-    let zero_hops = message(MessageType::Confirmable, Code::PUT, 4, &[1], |encoder| {
+    let zero_hops = message(Type::Confirmable, Code::PUT, 4, &[1], |encoder| {
         encoder.option(option::HOP_LIMIT, &[0]);
     });
     let cases = [

@@ -19,19 +19,19 @@ fn samples() -> Vec<Vec<u8>> {
         .encode()
     };
     vec![
-        put(MessageType::Confirmable, 1, b"payload"),
-        put(MessageType::NonConfirmable, 2, b"payload"),
-        get(MessageType::Confirmable, 3),
-        message(MessageType::Confirmable, Code::GET, 4, &[1], |e| {
+        put(Type::Confirmable, 1, b"payload"),
+        put(Type::NonConfirmable, 2, b"payload"),
+        get(Type::Confirmable, 3),
+        message(Type::Confirmable, Code::GET, 4, &[1], |e| {
             e.uint(option::OBSERVE, 0)
                 .option(option::URI_PATH, b"t")
                 .uint(option::BLOCK2, block(0, false));
         }),
-        message(MessageType::Confirmable, Code::GET, 5, &[1], |e| {
+        message(Type::Confirmable, Code::GET, 5, &[1], |e| {
             e.uint(option::OBSERVE, 1).option(option::URI_PATH, b"t");
         }),
         with_payload(
-            message(MessageType::Confirmable, Code::POST, 6, &[2], |e| {
+            message(Type::Confirmable, Code::POST, 6, &[2], |e| {
                 e.option(option::URI_PATH, b"t")
                     .uint(option::BLOCK1, block(0, true))
                     .uint(option::SIZE1, 40);
@@ -39,17 +39,17 @@ fn samples() -> Vec<Vec<u8>> {
             &[7; 16],
         ),
         with_payload(
-            message(MessageType::Confirmable, Code::POST, 7, &[2], |e| {
+            message(Type::Confirmable, Code::POST, 7, &[2], |e| {
                 e.option(option::URI_PATH, b"t")
                     .uint(option::BLOCK1, block(1, false));
             }),
             &[7; 9],
         ),
-        message(MessageType::Confirmable, Code::POST, 8, &[2], |e| {
+        message(Type::Confirmable, Code::POST, 8, &[2], |e| {
             e.option(option::URI_PATH, b"t")
                 .uint(option::BLOCK2, block(1, false));
         }),
-        message(MessageType::Confirmable, Code::FETCH, 9, &[2], |e| {
+        message(Type::Confirmable, Code::FETCH, 9, &[2], |e| {
             e.uint(option::OBSERVE, 0)
                 .uint(option::HOP_LIMIT, 3)
                 .option(option::ECHO, &[1; 12])
@@ -232,10 +232,10 @@ fn whatever_comes_a_client_goes_on() {
             .unwrap_or_else(|| vec![0x40, 1, 0, 0]);
         let (id, token) = Message::decode(&question).map_or((0, Token::EMPTY), |m| (m.id, m.token));
         let kind = [
-            MessageType::Acknowledgement,
-            MessageType::Confirmable,
-            MessageType::NonConfirmable,
-            MessageType::Reset,
+            Type::Acknowledgement,
+            Type::Confirmable,
+            Type::NonConfirmable,
+            Type::Reset,
         ][dice.below(4)];
         let code = [
             Code::CONTENT,
@@ -336,7 +336,7 @@ proptest! {
             options.push((option::MAX_AGE, Value::Uint(age)));
         }
         let shared = SharedBody::new(Code::CONTENT, &options, &payload);
-        let mut datagram = message(MessageType::Confirmable, Code::CONTENT, 1, &[1], |_| {});
+        let mut datagram = message(Type::Confirmable, Code::CONTENT, 1, &[1], |_| {});
         shared.write(Some(observe), exponent, &mut datagram);
         let read = decoded(&datagram);
         let size = 16 << exponent;

@@ -10,7 +10,7 @@ fn bench() -> Bench {
 }
 
 fn get(id: u16, block: Option<u32>) -> Vec<u8> {
-    message(MessageType::Confirmable, Code::GET, id, &[9], |encoder| {
+    message(Type::Confirmable, Code::GET, id, &[9], |encoder| {
         encoder.option(option::URI_PATH, b"t");
         if let Some(number) = block {
             encoder.uint(
@@ -30,7 +30,7 @@ fn get(id: u16, block: Option<u32>) -> Vec<u8> {
 fn an_answer_that_is_still_to_come_is_not_for_whoever_comes_next() {
     for waits in [0, 1500] {
         let mut bench = bench();
-        let (first, second) = (get(1, None), put(MessageType::NonConfirmable, 2, b"x"));
+        let (first, second) = (get(1, None), put(Type::NonConfirmable, 2, b"x"));
         let exchanges =
             [&first, &second].map(|datagram| bench.feed(0, datagram).expect("a request").exchange);
         bench.wait(millis(waits));
@@ -58,7 +58,7 @@ fn an_answer_that_is_still_to_come_is_not_for_whoever_comes_next() {
 #[test]
 fn what_was_kept_in_blocks_is_not_served_to_whoever_comes_next() {
     let mut bench = bench();
-    let request = message(MessageType::Confirmable, Code::GET, 1, &[9], |encoder| {
+    let request = message(Type::Confirmable, Code::GET, 1, &[9], |encoder| {
         encoder
             .uint(option::OBSERVE, 0)
             .option(option::URI_PATH, b"t");
@@ -92,7 +92,7 @@ fn what_was_kept_in_blocks_is_not_served_to_whoever_comes_next() {
 #[test]
 fn what_was_answered_is_not_repeated_to_whoever_comes_next_with_the_same_datagram() {
     let mut bench = bench();
-    let request = put(MessageType::Confirmable, 7, b"x");
+    let request = put(Type::Confirmable, 7, b"x");
     let exchange = bench.feed(0, &request).expect("a request").exchange;
     bench.respond(
         exchange,
@@ -118,7 +118,7 @@ fn an_upload_is_not_continued_by_whoever_comes_next() {
             more,
             size_exponent: 6,
         };
-        let datagram = message(MessageType::Confirmable, Code::PUT, id, &[9], |encoder| {
+        let datagram = message(Type::Confirmable, Code::PUT, id, &[9], |encoder| {
             encoder.option(option::URI_PATH, b"t");
             encoder.uint(option::BLOCK1, block.encode());
         });
@@ -143,7 +143,7 @@ fn what_was_kept_for_somebody_whose_record_had_to_go_is_not_served_either() {
     };
     let mut bench = Bench::new(settings);
     let post = |id: u16, block: Option<u32>| {
-        message(MessageType::Confirmable, Code::POST, id, &[9], |encoder| {
+        message(Type::Confirmable, Code::POST, id, &[9], |encoder| {
             if let Some(number) = block {
                 encoder.uint(
                     option::BLOCK2,

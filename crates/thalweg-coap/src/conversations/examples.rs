@@ -2,9 +2,9 @@
 
 use super::*;
 
-const CON: MessageType = MessageType::Confirmable;
-const NON: MessageType = MessageType::NonConfirmable;
-const ACK: MessageType = MessageType::Acknowledgement;
+const CON: Type = Type::Confirmable;
+const NON: Type = Type::NonConfirmable;
+const ACK: Type = Type::Acknowledgement;
 
 fn bench() -> Bench {
     Bench::new(ServerSettings {
@@ -23,7 +23,7 @@ fn content(payload: &[u8]) -> Response<'_> {
     }
 }
 
-fn get_temperature(kind: MessageType, id: u16, token: &[u8]) -> Vec<u8> {
+fn get_temperature(kind: Type, id: u16, token: &[u8]) -> Vec<u8> {
     message(kind, Code::GET, id, token, |encoder| {
         encoder.option(option::URI_PATH, b"temperature");
     })

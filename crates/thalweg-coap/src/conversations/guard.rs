@@ -4,7 +4,7 @@ use super::*;
 
 /// A GET of 8 bytes; the response would be of `len` bytes and some.
 fn get_and_answer(bench: &mut Bench, id: u16, len: usize) -> Vec<u8> {
-    let datagram = get(MessageType::Confirmable, id);
+    let datagram = get(Type::Confirmable, id);
     let request = bench.feed(0, &datagram).expect("a request");
     bench.respond(
         request.exchange,
@@ -24,7 +24,7 @@ fn a_large_response_to_an_unproven_address_goes_in_small_blocks_and_with_a_quest
         decoded(&get_and_answer(&mut bench, 1, 100)).payload.len(),
         100
     );
-    let datagram = get(MessageType::Confirmable, 2);
+    let datagram = get(Type::Confirmable, 2);
     let request = bench.feed(0, &datagram).expect("a request");
     bench.respond(
         request.exchange,
@@ -51,12 +51,12 @@ fn a_large_response_to_an_unproven_address_goes_in_small_blocks_and_with_a_quest
     );
     assert_eq!(
         (decoded(question).kind, decoded(question).code),
-        (MessageType::Confirmable, Code::EMPTY)
+        (Type::Confirmable, Code::EMPTY)
     );
     // The next block is small, too: so it comes although nothing is proven.
     let next = Block { number: 1, ..block };
     let asked = |id, block: Block| {
-        message(MessageType::Confirmable, Code::GET, id, &[2], |encoder| {
+        message(Type::Confirmable, Code::GET, id, &[2], |encoder| {
             encoder.uint(option::BLOCK2, block.encode());
         })
     };
@@ -76,9 +76,9 @@ fn a_large_response_to_an_unproven_address_goes_in_small_blocks_and_with_a_quest
     assert_eq!(decoded(&second).payload, &body(1000, 1)[128..256]);
     // Its reset proves where it is: blocks are as large as it likes.
     let mut reset = Vec::new();
-    empty(&mut reset, MessageType::Reset, decoded(question).id);
+    empty(&mut reset, Type::Reset, decoded(question).id);
     assert!(bench.feed(0, &reset).is_none());
-    let whole = answer(&mut bench, &get(MessageType::Confirmable, 4));
+    let whole = answer(&mut bench, &get(Type::Confirmable, 4));
     assert_eq!(
         (decoded(&whole).payload.len(), bench.server.counts().resets),
         (1000, 0)
@@ -126,10 +126,7 @@ fn a_lost_question_does_not_end_what_was_answered_otherwise() {
     let (lost, answered) = (question(&mut bench), question(&mut bench));
     assert_ne!(lost, answered);
     bench.wait(millis(1_500));
-    bench.feed(
-        0,
-        &message(MessageType::Reset, Code::EMPTY, answered, &[], |_| ()),
-    );
+    bench.feed(0, &message(Type::Reset, Code::EMPTY, answered, &[], |_| ()));
     assert_eq!(
         bench.notices(),
         [Notice::Ready {
@@ -153,18 +150,14 @@ fn somebody_elses_reset_proves_nothing() {
     let mut bench = Bench::new(ServerSettings::default());
     let first = get_and_answer(&mut bench, 1, 1000);
     let mut reset = Vec::new();
-    empty(
-        &mut reset,
-        MessageType::Reset,
-        decoded(&first).id.wrapping_add(7),
-    );
+    empty(&mut reset, Type::Reset, decoded(&first).id.wrapping_add(7));
     bench.feed(0, &reset);
     assert!(get_and_answer(&mut bench, 2, 1000).len() <= 152);
 }
 
 /// The demand for Echo that a later block gets, which is too large for who has not shown where it is.
 fn demand(bench: &mut Bench, id: u16) -> Vec<u8> {
-    let datagram = message(MessageType::Confirmable, Code::GET, id, &[1], |encoder| {
+    let datagram = message(Type::Confirmable, Code::GET, id, &[1], |encoder| {
         encoder.uint(
             option::BLOCK2,
             Block {
@@ -197,7 +190,7 @@ fn a_later_block_that_is_large_needs_a_proven_address() {
         (Code::UNAUTHORIZED, 12)
     );
     assert_eq!(bench.server.counts().echo_demanded, 1);
-    let datagram = message(MessageType::Confirmable, Code::GET, 3, &[1], |encoder| {
+    let datagram = message(Type::Confirmable, Code::GET, 3, &[1], |encoder| {
         encoder.option(option::ECHO, echo);
     });
     let request = bench.feed(0, &datagram).expect("a request");
@@ -221,7 +214,7 @@ fn a_later_block_that_is_large_needs_a_proven_address() {
 fn a_larger_request_earns_a_larger_response() {
     let mut bench = Bench::new(ServerSettings::default());
     for (id, padding, comes) in [(1, 200, true), (2, 100, false)] {
-        let datagram = message(MessageType::Confirmable, Code::GET, id, &[1], |encoder| {
+        let datagram = message(Type::Confirmable, Code::GET, id, &[1], |encoder| {
             encoder.option(option::URI_QUERY, &vec![b'x'; padding]);
         });
         let request = bench.feed(0, &datagram).expect("a request");
@@ -247,7 +240,7 @@ fn an_echo_of_somebody_else_or_of_long_ago_proves_nothing() {
         .expect("an Echo")
         .to_vec();
     let with_echo = |id| {
-        message(MessageType::Confirmable, Code::GET, id, &[1], |encoder| {
+        message(Type::Confirmable, Code::GET, id, &[1], |encoder| {
             encoder.option(option::ECHO, &echo);
         })
     };
@@ -272,7 +265,7 @@ fn an_echo_of_somebody_else_or_of_long_ago_proves_nothing() {
 #[test]
 fn what_has_been_done_is_answered_in_small_blocks_rather_than_asked_for_again() {
     let mut bench = Bench::new(ServerSettings::default());
-    let datagram = put(MessageType::Confirmable, 1, b"x");
+    let datagram = put(Type::Confirmable, 1, b"x");
     let request = bench.feed(0, &datagram).expect("a request");
     bench.respond(
         request.exchange,
@@ -295,7 +288,7 @@ fn what_has_been_done_is_answered_in_small_blocks_rather_than_asked_for_again() 
     );
     // Asking for a large block later earns none.
     let options = decoded(&datagram).options;
-    let later = message(MessageType::Confirmable, Code::PUT, 9, &[1], |encoder| {
+    let later = message(Type::Confirmable, Code::PUT, 9, &[1], |encoder| {
         for (number, value) in options.iter() {
             encoder.option(number, value);
         }
@@ -321,7 +314,7 @@ fn what_has_been_done_is_answered_in_small_blocks_rather_than_asked_for_again() 
         (8, 3, &body(2000, 1)[1024..1152])
     );
     // One that fits into a block, but not into what is allowed.
-    let datagram = put(MessageType::Confirmable, 2, b"y");
+    let datagram = put(Type::Confirmable, 2, b"y");
     let request = bench.feed(0, &datagram).expect("a request");
     bench.respond(
         request.exchange,
@@ -347,7 +340,7 @@ fn an_acknowledgement_proves_an_address() {
     bench.out.clear();
     let _ = bench.notify(relation, b"x", Delivery::NonConfirmable);
     assert_eq!(
-        bench.answer_all(0, MessageType::Acknowledgement),
+        bench.answer_all(0, Type::Acknowledgement),
         1,
         "confirmable, although it need not be"
     );
@@ -368,7 +361,7 @@ fn dtls_proves_an_address() {
         Code::CONTENT
     );
     let mut bench = Bench::new(ServerSettings::default());
-    let datagram = get(MessageType::Confirmable, 1);
+    let datagram = get(Type::Confirmable, 1);
     let request = bench.feed(0, &datagram).expect("a request");
     bench.server.prove(request.peer);
     bench.respond(
@@ -401,7 +394,7 @@ fn a_large_notification_is_preceded_by_a_question_of_four_bytes() {
         (1, 4, Code::EMPTY)
     );
     let mut reset = Vec::new();
-    empty(&mut reset, MessageType::Reset, decoded(&sent[0]).id);
+    empty(&mut reset, Type::Reset, decoded(&sent[0]).id);
     bench.feed(0, &reset);
     assert_eq!(
         bench.notices(),
@@ -462,7 +455,7 @@ fn a_repetition_does_not_become_large_before_its_peer_has_shown_itself() {
     let mut acknowledgement = Vec::new();
     empty(
         &mut acknowledgement,
-        MessageType::Acknowledgement,
+        Type::Acknowledgement,
         decoded(&first).id,
     );
     bench.feed(0, &acknowledgement);
@@ -502,13 +495,13 @@ fn whoever_does_not_answer_the_question_observes_no_more() {
 
 #[test]
 fn observers_must_prove_their_address_if_the_settings_say_so_or_the_table_fills() {
-    let get = message(MessageType::Confirmable, Code::GET, 7, &[1], |encoder| {
+    let get = message(Type::Confirmable, Code::GET, 7, &[1], |encoder| {
         encoder.uint(option::OBSERVE, 0);
     });
     let demands = |settings: ServerSettings, crowd: usize| {
         let mut bench = Bench::new(settings);
         for n in 1..=crowd {
-            let datagram = put(MessageType::NonConfirmable, 1, b"");
+            let datagram = put(Type::NonConfirmable, 1, b"");
             let request = bench.feed(n, &datagram).expect("a request");
             bench
                 .server
@@ -579,7 +572,7 @@ fn a_client_repeats_an_echo_by_itself() {
     world.run_for(millis(1000));
     assert_eq!(
         world.take_heard(0),
-        [Reception::Response(request, Code::CONTENT, body(3000, 1))]
+        [Reply::Response(request, Code::CONTENT, body(3000, 1))]
     );
     assert_eq!(world.server.counts().echo_demanded, 1);
 }
@@ -595,40 +588,28 @@ fn a_flood_of_made_up_addresses_leaves_observers_and_memory_alone() {
     let relation = bench.observe(0, &[1]);
     bench.out.clear();
     let _ = bench.notify(relation, b"x", Delivery::Auto);
-    bench.answer_all(0, MessageType::Acknowledgement);
+    bench.answer_all(0, Type::Acknowledgement);
     let mut before = 0;
     for round in 0..10_u16 {
         for n in 1..5000_usize {
             let from = SocketAddr::from(([10, 9, (n >> 8) as u8, n as u8], 1000 + round));
             let datagram = match n % 3 {
-                0 => put(MessageType::Confirmable, round, b"flood"),
-                1 => message(
-                    MessageType::Confirmable,
-                    Code::GET,
-                    round,
-                    &[1],
-                    |encoder| {
-                        encoder.uint(option::OBSERVE, 0);
-                    },
-                ),
+                0 => put(Type::Confirmable, round, b"flood"),
+                1 => message(Type::Confirmable, Code::GET, round, &[1], |encoder| {
+                    encoder.uint(option::OBSERVE, 0);
+                }),
                 _ => {
-                    let head = message(
-                        MessageType::Confirmable,
-                        Code::POST,
-                        round,
-                        &[1],
-                        |encoder| {
-                            encoder.uint(
-                                option::BLOCK1,
-                                Block {
-                                    number: 0,
-                                    more: true,
-                                    size_exponent: 2,
-                                }
-                                .encode(),
-                            );
-                        },
-                    );
+                    let head = message(Type::Confirmable, Code::POST, round, &[1], |encoder| {
+                        encoder.uint(
+                            option::BLOCK1,
+                            Block {
+                                number: 0,
+                                more: true,
+                                size_exponent: 2,
+                            }
+                            .encode(),
+                        );
+                    });
                     with_payload(head, &[0; 64])
                 }
             };

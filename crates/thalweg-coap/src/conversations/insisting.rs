@@ -55,7 +55,7 @@ fn what_waits_behind_an_insistent_notification_may_leave_when_it_is_acknowledged
         Notified::Busy
     );
     bench.wait(millis(50_000));
-    bench.answer_all(0, MessageType::Acknowledgement);
+    bench.answer_all(0, Type::Acknowledgement);
     assert_eq!(
         bench.notices(),
         [Notice::Ready {
@@ -194,7 +194,7 @@ fn keeps_all(bytes: usize) {
         let told = world.take_heard(0).into_iter();
         let told: Vec<Vec<u8>> = told
             .filter_map(|heard| {
-                if let Reception::Notification(_, _, body) = heard {
+                if let Reply::Notification(_, _, body) = heard {
                     Some(body)
                 } else {
                     None
@@ -229,11 +229,11 @@ fn what_is_told_has_no_token_and_an_answer_to_it_is_passed_over() {
     let told = decoded(&out);
     assert_eq!(
         (told.kind, told.token.len(), told.payload),
-        (MessageType::NonConfirmable, 0, &b"x"[..])
+        (Type::NonConfirmable, 0, &b"x"[..])
     );
     assert_eq!(client.unanswered(server_address()), out.len() as u32);
     // A server that does not know No-Response.
-    let answer = message(MessageType::NonConfirmable, Code::CHANGED, 77, &[], |_| {});
+    let answer = message(Type::NonConfirmable, Code::CHANGED, 77, &[], |_| {});
     assert_eq!(
         client.handle_datagram(server_address(), &answer, START, &mut datagrams),
         None
@@ -312,7 +312,7 @@ fn first_waits_follow_the_round_trip() {
     world.weather.lost = 0;
     world.take_heard(0);
     world.run_for(millis(400));
-    assert!(matches!(world.take_heard(0)[..], [Reception::Response(..)]));
+    assert!(matches!(world.take_heard(0)[..], [Reply::Response(..)]));
     // What had to be repeated says nothing of the round trip (Karn).
     assert_eq!(world.clients[0].take_round_trip(), None);
 }
@@ -355,7 +355,7 @@ fn first_waits_do_not_follow_themselves() {
         let answers = world
             .take_heard(0)
             .iter()
-            .filter(|heard| matches!(heard, Reception::Response(..)))
+            .filter(|heard| matches!(heard, Reply::Response(..)))
             .count();
         assert!(
             answers >= 297,
@@ -516,11 +516,11 @@ fn comes_soon(delivery: Delivery, bytes: usize, delay: [usize; 2]) {
             for news in world.take_heard(0) {
                 let of = |request| requests.iter().position(|it| *it == request);
                 match news {
-                    Reception::Notification(request, _, body) if body.len() >= 4 => {
+                    Reply::Notification(request, _, body) if body.len() >= 4 => {
                         let at = of(request).expect("one of ours");
                         heard[at] = u32::from_be_bytes([body[0], body[1], body[2], body[3]]);
                     }
-                    Reception::Notice(ClientNotice::Failed { request, .. }) => {
+                    Reply::Notice(ClientNotice::Failed { request, .. }) => {
                         let at = of(request).expect("one of ours");
                         requests[at] = observe(&mut world, at);
                     }
@@ -583,7 +583,7 @@ fn latenesses(transmission: &Transmission, seed: u64) -> Vec<u64> {
         for _ in 0..400 {
             world.run_for(millis(10));
             for news in world.take_heard(0) {
-                let Reception::Notification(_, _, body) = news else {
+                let Reply::Notification(_, _, body) = news else {
                     continue;
                 };
                 let Ok(number) = body.try_into().map(u32::from_be_bytes) else {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const CON: MessageType = MessageType::Confirmable;
+const CON: Type = Type::Confirmable;
 
 fn bench(change: impl FnOnce(&mut ServerSettings)) -> Bench {
     let mut settings = ServerSettings {
@@ -27,11 +27,7 @@ fn a_stranger_finds_no_room_while_all_peers_are_busy() {
     let sent = bench.sent(2);
     assert_eq!(codes(&sent), [Code::SERVICE_UNAVAILABLE]);
     assert_eq!(decoded(&sent[0]).options.uint(option::MAX_AGE), Some(10));
-    assert!(
-        bench
-            .feed(2, &put(MessageType::NonConfirmable, 2, b"x"))
-            .is_none()
-    );
+    assert!(bench.feed(2, &put(Type::NonConfirmable, 2, b"x")).is_none());
     assert!(bench.sent(2).is_empty());
     assert_eq!(
         (bench.server.peers(), bench.server.counts().overloaded),
@@ -53,7 +49,7 @@ fn requests_that_wait_for_answers_are_limited_per_peer_and_altogether() {
 #[test]
 fn an_application_that_takes_too_long_is_answered_for() {
     let mut bench = bench(|_| {});
-    let datagrams = [put(CON, 1, b"x"), put(MessageType::NonConfirmable, 2, b"x")];
+    let datagrams = [put(CON, 1, b"x"), put(Type::NonConfirmable, 2, b"x")];
     let exchanges = datagrams
         .each_ref()
         .map(|datagram| bench.feed(0, datagram).expect("a request").exchange);
@@ -99,7 +95,7 @@ fn requests_have_a_rate_per_peer() {
         .collect();
     assert_eq!(refused.len(), 15);
     assert_eq!(decoded(refused[0]).options.uint(option::MAX_AGE), Some(1));
-    assert!(!ask(&mut bench, 0, MessageType::NonConfirmable));
+    assert!(!ask(&mut bench, 0, Type::NonConfirmable));
     assert!(bench.sent(0).is_empty(), "who needs no answer gets none");
     assert!(ask(&mut bench, 1, CON), "others have their own");
     bench.wait(millis(1000));
@@ -177,7 +173,7 @@ fn separate_responses_wait_for_nstart_and_for_room() {
     assert_eq!(bench.server.counts().responses_dropped, 2);
     for _ in 0..3 {
         assert_eq!(bench.out.len(), 1, "one at a time");
-        assert_eq!(bench.answer_all(0, MessageType::Acknowledgement), 1);
+        assert_eq!(bench.answer_all(0, Type::Acknowledgement), 1);
     }
     assert!(bench.out.is_empty());
 }
@@ -423,7 +419,7 @@ fn a_peer_that_does_not_answer_is_probed_slowly() {
         .count();
     assert_eq!(later, 2, "a byte a second");
     let mut sign = Vec::new();
-    empty(&mut sign, MessageType::NonConfirmable, 1);
+    empty(&mut sign, Type::NonConfirmable, 1);
     client.handle_datagram(client_address(0), &sign, start, &mut Datagrams::new());
     assert!(
         ask(&mut client, start + Span::from_secs(200)).is_ok(),

@@ -119,7 +119,7 @@ fn publish(
         for n in 0..clients {
             for heard in world.take_heard(n) {
                 let (request, is_answer) = match heard {
-                    Reception::Response(request, code, payload) => {
+                    Reply::Response(request, code, payload) => {
                         let number = waiting[n].expect("one waits").1;
                         assert_eq!(code, Code::CHANGED, "seed {seed}");
                         assert!(
@@ -128,8 +128,8 @@ fn publish(
                         );
                         (request, true)
                     }
-                    Reception::Notice(ClientNotice::Failed { request, .. }) => (request, false),
-                    Reception::Notice(ClientNotice::Acknowledged { .. }) => continue,
+                    Reply::Notice(ClientNotice::Failed { request, .. }) => (request, false),
+                    Reply::Notice(ClientNotice::Acknowledged { .. }) => continue,
                     other => panic!("seed {seed}: {other:?}"),
                 };
                 let (expected, number) = waiting[n].take().expect("one waits");
@@ -342,7 +342,7 @@ fn observe(seed: u64, delivery: Delivery, payload_len: usize, lost: usize) -> us
         for (n, newest) in newest.iter_mut().enumerate() {
             for heard in world.take_heard(n) {
                 match heard {
-                    Reception::Notification(_, code, payload) => {
+                    Reply::Notification(_, code, payload) => {
                         assert_eq!(code, Code::CONTENT);
                         let state = number_of(&payload);
                         assert_eq!(
@@ -355,10 +355,10 @@ fn observe(seed: u64, delivery: Delivery, payload_len: usize, lost: usize) -> us
                         seen += 1;
                     }
                     // A client that nobody hears tries anew, as an application would.
-                    Reception::Notice(ClientNotice::Failed { .. }) | Reception::Response(..) => {
+                    Reply::Notice(ClientNotice::Failed { .. }) | Reply::Response(..) => {
                         world.request(n, &get);
                     }
-                    Reception::Notice(_) => {}
+                    Reply::Notice(_) => {}
                 }
             }
         }

@@ -18,17 +18,11 @@ fn records_are_small() {
 /// `n` observers, each an address of its own.
 fn crowd(n: usize) -> (Bench, Vec<RelationId>) {
     let mut bench = Bench::new(ServerSettings::default());
-    let get = message(
-        MessageType::Confirmable,
-        Code::GET,
-        7,
-        &[1, 2, 3, 4],
-        |encoder| {
-            encoder
-                .uint(option::OBSERVE, 0)
-                .option(option::URI_PATH, b"t");
-        },
-    );
+    let get = message(Type::Confirmable, Code::GET, 7, &[1, 2, 3, 4], |encoder| {
+        encoder
+            .uint(option::OBSERVE, 0)
+            .option(option::URI_PATH, b"t");
+    });
     let relations = (0..n)
         .map(|n| {
             let from = SocketAddr::from(([10, (n >> 16) as u8, (n >> 8) as u8, n as u8], 5683));
@@ -70,11 +64,7 @@ fn a_hundred_thousand_observers_cost_less_than_300_bytes_each() {
         assert_eq!(notified, Notified::Sent { confirmable: true });
         for (to, datagram) in bench.out.iter() {
             let mut answer = Vec::new();
-            empty(
-                &mut answer,
-                MessageType::Acknowledgement,
-                decoded(datagram).id,
-            );
+            empty(&mut answer, Type::Acknowledgement, decoded(datagram).id);
             acknowledgements.push((to, answer));
         }
         bench.out.clear();
@@ -104,7 +94,7 @@ fn requests_in_the_steady_state_allocate_nothing() {
     });
     let mut bytes = Vec::new();
     for id in 0..5000_u16 {
-        let datagram = put(MessageType::Confirmable, id, &[0; 60]);
+        let datagram = put(Type::Confirmable, id, &[0; 60]);
         let request = bench
             .feed(usize::from(id % 10), &datagram)
             .expect("a request");

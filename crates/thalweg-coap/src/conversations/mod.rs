@@ -80,7 +80,7 @@ trait Application {
 
 /// What a client heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Reception {
+enum Reply {
     Response(RequestId, Code, Vec<u8>),
     Notification(RequestId, Code, Vec<u8>),
     Notice(ClientNotice),
@@ -97,7 +97,7 @@ struct World<A> {
     application: A,
     clients: Vec<ClientSide>,
     /// What each client heard, and has not been taken.
-    heard: Vec<Vec<Reception>>,
+    heard: Vec<Vec<Reply>>,
     /// Every datagram of the server, and of the clients.
     server_bytes: u64,
 }
@@ -189,7 +189,7 @@ impl<A: Application> World<A> {
 
     fn listen(&mut self, n: usize) {
         while let Some(notice) = self.clients[n].poll_event() {
-            self.heard[n].push(Reception::Notice(notice));
+            self.heard[n].push(Reply::Notice(notice));
         }
     }
 
@@ -226,14 +226,14 @@ impl<A: Application> World<A> {
                 let mut out = Datagrams::new();
                 match self.clients[n].handle_datagram(from, &bytes, now, &mut out) {
                     Some(ClientEvent::Response(r)) => {
-                        self.heard[n].push(Reception::Response(
+                        self.heard[n].push(Reply::Response(
                             r.request,
                             r.code,
                             r.payload.into_owned(),
                         ));
                     }
                     Some(ClientEvent::Notification(r)) => {
-                        self.heard[n].push(Reception::Notification(
+                        self.heard[n].push(Reply::Notification(
                             r.request,
                             r.code,
                             r.payload.into_owned(),
@@ -269,7 +269,7 @@ impl<A: Application> World<A> {
         self.now = until;
     }
 
-    fn take_heard(&mut self, n: usize) -> Vec<Reception> {
+    fn take_heard(&mut self, n: usize) -> Vec<Reply> {
         std::mem::take(&mut self.heard[n])
     }
 }
@@ -361,7 +361,7 @@ impl Bench {
     /// Registers client `n` with a token; answers 2.05 "0".
     fn observe(&mut self, n: usize, token: &[u8]) -> RelationId {
         let get = message(
-            MessageType::Confirmable,
+            Type::Confirmable,
             Code::GET,
             0x1000 + u16::from(token[0]),
             token,
@@ -394,12 +394,12 @@ impl Bench {
     }
 
     /// Client `n` acknowledges or rejects whatever confirmable messages came.
-    fn answer_all(&mut self, n: usize, kind: MessageType) -> usize {
+    fn answer_all(&mut self, n: usize, kind: Type) -> usize {
         let sent = self.sent(n);
         let mut answered = 0;
         for datagram in &sent {
             let m = decoded(datagram);
-            if m.kind == MessageType::Confirmable {
+            if m.kind == Type::Confirmable {
                 let mut answer = Vec::new();
                 empty(&mut answer, kind, m.id);
                 self.feed(n, &answer);
@@ -411,7 +411,7 @@ impl Bench {
 }
 
 fn message(
-    kind: MessageType,
+    kind: Type,
     code: Code,
     id: u16,
     token: &[u8],
@@ -432,14 +432,14 @@ fn with_payload(mut datagram: Vec<u8>, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A PUT to /t with a payload.
-fn put(kind: MessageType, id: u16, payload: &[u8]) -> Vec<u8> {
+fn put(kind: Type, id: u16, payload: &[u8]) -> Vec<u8> {
     let head = message(kind, Code::PUT, id, &[id as u8], |encoder| {
         encoder.option(option::URI_PATH, b"t");
     });
     with_payload(head, payload)
 }
 
-fn get(kind: MessageType, id: u16) -> Vec<u8> {
+fn get(kind: Type, id: u16) -> Vec<u8> {
     message(kind, Code::GET, id, &[id as u8], |encoder| {
         encoder.option(option::URI_PATH, b"t");
     })

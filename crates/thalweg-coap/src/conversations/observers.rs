@@ -27,7 +27,7 @@ fn measured(bench: &mut Bench, n: usize) -> RelationId {
         Notified::Sent { confirmable: true }
     );
     bench.wait(millis(10));
-    assert_eq!(bench.answer_all(n, MessageType::Acknowledgement), 1);
+    assert_eq!(bench.answer_all(n, Type::Acknowledgement), 1);
     relation
 }
 
@@ -36,7 +36,7 @@ fn a_registration_is_answered_with_observe_and_renewed_with_the_same_token() {
     let mut bench = Bench::new(settings());
     let relation = bench.observe(0, &[1]);
     let first = bench.sent(0).remove(0);
-    assert_eq!(decoded(&first).kind, MessageType::Acknowledgement);
+    assert_eq!(decoded(&first).kind, Type::Acknowledgement);
     let again = bench.observe(0, &[1]);
     assert_eq!(again, relation);
     let second = bench.sent(0).remove(0);
@@ -52,7 +52,7 @@ fn a_registration_is_answered_with_observe_and_renewed_with_the_same_token() {
 #[test]
 fn a_registration_that_is_not_accepted_or_refused_is_a_plain_get() {
     let mut bench = Bench::new(settings());
-    let get = message(MessageType::Confirmable, Code::GET, 7, &[1], |encoder| {
+    let get = message(Type::Confirmable, Code::GET, 7, &[1], |encoder| {
         encoder.uint(option::OBSERVE, 0);
     });
     let request = bench.feed(0, &get).expect("a request");
@@ -77,7 +77,7 @@ fn a_registration_that_is_not_accepted_or_refused_is_a_plain_get() {
         (bench.notices(), bench.server.relations()),
         (vec![ended], 0)
     );
-    let put = put(MessageType::Confirmable, 8, b"");
+    let put = put(Type::Confirmable, 8, b"");
     let request = bench.feed(0, &put).expect("a request");
     assert_eq!(
         bench.server.observe(request.exchange, 5, None, bench.now),
@@ -89,7 +89,7 @@ fn a_registration_that_is_not_accepted_or_refused_is_a_plain_get() {
 fn deregistration_ends_it_without_a_notice() {
     let mut bench = Bench::new(settings());
     let relation = bench.observe(3, &[1]);
-    let get = message(MessageType::Confirmable, Code::GET, 7, &[1], |encoder| {
+    let get = message(Type::Confirmable, Code::GET, 7, &[1], |encoder| {
         encoder.uint(option::OBSERVE, 1);
     });
     let request = bench.feed(3, &get).expect("a request");
@@ -115,7 +115,7 @@ fn a_reset_ends_it_whatever_kind_the_notification_was() {
         ));
         let sent = bench.sent(0).remove(0);
         let mut reset = Vec::new();
-        empty(&mut reset, MessageType::Reset, decoded(&sent).id);
+        empty(&mut reset, Type::Reset, decoded(&sent).id);
         bench.feed(0, &reset);
         let notices = bench.notices();
         assert!(
@@ -142,7 +142,7 @@ fn a_reset_of_something_else_ends_nothing() {
     let id = decoded(bench.out.last()).id;
     for other in [id.wrapping_add(1), id.wrapping_sub(1), 0] {
         let mut reset = Vec::new();
-        empty(&mut reset, MessageType::Reset, other);
+        empty(&mut reset, Type::Reset, other);
         bench.feed(0, &reset);
     }
     assert_eq!(bench.server.relations(), 1);
@@ -203,7 +203,7 @@ fn the_reset_of_a_state_that_was_replaced_still_counts() {
     bench.wait(millis(3001));
     let _ = bench.notify(relation, b"two", Delivery::Confirmable);
     let mut reset = Vec::new();
-    empty(&mut reset, MessageType::Reset, decoded(&first).id);
+    empty(&mut reset, Type::Reset, decoded(&first).id);
     bench.feed(0, &reset);
     assert_eq!(bench.server.relations(), 0);
     bench.out.clear();
@@ -225,7 +225,7 @@ fn an_acknowledgement_makes_ready_for_the_newest_state() {
         bench.notify(relation, b"three", Delivery::Confirmable),
         Notified::Busy
     );
-    assert_eq!(bench.answer_all(9, MessageType::Acknowledgement), 1);
+    assert_eq!(bench.answer_all(9, Type::Acknowledgement), 1);
     assert_eq!(
         bench.notices(),
         [Notice::Ready {
@@ -237,7 +237,7 @@ fn an_acknowledgement_makes_ready_for_the_newest_state() {
         bench.notify(relation, b"three", Delivery::Confirmable),
         Notified::Sent { confirmable: true }
     );
-    assert_eq!(bench.answer_all(9, MessageType::Acknowledgement), 1);
+    assert_eq!(bench.answer_all(9, Type::Acknowledgement), 1);
     assert_eq!(bench.notices(), []);
 }
 
@@ -287,7 +287,7 @@ fn an_observer_that_is_heard_of_is_told_the_newest_three_times_before_it_is_take
             assert_ne!(id, decoded(&lost[0]).id);
             bench.feed(
                 0,
-                &message(MessageType::Acknowledgement, Code::EMPTY, id, &[], |_| ()),
+                &message(Type::Acknowledgement, Code::EMPTY, id, &[], |_| ()),
             );
         }
         let notices = bench.notices();
@@ -343,7 +343,7 @@ fn the_first_notification_measures_and_of_sixteen_one_is_confirmable() {
             panic!("{n}: it is never busy, because each is acknowledged")
         };
         kinds.push(confirmable);
-        bench.answer_all(0, MessageType::Acknowledgement);
+        bench.answer_all(0, Type::Acknowledgement);
     }
     let confirmable: Vec<usize> = (0..48).filter(|n| kinds[*n]).collect();
     assert_eq!(confirmable, [15, 31, 47]);
@@ -424,7 +424,7 @@ fn many_observations_of_one_peer_take_turns() {
             }
         }
         bench.wait(millis(10));
-        bench.answer_all(0, MessageType::Acknowledgement);
+        bench.answer_all(0, Type::Acknowledgement);
         pending = bench
             .notices()
             .into_iter()
@@ -460,7 +460,7 @@ fn who_has_nothing_to_say_after_all_lets_the_next_one() {
     for relation in &relations {
         let _ = bench.notify(*relation, b"x", Delivery::Confirmable);
     }
-    bench.answer_all(0, MessageType::Acknowledgement);
+    bench.answer_all(0, Type::Acknowledgement);
     let mut woken = Vec::new();
     loop {
         let notices = bench.notices();
@@ -503,7 +503,7 @@ fn a_confirmable_notification_is_due_every_day() {
         bench.notify(relation, b"x", Delivery::NonConfirmable),
         Notified::Sent { confirmable: true }
     );
-    bench.answer_all(0, MessageType::Acknowledgement);
+    bench.answer_all(0, Type::Acknowledgement);
     bench.wait(Span::from_secs(86_390));
     assert_eq!(bench.notices(), []);
     bench.wait(Span::from_secs(20));
@@ -519,7 +519,7 @@ fn a_confirmable_notification_is_due_every_day() {
 #[test]
 fn a_check_may_be_due_sooner_and_a_renewal_may_change_that() {
     let mut bench = Bench::new(settings());
-    let get = message(MessageType::Confirmable, Code::GET, 7, &[1], |encoder| {
+    let get = message(Type::Confirmable, Code::GET, 7, &[1], |encoder| {
         encoder.uint(option::OBSERVE, 0);
     });
     for check in [1000, 60] {
@@ -551,7 +551,7 @@ fn the_last_notification_says_why_and_has_no_observe() {
     let last = decoded(&sent);
     assert_eq!(
         (last.kind, last.code, last.token.as_slice()),
-        (MessageType::Confirmable, Code::NOT_FOUND, &[1][..])
+        (Type::Confirmable, Code::NOT_FOUND, &[1][..])
     );
     assert!(!last.options.has(option::OBSERVE));
     assert_eq!((bench.server.relations(), bench.notices()), (0, vec![]));
@@ -566,7 +566,7 @@ fn the_last_notification_says_why_and_has_no_observe() {
 #[test]
 fn a_notification_before_the_response_to_the_registration_waits_for_it() {
     let mut bench = Bench::new(settings());
-    let get = message(MessageType::Confirmable, Code::GET, 7, &[1], |encoder| {
+    let get = message(Type::Confirmable, Code::GET, 7, &[1], |encoder| {
         encoder.uint(option::OBSERVE, 0);
     });
     let request = bench.feed(0, &get).expect("a request");
@@ -639,7 +639,7 @@ fn what_observers_share_is_encoded_once_and_means_what_was_said() {
     ] {
         let shared = SharedBody::new(Code::CONTENT, options, payload);
         for observe in [None, Some(0), Some(1), Some(300), Some(0xFF_FFFF)] {
-            let mut datagram = message(MessageType::Confirmable, Code::CONTENT, 1, &[1], |_| {});
+            let mut datagram = message(Type::Confirmable, Code::CONTENT, 1, &[1], |_| {});
             shared.write(observe, 6, &mut datagram);
             let read = decoded(&datagram);
             assert_eq!(read.payload, payload);
@@ -714,7 +714,7 @@ fn a_client_deregisters_with_the_token_of_the_observation() {
     world.run_for(millis(100));
     assert_eq!(world.server.relations(), 0);
     assert!(
-        matches!(world.take_heard(0)[..], [Reception::Notification(..), Reception::Response(r, ..)] if r == request)
+        matches!(world.take_heard(0)[..], [Reply::Notification(..), Reply::Response(r, ..)] if r == request)
     );
 }
 
@@ -794,7 +794,7 @@ impl Application for Plain {
 fn the_response_to_a_registration_that_has_ended_meanwhile_is_a_plain_one() {
     let mut bench = Bench::new(settings());
     let register = |id| {
-        message(MessageType::Confirmable, Code::GET, id, &[1], |encoder| {
+        message(Type::Confirmable, Code::GET, id, &[1], |encoder| {
             encoder.uint(option::OBSERVE, 0);
         })
     };
@@ -821,7 +821,7 @@ fn a_late_response_to_a_renewal_takes_the_place_of_what_is_in_flight() {
     let relation = bench.observe(0, &[1]);
     let _ = bench.notify(relation, b"old", Delivery::Confirmable);
     bench.out.clear();
-    let get = message(MessageType::Confirmable, Code::GET, 7, &[1], |encoder| {
+    let get = message(Type::Confirmable, Code::GET, 7, &[1], |encoder| {
         encoder.uint(option::OBSERVE, 0);
     });
     let request = bench.feed(0, &get).expect("a request");
@@ -840,7 +840,7 @@ fn a_late_response_to_a_renewal_takes_the_place_of_what_is_in_flight() {
             payload: b"new",
         },
     );
-    assert_eq!(bench.answer_all(0, MessageType::Acknowledgement), 1);
+    assert_eq!(bench.answer_all(0, Type::Acknowledgement), 1);
     bench.wait(Span::from_secs(100));
     assert!(
         bench.sent(0).is_empty()
@@ -862,7 +862,7 @@ fn the_slow_pace_ends_when_a_round_trip_is_measured() {
         .count();
     assert_eq!(sent, 1 + 4, "a confirmable one, and a burst");
     bench.wait(millis(10));
-    assert_eq!(bench.answer_all(0, MessageType::Acknowledgement), 1);
+    assert_eq!(bench.answer_all(0, Type::Acknowledgement), 1);
     let start = bench.now;
     let mut told = 0;
     while told < 15 {
@@ -900,7 +900,7 @@ fn nobody_overtakes_those_that_wait() {
             Notified::Busy
         ]
     );
-    bench.answer_all(0, MessageType::Acknowledgement);
+    bench.answer_all(0, Type::Acknowledgement);
     assert_eq!(
         bench.notify(first, b"y", Delivery::Confirmable),
         Notified::Busy,

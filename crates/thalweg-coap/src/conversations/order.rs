@@ -114,7 +114,7 @@ fn a_chain_stays_in_order_whatever_is_lost_doubled_or_overtaken() {
         assert_eq!(heard.len(), 40, "seed {seed}: each ends");
         let changed = heard
             .iter()
-            .filter(|heard| matches!(heard, Reception::Response(_, Code::CHANGED, _)));
+            .filter(|heard| matches!(heard, Reply::Response(_, Code::CHANGED, _)));
         assert!(changed.count() <= world.application.taken.len());
         refused += world.server.counts().refused;
         lost += 40 - world.application.taken.len();
@@ -130,13 +130,13 @@ fn what_comes_behind_a_request_that_is_put_off_is_not_taken() {
     let requests = put_all(&mut world, &[10, 10, 10, 2000, 10]);
     world.run_for(Span::from_secs(1));
     assert_eq!(world.application.taken, [0, 1]);
-    let changed = |n: usize| Reception::Response(requests[n], Code::CHANGED, Vec::new());
+    let changed = |n: usize| Reply::Response(requests[n], Code::CHANGED, Vec::new());
     let failed = |n: usize| {
         let (request, why) = (requests[n], Failure::Order);
-        Reception::Notice(ClientNotice::Failed { request, why })
+        Reply::Notice(ClientNotice::Failed { request, why })
     };
     let mut heard = world.take_heard(0);
-    let put_off = Reception::Response(requests[2], code, Vec::new());
+    let put_off = Reply::Response(requests[2], code, Vec::new());
     for one in [changed(0), changed(1), put_off, failed(3), failed(4)] {
         let at = heard.iter().position(|heard| *heard == one);
         heard.remove(at.unwrap_or_else(|| panic!("{one:?}: {heard:?}")));
@@ -157,18 +157,12 @@ fn what_comes_behind_a_request_that_is_refused_for_good_is_taken() {
 fn a_message_is_taken_after_the_one_that_it_names_and_a_refusal_is_remembered() {
     let mut bench = Bench::new(proven());
     let put = |id: u16, after: Option<u16>| {
-        let head = message(
-            MessageType::Confirmable,
-            Code::PUT,
-            id,
-            &[id as u8],
-            |encoder| {
-                encoder.option(option::URI_PATH, b"t");
-                if let Some(after) = after {
-                    encoder.uint(option::AFTER, after.into());
-                }
-            },
-        );
+        let head = message(Type::Confirmable, Code::PUT, id, &[id as u8], |encoder| {
+            encoder.option(option::URI_PATH, b"t");
+            if let Some(after) = after {
+                encoder.uint(option::AFTER, after.into());
+            }
+        });
         with_payload(head, &[1])
     };
     let code = |bench: &mut Bench| decoded(&bench.sent(0)[0]).code;

@@ -2,8 +2,8 @@
 
 use super::*;
 
-const CON: MessageType = MessageType::Confirmable;
-const NON: MessageType = MessageType::NonConfirmable;
+const CON: Type = Type::Confirmable;
+const NON: Type = Type::NonConfirmable;
 
 fn bench() -> Bench {
     Bench::new(ServerSettings {
@@ -69,7 +69,7 @@ fn a_late_response_comes_separately_and_is_repeated_until_acknowledged() {
     bench.wait(millis(3001));
     assert_eq!(bench.sent(0), std::slice::from_ref(&first));
     let mut ack = Vec::new();
-    empty(&mut ack, MessageType::Acknowledgement, response.id);
+    empty(&mut ack, Type::Acknowledgement, response.id);
     bench.feed(0, &ack);
     bench.wait(millis(60_000));
     assert!(bench.sent(0).is_empty());
@@ -376,7 +376,7 @@ fn a_client_acknowledges_a_response_again_whose_acknowledgement_was_lost() {
     let (id, token) = (decoded(&sent).id, decoded(&sent).token);
     out.clear();
     let mut ack = Vec::new();
-    empty(&mut ack, MessageType::Acknowledgement, id);
+    empty(&mut ack, Type::Acknowledgement, id);
     assert!(
         client
             .handle_datagram(server_address(), &ack, now, &mut out)
@@ -446,7 +446,7 @@ fn a_client_pings_and_hears_of_resets() {
     world.run_for(millis(10));
     assert_eq!(
         world.take_heard(0),
-        [Reception::Notice(ClientNotice::Pong { request: ping })]
+        [Reply::Notice(ClientNotice::Pong { request: ping })]
     );
     let get = RequestOut {
         code: Code::GET,
@@ -511,19 +511,15 @@ fn a_response_whose_fate_matters_is_confirmable_and_its_fate_is_told_once() {
     for (kind, answer, fate) in [
         (
             CON,
-            Some(MessageType::Acknowledgement),
+            Some(Type::Acknowledgement),
             Notice::ResponseConfirmed { cookie: 9 },
         ),
         (
             NON,
-            Some(MessageType::Acknowledgement),
+            Some(Type::Acknowledgement),
             Notice::ResponseConfirmed { cookie: 9 },
         ),
-        (
-            CON,
-            Some(MessageType::Reset),
-            Notice::ResponseLost { cookie: 9 },
-        ),
+        (CON, Some(Type::Reset), Notice::ResponseLost { cookie: 9 }),
         (CON, None, Notice::ResponseLost { cookie: 9 }),
     ] {
         let mut bench = bench();
@@ -653,7 +649,7 @@ fn a_response_in_blocks_has_arrived_when_its_first_was_acknowledged_and_its_last
         let mut acknowledgement = Vec::new();
         empty(
             &mut acknowledgement,
-            MessageType::Acknowledgement,
+            Type::Acknowledgement,
             decoded(&first).id,
         );
         if acknowledged_first {
@@ -691,7 +687,7 @@ fn a_response_in_blocks_has_arrived_when_its_first_was_acknowledged_and_its_last
 fn a_response_of_which_not_all_blocks_are_fetched_is_lost_and_served_no_more() {
     let mut bench = bench();
     answer_in_three(&mut bench, 0, 1);
-    bench.answer_all(0, MessageType::Acknowledgement);
+    bench.answer_all(0, Type::Acknowledgement);
     assert!(!ask_for(&mut bench, 2, 1));
     bench.wait(Span::from_secs(59));
     assert_eq!(bench.notices(), []);
@@ -704,7 +700,7 @@ fn a_response_of_which_not_all_blocks_are_fetched_is_lost_and_served_no_more() {
 fn a_response_that_is_fetched_too_slowly_is_lost_however_busily() {
     let mut bench = bench();
     answer_in_three(&mut bench, 0, 1);
-    bench.answer_all(0, MessageType::Acknowledgement);
+    bench.answer_all(0, Type::Acknowledgement);
     for id in 2..8 {
         bench.wait(Span::from_secs(19));
         assert!(!ask_for(&mut bench, id, 1));
@@ -717,7 +713,7 @@ fn a_response_that_is_fetched_too_slowly_is_lost_however_busily() {
 
 #[test]
 fn a_response_is_lost_when_its_first_block_is_and_is_served_no_more() {
-    for kind in [Some(MessageType::Reset), None] {
+    for kind in [Some(Type::Reset), None] {
         let mut bench = bench();
         answer_in_three(&mut bench, 0, 1);
         match kind {
@@ -745,7 +741,7 @@ fn a_response_whose_blocks_had_to_make_room_is_lost_whether_its_first_was_acknow
         let mut acknowledgement = Vec::new();
         empty(
             &mut acknowledgement,
-            MessageType::Acknowledgement,
+            Type::Acknowledgement,
             decoded(&first).id,
         );
         if acknowledged {
@@ -766,10 +762,10 @@ fn a_response_whose_blocks_had_to_make_room_is_lost_whether_its_first_was_acknow
 fn a_response_is_lost_when_the_same_is_asked_anew_or_its_client_goes() {
     let mut bench = bench();
     answer_in_three(&mut bench, 0, 1);
-    bench.answer_all(0, MessageType::Acknowledgement);
+    bench.answer_all(0, Type::Acknowledgement);
     let newer = answer_in_three(&mut bench, 0, 2);
     assert_eq!(bench.notices(), [Notice::ResponseLost { cookie: 1 }]);
-    bench.answer_all(0, MessageType::Acknowledgement);
+    bench.answer_all(0, Type::Acknowledgement);
     assert!(!ask_for(&mut bench, 3, 1));
     assert_eq!(decoded(&bench.sent(0)[0]).payload, &newer[1024..2048]);
     bench.server.peer_gone(client_address(0));
@@ -786,6 +782,6 @@ fn a_response_that_is_too_large_to_be_kept_is_lost_at_once() {
     let mut bench = Bench::new(settings);
     answer_in_three(&mut bench, 0, 1);
     assert_eq!(bench.notices(), [Notice::ResponseLost { cookie: 1 }]);
-    bench.answer_all(0, MessageType::Acknowledgement);
+    bench.answer_all(0, Type::Acknowledgement);
     assert_eq!(bench.notices(), []);
 }

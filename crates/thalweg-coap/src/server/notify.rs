@@ -11,8 +11,8 @@ use crate::observe::{Relation, seconds};
 use crate::slots::NONE;
 use crate::timers::TimerKind;
 use crate::{
-    Block, Datagrams, Delivery, Encoder, ExchangeId, MessageType, Notice, Notified, ObservationEnd,
-    Observe, ObserveRefused, PeerId, RelationId, RelationState, SharedBody,
+    Block, Datagrams, Delivery, Encoder, ExchangeId, Notice, Notified, ObservationEnd, Observe,
+    ObserveRefused, PeerId, RelationId, RelationState, SharedBody, Type,
 };
 
 impl ServerSide {
@@ -160,7 +160,7 @@ impl ServerSide {
         relation.unconfirmed = relation.unconfirmed.saturating_add(1);
         let wanted = relation.wants || others_wait;
         out.push(peer.address, |out| {
-            Encoder::start(out, MessageType::NonConfirmable, body.code(), id, token);
+            Encoder::start(out, Type::NonConfirmable, body.code(), id, token);
             body.write(Some(sequence), exponent, out);
         });
         self.counts.notifications += 1;
@@ -236,7 +236,7 @@ impl ServerSide {
                 block_exponent,
             };
             out.push(peer.address, |out| {
-                notification.write(MessageType::NonConfirmable, id, out)
+                notification.write(Type::NonConfirmable, id, out)
             });
         }
     }

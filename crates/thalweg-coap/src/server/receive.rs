@@ -15,9 +15,9 @@ use crate::outgoing::{Cut, etag_of, merged, put};
 use crate::slots::NONE;
 use crate::why::{self, CROWDED_SECONDS, OVERLOADED_SECONDS};
 use crate::{
-    Block, Code, Datagrams, DecodeError, EchoForObserve, Encoder, Event, Message, MessageType,
-    NoResponse, ObservationEnd, Observe, OptionOut, PeerId, RelationId, Request, Token, Value,
-    empty, option,
+    Block, Code, Datagrams, DecodeError, EchoForObserve, Encoder, Event, Message, NoResponse,
+    ObservationEnd, Observe, OptionOut, PeerId, RelationId, Request, Token, Type, Value, empty,
+    option,
 };
 
 /// Who asked what: everything an answer needs that the application has no part in.
@@ -60,11 +60,11 @@ impl ServerSide {
         self.tidy_timers();
         match Message::decode(datagram) {
             Ok(message) if message.code.is_request() => match message.kind {
-                MessageType::Confirmable | MessageType::NonConfirmable => {
+                Type::Confirmable | Type::NonConfirmable => {
                     self.on_request(from, &message, datagram, now, out)
                 }
                 // An acknowledgement or a reset cannot ask for something. RFC 7252 §4.2
-                MessageType::Acknowledgement | MessageType::Reset => {
+                Type::Acknowledgement | Type::Reset => {
                     self.counts.rejected += 1;
                     None
                 }
@@ -84,8 +84,8 @@ impl ServerSide {
     #[cold]
     fn on_malformed(&mut self, from: SocketAddr, error: DecodeError, out: &mut Datagrams) {
         self.counts.malformed += 1;
-        if let (Some(MessageType::Confirmable), Some(id)) = (error.kind, error.id) {
-            out.push(from, |out| empty(out, MessageType::Reset, id));
+        if let (Some(Type::Confirmable), Some(id)) = (error.kind, error.id) {
+            out.push(from, |out| empty(out, Type::Reset, id));
         }
     }
 
@@ -105,18 +105,18 @@ impl ServerSide {
             self.endpoint.peers.touch(peer, now);
         }
         match (message.kind, peer) {
-            (MessageType::Acknowledgement, Some(peer)) => {
+            (Type::Acknowledgement, Some(peer)) => {
                 self.on_acknowledgement(peer, message.id, now, out)
             }
-            (MessageType::Reset, Some(peer)) => self.on_reset(peer, message.id, now, out),
+            (Type::Reset, Some(peer)) => self.on_reset(peer, message.id, now, out),
             // Nobody known could have anything to acknowledge.
-            (MessageType::Acknowledgement | MessageType::Reset, None) => {}
-            (MessageType::Confirmable, _) => {
+            (Type::Acknowledgement | Type::Reset, None) => {}
+            (Type::Confirmable, _) => {
                 // A ping; or a response, which nobody here asked for.
                 self.counts.rejected += u64::from(message.code != Code::EMPTY);
-                out.push(from, |out| empty(out, MessageType::Reset, message.id));
+                out.push(from, |out| empty(out, Type::Reset, message.id));
             }
-            (MessageType::NonConfirmable, _) => self.counts.rejected += 1,
+            (Type::NonConfirmable, _) => self.counts.rejected += 1,
         }
     }
 
@@ -167,7 +167,7 @@ impl ServerSide {
         out: &mut Datagrams,
     ) -> Option<Event<'b>> {
         let hash = self.endpoint.peers.hash(from);
-        let is_confirmable = message.kind == MessageType::Confirmable;
+        let is_confirmable = message.kind == Type::Confirmable;
         let Some(peer) = self.peer(from, hash, now) else {
             self.refuse_stranger(from, message, out);
             return None;
@@ -306,16 +306,11 @@ impl ServerSide {
     #[cold]
     fn refuse_stranger(&mut self, from: SocketAddr, message: &Message<'_>, out: &mut Datagrams) {
         self.counts.overloaded += 1;
-        if message.kind == MessageType::Confirmable {
+        if message.kind == Type::Confirmable {
             out.push(from, |out| {
                 let code = Code::SERVICE_UNAVAILABLE;
-                let mut encoder = Encoder::start(
-                    out,
-                    MessageType::Acknowledgement,
-                    code,
-                    message.id,
-                    message.token,
-                );
+                let mut encoder =
+                    Encoder::start(out, Type::Acknowledgement, code, message.id, message.token);
                 encoder.uint(option::MAX_AGE, OVERLOADED_SECONDS);
             });
         }
@@ -347,7 +342,7 @@ impl ServerSide {
                 .is_some_and(|e| e.is_confirmable && e.is_acknowledged)
             {
                 out.push(asked.from, |out| {
-                    empty(out, MessageType::Acknowledgement, asked.key.id)
+                    empty(out, Type::Acknowledgement, asked.key.id)
                 });
             }
             return true;
@@ -363,17 +358,11 @@ impl ServerSide {
         self.counts.duplicates += 1;
         match again {
             Again::Respond(code) => out.push(asked.from, |out| {
-                Encoder::start(
-                    out,
-                    MessageType::Acknowledgement,
-                    code,
-                    asked.key.id,
-                    asked.token,
-                );
+                Encoder::start(out, Type::Acknowledgement, code, asked.key.id, asked.token);
                 body.iter().for_each(|part| out.extend_from_slice(part));
             }),
             Again::Acknowledge => out.push(asked.from, |out| {
-                empty(out, MessageType::Acknowledgement, asked.key.id)
+                empty(out, Type::Acknowledgement, asked.key.id)
             }),
             Again::Ignore => {}
         }
@@ -744,11 +733,8 @@ impl ServerSide {
         out: &mut Datagrams,
     ) {
         let (kind, id) = match asked.is_confirmable {
-            true => (MessageType::Acknowledgement, asked.key.id),
-            false => (
-                MessageType::NonConfirmable,
-                self.endpoint.next_id(asked.peer),
-            ),
+            true => (Type::Acknowledgement, asked.key.id),
+            false => (Type::NonConfirmable, self.endpoint.next_id(asked.peer)),
         };
         out.push(asked.from, |out| {
             let mut encoder = Encoder::start(out, kind, code, id, asked.token);

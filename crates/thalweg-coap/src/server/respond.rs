@@ -12,8 +12,8 @@ use crate::outgoing::{Cut, etag_of, merged, put};
 use crate::slots::NONE;
 use crate::why;
 use crate::{
-    Block, Code, Datagrams, Encoder, ExchangeId, MessageType, Notice, ObservationEnd, OptionOut,
-    Response, Token, Value, empty, option,
+    Block, Code, Datagrams, Encoder, ExchangeId, Notice, ObservationEnd, OptionOut, Response,
+    Token, Type, Value, empty, option,
 };
 
 /// A response as it goes out: what the application gave and what the machine adds.
@@ -27,7 +27,7 @@ struct Shape<'r> {
 
 impl Shape<'_> {
     #[inline]
-    fn write(&self, kind: MessageType, id: u16, token: Token, out: &mut Vec<u8>) {
+    fn write(&self, kind: Type, id: u16, token: Token, out: &mut Vec<u8>) {
         let mut encoder = Encoder::start(out, kind, self.code, id, token);
         for (number, value) in merged(self.options, self.own) {
             put(&mut encoder, number, value);
@@ -167,9 +167,7 @@ impl ServerSide {
         self.exchanges
             .acknowledged(exchange, now + self.settings.answer_within);
         if let Some(peer) = self.endpoint.peers.slots.get(peer) {
-            out.push(peer.address, |out| {
-                empty(out, MessageType::Acknowledgement, id)
-            });
+            out.push(peer.address, |out| empty(out, Type::Acknowledgement, id));
         }
     }
 
@@ -288,7 +286,7 @@ impl ServerSide {
             // The first block is an answer however small it is.
             if number == 0 && exponent > 0 {
                 let mut bytes = self.endpoint.buffer();
-                shape.write(MessageType::NonConfirmable, 0, exchange.token, &mut bytes);
+                shape.write(Type::NonConfirmable, 0, exchange.token, &mut bytes);
                 if bytes.len() > allowed {
                     exponent -= 1;
                     is_shrunk = true;
@@ -334,9 +332,7 @@ impl ServerSide {
         let id = self.endpoint.next_id(peer);
         if let Some(record) = self.endpoint.peers.slots.get_mut(peer) {
             record.asked = Some(id);
-            out.push(record.address, |out| {
-                empty(out, MessageType::Confirmable, id)
-            });
+            out.push(record.address, |out| empty(out, Type::Confirmable, id));
         }
     }
 
@@ -372,11 +368,8 @@ impl ServerSide {
             return self.send_separately(exchange, shape, now, out);
         }
         let (kind, id) = match exchange.is_confirmable {
-            true => (MessageType::Acknowledgement, exchange.key.id),
-            false => (
-                MessageType::NonConfirmable,
-                self.endpoint.next_id(exchange.peer),
-            ),
+            true => (Type::Acknowledgement, exchange.key.id),
+            false => (Type::NonConfirmable, self.endpoint.next_id(exchange.peer)),
         };
         out.push(address, |out| shape.write(kind, id, exchange.token, out));
         let mut code = shape.code;
@@ -419,7 +412,7 @@ impl ServerSide {
         &mut self,
         exchange: &Exchange,
         shape: &Shape<'_>,
-        kind: MessageType,
+        kind: Type,
         id: u16,
         now: Time,
         out: &mut Datagrams,
@@ -463,7 +456,7 @@ impl ServerSide {
         let id = self.endpoint.next_id(exchange.peer);
         let mut bytes = self.endpoint.buffer();
         let mut awaited = exchange.awaited;
-        shape.write(MessageType::Confirmable, id, exchange.token, &mut bytes);
+        shape.write(Type::Confirmable, id, exchange.token, &mut bytes);
         if bytes.len() > self.allowed(exchange) {
             bytes.clear();
             if exchange.is_safe() {
@@ -479,7 +472,7 @@ impl ServerSide {
                     .unwrap_or_default();
                 Encoder::start(
                     &mut bytes,
-                    MessageType::Confirmable,
+                    Type::Confirmable,
                     Code::UNAUTHORIZED,
                     id,
                     exchange.token,
@@ -491,7 +484,7 @@ impl ServerSide {
             } else {
                 Encoder::start(
                     &mut bytes,
-                    MessageType::Confirmable,
+                    Type::Confirmable,
                     shape.code,
                     id,
                     exchange.token,
@@ -542,7 +535,7 @@ impl ServerSide {
             && let Some(peer) = self.endpoint.peers.slots.get(exchange.peer)
         {
             out.push(peer.address, |out| {
-                empty(out, MessageType::Acknowledgement, exchange.key.id)
+                empty(out, Type::Acknowledgement, exchange.key.id)
             });
         }
         self.remember_acknowledged(exchange, now);

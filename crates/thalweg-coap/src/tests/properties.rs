@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn kind() -> impl Strategy<Value = MessageType> {
-    use MessageType::*;
+fn kind() -> impl Strategy<Value = Type> {
+    use Type::*;
     prop_oneof![
         Just(Confirmable),
         Just(NonConfirmable),

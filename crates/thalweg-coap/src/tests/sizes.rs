@@ -17,8 +17,7 @@ fn a_publish_of_60_bytes_costs_the_analytic_minimum() {
             &["ps", "data", "a-level-of-13"],
         ] {
             let mut out = Vec::new();
-            let mut encoder =
-                Encoder::start(&mut out, MessageType::Confirmable, Code::PUT, 7, token);
+            let mut encoder = Encoder::start(&mut out, Type::Confirmable, Code::PUT, 7, token);
             levels.iter().for_each(|level| {
                 encoder.option(option::URI_PATH, level.as_bytes());
             });
@@ -35,13 +34,13 @@ fn a_publish_of_60_bytes_costs_the_analytic_minimum() {
 #[test]
 fn an_acknowledgement_is_four_bytes_and_an_answer_its_token_more() {
     let mut out = Vec::new();
-    empty(&mut out, MessageType::Acknowledgement, 0xABCD);
+    empty(&mut out, Type::Acknowledgement, 0xABCD);
     assert_eq!(out, [0x60, 0, 0xAB, 0xCD]);
     out.clear();
     let token = Token::from_number(9);
     Encoder::start(
         &mut out,
-        MessageType::Acknowledgement,
+        Type::Acknowledgement,
         Code::CHANGED,
         0xABCD,
         token,

@@ -69,12 +69,12 @@ fn what_is_needed_to_reset_a_malformed_message_is_said() {
     let error = Message::decode(&[0x40, 0x01, 0x12, 0x34, 0xFF]).expect_err("no payload");
     assert_eq!(
         (error.kind, error.id),
-        (Some(MessageType::Confirmable), Some(0x1234))
+        (Some(Type::Confirmable), Some(0x1234))
     );
     let error = Message::decode(&[0x5F, 0x01, 0x12, 0x34]).expect_err("no such token");
     assert_eq!(
         (error.kind, error.id),
-        (Some(MessageType::NonConfirmable), Some(0x1234))
+        (Some(Type::NonConfirmable), Some(0x1234))
     );
 }
 

@@ -462,7 +462,7 @@ mod tests {
     use crate::deferred::Deferred;
     use crate::front::Variant;
     use crate::{Links, LinksLimits};
-    use thalweg_coap::{Encoder, MessageType, Token, option};
+    use thalweg_coap::{Encoder, Token, Type, option};
     use thalweg_kernel::{Kernel, Limits, ShardId};
 
     #[test]
@@ -478,8 +478,7 @@ mod tests {
             let from = SocketAddr::from((number.to_be_bytes(), 5683));
             let mut request = Vec::new();
             let token = Token::new(&[1, 2, 3, 4]).expect("short");
-            let mut encoder =
-                Encoder::start(&mut request, MessageType::Confirmable, Code::GET, 7, token);
+            let mut encoder = Encoder::start(&mut request, Type::Confirmable, Code::GET, 7, token);
             encoder.option(option::OBSERVE, &[]);
             for level in ["ps", "data", "plant", "temperature"] {
                 encoder.option(option::URI_PATH, level.as_bytes());

@@ -269,18 +269,12 @@ pub(super) fn reserved(address: &str) -> Reserved {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_coap::{Code, Encoder, Message, MessageType, Token};
+    use thalweg_coap::{Code, Encoder, Message, Token, Type};
 
     /// A request with these path levels and queries.
     fn request(path: &[&[u8]], queries: &[&str]) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut encoder = Encoder::start(
-            &mut out,
-            MessageType::Confirmable,
-            Code::GET,
-            1,
-            Token::EMPTY,
-        );
+        let mut encoder = Encoder::start(&mut out, Type::Confirmable, Code::GET, 1, Token::EMPTY);
         for level in path {
             encoder.option(option::URI_PATH, level);
         }

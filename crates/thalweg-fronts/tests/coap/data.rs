@@ -1,7 +1,7 @@
 //! `/ps/data/…`: publish, read, clear, list.
 
 use crate::world::World;
-use thalweg_coap::{MessageType, option};
+use thalweg_coap::{Type, option};
 use thalweg_fronts::coap::CoapSettings;
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::{Access, Otherwise, Permission, Rule, Rules};
@@ -603,7 +603,7 @@ fn bodies_larger_than_a_block_go_in_blocks_both_ways() {
     let mut whole = Vec::new();
     for at in 0..5 {
         let heard = world.asks_raw(who, &format!("CON GET /ps/data/a block2={at}/64"));
-        assert_eq!(heard.kind, MessageType::Acknowledgement);
+        assert_eq!(heard.kind, Type::Acknowledgement);
         whole.extend(heard.payload);
     }
     assert_eq!(whole, text.as_bytes());

@@ -2,7 +2,7 @@
 
 use crate::world::ReceivedMessage;
 use crate::world::{Manner, World};
-use thalweg_coap::{MessageType, option};
+use thalweg_coap::{Type, option};
 use thalweg_fronts::coap::{CoapSettings, Notify};
 use thalweg_model::Span;
 use thalweg_mqtt::QoS;
@@ -133,7 +133,7 @@ fn a_burst_leaves_a_silent_observer_with_the_last_value_and_its_observation() {
         // It wakes up and acknowledges what it has seen last.
         let id = heard.last().expect("one").id;
         world.set_manner(observer, Manner::Polite);
-        world.replies(observer, MessageType::Acknowledgement, id);
+        world.replies(observer, Type::Acknowledgement, id);
         world.wait(Span::from_secs(10));
         let rest = world.heard(observer);
         assert_eq!(
@@ -160,7 +160,7 @@ fn a_queue_brings_each_value_in_its_order() {
             world.mqtt_says(app, "a", text, QoS::AtLeastOnce, false);
         }
         world.set_manner(observer, Manner::Polite);
-        world.replies(observer, MessageType::Acknowledgement, first.id);
+        world.replies(observer, Type::Acknowledgement, first.id);
         world.wait(Span::from_secs(60));
         let mut got = vec![String::from_utf8_lossy(&first.payload).into_owned()];
         got.extend(texts(&world.heard(observer)));

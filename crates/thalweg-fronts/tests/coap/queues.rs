@@ -1,7 +1,7 @@
 //! `/q/<name>`: work is put in by some and taken by others, one message at a time.
 
 use crate::world::{Manner, World};
-use thalweg_coap::{Block, MessageType, option};
+use thalweg_coap::{Block, Type, option};
 use thalweg_fronts::coap::CoapSettings;
 use thalweg_kernel::LinkId;
 use thalweg_kernel::access::Access;
@@ -134,7 +134,7 @@ fn a_large_message_is_taken_in_blocks_and_once() {
     let heard = world.heard(one);
     let first = heard
         .iter()
-        .find(|heard| heard.kind == MessageType::Confirmable && !heard.payload.is_empty());
+        .find(|heard| heard.kind == Type::Confirmable && !heard.payload.is_empty());
     let first = first.unwrap_or_else(|| panic!("{heard:?}"));
     let mut whole = first.payload.clone();
     let mut block =
@@ -173,7 +173,7 @@ fn what_is_taken_in_blocks_and_not_fetched_to_its_end_goes_back_and_is_served_no
     let heard = world.heard(one);
     let first = heard
         .iter()
-        .find(|heard| heard.kind == MessageType::Confirmable && !heard.payload.is_empty());
+        .find(|heard| heard.kind == Type::Confirmable && !heard.payload.is_empty());
     let first = first.unwrap_or_else(|| panic!("{heard:?}"));
     let block =
         Block::decode(first.uint(option::BLOCK2).expect("it goes in blocks")).expect("a block");

@@ -2,7 +2,7 @@
 //! everything comes to rest.
 
 use std::sync::Arc;
-use thalweg_coap::{MessageType, empty};
+use thalweg_coap::{Type, empty};
 use thalweg_fronts::LoginAnswer;
 use thalweg_fronts::coap::{CoapCounts, CoapSettings};
 use thalweg_kernel::Limits;
@@ -178,7 +178,7 @@ impl World {
         self.heard(who).iter().map(ReceivedMessage::line).collect()
     }
 
-    pub fn replies(&mut self, who: Who, kind: MessageType, id: u16) {
+    pub fn replies(&mut self, who: Who, kind: Type, id: u16) {
         let mut out = Vec::new();
         empty(&mut out, kind, id);
         self.sends(who, &out);

@@ -7,7 +7,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::AtomicUsize;
 
 use thalweg_coap::stream::encode;
-use thalweg_coap::{Code, Encoder, Message, MessageType as Type, Token, option};
+use thalweg_coap::{Code, Encoder, Message, Token, Type, option};
 
 use super::*;
 use crate::coap_peer::{Ask, Peer};
