@@ -1,4 +1,4 @@
-//! Late binding by expected completion time: the head of the queue goes to whoever will be done with it first, and not
+//! Late binding by expected completion time: the head of the queue goes to the member that will finish it first, and not
 //! before that member is about to be free.
 
 use super::fewest::Fewest;
@@ -31,14 +31,14 @@ const LOOK_AT_BUSY: usize = 64;
 const REFUSALS_MAX: u32 = 8;
 /// A member that is believed on its word gets no more than this many times its share.
 const SHARE_MAX: u32 = 28; // tenths
-/// Silence that nobody is overdue before, and in terms of what messages take.
+/// Seconds of silence before a member may count as overdue, and the same in multiples of its service time.
 const SILENCE_MIN: f64 = 2.0;
 const SILENCE_SERVICES: f64 = 30.0;
 /// And in terms of the longest service that the group has seen of late.
 const SILENCE_LONGEST: f64 = 1.5;
 /// Patience with a message that another member had before.
 const PATIENCE_AGAIN: f64 = 8.0;
-/// Nobody is overdue unless somebody else has been heard within this time.
+/// A member is overdue only if another member has been heard within this time, in seconds.
 const HEARD_WITHIN: f64 = 0.5;
 /// Shortest time before a held message is looked at again.
 const LOOK_AGAIN: f64 = 2e-4;
@@ -79,7 +79,7 @@ pub(super) struct Adaptive {
     /// The two members that were heard last, and when.
     heard: [(Place, f64); 2],
     shared: u32,
-    /// Nobody has to wait for its first message after that.
+    /// Until then a new member may have to wait for its first message.
     trials_end: f64,
     /// Numbers choices, so that each remembers who has refused.
     choice: u64,
@@ -174,7 +174,7 @@ impl Adaptive {
         place
     }
 
-    /// Somebody says something: what the others may have to do matters from now on.
+    /// The first sign of life from any member: what the others may have to do matters from now on.
     fn becomes_heard(&mut self) {
         if self.informative > 0 {
             return;
@@ -689,7 +689,7 @@ impl Adaptive {
         left - (0.5 + 8.0 * view.variation + backlog.min(3.0 + 0.1 * interval / service)) * service
     }
 
-    /// Whose turn it is where nobody says anything and nobody has anything to settle.
+    /// The next member in turn, in a group that sends no reports and has nothing to settle.
     #[inline]
     pub(super) fn next_in_turn(&self) -> Option<Place> {
         let first = if self.informative == 0 {
@@ -779,8 +779,8 @@ impl Adaptive {
     }
 
     fn choose_among(&mut self, view: &View) -> Choice {
-        // Whoever will be done first, of those that are free or about to be. Nearly as soon is as soon: who is near the
-        // first takes turns with it. Near whoever is best so far would be a chain with any length.
+        // The member that will be done first, of those that are free or about to be. Nearly as soon is as soon: one near the
+        // first takes turns with it. Nearness to the best one so far would make a chain of any length.
         let (mut first, mut margin) = (f64::INFINITY, 0.0);
         let mut equals: SmallVec<[(f64, u64, Place, f64); 2 * LOOK_AT]> = SmallVec::new();
         let mut look = |place: Place| -> bool {
@@ -823,8 +823,8 @@ impl Adaptive {
         }
         let again = Choice::Hold(self.again(view.now));
         let near_first = equals.iter().filter(|(done, ..)| *done < first + margin);
-        // What a member did not live to settle goes to whoever showed up last: it may be the next to go that has waited
-        // for longest.
+        // What a lost member did not settle goes to the member heard from last: the one that was silent
+        // for longest may be the next to be lost.
         let in_turn = |(_, turn, ..): &&(f64, u64, Place, f64)| {
             if view.again { u64::MAX - turn } else { *turn }
         };
@@ -834,7 +834,7 @@ impl Adaptive {
             }
             return Choice::Send(*place);
         }
-        // Nobody is free: those that may have something ahead.
+        // No member is free: those that may have something ahead.
         if view.level > 0 || view.pressing > 0 || others > 0 {
             let mut best: Option<(f64, u64, Place)> = None;
             let len = self.ranks.order().len();
@@ -867,8 +867,8 @@ impl Adaptive {
                 return Choice::Send(place);
             }
         }
-        // Work at members that report shrinks with time; who stopped reporting is nobody's before long, and who is on trial
-        // has to wait. With everybody else something happens first.
+        // Work at members that report shrinks with time; a member that stopped reporting drops out before long, one on trial
+        // has to wait. With all others something happens first.
         let mut later = f64::INFINITY;
         if self.ranks.order().len() > LOOK_AT_BUSY && others > 0 {
             // Not all were looked at.
@@ -902,7 +902,7 @@ impl Adaptive {
         if later < f64::INFINITY {
             return Choice::Hold(Time::from_nanos((later * 1e9) as u64 + 1));
         }
-        // Somebody will acknowledge and can have it then.
+        // A member will acknowledge something and can have it then.
         let is_open = |member: &Member| !member.blocked && !self.has_refused(member);
         if self.members.iter().flatten().any(|member| is_open(member)) {
             Choice::Hold(Time::NEVER)
@@ -921,7 +921,7 @@ impl Adaptive {
     }
 
     /// Whether faster members would finish all that waits before this one could finish one message, which is `done`. For
-    /// who is done sooner by no more than the margin nobody waits: a message could be held while all are free.
+    /// a member that is done sooner by no more than the margin no message waits: it could be held while all are free.
     fn better_wait(
         &self,
         view: &View,

@@ -1,13 +1,13 @@
-//! Members by how many deliveries they have unsettled; among equals, whoever had its last one first.
+//! Members by how many deliveries they have unsettled; among equals, the one whose last delivery is oldest comes first.
 
 use super::Place;
 
-/// Whoever has more than this many stands with those that have so many.
+/// Members with more unsettled deliveries than this are listed with those that have this many.
 const COUNT_MAX: usize = 1023;
 const WORDS: usize = (COUNT_MAX + 1) / 64;
 const NONE: Place = Place::MAX;
 
-/// A list for each count, and which of the lists have somebody in them.
+/// A list for each count, and which of the lists are not empty.
 #[derive(Default)]
 pub(super) struct Fewest {
     lists: Vec<List>,
@@ -105,7 +105,7 @@ impl Fewest {
         }
     }
 
-    /// Whoever stands first goes behind all that have as many.
+    /// The first member goes behind all that have as many.
     #[inline]
     pub(super) fn first_to_the_back(&mut self) {
         let Some((place, count)) = self
@@ -150,7 +150,7 @@ impl Fewest {
             .map(|list| list.first)
     }
 
-    /// Everybody, those with the fewest first.
+    /// All members, those with the fewest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = Place> + '_ {
         let counts = self.filled.iter().enumerate().flat_map(|(at, word)| {
             let left = std::iter::successors(Some(*word), |word| Some(word & word.wrapping_sub(1)));

@@ -1,7 +1,7 @@
 //! Which member of a group gets its next message, and when.
 //!
 //! *Knows:* places (members by number), sizes, moments, acknowledgements and reports. *Must never know:* a session, a
-//! message, a queue. A group tells what happens and asks. Time is a parameter. What peers say is checked in `report`;
+//! message, a queue. A group reports events and asks for a choice. Time is a parameter. What peers say is checked in `report`;
 //! numbers inside are finite.
 //!
 //! `strategy` has the names. `turns` are strategies that need no estimate, `score` is the thesis's. `adaptive` is ours:
@@ -117,7 +117,7 @@ pub enum Choice {
     Send(Place),
     /// It waits for a better member; ask again when something happens, or at this time.
     Hold(Time),
-    /// Nobody can have it; ask again when something happens.
+    /// No member can have it; ask again after the next event.
     Nobody,
 }
 
@@ -156,7 +156,7 @@ pub enum Step {
     Released,
 }
 
-/// A group's choice of members. What happens must be told in the order of time.
+/// A group's choice of members. Its methods must be called in the order of time.
 pub struct Balancer(StrategyState);
 
 enum StrategyState {

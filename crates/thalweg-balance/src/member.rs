@@ -22,7 +22,7 @@ const ANSWERS: f64 = 5e-4;
 const ANSWERS_LATE: f64 = 1e-3;
 /// What a peer takes to turn round between two messages, in seconds: enough to have one more there when much waits.
 const WAKES: f64 = 2e-4;
-/// Beside slow work, nobody works in less than this part of what is typical without saying so.
+/// Beside slow work, no member is assumed to need less than this part of the typical time unless it reports so.
 const UNUSUAL: f64 = 0.05;
 /// Samples of a new member that are taken one at a time.
 const FIRST_SAMPLES: u32 = 4;
@@ -153,7 +153,7 @@ impl Member {
             1.0
         };
         let network = (ratio + 0.5).floor();
-        // Where nobody has measured the network, it is there all the same.
+        // Where the network was not measured, it takes its time all the same.
         let ratio = if self.way == 0.0 {
             ratio.max(0.04)
         } else {

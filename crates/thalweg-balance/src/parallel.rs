@@ -33,7 +33,7 @@ pub(super) struct Parallel {
 /// Deviations of the mean of a memoryless law.
 const UNSURE: f64 = 2.0;
 
-/// More handlers than this nobody is thought to have unless it says so.
+/// Handlers that a member is assumed to have at most, unless it declares more.
 const HANDLERS_MAX: f64 = 64.0;
 
 impl Parallel {

@@ -12,7 +12,7 @@ pub struct LoadReport {
     pub concurrency: Option<u16>,
 }
 
-/// More waiting messages than this nobody has.
+/// Waiting messages that a report can claim at most; more are clamped.
 const WAITING_MAX: f64 = 1e6;
 /// No message takes longer than an hour.
 const EACH_MAX: f64 = 3600.0;

@@ -4,7 +4,7 @@ use super::report::{Credible, Unit};
 use super::work::Work;
 use std::collections::VecDeque;
 
-/// Most messages that are remembered while nobody says anything.
+/// Most messages that are remembered while no member reports.
 const UNHEARD_MAX: usize = 256;
 
 /// The law of a group that a report is judged by.
@@ -35,7 +35,7 @@ pub(super) struct Reporting {
     settled: Work,
     /// That: when it arrives, its mean and variance.
     under_way: VecDeque<(f64, f64, f64)>,
-    /// The last messages of a time when nobody said anything: when, and how large.
+    /// The last messages sent while no member reported: when, and how large.
     unheard: VecDeque<(f64, f64)>,
     /// Messages that arrived since the last report.
     arrived: f64,
@@ -65,7 +65,7 @@ impl Reporting {
         }
     }
 
-    /// A message was sent while nobody of the group says anything: what is left does not matter yet.
+    /// A message was sent while no member of the group reports: what is left does not matter yet.
     #[inline]
     pub(super) fn sent_unheard(&mut self, factor: f64, now: f64) {
         if self.unheard.len() >= UNHEARD_MAX {

@@ -6,8 +6,8 @@
 //!
 //! score = t1 - max((m_q + m_s) * t_p - t2, 0), where t1 = now - t_s and t2 = now - t_r.
 //!
-//! A member whose t_p is 0 is thought to be like the group's mean. Where nobody has reported or nobody has a backlog,
-//! the second term is 0 for all, and that is round robin: whoever was given something longest ago.
+//! A member whose t_p is 0 is thought to be like the group's mean. Where no member has reported or none has a backlog,
+//! the second term is 0 for all, and that is round robin: the member that was given a message longest ago.
 
 use super::report::Credible;
 use super::{Choice, Place};

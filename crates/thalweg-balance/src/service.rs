@@ -2,7 +2,7 @@
 
 /// Acknowledgements that are remembered.
 const MEMORY_ACKS: f64 = 64.0;
-/// Messages that reports told of and that are remembered.
+/// Most messages known from reports that are remembered.
 const MEMORY_REPORTED: f64 = 300.0;
 /// Silence after which what is known of a member begins to fade, and how slowly, in seconds.
 const FRESH: f64 = 1.0;

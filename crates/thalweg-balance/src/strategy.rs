@@ -3,7 +3,7 @@
 /// How a group chooses a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupStrategy {
-    /// Each member in turn: whoever was last given something longest ago.
+    /// Each member in turn: the one whose last message is oldest.
     RoundRobin,
     /// Whichever has the fewest unsettled deliveries.
     LeastOutstanding,
@@ -19,7 +19,7 @@ pub enum GroupStrategy {
     Weighted,
     /// By what members report of their backlog, exactly as the thesis has it that introduced such reports.
     Score,
-    /// Whoever is expected to be done first, by acknowledgements, reports and what else the broker sees.
+    /// The member that is expected to be done first, by acknowledgements, reports and what else the broker sees.
     #[default]
     Adaptive,
 }

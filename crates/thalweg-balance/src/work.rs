@@ -1,4 +1,4 @@
-//! How much work a member still has, if nobody says when a message is done: a mean and a variance that shrink with time.
+//! How much work a member still has, if no report says when a message is done: a mean and a variance that shrink with time.
 
 use std::f64::consts::{PI, SQRT_2};
 use std::sync::LazyLock;

@@ -1,11 +1,11 @@
-//! Alerts (RFC 5246 §7.2): what a peer is told when it goes no further, and why, for the log.
+//! Alerts (RFC 5246 §7.2): what a peer is sent when the association fails, and the cause for the log.
 
 use std::borrow::Cow;
 
 /// A fatal alert, and the reason in words.
 #[derive(Debug)]
 pub struct Alert {
-    /// What the peer is told, one of the numbers here.
+    /// The description that is sent, one of the numbers here.
     pub description: u8,
     /// Cause in words, for the log; never sent.
     pub why: Cow<'static, str>,
@@ -46,7 +46,7 @@ pub const NO_RENEGOTIATION: u8 = 100;
 pub const UNSUPPORTED_EXTENSION: u8 = 110;
 
 impl Alert {
-    /// What the peer is told, and why.
+    /// The description that is sent, and the cause for the log.
     pub fn new(description: u8, why: impl Into<Cow<'static, str>>) -> Alert {
         Alert {
             description,

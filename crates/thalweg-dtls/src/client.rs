@@ -78,8 +78,8 @@ enum Part {
 }
 
 impl ClientSide {
-    /// Begins a handshake; the first datagram waits in [`ClientSide::take_datagram`]. `random` are bytes that nobody can
-    /// guess, for this handshake alone.
+    /// Begins a handshake; the first datagram waits in [`ClientSide::take_datagram`]. `random` are unpredictable
+    /// bytes, for this handshake alone.
     pub fn new(
         identity: &[u8],
         key: &[u8],
@@ -134,7 +134,7 @@ impl ClientSide {
         self.is_closed
     }
 
-    /// When [`ClientSide::handle_timeout`] wants to be called.
+    /// When [`ClientSide::handle_timeout`] is to be called next.
     pub fn poll_timeout(&self) -> Time {
         self.again_at
     }

@@ -21,7 +21,7 @@ pub struct ClientHello<'m> {
     compression: &'m [u8],
     /// RFC 7627: the master secret is bound to the whole handshake.
     pub extended_master_secret: bool,
-    /// The client knows RFC 5746, by extension or by signalling suite.
+    /// The client supports RFC 5746, by extension or by signalling suite.
     pub secure_renegotiation: bool,
     /// The client says which forms of points it understands.
     pub point_formats: bool,
@@ -142,8 +142,8 @@ impl<'m> ClientHello<'m> {
         numbers(self.suites)
     }
 
-    /// The groups, the client's favourite first. A client that says nothing gets the one that RFC 7252 §9.1.3.2 asks of
-    /// everybody.
+    /// The groups, the client's favourite first. A client without the extension gets the one that RFC 7252 §9.1.3.2
+    /// makes mandatory.
     pub fn groups(&self) -> impl Iterator<Item = u16> + use<'m> {
         numbers(self.groups.unwrap_or(&[0, 23]))
     }

@@ -39,7 +39,7 @@ pub struct PskEntry {
     key: Box<[u8]>,
 }
 
-/// The longest identity and key that RFC 4279 §5.3 makes everybody understand are 128 and 64 bytes; a little more is
+/// The longest identity and key that RFC 4279 §5.3 makes mandatory are 128 and 64 bytes; a little more is
 /// let through.
 const IDENTITY_BYTES_MAX: usize = 256;
 const KEY_BYTES_MAX: usize = 128;

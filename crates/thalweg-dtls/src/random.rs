@@ -2,7 +2,7 @@
 
 use ring::hmac;
 
-/// As many random bytes as anybody wants, out of 32 that nobody can guess. The seed is replaced with each use, so that what
+/// Any number of random bytes from an unpredictable seed of 32. The seed is replaced with each use, so that what
 /// was made before cannot be made again from what is kept.
 pub struct Random([u8; 32]);
 

@@ -37,7 +37,7 @@ pub trait Disk: Clone + Send + Sync + 'static {
     fn lock(&self) -> io::Result<Result<Self::Lock, String>>;
     /// How many bytes the file system still has for us.
     fn free_bytes(&self) -> io::Result<u64>;
-    /// A number nobody can guess.
+    /// A number that cannot be guessed.
     fn random(&self) -> io::Result<u64>;
     /// How messages call a file of this directory.
     fn shown(&self, name: &str) -> String;
@@ -87,8 +87,8 @@ pub trait DiskFile: Send + Sync + 'static {
     }
 }
 
-/// A directory that only its owner can look into, and those above it as far as they are not there: messages are
-/// nobody else's business.
+/// A directory that only its owner can look into, and those above it as far as they are not there: messages are for
+/// its owner's eyes only.
 fn private_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)

@@ -86,7 +86,7 @@ pub struct Damage {
     pub quarantine: Option<String>,
 }
 
-/// Frames at the end that nobody was promised: written, never known to be durable, and torn or lost in part.
+/// Frames at the end whose durability was not confirmed: written, never known to be durable, and torn or lost in part.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DroppedTail {
     pub file: String,

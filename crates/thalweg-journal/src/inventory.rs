@@ -195,7 +195,7 @@ impl<D: Disk> Inventory<D> {
             if source.read(place, len, into)? {
                 return Ok(());
             }
-            // Whoever folded the frames knows only where they were written again.
+            // A fold of the frames has only the places where they were written again.
             if let Some(moved) = moved
                 && source.read(moved, len, into)?
             {
@@ -629,8 +629,8 @@ impl<D: Disk> Inventory<D> {
         self.disk.rename(name, &spare)?;
         forget(self);
         self.disk.sync_dir()?;
-        // A backup may have linked the file, and what is written over it would be written over there too. Nobody links
-        // what is called a spare, so that looking after the renaming is soon enough.
+        // A backup may have linked the file, and what is written over it would be written over there too. A backup never links
+        // a file that is named a spare, so that looking after the renaming is soon enough.
         if self.disk.open(&spare)?.is_shared()? {
             self.disk.unlink(&spare)?;
             return self.disk.sync_dir();
@@ -756,7 +756,7 @@ impl<F> Table<F> {
             if before.end.is_some() {
                 break;
             }
-            // If the one that came next was released, nobody says where this one ended, only that it is not written.
+            // If the one that came next was released, no file says where this one ended, only that it is not written.
             let is_next = *number == head.before.number;
             before.end = Some(if is_next {
                 head.before.length

@@ -24,7 +24,7 @@ pub struct Journal<D: Disk> {
     last: Tip,
     /// After the last frame known to be durable. Everything behind it is in `pending` too.
     durable: Tip,
-    /// The last frame whose durability a frame or head on disk tells.
+    /// The last frame whose durability a frame or head on disk records.
     on_record: Index,
     /// The frames behind the durable ones, as they are in the file: an fsync error may have thrown them away there.
     pending: Vec<u8>,

@@ -3,7 +3,7 @@
 //! *Knows:* files, frames, segments. *Must never know:* what is in a frame, nor who writes it: the broker's store folds it
 //! into states and packs, the client's spool keeps messages in it that wait for the network.
 //!
-//! Start reading at [`Journal`], which writes, and `recover.rs`, which reads. [`disk`] is all this crate knows of a file
+//! Start reading at [`Journal`], which writes, and `recover.rs`, which reads. [`disk`] is this crate's interface to the file
 //! system; [`sim`] is one that fails on purpose.
 //!
 //! # What is promised
@@ -92,7 +92,7 @@
 //! The hash of a frame is XXH3-64 of its payload, with XXH3-64 of the first 44 bytes of its header as seed. It leaves out
 //! the header's checksum, so that a frame can be written again elsewhere. CRC-32C is there for the disk's faults; the
 //! chain for ours and for files that were mixed: whatever has the right checksum and is not the frame that followed is
-//! found by it. XXH3 and not a cryptographic hash, because nobody who can write in the directory is kept from anything.
+//! found by it. XXH3 and not a cryptographic hash, because it protects from no one who can write in the directory.
 //!
 //! The salt, number and offset in the checksum make a header valid only in one life of one file at one offset: neither
 //! what a recycled file had before, nor a message that contains frames, is taken for a frame. The header has a checksum of
@@ -114,13 +114,13 @@
 //! 5. A fault at frame i of the newest segment is a **torn end**, unless a later header in the file, valid for where it
 //!    stands, says that frames through i or later were durable: then it is damage. Frames written in one go and not yet
 //!    synced may be torn in any order, so a later frame being whole proves nothing; what it says does.
-//! 6. A torn end is dropped, counted and told. Damage is refused with file, offset and frames; or, with `repair`, copied to
+//! 6. A torn end is dropped, counted and reported. Damage is refused with file, offset and frames; or, with `repair`, copied to
 //!    quarantine and gone on without up to the next whole frame, and listed.
 //! 7. What was kept is synced (it may be in memory only, after a `kill -9`), and a new segment says where it ended.
 //!
 //! **The limit of this.** Damage to the frames of the very last sync looks like a torn end as long as nothing behind them
 //! says that they were durable. A quiet moment of 100 ms, an orderly end and every later frame put that on the disk.
-//! A newest segment that somebody removes whole is noticed only if the checkpoint needs it.
+//! The removal of the whole newest segment is noticed only if the checkpoint needs it.
 //!
 //! # Errors of the disk
 //!

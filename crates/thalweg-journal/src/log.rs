@@ -82,7 +82,7 @@ pub trait Log: Send {
     /// too. For a quiet moment; afterwards damage to any frame before it can be told from a torn end.
     fn mark(&mut self) -> Result<(), LogError>;
 
-    /// Shows every durable frame from `index` on, until told to stop.
+    /// Shows every durable frame from `index` on, until the callback stops it.
     fn read_from(
         &self,
         index: Index,

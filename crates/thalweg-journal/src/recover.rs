@@ -454,7 +454,7 @@ impl<D: Disk> Walk<'_, D> {
             }
             if is_newest && tail.durable_through < self.expected.index {
                 reader.seek(at);
-                // Nobody was ever told that this frame is durable, nor any behind it.
+                // Neither this frame nor any behind it was ever confirmed as durable.
                 if tail.frames_seen > 0 {
                     self.recovered.dropped_tail = Some(DroppedTail {
                         file: self.shown(segment),
@@ -763,7 +763,7 @@ fn take_skipped<D: Disk>(
         match later.filter(|before| *number > before.number) {
             None => later = Some(segment.head.before),
             Some(before) if before == segment.head.before => skipped.push(*number),
-            // Perhaps somebody put a file back after a repair that went on without it. It is not ours to remove.
+            // A file may have been put back after a repair that went on without it. It is not ours to remove.
             Some(_) => {
                 let file = disk.shown(&names::segment(*number));
                 return Err(OpenError::File {

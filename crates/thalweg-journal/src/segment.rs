@@ -45,7 +45,7 @@ pub struct SegmentHead {
     pub journal: u128,
     /// Its number, also in its name.
     pub number: u64,
-    /// What tells its frames from older bytes in the same file.
+    /// Random number that distinguishes its frames from older bytes in the same file.
     pub salt: u64,
     /// Where the journal ended when it was begun.
     pub before: Ending,

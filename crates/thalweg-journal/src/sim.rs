@@ -1,4 +1,4 @@
-//! A disk in memory that forgets what was not synced, tears what was half written, and fails when it is told to.
+//! A disk in memory that forgets what was not synced, tears what was half written, and fails on request.
 //!
 //! It keeps every operation, so that a test can go back to the moment after any of them and ask what the disk could look
 //! like if the power went out then ([`SimDisk::moments`]): any subset of the sectors of 512 bytes that were written and not

@@ -30,7 +30,7 @@ pub struct Loaded<D: Disk> {
     pub recovered: Recovered,
     /// Checkpoints and packs, for the [`Checkpointer`](crate::Checkpointer).
     pub archive: Archive<D>,
-    /// What somebody should know of, in sentences.
+    /// Warnings for the operator, in sentences.
     pub warnings: Vec<String>,
 }
 

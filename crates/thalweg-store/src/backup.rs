@@ -2,7 +2,7 @@
 //!
 //! A backup has a checkpoint, and what it needs: sealed segments and packs as hard links (as copies on another file
 //! system), and of the segment that is being written the part up to the checkpoint. The segments of a journal are used
-//! again, but never while somebody else has a link to them.
+//! again, but never while another link to them exists.
 
 use std::io;
 
@@ -57,7 +57,7 @@ pub struct Verified {
     pub bytes: u64,
     /// Messages that could not be read.
     pub unreadable: u64,
-    /// Why not, for the first of them; and what else somebody should know of.
+    /// Why not, for the first of them, and other warnings for the operator.
     pub faults: Vec<String>,
 }
 
@@ -224,7 +224,7 @@ fn is_ours(name: &str) -> bool {
         .any(|kind| names::number_in(name, kind).is_some())
 }
 
-/// A target that has anything in it is left alone: it might be somebody's journal.
+/// A target that has anything in it is left alone: it might be another broker's journal.
 fn must_be_empty<D: Disk>(target: &D) -> Result<(), String> {
     let directory = target.shown("");
     match target.list() {

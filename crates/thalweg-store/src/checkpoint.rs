@@ -42,7 +42,7 @@ const SYNC_BYTES: u64 = 16 << 20;
 pub struct CheckpointHead {
     /// Where replay goes on. The state includes every frame before it.
     pub replay: ReplayFrom,
-    /// What tells its frames from other bytes.
+    /// Random number that distinguishes its frames from other bytes.
     pub salt: u64,
     /// How many frames it has.
     pub frames: u64,

@@ -1,6 +1,6 @@
 //! The thread that makes checkpoints, so that a restart reads little and old segments can be used again.
 //!
-//! It folds files, not the kernels' memory: it holds up nobody, and what it writes is what a restart would find.
+//! It folds files, not the kernels' memory: no shard waits for it, and what it writes is what a restart would find.
 
 use std::fmt;
 use std::io;

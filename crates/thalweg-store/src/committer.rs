@@ -1,8 +1,8 @@
 //! One thread that owns the log: it writes what all shards have for it in one go, and syncs once for all of them.
 //!
 //! While a sync runs, the next group gathers. So groups are small when the disk is idle and large when it is busy, without
-//! a timer or a tuned size. A frame is written even if nobody waits for its sync: then it survives the process at once,
-//! and the machine after the interval.
+//! a timer or a tuned size. A frame is written even if no acknowledgement waits for its sync: then it survives the process
+//! at once, and the machine after the interval.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,9 +22,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How a committer works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommitterSettings {
-    /// When frames are synced that nobody waits for; never, if there is none.
+    /// Interval of syncs for frames that no acknowledgement waits for; none: they are never synced.
     pub lazy_interval: Option<Duration>,
-    /// How long a sync that somebody waits for waits for more to come; worth it only where a sync takes long.
+    /// Delay of an awaited sync, so that more frames join it; worth it only where a sync takes long.
     pub linger: Duration,
     /// How many bytes of payload one write takes at most; a single larger batch goes alone.
     pub group_bytes_max: usize,
@@ -43,7 +43,7 @@ impl Default for CommitterSettings {
     }
 }
 
-/// Whether somebody waits for a batch to be durable.
+/// Whether an acknowledgement waits for a batch to be durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sync {
     /// Yes: sync as soon as it is written.
@@ -62,7 +62,7 @@ pub struct Submission {
     pub sync: Sync,
 }
 
-/// What became of submissions; told on the committer's thread.
+/// What became of submissions; reported on the committer's thread.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -209,14 +209,14 @@ impl CommitterHandle {
         true
     }
 
-    /// Another interval for frames that nobody waits for, from the next one on.
+    /// Changes the interval for frames that no acknowledgement waits for, from the next one on.
     pub fn set_lazy_interval(&self, interval: Option<Duration>) {
         self.shared
             .lazy_interval
             .store(nanos(interval), Ordering::Release);
     }
 
-    /// True once [`Event::Failed`] was told.
+    /// True once [`Event::Failed`] was reported.
     pub fn has_failed(&self) -> bool {
         self.shared.failed.load(Ordering::Acquire)
     }
@@ -240,7 +240,7 @@ impl Shared {
     }
 }
 
-/// Makes the queue refuse if the thread panics: nobody would take from it any more.
+/// Makes the queue refuse if the thread panics: it would never be drained again.
 struct RefuseOnPanic(Arc<Shared>);
 
 impl Drop for RefuseOnPanic {
@@ -268,7 +268,7 @@ struct Work {
     shared: Arc<Shared>,
     /// Taken from the queue and not written yet.
     taken: VecDeque<Submission>,
-    /// What every shard is to be told; a handful, so that looking through them is quick.
+    /// Pending notices by shard; a handful, so that looking through them is quick.
     shards: Vec<ShardNews>,
     /// Since when something is written and not synced.
     unsynced_since: Option<Instant>,
@@ -277,7 +277,7 @@ struct Work {
     looked: Option<Instant>,
     fill: Fill,
     is_full: bool,
-    /// Somebody waited for the last group.
+    /// An acknowledgement waited for the last group.
     was_awaited: bool,
     /// There is a core to spare for looking.
     may_watch: bool,
@@ -351,7 +351,7 @@ impl Work {
         queue.is_stopping
     }
 
-    /// Looks for the next batch for a moment before sleeping, if somebody waited for the last one: who was just answered
+    /// Looks for the next batch for a moment before sleeping, if an acknowledgement waited for the last one: a peer just answered
     /// often has more to say, and waking this thread would take as long as half a sync.
     fn watch(&mut self) {
         if !std::mem::take(&mut self.was_awaited) || !self.taken.is_empty() {
@@ -363,7 +363,7 @@ impl Work {
         }
     }
 
-    /// When the next thing has to be done that nobody asks for.
+    /// When the next timed work is due: a lazy sync or a look at the log's size.
     fn due(&self) -> Option<Instant> {
         let sync = self
             .unsynced_since
@@ -402,7 +402,7 @@ impl Work {
         Ok(())
     }
 
-    /// Writes what was taken, as much as goes into one group, and syncs if somebody waits for it.
+    /// Writes what was taken, as much as goes into one group, and syncs if an acknowledgement waits for it.
     fn write_group(&mut self) -> Result<(), LogError> {
         let mut count = self.group();
         if count == 0 {
@@ -472,7 +472,7 @@ impl Work {
         if is_awaited { self.sync() } else { Ok(()) }
     }
 
-    /// One of the group is longer than a frame: that is the fault of whoever submitted it, and of nobody else. Nothing was
+    /// One of the group is longer than a frame: that is the fault of its submitter alone. Nothing was
     /// written, so that they go one by one until it is found.
     fn refuse_long(&mut self, count: usize, error: &LogError) {
         if count > 1 {
@@ -521,7 +521,7 @@ impl Work {
         Ok(())
     }
 
-    /// Looks how full the log is, now and then, and tells of a change.
+    /// Checks from time to time how full the log is, and reports a change.
     fn look(&mut self, now: Instant) {
         let is_time = self
             .looked

@@ -42,7 +42,7 @@ pub(super) struct Handshake {
     /// Of the ClientHello that began this.
     cookie: [u8; COOKIE_BYTES],
     server_random: [u8; 32],
-    /// What the key of nobody is made of.
+    /// Key material for unknown identities, so that their handshake fails as with a wrong key.
     decoy: [u8; 32],
     /// Every message so far, as if none had been sent in pieces (RFC 6347 §4.2.6).
     transcript: Vec<u8>,
@@ -59,7 +59,7 @@ pub(super) struct Handshake {
     client_chain: Vec<Vec<u8>>,
     identity: PeerIdentity,
     psk: Option<Arc<PskEntry>>,
-    /// There is somebody by the name that the client gave. Always true without pre-shared keys.
+    /// The identity that the client gave is in the key file. Always true without pre-shared keys.
     is_known: bool,
     master: [u8; 48],
     keys: Option<Keys>,
@@ -344,7 +344,7 @@ impl Handshake {
     }
 
     /// Takes a piece of a message. Protection begins with Finished and not before it; what says otherwise was not sent
-    /// by whoever is doing this handshake.
+    /// by the peer of this handshake.
     pub fn add(&mut self, piece: Piece<'_>, protected: bool) {
         if protected != (piece.kind == message::FINISHED) {
             return;
@@ -400,8 +400,8 @@ impl Handshake {
         record.content == content::HANDSHAKE && record.fragment.len() == length
     }
 
-    /// Whether a record that does not open says that the client has another key. Who has a certificate has the right
-    /// key or is somebody else; what somebody else sends is passed over (RFC 6347 §4.1.2.7).
+    /// Whether a record that does not open says that the client has another key. A peer with a certificate has the right
+    /// key or is another peer, whose records are passed over (RFC 6347 §4.1.2.7).
     pub fn shows_another_key(&self, record: &Record<'_>) -> bool {
         self.suite.exchange == Exchange::Psk && self.may_be_finished(record)
     }
@@ -492,7 +492,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// RFC 4279 §2: the premaster secret of whoever the client says it is.
+    /// RFC 4279 §2: the premaster secret of the identity that the client claims.
     fn take_identity(&mut self, body: &[u8]) -> Result<Vec<u8>, Alert> {
         let mut reader = Reader::new(body);
         let identity = reader.bytes16().filter(|_| reader.is_empty());
@@ -658,7 +658,7 @@ impl LastFlight {
     }
 }
 
-/// What a server says when records or Finished were made with another key than it knows. An identity that nobody has
+/// What a server says when records or Finished were made with another key than the configured one. An unknown identity
 /// ends here, too.
 pub(super) fn wrong_key() -> Alert {
     Alert::new(

@@ -1,6 +1,6 @@
 //! The server's end, for all peers of one socket.
 //!
-//! What a stranger can cost: one answer, shorter than its datagram, and no memory. Whoever can receive at its address
+//! What a stranger can cost: one answer, shorter than its datagram, and no memory. A peer that can receive at its address
 //! can cost a handshake, of which there are at most [`ServerLimits::handshakes_max`], and four in ten seconds that come to
 //! nothing. When all places are taken, those of the network that has the most are given away first.
 
@@ -41,7 +41,7 @@ pub struct ServerConfig {
 const HINT_BYTES_MAX: usize = 128;
 
 impl ServerConfig {
-    /// `identity_hint` is what clients are told to choose their identity by (RFC 4279 §5.2); empty: nothing. No secret.
+    /// `identity_hint` is sent to clients to choose their identity by (RFC 4279 §5.2); empty: not sent. No secret.
     pub fn new(
         keys: Option<PskTable>,
         certificate: Option<Box<dyn Certificate>>,
@@ -400,7 +400,7 @@ impl ServerSide {
         }
     }
 
-    /// Ends the association with a peer; it is told. Gives no event.
+    /// Ends the association with a peer by an alert. Gives no event.
     pub fn close(&mut self, peer: SocketAddr, out: &mut Output) {
         if let Some(place) = self.peers.place(&peer) {
             self.say_goodbye(place, out);
@@ -516,7 +516,7 @@ impl ServerSide {
             return;
         }
         if let Some(place) = self.peers.place(&from) {
-            // Signatures are dear: nobody gets them faster by asking anew and anew.
+            // Signatures are expensive: repeated hellos do not bring them faster.
             if self
                 .peers
                 .handshake(place)
@@ -819,7 +819,7 @@ impl ServerSide {
         self.peers.forget_empty(place);
     }
 
-    /// Ends an association; the peer is told.
+    /// Ends an association by an alert to the peer.
     fn end(&mut self, place: usize, why: Ended, out: &mut Output) {
         let Some(peer) = self.peers.address(place) else {
             return;

@@ -1,5 +1,5 @@
 //! How often an address begins a handshake: a cookie is good for two minutes, and within them each copy of its hello
-//! would bring a flight and cost a signature, if whoever sends the copies gave the handshake up in between.
+//! would bring a flight and cost a signature, if their sender gave the handshake up in between.
 
 use core::net::SocketAddr;
 
@@ -8,10 +8,10 @@ use thalweg_wire::{Span, Time};
 
 use crate::hello::update_with_address;
 
-/// Which addresses began handshakes lately. Of a fixed size: whoever has many addresses pushes some of them out, but
+/// Which addresses began handshakes lately. Of a fixed size: a peer with many addresses evicts some of them, but
 /// does not choose which.
 pub(super) struct Pace {
-    /// So that nobody knows whom an address pushes out.
+    /// So that peers cannot predict which entry an address evicts.
     key: hmac::Key,
     entries: Box<[Entry]>,
 }
@@ -44,7 +44,7 @@ impl Pace {
         }
     }
 
-    /// An address wants to begin a handshake; whether it may.
+    /// Whether an address may begin a handshake now.
     pub fn may_begin(&mut self, address: &SocketAddr, now: Time) -> bool {
         let hash = self.hash(address);
         let Some(entry) = self.entries.get_mut(hash as usize % ENTRIES) else {

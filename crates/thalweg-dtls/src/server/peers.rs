@@ -40,7 +40,7 @@ pub(super) struct Peer {
 #[cfg(test)]
 pub(super) const PEER_BYTES: usize = size_of::<Peer>();
 
-/// Whom an address belongs to: with IPv6, whoever has one has the 2^64 around it.
+/// The network that an address counts as: with IPv6 the /64, which one host can use as a whole.
 fn network(address: &SocketAddr) -> IpAddr {
     match address.ip() {
         IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
@@ -134,7 +134,7 @@ impl Peers {
         Some(*handshake)
     }
 
-    /// Notes when a handshake wants to be woken now.
+    /// Notes when a handshake is due now.
     pub fn reschedule(&mut self, place: usize) {
         let Some(peer) = self.slots.get_mut(place) else {
             return;
@@ -147,7 +147,7 @@ impl Peers {
         self.wakes.insert((peer.wakes_at, place));
     }
 
-    /// The handshake that wants to be woken first, and when.
+    /// The handshake that is due first, and when.
     pub fn first_wake(&self) -> Option<(Time, usize)> {
         self.wakes.first().copied()
     }
