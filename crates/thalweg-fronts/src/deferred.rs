@@ -123,6 +123,13 @@ impl Effect {
                 Effect::Taken(ticket, taken)
             }
             Answer::QueueMade(made) => Effect::QueueMade(ticket, made),
+            Answer::Published {
+                question,
+                is_refused,
+            } => Effect::Published {
+                question,
+                is_refused,
+            },
         }
     }
 }

@@ -420,6 +420,4 @@ impl Effects for Nowhere {
     }
 
     fn hold(&mut self, _: LinkId, _: u64) {}
-
-    fn published(&mut self, _: LinkId, _: u64, _: bool) {}
 }

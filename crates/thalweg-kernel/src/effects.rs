@@ -4,7 +4,6 @@
 use crate::ids::{GroupId, LinkId, QueueId, SessionId, Tag, TakenId, Ticket};
 use crate::publish::pipeline::Draft;
 use crate::queue::Refusal;
-use std::borrow::Cow;
 use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
 
 /// The verbs the kernel may use while it handles a command.
@@ -33,13 +32,6 @@ pub trait Effects {
     /// safe as was asked for them, here and on the shards that were sent something: see
     /// [`Kernel::take_batch`](crate::Kernel::take_batch).
     fn hold(&mut self, link: LinkId, batch: u64);
-    /// What the metadata of a message says in our words, if its publisher's own encoding has it.
-    fn neutral<'p>(&self, properties: &'p Properties) -> Cow<'p, Properties> {
-        Cow::Borrowed(properties)
-    }
-    /// A publish whose outcome was [`Outcome::Asked`](crate::Outcome::Asked) is refused, or else accepted and as safe as was
-    /// asked for. Questions of a link are answered in the order of their numbers.
-    fn published(&mut self, link: LinkId, question: u64, is_refused: bool);
 }
 
 /// What is said of a watch.
@@ -351,6 +343,14 @@ pub enum Answer<'a> {
     Taken(Result<Option<Taken<'a>>, Refusal>),
     /// To [`Kernel::make_queue`](crate::Kernel::make_queue). What this shard publishes from now on finds the queue.
     QueueMade(Result<(), Refusal>),
+    /// To a publish whose outcome was [`Outcome::Asked`](crate::Outcome::Asked); its ticket is 0 unless it is exactly once.
+    /// Those of a link are answered in the order of their questions.
+    Published {
+        /// What [`Kernel::question`](crate::Kernel::question) was after the publish.
+        question: u64,
+        /// Otherwise it is accepted, and as safe as was asked for.
+        is_refused: bool,
+    },
 }
 
 /// What became of one filter.

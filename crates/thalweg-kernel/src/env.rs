@@ -6,7 +6,11 @@ use crate::limits::Limits;
 use crate::made_up::NameKey;
 use crate::memory::{Kept, Memory, MemoryView};
 use crate::session::Pressure;
-use thalweg_model::Message;
+use std::borrow::Cow;
+use thalweg_model::{Message, Properties};
+
+/// Reads the metadata of a message in whatever encoding its publisher has, and returns it in ours.
+pub type Neutral = fn(&Properties) -> Cow<'_, Properties>;
 
 /// Limits, the shard, shortage of memory and disk, and randomness; set from outside, asked by every flow.
 pub(crate) struct Env {
@@ -23,6 +27,7 @@ pub(crate) struct Env {
     names: u64,
     /// Of the operator's rules; 0 until it is set.
     rules_generation: u32,
+    neutral: Neutral,
 }
 
 impl Env {
@@ -42,7 +47,16 @@ impl Env {
             random: seed | 1,
             names: seed,
             rules_generation: 0,
+            neutral: |properties| Cow::Borrowed(properties),
         }
+    }
+
+    pub(crate) fn neutral(&self) -> Neutral {
+        self.neutral
+    }
+
+    pub(crate) fn set_neutral(&mut self, neutral: Neutral) {
+        self.neutral = neutral;
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use crate::agenda::Agenda;
 use crate::books::Books;
-use crate::env::Env;
+use crate::env::{Env, Neutral};
 use crate::groups::store::Groups;
 use crate::ids::ShardId;
 use crate::journal::Journal;
@@ -67,6 +67,11 @@ impl Kernel {
     /// Sets what hides publishers' numbers from receivers, before the first session is opened.
     pub fn set_stamp_key(&mut self, key: StampKey) {
         self.dedup.set_key(key);
+    }
+
+    /// Sets what reads publishers' own encodings of metadata for content filters; by default they are not read.
+    pub fn set_neutral(&mut self, neutral: Neutral) {
+        self.env.set_neutral(neutral);
     }
 
     /// Makes names that nobody can guess, for a connection of which `nonce` is.

@@ -44,6 +44,7 @@ pub use effects::{
     Answer, CloseReason, ConsumerEnd, Content, Delivery, Effects, Fetch, Holder, Native, Observed,
     Recipient, Safety, Sent, Spot, Subscribed, Taken, WatchEnd,
 };
+pub use env::Neutral;
 pub use groups::eviction::Evicted;
 pub use groups::policy::GroupPolicy;
 pub use groups::view::{GroupCounters, GroupMemberView, GroupView, Waits};

@@ -218,8 +218,10 @@ impl Testbed {
             };
             let sockets = coap.iter().map(socket).collect();
             let seed = seed.wrapping_add(self.nonce - 1 + u64::from(number));
+            let mut kernel = Kernel::new(limits.clone(), ShardId(number), *shards, seed);
+            kernel.set_neutral(thalweg_fronts::native::neutral);
             Shard {
-                kernel: Kernel::new(limits.clone(), ShardId(number), *shards, seed),
+                kernel,
                 links,
                 sockets,
                 pipes: HashMap::new(),

@@ -310,8 +310,6 @@ impl Effects for Outbox {
         false
     }
 
-    fn published(&mut self, _: LinkId, _: u64, _: bool) {}
-
     fn hold(&mut self, link: LinkId, _: u64) {
         self.0.push(Asked::Hold {
             worker: link.0 as usize,

@@ -2,16 +2,14 @@
 
 use super::{HEAD_BYTES, LARGE_BYTES, Link, Links};
 use crate::front::{ConsumerFate, Fate, Front, Outbound, Undelivered, Variant};
-use crate::native;
 use crate::probe::Mark;
 use crate::registry::each_front;
 use core::hint::cold_path;
-use std::borrow::Cow;
 use thalweg_kernel::{
     Answer, CloseReason, ConsumerEnd, Content, Delivery, Effects, LinkId, Observed, Recipient,
     Sent, Tag, Ticket,
 };
-use thalweg_model::{Properties, Reliability};
+use thalweg_model::Reliability;
 
 impl Effects for Links {
     #[inline(always)]
@@ -28,6 +26,15 @@ impl Effects for Links {
     }
 
     fn answer(&mut self, id: LinkId, ticket: Ticket, answer: Answer<'_>) {
+        // What a front does then may be a command: an input verb follows.
+        if let Answer::Published {
+            question,
+            is_refused,
+        } = answer
+        {
+            self.decided.push((id, question, is_refused));
+            return self.wake(id);
+        }
         self.tell(id, |front, out| {
             front.outbound().answer(ticket, answer, out)
         });
@@ -36,10 +43,6 @@ impl Effects for Links {
         if self.get(id).is_some_and(is_to_wake) {
             self.wake(id);
         }
-    }
-
-    fn neutral<'p>(&self, properties: &'p Properties) -> Cow<'p, Properties> {
-        native::neutral(properties)
     }
 
     #[inline]
@@ -94,11 +97,6 @@ impl Effects for Links {
                 .push_back((link.gone + link.out.len() as u64, number));
             self.holding.push_back((number, id));
         }
-    }
-
-    fn published(&mut self, id: LinkId, question: u64, is_refused: bool) {
-        self.decided.push((id, question, is_refused));
-        self.wake(id);
     }
 }
 

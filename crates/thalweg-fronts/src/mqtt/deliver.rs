@@ -53,7 +53,11 @@ impl Outbound for MqttFront {
                 self.machine.unsuback(ticket, &codes, out);
             }
             // It asks for nothing else.
-            Answer::Value(_) | Answer::Values { .. } | Answer::Taken(_) | Answer::QueueMade(_) => {}
+            Answer::Value(_)
+            | Answer::Values { .. }
+            | Answer::Taken(_)
+            | Answer::QueueMade(_)
+            | Answer::Published { .. } => {}
         }
     }
 

@@ -2,12 +2,12 @@
 //!
 //! A shard that keeps nothing of what it was sent answers so before it confirms the mail that brought it. So when the batch of a
 //! publish is complete all answers have come, and its publisher's shard reports whether it is refused
-//! ([`Effects::published`]).
+//! ([`Answer::Published`]).
 //!
 //! *Knows:* publishers by session or shard, batches, answers of shards. *Must never know:* a receiver.
 
 use crate::Kernel;
-use crate::effects::Effects;
+use crate::effects::{Answer, Effects};
 use crate::ids::{SessionId, ShardId, Ticket};
 use crate::publish::crowd::Fate;
 use crate::publish::draft::{Draft, Outcome, Published};
@@ -148,7 +148,7 @@ impl Questions {
 }
 
 impl Kernel {
-    /// The number that [`Effects::published`] will name the last publish by whose outcome was [`Outcome::Asked`].
+    /// The number that [`Answer::Published`] will name the last publish by whose outcome was [`Outcome::Asked`].
     pub fn question(&self) -> u64 {
         self.remote.questions.named
     }
@@ -287,7 +287,7 @@ impl Kernel {
     /// Batches up to this one are complete: what was asked with them is decided.
     pub(crate) fn decide<E: Effects>(&mut self, batch: u64, fx: &mut E) {
         while let Some(question) = self.remote.questions.pop_complete(batch) {
-            let (number, unkept) = (question.number, question.unkept());
+            let unkept = question.unkept();
             let is_refused = matches!(unkept, Some(Unkept::Rejected | Unkept::LeftOut));
             if is_refused {
                 self.forget_refused(&question);
@@ -302,7 +302,11 @@ impl Kernel {
                         }
                     }
                     if let Some(link) = self.sessions.link_of(id) {
-                        fx.published(link, number, is_refused);
+                        let answer = Answer::Published {
+                            question: question.number,
+                            is_refused,
+                        };
+                        fx.answer(link, ticket, answer);
                     }
                 }
                 Publisher::Shard(asker) => self.answer_question(asker, unkept),

@@ -68,7 +68,7 @@ pub enum Outcome {
     Full,
     /// A queue that rather refuses than forgets is full; other receivers may have got it.
     Refused,
-    /// Other shards are asked whether they keep it. [`Effects::published`](crate::Effects::published) will say whether it is
+    /// Other shards are asked whether they keep it. [`Answer::Published`](crate::Answer::Published) will say whether it is
     /// accepted or refused, under the number [`Kernel::question`](crate::Kernel::question), and nothing is acknowledged
     /// before.
     Asked,

@@ -421,7 +421,9 @@ impl Kernel {
         {
             self.remember(publisher, draft, &mut kept, now);
         }
-        let subject = route.is_conditional().then(|| Subject::of_draft(draft, fx));
+        let subject = route
+            .is_conditional()
+            .then(|| Subject::of_draft(draft, self.env.neutral()));
         let mut queued = Queued {
             wanted: route.wants_more_than_queues(),
             refused: false,

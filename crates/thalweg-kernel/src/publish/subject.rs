@@ -1,6 +1,6 @@
 //! A message, as content filters ask about it.
 
-use crate::effects::Effects;
+use crate::env::Neutral;
 use crate::publish::draft::Draft;
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -18,22 +18,22 @@ pub(crate) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    pub(crate) fn of_draft(draft: &'a Draft<'a>, fx: &impl Effects) -> Self {
+    pub(crate) fn of_draft(draft: &'a Draft<'a>, neutral: Neutral) -> Self {
         Subject {
             address: draft.address,
             payload: draft.payload,
             priority: draft.priority,
-            properties: draft.properties.map(|it| fx.neutral(it)),
+            properties: draft.properties.map(neutral),
             document: OnceCell::new(),
         }
     }
 
-    pub(crate) fn of_message(message: &'a Message, fx: &impl Effects) -> Self {
+    pub(crate) fn of_message(message: &'a Message, neutral: Neutral) -> Self {
         Subject {
             address: message.address(),
             payload: message.payload(),
             priority: message.priority(),
-            properties: message.properties().map(|it| fx.neutral(it)),
+            properties: message.properties().map(neutral),
             document: OnceCell::new(),
         }
     }

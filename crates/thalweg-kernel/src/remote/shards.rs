@@ -471,7 +471,7 @@ impl Kernel {
                 queue,
                 wanted,
                 cursor,
-            } => self.on_recall(from, queue, wanted, cursor, now, fx),
+            } => self.on_recall(from, queue, wanted, cursor, now),
             ShardMessage::Recalled {
                 queue,
                 messages,
@@ -544,7 +544,7 @@ impl Kernel {
         }
         let subject = route
             .is_conditional()
-            .then(|| Subject::of_message(message, fx));
+            .then(|| Subject::of_message(message, self.env.neutral()));
         let mut is_rejected = false;
         if route.has_queues() {
             let queued = self.spread_to_queues(&route, message, subject.as_ref(), &cause, now, fx);

@@ -115,7 +115,7 @@ impl Kernel {
             if self.queues.get(queue_id).is_none() {
                 continue;
             }
-            let (found, done) = self.look_for(&recalling.wanted, &mut recalling.cursor, now, fx);
+            let (found, done) = self.look_for(&recalling.wanted, &mut recalling.cursor, now);
             self.accept_last_values(queue_id, found, now, fx);
             if !done {
                 self.queues.put_off_recall(recalling);
@@ -129,7 +129,6 @@ impl Kernel {
         wanted: &Wanted,
         cursor: &mut ScanCursor,
         now: Time,
-        fx: &impl Effects,
     ) -> (Vec<Message>, bool) {
         let mut found = VecDeque::new();
         let done = self.look(&wanted.filter, cursor, now, &mut found);
@@ -142,7 +141,7 @@ impl Kernel {
                 && wanted
                     .predicate
                     .as_ref()
-                    .is_none_or(|it| it.matches(&Subject::of_message(message, fx)))
+                    .is_none_or(|it| it.matches(&Subject::of_message(message, self.env.neutral())))
         };
         (found.into_iter().filter(is_meant).collect(), done)
     }
@@ -170,9 +169,8 @@ impl Kernel {
         wanted: Wanted,
         mut cursor: ScanCursor,
         now: Time,
-        fx: &impl Effects,
     ) {
-        let (messages, done) = self.look_for(&wanted, &mut cursor, now, fx);
+        let (messages, done) = self.look_for(&wanted, &mut cursor, now);
         let more = (!done).then(|| {
             Box::new(ShardMessage::Recall {
                 queue,

@@ -329,6 +329,5 @@ mod tests {
         }
 
         fn hold(&mut self, _: LinkId, _: u64) {}
-        fn published(&mut self, _: LinkId, _: u64, _: bool) {}
     }
 }

@@ -186,6 +186,10 @@ impl Effects for Out {
                 let event = Event::Listed(ticket, shown, complete);
                 link.events.push_back(event);
             }
+            Answer::Published {
+                question,
+                is_refused,
+            } => link.published.push((question, is_refused)),
             Answer::Unsubscribed(_) => {}
         }
     }
@@ -212,10 +216,6 @@ impl Effects for Out {
             ConsumerEnd::Stalled => return false,
         }
         true
-    }
-
-    fn published(&mut self, link: LinkId, question: u64, is_refused: bool) {
-        self.link(link).published.push((question, is_refused));
     }
 
     fn hold(&mut self, link: LinkId, batch: u64) {

@@ -145,6 +145,7 @@ impl Shard {
         let count = shards.len() as u16;
         let mut kernel = Kernel::new(settings.kernel.clone(), id, count, seed);
         kernel.set_stamp_key(stamp_key);
+        kernel.set_neutral(thalweg_fronts::native::neutral);
         kernel.set_batch_bytes_max(settings.frame_bytes_max);
         let links = Links::new(settings.links);
         Shard {
