@@ -8,11 +8,13 @@ use thalweg_model::Span;
 
 use crate::adaptive::{Calibration, Constraints, Objective};
 use crate::client::{Client, ClientError};
-use crate::driver;
 use crate::driver::handle::{check_topic, span_of};
+use crate::driver::{self, PeerHub};
 use crate::engine::{EngineSettings, Overflow, WhenRefused};
 use crate::events::EventQueue;
+use crate::lanes_of;
 use crate::pace::{BatchSettings, ThrottleSettings};
+use crate::plugin::PluginSettings;
 use crate::spool::WhenFull;
 use crate::transport::{Opening, Transport, Will};
 use crate::url::BrokerUrl;
@@ -68,6 +70,9 @@ impl Default for BufferSettings {
     }
 }
 
+/// Starts what connects a peer to others, and makes it what the client connects to.
+type StartHub = Box<dyn FnOnce(&mut ClientBuilder) -> Result<PeerHub, ClientError> + Send>;
+
 /// Makes a [`Client`]. At least one broker or transport has to be named, all else has a default.
 pub struct ClientBuilder {
     pub(crate) via: Via,
@@ -76,7 +81,6 @@ pub struct ClientBuilder {
     pub(crate) opening: Opening,
     pub(crate) tls: TlsFiles,
     pub(crate) psk: Option<(String, Vec<u8>)>,
-    pub(crate) mqtt_version: u8,
     pub(crate) objective: Objective,
     pub(crate) constraints: Constraints,
     pub(crate) calibration: Option<Calibration>,
@@ -89,10 +93,11 @@ pub struct ClientBuilder {
     pub(crate) when_refused: WhenRefused,
     pub(crate) events: Option<EventQueue>,
     pub(crate) seed: Option<u64>,
-    #[cfg(feature = "zmtp")]
-    zmtp: crate::zmtp::ZmtpSettings,
-    #[cfg(feature = "zmtp")]
-    peer: Option<crate::peer::PeerSettings>,
+    pub(crate) plugins: PluginSettings,
+    /// What is wrong with the settings of a protocol.
+    pub(crate) fault: Option<String>,
+    /// Of a peer.
+    pub(crate) hub: Option<StartHub>,
 }
 
 impl Default for ClientBuilder {
@@ -111,7 +116,6 @@ impl Default for ClientBuilder {
             },
             tls: TlsFiles::default(),
             psk: None,
-            mqtt_version: 5,
             objective: Objective::default(),
             constraints: Constraints::default(),
             calibration: None,
@@ -124,10 +128,9 @@ impl Default for ClientBuilder {
             when_refused: WhenRefused::Wait,
             events: None,
             seed: None,
-            #[cfg(feature = "zmtp")]
-            zmtp: Default::default(),
-            #[cfg(feature = "zmtp")]
-            peer: None,
+            plugins: PluginSettings::default(),
+            fault: None,
+            hub: None,
         }
     }
 }
@@ -209,6 +212,7 @@ impl ClientBuilder {
     /// How TLS and DTLS check the broker and show the client.
     #[must_use]
     pub fn tls(mut self, files: TlsFiles) -> Self {
+        self.plugins.has_tls_files = files != TlsFiles::default();
         self.tls = files;
         self
     }
@@ -217,33 +221,6 @@ impl ClientBuilder {
     #[must_use]
     pub fn psk(mut self, identity: impl Into<String>, key: impl Into<Vec<u8>>) -> Self {
         self.psk = Some((identity.into(), key.into()));
-        self
-    }
-
-    /// Keys of CURVE for `zmtp://`, as Z85: the broker's public one, and the client's secret one.
-    #[cfg(feature = "zmtp")]
-    pub fn curve(mut self, server: &str, secret: &str) -> Result<Self, ClientError> {
-        let keys = crate::zmtp::CurveKeys::new(server, secret, random()?);
-        self.zmtp.curve = Some(keys.ok_or_else(|| {
-            ClientError::Settings("a key of CURVE has 40 characters of Z85".into())
-        })?);
-        Ok(self)
-    }
-
-    /// The client is a peer: it publishes to those that connect to it, gets the messages of its peers directly, and needs no
-    /// broker. One that is named, by `zmtp://`, joins them to everybody else while it is there. At most once; each message
-    /// comes once, also when it comes directly and by the broker.
-    #[cfg(feature = "zmtp")]
-    #[must_use]
-    pub fn peer(mut self, settings: crate::peer::PeerSettings) -> Self {
-        self.peer = Some(settings);
-        self
-    }
-
-    /// 5 (default), or 4 for MQTT 3.1.1.
-    #[must_use]
-    pub fn mqtt_version(mut self, version: u8) -> Self {
-        self.mqtt_version = version;
         self
     }
 
@@ -339,11 +316,8 @@ impl ClientBuilder {
     }
 
     fn check(&self) -> Result<(), ClientError> {
-        if !matches!(self.mqtt_version, 4 | 5) {
-            return Err(ClientError::Settings(format!(
-                "there is no MQTT version {}: 5, or 4 for MQTT 3.1.1",
-                self.mqtt_version
-            )));
+        if let Some(words) = &self.fault {
+            return Err(ClientError::Settings(words.clone()));
         }
         if let Some(will) = &self.opening.will {
             check_topic(&will.address)?;
@@ -362,26 +336,6 @@ impl ClientBuilder {
             )));
         }
         Ok(())
-    }
-
-    /// What a peer is to be, and how it shows brokers who it is.
-    #[cfg(feature = "zmtp")]
-    pub(crate) fn take_peer(
-        &mut self,
-    ) -> Option<(crate::peer::PeerSettings, crate::zmtp::ZmtpSettings)> {
-        let peer = self.peer.take()?;
-        Some((peer, std::mem::take(&mut self.zmtp)))
-    }
-
-    /// What the plugins are to be.
-    pub(crate) fn plugins(&self) -> Plugins {
-        Plugins {
-            mqtt_version: self.mqtt_version,
-            #[cfg(feature = "xmpp")]
-            has_tls_files: self.tls != TlsFiles::default(),
-            #[cfg(feature = "zmtp")]
-            zmtp: self.zmtp.clone(),
-        }
     }
 
     /// What the engine is to be.
@@ -420,14 +374,9 @@ pub(crate) fn check_feature(url: &BrokerUrl) -> Result<(), ClientError> {
             "this build does not speak {scheme}: it is without the feature `{feature}`"
         )))
     };
-    match url.scheme.protocol() {
-        "mqtt" if !cfg!(feature = "mqtt") => return missing("mqtt"),
-        "coap" if !cfg!(feature = "coap") => return missing("coap"),
-        "amqp" if !cfg!(feature = "amqp") => return missing("amqp"),
-        "stomp" if !cfg!(feature = "stomp") => return missing("stomp"),
-        "zmtp" if !cfg!(feature = "zmtp") => return missing("zmtp"),
-        "xmpp" if !cfg!(feature = "xmpp") => return missing("xmpp"),
-        _ => {}
+    let protocol = url.scheme.protocol();
+    if lanes_of(protocol).is_none() {
+        return missing(protocol);
     }
     if url.scheme.is_websocket() && !cfg!(feature = "websocket") {
         return missing("websocket");
@@ -442,16 +391,6 @@ pub(crate) fn check_feature(url: &BrokerUrl) -> Result<(), ClientError> {
         }
     }
     Ok(())
-}
-
-/// What the user says of plugins.
-pub(crate) struct Plugins {
-    pub mqtt_version: u8,
-    /// The user has said whom to trust over TLS, so that a connection without it is not meant.
-    #[cfg(feature = "xmpp")]
-    pub has_tls_files: bool,
-    #[cfg(feature = "zmtp")]
-    pub zmtp: crate::zmtp::ZmtpSettings,
 }
 
 /// 32 octets that cannot be guessed.

@@ -33,31 +33,11 @@ pub mod mqtt;
 pub mod pace;
 #[cfg(test)]
 mod pair;
-#[cfg(feature = "zmtp")]
-mod peer;
-#[cfg(any(
-    feature = "amqp",
-    feature = "coap",
-    feature = "mqtt",
-    feature = "stomp",
-    feature = "xmpp",
-    feature = "zmtp"
-))]
 // A build with few protocols leaves parts of the kit unused.
-#[cfg_attr(
-    not(all(
-        feature = "mqtt",
-        feature = "coap",
-        feature = "amqp",
-        feature = "stomp",
-        feature = "zmtp",
-        feature = "xmpp"
-    )),
-    allow(dead_code)
-)]
+#[cfg_attr(not(feature = "default"), allow(dead_code, unused_imports))]
 mod plugin;
 mod presence;
-#[cfg(any(feature = "amqp", feature = "stomp"))]
+#[cfg_attr(not(feature = "default"), allow(dead_code))]
 mod queues;
 pub mod spool;
 #[cfg(feature = "stomp")]
@@ -80,70 +60,35 @@ pub use engine::{LaneState, Overflow, Success, WhenRefused};
 pub use events::{Event, EventQueue, Level};
 pub use message::{Message, Options, Retain};
 pub use pace::{BatchSettings, ThrottleSettings};
-#[cfg(feature = "zmtp")]
-pub use peer::PeerSettings;
 pub use presence::{Leaving, Presence, PresenceSubscription};
 pub use subscription::{SubscribeOptions, Subscription};
 pub use thalweg_model::{Reliability, Span, Stamp, Time};
 pub use ticket::Ticket;
 pub use transport::{Capabilities, Endpoint, Events, Inbound, Outbound, Output, Transport, Will};
 pub use url::{BrokerUrl, Scheme};
+#[cfg(feature = "zmtp")]
+pub use zmtp::PeerSettings;
 
-/// The list of plugins: the lanes to a URL, most often one; none if this build has no plugin, which
-/// [`builder::check_feature`] said before.
-#[allow(unused_variables)]
-pub(crate) fn transports_for(
-    url: &BrokerUrl,
-    plugins: &builder::Plugins,
-) -> Vec<Box<dyn Transport>> {
-    let endpoint = url.endpoint();
-    let lane: Option<Box<dyn Transport>> = match url.scheme.protocol() {
-        #[cfg(feature = "mqtt")]
-        "mqtt" => {
-            let settings = mqtt::MqttSettings {
-                version: plugins.mqtt_version,
-                ..Default::default()
-            };
-            Some(Box::new(mqtt::Mqtt::new(endpoint, settings)))
-        }
-        #[cfg(feature = "coap")]
-        "coap" if url.scheme.is_datagrams() => {
-            Some(Box::new(coap::Coap::new(endpoint, Default::default())))
-        }
-        #[cfg(feature = "coap")]
-        "coap" => Some(Box::new(coap::CoapStream::new(
-            endpoint,
-            Default::default(),
-        ))),
-        #[cfg(feature = "amqp")]
-        "amqp" => {
-            let mut settings = amqp::AmqpSettings::default();
-            if let Some(vhost) = &url.virtual_host {
-                settings.vhost.clone_from(vhost);
-            }
-            Some(Box::new(amqp::Amqp::new(endpoint, settings)))
-        }
-        #[cfg(feature = "stomp")]
-        "stomp" => {
-            let mut settings = stomp::StompSettings::default();
-            if let Some(vhost) = &url.virtual_host {
-                settings.vhost.clone_from(vhost);
-            }
-            Some(Box::new(stomp::Stomp::new(endpoint, settings)))
-        }
-        #[cfg(feature = "zmtp")]
-        "zmtp" => {
-            let pair = zmtp::Zmtp::pair(&endpoint, &plugins.zmtp);
-            return pair.map(|lane| Box::new(lane) as _).into();
-        }
-        #[cfg(feature = "xmpp")]
-        "xmpp" => builder::random().ok().map(|random| {
-            let mut settings = xmpp::XmppSettings::default();
-            settings.seed.copy_from_slice(&random[..16]);
-            settings.tls_required = plugins.has_tls_files;
-            Box::new(xmpp::Xmpp::new(endpoint, settings)) as _
-        }),
-        _ => None,
-    };
-    lane.into_iter().collect()
+use plugin::Lanes;
+
+/// The list of plugins: protocols by name, of which a build has those whose features are on.
+const PROTOCOLS: &[(&str, Lanes)] = &[
+    #[cfg(feature = "mqtt")]
+    ("mqtt", mqtt::lanes),
+    #[cfg(feature = "coap")]
+    ("coap", coap::lanes),
+    #[cfg(feature = "amqp")]
+    ("amqp", amqp::lanes),
+    #[cfg(feature = "stomp")]
+    ("stomp", stomp::lanes),
+    #[cfg(feature = "zmtp")]
+    ("zmtp", zmtp::lanes),
+    #[cfg(feature = "xmpp")]
+    ("xmpp", xmpp::lanes),
+];
+
+/// What makes the lanes to a broker that speaks a protocol; `None`: this build does not speak it.
+pub(crate) fn lanes_of(protocol: &str) -> Option<Lanes> {
+    let mut known = PROTOCOLS.iter();
+    Some(known.find(|(name, _)| *name == protocol)?.1)
 }

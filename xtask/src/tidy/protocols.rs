@@ -16,6 +16,10 @@ const RATCHET: [(&str, &[&str], usize); 6] = [
     ("XMPP", &["xmpp"], 4),
 ];
 
+/// In how many files of the client library: its list of plugins, and the schemes of URLs.
+const CLIENT_MOST: usize = 2;
+const CLIENT: &str = "crates/thalweg-client/";
+
 /// What is not the broker: clients, the laboratory and tests.
 const OTHERS: [&str; 5] = [
     "crates/thalweg/",
@@ -25,13 +29,18 @@ const OTHERS: [&str; 5] = [
     "crates/thalweg-tests/",
 ];
 
-/// Files of the broker whose code, without comments, literals and tests, names the protocol, and whose path does not.
-fn naming<'t>(tree: &'t Tree, words: &[&str]) -> Vec<&'t str> {
+fn is_broker(path: &str) -> bool {
+    path.starts_with("crates/") && !OTHERS.iter().any(|other| path.starts_with(other))
+}
+
+fn is_client(path: &str) -> bool {
+    path.starts_with(CLIENT)
+}
+
+/// Those of the files whose code, without comments, literals and tests, names the protocol, and whose path does not.
+fn naming<'t>(tree: &'t Tree, words: &[&str], is_meant: fn(&str) -> bool) -> Vec<&'t str> {
     let for_tests = test_modules(tree);
     let is_own = |path: &str| words.iter().any(|word| path.contains(word));
-    let is_broker = |path: &str| {
-        path.starts_with("crates/") && !OTHERS.iter().any(|other| path.starts_with(other))
-    };
     let names = |path: &str, text: &str| {
         let code = code_only(text).to_lowercase();
         let mut lines = lines_outside_tests(path, &code);
@@ -39,7 +48,7 @@ fn naming<'t>(tree: &'t Tree, words: &[&str]) -> Vec<&'t str> {
     };
     // Files of another protocol may name this one: they are in no way special.
     tree.ending(".rs")
-        .filter(|(path, _)| is_broker(path) && !is_own(path) && !for_tests.contains(*path))
+        .filter(|(path, _)| is_meant(path) && !is_own(path) && !for_tests.contains(*path))
         .filter(|(path, text)| names(path, text))
         .map(|(path, _)| path)
         .collect()
@@ -48,14 +57,20 @@ fn naming<'t>(tree: &'t Tree, words: &[&str]) -> Vec<&'t str> {
 pub fn protocols_are_named_in_few_files(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for (protocol, words, most) in RATCHET {
-        let files = naming(tree, words);
-        if files.len() > most {
-            let what = format!(
-                "{} files of the broker name it outside its folders, {most} may: {}",
-                files.len(),
-                files.join(", ")
-            );
-            breaches.push(Breach::of(protocol, what));
+        let sides: [(&str, fn(&str) -> bool, usize); 2] = [
+            ("broker", is_broker, most),
+            ("client", is_client, CLIENT_MOST),
+        ];
+        for (side, is_meant, most) in sides {
+            let files = naming(tree, words, is_meant);
+            if files.len() > most {
+                let what = format!(
+                    "{} files of the {side} name it outside its folders, {most} may: {}",
+                    files.len(),
+                    files.join(", ")
+                );
+                breaches.push(Breach::of(protocol, what));
+            }
         }
     }
     breaches
@@ -64,12 +79,16 @@ pub fn protocols_are_named_in_few_files(tree: &Tree) -> Vec<Breach> {
 /// The same as a table, for `cargo xtask code-metrics`.
 pub fn table(tree: &Tree) -> String {
     let mut out = String::from(
-        "| protocol | files of the broker that name it outside its folders |\n|---|---|\n",
+        "| protocol | files of the broker that name it outside its folders | of the client |\n|---|---|---|\n",
     );
     for (protocol, words, _) in RATCHET {
-        let files = naming(tree, words);
-        let shown = files.join(", ").replace("crates/thalweg-", "");
-        let _ = writeln!(out, "| {protocol} | {}: {shown} |", files.len());
+        let shown = |is_meant| {
+            let files = naming(tree, words, is_meant);
+            let names = files.join(", ").replace("crates/thalweg-", "");
+            format!("{}: {names}", files.len())
+        };
+        let (broker, client) = (shown(is_broker), shown(is_client));
+        let _ = writeln!(out, "| {protocol} | {broker} | {client} |");
     }
     out
 }
@@ -99,8 +118,12 @@ mod tests {
             ("crates/thalweg-server/src/door.rs", "enum Kind { Stomp }"),
         ]);
         assert_eq!(
-            naming(&tree, &["stomp"]),
+            naming(&tree, &["stomp"], is_broker),
             ["crates/thalweg-server/src/door.rs"]
+        );
+        assert_eq!(
+            naming(&tree, &["stomp"], is_client),
+            ["crates/thalweg-client/src/lib.rs"]
         );
     }
 }

@@ -30,13 +30,17 @@ use self::names::{Origin, Target};
 use self::properties::{Question, Writer};
 pub use self::settings::AmqpSettings;
 use self::subscriptions::{Common, Subscriptions};
-use crate::plugin::{Asked, Blame, Connection, Cx, Pending, Plugin, Step, Window};
+use crate::plugin::{
+    Asked, Blame, Connection, Cx, Pending, Plugin, PluginSettings, Step, Window, has_connection,
+};
 use crate::presence;
 use crate::queues::{NAME_BYTES_MAX, Session, TOPICS, correlation_of, write_reply};
 use crate::transport::{
     Capabilities, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, MessageId, Opening,
-    Outbound, Properties, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Welcome,
+    Outbound, Properties, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Transport,
+    Welcome,
 };
+use crate::url::BrokerUrl;
 
 /// The channel whose publishes nobody confirms.
 const PLAIN: u16 = 1;
@@ -44,6 +48,15 @@ const PLAIN: u16 = 1;
 const CONFIRMED: u16 = 2;
 /// The queue that does not exist: who consumes from it gets the answers to what the channel publishes. RabbitMQ's.
 const DIRECT_REPLY: &str = "amq.rabbitmq.reply-to";
+
+/// The lane to a broker.
+pub(crate) fn lanes(url: &BrokerUrl, settings: &PluginSettings) -> Vec<Box<dyn Transport>> {
+    let mut settings: AmqpSettings = settings.get();
+    if let Some(vhost) = &url.virtual_host {
+        settings.vhost.clone_from(vhost);
+    }
+    vec![Box::new(Amqp::new(url.endpoint(), settings))]
+}
 
 /// A lane that speaks AMQP 0-9-1.
 pub struct Amqp {
@@ -132,13 +145,7 @@ impl Plugin for Amqp {
     const SUBSCRIBES: Reliability = Reliability::AtLeastOnce;
     type Scratch = Gathered;
 
-    fn connection(&self) -> &Connection {
-        &self.conn
-    }
-
-    fn connection_mut(&mut self) -> &mut Connection {
-        &mut self.conn
-    }
+    has_connection!();
 
     fn offers(&self) -> Capabilities {
         Capabilities {

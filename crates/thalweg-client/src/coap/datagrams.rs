@@ -24,7 +24,7 @@ use self::publish::Congestion;
 use super::CoapSettings;
 use super::observations::Observations;
 use super::words::{self, Answer, Wording};
-use crate::plugin::{Asked, Connection, Cx, Plugin, Step};
+use crate::plugin::{Asked, Connection, Cx, Plugin, Step, has_connection};
 use crate::transport::{
     Capabilities, Counters, Departure, Endpoint, Events, LinkFault, MessageId, Opening, Outbound,
     Output, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Welcome,
@@ -387,13 +387,7 @@ impl Plugin for Coap {
     const PROTOCOL: &'static str = "coap";
     type Scratch = ();
 
-    fn connection(&self) -> &Connection {
-        &self.conn
-    }
-
-    fn connection_mut(&mut self) -> &mut Connection {
-        &mut self.conn
-    }
+    has_connection!();
 
     fn offers(&self) -> Capabilities {
         Capabilities {

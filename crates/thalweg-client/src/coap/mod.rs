@@ -14,8 +14,19 @@ pub use stream::CoapStream;
 
 use thalweg_model::Reliability;
 
+use crate::plugin::PluginSettings;
 use crate::presence;
-use crate::transport::{Capabilities, Refusal};
+use crate::transport::{Capabilities, Refusal, Transport};
+use crate::url::BrokerUrl;
+
+/// The lane to a broker.
+pub(crate) fn lanes(url: &BrokerUrl, settings: &PluginSettings) -> Vec<Box<dyn Transport>> {
+    let (endpoint, settings) = (url.endpoint(), settings.get());
+    vec![match url.scheme.is_datagrams() {
+        true => Box::new(Coap::new(endpoint, settings)),
+        false => Box::new(CoapStream::new(endpoint, settings)),
+    }]
+}
 
 /// What is the same over datagrams and streams. Nothing is settled: a notification is acknowledged when it comes.
 const CAPABILITIES: Capabilities = Capabilities {

@@ -12,7 +12,7 @@ use super::CoapSettings;
 use super::observations::Observations;
 use super::words::{self, Answer, Wording};
 use crate::message::Retain;
-use crate::plugin::{Asked, Connection, Cx, Plugin, Step};
+use crate::plugin::{Asked, Connection, Cx, Plugin, Step, has_connection};
 use crate::transport::{
     Capabilities, Departure, Endpoint, Events, LinkFault, MessageId, Opening, Outbound, Refusal,
     RequestId, SubscribeWish, SubscriptionId, Welcome,
@@ -213,13 +213,7 @@ impl Plugin for CoapStream {
     const PROTOCOL: &'static str = "coap";
     type Scratch = ();
 
-    fn connection(&self) -> &Connection {
-        &self.conn
-    }
-
-    fn connection_mut(&mut self) -> &mut Connection {
-        &mut self.conn
-    }
+    has_connection!();
 
     fn offers(&self) -> Capabilities {
         let message_bytes_max = self.requests.side.peer().message_bytes_max as usize;

@@ -26,3 +26,4 @@ mod tests;
 mod turn;
 
 pub(crate) use start::start;
+pub(crate) use turn::PeerHub;

@@ -7,16 +7,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::handle::{Clock, Handle, Limits, Shared};
 use super::inbox::Inbox;
 use super::security::Security;
-use super::turn::{BELL, Driver, PeerHub, run};
+use super::turn::{BELL, Driver, run};
 use crate::adaptive::{Calibration, Candidate, Chooser};
 use crate::builder::{BufferSettings, ClientBuilder, Via};
 use crate::client::{Client, ClientError};
 use crate::engine::{Engine, LaneSpec, Overflow, Role};
+use crate::lanes_of;
 #[cfg(feature = "disk")]
 use crate::spool::{Disk, DiskSettings};
 use crate::spool::{Memory, Spool};
 use crate::transport::{Medium, Transport};
-use crate::transports_for;
 
 /// Starts a client's thread.
 pub(crate) fn start(builder: ClientBuilder) -> Result<Client, ClientError> {
@@ -32,7 +32,10 @@ pub(super) fn start_with(
     let system = |what: &'static str| {
         move |error: std::io::Error| ClientError::System(format!("{what}: {error}"))
     };
-    let hub = hub(&mut builder)?;
+    let hub = match builder.hub.take() {
+        Some(start) => Some(start(&mut builder)?),
+        None => None,
+    };
     let transports = transports(&mut builder)?;
     let is_tls = |transport: &dyn Transport| {
         let endpoint = transport.endpoint();
@@ -99,7 +102,7 @@ pub(super) fn start_with(
         clock,
     ));
     let handle = Handle::new(shared.clone());
-    let plugins = builder.plugins();
+    let plugins = builder.plugins;
     let driver = Driver::new(shared.clone(), poll, engine, security, plugins, hub);
     std::thread::Builder::new()
         .name("thalweg-client".into())
@@ -109,27 +112,13 @@ pub(super) fn start_with(
     Ok(Client { handle })
 }
 
-/// Of a peer: what is between its lanes and other peers.
-#[cfg(feature = "zmtp")]
-fn hub(builder: &mut ClientBuilder) -> Result<Option<PeerHub>, ClientError> {
-    let Some((settings, zmtp)) = builder.take_peer() else {
-        return Ok(None);
-    };
-    let hub = crate::peer::Hub::start(&settings, &zmtp, builder)?;
-    Ok(Some(Box::new(move || hub.counts())))
-}
-
-#[cfg(not(feature = "zmtp"))]
-fn hub(_: &mut ClientBuilder) -> Result<Option<PeerHub>, ClientError> {
-    Ok(None)
-}
-
 /// The lanes that the settings name, in their order; at least one.
 fn transports(builder: &mut ClientBuilder) -> Result<Vec<Box<dyn Transport>>, ClientError> {
     let mut transports = Vec::new();
-    let plugins = builder.plugins();
     for url in &builder.brokers {
-        transports.extend(transports_for(url, &plugins));
+        if let Some(lanes) = lanes_of(url.scheme.protocol()) {
+            transports.extend(lanes(url, &builder.plugins));
+        }
     }
     transports.append(&mut builder.transports);
     if transports.is_empty() {

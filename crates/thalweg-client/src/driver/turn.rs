@@ -18,15 +18,15 @@ use super::reply::Reply;
 use super::resolve::Resolved;
 use super::security::Security;
 use crate::adaptive::Explanation;
-use crate::builder::Plugins;
 use crate::client::{ClientError, Lane, PeerCounts, Status};
 use crate::engine::{Action, DeliveryToken, Draft, Engine, Full, LaneState, Success, Wish};
 use crate::events::EventQueue;
+use crate::lanes_of;
 use crate::message::Message;
+use crate::plugin::PluginSettings;
 use crate::subscription::Mailbox;
 use crate::ticket::lock;
 use crate::transport::{Endpoint, Medium, MessageId, Refusal, RequestId, SubscriptionId};
-use crate::transports_for;
 
 /// The bell's place among what the poll watches; lanes have their numbers, farewells count down from it.
 pub(super) const BELL: Token = Token(usize::MAX);
@@ -46,7 +46,7 @@ pub(super) struct Driver {
     poll: mio::Poll,
     engine: Engine,
     security: Security,
-    plugins: Plugins,
+    plugins: PluginSettings,
     lines: Vec<Line>,
     /// Those whose connections brokers have accepted, as far as the engine has told.
     up: HashSet<usize>,
@@ -89,7 +89,7 @@ impl Drop for Entry {
 }
 
 /// Keeps the hub of a peer alive, and counts its connections.
-pub(super) type PeerHub = Box<dyn Fn() -> PeerCounts + Send>;
+pub(crate) type PeerHub = Box<dyn Fn() -> PeerCounts + Send>;
 
 /// Somebody waits until all that was given before has its outcome.
 struct Flush {
@@ -127,7 +127,7 @@ impl Driver {
         poll: mio::Poll,
         engine: Engine,
         security: Security,
-        plugins: Plugins,
+        plugins: PluginSettings,
         hub: Option<PeerHub>,
     ) -> Driver {
         Driver {
@@ -294,7 +294,8 @@ impl Driver {
     fn obey(&mut self, command: Command, now: Time) {
         match command {
             Command::Open(url) => {
-                let transports = transports_for(&url, &self.plugins);
+                let transports = lanes_of(url.scheme.protocol())
+                    .map_or_else(Vec::new, |lanes| lanes(&url, &self.plugins));
                 let way = self.engine.add_way(transports, now);
                 self.ways.push(way);
                 while self.lines.len() < self.engine.lanes() {

@@ -32,13 +32,35 @@ use self::questions::{Held, Questions, Read, WayBack};
 pub use self::settings::MqttSettings;
 use self::subscriptions::{Entry, OWN_IDENTIFIERS, Subscriptions};
 use self::words::Pairs;
+use crate::builder::ClientBuilder;
 use crate::message::Retain;
-use crate::plugin::{Asked, Connection, Cx, Plugin, Step};
+use crate::plugin::{Asked, Connection, Cx, Plugin, PluginSettings, Step, has_connection};
 use crate::presence;
 use crate::transport::{
     Capabilities, DeliveryId, Departure, Endpoint, LinkFault, Opening, Outbound, Refusal,
-    RequestId, SubscribeWish, SubscriptionId,
+    RequestId, SubscribeWish, SubscriptionId, Transport,
 };
+use crate::url::BrokerUrl;
+
+/// The lane to a broker.
+pub(crate) fn lanes(url: &BrokerUrl, settings: &PluginSettings) -> Vec<Box<dyn Transport>> {
+    vec![Box::new(Mqtt::new(url.endpoint(), settings.get()))]
+}
+
+impl ClientBuilder {
+    /// 5 (default), or 4 for MQTT 3.1.1.
+    #[must_use]
+    pub fn mqtt_version(mut self, version: u8) -> Self {
+        self.fault = (!matches!(version, 4 | 5))
+            .then(|| format!("there is no MQTT version {version}: 5, or 4 for MQTT 3.1.1"));
+        let settings = self.plugins.get();
+        self.plugins.set(MqttSettings {
+            version,
+            ..settings
+        });
+        self
+    }
+}
 
 /// A lane that speaks MQTT.
 #[derive(Debug)]
@@ -339,13 +361,7 @@ impl Plugin for Mqtt {
     const QUESTION: &'static str = "PINGREQ";
     type Scratch = ();
 
-    fn connection(&self) -> &Connection {
-        &self.conn
-    }
-
-    fn connection_mut(&mut self) -> &mut Connection {
-        &mut self.conn
-    }
+    has_connection!();
 
     fn offers(&self) -> Capabilities {
         let (offer, v5) = (self.side.offer(), self.version.is_v5());

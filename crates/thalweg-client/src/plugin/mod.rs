@@ -5,15 +5,9 @@
 //! what came, the probe, what is refused before there is a connection or because it is too large, and when there is room again.
 
 mod connection;
+mod lanes;
 mod liveness;
-#[cfg(any(
-    feature = "amqp",
-    feature = "mqtt",
-    feature = "stomp",
-    feature = "xmpp"
-))]
 mod pending;
-#[cfg(any(feature = "amqp", feature = "stomp", feature = "xmpp"))]
 mod window;
 
 use std::net::SocketAddr;
@@ -21,18 +15,10 @@ use std::net::SocketAddr;
 use thalweg_model::{Reliability, Time};
 
 pub(crate) use self::connection::Connection;
+pub(crate) use self::lanes::{Lanes, PluginSettings};
 pub(crate) use self::liveness::Liveness;
-#[cfg(any(
-    feature = "amqp",
-    feature = "mqtt",
-    feature = "stomp",
-    feature = "xmpp"
-))]
 pub(crate) use self::pending::Pending;
-#[cfg(any(feature = "amqp", feature = "stomp"))]
-pub(crate) use self::window::Blame;
-#[cfg(any(feature = "amqp", feature = "stomp", feature = "xmpp"))]
-pub(crate) use self::window::Window;
+pub(crate) use self::window::{Blame, Window};
 use crate::transport::{
     Capabilities, Counters, DeliveryId, Departure, Endpoint, Events, LinkFault, MessageId, Opening,
     Outbound, Output, Refusal, RequestId, SubscribeWish, SubscriptionId, Transport,
@@ -50,6 +36,20 @@ pub(crate) struct Cx<'c> {
 pub(crate) type Step<T = ()> = Result<T, LinkFault>;
 /// Whether something could be asked of the peer.
 pub(crate) type Asked<T = ()> = Result<T, Refusal>;
+
+/// Writes [`Plugin::connection`] and [`Plugin::connection_mut`] of a type that keeps it in `conn`.
+macro_rules! has_connection {
+    () => {
+        fn connection(&self) -> &Connection {
+            &self.conn
+        }
+
+        fn connection_mut(&mut self) -> &mut Connection {
+            &mut self.conn
+        }
+    };
+}
+pub(crate) use has_connection;
 
 /// A protocol, on a connection that the kit looks after. Each method is the part of one of [`Transport`] that differs between
 /// protocols; `out` is what goes to the peer.

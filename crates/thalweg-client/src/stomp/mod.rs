@@ -24,13 +24,16 @@ use self::destination::Idiom;
 use self::headers::{Question, Scratch};
 pub use self::settings::StompSettings;
 use self::subscriptions::{Common, Subscriptions};
-use crate::plugin::{Asked, Blame, Connection, Cx, Pending, Plugin, Step, Window};
+use crate::plugin::{
+    Asked, Blame, Connection, Cx, Pending, Plugin, PluginSettings, Step, Window, has_connection,
+};
 use crate::presence;
 use crate::queues::{Session, correlation_of};
 use crate::transport::{
     Capabilities, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Opening, Outbound,
-    Properties, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Welcome,
+    Properties, Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Transport, Welcome,
 };
+use crate::url::BrokerUrl;
 
 /// Where answers come: a queue of the connection's own, and the name of the subscription to it.
 const ANSWERS: &str = "/temp-queue/answers";
@@ -38,6 +41,15 @@ const ANSWERS: &str = "/temp-queue/answers";
 const PROBE: &str = "p";
 /// How many of its intervals a peer may be silent.
 const PATIENCE: u64 = 3;
+
+/// The lane to a broker.
+pub(crate) fn lanes(url: &BrokerUrl, settings: &PluginSettings) -> Vec<Box<dyn Transport>> {
+    let mut settings: StompSettings = settings.get();
+    if let Some(vhost) = &url.virtual_host {
+        settings.vhost.clone_from(vhost);
+    }
+    vec![Box::new(Stomp::new(url.endpoint(), settings))]
+}
 
 /// A lane that speaks STOMP 1.2.
 pub struct Stomp {
@@ -131,13 +143,7 @@ impl Plugin for Stomp {
     const SUBSCRIBES: Reliability = Reliability::AtLeastOnce;
     type Scratch = ();
 
-    fn connection(&self) -> &Connection {
-        &self.conn
-    }
-
-    fn connection_mut(&mut self) -> &mut Connection {
-        &mut self.conn
-    }
+    has_connection!();
 
     fn offers(&self) -> Capabilities {
         Capabilities {

@@ -19,12 +19,16 @@ use thalweg_xmpp::{
 };
 
 use self::words::{attribute, is_redelivered, link_fault, node, node_of, read_items, refusal};
+use crate::builder::random;
 use crate::message::Retain;
-use crate::plugin::{Asked, Connection, Cx, Pending, Plugin, Step, Window};
+use crate::plugin::{
+    Asked, Connection, Cx, Pending, Plugin, PluginSettings, Step, Window, has_connection,
+};
 use crate::transport::{
     Capabilities, DeliveryId, Departure, Endpoint, Events, Inbound, LinkFault, Opening, Outbound,
-    Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Welcome,
+    Refusal, RequestId, Settled, SubscribeWish, SubscriptionId, Transport, Welcome,
 };
+use crate::url::BrokerUrl;
 
 const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
 const OWNER: &str = "http://jabber.org/protocol/pubsub#owner";
@@ -54,6 +58,17 @@ impl Default for XmppSettings {
             tls_required: false,
         }
     }
+}
+
+/// The lane to a broker; none if the system gives no random numbers.
+pub(crate) fn lanes(url: &BrokerUrl, plugins: &PluginSettings) -> Vec<Box<dyn Transport>> {
+    let Ok(random) = random() else {
+        return Vec::new();
+    };
+    let mut settings: XmppSettings = plugins.get();
+    settings.seed.copy_from_slice(&random[..16]);
+    settings.tls_required = plugins.has_tls_files;
+    vec![Box::new(Xmpp::new(url.endpoint(), settings))]
 }
 
 /// A lane that speaks XMPP.
@@ -398,13 +413,7 @@ impl Plugin for Xmpp {
     const SUBSCRIBES: Reliability = Reliability::AtLeastOnce;
     type Scratch = ();
 
-    fn connection(&self) -> &Connection {
-        &self.conn
-    }
-
-    fn connection_mut(&mut self) -> &mut Connection {
-        &mut self.conn
-    }
+    has_connection!();
 
     fn offers(&self) -> Capabilities {
         Capabilities {

@@ -3,6 +3,7 @@
 //! A socket of ZeroMQ publishes or subscribes, so one place has two lanes: a PUB and a SUB. Nothing is acknowledged, except
 //! that PONG tells that what was said before PING has been heard.
 
+mod peer;
 mod prefixes;
 mod settings;
 #[cfg(test)]
@@ -16,13 +17,21 @@ use thalweg_zmtp::{
     SocketType, Traffic, Version,
 };
 
+pub use self::peer::PeerSettings;
 pub(crate) use self::prefixes::Prefixes;
 pub use self::settings::{CurveKeys, ZmtpSettings};
-use crate::plugin::{Asked, Connection, Cx, Plugin, Step};
+use crate::plugin::{Asked, Connection, Cx, Plugin, PluginSettings, Step, has_connection};
 use crate::transport::{
     Capabilities, Departure, Endpoint, Events, Inbound, LinkFault, Opening, Outbound, Refusal,
-    SubscribeWish, SubscriptionId, Welcome,
+    SubscribeWish, SubscriptionId, Transport, Welcome,
 };
+use crate::url::BrokerUrl;
+
+/// The two lanes to a broker.
+pub(crate) fn lanes(url: &BrokerUrl, settings: &PluginSettings) -> Vec<Box<dyn Transport>> {
+    let pair = Zmtp::pair(&url.endpoint(), &settings.get());
+    pair.map(|lane| Box::new(lane) as _).into()
+}
 
 /// A publisher to which no subscription has come counts as connected after so long.
 const ASKED_WITHIN: Span = Span::from_secs(1);
@@ -102,13 +111,7 @@ impl Plugin for Zmtp {
     const PUBLISHES: Reliability = Reliability::AtMostOnce;
     type Scratch = Gathered;
 
-    fn connection(&self) -> &Connection {
-        &self.conn
-    }
-
-    fn connection_mut(&mut self) -> &mut Connection {
-        &mut self.conn
-    }
+    has_connection!();
 
     fn offers(&self) -> Capabilities {
         Capabilities {

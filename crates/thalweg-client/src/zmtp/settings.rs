@@ -4,6 +4,8 @@ use std::fmt;
 
 use thalweg_zmtp::{ClientMechanism, CurveClient, KeyPair, connection_seed, key_from_z85};
 
+use crate::builder::{ClientBuilder, random};
+use crate::client::ClientError;
 use crate::transport::Opening;
 
 /// Keys of CURVE: whom a lane trusts, and who it is.
@@ -31,6 +33,19 @@ impl fmt::Debug for CurveKeys {
     /// The public key only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CurveKeys({:?})", self.own)
+    }
+}
+
+impl ClientBuilder {
+    /// Keys of CURVE for `zmtp://`, as Z85: the broker's public one, and the client's secret one.
+    pub fn curve(mut self, server: &str, secret: &str) -> Result<Self, ClientError> {
+        let keys = CurveKeys::new(server, secret, random()?);
+        let curve = Some(keys.ok_or_else(|| {
+            ClientError::Settings("a key of CURVE has 40 characters of Z85".into())
+        })?);
+        let settings = self.plugins.get();
+        self.plugins.set(ZmtpSettings { curve, ..settings });
+        Ok(self)
     }
 }
 

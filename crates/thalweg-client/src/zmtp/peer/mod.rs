@@ -42,8 +42,22 @@ pub struct PeerSettings {
     pub peers: Vec<String>,
 }
 
+impl ClientBuilder {
+    /// The client is a peer: it publishes to those that connect to it, gets the messages of its peers directly, and needs no
+    /// broker. One that is named, by `zmtp://`, joins them to everybody else while it is there. At most once; each message
+    /// comes once, also when it comes directly and by the broker.
+    #[must_use]
+    pub fn peer(mut self, settings: PeerSettings) -> Self {
+        self.hub = Some(Box::new(move |builder| {
+            let hub = Hub::start(&settings, builder)?;
+            Ok(Box::new(move || hub.counts()))
+        }));
+        self
+    }
+}
+
 /// The hub's thread. It ends with this.
-pub(crate) struct Hub {
+struct Hub {
     shared: Arc<Shared>,
     bell: Arc<mio::Waker>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -51,11 +65,9 @@ pub(crate) struct Hub {
 
 impl Hub {
     /// Starts the hub, and makes it what the client connects to. It takes the brokers and the credentials over.
-    pub(crate) fn start(
-        settings: &PeerSettings,
-        zmtp: &ZmtpSettings,
-        builder: &mut ClientBuilder,
-    ) -> Result<Hub, ClientError> {
+    fn start(settings: &PeerSettings, builder: &mut ClientBuilder) -> Result<Hub, ClientError> {
+        let zmtp: ZmtpSettings = builder.plugins.get();
+        builder.plugins.set(ZmtpSettings::default());
         let bind = match settings.bind.trim_start_matches("tcp://") {
             "" => "127.0.0.1:0",
             bind => bind,
@@ -87,7 +99,7 @@ impl Hub {
             }
             let address = url.to_string();
             let address = address.trim_start_matches("zmtp://");
-            targets.extend(Target::broker(address, zmtp, &builder.opening));
+            targets.extend(Target::broker(address, &zmtp, &builder.opening));
         }
         let secrets = secrets()?;
         builder.opening.user = Some(secrets.user.clone());
@@ -120,7 +132,7 @@ impl Hub {
         })
     }
 
-    pub(crate) fn counts(&self) -> PeerCounts {
+    fn counts(&self) -> PeerCounts {
         self.shared.counts()
     }
 }
