@@ -3,7 +3,7 @@
 
 use crate::ids::{GroupId, LinkId, QueueId, SessionId, Tag, TakenId, Ticket};
 use crate::publish::pipeline::Draft;
-use crate::queue::Refusal;
+use crate::verdict::Refusal;
 use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
 
 /// The verbs the kernel may use while it handles a command.

@@ -38,6 +38,7 @@ mod spill;
 mod timers;
 mod topology;
 mod values;
+mod verdict;
 
 pub use access::client_ids::ClientIds;
 pub use effects::{
@@ -65,7 +66,7 @@ pub use publish::stamp_mask::StampKey;
 pub use publish::stamped::StampedPublish;
 pub use queue::{
     DeadLetter, Deleted, Purged, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, QueueView,
-    Refusal, Verdict, queue_address,
+    queue_address,
 };
 pub use remote::group_mail::GroupMail;
 pub use remote::shards::{Asker, ShardMessage};
@@ -80,3 +81,4 @@ pub use topology::{
 pub use values::last_value;
 pub use values::read::{ListCursor, ListSpec};
 pub use values::watch::{Change, WatchRefused, WatchSpec};
+pub use verdict::{Refusal, Verdict};

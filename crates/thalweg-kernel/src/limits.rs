@@ -121,7 +121,7 @@ pub struct Limits {
     pub reliability_max: Reliability,
     /// Addresses whose routes are remembered; twice as many at the most.
     pub route_cache_max: usize,
-    /// Whether what outlives its link is written to the journal, through [`Effects::persist`](crate::Effects::persist).
+    /// Whether what outlives its link is written to the journal.
     pub journal: bool,
     /// How safe what was acknowledged is, where nothing else is said.
     pub safety: Safety,

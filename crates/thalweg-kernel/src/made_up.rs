@@ -8,6 +8,16 @@
 
 use siphasher::sip128::SipHasher24;
 use std::fmt;
+use thalweg_model::syntax::write_level;
+
+/// The address of something that only the broker makes, by its kind.
+pub(crate) fn reserved_address(kind: char, tenant: &str, name: &str) -> String {
+    let level = write_level(name);
+    match tenant {
+        "" => format!("${kind}/{level}"),
+        _ => format!("${kind}@{tenant}/{level}"),
+    }
+}
 
 /// Makes names for one connection.
 #[derive(Clone, Copy)]

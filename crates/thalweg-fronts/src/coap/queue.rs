@@ -76,7 +76,14 @@ impl<S: Side> Handler<S> {
             now, kernel, links, ..
         } = cx;
         kernel
-            .make_queue(request.session, self.link, ticket, queue, *now, *links)
+            .make_queue(
+                request.session,
+                self.link,
+                ticket,
+                (queue, None),
+                *now,
+                *links,
+            )
             .map_err(|refusal| {
                 self.waiting.take(ticket);
                 Answer::of_refusal(&refusal)

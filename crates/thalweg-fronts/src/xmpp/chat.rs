@@ -252,7 +252,7 @@ impl XmppFront {
                     // What it is refused for is said when the client joins those who take from it.
                     _ = cx
                         .kernel
-                        .make_bounded_queue(session, cx.id, 0, bounded, cx.now, cx.links);
+                        .make_queue(session, cx.id, 0, bounded, cx.now, cx.links);
                     wishes.push(wish(&queue, Some(GROUP), reliability));
                 }
             }

@@ -7,7 +7,8 @@ use crate::access::Permission;
 use crate::effects::Effects;
 use crate::groups::group::{LineMember, Member, group_key};
 use crate::ids::{GroupId, SessionId};
-use crate::queue::{Refusal, Verdict, is_queue_address};
+use crate::queue::is_queue_address;
+use crate::verdict::{Refusal, Verdict};
 use thalweg_model::{Filter, Reliability, Time};
 
 /// Before the name and filter of a group, in the source of a consumer.

@@ -3,8 +3,9 @@
 use super::spec::Tags;
 use crate::Kernel;
 use crate::ids::{GroupId, QueueId, SessionId};
-use crate::queue::{Item, Verdict};
+use crate::queue::Item;
 use crate::recount::Held;
+use crate::verdict::Verdict;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use thalweg_model::{Message, Stamp};

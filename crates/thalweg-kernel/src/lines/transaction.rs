@@ -7,9 +7,9 @@ use crate::effects::Effects;
 use crate::ids::SessionId;
 use crate::memory::Kept;
 use crate::publish::pipeline::{Draft, Outcome};
-use crate::queue::Verdict;
 use crate::session::Pressure;
 use crate::session::settle::Settled;
+use crate::verdict::Verdict;
 use thalweg_model::Time;
 
 /// What became of a publish that is part of a transaction.

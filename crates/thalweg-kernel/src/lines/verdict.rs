@@ -8,8 +8,9 @@ use crate::effects::Effects;
 use crate::groups::seats::Key;
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::ledger::DropReason;
-use crate::queue::{Item, Verdict};
+use crate::queue::Item;
 use crate::session::settle::Settled;
+use crate::verdict::Verdict;
 use smallvec::SmallVec;
 use thalweg_model::{DeathReason, Time};
 

@@ -7,7 +7,6 @@
 use super::declare::may_use;
 use super::depth::Asked;
 use super::dispatch::EXPIRED_PER_CALL;
-use super::spec::{Refusal, Verdict};
 use super::{Item, is_queue_address};
 use crate::Kernel;
 use crate::access::{Access, Permission};
@@ -16,6 +15,7 @@ use crate::effects::{Answer, Effects, Holder, Taken};
 use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
 use crate::remote::shards::{Asker, ShardMessage};
 use crate::timers::TimerKey;
+use crate::verdict::{Refusal, Verdict};
 use thalweg_model::{Address, Message, Time};
 
 /// A message that was taken by itself and is not settled.
@@ -38,8 +38,8 @@ type Found = Result<Option<(TakenId, Message, u32, u64)>, Refusal>;
 const NOBODY: SessionId = SessionId(u32::MAX);
 
 impl Kernel {
-    /// Asks for the first message of the queue of that address, wherever it is. The answer comes through
-    /// [`Effects::taken`], maybe before this returns. An error here is the answer, too.
+    /// Asks for the first message of the queue of that address, wherever it is. The answer is
+    /// [`Answer::Taken`], maybe before this returns. An error here is the answer, too.
     ///
     /// What is taken is to be settled by [`Kernel::settle_taken`]; after
     /// [`Limits::take_settle_timeout`](crate::Limits::take_settle_timeout) it goes back into its queue, flagged.
@@ -111,22 +111,9 @@ impl Kernel {
     }
 
     /// Has a queue made, wherever queues are, if there is none of that address: one that outlives the broker and has no
-    /// terms. The answer comes through [`Effects::queue_made`], maybe before this returns. An error here is the answer,
-    /// too.
+    /// terms but how many messages may wait in it, if it is bounded; it refuses more. The answer is
+    /// [`Answer::QueueMade`], maybe before this returns. An error here is the answer, too.
     pub fn make_queue<E: Effects>(
-        &mut self,
-        id: SessionId,
-        link: LinkId,
-        ticket: Ticket,
-        queue: &str,
-        now: Time,
-        fx: &mut E,
-    ) -> Result<(), Refusal> {
-        self.make_bounded_queue(id, link, ticket, (queue, None), now, fx)
-    }
-
-    /// The same of a queue in which so many messages may wait: it refuses more. One that is there keeps its own bound.
-    pub fn make_bounded_queue<E: Effects>(
         &mut self,
         id: SessionId,
         link: LinkId,

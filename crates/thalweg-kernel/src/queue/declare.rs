@@ -2,7 +2,7 @@
 
 use super::Queue;
 use super::ending::Deleted;
-use super::spec::{DeadLetter, QueueLimits, QueueSpec, QueueStatus, Refusal, queue_address};
+use super::spec::{DeadLetter, QueueLimits, QueueSpec, QueueStatus, queue_address};
 use super::terms::Terms;
 use crate::Kernel;
 use crate::access::{Access, Permission};
@@ -12,6 +12,7 @@ use crate::memory::{Kept, queue_cost};
 use crate::routes::cached::SinkKind;
 use crate::timers::TimerKey;
 use crate::topology::{MadeBy, subtree, write_address};
+use crate::verdict::Refusal;
 use thalweg_model::{Address, Time};
 
 impl Kernel {

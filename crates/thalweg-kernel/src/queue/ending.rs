@@ -8,9 +8,9 @@ use crate::ids::{QueueId, SessionId};
 use crate::ledger::DropReason;
 use crate::lines::Source;
 use crate::memory::{Kept, queue_cost};
-use crate::queue::Refusal;
 use crate::routes::cached::SinkKind;
 use crate::timers::TimerKey;
+use crate::verdict::Refusal;
 use thalweg_model::Time;
 
 /// How many messages one call drops, or gives the memory back of.

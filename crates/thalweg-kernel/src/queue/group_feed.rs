@@ -1,7 +1,7 @@
 //! A group may take from a queue.
 
 use super::terms::Terms;
-use super::{Item, QueueOverflow, Refusal, is_queue_address};
+use super::{Item, QueueOverflow, is_queue_address};
 use crate::Kernel;
 use crate::effects::{Effects, Holder};
 use crate::groups::ordered::LOOK_ANEW;
@@ -10,6 +10,7 @@ use crate::ids::{GroupId, QueueId, SessionId};
 use crate::journal::durable::Pending;
 use crate::memory::queue_cost;
 use crate::remote::aways::is_away;
+use crate::verdict::Refusal;
 use thalweg_model::{Message, Reliability, Time};
 use thalweg_records::StoredGroup;
 

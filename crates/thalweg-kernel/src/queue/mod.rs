@@ -32,10 +32,7 @@ pub(crate) use dead_letter::{GivenUp, Original};
 pub(crate) use delivered::Mark;
 pub use ending::{Deleted, Purged};
 pub(crate) use queues::Queues;
-pub(crate) use spec::reserved_address;
-pub use spec::{
-    DeadLetter, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, Refusal, Verdict, queue_address,
-};
+pub use spec::{DeadLetter, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, queue_address};
 use takers::Takers;
 use terms::Terms;
 pub use view::QueueView;

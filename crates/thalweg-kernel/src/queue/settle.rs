@@ -1,10 +1,10 @@
 //! Receivers say what became of a queue's messages.
 
 use super::Item;
-use super::spec::Verdict;
 use crate::Kernel;
 use crate::ids::{QueueId, SessionId};
 use crate::ledger::DropReason;
+use crate::verdict::Verdict;
 use thalweg_model::{DeathReason, Message, Time};
 
 impl Kernel {

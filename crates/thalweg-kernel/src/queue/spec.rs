@@ -1,8 +1,7 @@
-//! What peers say about queues, exchanges and consumers, and what they are told.
+//! What peers say about queues, and what they are told.
 
-use std::fmt;
+use crate::made_up::reserved_address;
 use thalweg_model::Span;
-use thalweg_model::syntax::write_level;
 
 /// A queue, as somebody declares it.
 #[derive(Clone, Debug)]
@@ -77,74 +76,7 @@ pub struct QueueStatus {
     pub consumers: u32,
 }
 
-/// What a receiver says of a message it was given, through whatever it came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is done with.
-    Accept,
-    /// Somebody, maybe the same consumer, is to be given it again.
-    Requeue,
-    /// Nobody is to be given it again: it becomes a dead letter, if the queue has a place for those.
-    Reject,
-}
-
-/// Why something was not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// There is no such queue.
-    NoQueue,
-    /// There is no such exchange.
-    NoExchange,
-    /// The access rules do not allow it.
-    Denied,
-    /// It belongs to another session.
-    Locked,
-    /// It has consumers, or bindings, or somebody has it alone.
-    InUse,
-    NotEmpty,
-    /// It exists and is not what was declared; this differs.
-    Differs(&'static str),
-    /// Names like this one are the broker's own.
-    Reserved,
-    /// There are as many as there may be.
-    TooMany,
-    /// What was said makes no sense.
-    Invalid(&'static str),
-    /// There is no room to write it down.
-    Full,
-    /// There is no memory to keep it.
-    Short,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::NoQueue => f.write_str("there is no such queue"),
-            Refusal::NoExchange => f.write_str("there is no such exchange"),
-            Refusal::Denied => f.write_str("the access rules do not allow it"),
-            Refusal::Locked => f.write_str("it belongs to another connection"),
-            Refusal::InUse => f.write_str("it is in use"),
-            Refusal::NotEmpty => f.write_str("it is not empty"),
-            Refusal::Differs(what) => write!(f, "it exists with another {what}"),
-            Refusal::Reserved => f.write_str("such names are the broker's own"),
-            Refusal::TooMany => f.write_str("there are as many as there may be"),
-            Refusal::Invalid(why) => f.write_str(why),
-            Refusal::Full => f.write_str("the journal is full"),
-            Refusal::Short => f.write_str("memory is short"),
-        }
-    }
-}
-
 /// The address of the queue `name` of a tenant; the default tenant's name is empty.
 pub fn queue_address(tenant: &str, name: &str) -> String {
     reserved_address('q', tenant, name)
-}
-
-/// The address of something that only the broker makes, by its kind.
-pub(crate) fn reserved_address(kind: char, tenant: &str, name: &str) -> String {
-    let level = write_level(name);
-    match tenant {
-        "" => format!("${kind}/{level}"),
-        _ => format!("${kind}@{tenant}/{level}"),
-    }
 }

@@ -3,7 +3,6 @@
 use super::Item;
 use super::depth::Asked;
 use super::dispatch::EXPIRED_PER_CALL;
-use super::spec::Refusal;
 use super::takers::Consumer;
 use crate::Kernel;
 use crate::access::Permission;
@@ -12,6 +11,7 @@ use crate::effects::{Effects, Holder};
 use crate::ids::{QueueId, SessionId};
 use crate::lines::{ConsumeSpec, Source};
 use crate::timers::TimerKey;
+use crate::verdict::Refusal;
 use thalweg_model::Time;
 
 /// Messages that a receiver may not have are passed over; how many before a queue is said to have nothing for it.

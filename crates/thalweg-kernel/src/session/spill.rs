@@ -81,7 +81,7 @@ impl Kernel {
         }
     }
 
-    /// Messages that were asked for with [`Effects::fetch`]; nothing where one could not be read.
+    /// Messages that were asked for with a [`Fetch`](crate::Fetch); nothing where one could not be read.
     pub fn on_fetched<E: Effects>(
         &mut self,
         holder: Holder,

@@ -2,7 +2,7 @@
 
 use super::binding::Binding;
 use crate::publish::subject::Subject;
-use crate::queue::Refusal;
+use crate::verdict::Refusal;
 use thalweg_filter::Predicate;
 use thalweg_model::{Properties, PropertyValue};
 

@@ -1,6 +1,6 @@
 //! What peers say of exchanges and bindings.
 
-use crate::queue::reserved_address;
+use crate::made_up::reserved_address;
 use thalweg_model::PropertyValue;
 
 /// How an exchange compares keys.

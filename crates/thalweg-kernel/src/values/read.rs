@@ -73,7 +73,7 @@ pub struct ListSpec<'a> {
 }
 
 impl Kernel {
-    /// Asks for the last value of an address. The answer comes through [`Effects::last_value_read`], maybe before this
+    /// Asks for the last value of an address. The answer is [`Answer::Value`], maybe before this
     /// returns. False, and no answer, if the session may not have it.
     pub fn read_last_value<E: Effects>(
         &mut self,
@@ -134,7 +134,7 @@ impl Kernel {
     }
 
     /// Asks for the last values of all addresses that match. The
-    /// answer comes through [`Effects::last_values_listed`], maybe before this returns. False, and no answer, if the
+    /// answer is [`Answer::Values`], maybe before this returns. False, and no answer, if the
     /// session may not have them or this is no filter.
     pub fn list_last_values<E: Effects>(
         &mut self,

@@ -55,7 +55,7 @@ pub struct WatchSpec<'a> {
 impl Kernel {
     /// Watches an address for a session.
     ///
-    /// [`Effects::watch_ready`] comes once every shard routes to it, maybe before this returns, with the value of that
+    /// [`Observed::Ready`] comes once every shard routes to it, maybe before this returns, with the value of that
     /// moment; from then on nothing that is published there goes unnoticed.
     pub fn watch<E: Effects>(
         &mut self,
@@ -121,7 +121,7 @@ impl Kernel {
         watch
     }
 
-    /// The oldest change that waits in a watch; nothing if there is none. After [`Effects::value_changed`] a reader takes
+    /// The oldest change that waits in a watch; nothing if there is none. After [`Observed::Changed`] a reader takes
     /// until there is nothing left, now or later: it is not told again before.
     pub fn take_watched(&mut self, watch: WatchId, now: Time) -> Option<Change> {
         loop {

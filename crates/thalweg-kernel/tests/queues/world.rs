@@ -835,7 +835,7 @@ impl World {
     /// Has a queue made if there is none, from any shard.
     pub fn make_queue(&mut self, who: Who, queue: &str) -> Result<(), Refusal> {
         let asked = self.run(who.shard, |kernel, out, now| {
-            kernel.make_queue(who.session, who.link, 6, &q(queue), now, out)
+            kernel.make_queue(who.session, who.link, 6, (&q(queue), None), now, out)
         });
         match (asked, self.out.link(who.link).made.pop_front()) {
             (Ok(()), Some((6, made))) => made,
