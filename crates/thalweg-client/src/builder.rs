@@ -96,7 +96,7 @@ pub struct ClientBuilder {
     pub(crate) plugins: PluginSettings,
     /// What is wrong with the settings of a protocol.
     pub(crate) fault: Option<String>,
-    /// Of a peer.
+    /// Connects a peer to others when the client starts; `None` for all other clients.
     pub(crate) hub: Option<StartHub>,
 }
 
