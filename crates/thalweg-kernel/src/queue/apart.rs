@@ -86,10 +86,8 @@ impl Kernel {
         }
         let queue_id = self.queues.find(queue).ok_or(Refusal::NoQueue)?;
         self.may_take_from(id, queue_id)?;
-        let access = self
-            .sessions
-            .get(id)
-            .map_or(Access::ALL, |session| session.access().clone());
+        let session = self.sessions.get(id);
+        let access = session.map_or(Access::ALL, |it| it.access().clone());
         match self.serve_taker(self.env.shard(), asker, &access, queue, now) {
             Some(Err(refusal)) => return Err(refusal),
             Some(taken) => self.on_taken_apart(asker, queue.into(), taken, now, fx),
@@ -130,11 +128,8 @@ impl Kernel {
             return Err(Refusal::Invalid("no queue can have this name"));
         }
         // With no other terms it is no more than what using it asks for.
-        if !self
-            .sessions
-            .get(id)
-            .is_some_and(|session| may_use(session, queue))
-        {
+        let session = self.sessions.get(id);
+        if !session.is_some_and(|it| may_use(it, queue)) {
             return Err(Refusal::Denied);
         }
         if self.has_queues() {
