@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use serde_json::Value;
 
 use crate::broker::{free_port, thalweg_binary};
-use crate::server::home::Folder;
+use crate::folder::Folder;
 
 fn bench(args: &[&str]) -> Output {
     // A run that hangs ends here.

@@ -1,4 +1,4 @@
-//! A broker of our own per test: the built binary on free loopback ports, with a data folder that goes when it goes.
+//! A broker of our own per test: the built binary on free loopback ports, with a data folder that is removed with it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -9,19 +9,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use thalweg_server::access::add_password;
+
 use crate::certificates::Certificates;
+use crate::folder::Folder;
 use crate::guard::Guarded;
 
 /// How long a broker may take from start to its `ready` line.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
-/// A running broker; dropping it kills it and removes its folder.
+/// A running broker; dropping it kills it and, unless the test fails, removes its folder.
 #[derive(Debug)]
 pub struct Broker {
     child: Child,
     _guard: Guarded,
     kind: Kind,
-    folder: PathBuf,
+    folder: Folder,
     ports: Ports,
     log: Arc<Log>,
 }
@@ -137,7 +140,7 @@ impl Broker {
 
     /// The authority that signed the encrypted listeners' certificate.
     pub fn authority(&self) -> PathBuf {
-        self.folder.join("authority.pem")
+        self.folder.path().join("authority.pem")
     }
 
     /// The admin HTTP listener; nothing listens there in oracle mode.
@@ -152,7 +155,7 @@ impl Broker {
 
     /// The folder that holds the broker's data and the files a test asked for.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     /// Everything the broker has written to its two outputs so far.
@@ -191,7 +194,6 @@ impl Drop for Broker {
                 self.log.text()
             );
         }
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -242,6 +244,18 @@ impl Options {
             .set("listeners.mqtt.anonymous", "false")
     }
 
+    /// Users and their passwords, for listeners that ask for them.
+    pub fn users(self, users: &[(&str, &[u8])]) -> Self {
+        let folder = Folder::new();
+        let file = folder.path().join("users");
+        for (user, password) in users {
+            add_password(&file, user, password).expect("the folder is writable");
+        }
+        let text = fs::read_to_string(&file).expect("it was just written");
+        self.file("users", &text)
+            .set("access.password_file", "{folder}/users")
+    }
+
     /// A file to put into the broker's folder before it starts; `{folder}` in a later `set` value stands for that folder.
     pub fn file(mut self, name: &str, content: &str) -> Self {
         self.files.push((name.to_owned(), content.to_owned()));
@@ -268,12 +282,12 @@ impl Options {
 
     /// Starts this broker, whichever the run is about: for tests of our own clients.
     pub fn start_as(self, kind: Kind) -> Broker {
-        let folder = new_folder();
+        let folder = Folder::named("broker");
         for (name, content) in &self.files {
-            fs::write(folder.join(name), content).expect("the test's folder is writable");
+            folder.write(name, content);
         }
         if self.encrypted {
-            Certificates::shared().write_into(&folder);
+            Certificates::shared().write_into(folder.path());
         }
         let ports = Ports {
             mqtt: free_port(),
@@ -291,8 +305,8 @@ impl Options {
             zmtp: free_port(),
         };
         let mut command = match kind {
-            Kind::Thalweg => self.thalweg(&folder, ports),
-            Kind::Mosquitto => self.mosquitto(&folder, ports),
+            Kind::Thalweg => self.thalweg(folder.path(), ports),
+            Kind::Mosquitto => self.mosquitto(folder.path(), ports),
         };
         let mut child = command
             .stdin(Stdio::null())
@@ -473,19 +487,6 @@ pub fn thalweg_binary() -> &'static Path {
             .expect("test programs live in target/<profile>/deps");
         target.join("debug/thalweg")
     })
-}
-
-/// A fresh folder below the system's temporary one.
-fn new_folder() -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let name = format!(
-        "thalweg-test-{}-{}",
-        std::process::id(),
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    );
-    let folder = std::env::temp_dir().join(name);
-    fs::create_dir_all(&folder).expect("the temporary folder is writable");
-    folder
 }
 
 /// A loopback port that nothing listens on, never the same one twice in this process.

@@ -63,7 +63,7 @@ fn tell(change: &str, pid: u32) {
 #[ignore = "it waits for its end"]
 fn holds_a_broker_until_its_input_ends() {
     let broker = Broker::start();
-    println!("{}", broker.mqtt());
+    println!("{} {}", broker.folder().display(), broker.mqtt());
     let _ = std::io::stdin().read(&mut [0]);
 }
 
@@ -85,7 +85,11 @@ fn a_broker_ends_with_the_test_program_that_started_it() {
         .spawn()
         .expect("this program runs");
     let output = BufReader::new(dying.stdout.take().expect("it is piped"));
-    let address: SocketAddr = output
+    let place = |line: String| {
+        let (folder, address) = line.rsplit_once(' ')?;
+        Some((folder.to_owned(), address.parse().ok()?))
+    };
+    let (folder, address): (String, SocketAddr) = output
         .lines()
         .find_map(|line| line.ok()?.rsplit(' ').next()?.parse().ok())
         .expect("it says where its broker is");
@@ -105,5 +109,6 @@ fn a_broker_ends_with_the_test_program_that_started_it() {
         !matches!(&ended, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock),
         "the broker at {address} outlives its test program"
     );
+    std::fs::remove_dir_all(folder).expect("the broker that would write into it is gone");
     TcpStream::connect(first.mqtt()).expect("a broker of another program stays");
 }

@@ -18,6 +18,7 @@ mod coap_stream;
 mod conformance;
 mod crash;
 mod examples;
+mod folder;
 mod groups;
 mod guard;
 mod interop;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::broker::{Broker, Kind, free_port, thalweg_binary};
 use crate::certificates::Certificates;
-use crate::server::home::Folder;
+use crate::folder::Folder;
 
 #[test]
 fn it_says_ready_once_every_listener_accepts_and_ends_on_sigterm() {

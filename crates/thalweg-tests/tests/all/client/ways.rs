@@ -94,12 +94,12 @@ fn mqtt_over_tls_and_websocket_over_tls() {
 
 #[test]
 fn mqtt_over_a_unix_socket() {
-    let path = std::env::temp_dir().join(format!("thalweg-client-{}.sock", std::process::id()));
     let broker = Broker::with()
         .set("listeners.local.transport", "unix")
-        .set("listeners.local.bind", &path.display().to_string())
+        .set("listeners.local.bind", "{folder}/broker.sock")
         .start_for_queues();
     let Some(broker) = broker else { return };
+    let path = broker.folder().join("broker.sock");
     both_directions(&broker, &connect(&[&format!("unix://{}", path.display())]));
     both_directions(&broker, &connect(&[&path.display().to_string()]));
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use thalweg_client::blocking::{Client, Subscription};
 use thalweg_client::{ClientBuilder, Options, PeerSettings, Reliability, Success};
-use thalweg_server::access::add_password;
 
 use super::{PATIENCE, builder, connect, subscribe, take};
 use crate::broker::{Broker, free_port, thalweg_binary};
@@ -102,14 +101,9 @@ fn lanes_and_subscriptions_come_back_with_the_broker() {
 #[test]
 fn a_user_logs_in_by_plain_and_others_are_refused() {
     let zmtp = free_port();
-    let users = std::env::temp_dir().join(format!("thalweg-zmtp-users-{}", std::process::id()));
-    add_password(&users, "alice", b"secret").expect("the temporary folder is writable");
-    let text = std::fs::read_to_string(&users).expect("it was just written");
-    let _ = std::fs::remove_file(&users);
     let guarded = Broker::with()
         .queues()
-        .file("users", &text)
-        .set("access.password_file", "{folder}/users")
+        .users(&[("alice", b"secret")])
         .set("listeners.zmtp.anonymous", "false")
         .set("listeners.zmtp.bind", &zmtp.to_string());
     let Some(_broker) = guarded.start_for_queues() else {

@@ -9,17 +9,20 @@ use super::process::Process;
 /// A stopped process has left the kernel after this.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 
-/// A mounted file system; dropping it unmounts it.
+/// A mounted file system in the folder of a home; dropping it unmounts it.
 #[derive(Debug)]
 pub struct Disk {
     /// The file it lies in; none for one in memory.
     image: Option<PathBuf>,
     at: PathBuf,
+    /// Keeps the folder, which cannot be removed while this is mounted in it.
+    _home: Home,
 }
 
 impl Disk {
-    /// An ext4 of this many MiB in a file beside `at`. An error says why this machine cannot have it.
-    pub fn image(at: PathBuf, mebibytes: u32) -> Result<Self, String> {
+    /// An ext4 of this many MiB in a file beside where it is mounted. An error says why this machine cannot have it.
+    pub fn image(home: &Home, mebibytes: u32) -> Result<Self, String> {
+        let at = home.folder().join("disk");
         let image = at.with_extension("image");
         let _ = std::fs::remove_file(&image);
         let file = std::fs::File::create(&image)
@@ -34,6 +37,7 @@ impl Disk {
         let disk = Self {
             image: Some(image),
             at,
+            _home: home.clone(),
         };
         std::fs::create_dir_all(&disk.at).map_err(|error| error.to_string())?;
         disk.mount()?;
@@ -41,13 +45,18 @@ impl Disk {
     }
 
     /// One in memory, of this many MiB.
-    pub fn memory(at: PathBuf, mebibytes: u32) -> Result<Self, String> {
+    pub fn memory(home: &Home, mebibytes: u32) -> Result<Self, String> {
+        let at = home.folder().join("memory");
         std::fs::create_dir_all(&at).map_err(|error| error.to_string())?;
         let size = format!("size={mebibytes}m");
         say(Command::new("mount")
             .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
             .arg(&at))?;
-        Ok(Self { image: None, at })
+        Ok(Self {
+            image: None,
+            at,
+            _home: home.clone(),
+        })
     }
 
     pub fn path(&self) -> &Path {

@@ -106,7 +106,7 @@ fn a_broker_whose_journal_fails_before_it_is_ready_never_says_that_it_is() {
 #[test]
 fn a_full_disk_refuses_publishes_and_goes_on_delivering() {
     let Some(home) = home("full") else { return };
-    let disk = match Disk::memory(home.folder().join("small"), 96) {
+    let disk = match Disk::memory(&home, 96) {
         Ok(disk) => disk,
         Err(why) => return println!("SKIPPED a_full_disk…: nothing can be mounted here: {why}"),
     };
@@ -176,7 +176,7 @@ fn a_directory_that_cannot_be_written_is_refused_by_name() {
     let Some(home) = home("read-only") else {
         return;
     };
-    let disk = match Disk::memory(home.folder().join("ro"), 8) {
+    let disk = match Disk::memory(&home, 8) {
         Ok(disk) => disk,
         Err(why) => {
             return println!(

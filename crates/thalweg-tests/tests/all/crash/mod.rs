@@ -135,6 +135,8 @@ type Cast = fn(&mut Book, &Luck) -> Vec<Client>;
 struct Verdict {
     book: Book,
     text: String,
+    /// Kept until the test has judged.
+    _home: Home,
 }
 
 /// A whole run on a fresh folder.
@@ -209,7 +211,6 @@ fn run_with(home: Home, seed: u64, way: Way, end: End, cast: Cast) -> Verdict {
     if book.counted().is_empty() {
         text += "no breach";
         book.trail.forget();
-        let _ = std::fs::remove_dir_all(home.folder());
     } else {
         let kills: Vec<String> = toll
             .killed_at
@@ -228,7 +229,11 @@ fn run_with(home: Home, seed: u64, way: Way, end: End, cast: Cast) -> Verdict {
             home.data.display()
         );
     }
-    Verdict { book, text }
+    Verdict {
+        book,
+        text,
+        _home: home,
+    }
 }
 
 fn oracle() -> bool {

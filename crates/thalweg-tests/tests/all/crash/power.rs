@@ -73,7 +73,7 @@ fn cuts(name: &str, seed: u64, end: End, sets: &[&str], cast: Cast) -> Option<Ve
         return None;
     }
     let home = Home::new(name);
-    let disk = match Disk::image(home.folder().join("disk"), IMAGE_MEBIBYTES) {
+    let disk = match Disk::image(&home, IMAGE_MEBIBYTES) {
         Ok(disk) => disk,
         Err(why) => {
             println!("SKIPPED {name}: no image can be mounted here: {why}");

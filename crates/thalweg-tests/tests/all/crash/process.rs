@@ -1,4 +1,4 @@
-//! A broker process on a folder that outlives it: started, killed, and started again on the same ports and data.
+//! A broker process on a folder that outlives it and is removed with its last [`Home`]: started, killed, and started again on the same ports and data.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::broker::{Kind, free_port, thalweg_binary};
 use crate::guard::Guarded;
+use crate::folder::Folder;
 
 /// From start to `ready`; a restart replays what was there.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -21,7 +22,7 @@ pub struct Home {
     pub admin: SocketAddr,
     /// Where its data lies.
     pub data: PathBuf,
-    folder: PathBuf,
+    folder: Arc<Folder>,
     sets: Vec<String>,
     flags: Vec<String>,
     /// A program and its arguments that runs the broker's command line.
@@ -47,10 +48,7 @@ struct Said {
 impl Home {
     /// A fresh folder and free ports. `THALWEG_CRASH_SET="key=value …"` has the last word in every broker's settings.
     pub fn new(name: &str) -> Self {
-        let folder =
-            std::env::temp_dir().join(format!("thalweg-crash-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+        let folder = Folder::named(name);
         let kind = match std::env::var("THALWEG_TEST_BROKER").as_deref() {
             Ok("mosquitto") => Kind::Mosquitto,
             _ => Kind::Thalweg,
@@ -59,8 +57,8 @@ impl Home {
             kind,
             mqtt: free_port(),
             admin: free_port(),
-            data: folder.join("data"),
-            folder,
+            data: folder.path().join("data"),
+            folder: Arc::new(folder),
             sets: Vec::new(),
             flags: Vec::new(),
             wrapper: Vec::new(),
@@ -68,7 +66,7 @@ impl Home {
     }
 
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     /// Other data than the folder's own.
@@ -136,7 +134,7 @@ impl Home {
                     self.data.display(),
                     self.mqtt.port(),
                 );
-                let path = self.folder.join("mosquitto.conf");
+                let path = self.folder().join("mosquitto.conf");
                 std::fs::write(&path, config).expect("the folder is writable");
                 words.extend([
                     "/usr/sbin/mosquitto".to_owned(),

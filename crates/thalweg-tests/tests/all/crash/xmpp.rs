@@ -137,7 +137,6 @@ fn notifications(name: &str, shards: usize, length: Length) {
     );
     assert_eq!(lost, 0);
     assert!(resumed > 0 && inherited > 0, "{resumed} {inherited}");
-    let _ = std::fs::remove_dir_all(home.folder());
 }
 
 fn messages(name: &str, shards: usize, length: Length) {
@@ -201,7 +200,6 @@ fn messages(name: &str, shards: usize, length: Length) {
     );
     assert_eq!(lost, 0);
     drop(process);
-    let _ = std::fs::remove_dir_all(home.folder());
 }
 
 /// What a sender has sent, and what of that was acknowledged.

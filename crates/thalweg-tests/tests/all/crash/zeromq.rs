@@ -55,7 +55,6 @@ fn what_push_has_sent_outlives_a_killed_broker() {
         }
         assert_eq!(waiting(&home), 0);
         drop(process);
-        let _ = std::fs::remove_dir_all(home.folder());
     }
 }
 

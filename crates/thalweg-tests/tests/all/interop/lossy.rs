@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::puppet::PATIENCE;
 use crate::broker::thalweg_binary;
-use crate::server::home::Folder;
+use crate::folder::Folder;
 
 const MESSAGES: usize = 100;
 

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use thalweg_server::access::add_password;
 
 use super::puppet::installed;
 use crate::broker::Broker;
@@ -46,18 +45,9 @@ fn facts(value: &Value) -> Facts {
 }
 
 /// A broker that knows the user whom every RabbitMQ knows.
-fn broker(protocol: &str) -> Option<Broker> {
-    // The tests of both protocols run at once, in one process.
-    let users = format!("thalweg-oracle-users-{protocol}-{}", std::process::id());
-    let users = std::env::temp_dir().join(users);
-    add_password(&users, "guest", b"guest").expect("the temporary folder is writable");
-    let text = fs::read_to_string(&users).expect("it was just written");
-    let _ = fs::remove_file(&users);
+fn broker() -> Option<Broker> {
     let listeners = ["amqp", "stomp", "stomp-ws"];
-    let guarded = Broker::with()
-        .queues()
-        .file("users", &text)
-        .set("access.password_file", "{folder}/users");
+    let guarded = Broker::with().queues().users(&[("guest", b"guest")]);
     let anonymous = |name: &&str| format!("listeners.{name}.anonymous");
     listeners
         .iter()
@@ -195,14 +185,14 @@ fn compare(protocol: &str, address: SocketAddr) {
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn amqp_does_what_rabbitmq_does() {
-    let Some(broker) = broker("amqp") else { return };
+    let Some(broker) = broker() else { return };
     compare("amqp", broker.amqp());
 }
 
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn stomp_does_what_rabbitmq_does() {
-    let Some(broker) = broker("stomp") else {
+    let Some(broker) = broker() else {
         return;
     };
     compare("stomp", broker.stomp());

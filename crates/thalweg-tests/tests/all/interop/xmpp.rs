@@ -6,7 +6,6 @@ use crate::broker::{Broker, Options, free_port};
 use crate::certificates::Certificates;
 use std::path::Path;
 use std::process::Command;
-use thalweg_server::access::add_password;
 
 const PASSWORD: &[u8] = b"wherefore";
 /// What clients without a name, and the users below, may do.
@@ -30,7 +29,7 @@ topic read shown
 fn a_client_of_xmpp_publishes_subscribes_and_meets_mqtt() {
     let (xmpp, starttls, people) = (free_port(), free_port(), free_port());
     let certificates = Certificates::shared();
-    let broker = with_people("python")
+    let broker = with_people()
         .set("listeners.xmpp.bind", &xmpp.to_string())
         .file("server.pem", &certificates.server)
         .file("server.key", &certificates.server_key)
@@ -63,7 +62,7 @@ fn a_browsers_client_of_xmpp_does_the_same_over_websocket() {
     let listeners = [("browsers", anyone, "true"), ("people", people, "false")];
     let broker = listeners
         .iter()
-        .fold(with_people("javascript"), |options, (name, bind, open)| {
+        .fold(with_people(), |options, (name, bind, open)| {
             let key = |key: &str| format!("listeners.{name}.{key}");
             options
                 .set(&key("kind"), "xmpp")
@@ -81,18 +80,11 @@ fn a_browsers_client_of_xmpp_does_the_same_over_websocket() {
 }
 
 /// A broker that knows users.
-fn with_people(name: &str) -> Options {
-    let file = format!("thalweg-people-{name}-{}", std::process::id());
-    let file = std::env::temp_dir().join(file);
-    for user in ["romeo", "juliet", "mercutio"] {
-        add_password(&file, user, PASSWORD).expect("the temporary folder is writable");
-    }
-    let users = std::fs::read_to_string(&file).expect("it was just written");
-    let _ = std::fs::remove_file(&file);
+fn with_people() -> Options {
+    let people = ["romeo", "juliet", "mercutio"];
     Broker::with()
-        .file("users", &users)
+        .users(&people.map(|user| (user, PASSWORD)))
         .file("acl", RULES)
-        .set("access.password_file", "{folder}/users")
         .set("access.acl_file", "{folder}/acl")
         .set("access.default", "deny")
         .set("xmpp.plaintext_passwords", "true")

@@ -2,7 +2,7 @@
 
 use super::puppet::installed;
 use crate::broker::{Broker, free_port};
-use crate::server::home::Folder;
+use crate::folder::Folder;
 use std::path::Path;
 use std::process::Command;
 

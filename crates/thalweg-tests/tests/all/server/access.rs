@@ -10,10 +10,11 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::hmac;
 use thalweg_server::access::{add_password, add_scram_verifier};
 
-use super::home::{Folder, Home};
+use super::home::Home;
 use super::talker::Talker;
 use crate::conformance::packet::Version::{V5, V311};
 use crate::conformance::packet::*;
+use crate::folder::Folder;
 
 const BAD_PASSWORD: u8 = 0x86;
 const NOT_AUTHORIZED: u8 = 0x87;

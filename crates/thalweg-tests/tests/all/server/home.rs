@@ -9,37 +9,7 @@ use thalweg_server::config::Config;
 use thalweg_server::{Observer, Server};
 
 use super::talker::{PATIENCE, Talker};
-
-/// A folder that goes when it goes.
-pub struct Folder(PathBuf);
-
-impl Folder {
-    pub fn new() -> Folder {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "thalweg-server-{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("the temporary folder is writable");
-        Folder(path)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    pub fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.0.join(name), text).expect("the folder is writable");
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use crate::folder::Folder;
 
 pub struct Home {
     pub server: Server,

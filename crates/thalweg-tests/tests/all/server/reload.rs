@@ -3,11 +3,12 @@
 use thalweg_server::access::{BanKind, add_ban, add_password};
 use thalweg_server::transport::client::TlsClientFiles;
 
-use super::home::{Folder, Home, wait_until};
+use super::home::{Home, wait_until};
 use super::talker::Talker;
 use crate::certificates::Certificates;
 use crate::conformance::packet::Version::V5;
 use crate::conformance::packet::*;
+use crate::folder::Folder;
 
 #[test]
 fn clients_stay_while_everything_around_them_changes() {

@@ -4,8 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use super::access::{SECRET, token, unix_now};
-use super::home::{Folder, Home, wait_until};
+use super::home::{Home, wait_until};
 use super::talker::PATIENCE;
+use crate::folder::Folder;
 
 /// So many that each shard has some, whatever the dice say.
 const SOCKETS: usize = 40;

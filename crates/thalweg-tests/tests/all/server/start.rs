@@ -4,8 +4,9 @@ use std::net::TcpListener;
 
 use thalweg_server::Server;
 
-use super::home::{Folder, configuration};
+use super::home::configuration;
 use crate::certificates::Certificates;
+use crate::folder::Folder;
 
 /// Everything that is said about a start that fails, one fault per line.
 #[track_caller]

@@ -5,11 +5,12 @@ use std::net::{SocketAddr, TcpStream};
 
 use thalweg_server::transport::client::TlsClientFiles;
 
-use super::home::{Folder, Home};
+use super::home::Home;
 use super::talker::Talker;
 use crate::certificates::Certificates;
 use crate::conformance::packet::Version::V5;
 use crate::conformance::packet::*;
+use crate::folder::Folder;
 
 fn with_certificates() -> Folder {
     let folder = Folder::new();

@@ -119,7 +119,7 @@ fn cuts(name: &str, seed: u64, end: End, sets: &[&str]) -> Option<Verdict> {
         return None;
     }
     let home = Home::new(name);
-    let disk = match Disk::image(home.folder().join("disk"), 512) {
+    let disk = match Disk::image(&home, 512) {
         Ok(disk) => disk,
         Err(why) => {
             println!("SKIPPED {name}: no image can be mounted here: {why}");
@@ -135,6 +135,8 @@ fn cuts(name: &str, seed: u64, end: End, sets: &[&str]) -> Option<Verdict> {
 struct Verdict {
     book: Book,
     text: String,
+    /// Kept until the test has judged.
+    _home: Home,
 }
 
 /// What all who take part share.
@@ -294,7 +296,6 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
     );
     if book.counted().is_empty() {
         text += "no breach";
-        let _ = std::fs::remove_dir_all(home.folder());
     } else {
         let kills: Vec<String> = toll
             .killed_at
@@ -308,7 +309,11 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
         );
         text += &format!("the data is in {}\n", home.data.display());
     }
-    Verdict { book, text }
+    Verdict {
+        book,
+        text,
+        _home: home,
+    }
 }
 
 /// Publishers have stopped, everybody stays, and what is owed comes.

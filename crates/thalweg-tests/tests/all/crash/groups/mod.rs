@@ -113,6 +113,8 @@ impl World {
 struct Verdict {
     is_clean: bool,
     text: String,
+    /// Kept until the test has judged.
+    _home: Home,
 }
 
 const FREE: &str = "$share/free/f/#";
@@ -250,7 +252,6 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
     if book.is_clean() {
         text += "no breach";
         book.trail.forget();
-        let _ = std::fs::remove_dir_all(home.folder());
     } else {
         let kills: Vec<String> = toll
             .killed_at
@@ -272,4 +273,5 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
         is_clean: book.is_clean(),
         text,
     }
+        _home: home,
 }

@@ -613,8 +613,12 @@ mod tests {
 
     /// A book with a queue, where its letters die, and a stream into it.
     fn book(name: &str) -> (Book, usize, usize, usize) {
-        let path = std::env::temp_dir().join(format!("thalweg-book-{}-{name}", std::process::id()));
-        let mut book = Book::new(Instant::now(), Trail::new(path));
+        let path = format!(
+            "{}/book-{}-{name}",
+            env!("CARGO_TARGET_TMPDIR"),
+            std::process::id()
+        );
+        let mut book = Book::new(Instant::now(), Trail::new(path.into()));
         let (queue, dead) = (book.queue("q"), book.queue("d"));
         book.dead_letters(queue, dead);
         let stream = book.stream("s", &[queue]);

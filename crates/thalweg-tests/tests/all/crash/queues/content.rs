@@ -175,7 +175,6 @@ fn a_message_says_after_a_kill_what_it_said_before() {
         );
         assert!(String::from_utf8_lossy(&delivery.properties).contains("x-death"));
     }
-    let _ = std::fs::remove_dir_all(home.folder());
 }
 
 #[test]
@@ -240,7 +239,6 @@ fn what_a_queue_was_declared_with_counts_after_a_kill() {
         matches!(refused, Err(Trouble::Refused(406, _))),
         "it is known what it was declared with: {refused:?}"
     );
-    let _ = std::fs::remove_dir_all(home.folder());
 }
 
 #[test]
@@ -298,5 +296,4 @@ fn a_transaction_larger_than_a_batch_is_there_as_a_whole_or_not_at_all() {
         KILLS + 1
     );
     assert!(whole > 0, "the one that nobody disturbed was not there");
-    let _ = std::fs::remove_dir_all(home.folder());
 }

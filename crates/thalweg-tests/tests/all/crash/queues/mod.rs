@@ -175,7 +175,7 @@ fn cuts(name: &str, seed: u64, end: End, sets: &[&str]) -> Option<Verdict> {
         return None;
     }
     let home = Home::new(name);
-    let disk = match Disk::image(home.folder().join("disk"), 512) {
+    let disk = match Disk::image(&home, 512) {
         Ok(disk) => disk,
         Err(why) => {
             println!("SKIPPED {name}: no image can be mounted here: {why}");
@@ -199,6 +199,8 @@ struct Cast {
     topology: Topology,
     publishers: Vec<(&'static str, Publisher, Vec<Route>)>,
     takers: Vec<(Taker, Manner)>,
+    /// Kept until the test has judged.
+    _home: Home,
 }
 
 type Publisher = fn(&World, &str, &[Route], Luck);
@@ -303,7 +305,6 @@ fn run(home: Home, seed: u64, way: Way, end: End, cast: fn(&mut Book) -> Cast) -
     if book.counted().is_empty() {
         text += "no breach";
         book.trail().forget();
-        let _ = std::fs::remove_dir_all(home.folder());
     } else {
         let kills: Vec<String> = toll
             .killed_at
@@ -321,7 +322,11 @@ fn run(home: Home, seed: u64, way: Way, end: End, cast: fn(&mut Book) -> Cast) -
             home.data.display()
         );
     }
-    Verdict { book, text }
+    Verdict {
+        book,
+        text,
+        _home: home,
+    }
 }
 
 /// Publishers have stopped, everybody stays, and what is owed comes.

@@ -326,7 +326,6 @@ fn more_than_a_frame_that_dies_at_once_is_no_harm_to_the_journal() {
         "{counts:?}"
     );
     process.kill();
-    let _ = std::fs::remove_dir_all(home.folder());
 }
 
 /// All up to this one.
