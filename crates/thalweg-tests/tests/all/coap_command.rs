@@ -56,7 +56,7 @@ impl Observer {
 
     /// The next value, if it comes in time.
     pub fn value(&self) -> Option<String> {
-        self.values.recv_timeout(Duration::from_secs(10)).ok()
+        self.values.recv_timeout(Duration::from_secs(60)).ok()
     }
 }
 

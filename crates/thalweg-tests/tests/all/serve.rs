@@ -33,7 +33,7 @@ fn admin_says_healthy_and_ready() {
     for path in ["/healthz", "/readyz"] {
         let mut stream = TcpStream::connect(broker.admin()).expect("the admin listener accepts");
         stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
+            .set_read_timeout(Some(Duration::from_secs(60)))
             .expect("a timeout can be set");
         write!(
             stream,

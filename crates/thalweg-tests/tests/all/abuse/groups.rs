@@ -7,7 +7,7 @@ use super::*;
 use crate::groups::line::{Came, MqttConnection};
 use crate::groups::log::Log;
 use crate::groups::publisher::{Publisher, number};
-use crate::groups::worker::{GLANCE, Worker};
+use crate::groups::worker::{GLANCE, Work, Worker};
 
 const FILTER: &str = "$share/crew/jobs";
 const MESSAGES: u32 = 400;
@@ -130,8 +130,8 @@ fn talks_nonsense(line: &mut MqttConnection, id: u16, turn: u32) {
     line.send(&ack_saying(id, garbage[turn as usize % garbage.len()]));
 }
 
-/// A member that takes `work` for a message, and talks.
-fn liar(broker: SocketAddr, work: Duration, talk: Talk, log: &Log) -> Worker {
+/// A member that does `work` for a message, and talks.
+fn liar(broker: SocketAddr, work: Work, talk: Talk, log: &Log) -> Worker {
     let mut line = MqttConnection::connect(broker, &Connect::new(V5, "liar"));
     assert!(line.subscribe(FILTER, 1));
     let log = log.clone();
@@ -141,7 +141,7 @@ fn liar(broker: SocketAddr, work: Duration, talk: Talk, log: &Log) -> Worker {
             match line.next(GLANCE) {
                 Came::Packet(Packet::Publish(message)) => {
                     log.taken("liar", number(&message.payload), message.dup);
-                    std::thread::sleep(work);
+                    work.do_it("liar", &log);
                     turn += 1;
                     talk(&mut line, message.id, turn);
                     log.settled(number(&message.payload));
@@ -157,7 +157,7 @@ fn liar(broker: SocketAddr, work: Duration, talk: Talk, log: &Log) -> Worker {
 /// So many messages for a liar and others; how many each got.
 fn shares(
     victim: &Victim,
-    work: Duration,
+    work: Work,
     talk: Talk,
     others: usize,
     others_work: Duration,
@@ -200,13 +200,7 @@ fn a_slow_member_that_lies_or_talks_nonsense_stays_and_gets_little() {
         ("nonsense", talks_nonsense),
     ] {
         // A fifth of the speed of each of two others: a share of 1 in 11 is fair.
-        let (lies, all) = shares(
-            &victim,
-            Duration::from_millis(25),
-            talk,
-            2,
-            Duration::from_millis(5),
-        );
+        let (lies, all) = shares(&victim, Work::Behind(10), talk, 2, Duration::from_millis(5));
         assert!(lies * 11 <= 3 * all, "{what}: {lies} of {all}");
     }
     assert!(victim.figure("thalweg_groups_reports_total") > 0);
@@ -224,7 +218,13 @@ fn a_member_that_acknowledges_at_once_and_claims_to_be_idle_does_not_take_all() 
         claims_to_be_idle_in_acks,
     ] {
         // One of ten.
-        let (lies, all) = shares(&victim, Duration::ZERO, talk, 9, Duration::from_millis(10));
+        let (lies, all) = shares(
+            &victim,
+            Duration::ZERO.into(),
+            talk,
+            9,
+            Duration::from_millis(10),
+        );
         assert!(lies * 10 <= 3 * all, "{lies} of {all}");
     }
     victim.assert_unharmed("members that claim to have done it", 48 << 10);

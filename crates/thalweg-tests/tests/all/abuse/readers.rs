@@ -49,7 +49,8 @@ fn a_qos_0_flood_costs_receivers_that_do_not_read_and_nobody_else() {
             .expect("it reads");
         let until = Instant::now() + duration();
         let mut sent = 0;
-        while Instant::now() < until {
+        // At least as much as fills every output.
+        while Instant::now() < until || sent < 6_000 {
             stream.write_all(&batch).expect("the broker reads on");
             sent += 200;
         }
@@ -83,7 +84,8 @@ fn a_qos_1_flood_fills_the_queues_of_receivers_that_do_not_read_up_to_their_limi
         let mut flooder = Talker::tcp(address).named(&format!("flooder{number}"));
         let until = Instant::now() + duration();
         let mut sent = 0;
-        while Instant::now() < until {
+        // At least as many as fill the queues.
+        while Instant::now() < until || sent < 2_500 {
             let burst: Vec<u8> = (1..=100)
                 .flat_map(|id| Publish::new("flood", [b'x'; 500]).qos(1, id).bytes(V5))
                 .collect();

@@ -19,7 +19,7 @@ use thalweg_client::blocking::{Client, Subscription};
 use thalweg_client::{ClientBuilder, SubscribeOptions};
 
 /// Longer than anything takes that works; a test that fails may take so long.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client of these brokers, not started.
 fn builder(urls: &[&str]) -> ClientBuilder {

@@ -36,7 +36,7 @@ impl Session {
             .expect("the binary starts");
         let (stream, _) = listener.accept().expect("the client connects");
         stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
+            .set_read_timeout(Some(Duration::from_secs(60)))
             .expect("a fresh socket takes options");
         let mut session = Self {
             client,

@@ -171,7 +171,7 @@ fn a_hostile_report_is_answered_and_forgotten_and_nobody_else_notices() {
     let mut texts: Vec<String> = Vec::new();
     let begun = Instant::now();
     while texts.len() < 8 {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{texts:?}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{texts:?}");
         for peer in [&mut liar, &mut worker] {
             for packet in peer.until_pong() {
                 let Packet::Publish(message) = packet else {

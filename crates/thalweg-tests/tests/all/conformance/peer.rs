@@ -12,7 +12,7 @@ use super::packet::*;
 use crate::broker::{Broker, Kind, Options};
 
 /// How long an awaited packet may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One connection to the broker.
 #[derive(Debug)]

@@ -29,7 +29,7 @@ impl Socket {
         let mut stream =
             TcpStream::connect(shared_broker().websocket()).expect("the broker accepts");
         stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
+            .set_read_timeout(Some(Duration::from_secs(60)))
             .expect("a fresh socket takes options");
         let request = format!(
             "GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use super::supervisor::Promises;
 use super::trail::{Trail, seconds};
 use crate::conformance::packet::{Message, Version, property};
 
@@ -141,6 +142,7 @@ pub struct Book {
     pub retransmitted: u64,
     pub readings: u64,
     pub sessions_ended: u64,
+    pub promises: Promises,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -165,6 +167,7 @@ impl Book {
             retransmitted: 0,
             readings: 0,
             sessions_ended: 0,
+            promises: Promises::default(),
         }
     }
 
@@ -257,6 +260,7 @@ impl Book {
     /// PUBACK or PUBREC was read.
     pub fn taken(&mut self, stream: usize, number: u32) {
         let now = self.now();
+        self.promises.one_more();
         let sent = &mut self.streams[stream].sent[number as usize - 1];
         sent.taken = now;
         if self.streams[stream].qos == 1 {

@@ -21,6 +21,13 @@ const ABSENT: Presence = Presence {
     polite: 0.5,
 };
 
+/// Away from when it has subscribed until publishing has ended: at each kill something waits for it.
+const LATER: Presence = Presence {
+    stays: (0.3, 0.6),
+    away: (3600.0, 3600.0),
+    polite: 0.5,
+};
+
 /// Its connection breaks now and then.
 const SHAKY: Presence = Presence {
     stays: (0.3, 3.0),
@@ -152,6 +159,7 @@ pub fn messages_only(book: &mut Book, luck: &Luck) -> Vec<Client> {
     cast.publisher("p1", V311, Presence::ALWAYS, Sizes::Small, None);
     cast.listener("absent-3", V311, ABSENT, &[("c/#", 1)]);
     cast.listener("absent-5", V5, ABSENT, &[("c/#", 1)]);
+    cast.listener("later-5", V5, LATER, &[("c/#", 1)]);
     cast.clients
 }
 

@@ -18,7 +18,7 @@ const SILENCE: Duration = Duration::from_secs(6);
 const LISTENING: Duration = Duration::from_millis(400);
 
 /// Who is not greeted and answered in full within this, at the end, is stuck.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 pub struct Crowd {
     pub book: Book,

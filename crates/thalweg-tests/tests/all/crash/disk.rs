@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::process::Process;
+use super::process::{Home, Process};
 
 /// A stopped process has left the kernel after this.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
@@ -99,7 +99,8 @@ impl Disk {
     fn mount(&self) -> Result<(), String> {
         let image = self.image.as_ref().expect("only an image is mounted again");
         say(Command::new("mount")
-            .args(["-o", "loop"])
+            // Else the system syncs every five seconds by itself, and a broker that does not would lose nothing.
+            .args(["-o", "loop,commit=300"])
             .arg(image)
             .arg(&self.at))
     }

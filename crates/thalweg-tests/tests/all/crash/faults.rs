@@ -145,7 +145,7 @@ fn a_full_disk_refuses_publishes_and_goes_on_delivering() {
     let mut sleeper = Hand::lasting(home.mqtt, "sleeper");
     assert!(sleeper.session_present);
     assert_eq!(
-        sleeper.take_numbers(),
+        sleeper.take(sent.len()),
         sent,
         "what was acknowledged is delivered"
     );
@@ -275,7 +275,7 @@ fn an_end_that_never_reached_the_disk_is_dropped_and_said_so() {
         "what was dropped is told:\n{}",
         process.log()
     );
-    let waits = Hand::lasting(home.mqtt, "sleeper").take_numbers();
+    let waits = Hand::lasting(home.mqtt, "sleeper").take_numbers(TOPIC);
     assert!(process.ended().is_none());
     let most = waits.iter().copied().max().unwrap_or(0);
     assert!(
@@ -309,7 +309,7 @@ fn a_file_cut_short_stops_the_start_until_repair() {
         "the loss is listed:\n{}",
         process.log()
     );
-    let waits = Hand::lasting(home.mqtt, "sleeper").take_numbers();
+    let waits = Hand::lasting(home.mqtt, "sleeper").take_numbers(TOPIC);
     assert!(waits.len() >= 30 && waits.is_subset(&sent), "{waits:?}");
 }
 
@@ -342,7 +342,7 @@ fn a_flipped_bit_in_the_middle_stops_the_start_until_repair_lists_the_loss() {
         log.contains(&name) && log.contains("frame"),
         "the loss is listed:\n{log}"
     );
-    let waits = Hand::lasting(home.mqtt, "sleeper").take_numbers();
+    let waits = Hand::lasting(home.mqtt, "sleeper").take_numbers(TOPIC);
     assert!(process.ended().is_none());
     let lost: Vec<_> = sent.difference(&waits).collect();
     assert!(
@@ -388,7 +388,7 @@ fn failing(home: &Home, calls: &str, error: &str, when: &str) -> Option<Home> {
     Some(home.clone().wrapped(&strace))
 }
 
-/// A broker that took so many messages for an offline session, one at a time, and was killed after a quiet moment; what it
+/// A broker that took so many messages for an offline session, one at a time, and was killed when they were marked as durable; what it
 /// acknowledged, and the segment that holds them.
 fn killed_with(home: &Home, count: u32) -> (BTreeSet<u32>, PathBuf) {
     let process = home.start().expect("a fresh broker starts");
@@ -396,16 +396,22 @@ fn killed_with(home: &Home, count: u32) -> (BTreeSet<u32>, PathBuf) {
     let mut publisher = Hand::passing(home.mqtt, "publisher");
     let (sent, _) = publisher.publish_numbers(TOPIC, 100, |number, _| number + 1 == count);
     assert_eq!(sent.len() as u32, count, "{}", process.log());
-    // The quiet moment after which the broker writes down that all of this is durable.
-    std::thread::sleep(Duration::from_millis(400));
-    process.kill();
-    let mut segments = Vec::new();
-    find_segments(&home.data, &mut segments);
-    let holding = segments
-        .into_iter()
-        .max_by_key(|segment| frames(segment).len())
-        .expect("there is a segment");
-    (sent, holding)
+    // After a quiet moment the broker writes down that all of this is durable.
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut segments = Vec::new();
+        find_segments(&home.data, &mut segments);
+        let holding = segments
+            .into_iter()
+            .max_by_key(|segment| frames(segment).len())
+            .expect("there is a segment");
+        if ends_with_a_mark(&holding) {
+            process.kill();
+            return (sent, holding);
+        }
+        assert!(Instant::now() < deadline, "no mark: {}", process.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Starts the broker as it is; what waits for the session.
@@ -417,7 +423,7 @@ fn what_waits(home: &Home) -> BTreeSet<u32> {
         "the session is lost:\n{}",
         process.log()
     );
-    let waits = sleeper.take_numbers();
+    let waits = sleeper.take_numbers(TOPIC);
     sleeper.leave();
     assert!(process.stop().is_some_and(|status| status.success()));
     waits
@@ -460,13 +466,24 @@ fn frames(segment: &Path) -> Vec<u64> {
         .collect()
 }
 
-/// Where the last frame of a segment ends.
-fn end_of(segment: &Path) -> u64 {
+/// Where the last frame of a segment begins, and the length of its payload.
+fn last_frame(segment: &Path) -> (u64, u64) {
     let bytes = std::fs::read(segment).expect("the segment can be read");
     let last = *frames(segment).last().expect("it has frames");
     let length = &bytes[last as usize + 8..last as usize + 12];
-    let length = u64::from(u32::from_le_bytes(length.try_into().expect("four bytes")));
+    let length = u32::from_le_bytes(length.try_into().expect("four bytes"));
+    (last, u64::from(length))
+}
+
+/// Where the last frame of a segment ends.
+fn end_of(segment: &Path) -> u64 {
+    let (last, length) = last_frame(segment);
     last + 48 + length.next_multiple_of(8)
+}
+
+/// Whether the last frame is empty: such a one says that those before it are durable.
+fn ends_with_a_mark(segment: &Path) -> bool {
+    last_frame(segment).1 == 0
 }
 
 fn open(path: &Path) -> std::fs::File {

@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 
 use thalweg_client::{BufferSettings, Options, blocking};
 
-use super::hand::Hand;
+use super::hand::{Answer, Hand};
 use super::luck::Luck;
 use crate::broker::Broker;
 
 /// For what has to come.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// After this long without a message, no more are expected.
-const SILENCE: Duration = Duration::from_millis(1500);
+/// Published when the gateway has delivered all, so that nothing comes behind it.
+const MARK: &str = "gateway/end";
 /// Each process numbers its messages from a multiple of this on.
 const NUMBERS: u64 = 1_000_000;
 const TOPICS: u64 = 3;
@@ -136,7 +136,13 @@ fn run(seed: u64, has_disk: bool, goes_on: impl Fn(u64, &Toll) -> bool) -> Optio
     stored.extend(gateway.drain());
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     let mut newest: BTreeMap<String, u64> = BTreeMap::new();
-    while let Ok((topic, payload)) = heard.recv_timeout(SILENCE) {
+    let mut marker = Hand::passing(broker.mqtt(), "marker");
+    assert_eq!(marker.publish(MARK, b"", PATIENCE), Answer::Puback(0));
+    loop {
+        let (topic, payload) = heard.recv_timeout(PATIENCE).expect("the mark comes");
+        if topic == MARK {
+            break;
+        }
         let text = String::from_utf8_lossy(&payload);
         let number: u64 = text
             .split('|')

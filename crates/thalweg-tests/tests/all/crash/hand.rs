@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::conformance::packet::Version::V5;
@@ -11,8 +12,8 @@ use crate::conformance::packet::*;
 /// For what has to come, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// After this long without a message, no more are expected.
-const SILENCE: Duration = Duration::from_millis(1500);
+/// How marks of [`Hand::take_numbers`] begin.
+const MARK: &str = "mark";
 
 #[derive(Debug)]
 pub struct Hand {
@@ -123,21 +124,36 @@ impl Hand {
         unreachable!("numbers end")
     }
 
-    /// Takes and acknowledges all messages that wait; the numbers in them.
-    pub fn take_numbers(&mut self) -> BTreeSet<u32> {
+    /// Takes and acknowledges all messages that wait at `topic`, to which it is subscribed: those that come before a mark that
+    /// it publishes there. Returns the numbers in them.
+    pub fn take_numbers(&mut self, topic: &str) -> BTreeSet<u32> {
+        static MARKS: AtomicU32 = AtomicU32::new(0);
+        let mark = format!("{MARK} {}", MARKS.fetch_add(1, Ordering::Relaxed));
+        self.next_id += 1;
+        let publish = Publish::new(topic, &mark).qos(1, self.next_id);
+        self.write(&publish.bytes(V5));
         let mut numbers = BTreeSet::new();
-        while let Some(packet) = self.next(SILENCE) {
-            let Packet::Publish(message) = packet else {
-                continue;
-            };
-            let text = String::from_utf8_lossy(&message.payload);
-            let number = text.split('|').next().and_then(|text| text.parse().ok());
-            numbers.insert(number.unwrap_or_else(|| panic!("nobody sent `{text}`")));
-            if message.qos == 1 {
-                self.write(&ack(PUBACK, message.id));
+        loop {
+            let (_, payload) = self.take_one(PATIENCE).expect("the mark comes");
+            if payload == mark.as_bytes() {
+                return numbers;
+            }
+            // Earlier marks may come again.
+            if !payload.starts_with(MARK.as_bytes()) {
+                numbers.insert(number_in(&payload));
             }
         }
-        numbers
+    }
+
+    /// Takes and acknowledges so many messages; the numbers in them.
+    pub fn take(&mut self, count: usize) -> BTreeSet<u32> {
+        (0..count)
+            .map(|at| {
+                let message = self.take_one(PATIENCE);
+                let (_, payload) = message.unwrap_or_else(|| panic!("{at} of {count} came"));
+                number_in(&payload)
+            })
+            .collect()
     }
 
     /// Takes and acknowledges the next message: its topic and payload.
@@ -186,6 +202,12 @@ impl Hand {
     fn write(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
+}
+
+fn number_in(payload: &[u8]) -> u32 {
+    let text = String::from_utf8_lossy(payload);
+    let number = text.split('|').next().and_then(|text| text.parse().ok());
+    number.unwrap_or_else(|| panic!("nobody sent `{text}`"))
 }
 
 fn numbered(number: u32, size: usize) -> Vec<u8> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Figures by name, added up over the lives of a broker.
 #[derive(Clone, Debug, Default)]

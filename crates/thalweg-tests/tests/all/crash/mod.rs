@@ -149,6 +149,7 @@ fn run_with(home: Home, seed: u64, way: Way, end: End, cast: Cast) -> Verdict {
     let begun = Instant::now();
     let luck = Luck::new(seed);
     let mut book = Book::new(begun, Trail::new(home.folder().join("trail")));
+    book.promises = home.promises.clone();
     let clients = cast(&mut book, &luck);
     let mut crowd = Crowd::new(book, home.mqtt, clients);
     let supervisor = Supervisor::start(home.clone(), luck.of(0), way, end, begun);

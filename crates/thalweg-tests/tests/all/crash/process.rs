@@ -7,9 +7,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use super::supervisor::Promises;
 use crate::broker::{Kind, free_port, thalweg_binary};
-use crate::guard::Guarded;
 use crate::folder::Folder;
+use crate::guard::Guarded;
 
 /// From start to `ready`; a restart replays what was there.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -23,6 +24,7 @@ pub struct Home {
     /// Where its data lies.
     pub data: PathBuf,
     folder: Arc<Folder>,
+    pub promises: Promises,
     sets: Vec<String>,
     flags: Vec<String>,
     /// A program and its arguments that runs the broker's command line.
@@ -59,6 +61,7 @@ impl Home {
             admin: free_port(),
             data: folder.path().join("data"),
             folder: Arc::new(folder),
+            promises: Promises::default(),
             sets: Vec::new(),
             flags: Vec::new(),
             wrapper: Vec::new(),

@@ -1,7 +1,7 @@
 //! Kills the broker again and again, at moments drawn by lot, and starts it again on what is left.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,25 @@ const LIFE: (f64, f64) = (0.05, 1.5);
 
 /// How likely a broker is killed before it is ready: recovery must survive its own interruption.
 const KILLED_AT_START: f64 = 0.08;
+
+/// A life of a control ends after so many acknowledgements: without any there would be nothing to lose.
+const PROMISES_MIN: u64 = 100;
+/// A control that gets fewer within this has failed.
+const PROMISED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Counts what the broker has acknowledged to publishers, over all its lives.
+#[derive(Clone, Debug, Default)]
+pub struct Promises(Arc<AtomicU64>);
+
+impl Promises {
+    pub fn one_more(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
 
 /// What becomes of the broker and its data.
 #[derive(Debug)]
@@ -136,6 +155,7 @@ impl Rounds {
             }
             let settings = self.settings();
             self.lives.fetch_add(1, Ordering::AcqRel);
+            let promised = self.home.promises.count() + PROMISES_MIN;
             let mut process = match settings.start() {
                 Ok(process) => process,
                 Err(why) => {
@@ -162,6 +182,13 @@ impl Rounds {
                 self.read(reading);
             }
             std::thread::sleep(until.saturating_duration_since(Instant::now()));
+            let until = until + PROMISED_WITHIN;
+            while self.must_lose()
+                && self.home.promises.count() < promised
+                && Instant::now() < until
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
             if let Some(status) = process.ended() {
                 self.toll.wrong.push((
                     Wrong::Broker,
@@ -187,6 +214,11 @@ impl Rounds {
             }
             self.killed(process);
         }
+    }
+
+    /// Whether this is a control, in which something must be missed.
+    fn must_lose(&self) -> bool {
+        matches!(self.way, Way::Forget) || self.home.has(super::UNSAFE[0])
     }
 
     /// Each life may have its own shards, segments and checkpoints; what another left, it must understand. Small ones let a

@@ -2,8 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use super::PATIENCE;
+
+/// Others that take nothing for so long have nothing to take: the one that waits for them has it all.
+const OTHERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A message as a member got it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +26,8 @@ pub struct Entries {
     pub all: Vec<Taken>,
     /// All that was taken by somebody who settled it.
     pub settled: BTreeSet<u32>,
+    /// Nothing more will be published.
+    pub is_over: bool,
 }
 
 impl Log {
@@ -52,6 +58,25 @@ impl Log {
             .wait_timeout_while(self.read(), PATIENCE, waiting)
             .expect("no holder panics");
         !waited.timed_out()
+    }
+
+    /// All that a test publishes is published.
+    pub fn over(&self) {
+        self.read().is_over = true;
+        self.0.1.notify_all();
+    }
+
+    /// Waits until others than `who` have taken so many more, or there is nothing more to take.
+    pub fn wait_for_others(&self, who: &str, count: usize) {
+        let of_others = |entries: &Entries| entries.all.len() - entries.share(who);
+        let entries = self.read();
+        let enough = of_others(&entries) + count;
+        let waiting = |entries: &mut Entries| !entries.is_over && of_others(entries) < enough;
+        let _unused = self
+            .0
+            .1
+            .wait_timeout_while(entries, OTHERS_WITHIN, waiting)
+            .expect("no holder panics");
     }
 
     /// Waits until somebody has settled each of the first so many.

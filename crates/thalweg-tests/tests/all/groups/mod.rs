@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::crash::ledger;
 
 /// Longer than anything here takes; a test that waits for it has failed.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What the broker says of its only group.
 pub fn group(admin: SocketAddr) -> Value {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::log::{Log, Taken};
 use super::publisher::{Publisher, number};
-use super::worker::{GLANCE, Worker};
+use super::worker::{GLANCE, Work, Worker};
 use super::*;
 use crate::broker::{Broker, Kind};
 use crate::crash::queues::amqp::{Amqp, Event};
@@ -14,12 +14,13 @@ use crate::crash::queues::stomp::Stomp;
 const FILTER: &str = "$share/crew/jobs";
 const QUEUE: &str = "$g/crew/jobs";
 const QUICK: Duration = Duration::from_millis(4);
-const SLOW: Duration = Duration::from_millis(40);
+/// Ten times as slow as each of two others.
+const SLOW: Work = Work::Behind(20);
 
 /// What a consumer does with what it gets.
 #[derive(Clone, Copy)]
 enum Habit {
-    Works(Duration),
+    Works(Work),
     /// It gives everything back.
     Requeues,
 }
@@ -36,8 +37,8 @@ fn amqp(broker: &Broker, who: &str, habit: Habit, log: &Log) -> Worker {
                 Some(Event::Deliver(message)) => {
                     log.taken(&who, number(&message.body), message.redelivered);
                     match habit {
-                        Habit::Works(time) => {
-                            std::thread::sleep(time);
+                        Habit::Works(work) => {
+                            work.do_it(&who, &log);
                             channel.ack(message.tag, false);
                             log.settled(number(&message.body));
                         }
@@ -63,8 +64,8 @@ fn stomp(broker: &Broker, who: &str, habit: Habit, log: &Log) -> Worker {
             if let Some(message) = connection.message(GLANCE).expect("it stays open") {
                 log.taken(&who, number(&message.body), message.redelivered());
                 match habit {
-                    Habit::Works(time) => {
-                        std::thread::sleep(time);
+                    Habit::Works(work) => {
+                        work.do_it(&who, &log);
                         connection.ack(message.header("ack"));
                         log.settled(number(&message.body));
                     }
@@ -88,11 +89,14 @@ fn shares_follow_speed_across_protocols() {
     const MEMBERS: [&str; 3] = ["mqtt", "amqp", "stomp"];
     for slow in MEMBERS {
         let (broker, log) = (broker(), Log::default());
-        let time = |who: &str| if who == slow { SLOW } else { QUICK };
+        let work = |who: &str| match who == slow {
+            true => SLOW,
+            false => QUICK.into(),
+        };
         let workers = [
-            Worker::start(broker.mqtt(), "mqtt", FILTER, time("mqtt"), &log),
-            amqp(&broker, "amqp", Habit::Works(time("amqp")), &log),
-            stomp(&broker, "stomp", Habit::Works(time("stomp")), &log),
+            Worker::start(broker.mqtt(), "mqtt", FILTER, work("mqtt"), &log),
+            amqp(&broker, "amqp", Habit::Works(work("amqp")), &log),
+            stomp(&broker, "stomp", Habit::Works(work("stomp")), &log),
         ];
         let mut publisher = Publisher::new(broker.mqtt(), "jobs");
         publisher.publish_until(&log, 6, |count| count == 400);
@@ -100,7 +104,6 @@ fn shares_follow_speed_across_protocols() {
         let entries = log.read();
         println!("{slow} is slow: {:?}", entries.shares());
         for other in MEMBERS.into_iter().filter(|who| *who != slow) {
-            // Ten times as fast.
             assert!(
                 3 * entries.share(slow) < entries.share(other),
                 "{slow} is slow: {:?}",

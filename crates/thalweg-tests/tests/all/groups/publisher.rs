@@ -70,6 +70,7 @@ impl Publisher {
                 self.publish();
             }
         }
+        log.over();
     }
 }
 

@@ -15,6 +15,29 @@ use crate::conformance::packet::*;
 /// How often one that has nothing to do asks whether it should stop.
 pub const GLANCE: Duration = Duration::from_millis(5);
 
+/// What a member does between taking a message and settling it.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    Lasts(Duration),
+    /// It waits until others have taken so many messages: its speed relative to theirs is the same on every machine.
+    Behind(usize),
+}
+
+impl Work {
+    pub fn do_it(self, who: &str, log: &Log) {
+        match self {
+            Work::Lasts(time) => std::thread::sleep(time),
+            Work::Behind(count) => log.wait_for_others(who, count),
+        }
+    }
+}
+
+impl From<Duration> for Work {
+    fn from(time: Duration) -> Work {
+        Work::Lasts(time)
+    }
+}
+
 /// A thread that works.
 pub struct Worker {
     stop: Arc<AtomicBool>,
@@ -23,7 +46,14 @@ pub struct Worker {
 
 impl Worker {
     /// A worker with a clean session in a group, when it is subscribed.
-    pub fn start(broker: SocketAddr, who: &str, filter: &str, work: Duration, log: &Log) -> Worker {
+    pub fn start(
+        broker: SocketAddr,
+        who: &str,
+        filter: &str,
+        work: impl Into<Work>,
+        log: &Log,
+    ) -> Worker {
+        let work = work.into();
         let mut line = MqttConnection::connect(broker, &Connect::new(V5, who));
         assert!(line.subscribe(filter, 1));
         let (who, log) = (who.to_owned(), log.clone());
@@ -32,7 +62,7 @@ impl Worker {
                 match line.next(GLANCE) {
                     Came::Packet(Packet::Publish(message)) => {
                         log.taken(&who, number(&message.payload), message.dup);
-                        std::thread::sleep(work);
+                        work.do_it(&who, &log);
                         line.send(&ack(PUBACK, message.id));
                         log.settled(number(&message.payload));
                     }

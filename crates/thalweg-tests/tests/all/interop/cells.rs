@@ -487,7 +487,7 @@ fn last_values_reach_whoever_comes_later() {
         }
         let mut seen: Vec<String> = Vec::new();
         while seen.len() < publishers.len() {
-            let Some(message) = to.receive_within(std::time::Duration::from_secs(5)) else {
+            let Some(message) = to.receive_within(super::puppet::PATIENCE) else {
                 break;
             };
             seen.push(format!(

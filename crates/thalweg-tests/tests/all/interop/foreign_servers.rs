@@ -11,7 +11,7 @@ use thalweg_client::transport::Medium;
 use thalweg_client::{Endpoint, Options, Reliability, Retain, SubscribeOptions, Success};
 
 /// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program that serves at a port of this machine; dropping it kills it.
 struct Server {

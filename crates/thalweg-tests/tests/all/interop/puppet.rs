@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::relay::Relay;
 
 /// How long a message, a close or a reply may take. The puppets give up sooner and say so.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client library that we did not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use serde_json::json;
 use thalweg_fronts::capabilities::{Aspect, Cell, ContentTypeModel, Rule, expected};
 
 use super::protocol::{ONE_EACH, Protocol, SPEAKERS, who_can};
-use super::puppet::Library;
+use super::puppet::{Library, PATIENCE};
 use super::speaker::{Post, Speaker, broker};
 use crate::broker::Broker;
 
@@ -76,7 +76,7 @@ fn lifetimes_count_while_a_message_waits() {
                 Aspect::Expiry,
             );
             let mut seen = Vec::new();
-            while let Some(message) = taker.receive_within(Duration::from_secs(5)) {
+            while let Some(message) = taker.receive_within(PATIENCE) {
                 let end = message.payload == b"end";
                 seen.push(message);
                 if end {
@@ -155,7 +155,7 @@ fn what_a_lost_consumer_had_comes_again() {
             );
             let mut seen = Vec::new();
             while seen.len() < 3 {
-                let Some(message) = other.receive_within(Duration::from_secs(5)) else {
+                let Some(message) = other.receive_within(PATIENCE) else {
                     break;
                 };
                 other.settle(&message);
@@ -197,7 +197,7 @@ fn a_queue_is_shared_by_consumers_of_every_protocol() {
     }
     let mut shares = vec![Vec::new(); takers.len()];
     let quiet = Duration::from_millis(10);
-    let deadline = std::time::Instant::now() + super::puppet::PATIENCE;
+    let deadline = std::time::Instant::now() + PATIENCE;
     while shares.iter().map(Vec::len).sum::<usize>() < 200 && std::time::Instant::now() < deadline {
         for (share, taker) in shares.iter_mut().zip(&takers) {
             while let Some(message) = taker.receive_within(quiet) {

@@ -1,8 +1,6 @@
 //! A server in this process, its folder, and its configuration, which can change.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use thalweg_server::config::Config;

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use crate::crash::supervisor::Promises;
+
 const STORIES_MAX: usize = 12;
 
 /// What can be wrong.
@@ -90,6 +92,7 @@ pub struct Book {
     pub came_back: u64,
     pub given_up: u64,
     pub topics: u64,
+    pub promises: Promises,
 }
 
 impl Book {
@@ -138,6 +141,9 @@ impl Book {
         let Some(sent) = self.sent(mark) else { return };
         sent.last_life = life.max(sent.first_life);
         sent.acknowledged = acknowledged;
+        if acknowledged {
+            self.promises.one_more();
+        }
         self.given_up += u64::from(!acknowledged);
     }
 

@@ -188,6 +188,7 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
     let loose = book.stream("c/loose/0", Path::Loose);
     let putters = ["q0", "q1"].map(|who| book.stream(who, Path::Queue));
     let takers = ["t0", "t1"].map(|who| book.stream(who, Path::Queue));
+    book.promises = home.promises.clone();
     let coap = free_port();
     let home = home
         .set(&format!("listeners.coap.bind={coap}"))

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use crate::crash::supervisor::Promises;
 use crate::crash::trail::Trail;
 
 /// Stories of one kind that are told; the rest is counted.
@@ -59,6 +60,7 @@ pub struct Book {
     /// Connections of members that the broker ended with "Quota exceeded".
     pub evictions: u64,
     pub resets: u64,
+    pub promises: Promises,
 }
 
 impl Book {
@@ -74,6 +76,7 @@ impl Book {
             knows_who_passes: false,
             evictions: 0,
             resets: 0,
+            promises: Promises::default(),
         }
     }
 
@@ -132,6 +135,7 @@ impl Book {
 
     pub fn acknowledged(&mut self, stream: usize, number: u32) {
         self.streams[stream].fates[number as usize - 1].acknowledged = true;
+        self.promises.one_more();
     }
 
     pub fn acknowledged_count(&self, qos: u8) -> usize {

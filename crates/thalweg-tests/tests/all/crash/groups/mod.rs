@@ -145,6 +145,7 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
     // Members freeze, and a run is short.
     let home = home.set("groups.adaptive_eviction=true");
     let mut book = Book::new(begun, home.folder().join("trail"));
+    book.promises = home.promises.clone();
     let publishers = [
         (
             "p-free-1",
@@ -272,6 +273,6 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
     Verdict {
         is_clean: book.is_clean(),
         text,
-    }
         _home: home,
+    }
 }

@@ -9,7 +9,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Who is not answered within this is stuck.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(15);
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The one channel that is used.
 const CHANNEL: u16 = 1;

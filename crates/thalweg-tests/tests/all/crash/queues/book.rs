@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
+use super::super::supervisor::Promises;
 use super::super::trail::Trail;
 
 const STORIES_MAX: usize = 12;
@@ -144,6 +145,7 @@ pub struct Book {
     pub redelivered: u64,
     /// Came again after the broker had been known to have taken the settlement: acknowledgements are written lazily.
     pub forgotten: u64,
+    pub promises: Promises,
 }
 
 /// Which messages consumers of a queue with a dead-letter queue reject.
@@ -168,6 +170,7 @@ impl Book {
             heard: 0,
             redelivered: 0,
             forgotten: 0,
+            promises: Promises::default(),
         }
     }
 
@@ -295,6 +298,7 @@ impl Book {
 
     pub fn confirmed(&mut self, mark: Mark) {
         self.streams[mark.stream].sent[mark.number as usize - 1].confirmed = true;
+        self.promises.one_more();
         let name = self.streams[mark.stream].name.clone();
         self.note(&name, format_args!("confirmed {mark}"));
     }

@@ -70,7 +70,7 @@ fn a_broker_that_forgets_its_queues_is_found_out() {
         2,
         Way::Forget,
         End::AfterKills(4),
-        everything,
+        something_waits,
     );
     let (topology, lost) = (
         verdict.book.count(Wrong::Topology),
@@ -121,7 +121,7 @@ fn what_groups_of_mqtt_take_from_a_queue_is_not_lost() {
 
 #[test]
 fn a_power_cut_loses_no_confirmed_message() {
-    let Some(verdict) = cuts("queues-power", 5, End::AfterKills(3), &[]) else {
+    let Some(verdict) = cuts("queues-power", 5, End::AfterKills(3), &[], everything) else {
         return;
     };
     println!("{}", verdict.text);
@@ -130,7 +130,9 @@ fn a_power_cut_loses_no_confirmed_message() {
 
 #[test]
 fn a_power_cut_loses_confirmed_messages_without_fsync() {
-    let Some(verdict) = cuts("queues-no-fsync", 6, End::AfterKills(4), &super::UNSAFE) else {
+    let end = End::AfterKills(4);
+    let unsafe_sets = &super::UNSAFE;
+    let Some(verdict) = cuts("queues-no-fsync", 6, end, unsafe_sets, something_waits) else {
         return;
     };
     assert!(
@@ -161,8 +163,8 @@ fn for_minutes() {
 fn power_cuts_for_minutes() {
     let (seconds, seed) = asked_for();
     let end = End::At(Instant::now() + Duration::from_secs(seconds));
-    let verdict =
-        cuts("queues-power-long", seed, end, &[]).expect("this machine can mount an image");
+    let verdict = cuts("queues-power-long", seed, end, &[], everything)
+        .expect("this machine can mount an image");
     println!("{}", verdict.text);
     assert!(
         verdict.book.counted().is_empty(),
@@ -170,7 +172,13 @@ fn power_cuts_for_minutes() {
     );
 }
 
-fn cuts(name: &str, seed: u64, end: End, sets: &[&str]) -> Option<Verdict> {
+fn cuts(
+    name: &str,
+    seed: u64,
+    end: End,
+    sets: &[&str],
+    cast: fn(&mut Book) -> Cast,
+) -> Option<Verdict> {
     if oracle() {
         return None;
     }
@@ -184,13 +192,15 @@ fn cuts(name: &str, seed: u64, end: End, sets: &[&str]) -> Option<Verdict> {
     };
     let home = home.on(disk.path().join("data"));
     let home = sets.iter().fold(home, |home, set| home.set(set));
-    Some(run(home, seed, Way::Cut(disk), end, everything))
+    Some(run(home, seed, Way::Cut(disk), end, cast))
 }
 
 /// What a run came to.
 struct Verdict {
     book: Book,
     text: String,
+    /// Kept until the test has judged.
+    _home: Home,
 }
 
 /// Everybody who takes part.
@@ -199,8 +209,6 @@ struct Cast {
     topology: Topology,
     publishers: Vec<(&'static str, Publisher, Vec<Route>)>,
     takers: Vec<(Taker, Manner)>,
-    /// Kept until the test has judged.
-    _home: Home,
 }
 
 type Publisher = fn(&World, &str, &[Route], Luck);
@@ -212,6 +220,7 @@ fn run(home: Home, seed: u64, way: Way, end: End, cast: fn(&mut Book) -> Cast) -
     let begun = Instant::now();
     let luck = Luck::new(seed);
     let mut book = Book::new(begun, Trail::new(home.folder().join("trail")));
+    book.promises = home.promises.clone();
     let Cast {
         topology,
         publishers,
@@ -575,6 +584,26 @@ fn everything(book: &mut Book) -> Cast {
     casting.taker(
         takers::pushed,
         manner("shared-amqp", (shared, "shared"), 10, RESTLESS),
+    );
+    casting.cast
+}
+
+/// The same with a queue from which nothing is consumed before publishing has ended, so that at each kill something waits,
+/// however fast other consumers are.
+fn something_waits(book: &mut Book) -> Cast {
+    let cast = everything(book);
+    let mut casting = Casting { book, cast };
+    let later = casting.queue("later", None);
+    let routes = vec![casting.route("for-later", "", "later", &[later])];
+    casting.publisher("for-later", publishers::confirmed, routes);
+    casting.taker(
+        |world, manner, luck| {
+            while !world.is_at_rest() {
+                std::thread::sleep(LISTENING);
+            }
+            takers::pushed(world, manner, luck);
+        },
+        manner("later", (later, "later"), 50, STEADY),
     );
     casting.cast
 }

@@ -9,7 +9,7 @@ use super::amqp::Trouble;
 use super::book::{Book, Tie, Wrong};
 
 /// Who is not answered within this is stuck.
-pub const ANSWERED_WITHIN: Duration = Duration::from_secs(15);
+pub const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(8);
