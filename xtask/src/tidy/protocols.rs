@@ -57,12 +57,9 @@ fn naming<'t>(tree: &'t Tree, words: &[&str], is_meant: fn(&str) -> bool) -> Vec
 pub fn protocols_are_named_in_few_files(tree: &Tree) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for (protocol, words, most) in RATCHET {
-        let sides: [(&str, fn(&str) -> bool, usize); 2] = [
-            ("broker", is_broker, most),
-            ("client", is_client, CLIENT_MOST),
-        ];
-        for (side, is_meant, most) in sides {
-            let files = naming(tree, words, is_meant);
+        let broker = naming(tree, words, is_broker);
+        let client = naming(tree, words, is_client);
+        for (side, files, most) in [("broker", broker, most), ("client", client, CLIENT_MOST)] {
             if files.len() > most {
                 let what = format!(
                     "{} files of the {side} name it outside its folders, {most} may: {}",

@@ -82,5 +82,5 @@ fn cuts(name: &str, seed: u64, end: End, sets: &[&str], cast: Cast) -> Option<Ve
     };
     let home = home.on(disk.path().join("data"));
     let home = sets.iter().fold(home, |home, set| home.set(set));
-    Some(run_with(home, seed, Way::Cut(disk), end, cast))
+    Some(run_with(home, seed, Way::Cut(Box::new(disk)), end, cast))
 }

@@ -49,7 +49,7 @@ pub enum Way {
     /// It is left alone until the end: another control, in which nothing may be found.
     Spare,
     /// The power of the disk that its data lies on is cut.
-    Cut(Disk),
+    Cut(Box<Disk>),
 }
 
 #[derive(Clone, Copy, Debug)]

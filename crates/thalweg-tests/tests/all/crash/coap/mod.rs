@@ -128,7 +128,7 @@ fn cuts(name: &str, seed: u64, end: End, sets: &[&str]) -> Option<Verdict> {
     };
     let home = home.on(disk.path().join("data"));
     let home = sets.iter().fold(home, |home, set| home.set(set));
-    Some(run(home, seed, Way::Cut(disk), end))
+    Some(run(home, seed, Way::Cut(Box::new(disk)), end))
 }
 
 /// What a run came to.

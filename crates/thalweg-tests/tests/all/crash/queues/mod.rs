@@ -192,7 +192,7 @@ fn cuts(
     };
     let home = home.on(disk.path().join("data"));
     let home = sets.iter().fold(home, |home, set| home.set(set));
-    Some(run(home, seed, Way::Cut(disk), end, cast))
+    Some(run(home, seed, Way::Cut(Box::new(disk)), end, cast))
 }
 
 /// What a run came to.
