@@ -33,7 +33,7 @@ import threading
 import time
 from pathlib import Path
 
-from group_on_disk import BAR, Broker, measure, packet, text
+from group_on_disk import BAR, Broker, free_port, measure, packet, text
 
 TREE = Path(__file__).resolve().parents[1]
 PARTS = ("log-in", "silent", "memory", "crash", "c1", "g1", "l2")
@@ -175,8 +175,7 @@ def measure_silent(args, folder: Path):
     if hard < many + 1000:
         raise NotRun(f"the hard limit of open files is {hard}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        free_amqp = listener.getsockname()[1]
+    free_amqp = free_port()
     broker = Broker(args.program, folder, [f"listeners.amqp.bind=127.0.0.1:{free_amqp}"])
     try:
         for name, port, first, newcomer in (
