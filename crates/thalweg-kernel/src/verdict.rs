@@ -24,7 +24,7 @@ pub enum Refusal {
     Denied,
     /// It belongs to another session.
     Locked,
-    /// It has consumers, or bindings, or somebody has it alone.
+    /// It has consumers or bindings, or a consumer has it alone.
     InUse,
     NotEmpty,
     /// It exists and is not what was declared; this differs.

@@ -1,7 +1,7 @@
 //! What of the kernel's state outlives the process, as records: each says what has changed.
 //!
 //! *Knows:* sessions, queues, last values. *Must never know:* a file, a frame, a disk. The kernel gathers records for
-//! `Kernel::take_batch`; whoever keeps them folds them into a [`State`], from which kernels
+//! `Kernel::take_batch`; the store folds them into a [`State`], from which kernels
 //! are restored (`Kernel::restore`).
 //!
 //! A durable queue has a number that is never used again: a session's, or a group's. What waits in it or is in flight
