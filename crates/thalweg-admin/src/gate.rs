@@ -22,7 +22,7 @@ pub const BODY_BYTES_MAX: usize = 1 << 20;
 /// Time from a request's head to its answer.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same for what reads or writes the whole journal. Such work goes on when nobody waits for it any more.
+/// The same for what reads or writes the whole journal. Such work goes on when its client stops waiting.
 const WORK_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// The header a program sends to show that it is not a web page; any value does.
@@ -33,7 +33,7 @@ const NOT_A_PAGE: &str = "x-thalweg";
 pub(crate) enum Caller {
     /// A peer over TCP.
     Network(SocketAddr),
-    /// Somebody who may open the Unix socket.
+    /// A process that may open the Unix socket.
     UnixSocket,
 }
 
@@ -191,7 +191,7 @@ fn role_of(tokens: &AdminTokens, headers: &HeaderMap) -> Result<Role, Fault> {
     Err(Fault::new(StatusCode::UNAUTHORIZED, error, mend))
 }
 
-/// Without a token, whoever reaches loopback may ask. A web page can make a browser on this machine do so under a name
+/// Without a token, any process that reaches loopback may ask. A web page can make a browser on this machine do so under a name
 /// of its own that it lets point to 127.0.0.1, but not under an address or `localhost`.
 fn check_host(uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
     let host = headers

@@ -112,7 +112,7 @@ impl GroupRow {
 
     /// Another shard's part of the same group.
     pub(crate) fn merge(&mut self, other: GroupRow, seats_max: usize) {
-        // Only the shard that owns it knows.
+        // Only the shard that owns it has this.
         self.order = self.order.or(other.order);
         self.members += other.members;
         self.members_online += other.members_online;
@@ -128,7 +128,7 @@ impl GroupRow {
         self.keep_seats(seats_max);
     }
 
-    /// What tells it from others.
+    /// Identifies it among the members.
     pub(crate) fn name(&self) -> (&str, &str) {
         (&self.group, &self.filter)
     }

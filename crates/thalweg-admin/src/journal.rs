@@ -159,7 +159,7 @@ pub(crate) async fn backup(
     let begun = Instant::now();
     let made = work(&asker, move |observer| {
         let made = observer.backup(&wanted);
-        // Said here, because whoever asked may have stopped waiting.
+        // Logged here, because the client may have stopped waiting.
         match &made {
             Ok(backup) => tracing::info!(
                 "backup in {} goes to frame {}",
@@ -205,7 +205,7 @@ fn target_of(body: Result<Bytes, BytesRejection>) -> Result<PathBuf, Fault> {
     }
 }
 
-/// Does what takes long and waits for the disk on a thread of its own. It goes on if nobody waits any more.
+/// Does what takes long and waits for the disk on a thread of its own. It goes on if the client stops waiting.
 async fn work<T: Send + 'static>(
     asker: &Asker,
     f: impl FnOnce(&Observer) -> T + Send + 'static,

@@ -103,7 +103,7 @@ impl Open {
 }
 
 impl Place {
-    /// Returns when the place was given to somebody else.
+    /// Returns when the place was given to another request.
     pub(crate) async fn lost(&self) {
         self.end.notified().await;
     }

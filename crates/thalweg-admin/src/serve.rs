@@ -34,12 +34,12 @@ pub struct AdminSettings {
     pub anonymous: bool,
     /// HTTPS on `bind`; plain HTTP without.
     pub tls: Option<Arc<TlsAcceptor>>,
-    /// A Unix socket besides, and its permission bits: whoever may open it may do everything.
+    /// A Unix socket besides, and its permission bits: a process that may open it may do everything.
     pub unix_socket: Option<(PathBuf, u32)>,
 }
 
 impl AdminSettings {
-    /// Plain HTTP without tokens, for whoever reaches `bind`, which must be on loopback.
+    /// Plain HTTP without tokens on `bind`, which must be on loopback.
     pub fn open(bind: SocketAddr) -> Self {
         AdminSettings {
             bind,

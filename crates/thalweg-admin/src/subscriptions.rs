@@ -34,7 +34,7 @@ impl SubscriptionRow {
         }
     }
 
-    /// What tells it from its session's others.
+    /// Identifies it among its session's subscriptions.
     pub(crate) fn key(&self) -> (Box<str>, Box<str>) {
         (self.filter.clone(), self.group.clone().unwrap_or_default())
     }

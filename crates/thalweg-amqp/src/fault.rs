@@ -7,7 +7,7 @@ use crate::{MethodId, ReplyCode};
 /// What ends with a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// The peer does not speak AMQP 0-9-1: it is told what we speak.
+    /// The peer does not speak AMQP 0-9-1: it is sent our protocol header.
     ProtocolHeader,
     /// The connection with all its channels.
     Connection,

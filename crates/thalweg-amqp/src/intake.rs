@@ -43,7 +43,7 @@ pub(crate) enum Incoming<'b> {
     /// On an open channel, or one that opens or closes just now.
     Method(u16, Method<'b>),
     Content(Content<'b>),
-    /// The channel is closed on our side; the fault has to be told.
+    /// The channel is closed on our side; the fault has to be sent.
     Fault(PeerFault),
 }
 

@@ -114,7 +114,7 @@ pub(crate) fn reply_text(code: ReplyCode, what: &str) -> String {
 }
 
 impl PeerFault {
-    /// What the peer is told: the name of the code, a dash, the words.
+    /// The reply text for the peer: the name of the code, a dash, the words.
     pub fn reply_text(&self) -> String {
         reply_text(self.code, &self.what)
     }

@@ -96,7 +96,7 @@ pub enum Event<'b> {
         /// Seconds between heartbeats; 0: none.
         heartbeat: u16,
     },
-    /// It wants into a virtual host: answer with [`ServerSide::open_ok`] or [`ServerSide::close`].
+    /// It opens a virtual host: answer with [`ServerSide::open_ok`] or [`ServerSide::close`].
     Open {
         /// Name of the virtual host.
         vhost: &'b str,
@@ -432,7 +432,7 @@ impl ServerSide {
     ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
         match self.state {
             State::ExpectHeader => {
-                // The first byte that differs tells; waiting for the rest would only tie up memory. §4.2.2
+                // The first byte that differs decides; waiting for the rest would only tie up memory. §4.2.2
                 if bytes
                     .iter()
                     .zip(PROTOCOL_HEADER)

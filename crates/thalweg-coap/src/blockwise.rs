@@ -171,7 +171,7 @@ impl Transfers {
     /// Makes room for one more within the limit of all peers, if possible.
     fn make_room(&mut self, settings: &ServerSettings, now: Time) -> bool {
         if self.all.len() >= settings.transfers_max {
-            // Whoever makes addresses up sends first blocks only, because the answers go elsewhere.
+            // A peer that forges addresses sends first blocks only, because the answers go elsewhere.
             let stuck = |t: &Transfer| {
                 t.blocks <= 1 && now.since(t.seen) >= settings.transmission.ack_timeout
             };

@@ -31,7 +31,7 @@ impl Datagrams {
         );
         match u32::try_from(self.bytes.len()) {
             Ok(end) if self.bytes.len() > start => self.ends.push((to, end)),
-            // Four gigabytes that nobody sent: what comes on top is lost, as datagrams may be.
+            // Four gigabytes that were not sent: what comes on top is lost, as datagrams may be.
             _ => self.bytes.truncate(start),
         }
     }

@@ -39,7 +39,7 @@ impl Echo {
         let age = (now.nanos() / 1_000_000_000) as u32;
         let is_fresh = u64::from(age.wrapping_sub(at)) <= self.lifetime.secs();
         let ours = self.value_at(of, at);
-        // All bytes are compared, whatever the first ones say: time tells nothing.
+        // All bytes are compared, whatever the first ones are: the time taken reveals nothing.
         let differ = ours.iter().zip(value).fold(0, |sum, (a, b)| sum | (a ^ b));
         is_fresh && value.len() == ECHO_LEN && differ == 0
     }

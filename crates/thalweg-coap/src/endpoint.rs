@@ -20,7 +20,7 @@ pub(crate) enum Owner {
     Probe,
     /// An observation: a notification.
     Relation(u32),
-    /// A response that the application wants to know the fate of.
+    /// A response whose outcome the application asked for.
     Awaited(u32),
     /// A client's request, or its ping.
     Request(u32),
@@ -70,7 +70,7 @@ pub(crate) struct Sending {
     pub id: u16,
     /// How often it was sent; 0: it waits.
     transmissions: u8,
-    /// Whether there is a newer state to be told in its place. RFC 7641 §4.5.2
+    /// Whether there is a newer state to be sent in its place. RFC 7641 §4.5.2
     pub is_outdated: bool,
     /// Whether it is repeated beyond MAX_RETRANSMIT, and nothing newer takes its place.
     pub insists: bool,

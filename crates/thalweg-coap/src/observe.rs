@@ -52,9 +52,9 @@ pub(crate) struct Relation {
     pub is_active: bool,
     /// Whether it is in its peer's queue of those that want to notify.
     pub wants: bool,
-    /// Whether it was told that it may notify, and has not yet.
+    /// Whether it was announced as ready to notify, and has not notified yet.
     pub is_woken: bool,
-    /// Whether what it wants to send must be confirmable.
+    /// Whether the notification that is due must be confirmable.
     pub wants_confirmable: bool,
     /// Whether there is something newer than what is in flight.
     pub is_outdated: bool,

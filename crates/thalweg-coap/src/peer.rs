@@ -32,7 +32,7 @@ pub(crate) struct Peer {
     pub flying: u32,
     /// First and last one that waits for NSTART.
     pub waiting: [u32; 2],
-    /// First and last observation that wants to notify and could not.
+    /// First and last observation whose notification is due and was refused as busy.
     pub wanting: [u32; 2],
     /// Neighbours in the list of those that may be forgotten.
     older: u32,
@@ -54,7 +54,7 @@ pub(crate) struct Peer {
     pub pace_timer: bool,
     /// Whether it is in the list of those that may be forgotten.
     listed: bool,
-    /// How many peers had gone when it came: tells it from others that were at its address before.
+    /// How many peers had gone when it came: distinguishes it from earlier peers at its address.
     incarnation: u32,
 }
 
@@ -171,7 +171,7 @@ impl Peers {
         if self.slots.len() >= most && !self.displace() {
             return None;
         }
-        // An id that nobody can guess who does not know the seed. RFC 7252 §4.4, §11.4
+        // An id that cannot be guessed without the seed. RFC 7252 §4.4, §11.4
         let next_id = (hash ^ self.seed.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48;
         let index = self.slots.insert(Peer {
             address,

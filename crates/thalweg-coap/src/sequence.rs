@@ -4,9 +4,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Observe {
-    /// 0: to be told of changes from now on.
+    /// 0: register for notifications of changes.
     Register = 0,
-    /// 1: to be told no more.
+    /// 1: deregister, no more notifications.
     Deregister = 1,
 }
 

@@ -1,4 +1,4 @@
-//! What is due when: one heap of small entries. An entry is never moved; when it comes up, whoever it belongs to says
+//! What is due when: one heap of small entries. An entry is never moved; when it comes up, its owner says
 //! whether it is really due, due later, or of no interest any more.
 
 use std::cmp::Reverse;

@@ -1,4 +1,4 @@
-//! Which addresses a subscription wants.
+//! Filters: which addresses a subscription matches.
 
 use std::borrow::Cow;
 use std::fmt;

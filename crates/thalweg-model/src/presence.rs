@@ -1,4 +1,4 @@
-//! Where it is told who is here: `$presence/<name>`, of clients in a tenant `$presence@<tenant>/<name>`. Whatever else a
+//! Where presence is published: `$presence/<name>`, of clients in a tenant `$presence@<tenant>/<name>`. Whatever else a
 //! tenant's own clients can name lies below `$t@<tenant>`, so none of its wildcards reaches there. A name that its bearer
 //! only claims has a level more, so that it is not taken for the name's owner: `$presence/<protocol>/<name>`.
 
@@ -21,7 +21,7 @@ pub fn claimed_address(tenant: &str, protocol: &str, name: &str) -> String {
     format!("{FIRST}{at}{tenant}/{protocol}/{}", write_level(name))
 }
 
-/// Whose presence is told.
+/// The client that an address of presence names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresenceName<'a> {
     /// The client's name, decoded.
@@ -30,7 +30,7 @@ pub struct PresenceName<'a> {
     pub claimed_in: Option<&'a str>,
 }
 
-/// Whether an address or filter lies where presence is told: the broker alone publishes there.
+/// Whether an address or filter is one of presence: the broker alone publishes there.
 #[inline]
 pub fn is_presence(text: &str) -> bool {
     // Asked for every publish, and nearly always answered by the first byte.
@@ -45,7 +45,7 @@ fn is_below_first(text: &str) -> bool {
     matches!(rest.bytes().next(), None | Some(b'/' | b'@'))
 }
 
-/// Whose presence is told at an address; nothing if it is another one.
+/// The client whose presence is published at an address; `None` for any other address.
 pub fn name_of(address: &str) -> Option<PresenceName<'_>> {
     let (_, levels) = address.split_once('/').filter(|_| is_presence(address))?;
     let (claimed_in, level) = match levels.split_once('/') {

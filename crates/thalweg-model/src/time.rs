@@ -1,4 +1,4 @@
-//! Time as a value: the sans-I/O layers are told what time it is.
+//! Time as a value: the sans-I/O layers get it as a parameter.
 
 use std::ops::{Add, AddAssign, Sub};
 

@@ -84,7 +84,7 @@ const TOPIC_BYTES_MIN: usize = 4;
 /// Longer ones would have us keep more for each connection than they save.
 const TOPIC_BYTES_MAX: usize = 1024;
 
-// The table is bounded and belongs to one connection, so a fixed seed endangers nobody else.
+// The table is bounded and belongs to one connection, so a fixed seed endangers no other connection.
 const SEED: foldhash::fast::FixedState =
     foldhash::fast::FixedState::with_seed(0x7468_616c_7765_6721);
 
@@ -100,7 +100,7 @@ impl OutboundAliases {
         self.max != 0 && (TOPIC_BYTES_MIN..=TOPIC_BYTES_MAX).contains(&topic.len())
     }
 
-    /// The alias of a topic the peer has been told already; it becomes the most recently used.
+    /// The alias of a topic that was sent to the peer already; it becomes the most recently used.
     pub(crate) fn find(&mut self, topic: &str) -> Option<u16> {
         let at = *self.index.find(SEED.hash_one(topic), |at| {
             self.slots

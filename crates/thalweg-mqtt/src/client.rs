@@ -111,11 +111,11 @@ pub struct ServerOffer {
     pub packet_bytes_max: u32,
     /// Highest topic alias that the server accepts; 0 for none.
     pub topic_alias_max: u16,
-    /// Whether it knows wildcard subscriptions.
+    /// Whether it supports wildcard subscriptions.
     pub wildcard_available: bool,
-    /// Whether it knows subscription identifiers.
+    /// Whether it supports subscription identifiers.
     pub subscription_ids_available: bool,
-    /// Whether it knows shared subscriptions.
+    /// Whether it supports shared subscriptions.
     pub shared_available: bool,
     /// Keep alive in force, in seconds; 0 off. [MQTT-3.2.2-21]
     pub keep_alive: u16,

@@ -1,6 +1,6 @@
 //! What a worker says of its own load: a report of messages waiting and milliseconds each, as JSON and as a short text.
 //!
-//! MQTT knows nothing of the kind. The form is that of a published thesis, whose clients carry the JSON in PINGREQ
+//! MQTT has nothing of the kind. The form is that of a published thesis, whose clients carry the JSON in PINGREQ
 //! (`codec/ping.rs`); the same report travels as user property [`ACK_PROPERTY`] of PUBACK and PUBREC and as payload of a
 //! PUBLISH to [`ADDRESS`], which every client can send. docs/protocols/mqtt.md has the bytes. Reading is liberal and
 //! trusts nothing: what cannot be a report is a [`Refusal`], never a fault of the connection.
@@ -248,7 +248,7 @@ impl Report {
     }
 }
 
-/// What can be written as a number: nobody's clock should make a report that nobody reads.
+/// A number that can be written and read back, whatever the clock of the reporter says.
 fn sane(ms: f64) -> f64 {
     if ms.is_finite() && ms > 0.0 { ms } else { 0.0 }
 }

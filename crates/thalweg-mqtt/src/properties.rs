@@ -40,7 +40,7 @@ pub enum Property<'a> {
     RequestProblemInfo(bool),
     /// 0x18: seconds between the end of the connection and the will.
     WillDelay(u32),
-    /// 0x19: whether the client wants Response Information.
+    /// 0x19: whether the client asks for Response Information.
     RequestResponseInfo(bool),
     /// 0x1A: basis for response topics.
     ResponseInformation(&'a str),

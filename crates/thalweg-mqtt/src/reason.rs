@@ -42,7 +42,7 @@ reason_codes! {
     0x01 GrantedQos1 "granted QoS 1";
     /// The subscription was made with at most QoS 2.
     0x02 GrantedQos2 "granted QoS 2";
-    /// The client leaves and wants its will published.
+    /// The client disconnects and asks for its will to be published.
     0x04 DisconnectWithWill "disconnect with will message";
     /// The message was accepted; no subscription matches.
     0x10 NoMatchingSubscribers "no matching subscribers";

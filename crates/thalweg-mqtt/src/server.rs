@@ -162,7 +162,7 @@ pub enum Event<'b> {
     PingReq(PingReq),
     /// More of a PINGREQ that is too long to be looked at; its beginning was the event `PingReq`.
     PassedOver,
-    /// The client closes the connection; `reason` tells whether its will is published.
+    /// The client closes the connection; `reason` says whether its will is published.
     Disconnect(Disconnect<'b>),
     /// A step of enhanced authentication.
     Auth(Auth<'b>),
@@ -439,7 +439,7 @@ impl ServerSide {
                 };
                 Ok(Some((count, Event::PassedOver)))
             }
-            // The first byte tells; waiting for the rest would only tie up memory. [MQTT-3.1.0-1]
+            // The first byte decides; waiting for the rest would only tie up memory. [MQTT-3.1.0-1]
             (State::ExpectConnect, Some(0x11..=0x1F)) => Err(PeerFault::FLAGS),
             (State::ExpectConnect, Some(first)) if *first != 0x10 => {
                 Err(PeerFault::EXPECTED_CONNECT)
@@ -720,7 +720,7 @@ impl ServerSide {
         );
     }
 
-    /// The words that this client wants to hear. [MQTT-3.1.2-29]
+    /// The reason string and user properties that this client accepts. [MQTT-3.1.2-29]
     fn info<'a>(&self, info: &Info<'a>) -> Info<'a> {
         if self.problem_info {
             *info

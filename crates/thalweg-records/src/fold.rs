@@ -1,6 +1,6 @@
 //! How a record changes a state.
 //!
-//! A record that cannot be true of the state (an entry of a queue that nobody knows) means that something was lost or
+//! A record that cannot be true of the state (an entry of an unknown queue) means that something was lost or
 //! written wrongly. It is noted and the rest goes on: one wrong record must not cost the others.
 
 use super::codec::Input;
@@ -132,7 +132,7 @@ impl State {
     }
 
     /// Applies one record that begins at `place` and is `len` bytes long. Of a record that says several things, all
-    /// that can be true are applied, and the first that cannot is told.
+    /// that can be true are applied, and the first that cannot is reported.
     pub fn apply(&mut self, record: &Record<'_>, place: u64, len: u32) -> Applied {
         match record {
             Record::Message(message) => self.message(message, place, len),

@@ -36,7 +36,7 @@ pub enum Record<'a> {
     GroupEnded { queue: u64 },
     /// A message was accepted: for queues, as a last value, and as held from its publisher.
     Message(Message<'a>),
-    /// An exactly-once message of a publisher was accepted that nobody wanted.
+    /// An exactly-once message of a publisher was accepted that had no receiver.
     Held {
         queue: u64,
         /// Its number for the message.

@@ -164,7 +164,7 @@ impl Scanner {
             return Ok(None);
         };
         let head = utf8(head)?;
-        // Hardly any frame has escapes; nobody need look for them again then. CONNECT and CONNECTED have none, for they
+        // Hardly any frame has escapes, which need not be looked for again then. CONNECT and CONNECTED have none, for they
         // come before the version.
         let is_plain = memchr::memchr(b'\\', head.as_bytes()).is_none();
         let escapes = if is_plain { Version::V10 } else { version };

@@ -231,7 +231,7 @@ fn read_revocations(file: &Path) -> Result<Vec<CertificateRevocationListDer<'sta
     }
 }
 
-/// The name in a certificate, as a listener wants it; none if it has none of that kind.
+/// The name in a certificate, as the listener is configured; none if it has none of that kind.
 pub fn name_in(certificate: &CertificateDer<'_>, name_from: NameFrom) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let common = || {

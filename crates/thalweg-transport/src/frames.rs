@@ -398,7 +398,7 @@ fn unmask(bytes: &mut [u8], mut mask: [u8; 4], offset: u64) {
         .for_each(|(byte, mask)| *byte ^= mask);
 }
 
-/// Unpredictable, so that nobody can make a client write bytes of their choice onto the wire (RFC 6455 §10.3).
+/// Unpredictable, so that no peer can make a client write bytes of their choice onto the wire (RFC 6455 §10.3).
 fn masking_key() -> [u8; 4] {
     let mut key = [0; 4];
     // The system's generator fails on no system that runs TLS; a key of zeros would still be a valid one.
@@ -414,7 +414,7 @@ pub(super) const TEXT: u8 = 0x1;
 const TEXT_END: u8 = 0;
 const PING: u8 = 0x9;
 const PONG: u8 = 0xA;
-/// The bit that tells control frames from data.
+/// The bit that distinguishes control frames from data.
 const CONTROL: u8 = 0x8;
 const FINAL: u8 = 0x80;
 const RESERVED_BITS: u8 = 0x70;

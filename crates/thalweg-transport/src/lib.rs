@@ -222,7 +222,7 @@ impl Filtered {
 pub enum TransportFault {
     /// TLS failed: not TLS at all, no common version or cipher, a certificate that is missing or not trusted.
     Tls(String),
-    /// The HTTP upgrade to WebSocket failed; the peer was told why with this HTTP status.
+    /// The HTTP upgrade to WebSocket failed; this HTTP status was sent to the peer.
     Upgrade {
         /// HTTP status sent to the peer (server side) or received from it (client side); 0 when there was none.
         status: u16,

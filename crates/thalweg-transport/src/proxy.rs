@@ -9,13 +9,13 @@ use std::net::{IpAddr, SocketAddr};
 pub struct ProxyRule {
     /// The versions it takes.
     pub versions: ProxyVersions,
-    /// Addresses that may send a header: whoever may send one can claim any address.
+    /// Addresses that may send a header: a peer that may send one can claim any address.
     pub trusted: Vec<IpAddr>,
     /// Whether the name of the client certificate in a header is the user.
     pub takes_identity: bool,
 }
 
-/// Versions of the header, told apart by their first bytes.
+/// Versions of the header, distinguished by their first bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProxyVersions {
     #[default]

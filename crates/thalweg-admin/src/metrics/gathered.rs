@@ -265,7 +265,7 @@ impl Gathered {
                 add_account(gathered.prefixes.entry(prefix).or_default(), &account);
             }
         }
-        // Each shard tells one more than are shown, so that this says whether any has more.
+        // Each shard lists one more than are shown, so that this says whether any has more.
         if gathered.each_group.len() > GROUPS_SHOWN_MAX {
             gathered.each_group.clear();
         }
@@ -273,7 +273,7 @@ impl Gathered {
     }
 }
 
-/// The queues of one shard. Nothing of each if there are too many: whoever stores the answers would store all of them.
+/// The queues of one shard. Nothing of each if there are too many: a server that stores the metrics would store all of them.
 fn queues_of(kernel: &Kernel) -> (QueueSums, BTreeMap<Arc<str>, QueueFigures>) {
     let (mut sums, mut each) = (QueueSums::default(), BTreeMap::new());
     if !kernel.has_queues() {

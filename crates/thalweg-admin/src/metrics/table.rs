@@ -8,7 +8,7 @@ use thalweg_kernel::DropReason;
 use thalweg_model::Span;
 use thalweg_server::{JournalStatus, LoopCounts};
 
-/// What Prometheus is told about a metric's behaviour.
+/// The type of a metric, as Prometheus has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// Only grows while the process runs.

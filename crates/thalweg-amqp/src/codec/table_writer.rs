@@ -78,7 +78,7 @@ impl<'o> TableWriter<'o> {
         self
     }
 
-    /// The entries of another table whose keys `keep` wants.
+    /// The entries of another table whose keys `keep` accepts.
     pub fn copy(&mut self, table: Table<'_>, keep: impl Fn(&str) -> bool) -> &mut Self {
         for (key, value) in table.iter().filter(|(key, _)| keep(key)) {
             self.value(key, value);

@@ -422,7 +422,7 @@ impl ClientSide {
         Ok(())
     }
 
-    /// A token that is not in use, and that nobody can guess who does not know the seed. RFC 7252 §5.3.1
+    /// A token that is not in use and cannot be guessed without the seed. RFC 7252 §5.3.1
     fn fresh_token(&mut self) -> Token {
         let mut tries = 0;
         loop {

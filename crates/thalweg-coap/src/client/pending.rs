@@ -39,7 +39,7 @@ pub(crate) struct Pending {
     /// The application's options, as they are on the wire.
     pub options: Vec<u8>,
     pub payload: Vec<u8>,
-    /// The Echo value that the server wants to see, and how many it has asked for.
+    /// The Echo value that the server demands, and how many it has asked for.
     pub echo: Vec<u8>,
     pub echoes: u8,
     /// Where in the payload the block begins that was sent last, and the size of blocks.

@@ -77,7 +77,7 @@ impl Configuration {
     }
 
     /// Whether it has not ended yet. The draft says nothing about dates that have passed; to make a topic that is gone at
-    /// once helps nobody, least of all whose clock is wrong.
+    /// once does not help, least of all a peer whose clock is wrong.
     pub fn check_expiration(&self, now_secs: u64) -> Result<(), Refusal> {
         match self.expiration {
             Some(end) if end <= now_secs => Err(Refusal::of(Property::ExpirationDate, Unfit::Past)),

@@ -1,4 +1,4 @@
-//! Responses whose fate the application wants to know: each is told once, whatever its message and its body come to.
+//! Responses whose outcome the application asked for: each is reported once, whatever its message and its body come to.
 //! Notifications that insist and go in blocks are waited for in the same way; what follows may leave then.
 
 use super::ServerSide;
@@ -6,7 +6,7 @@ use super::exchange::Exchange;
 use crate::Notice;
 use crate::slots::NONE;
 
-/// A response that the application wants to know the fate of. It is here until its first message is over, and its body.
+/// A response whose outcome the application asked for. It is here until its first message is over, and its body.
 #[derive(Debug)]
 pub(super) struct Awaited {
     cookie: u64,
@@ -18,7 +18,7 @@ pub(super) struct Awaited {
     is_acknowledged: bool,
     /// The last block was asked for, and sent.
     is_fetched: bool,
-    /// It was told as lost, and only its message is under way still: its number must not be used for another.
+    /// It was reported as lost, and only its message is under way still: its number must not be used for another.
     is_told: bool,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Exchange {
     pub relation: u32,
     /// The generation of that one: it may end before the response comes.
     pub relation_generation: u32,
-    /// The name of its response, if the application wants to know the fate of that.
+    /// The name of its response, if the application asked to be notified of its outcome.
     pub awaited: u32,
     /// Block1 of a request in blocks, for its response; and Block2 if it has one.
     pub block1: Option<u32>,

@@ -47,13 +47,13 @@ pub struct ServerSide {
     endpoint: Endpoint,
     relations: Slots<Relation>,
     exchanges: Exchanges,
-    /// Responses that the application wants to know the fate of.
+    /// Responses whose outcome the application asked for.
     awaited: Slots<Awaited>,
     remembered: Remembered,
     transfers: Transfers,
     kept: KeptResponses,
     notices: VecDeque<Notice>,
-    /// The time of the last call that told it.
+    /// The time that the last call passed in.
     now: Time,
     counts: ServerCounts,
 }

@@ -1,4 +1,4 @@
-//! How a server tells its observers. RFC 7641 §4
+//! How a server notifies its observers. RFC 7641 §4
 
 use std::sync::Arc;
 
@@ -337,7 +337,7 @@ impl ServerSide {
                 self.end_all(peer, ObservationEnd::Silent, now, out);
             }
             Owner::Relation(index) => {
-                // It has missed a state: it is told of the newest.
+                // It has missed a state: the newest one is sent.
                 self.has_landed(index);
                 self.want(index, true, now);
             }

@@ -109,10 +109,10 @@ impl ServerSide {
                 self.on_acknowledgement(peer, message.id, now, out)
             }
             (Type::Reset, Some(peer)) => self.on_reset(peer, message.id, now, out),
-            // Nobody known could have anything to acknowledge.
+            // An unknown peer has nothing to acknowledge.
             (Type::Acknowledgement | Type::Reset, None) => {}
             (Type::Confirmable, _) => {
-                // A ping; or a response, which nobody here asked for.
+                // A ping; or a response that was not asked for.
                 self.counts.rejected += u64::from(message.code != Code::EMPTY);
                 out.push(from, |out| empty(out, Type::Reset, message.id));
             }

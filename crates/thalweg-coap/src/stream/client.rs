@@ -174,7 +174,7 @@ impl ClientSide {
         self.connection.say(code, token, options, payload, out)
     }
 
-    /// Says that this client wants the connection to end, in order.
+    /// Appends a Release: this client ends the connection in order.
     pub fn release(&mut self, out: &mut Vec<u8>) {
         self.connection.release(&[], None, out);
     }

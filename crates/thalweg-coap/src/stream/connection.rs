@@ -97,7 +97,7 @@ impl Connection {
         if self.state == State::Closed {
             return Ok(None);
         }
-        // Before its first message nobody may count on more than the base value (RFC 8323 §5.3.1).
+        // Before its first message neither end may assume more than the base value (RFC 8323 §5.3.1).
         let bytes_max = match self.state {
             State::ExpectCsm => self
                 .settings

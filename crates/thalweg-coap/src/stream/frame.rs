@@ -149,7 +149,7 @@ pub(super) fn encode_body(
     write: impl FnOnce(&mut Vec<u8>),
 ) -> usize {
     let start = out.len();
-    // Options are rarely long, so the payload tells how many bytes the length will take. Room is left for that many.
+    // Options are rarely long, so the payload determines how many bytes the length will take. Room is left for that many.
     let room = match payload_bytes {
         0 => 0,
         1..230 => 1,

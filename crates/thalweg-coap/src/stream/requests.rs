@@ -27,7 +27,7 @@ use crate::{
 pub enum StreamEvent<'b> {
     /// A request: [`Requests::respond`] to it now or later.
     Request(StreamRequest<'b>),
-    /// The client has told what it can do; requests may follow.
+    /// The client has sent its CSM; requests may follow.
     Opened,
     /// The client has got the response of [`Requests::respond_confirmed`] that has this cookie.
     Confirmed {

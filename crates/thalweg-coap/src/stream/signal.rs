@@ -116,7 +116,7 @@ pub(super) fn critical(options: Options<'_>) -> Option<u16> {
         .find(|option| is_critical(*option))
 }
 
-/// The value of an option; not with `Options::get`, which knows how long the options of requests and responses are.
+/// The value of an option; not with `Options::get`, which checks the lengths of options of requests and responses.
 fn first<'b>(options: Options<'b>, number: u16) -> Option<&'b [u8]> {
     options
         .iter()

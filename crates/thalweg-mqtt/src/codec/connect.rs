@@ -44,9 +44,9 @@ pub struct Connect<'b> {
     pub packet_bytes_max: Option<u32>,
     /// Highest topic alias the server may use; 0 none.
     pub topic_alias_max: u16,
-    /// Whether the client wants Response Information.
+    /// Whether the client asks for Response Information.
     pub request_response_info: bool,
-    /// Whether the client wants reasons in words.
+    /// Whether the client accepts reason strings.
     pub request_problem_info: bool,
     /// Name of an enhanced authentication method; MQTT 5 only.
     pub auth_method: Option<&'b str>,
@@ -230,7 +230,7 @@ fn decode_rest<'b>(
         c.read_properties(Properties::decode(&mut r, Place::Connect)?)?;
     }
     c.client_id = text::string(&mut r)?;
-    // MQTT 3.1 knows no empty identifier, 3.1.1 only one without a session. [MQTT3-3.1.3-7] [MQTT3-3.1.3-8]
+    // MQTT 3.1 allows no empty identifier, 3.1.1 only one without a session. [MQTT3-3.1.3-7] [MQTT3-3.1.3-8]
     if c.client_id.is_empty()
         && (version == Version::V31 || (version == Version::V311 && !clean_start))
     {

@@ -21,7 +21,7 @@ pub(crate) struct Frame<'b> {
 
 impl<'b> Frame<'b> {
     /// The packet at the start of `bytes`, or `None` if it is incomplete. A packet of more than `bytes_max` bytes is a
-    /// fault as soon as its header is seen. Only MQTT 5 wants the shortest encoding of the length. [MQTT-1.5.5-1]
+    /// fault as soon as its header is seen. Only MQTT 5 requires the shortest encoding of the length. [MQTT-1.5.5-1]
     #[inline]
     pub(crate) fn split(
         bytes: &'b [u8],

@@ -48,7 +48,7 @@ pub(crate) fn decode(body: &[u8], packet: PacketType, v5: bool) -> Result<SubAck
     let codes = r.rest();
     for code in codes {
         ReasonCode::received(*code, packet, Sender::Server)?;
-        // MQTT 3 knows three grants and one failure. [MQTT3-3.9.3-2]
+        // MQTT 3 has three grants and one failure. [MQTT3-3.9.3-2]
         if !v5 && !matches!(code, 0 | 1 | 2 | 0x80) {
             return Err(packet.reason_fault());
         }

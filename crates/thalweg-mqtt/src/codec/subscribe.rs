@@ -64,7 +64,7 @@ impl<'b> Iterator for SubscribeFilters<'b> {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubscribeOptions {
-    /// Highest QoS the subscriber wants.
+    /// Highest QoS at which the subscriber asks for deliveries.
     pub qos: QoS,
     /// Do not send back what this client published.
     pub no_local: bool,
@@ -118,7 +118,7 @@ impl SubscribeOptions {
         })
     }
 
-    /// The byte on the wire; MQTT 3 knows only the QoS.
+    /// The byte on the wire; MQTT 3 has only the QoS.
     fn byte(self, v5: bool) -> u8 {
         let extra = u8::from(self.no_local) << 2
             | u8::from(self.retain_as_published) << 3
