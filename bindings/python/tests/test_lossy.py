@@ -109,8 +109,17 @@ def test_what_auto_publishes_through_a_lossy_network_reaches_stock_receivers(net
     # A queue: an observation alone is of a state, and what follows too fast it would be told the newest of.
     observe = [network.coap_client, "-w", "-s", "300", "-m", "get", "coap://127.0.0.1/ps/data/lossy/1?queue=1000"]
     coap = network.lines(BROKER, "stdbuf", "-o0", *observe)
-    # It says nothing of an observation that has no value yet.
-    time.sleep(1)
+    # It prints values only: the first that it prints shows that it observes.
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        assert time.monotonic() < deadline, "coap-client observes"
+        publish = ["mosquitto_pub", "-h", "127.0.0.1", "-t", "lossy/1", "-m", "is anybody there"]
+        assert network.start(BROKER, *publish).wait(PATIENCE) == 0
+        try:
+            if "is anybody there" in coap.get(timeout=0.1):
+                break
+        except Empty:
+            pass
 
     publisher = network.start(CLIENT, sys.executable, "-c", PUBLISHER, str(MESSAGES))
     assert publisher.wait(PATIENCE) == 0, "every message is acknowledged"

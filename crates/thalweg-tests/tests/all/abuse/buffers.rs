@@ -65,9 +65,11 @@ fn half_packets_after_log_in_stay_within_their_share() {
         let _ = stream.write_all(&half);
         stream
     });
+    // Each is closed once.
+    victim.wait_for("thalweg_shard_buffers_closed_total", |closed| closed > 0);
     let closed = victim.figure("thalweg_shard_buffers_closed_total");
     println!("{opened} connections, {closed} closed");
-    assert!(closed > 0 && closed <= opened as u64);
+    assert!(closed <= opened as u64);
     victim.assert_bounded("half packets", GROWTH_MAX);
 }
 

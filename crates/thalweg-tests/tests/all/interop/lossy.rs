@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::puppet::PATIENCE;
 use crate::broker::thalweg_binary;
@@ -183,8 +183,17 @@ fn what_the_adaptive_client_publishes_through_a_lossy_network_reaches_mosquitto_
         ],
         false,
     );
-    // An observation has no confirmation that it prints: the first value shows that it is there.
-    thread::sleep(Duration::from_secs(1));
+    // coap-client prints values only: the first that it prints shows that it observes.
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let value = ["-h", "127.0.0.1", "-t", "lossy/1", "-m", "is anybody there"];
+        let published = network.command("br", "mosquitto_pub").args(value).status();
+        assert!(published.expect("mosquitto_pub runs").success());
+        match coap.recv_timeout(Duration::from_millis(100)) {
+            Ok(line) if line.contains(value[5]) => break,
+            _ => assert!(Instant::now() < deadline, "coap-client observes"),
+        }
+    }
 
     let mut publisher = network
         .command("ep", program)
