@@ -16,6 +16,7 @@ mod program;
 mod python;
 mod report;
 mod site;
+mod soak;
 mod supply;
 mod tidy;
 mod wheels;
@@ -56,11 +57,13 @@ cargo xtask WORD
   fuzz [--seconds N] [TARGET]
                            each fuzz target for N seconds (60)
   sim [--seed N]           the simulation, with one seed or the usual ones
-  crash [--minutes N] [--seed S] [--power]
-                           a broker that is killed again and again (3 minutes, seed 1), or whose power is cut
+  soak [--minutes N] [--seed S] [PART]
+                           what needs minutes, luck or an idle machine and is no part of test, for N minutes each (3): kills
+                           and power-cuts (crash tests, seed S), abuse, seeds (of the simulation), groups (their study in
+                           full size), fuzz (each target)
 
-Options of test, integration, interop and crash: --release runs the release binary instead of the dev one.
-THALWEG_TEST_BROKER=mosquitto runs integration, interop and crash against mosquitto instead of Thalweg.
+Options of test, integration, interop and soak: --release runs the release binary instead of the dev one.
+THALWEG_TEST_BROKER=mosquitto runs integration, interop and soak kills against mosquitto instead of Thalweg.
 ";
 
 /// A part of `cargo xtask test` that also runs alone.
@@ -80,7 +83,6 @@ enum Step {
     Oracle,
     Fuzz,
     Sim,
-    Crash,
     AmqpMethods,
     CodeMetrics,
     Wheels,
@@ -108,7 +110,6 @@ impl Step {
             Self::Oracle,
             Self::Fuzz,
             Self::Sim,
-            Self::Crash,
             Self::AmqpMethods,
             Self::CodeMetrics,
             Self::Wheels,
@@ -136,7 +137,6 @@ impl Step {
             Self::Oracle => "oracle",
             Self::Fuzz => "fuzz",
             Self::Sim => "sim",
-            Self::Crash => "crash",
             Self::AmqpMethods => "amqp-methods",
             Self::CodeMetrics => "code-metrics",
             Self::Wheels => "wheels",
@@ -170,7 +170,7 @@ impl Step {
             Self::Build => options.build_broker().outcome(),
             Self::Docs => docs::run(options.bless),
             Self::Integration => match packages::for_integration() {
-                Ok(()) => options.tests("").outcome_of_tests(),
+                Ok(()) => options.tests().args(&options.filter).outcome_of_tests(),
                 Err(why) => Outcome::failed(why),
             },
             Self::Interop => interop(options),
@@ -182,19 +182,6 @@ impl Step {
             Self::Site => site::run(),
             Self::Oracle => oracle_recording(),
             Self::Fuzz => fuzz::run(options.seconds, options.filter.as_deref()),
-            Self::Crash => {
-                let harm = if options.power {
-                    crash::Harm::Power
-                } else {
-                    crash::Harm::Kill
-                };
-                crash::run(
-                    harm,
-                    options.minutes,
-                    options.seed.as_deref(),
-                    options.tests(""),
-                )
-            }
             Self::Sim => {
                 let mut program =
                     Program::cargo(["test", "--package", "thalweg-fronts", "--test", "sim"]);
@@ -214,7 +201,8 @@ fn interop(options: &Options) -> Outcome {
         .and_then(|()| workshop::install())
     {
         Ok(()) => options
-            .tests("interop::")
+            .tests()
+            .args([options.filter.as_deref().unwrap_or("interop::")])
             .args(["--include-ignored"])
             .outcome_of_tests(),
         Err(why) => Outcome::failed(why),
@@ -245,7 +233,6 @@ struct Options {
     bless: bool,
     check: bool,
     release: bool,
-    power: bool,
     /// `test`: only what a change can reach.
     changed: bool,
     /// `test`: one step at a time.
@@ -264,7 +251,6 @@ impl Options {
             bless: false,
             check: false,
             release: false,
-            power: false,
             changed: false,
             serial: false,
             built: false,
@@ -280,7 +266,6 @@ impl Options {
                 "--bless" => options.bless = true,
                 "--check" => options.check = true,
                 "--release" => options.release = true,
-                "--power" => options.power = true,
                 "--changed" => options.changed = true,
                 "--serial" => options.serial = true,
                 "--built" => options.built = true,
@@ -315,8 +300,8 @@ impl Options {
         .args(release)
     }
 
-    /// The integration program on the broker that `build` made, for tests whose names contain `prefix` and the filter.
-    fn tests(&self, prefix: &str) -> Program {
+    /// The integration program on the broker that `build` made.
+    fn tests(&self) -> Program {
         let folder = if self.release { "release" } else { "debug" };
         let broker = tree().join("target").join(folder).join("thalweg");
         let program = Program::cargo(["test", "--quiet", "--test", "all"]);
@@ -325,11 +310,6 @@ impl Options {
             false => program.args(["--package", "thalweg-tests"]),
         };
         let mut program = program.args(["--"]);
-        if let Some(filter) = &self.filter {
-            program = program.args([filter]);
-        } else if !prefix.is_empty() {
-            program = program.args([prefix]);
-        }
         if std::env::var_os("THALWEG_BIN").is_none() && broker.exists() {
             program = program.env("THALWEG_BIN", &broker.display().to_string());
         }
@@ -363,10 +343,9 @@ fn main() -> ExitCode {
             changed::run(options.filter.as_deref(), &options, &report)
         }
         _ if word == "test" => whole::run(&own, &options, &report),
+        _ if word == "soak" => soak::run(&options, &report),
         // The tests need a broker that is not stale; alone they build it first.
-        Some(step @ (Step::Integration | Step::Interop | Step::Crash))
-            if !oracle() && !options.built =>
-        {
+        Some(step @ (Step::Integration | Step::Interop)) if !oracle() && !options.built => {
             let build = || Step::Build.run(&options);
             if report.run(Step::Build.word(), build) {
                 report.run(step.word(), || step.run(&options));

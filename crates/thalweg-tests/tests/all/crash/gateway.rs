@@ -57,7 +57,7 @@ fn a_gateway_without_a_disk_is_found_out() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo xtask crash"]
+#[ignore = "takes minutes: cargo xtask soak kills"]
 fn for_minutes() {
     let (seconds, seed) = super::asked_for();
     let until = Instant::now() + Duration::from_secs(seconds);

@@ -4,7 +4,7 @@
 //! A [`crowd::Crowd`] of clients publishes and subscribes; a [`supervisor::Supervisor`] kills the broker with `kill -9` and
 //! starts it on what is left; a [`book::Book`] compares what was promised with what came. Start reading at [`run`].
 //!
-//! The short form is an ordinary test. `cargo xtask crash --minutes 3 --seed 1` is the long one; the broker's part can be
+//! The short form is an ordinary test. `cargo xtask soak kills --minutes 3 --seed 1` is the long one; the broker's part can be
 //! played by mosquitto (`THALWEG_TEST_BROKER=mosquitto`), which loses what it acknowledged: so the run can fail.
 //!
 //! The seed decides who does what and when; where exactly a kill meets the broker is the machine's choice.
@@ -62,7 +62,7 @@ const SHORT_KILLS: u32 = 15;
 #[test]
 fn kill_9_loses_nothing_that_was_acknowledged() {
     if oracle() {
-        return; // mosquitto loses a lot: `THALWEG_TEST_BROKER=mosquitto cargo xtask crash` shows it.
+        return; // mosquitto loses a lot: `THALWEG_TEST_BROKER=mosquitto cargo xtask soak kills` shows it.
     }
     let verdict = run(
         Home::new("short"),
@@ -105,7 +105,7 @@ fn a_broker_that_is_left_alone_is_found_to_be_right() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo xtask crash"]
+#[ignore = "takes minutes: cargo xtask soak kills"]
 fn for_minutes() {
     let (seconds, seed) = asked_for();
     let end = End::At(Instant::now() + Duration::from_secs(seconds));

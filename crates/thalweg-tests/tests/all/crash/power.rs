@@ -39,7 +39,7 @@ fn a_power_cut_loses_acknowledged_messages_without_fsync() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo xtask crash --power"]
+#[ignore = "takes minutes: cargo xtask soak power-cuts"]
 fn for_minutes() {
     let (seconds, seed) = super::asked_for();
     let end = End::At(Instant::now() + Duration::from_secs(seconds));

@@ -59,7 +59,7 @@ fn messages_reach_a_user_who_comes_and_goes() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo xtask crash"]
+#[ignore = "takes minutes: cargo xtask soak kills"]
 fn ten_thousand_notifications() {
     if !oracle() {
         notifications("xmpp-10000-notifications", 2, LONG);
@@ -67,7 +67,7 @@ fn ten_thousand_notifications() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo xtask crash"]
+#[ignore = "takes minutes: cargo xtask soak kills"]
 fn ten_thousand_messages() {
     if !oracle() {
         messages("xmpp-10000-messages", 2, LONG);

@@ -86,7 +86,7 @@ fn a_power_cut_loses_what_coap_acknowledged_without_fsync() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo xtask crash"]
+#[ignore = "takes minutes: cargo xtask soak kills"]
 fn for_minutes() {
     if oracle() {
         return; // It does not speak CoAP.
@@ -102,7 +102,7 @@ fn for_minutes() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo xtask crash --power"]
+#[ignore = "takes minutes: cargo xtask soak power-cuts"]
 fn power_cuts_for_minutes() {
     let (seconds, seed) = asked_for();
     let end = End::At(Instant::now() + Duration::from_secs(seconds));

@@ -65,7 +65,7 @@ fn a_broker_that_forgets_its_groups_is_found_out() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo xtask crash"]
+#[ignore = "takes minutes: cargo xtask soak kills"]
 fn for_minutes() {
     if oracle() {
         return;

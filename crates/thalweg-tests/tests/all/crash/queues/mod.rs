@@ -143,7 +143,7 @@ fn a_power_cut_loses_confirmed_messages_without_fsync() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo xtask crash"]
+#[ignore = "takes minutes: cargo xtask soak kills"]
 fn for_minutes() {
     if oracle() {
         return; // It speaks neither.
@@ -159,7 +159,7 @@ fn for_minutes() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo xtask crash --power"]
+#[ignore = "takes minutes: cargo xtask soak power-cuts"]
 fn power_cuts_for_minutes() {
     let (seconds, seed) = asked_for();
     let end = End::At(Instant::now() + Duration::from_secs(seconds));

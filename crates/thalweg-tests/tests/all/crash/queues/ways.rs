@@ -36,7 +36,7 @@ fn survives(shards: u32, seed: u64) {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo xtask crash"]
+#[ignore = "takes minutes: cargo xtask soak kills"]
 fn for_minutes() {
     if oracle() {
         return;
