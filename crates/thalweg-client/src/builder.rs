@@ -274,7 +274,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Auto-throttle. Default: off.
+    /// Adapts the rate of publishing to what the lane takes. Default: off.
     #[must_use]
     pub fn throttle(mut self, settings: ThrottleSettings) -> Self {
         self.throttle = settings;

@@ -276,7 +276,7 @@ pub struct Status {
     pub lanes: Vec<Lane>,
     /// What waits and is under way.
     pub load: Load,
-    /// What was counted.
+    /// Messages counted since the client was made.
     pub counts: Counts,
     /// How the buffer on disk is.
     pub buffer: SpoolStatus,
@@ -298,7 +298,7 @@ pub struct PeerCounts {
 /// A message that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which.
+    /// The ticket that publishing returned.
     pub ticket: Ticket,
     /// Why, in the broker's words where it had some.
     pub why: String,
@@ -307,13 +307,13 @@ pub struct Failure {
 /// A way to a broker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lane {
-    /// What it speaks.
+    /// The protocol as `--via` names it: `mqtt`, `coap`, …
     pub protocol: &'static str,
     /// Where: host and port, or a path.
     pub place: String,
-    /// How it does.
+    /// Whether it is connected, and if not, what it waits for.
     pub state: LaneState,
-    /// It publishes now.
+    /// Messages are published over this lane now; one lane at a time.
     pub publishes: bool,
     /// Subscriptions that it carries.
     pub subscriptions: usize,
@@ -341,7 +341,7 @@ pub enum ClientError {
     Full,
     /// The message is larger than the buffer may ever be, in bytes.
     TooLarge {
-        /// What it takes.
+        /// The largest payload that the buffer takes, in bytes.
         limit: usize,
     },
     /// The client was closed.

@@ -28,7 +28,7 @@ pub enum Event {
         protocol: &'static str,
         /// Host and port, or a path.
         place: String,
-        /// What happened.
+        /// Why, in the words of the peer or the system.
         why: String,
         /// The broker does not want us as we are; the client tries again rarely.
         is_final: bool,
@@ -39,7 +39,7 @@ pub enum Event {
         protocol: &'static str,
         /// Host and port, or a path.
         place: String,
-        /// What happened.
+        /// Why, in the words of the peer or the system.
         why: String,
         /// The broker does not want us as we are: a wrong password, an unknown version. The client tries again rarely.
         is_final: bool,
@@ -60,7 +60,7 @@ pub enum Event {
     },
     /// A message has its outcome. A failure is always told, the others to [`EventQueue::with_outcomes`].
     Outcome {
-        /// The message.
+        /// The ticket that publishing returned.
         ticket: Ticket,
         /// Never [`Success::Pending`].
         success: Success,
@@ -69,7 +69,7 @@ pub enum Event {
     },
     /// A subscription was refused for good, at once or later on.
     SubscriptionRefused {
-        /// The filter.
+        /// The topic filter as it was subscribed.
         filter: String,
         /// What the broker said.
         why: String,
@@ -81,7 +81,7 @@ pub enum Event {
     },
     /// So many events were dropped here, because they were not taken in time.
     Dropped {
-        /// How many.
+        /// Events dropped since the last one that was taken.
         count: u64,
     },
 }
@@ -91,7 +91,7 @@ pub enum Event {
 pub enum Level {
     /// For who looks for a fault.
     Debug,
-    /// The usual course.
+    /// A connection was made or changed, as it usually is.
     Info,
     /// Something is lost or late; the client goes on by itself.
     Warning,

@@ -142,7 +142,7 @@ impl Message {
         self.text(0)
     }
 
-    /// What was said.
+    /// The payload, as it was published.
     pub fn payload(&self) -> &[u8] {
         self.part(5)
     }

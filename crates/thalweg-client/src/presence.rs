@@ -16,12 +16,12 @@ use crate::transport::Refusal;
 /// A client came or went, or is or was there when it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Presence {
-    /// Its name.
+    /// The client id that the broker knows it by.
     pub client_id: String,
     /// Nothing but the client says that this is its name: it speaks AMQP or STOMP and has not logged in as the user of that
     /// name. Any other client may say the same.
     pub claimed: bool,
-    /// It is here.
+    /// Whether it is connected to the broker.
     pub online: bool,
     /// What it speaks, as people write it: `MQTT 5.0`.
     pub protocol: String,
@@ -35,7 +35,7 @@ pub struct Presence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leaving {
-    /// It said so.
+    /// It ended its connection with its protocol's goodbye (DISCONNECT, close, …).
     Goodbye,
     /// Its connection ended without a word.
     Lost,

@@ -12,7 +12,7 @@ use thalweg_model::{Reliability, Span, Stamp, Time};
 
 use crate::message::Retain;
 
-/// A protocol plugin.
+/// A protocol plugin, sans-I/O: the engine gives it bytes and times and takes bytes to be written.
 pub trait Transport: Send {
     /// The protocol's name, as `--via` and the calibration have it: `mqtt`, `coap`, `amqp`, `stomp`, `zmtp`, or yours.
     fn protocol(&self) -> &'static str;
@@ -127,7 +127,7 @@ pub trait Events {
     fn up(&mut self, welcome: &Welcome);
     /// What became of an awaited message.
     fn settled(&mut self, id: MessageId, outcome: Settled);
-    /// A message came.
+    /// A message was received for a subscription of this client.
     fn received(&mut self, message: &Inbound<'_>);
     /// What became of a subscription; how surely it delivers at best, which may be less than was wished.
     fn subscribed(&mut self, subscription: SubscriptionId, outcome: Result<Reliability, Refusal>);
@@ -249,7 +249,7 @@ const KEPT_BYTES: usize = 256 << 10;
 pub struct Endpoint {
     /// A name or an address, without brackets.
     pub host: String,
-    /// The port.
+    /// The port that a TCP or UDP socket connects to.
     pub port: u16,
     /// Stream, datagrams, or something of your own.
     pub medium: Medium,
@@ -259,12 +259,12 @@ pub struct Endpoint {
     pub websocket: Option<(String, &'static str)>,
 }
 
-/// What carries bytes.
+/// The kind of socket that carries a lane's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// TCP.
+    /// A TCP connection, which repeats what is lost.
     Stream,
-    /// UDP.
+    /// UDP datagrams, which the transport repeats where it must.
     Datagrams,
     /// A Unix socket at this path.
     Unix(std::path::PathBuf),
@@ -303,9 +303,9 @@ pub struct Capabilities {
     pub properties: bool,
     /// Messages may expire on their way.
     pub lifespan: bool,
-    /// Messages have priorities.
+    /// Whether messages carry priorities to the peer.
     pub priority: bool,
-    /// Requests with answers.
+    /// Whether requests with answers can be made.
     pub requests: bool,
     /// Last values can be read.
     pub last_values: bool,
@@ -357,9 +357,9 @@ pub struct DeliveryId(pub u64);
 pub struct Opening {
     /// The client's name; empty: the peer may choose.
     pub client_id: String,
-    /// User name.
+    /// The user name; None connects as an anonymous client.
     pub user: Option<String>,
-    /// Password.
+    /// The password, any bytes; None where only a user name or a certificate is shown.
     pub password: Option<Vec<u8>>,
     /// The peer is to keep what it has for us from an earlier connection, and for so long after this one; zero: nothing.
     pub session: Span,
@@ -372,11 +372,11 @@ pub struct Opening {
 /// What is published for a client that vanishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Will {
-    /// Where.
+    /// The canonical address that it is published to.
     pub address: String,
-    /// What.
+    /// The payload, any bytes.
     pub payload: Vec<u8>,
-    /// How surely.
+    /// The delivery guarantee that it is published with.
     pub reliability: Reliability,
     /// Whether it becomes the last value.
     pub retain: bool,
@@ -398,9 +398,9 @@ pub struct Outbound<'m> {
     pub id: MessageId,
     /// Canonical address: levels joined by `/`.
     pub address: &'m str,
-    /// What is said.
+    /// The payload, any bytes.
     pub payload: &'m [u8],
-    /// How surely.
+    /// The delivery guarantee that is asked for, at most [`Capabilities::reliability_max`].
     pub reliability: Reliability,
     /// What it does to the last value.
     pub retain: Retain,
@@ -412,7 +412,7 @@ pub struct Outbound<'m> {
     pub content_type: Option<&'m str>,
     /// The publisher says that the payload is UTF-8 text.
     pub is_text: bool,
-    /// The user's properties.
+    /// User properties, in the order in which they are sent.
     pub properties: Properties<'m>,
     /// Where an answer goes, as a canonical address.
     pub reply_to: Option<&'m str>,
@@ -448,7 +448,7 @@ impl<'m> Properties<'m> {
         self.0.is_empty()
     }
 
-    /// All, in order.
+    /// Names and values, in the order in which they were added.
     pub fn iter(self) -> impl Iterator<Item = (&'m str, &'m str)> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -473,9 +473,9 @@ pub struct Inbound<'m> {
     pub subscription: Option<SubscriptionId>,
     /// To be given to [`Transport::settle`]; None if nothing is to be settled.
     pub delivery: Option<DeliveryId>,
-    /// Canonical address.
+    /// Canonical address: levels joined by `/`.
     pub address: &'m str,
-    /// What was said.
+    /// The payload, as it was published.
     pub payload: &'m [u8],
     /// How surely this delivery goes.
     pub reliability: Reliability,
@@ -562,7 +562,7 @@ pub enum Refusal {
     Unsupported(&'static str),
     /// Larger than the peer takes, in bytes.
     TooLarge {
-        /// What it takes.
+        /// The largest payload that the peer takes, in bytes.
         limit: usize,
     },
     /// The address or filter cannot be said in this protocol, or is no address.

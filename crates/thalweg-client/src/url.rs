@@ -23,7 +23,7 @@ pub struct BrokerUrl {
     pub topic: Option<String>,
     /// What the path names in AMQP and STOMP: the virtual host (`amqp://host/%2f` is `/`).
     pub virtual_host: Option<String>,
-    /// User name, percent-decoded.
+    /// The user name, percent-decoded; it must be UTF-8.
     pub user: Option<String>,
     /// Password, percent-decoded; it may be any bytes.
     pub password: Option<Vec<u8>>,
@@ -58,11 +58,11 @@ pub enum Scheme {
     Amqp,
     /// AMQP 0-9-1 over TLS.
     Amqps,
-    /// STOMP over TCP.
+    /// STOMP over TCP: `stomp`.
     Stomp,
-    /// STOMP over TLS.
+    /// STOMP over TLS: `stomps`.
     Stomps,
-    /// STOMP over WebSocket.
+    /// STOMP over WebSocket: `stomp+ws`.
     StompWs,
     /// STOMP over WebSocket over TLS: `stomp+wss`, `stomps+ws`.
     StompWss,

@@ -12,13 +12,13 @@ use crate::{
 /// How a client shows who it is.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ClientMechanism {
-    /// Not at all.
+    /// Without any credentials: the mechanism NULL.
     Null,
     /// By user name and password, at most 255 octets each; what is longer is cut.
     Plain {
-        /// User name.
+        /// The user name, as octets.
         username: Vec<u8>,
-        /// Password.
+        /// The password, as octets.
         password: Vec<u8>,
     },
     /// By the secret key behind a public one.

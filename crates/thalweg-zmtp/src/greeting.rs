@@ -25,14 +25,14 @@ const AS_SERVER: usize = 32;
 pub enum Version {
     /// Subscriptions are messages. libzmq 4.0 to 4.3.2, go-zeromq.
     V30,
-    /// Subscriptions are commands.
+    /// Subscriptions are commands. libzmq from 4.3.3 on.
     V31,
 }
 
-/// A security mechanism.
+/// A security mechanism that the greeting can name. [37#Greeting]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mechanism {
-    /// None.
+    /// Neither authentication nor encryption.
     Null,
     /// User name and password in clear text.
     Plain,
@@ -41,7 +41,7 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// All of them.
+    /// All mechanisms, from the least secure to the most.
     pub const ALL: [Mechanism; 3] = [Mechanism::Null, Mechanism::Plain, Mechanism::Curve];
 
     /// The name in the greeting.

@@ -44,9 +44,9 @@ pub enum HandshakeEvent<'b> {
 /// Who wants to come in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Login<'b> {
-    /// User name.
+    /// The user name, as octets; at most 255.
     pub username: &'b [u8],
-    /// Password.
+    /// The password, as octets; at most 255.
     pub password: &'b [u8],
 }
 
@@ -70,7 +70,7 @@ impl<'b> Login<'b> {
     }
 }
 
-/// The other end.
+/// What the handshake has shown of the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer<'b> {
     /// The version that the connection speaks.

@@ -12,7 +12,7 @@ use crate::{
 /// Which mechanisms a listener takes. With more than one the client's choice decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerMechanisms {
-    /// Anybody.
+    /// Peers without credentials (NULL).
     pub null: bool,
     /// Who knows a user name and a password.
     pub plain: bool,

@@ -9,7 +9,7 @@ macro_rules! socket_types {
         }
 
         impl SocketType {
-            /// All of them.
+            /// All socket types, those of draft patterns too.
             pub const ALL: &'static [SocketType] = &[$(SocketType::$name),*];
 
             /// The name in the metadata.

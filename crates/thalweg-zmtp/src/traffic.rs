@@ -13,7 +13,7 @@ const CONTEXT_LEN_MAX: usize = 16;
 pub enum Event<'b> {
     /// A part of a message, which was decrypted and is kept.
     Consumed,
-    /// A message.
+    /// A message with all its frames.
     Message(Message<'b>),
     /// The peer wants messages that begin so. It counts: as many cancellations end it. [37#The_Publish-Subscribe_Pattern]
     Subscribe(&'b [u8]),
@@ -30,7 +30,7 @@ pub enum Event<'b> {
     Pong(&'b [u8]),
     /// A command that RFC 37 does not define for these sockets; may be ignored.
     Unknown {
-        /// Letters.
+        /// The command's name: ASCII letters, at most 255.
         name: &'b [u8],
         /// What is behind the name.
         data: &'b [u8],
@@ -75,7 +75,7 @@ pub struct Traffic {
     seen: usize,
     /// Frames of an unfinished message: those in front of a command that came between them, or decrypted ones.
     partial: Vec<u8>,
-    /// CURVE.
+    /// What encrypts frames with CURVE; None without it.
     cipher: Option<Box<Cipher>>,
 }
 

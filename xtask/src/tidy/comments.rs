@@ -1,38 +1,23 @@
 //! What doc comments are worth.
 
-use std::collections::BTreeMap;
-
 use super::Breach;
-use super::names::crate_of;
 use super::tree::Tree;
 
 /// A doc comment with as few words or fewer repeats the name of what it stands above.
 const WORDS_MAX: usize = 3;
 
-/// Crates whose public items all need a comment (`missing_docs`), or whose comments are help texts, with the short ones that
-/// they had when the rule came. Entries only shrink or go.
-const RATCHET: [(&str, usize); 2] = [("thalweg-client", 93), ("thalweg-zmtp", 18)];
-
 /// Doc comments say what the name cannot: unit, range, who sets it, when it is empty.
 pub fn no_short_doc_comments(tree: &Tree) -> Vec<Breach> {
-    let mut by_crate: BTreeMap<&str, Vec<Breach>> = BTreeMap::new();
-    for (path, text) in tree.ending(".rs") {
-        let found = short_doc_comments(text).into_iter().map(|(line, comment)| {
+    let found =
+        tree.ending(".rs").flat_map(|(path, text)| {
+            short_doc_comments(text).into_iter().map(move |(line, comment)| {
             let what = format!(
                 "`{comment}` says no more than the name: say what the name cannot, or delete it"
             );
             Breach::at(path, line, what)
+        })
         });
-        by_crate.entry(crate_of(path)).or_default().extend(found);
-    }
-    let allowed = |krate: &str| {
-        let row = RATCHET.iter().find(|(known, _)| *known == krate);
-        row.map_or(0, |(_, most)| *most)
-    };
-    let over = by_crate
-        .into_iter()
-        .filter(|(krate, found)| found.len() > allowed(krate));
-    over.flat_map(|(_, found)| found).collect()
+    found.collect()
 }
 
 /// Line, from 1, and text of each short doc comment. What cites code, a clause or a number counts as more than a name.

@@ -119,7 +119,7 @@ impl Calibration {
             .unwrap_or_else(|_| Calibration::nothing())
     }
 
-    /// Reads one, strictly.
+    /// Reads a calibration of this format and version; unknown or missing fields are errors.
     pub fn from_json(text: &str) -> Result<Self, CalibrationError> {
         let mut top = json::read(text)?;
         let format = top.text("format")?;

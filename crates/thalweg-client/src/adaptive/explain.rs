@@ -31,9 +31,9 @@ pub struct Explanation {
 pub struct Estimate {
     /// The lane, by its number at the engine.
     pub lane: usize,
-    /// Its protocol.
+    /// The lane's protocol, as `--via` names it.
     pub protocol: String,
-    /// It is connected.
+    /// Whether the lane is connected now.
     pub is_up: bool,
     /// Why it cannot be chosen; empty if it can.
     pub obstacle: String,
@@ -59,7 +59,7 @@ pub struct Estimate {
     pub goodput_bytes_per_s: f64,
     /// What live measurement multiplies the model's latency by.
     pub latency_correction: f64,
-    /// And its bytes.
+    /// What live measurement multiplies the model's bytes by.
     pub bytes_correction: f64,
     /// Measured cells of the calibration that the model was corrected by; 0 where it computes alone.
     pub measured_cells: usize,

@@ -42,11 +42,11 @@ pub enum Objective {
     /// Several at once: each is weighed by its relative size (a weight of 2 on latency and 1 on bytes: twice the latency is
     /// as bad as four times the bytes). Only ratios of weights matter; negative ones and NaN count as 0.
     Weights {
-        /// Of latency.
+        /// Weight of the mean latency, as a ratio to the other weights.
         latency: f64,
-        /// Of bytes.
+        /// Weight of the bytes per message.
         bytes: f64,
-        /// Of energy.
+        /// Weight of the energy per message.
         energy: f64,
     },
 }
@@ -71,7 +71,7 @@ pub struct Candidate {
     pub lane: usize,
     /// [`Transport::protocol`].
     pub protocol: &'static str,
-    /// TLS or DTLS.
+    /// Whether TLS or DTLS lies below the protocol.
     pub encrypted: bool,
     /// WebSocket between stream and protocol.
     pub websocket: bool,
@@ -148,9 +148,9 @@ pub struct Demand {
     pub wildcards: bool,
     /// Properties or content types are sent.
     pub properties: bool,
-    /// Messages have priorities.
+    /// Messages have priorities, which the lane's protocol must carry.
     pub priority: bool,
-    /// Requests are made.
+    /// Requests are made, so the lane's protocol must carry answers.
     pub requests: bool,
     /// Last values are read.
     pub last_values: bool,

@@ -3,7 +3,7 @@
 /// How the AMQP lane behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmqpSettings {
-    /// The virtual host.
+    /// The virtual host that the connection opens; `/` unless the URL names one.
     pub vhost: String,
     /// Deliveries of one subscription that may be unsettled; 0: no limit.
     pub prefetch: u16,

@@ -16,7 +16,7 @@ pub struct Draft<'m> {
     pub address: &'m str,
     /// What is said; at most 4 GiB.
     pub payload: &'m [u8],
-    /// How surely.
+    /// The delivery guarantee that is asked for; what a lane cannot give by itself stamps add.
     pub reliability: Reliability,
     /// What it does to the last value.
     pub retain: Retain,
@@ -28,7 +28,7 @@ pub struct Draft<'m> {
     pub content_type: Option<&'m str>,
     /// The publisher says that the payload is UTF-8 text.
     pub is_text: bool,
-    /// The user's properties.
+    /// User properties, in the order in which they are sent.
     pub properties: Properties<'m>,
     /// Where an answer goes; at most 65,535 bytes.
     pub reply_to: Option<&'m str>,

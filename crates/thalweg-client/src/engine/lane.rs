@@ -57,7 +57,7 @@ pub(super) struct Link {
     pub busy: u32,
     /// Messages in a row on which the transport gave up.
     pub give_ups: u32,
-    /// Smoothed.
+    /// The round trip, smoothed by an eighth (RFC 6298 §2.3); None before the first measurement.
     pub round_trip: Option<Span>,
     /// How often a round trip was measured.
     pub answers: u64,

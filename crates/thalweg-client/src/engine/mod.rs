@@ -381,7 +381,7 @@ impl Engine {
         }
     }
 
-    /// What was counted.
+    /// Messages counted since the engine was made.
     pub fn counts(&self) -> Counts {
         self.core.books.counts
     }

@@ -40,9 +40,9 @@ pub struct EngineSettings {
     pub connect_timeout: Span,
     /// Nanoseconds since 1970 at [`thalweg_model::Time::ZERO`]: so that what waits on disk expires in the next process too.
     pub wall_at_zero: u64,
-    /// Turbo batching.
+    /// Turbo batching: how long a message may wait for others. Default: off.
     pub batch: BatchSettings,
-    /// Auto-throttle.
+    /// Auto-throttle: the rate follows what the lane takes. Default: off.
     pub throttle: ThrottleSettings,
 }
 
@@ -68,7 +68,7 @@ pub enum WhenRefused {
 }
 
 impl EngineSettings {
-    /// The defaults.
+    /// The defaults that each field names.
     pub fn new(opening: Opening) -> Self {
         EngineSettings {
             opening,

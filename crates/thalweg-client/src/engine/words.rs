@@ -10,7 +10,7 @@ use crate::transport::{
 
 /// A lane that an engine may use.
 pub struct LaneSpec {
-    /// What it speaks.
+    /// The plugin of the protocol that it speaks.
     pub transport: Box<dyn Transport>,
     /// What it is for.
     pub role: Role,
@@ -38,7 +38,7 @@ pub enum Full {
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Success {
-    /// Nothing yet.
+    /// It waits, or it was sent and its acknowledgement is awaited.
     Pending,
     /// The broker has it.
     Acknowledged,
@@ -62,79 +62,79 @@ pub enum Action {
 pub enum Notice {
     /// What became of a message; `why`, if it failed.
     Settled {
-        /// Which.
+        /// The message that was published.
         id: MessageId,
         /// What became of it; never [`Success::Pending`].
         success: Success,
-        /// Why it failed.
+        /// Why it failed; None unless `success` is [`Success::Failed`].
         why: Option<Refusal>,
     },
     /// All messages of these numbers, both included, were sent at most once and have left: [`Success::Unknown`].
     Gone {
-        /// The first.
+        /// The lowest number of the range.
         first: MessageId,
-        /// The last.
+        /// The highest number of the range.
         last: MessageId,
     },
     /// All messages up to this one are taken: on disk, if there is one.
     Stored {
-        /// The last.
+        /// The highest number that is stored.
         through: MessageId,
     },
     /// There is room again, after [`Full::Buffer`].
     Room,
     /// A message came. The handle that takes it lets the driver call [`Engine::settle`] with the token.
     Delivered {
-        /// To whom.
+        /// The subscription whose filter matches it.
         subscription: SubscriptionId,
         /// Names it in [`Engine::settle`].
         token: DeliveryToken,
-        /// It.
+        /// The message with its properties.
         message: Message,
     },
     /// A subscription stands, or was refused for good. Told once; what happens to it later is the engine's affair, unless it
     /// is refused after all.
     Subscribed {
-        /// Which.
+        /// The number that [`Wish::subscription`] gave.
         subscription: SubscriptionId,
         /// How surely it delivers at best, or why it cannot be.
         outcome: Result<Reliability, Refusal>,
     },
     /// The answer to a request or a read; `Ok(None)`: there is no value.
     Answered {
-        /// Which.
+        /// The number that the request was made with.
         request: RequestId,
-        /// It.
+        /// The answer, None where there is no value, or why there is none.
         answer: Result<Option<Message>, Refusal>,
     },
     /// A lane is up.
     Up {
-        /// Which.
+        /// Its index at the engine.
         lane: usize,
         /// The peer had kept our session.
         session_present: bool,
     },
     /// A lane's connection was lost or could not be made.
     Down {
-        /// Which.
+        /// Its index at the engine.
         lane: usize,
-        /// Why.
+        /// Why, in the words of the peer or the system.
         words: String,
         /// Trying again as we are makes no sense; it is tried again all the same, but rarely.
         is_final: bool,
     },
     /// We ended a lane's connection: nobody needs it, or the client is being closed.
     Left {
-        /// Which.
+        /// Its index at the engine.
         lane: usize,
     },
     /// From now on another lane publishes.
     Switched {
         /// The brokers in question: 0 are the client's.
         way: u32,
-        /// From where.
+        /// The lane that published before; None at the first.
         from: Option<usize>,
-        /// To where.
+        /// The lane that publishes from now on.
         to: usize,
     },
 }
@@ -155,11 +155,11 @@ pub struct DeliveryToken {
 /// What is to be subscribed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish<'m> {
-    /// Its name.
+    /// A number of the handle's choice, unique at the engine.
     pub subscription: SubscriptionId,
     /// At which brokers: 0 are the client's.
     pub way: u32,
-    /// MQTT's syntax.
+    /// An MQTT topic filter; the lane's plugin translates it.
     pub filter: &'m str,
     /// The surest delivery that is wanted.
     pub reliability: Reliability,
@@ -174,14 +174,14 @@ pub struct Wish<'m> {
 /// How a lane does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LaneState {
-    /// Nobody wants it.
+    /// Not connected, because nothing needs it.
     #[default]
     Idle,
     /// The driver connects it.
     Connecting,
     /// Connected; the peer has not let us in yet.
     Opening,
-    /// Messages may go.
+    /// The peer has let us in: messages may go.
     Up,
     /// Waits before it is connected again.
     Waiting,
@@ -190,7 +190,7 @@ pub enum LaneState {
 /// What an engine holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Unsettled messages.
+    /// Messages taken from handles and not settled.
     pub messages: usize,
     /// Bytes that they take.
     pub bytes: usize,
@@ -203,7 +203,7 @@ pub struct Load {
 pub struct Counts {
     /// Messages taken from handles.
     pub published: u64,
-    /// Acknowledged.
+    /// Acknowledged by the broker.
     pub acknowledged: u64,
     /// Failed, expired and dropped ones included.
     pub failed: u64,
@@ -211,7 +211,7 @@ pub struct Counts {
     pub expired: u64,
     /// Of the failed ones, dropped to make room.
     pub dropped: u64,
-    /// Gone without acknowledgement.
+    /// Sent, and whether they arrived cannot be known.
     pub unknown: u64,
     /// Sent again after a loss or a switch.
     pub repeated: u64,
@@ -228,13 +228,13 @@ pub struct Counts {
 /// A lane, for status and `explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneStatus<'e> {
-    /// What it speaks.
+    /// The protocol as `--via` names it.
     pub protocol: &'static str,
-    /// Where.
+    /// The host, port and medium that it connects to.
     pub endpoint: &'e Endpoint,
-    /// How it does.
+    /// Whether it is connected, and if not, what it waits for.
     pub state: LaneState,
-    /// It publishes now.
+    /// Messages are published over this lane now; one lane of a way at a time.
     pub publishes: bool,
     /// Subscriptions that it carries.
     pub subscriptions: usize,

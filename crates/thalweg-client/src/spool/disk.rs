@@ -249,7 +249,7 @@ impl<D: FileSystem> Disk<D> {
         self.kept.len()
     }
 
-    /// Whether none is.
+    /// Whether every message is settled.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }

@@ -3,7 +3,7 @@
 use super::{Recovered, Spool, SpoolError};
 use crate::transport::MessageId;
 
-/// Keeps nothing.
+/// A spool without storage: what waits ends with the process.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     publisher: u64,

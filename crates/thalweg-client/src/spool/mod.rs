@@ -56,7 +56,7 @@ pub trait Spool: Send {
         false
     }
 
-    /// How it does.
+    /// Bytes used and free, and what is wrong, if something is.
     fn status(&self) -> SpoolStatus {
         SpoolStatus::default()
     }

@@ -10,7 +10,7 @@ use crate::PeerFault;
 pub struct CurveClient {
     /// S, which the client must know beforehand.
     pub server: [u8; 32],
-    /// C and c.
+    /// The client's lasting key pair: C and c in RFC 26.
     pub keys: KeyPair,
     /// 32 random octets, new for each connection: out of them come its C' and its nonce.
     pub seed: [u8; 32],

@@ -18,7 +18,7 @@ impl KeyPair {
         }
     }
 
-    /// The public key.
+    /// The public key, 32 octets, which may be given to anybody.
     pub fn public(&self) -> &[u8; 32] {
         &self.public
     }

@@ -11,7 +11,7 @@ use crate::PeerFault;
 /// What a server needs for CURVE.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CurveServer {
-    /// S and s.
+    /// The server's lasting key pair: S and s in RFC 26.
     pub keys: KeyPair,
     /// 32 random octets, new for each connection: out of them come its S', its cookie and its nonces.
     pub seed: [u8; 32],

@@ -25,7 +25,7 @@ pub struct Chaos {
     pub loss: u64,
     /// Of datagrams that come twice, in percent.
     pub twice: u64,
-    /// Milliseconds, at most.
+    /// The longest delay of a datagram, in milliseconds.
     pub delay: u64,
     /// How often in a thousand steps of the network a connection is cut.
     pub cuts: u64,
@@ -280,7 +280,7 @@ impl World {
             .collect()
     }
 
-    /// Lets time pass.
+    /// Runs what is due until `span` has passed.
     pub fn run(&mut self, span: Span) {
         let until = self.now + span;
         while self.step(until) {}
