@@ -7,7 +7,7 @@ use crate::transport::{
     DeliveryId, Departure, Endpoint, LinkFault, Medium, Opening, Outbound, Output, Refusal,
     RequestId, Settled, SubscribeWish, SubscriptionId, Transport,
 };
-use crate::witness::{Got, Told, Witness, opening};
+use crate::witness::{EventCall, Got, Witness, opening};
 
 /// The other end of a connection, made of the wire crate's other side.
 pub(crate) trait FarEnd {
@@ -178,7 +178,7 @@ impl<L: Transport, P: FarEnd> Pair<L, P> {
         self.exchange();
         assert_eq!(
             self.witness.take(),
-            [Told::Subscribed(SubscriptionId(id), Ok(()))]
+            [EventCall::Subscribed(SubscriptionId(id), Ok(()))]
         );
     }
 
@@ -192,9 +192,9 @@ impl<L: Transport, P: FarEnd> Pair<L, P> {
     }
 
     /// Settles what came and is to be settled.
-    pub(crate) fn settle_all(&mut self, told: &[Told]) {
+    pub(crate) fn settle_all(&mut self, told: &[EventCall]) {
         for told in told {
-            if let Told::Received(got) = told
+            if let EventCall::Received(got) = told
                 && let Some(delivery) = got.delivery
             {
                 self.settle(delivery);
@@ -230,15 +230,15 @@ impl<L: Transport, P: FarEnd> Pair<L, P> {
     }
 }
 
-pub(crate) fn acknowledged(ids: impl IntoIterator<Item = u64>) -> Vec<Told> {
+pub(crate) fn acknowledged(ids: impl IntoIterator<Item = u64>) -> Vec<EventCall> {
     ids.into_iter()
-        .map(|id| Told::Settled(id, Settled::Acknowledged))
+        .map(|id| EventCall::Settled(id, Settled::Acknowledged))
         .collect()
 }
 
 /// Checks that a conversation comes to the same however the bytes of the peer are cut: at random, and once, behind each of
 /// the first `cuts` bytes.
-pub(crate) fn cuts_change_nothing(cuts: usize, run: impl Fn(Chunk) -> Vec<Told>) {
+pub(crate) fn cuts_change_nothing(cuts: usize, run: impl Fn(Chunk) -> Vec<EventCall>) {
     let whole = run(Box::new(|| usize::MAX));
     assert_eq!(run(Box::new(|| 1)), whole, "byte by byte");
     for seed in 0..20 {

@@ -9,7 +9,7 @@ use crate::transport::{
 
 /// One call of [`Events`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum EventCall {
     Up(Welcome),
     Settled(MessageId, Settled),
     Received(Got),
@@ -63,14 +63,14 @@ impl Got {
 /// Everything a transport told since it was asked last; round trips apart.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
-    pub(crate) told: Vec<Told>,
+    pub(crate) told: Vec<EventCall>,
     pub(crate) round_trips: Vec<Span>,
     /// How surely subscriptions deliver, in the order of their confirmations.
     pub(crate) granted: Vec<Reliability>,
 }
 
 impl Witness {
-    pub(crate) fn take(&mut self) -> Vec<Told> {
+    pub(crate) fn take(&mut self) -> Vec<EventCall> {
         std::mem::take(&mut self.told)
     }
 
@@ -78,7 +78,7 @@ impl Witness {
     pub(crate) fn take_received(&mut self) -> Vec<Got> {
         let told = self.take().into_iter();
         told.filter_map(|told| {
-            if let Told::Received(got) = told {
+            if let EventCall::Received(got) = told {
                 Some(got)
             } else {
                 None
@@ -90,29 +90,29 @@ impl Witness {
 
 impl Events for Witness {
     fn up(&mut self, welcome: &Welcome) {
-        self.told.push(Told::Up(welcome.clone()));
+        self.told.push(EventCall::Up(welcome.clone()));
     }
 
     fn settled(&mut self, id: MessageId, outcome: Settled) {
-        self.told.push(Told::Settled(id, outcome));
+        self.told.push(EventCall::Settled(id, outcome));
     }
 
     fn received(&mut self, message: &Inbound<'_>) {
-        self.told.push(Told::Received(Got::of(message)));
+        self.told.push(EventCall::Received(Got::of(message)));
     }
 
     fn subscribed(&mut self, subscription: SubscriptionId, outcome: Result<Reliability, Refusal>) {
         self.granted.extend(outcome.as_ref().ok());
         self.told
-            .push(Told::Subscribed(subscription, outcome.map(|_| ())));
+            .push(EventCall::Subscribed(subscription, outcome.map(|_| ())));
     }
 
     fn unsubscribed(&mut self, subscription: SubscriptionId, why: Refusal) {
-        self.told.push(Told::Unsubscribed(subscription, why));
+        self.told.push(EventCall::Unsubscribed(subscription, why));
     }
 
     fn answered(&mut self, request: RequestId, answer: Result<Option<&Inbound<'_>>, Refusal>) {
-        self.told.push(Told::Answered(
+        self.told.push(EventCall::Answered(
             request,
             answer.map(|message| message.map(Got::of)),
         ));
@@ -123,11 +123,11 @@ impl Events for Witness {
     }
 
     fn pressed(&mut self) {
-        self.told.push(Told::Pressed);
+        self.told.push(EventCall::Pressed);
     }
 
     fn room(&mut self) {
-        self.told.push(Told::Room);
+        self.told.push(EventCall::Room);
     }
 }
 

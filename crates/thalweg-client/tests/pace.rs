@@ -274,7 +274,7 @@ fn who_waits_for_each_answer_is_hardly_slowed() {
 // ── auto-throttle ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /// Several publishers, a way, and a consumer behind a bounded queue that confirms what it has done.
-struct Line {
+struct Pipeline {
     /// Messages per second that the consumer takes, from which moment on.
     capped: Vec<(u64, f64)>,
     /// How many messages the queue takes; what comes then is refused.
@@ -305,7 +305,7 @@ enum What {
     Refused,
 }
 
-impl Line {
+impl Pipeline {
     fn run(&self) -> Flow {
         let slots = (self.seconds * 10) as usize;
         let mut flow = Flow {
@@ -441,8 +441,8 @@ const MILLISECOND: u64 = 1_000_000;
 /// Ways of 0.2, 1 and 5 ms.
 const ROUND_TRIPS: [u64; 3] = [MILLISECOND / 5, MILLISECOND, 5 * MILLISECOND];
 
-fn one(rate: f64, round_trip: u64, settings: ThrottleSettings) -> Line {
-    Line {
+fn one(rate: f64, round_trip: u64, settings: ThrottleSettings) -> Pipeline {
+    Pipeline {
         capped: vec![(0, rate)],
         queue_max: rate as usize,
         round_trip,
@@ -475,7 +475,7 @@ fn a_consumer_that_takes_a_tenth_is_not_overrun() {
 #[test]
 fn without_throttling_the_same_overflows() {
     for rate in [1_000.0, 10_000.0] {
-        let line = Line {
+        let line = Pipeline {
             seconds: 3,
             ..one(rate, MILLISECOND, ThrottleSettings::Off)
         };
@@ -493,7 +493,7 @@ fn without_throttling_the_same_overflows() {
 fn when_the_cap_lifts_the_full_rate_is_back_within_three_periods() {
     for rate in [1_000.0, 5_000.0] {
         for round_trip in ROUND_TRIPS {
-            let line = Line {
+            let line = Pipeline {
                 capped: vec![(0, rate), (20 * SECOND, 10.5 * rate)],
                 seconds: 22,
                 ..one(rate, round_trip, ThrottleSettings::AUTO)
@@ -516,7 +516,7 @@ fn when_the_cap_lifts_the_full_rate_is_back_within_three_periods() {
 fn two_publishers_get_fair_shares_whoever_came_first() {
     for rate in [1_000.0, 5_000.0] {
         for round_trip in ROUND_TRIPS {
-            let line = Line {
+            let line = Pipeline {
                 publishers: vec![(0, 10.0 * rate), (7 * SECOND, 10.0 * rate)],
                 seconds: 60,
                 ..one(rate, round_trip, ThrottleSettings::AUTO)

@@ -34,7 +34,7 @@ pub enum Mark {
 
 /// One line of a transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct TranscriptLine {
     /// Line number in the file, from 1.
     pub number: usize,
     /// The end that sends the bytes.
@@ -46,7 +46,7 @@ pub struct Line {
 }
 
 /// Reads a transcript; the error names the line.
-pub fn parse_transcript(text: &str) -> Result<Vec<Line>, String> {
+pub fn parse_transcript(text: &str) -> Result<Vec<TranscriptLine>, String> {
     let mut lines = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let number = at + 1;
@@ -155,7 +155,7 @@ impl Dice {
     }
 }
 
-fn parse_line(number: usize, line: &str) -> Result<Line, String> {
+fn parse_line(number: usize, line: &str) -> Result<TranscriptLine, String> {
     let (head, rest) = line
         .split_once(' ')
         .ok_or("a line needs a mark and bytes")?;
@@ -174,7 +174,7 @@ fn parse_line(number: usize, line: &str) -> Result<Line, String> {
             } else {
                 Side::Server
             };
-            return Ok(Line {
+            return Ok(TranscriptLine {
                 number,
                 side,
                 mark: Mark::Faulty(clause.into()),
@@ -183,7 +183,7 @@ fn parse_line(number: usize, line: &str) -> Result<Line, String> {
         }
         _ => return Err("a line begins with C or S and >, ~ or !".into()),
     };
-    Ok(Line {
+    Ok(TranscriptLine {
         number,
         side,
         mark,
@@ -220,7 +220,7 @@ mod tests {
         let lines = parse_transcript("# hello\n\nC> c000\nS! X-1 d001 00\n").expect("it parses");
         assert_eq!(
             lines[0],
-            Line {
+            TranscriptLine {
                 number: 3,
                 side: Side::Client,
                 mark: Mark::Canonical,

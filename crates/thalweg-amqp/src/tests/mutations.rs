@@ -1,7 +1,7 @@
 //! Valid frames with random damage, through both decoders: nothing panics, nothing is read twice or past its end.
 //! The fuzz targets in `/fuzz` do the same with a guided generator.
 
-use thalweg_wire::testkit::{Dice, Line, Mark, Side, parse_transcript};
+use thalweg_wire::testkit::{Dice, Mark, Side, TranscriptLine, parse_transcript};
 
 use super::*;
 
@@ -119,7 +119,7 @@ fn feed_client(client: &mut ClientSide, input: &[u8], first: usize, seed: &str) 
 #[test]
 fn damaged_frames_are_faults_or_events_whole_or_cut_and_never_a_panic() {
     let mut dice = Dice::new(SEED);
-    let lines: Vec<Line> = transcripts::ALL
+    let lines: Vec<TranscriptLine> = transcripts::ALL
         .iter()
         .flat_map(|(_, text)| parse_transcript(text).expect("it parses"))
         .filter(|line| !matches!(line.mark, Mark::Faulty(_)))

@@ -1,6 +1,6 @@
 //! Recorded sessions against both sides: each line is decoded by one machine and said again by the other.
 
-use thalweg_wire::testkit::{Line, Mark, Side, parse_transcript};
+use thalweg_wire::testkit::{Mark, Side, TranscriptLine, parse_transcript};
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn clause(fault: &PeerFault) -> String {
     format!("{}:{}", fault.code.code(), fault.clause)
 }
 
-fn client_says(line: &Line, at: &str, client: &mut ClientSide, server: &mut ServerSide) {
+fn client_says(line: &TranscriptLine, at: &str, client: &mut ClientSide, server: &mut ServerSide) {
     let (mut rest, mut again, mut gathered) = (&line.bytes[..], Vec::new(), Gathered::default());
     loop {
         match (server.handle_input(rest, &mut gathered), &line.mark) {
@@ -49,7 +49,7 @@ fn client_says(line: &Line, at: &str, client: &mut ClientSide, server: &mut Serv
     }
 }
 
-fn server_says(line: &Line, at: &str, client: &mut ClientSide, server: &mut ServerSide) {
+fn server_says(line: &TranscriptLine, at: &str, client: &mut ClientSide, server: &mut ServerSide) {
     let (mut rest, mut again, mut gathered) = (&line.bytes[..], Vec::new(), Gathered::default());
     loop {
         match (client.handle_input(rest, &mut gathered), &line.mark) {
@@ -87,14 +87,14 @@ fn every_line_of_every_transcript_is_understood_and_said_again_byte_for_byte() {
 
 #[test]
 fn every_method_is_in_a_transcript() {
-    let lines: Vec<Line> = ALL
+    let lines: Vec<TranscriptLine> = ALL
         .iter()
         .flat_map(|(_, text)| parse_transcript(text).expect("it parses"))
         .collect();
     for (id, name) in methods::NAMES {
         let [c1, c2] = id.class.to_be_bytes();
         let [m1, m2] = id.method.to_be_bytes();
-        let is_in = |line: &Line| {
+        let is_in = |line: &TranscriptLine| {
             line.mark == Mark::Canonical
                 && line
                     .bytes

@@ -2,7 +2,7 @@
 
 use thalweg_model::{Reliability, Span, Time};
 
-use super::conditions::{Fading, Known, Path, Told, Traffic, millis};
+use super::conditions::{Fading, Known, LaneReport, Path, Traffic, millis};
 use super::correction::Correction;
 use super::model::{Expectation, Situation, expect};
 use super::{
@@ -70,7 +70,7 @@ pub(super) struct Lane {
     pub(super) state: State,
     host: usize,
     pub(super) path: Path,
-    told: Told,
+    told: LaneReport,
     /// Its transport measures each exchange.
     tells_round_trips: bool,
     /// Measured and predicted, fading: their ratio corrects the model.
@@ -845,7 +845,7 @@ impl Lane {
             state: State::Idle,
             host,
             path: Path::default(),
-            told: Told::default(),
+            told: LaneReport::default(),
             tells_round_trips: false,
             settle: Correction::default(),
             bytes: Correction::default(),

@@ -345,7 +345,7 @@ impl Traffic {
 
 /// What one lane told: differences of counts, what came of the model's predictions.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct LaneReport {
     counters: Counters,
     reading: NetworkReading,
     /// When the lane last told which messages are unsettled.
@@ -362,7 +362,7 @@ pub(super) struct Told {
     sampled: u32,
 }
 
-impl Told {
+impl LaneReport {
     /// The lane's connection is a new one: the system counts from zero again.
     pub(super) fn reconnected(&mut self) {
         self.reading = NetworkReading::default();
@@ -431,7 +431,7 @@ impl Told {
         self.unsettled_at = now;
     }
 
-    /// Counts the time of a message since the last call of [`Told::unsettled`] if it was overdue then, and so counts as a
+    /// Counts the time of a message since the last call of [`LaneReport::unsettled`] if it was overdue then, and so counts as a
     /// message already; false if it does not.
     pub(super) fn count_wait(&mut self, sent: Time, now: Time) -> bool {
         let was_overdue = sent + OVERDUE <= self.unsettled_at;
@@ -443,11 +443,11 @@ impl Told {
 
     pub(super) fn turned(&mut self) {
         let (counters, reading, unsettled_at) = (self.counters, self.reading, self.unsettled_at);
-        *self = Told {
+        *self = LaneReport {
             counters,
             reading,
             unsettled_at,
-            ..Told::default()
+            ..LaneReport::default()
         };
     }
 }
@@ -484,7 +484,7 @@ mod tests {
     #[test]
     fn exchanges_that_fail_tell_the_loss_of_packets() {
         for loss in [0.01, 0.05, 0.1, 0.2, 0.25] {
-            let mut told = Told::default();
+            let mut told = LaneReport::default();
             let failed = 1.0 - (1.0f64 - loss) * (1.0 - loss);
             let repeated = 100_000.0 * failed / (1.0 - failed);
             let (tried, lost) = told.counters(Counters {
@@ -501,7 +501,7 @@ mod tests {
 
     #[test]
     fn needless_repetitions_are_no_losses() {
-        let mut told = Told::default();
+        let mut told = LaneReport::default();
         // Measured at 20 % loss, one message a second: docs/adaptive.md.
         let reading = NetworkReading {
             sent_segments: 816,

@@ -121,11 +121,11 @@ pub(super) fn expect(
         if share <= 0.0 {
             continue;
         }
-        let said = said(protocol, lane, situation, reliability);
+        let cost = wire_cost(protocol, lane, situation, reliability);
         let computed = if is_stream {
-            over_stream(calibration, situation, &said)
+            over_stream(calibration, situation, &cost)
         } else {
-            over_datagrams(&calibration.datagrams, situation, &said)
+            over_datagrams(&calibration.datagrams, situation, &cost)
         };
         let measured = measured(calibration, protocol, situation, reliability, computed);
         // What does not arrive has to be said again by somebody: its cost is that of what does.
@@ -157,7 +157,7 @@ fn receiving(calibration: &Calibration, protocol: &Protocol, at: &Situation) -> 
         topics: 1.0,
         ..*at
     };
-    let said = Said {
+    let cost = WireCost {
         message_bytes: at.payload_bytes + 40.0,
         answer_bytes: 4.0,
         second_bytes: 0.0,
@@ -165,7 +165,7 @@ fn receiving(calibration: &Calibration, protocol: &Protocol, at: &Situation) -> 
     };
     let it = if protocol.is_stream {
         // Both directions of TCP are alike: what was measured of one holds for the other.
-        let computed = over_stream(calibration, &blind, &said);
+        let computed = over_stream(calibration, &blind, &cost);
         measured(
             calibration,
             protocol,
@@ -187,14 +187,14 @@ fn receiving(calibration: &Calibration, protocol: &Protocol, at: &Situation) -> 
                 ..datagrams.clone()
             },
             &blind,
-            &said,
+            &cost,
         )
     };
     (it.latency_mean_ms, it.latency_p99_ms)
 }
 
 /// What the two sides say for one message, in bytes above TCP or UDP.
-struct Said {
+struct WireCost {
     message_bytes: f64,
     /// 0: no answer.
     answer_bytes: f64,
@@ -203,12 +203,12 @@ struct Said {
     is_confirmed: bool,
 }
 
-fn said(
+fn wire_cost(
     protocol: &Protocol,
     lane: &Candidate,
     situation: &Situation,
     reliability: Reliability,
-) -> Said {
+) -> WireCost {
     let is_stream = lane.medium != Medium::Datagrams;
     // TLS 1.3: header, type, tag. DTLS 1.2 with CCM_8: header, nonce, tag. WebSocket: head and mask; the answer has no mask.
     let cover = if !lane.encrypted {
@@ -237,7 +237,7 @@ fn said(
     let has_second = reliability == Reliability::ExactlyOnce
         && !situation.stamps
         && protocol.second_exchange_bytes > 0.0;
-    Said {
+    WireCost {
         message_bytes: (situation.payload_bytes
             + protocol.overhead_bytes
             + stamp
@@ -261,7 +261,7 @@ fn said(
 
 /// TCP. The system repeats what is lost: after a silence the wait is the least RTO plus the round trip, doubled each time;
 /// with later segments behind, their acknowledgements tell sooner (RACK). Everything behind a hole waits for it.
-fn over_stream(calibration: &Calibration, at: &Situation, said: &Said) -> Expectation {
+fn over_stream(calibration: &Calibration, at: &Situation, cost: &WireCost) -> Expectation {
     let tcp = &calibration.tcp;
     let p = at.loss;
     // Message or acknowledgement lost: the sender cannot tell which.
@@ -275,13 +275,13 @@ fn over_stream(calibration: &Calibration, at: &Situation, said: &Said) -> Expect
             timer_ms * (2f64.powi(lost) - 1.0)
         }
     };
-    let segments = (said.message_bytes / tcp.segment_bytes).ceil().max(1.0);
+    let segments = (cost.message_bytes / tcp.segment_bytes).ceil().max(1.0);
     // A hole before the last segment is told by the last; measured, a further segment adds 0.4 of what the first adds.
     let spread = 1.0 + 0.4 * (segments - 1.0).min(20.0);
     let own = geometric(p, p, wait, STREAM_REPEATS);
     // The peer repeats its answer by itself, so an acknowledgement that was lost is found by either side: what follows
     // fails again only if the message was lost (p of q), or if both sides' repetitions are.
-    let again = if said.answer_bytes > 0.0 {
+    let again = if cost.answer_bytes > 0.0 {
         p + (q - p) * p
     } else {
         q
@@ -302,7 +302,7 @@ fn over_stream(calibration: &Calibration, at: &Situation, said: &Said) -> Expect
     let alone = (-1.2 * at.rate_per_s * timer_ms / 1000.0 / (1.0 - q).max(0.1)).exp();
     let times = 1.0 / (1.0 - p);
     let times_last = times.powf(1.0 + alone);
-    let last_bytes = said.message_bytes - (segments - 1.0) * tcp.segment_bytes;
+    let last_bytes = cost.message_bytes - (segments - 1.0) * tcp.segment_bytes;
     let frame = |bytes: f64| bytes + tcp.header_bytes;
     let mut it = Expectation {
         latency_mean_ms,
@@ -320,8 +320,8 @@ fn over_stream(calibration: &Calibration, at: &Situation, said: &Said) -> Expect
     it.frames_down = acknowledgements;
     it.bytes_down = acknowledgements * tcp.header_bytes;
     let pairs = [
-        (said.answer_bytes, true),
-        (said.second_bytes, said.second_bytes > 0.0),
+        (cost.answer_bytes, true),
+        (cost.second_bytes, cost.second_bytes > 0.0),
     ];
     for (bytes, _) in pairs.into_iter().filter(|&(_, is_said)| is_said) {
         // Without an answer a pure acknowledgement; with one our acknowledgement of it.
@@ -332,16 +332,16 @@ fn over_stream(calibration: &Calibration, at: &Situation, said: &Said) -> Expect
             it.bytes_up += tcp.header_bytes * times;
         }
     }
-    if said.second_bytes > 0.0 {
+    if cost.second_bytes > 0.0 {
         // PUBREL carries the acknowledgement of PUBREC.
-        it.bytes_up += said.second_bytes * times;
+        it.bytes_up += cost.second_bytes * times;
         it.settle_mean_ms += at.round_trip_ms + hole.mean;
     }
     it
 }
 
 /// CoAP over datagrams. RFC 7252 §4.2: repeated until acknowledged, the wait doubled each time; block by block if large.
-fn over_datagrams(over: &Datagrams, at: &Situation, said: &Said) -> Expectation {
+fn over_datagrams(over: &Datagrams, at: &Situation, cost: &WireCost) -> Expectation {
     let p = at.loss;
     let first_ms = (over.repeat_min_ms + over.repeat_max_ms) / 2.0;
     let measured_ms = (over.repeat_round_trips * at.round_trip_ms).max(over.repeat_floor_ms);
@@ -356,22 +356,22 @@ fn over_datagrams(over: &Datagrams, at: &Situation, said: &Said) -> Expectation 
     } else {
         1.0
     };
-    let head_bytes = said.message_bytes - at.payload_bytes
+    let head_bytes = cost.message_bytes - at.payload_bytes
         + if blocks > 1.0 {
             BLOCK_OPTION_BYTES
         } else {
             0.0
         };
     let request_bytes = at.payload_bytes + blocks * (head_bytes + over.header_bytes);
-    let answer_bytes = said.answer_bytes
+    let answer_bytes = cost.answer_bytes
         + if blocks > 1.0 {
             BLOCK_OPTION_BYTES
         } else {
             0.0
         }
         + over.header_bytes;
-    if !said.is_confirmed && blocks <= 1.0 {
-        let has_answer = said.answer_bytes > 0.0;
+    if !cost.is_confirmed && blocks <= 1.0 {
+        let has_answer = cost.answer_bytes > 0.0;
         return Expectation {
             latency_mean_ms: at.round_trip_ms / 2.0,
             latency_p99_ms: at.round_trip_ms / 2.0,
@@ -501,11 +501,11 @@ fn measured(
             received_per_s: 0.0,
         };
         let lane = Candidate::plain(0, "", protocol.is_stream);
-        let said = said(protocol, &lane, &cell, reliability);
+        let cost = wire_cost(protocol, &lane, &cell, reliability);
         if protocol.is_stream {
-            over_stream(calibration, &cell, &said)
+            over_stream(calibration, &cell, &cost)
         } else {
-            over_datagrams(&calibration.datagrams, &cell, &said)
+            over_datagrams(&calibration.datagrams, &cell, &cost)
         }
     };
     let bytes = interpolate(&rows, at, |row| {

@@ -166,7 +166,7 @@ fn written<'b>(text: std::fmt::Arguments<'_>, buffer: &'b mut [u8]) -> &'b str {
 
 /// What the headers of a delivery say beside the user's properties.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Said<'b> {
+pub(super) struct DeliveryFields<'b> {
     /// What was left of its life when the broker wrote it, as far as that tells.
     pub(super) lifespan: Span,
     pub(super) stamp: Option<Stamp>,
@@ -179,11 +179,11 @@ pub(super) struct Said<'b> {
 
 /// Reads the headers of a delivery and appends the user's properties, encoded as [`Properties`]. Text stays what it is,
 /// numbers and truths become text, moments milliseconds since 1970; bytes, tables and arrays are left out.
-pub(super) fn read<'b>(basic: &BasicProperties<'b>, out: &mut Vec<u8>) -> Said<'b> {
+pub(super) fn read<'b>(basic: &BasicProperties<'b>, out: &mut Vec<u8>) -> DeliveryFields<'b> {
     let millis = basic.expiration.and_then(|text| text.parse().ok());
     let lifespan = millis.map_or(Span::FOREVER, Span::from_millis);
     let correlation = basic.correlation_id;
-    let mut said = Said {
+    let mut said = DeliveryFields {
         lifespan,
         stamp: None,
         correlation,

@@ -10,7 +10,7 @@ use thalweg_model::{Filter, Time};
 use super::*;
 use crate::pair::{FarEnd, acknowledged, endpoint};
 use crate::transport::{Medium, Transport};
-use crate::witness::{Got, Told, at_most_once, exactly_once, message};
+use crate::witness::{EventCall, Got, at_most_once, exactly_once, message};
 
 mod arrival;
 mod bytes;
@@ -524,7 +524,7 @@ impl Pair {
         self.reach();
         assert_eq!(
             self.witness.take().last(),
-            Some(&Told::Up(Welcome::default()))
+            Some(&EventCall::Up(Welcome::default()))
         );
         self.server.heard.clear();
     }

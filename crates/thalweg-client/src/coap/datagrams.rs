@@ -23,7 +23,7 @@ use thalweg_model::{Reliability, STAMPS_ANNOUNCEMENT, Span, Time};
 use self::publish::Congestion;
 use super::CoapSettings;
 use super::observations::Observations;
-use super::words::{self, Answer, Wording};
+use super::wording::{self, Answer, Wording};
 use crate::plugin::{Asked, Connection, Cx, Plugin, Step, has_connection};
 use crate::transport::{
     Capabilities, Counters, Departure, Endpoint, Events, LinkFault, MessageId, Opening, Outbound,
@@ -405,7 +405,7 @@ impl Plugin for Coap {
         // A fresh machine has room for one request.
         let _ = self
             .requests
-            .get(&words::hello(), Purpose::Hello, &self.conn);
+            .get(&wording::hello(), Purpose::Hello, &self.conn);
         Ok(())
     }
 

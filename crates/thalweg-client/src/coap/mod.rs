@@ -6,7 +6,7 @@ mod settings;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod words;
+mod wording;
 
 pub use datagrams::Coap;
 pub use settings::CoapSettings;
@@ -37,7 +37,7 @@ const CAPABILITIES: Capabilities = Capabilities {
 };
 
 /// What a server is known to offer.
-fn offers(wording: &words::Wording) -> Capabilities {
+fn offers(wording: &wording::Wording) -> Capabilities {
     let is_ours = !wording.settings().is_plain();
     let receive_max = match is_ours {
         true => Reliability::AtLeastOnce,

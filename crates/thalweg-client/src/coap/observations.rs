@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use thalweg_coap::{Code, option};
 use thalweg_model::{Reliability, Span, Time};
 
-use super::words::Answer;
+use super::wording::Answer;
 use crate::plugin::Asked;
 use crate::transport::{Events, Inbound, Refusal, SubscribeWish, SubscriptionId};
 

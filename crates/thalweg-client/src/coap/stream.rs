@@ -10,7 +10,7 @@ use thalweg_model::{Reliability, STAMPS_ANNOUNCEMENT, Time};
 
 use super::CoapSettings;
 use super::observations::Observations;
-use super::words::{self, Answer, Wording};
+use super::wording::{self, Answer, Wording};
 use crate::message::Retain;
 use crate::plugin::{Asked, Connection, Cx, Plugin, Step, has_connection};
 use crate::transport::{
@@ -227,7 +227,7 @@ impl Plugin for CoapStream {
     fn connect(&mut self, _: &Opening, out: &mut Vec<u8>) -> Step {
         self.requests.side.open(out);
         // It is smaller than what every server takes. §5.3.1
-        let get = (Code::GET, &words::hello()[..]);
+        let get = (Code::GET, &wording::hello()[..]);
         let _ = self
             .requests
             .ask(get, &[], Purpose::Hello, self.conn.now(), out);

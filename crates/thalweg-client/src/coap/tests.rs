@@ -19,7 +19,7 @@ use crate::transport::{
     Departure, LinkFault, Medium, Outbound, Output, Refusal, RequestId, Settled, SubscribeWish,
     SubscriptionId, Transport,
 };
-use crate::witness::{Got, Told, Witness, at_most_once, message, opening};
+use crate::witness::{EventCall, Got, Witness, at_most_once, message, opening};
 
 mod bytes;
 mod lossy;
@@ -443,7 +443,7 @@ impl World {
             self.run(Span::from_secs(120), |world| {
                 !world.heard[n].told.is_empty()
             });
-            assert!(matches!(self.heard[n].take()[..], [Told::Up(_)]));
+            assert!(matches!(self.heard[n].take()[..], [EventCall::Up(_)]));
         }
     }
 
@@ -580,7 +580,7 @@ fn a_publish_is_settled_by_its_answer() {
         Ok(Departure::Awaited)
     );
     world.rest();
-    let settled = |id| Told::Settled(id, Settled::Acknowledged);
+    let settled = |id| EventCall::Settled(id, Settled::Acknowledged);
     assert_eq!(world.heard[0].take(), [settled(1), settled(2)]);
     assert_eq!(world.heard[0].round_trips.len(), 2 + 1);
     assert_eq!(
@@ -610,7 +610,7 @@ fn refusals_are_told_and_a_busy_server_is_left_alone() {
     world.rest();
     assert!(matches!(
         world.heard[0].take()[..],
-        [Told::Settled(1, Settled::Refused(Refusal::Denied(_)))]
+        [EventCall::Settled(1, Settled::Refused(Refusal::Denied(_)))]
     ));
     world.broker.book.verdict = Some((Code::TOO_MANY_REQUESTS, 7));
     world.publish(0, &message(2, "a", b"x")).expect("it goes");
@@ -620,8 +620,8 @@ fn refusals_are_told_and_a_busy_server_is_left_alone() {
         matches!(
             &told[..],
             [
-                Told::Pressed,
-                Told::Settled(2, Settled::Refused(Refusal::Busy(_)))
+                EventCall::Pressed,
+                EventCall::Settled(2, Settled::Refused(Refusal::Busy(_)))
             ]
         ),
         "{told:?}"
@@ -634,7 +634,7 @@ fn refusals_are_told_and_a_busy_server_is_left_alone() {
     assert!(world.run(Span::from_secs(60), |world| !world.heard[0].told.is_empty()));
     assert_eq!(
         (world.heard[0].take(), world.now.since(since)),
-        (vec![Told::Room], Span::from_secs(7))
+        (vec![EventCall::Room], Span::from_secs(7))
     );
 }
 
@@ -658,8 +658,11 @@ fn as_many_are_under_way_as_the_settings_allow() {
         Err(Refusal::Window)
     );
     world.rest();
-    let settled = |id| Told::Settled(id, Settled::Acknowledged);
-    assert_eq!(world.heard[0].take(), [settled(1), Told::Room, settled(2)]);
+    let settled = |id| EventCall::Settled(id, Settled::Acknowledged);
+    assert_eq!(
+        world.heard[0].take(),
+        [settled(1), EventCall::Room, settled(2)]
+    );
 }
 
 #[test]
@@ -746,8 +749,8 @@ fn questions_and_last_values_are_answered() {
     world.rest();
     let told = world.heard[0].take();
     let [
-        Told::Answered(RequestId(1), Ok(Some(sum))),
-        Told::Answered(RequestId(2), Err(Refusal::Denied(_))),
+        EventCall::Answered(RequestId(1), Ok(Some(sum))),
+        EventCall::Answered(RequestId(2), Err(Refusal::Denied(_))),
         rest @ ..,
     ] = &told[..]
     else {
@@ -755,8 +758,8 @@ fn questions_and_last_values_are_answered() {
     };
     assert_eq!(sum.payload, b"add: 1+1");
     let [
-        Told::Answered(RequestId(3), Ok(Some(value))),
-        Told::Answered(RequestId(4), Ok(None)),
+        EventCall::Answered(RequestId(3), Ok(Some(value))),
+        EventCall::Answered(RequestId(4), Ok(None)),
     ] = rest
     else {
         panic!("{rest:?}")
@@ -791,13 +794,13 @@ fn a_subscription_brings_the_last_value_and_then_every_change() {
     let told = world.heard[1].take();
     let subscribed: Vec<_> = told
         .iter()
-        .filter(|told| matches!(told, Told::Subscribed(_, Ok(()))))
+        .filter(|told| matches!(told, EventCall::Subscribed(_, Ok(()))))
         .collect();
     assert_eq!(subscribed.len(), 2);
     let got: Vec<Got> = told
         .into_iter()
         .filter_map(|t| {
-            if let Told::Received(got) = t {
+            if let EventCall::Received(got) = t {
                 Some(got)
             } else {
                 None
@@ -995,7 +998,10 @@ fn where_nobody_is_the_link_is_at_fault() {
         world.run(Span::from_secs(100), |world| {
             !world.heard[0].told.is_empty()
         });
-        assert_eq!(world.heard[0].take(), [Told::Settled(id, Settled::Unknown)]);
+        assert_eq!(
+            world.heard[0].take(),
+            [EventCall::Settled(id, Settled::Unknown)]
+        );
     }
     assert!(world.fault.is_some());
 }
@@ -1012,7 +1018,7 @@ fn at_most_once_stops_where_nobody_shows_a_sign_of_life_and_goes_on_when_somebod
     // 64 KiB, and a ping has left with half of it.
     assert!((500..600).contains(&gone), "{gone}");
     world.rest();
-    assert_eq!(world.heard[0].take(), [Told::Room]);
+    assert_eq!(world.heard[0].take(), [EventCall::Room]);
     assert_eq!(world.broker.book.published.len(), gone);
     assert_eq!(world.publish(0, &reading), Ok(Departure::Gone));
     world.lost = 1000;

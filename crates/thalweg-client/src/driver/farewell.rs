@@ -4,7 +4,7 @@ use std::io;
 
 use thalweg_model::{Span, Time};
 
-use super::line::READS_MAX;
+use super::lane_socket::READS_MAX;
 use super::socket::{Socket, is_later};
 
 /// How long it may take to send what is left and to hear the end.

@@ -13,7 +13,7 @@ mod datagrams;
 mod farewell;
 pub(crate) mod handle;
 pub(crate) mod inbox;
-mod line;
+mod lane_socket;
 mod network;
 pub(crate) mod reply;
 mod resolve;

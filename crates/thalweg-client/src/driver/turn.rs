@@ -13,7 +13,7 @@ use thalweg_model::{Reliability, Time};
 use super::farewell::Farewell;
 use super::handle::{Shared, span_of};
 use super::inbox::{Command, Inbox};
-use super::line::{Line, Means, READ_BYTES};
+use super::lane_socket::{LaneSocket, Means, READ_BYTES};
 use super::reply::Reply;
 use super::resolve::Resolved;
 use super::security::Security;
@@ -47,7 +47,7 @@ pub(super) struct Driver {
     engine: Engine,
     security: Security,
     plugins: PluginSettings,
-    lines: Vec<Line>,
+    lines: Vec<LaneSocket>,
     /// Those whose connections brokers have accepted, as far as the engine has told.
     up: HashSet<usize>,
     farewells: Vec<(Token, Farewell)>,
@@ -131,7 +131,7 @@ impl Driver {
         hub: Option<PeerHub>,
     ) -> Driver {
         Driver {
-            lines: (0..engine.lanes()).map(Line::new).collect(),
+            lines: (0..engine.lanes()).map(LaneSocket::new).collect(),
             up: HashSet::new(),
             shared,
             poll,
@@ -299,7 +299,7 @@ impl Driver {
                 let way = self.engine.add_way(transports, now);
                 self.ways.push(way);
                 while self.lines.len() < self.engine.lanes() {
-                    self.lines.push(Line::new(self.lines.len()));
+                    self.lines.push(LaneSocket::new(self.lines.len()));
                 }
             }
             Command::Subscribe {

@@ -3,8 +3,8 @@
 use thalweg_model::{Reliability, Time};
 
 use super::draft::Draft;
+use super::interface::Notice;
 use super::send::outbound;
-use super::words::Notice;
 use super::{Core, Engine};
 use crate::message::Message;
 use crate::transport::{Capabilities, Refusal, RequestId};

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use thalweg_model::{Reliability, Span, Time};
 
 use super::draft::Draft;
+use super::interface::{Counts, Full, Notice, Success};
 use super::outbox::{Key, Outbox, Place};
 use super::queue::Queue;
 use super::settings::{EngineSettings, Overflow};
-use super::words::{Counts, Full, Notice, Success};
 use crate::spool::{Recovered, Spool, SpoolError};
 use crate::transport::{MessageId, Refusal};
 

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use thalweg_model::{Reliability, Span, Time};
 
+use super::interface::{Action, LaneState, Notice, Success};
 use super::lane::{GIVE_UPS_MAX, Lane, Link, Todo};
 use super::outbox::Place;
 use super::settings::EngineSettings;
-use super::words::{Action, LaneState, Notice, Success};
 use super::{Core, Engine, TICK};
 use crate::message::Message;
 use crate::transport::{

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use thalweg_model::{Reliability, Span, Time};
 
+use super::interface::LaneState;
 use super::outbox::Key;
 use super::settings::EngineSettings;
-use super::words::LaneState;
 use crate::pace::{Batcher, Throttle};
 use crate::transport::{Capabilities, DeliveryId, MessageId, Output, SubscriptionId, Transport};
 

@@ -19,6 +19,7 @@ mod connections;
 mod draft;
 mod early;
 mod fitting;
+mod interface;
 mod lane;
 mod outbox;
 mod queue;
@@ -30,7 +31,6 @@ mod subscriptions;
 mod switching;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -42,11 +42,11 @@ use crate::spool::{Spool, SpoolError, SpoolStatus};
 use crate::transport::{Capabilities, Endpoint, MessageId, RequestId, SubscriptionId, Transport};
 
 pub use draft::Draft;
-pub use settings::{EngineSettings, Overflow, WhenRefused};
-pub use words::{
+pub use interface::{
     Action, Counts, DeliveryToken, Full, LaneSpec, LaneState, LaneStatus, Load, Notice, Role,
     Success, Wish,
 };
+pub use settings::{EngineSettings, Overflow, WhenRefused};
 
 use asks::Ask;
 use books::Books;

@@ -4,9 +4,9 @@ use thalweg_model::{Reliability, Span, Stamp, Time};
 
 use super::connections::hold_off;
 use super::draft::Draft;
+use super::interface::{Full, Success};
 use super::lane::Lane;
 use super::outbox::{Key, Outbox, Place, STAMP_HORIZON, topic_of};
-use super::words::{Full, Success};
 use super::{Core, Engine};
 use crate::adaptive::{Chooser, Sent, topic_hash};
 use crate::transport::{Capabilities, Departure, Outbound, Refusal};

@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 
 use thalweg_model::{Filter, Reliability, Span, Time};
 
+use super::interface::{DeliveryToken, Notice, Wish};
 use super::lane::Lane;
 use super::seen::Seen;
 use super::settings::EngineSettings;
-use super::words::{DeliveryToken, Notice, Wish};
 use super::{Core, Engine};
 use crate::message::Message;
 use crate::transport::{Capabilities, DeliveryId, Refusal, SubscribeWish, SubscriptionId};

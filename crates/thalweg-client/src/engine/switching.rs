@@ -7,10 +7,10 @@
 
 use thalweg_model::Time;
 
+use super::interface::{LaneState, Notice, Success};
 use super::outbox::{Key, Outbox, Place};
 use super::queue::Queue;
 use super::settings::WhenRefused;
-use super::words::{LaneState, Notice, Success};
 use super::{Engine, TICK};
 use crate::transport::Refusal;
 

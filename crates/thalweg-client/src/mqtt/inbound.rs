@@ -8,7 +8,7 @@ use thalweg_mqtt::{
 use super::flights::Purpose;
 use super::questions::{Read, WayBack};
 use super::subscriptions::OWN_IDENTIFIERS;
-use super::{Awaited, Mqtt, VALUE_WITHIN, words};
+use super::{Awaited, Mqtt, VALUE_WITHIN, mapping};
 use crate::plugin::{Cx, Step};
 use crate::transport::{DeliveryId, Events, Inbound, LinkFault, Refusal, Settled, Welcome};
 
@@ -62,7 +62,7 @@ impl Mqtt {
                 ) {
                     cx.events.pressed();
                 }
-                return Err(words::link_fault(
+                return Err(mapping::link_fault(
                     "the server ends the connection",
                     disconnect.reason,
                     disconnect.properties.reason_string(),
@@ -87,7 +87,7 @@ impl Mqtt {
                     "the server does not speak MQTT 5; 3.1.1 is next",
                 ));
             }
-            return Err(words::link_fault(
+            return Err(mapping::link_fault(
                 "the server refuses the connection",
                 values.reason,
                 values.reason_string,
@@ -156,12 +156,12 @@ impl Mqtt {
         }
         let topic = publish.topic.as_str();
         let mut scratch = std::mem::take(&mut self.scratch);
-        let stamp = words::sort(publish.properties.user_properties(), &mut scratch);
+        let stamp = mapping::sort(publish.properties.user_properties(), &mut scratch);
         let connection = self.connection;
         let properties = &publish.properties;
         let lifespan = properties.message_expiry().map(u64::from);
         let mut inbound = Inbound {
-            reliability: words::reliability(publish.qos),
+            reliability: mapping::reliability(publish.qos),
             is_last_value: publish.retain,
             repeated: publish.dup,
             content_type: properties.content_type(),
@@ -254,7 +254,7 @@ impl Mqtt {
             events.round_trip(self.round_trip);
         }
         let refusal = ack.reason.is_error();
-        let refusal = refusal.then(|| words::refusal(ack.reason, ack.properties.reason_string()));
+        let refusal = refusal.then(|| mapping::refusal(ack.reason, ack.properties.reason_string()));
         if let Some(Refusal::Busy(_)) = refusal {
             events.pressed();
         }
@@ -283,7 +283,7 @@ impl Mqtt {
         let reason = ack.codes().next().unwrap_or(ReasonCode::Unspecified);
         let refusal = reason
             .is_error()
-            .then(|| words::refusal(reason, ack.properties.reason_string()));
+            .then(|| mapping::refusal(reason, ack.properties.reason_string()));
         match awaited {
             Awaited::Subscription(subscription) => {
                 if refusal.is_some() {

@@ -8,12 +8,12 @@ mod aliasing;
 mod flights;
 mod inbound;
 mod load;
+mod mapping;
 mod questions;
 mod settings;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -28,10 +28,10 @@ use thalweg_mqtt::{
 use self::aliasing::Aliasing;
 use self::flights::{Flights, Purpose};
 use self::load::LoadBook;
+use self::mapping::Pairs;
 use self::questions::{Held, Questions, Read, WayBack};
 pub use self::settings::MqttSettings;
 use self::subscriptions::{Entry, OWN_IDENTIFIERS, Subscriptions};
-use self::words::Pairs;
 use crate::builder::ClientBuilder;
 use crate::message::Retain;
 use crate::plugin::{Asked, Connection, Cx, Plugin, PluginSettings, Step, has_connection};
@@ -176,7 +176,7 @@ impl Mqtt {
         {
             return Err(Refusal::Address);
         }
-        let qos = words::qos(message.reliability);
+        let qos = mapping::qos(message.reliability);
         let is_counted = qos != QoS::AtMostOnce;
         let id = match is_counted {
             true => self.id_for(message, purpose, qos)?,
@@ -202,7 +202,7 @@ impl Mqtt {
             topic: message.address,
             id,
             payload: if is_clear { &[] } else { message.payload },
-            expiry_secs: words::expiry(message.lifespan),
+            expiry_secs: mapping::expiry(message.lifespan),
             payload_format: message.is_text.then_some(1),
             content_type: message.content_type,
             response_topic: message.reply_to,
@@ -216,7 +216,7 @@ impl Mqtt {
                 self.spare_id = Some(id);
             }
             let overhead = message.address.len() + ROOM_FOR_HEADERS;
-            return Err(words::not_sent(error, overhead));
+            return Err(mapping::not_sent(error, overhead));
         }
         if !is_counted {
             return Ok(Departure::Gone);
@@ -366,7 +366,7 @@ impl Plugin for Mqtt {
     fn offers(&self) -> Capabilities {
         let (offer, v5) = (self.side.offer(), self.version.is_v5());
         Capabilities {
-            reliability_max: words::reliability(offer.maximum_qos),
+            reliability_max: mapping::reliability(offer.maximum_qos),
             stamps: self.announces_stamps && v5,
             carries_stamps: v5,
             wildcards: offer.wildcard_available,
@@ -377,7 +377,7 @@ impl Plugin for Mqtt {
             payload_bytes_max: (offer.packet_bytes_max as usize)
                 .min(1 << 28)
                 .saturating_sub(ROOM_FOR_HEADERS),
-            ..words::CAPABILITIES
+            ..mapping::CAPABILITIES
         }
     }
 
@@ -406,7 +406,7 @@ impl Plugin for Mqtt {
             message: PublishOut {
                 topic: &will.address,
                 payload: &will.payload,
-                qos: words::qos(will.reliability),
+                qos: mapping::qos(will.reliability),
                 retain: will.retain,
                 ..PublishOut::default()
             },
@@ -422,7 +422,7 @@ impl Plugin for Mqtt {
             will,
             username: opening.user.as_deref().or(nobody),
             password: opening.password.as_deref(),
-            session_expiry: words::session_expiry(opening.session),
+            session_expiry: mapping::session_expiry(opening.session),
             receive_max: self.settings.receive_max.max(1),
             packet_bytes_max: Some(self.settings.packet_bytes_max),
             topic_alias_max: self.settings.aliases_max,
@@ -516,7 +516,7 @@ impl Plugin for Mqtt {
         let fits = self.has_identifiers() && wish.subscription.0 < OWN_IDENTIFIERS - 1;
         let identifier = if fits { wish.subscription.0 + 1 } else { 0 };
         let options = SubscribeOptions {
-            qos: words::qos(wish.reliability),
+            qos: mapping::qos(wish.reliability),
             no_local: self.settings.no_local
                 && self.version.is_v5()
                 && !wish.filter.starts_with("$share/"),
@@ -612,7 +612,7 @@ impl Plugin for Mqtt {
         topic::validate_name(address).map_err(|_| Refusal::Address)?;
         // A SUBSCRIBE takes the place of one with the same filter: the user's goes on as it was. [MQTT-3.8.4-3]
         let (qos, identifier) = match self.subscriptions.of_filter(address) {
-            Some(entry) => (words::qos(entry.reliability), entry.identifier),
+            Some(entry) => (mapping::qos(entry.reliability), entry.identifier),
             None => (QoS::AtMostOnce, self.fresh_identifier()),
         };
         let options = SubscribeOptions {

@@ -8,7 +8,7 @@ use thalweg_mqtt::{ConnAck, Event, PingReq, ServerLimits, ServerSide};
 use super::*;
 use crate::pair::{FarEnd, acknowledged, endpoint};
 use crate::transport::{Medium, MessageId, Properties, Settled, Transport, Welcome, Will};
-use crate::witness::{Got, Told, at_most_once, exactly_once, message};
+use crate::witness::{EventCall, Got, at_most_once, exactly_once, message};
 
 mod bytes;
 mod questions;
@@ -328,7 +328,7 @@ fn messages_of_every_reliability_are_settled_once() {
             );
         }
         pair.exchange();
-        let settled = |id| Told::Settled(id, Settled::Acknowledged);
+        let settled = |id| EventCall::Settled(id, Settled::Acknowledged);
         assert_eq!(pair.witness.take(), [settled(2), settled(3)]);
         assert_eq!(
             pair.server
@@ -429,7 +429,8 @@ fn deliveries_say_which_subscription_they_are_for_and_are_settled_when_the_engin
         pair.must_subscribe(2, "forbidden/1", Reliability::ExactlyOnce);
         pair.exchange();
         let refused = pair.witness.take().pop();
-        let Some(Told::Subscribed(SubscriptionId(2), Err(Refusal::Denied(_)))) = refused else {
+        let Some(EventCall::Subscribed(SubscriptionId(2), Err(Refusal::Denied(_)))) = refused
+        else {
             panic!("{refused:?}")
         };
         pair.server
@@ -529,9 +530,9 @@ fn more_than_the_server_takes_waits_for_room() {
     assert_eq!(
         pair.witness.take(),
         [
-            Told::Settled(1, Settled::Acknowledged),
-            Told::Pressed,
-            Told::Room
+            EventCall::Settled(1, Settled::Acknowledged),
+            EventCall::Pressed,
+            EventCall::Room
         ]
     );
     assert_eq!(pair.publish(&message(3, "a", b"")), Ok(Departure::Awaited));
@@ -549,7 +550,7 @@ fn in_mqtt_3_no_more_than_twenty_are_under_way_exactly_once() {
     assert_eq!(pair.publish(&message(22, "a", b"")), Ok(Departure::Awaited));
     pair.exchange();
     let told = pair.witness.take();
-    assert!(told.contains(&Told::Room) && !told.contains(&Told::Pressed));
+    assert!(told.contains(&EventCall::Room) && !told.contains(&EventCall::Pressed));
     assert_eq!(told.len(), 21 + 1);
     assert_eq!(pair.publish(&once(21)), Ok(Departure::Awaited));
 }
@@ -565,7 +566,7 @@ fn a_refused_message_is_told_with_the_servers_words() {
         });
         pair.exchange();
         let told = pair.witness.take();
-        let [Told::Settled(1, Settled::Refused(Refusal::Denied(words)))] = &told[..] else {
+        let [EventCall::Settled(1, Settled::Refused(Refusal::Denied(words)))] = &told[..] else {
             panic!("{told:?}")
         };
         assert!(words.contains("not authorized"), "{words}");
@@ -580,8 +581,8 @@ fn a_refused_message_is_told_with_the_servers_words() {
             matches!(
                 &told[..],
                 [
-                    Told::Pressed,
-                    Told::Settled(2, Settled::Refused(Refusal::Busy(_)))
+                    EventCall::Pressed,
+                    EventCall::Settled(2, Settled::Refused(Refusal::Busy(_)))
                 ]
             ),
             "{told:?}"
@@ -661,7 +662,7 @@ fn a_server_of_mqtt_3_is_spoken_to_in_mqtt_3_the_next_time() {
     pair.lose();
     pair.reach();
     assert_eq!(pair.server.side.version(), Version::V311);
-    assert!(matches!(pair.witness.take()[..], [Told::Up(_)]));
+    assert!(matches!(pair.witness.take()[..], [EventCall::Up(_)]));
 }
 
 #[test]

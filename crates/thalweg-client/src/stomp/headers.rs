@@ -122,7 +122,7 @@ pub(super) fn write(
 
 /// What the headers of a MESSAGE say beside the user's properties.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct MessageFields {
     /// What was left of its life when the broker wrote it, as far as that tells.
     pub(super) lifespan: Span,
     pub(super) stamp: Option<Stamp>,
@@ -141,11 +141,11 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// Reads headers: of each name the first counts. [1.2#Repeated_Header_Entries]
-    pub(super) fn read(&mut self, headers: &Headers<'_>) -> Said {
+    pub(super) fn read(&mut self, headers: &Headers<'_>) -> MessageFields {
         self.properties.clear();
         self.reply_to.clear();
         self.correlation.clear();
-        let mut said = Said {
+        let mut said = MessageFields {
             lifespan: Span::FOREVER,
             stamp: None,
             has_reply_to: false,

@@ -11,7 +11,7 @@ use thalweg_stomp::{
 use super::*;
 use crate::pair::{FarEnd, acknowledged, endpoint};
 use crate::transport::{Medium, Transport};
-use crate::witness::{Got, Told, at_most_once, exactly_once, message};
+use crate::witness::{EventCall, Got, at_most_once, exactly_once, message};
 
 mod arrival;
 mod bytes;
@@ -307,7 +307,7 @@ impl Pair {
 
     fn connect(&mut self) {
         self.reach();
-        assert_eq!(self.witness.take(), [Told::Up(Welcome::default())]);
+        assert_eq!(self.witness.take(), [EventCall::Up(Welcome::default())]);
         self.server.heard.clear();
     }
 }

@@ -4,9 +4,9 @@
 //! A publish is answered, so it is at least once; what is received is acknowledged in the order in which it came. A
 //! connection that is lost is gone on with, so that nothing of that is sent twice.
 
+mod mapping;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use thalweg_xmpp::{
     StanzaKind, TlsPolicy, Tree, ns,
 };
 
-use self::words::{attribute, is_redelivered, link_fault, node, node_of, read_items, refusal};
+use self::mapping::{attribute, is_redelivered, link_fault, node, node_of, read_items, refusal};
 use crate::builder::random;
 use crate::message::Retain;
 use crate::plugin::{

@@ -92,9 +92,9 @@ impl Server {
 
 /// What a lane says.
 #[derive(Default)]
-struct Said(Vec<String>, Vec<DeliveryId>);
+struct Calls(Vec<String>, Vec<DeliveryId>);
 
-impl Events for Said {
+impl Events for Calls {
     fn up(&mut self, welcome: &Welcome) {
         self.0.push(format!("up {}", welcome.session_present));
     }
@@ -123,7 +123,7 @@ impl Events for Said {
 struct World {
     lane: Xmpp,
     server: Server,
-    said: Said,
+    said: Calls,
     framing: Framing,
 }
 
@@ -164,7 +164,7 @@ impl World {
         let mut world = World {
             lane: Xmpp::new(endpoint, XmppSettings::default()),
             server: Server::new(framing),
-            said: Said::default(),
+            said: Calls::default(),
             framing,
         };
         world.connect();

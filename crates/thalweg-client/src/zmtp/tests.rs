@@ -5,7 +5,7 @@ use thalweg_zmtp::{ServerMechanisms, ServerSide};
 use super::*;
 use crate::pair::{Chunk, FarEnd, Pair, cuts_change_nothing, endpoint};
 use crate::transport::{Medium, Transport};
-use crate::witness::{Told, at_most_once, message};
+use crate::witness::{EventCall, at_most_once, message};
 
 /// A peer for one lane.
 struct Server {
@@ -113,7 +113,7 @@ fn lane(socket: ZmtpSocket) -> Lane {
 fn up(socket: ZmtpSocket) -> Lane {
     let mut pair = lane(socket);
     pair.reach();
-    assert_eq!(pair.witness.take(), [Told::Up(Welcome::default())]);
+    assert_eq!(pair.witness.take(), [EventCall::Up(Welcome::default())]);
     pair.server.heard.clear();
     pair
 }
@@ -164,7 +164,7 @@ fn what_the_peer_has_not_asked_for_is_not_sent() {
     assert_eq!(pair.witness.take(), []);
     pair.now = pair.lane.poll_timeout();
     pair.timeout().expect("all is well");
-    assert_eq!(pair.witness.take(), [Told::Up(Welcome::default())]);
+    assert_eq!(pair.witness.take(), [EventCall::Up(Welcome::default())]);
 }
 
 #[test]

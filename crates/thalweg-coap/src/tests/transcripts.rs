@@ -1,11 +1,11 @@
 //! Recorded and made datagrams of both sides: each is read, and written again byte for byte.
 
-use thalweg_wire::testkit::{Line, Mark, parse_transcript};
+use thalweg_wire::testkit::{Mark, TranscriptLine, parse_transcript};
 
 use super::*;
 
 /// The transcripts of datagrams, line by line.
-pub(crate) fn lines() -> Vec<(&'static str, Line)> {
+pub(crate) fn lines() -> Vec<(&'static str, TranscriptLine)> {
     let files = [
         ("datagrams", include_str!("../../transcripts/datagrams.txt")),
         ("clients", include_str!("../../transcripts/clients.txt")),

@@ -1,6 +1,6 @@
 //! Recorded sessions against both sides: each line is decoded by one machine and said again by the other.
 
-use thalweg_wire::testkit::{Line, Mark, Side, parse_transcript};
+use thalweg_wire::testkit::{Mark, Side, TranscriptLine, parse_transcript};
 
 use super::*;
 
@@ -39,7 +39,7 @@ pub(super) fn limits_of(name: &str) -> ServerLimits {
     }
 }
 
-fn client_says(line: &Line, at: &str, client: &mut ClientSide, server: &mut ServerSide) {
+fn client_says(line: &TranscriptLine, at: &str, client: &mut ClientSide, server: &mut ServerSide) {
     match (server.handle_input(&line.bytes), &line.mark) {
         (Ok(Some((consumed, event))), Mark::Canonical | Mark::Valid) => {
             assert_eq!(consumed, line.bytes.len(), "{at}");
@@ -54,7 +54,7 @@ fn client_says(line: &Line, at: &str, client: &mut ClientSide, server: &mut Serv
     }
 }
 
-fn server_says(line: &Line, at: &str, client: &mut ClientSide, server: &mut ServerSide) {
+fn server_says(line: &TranscriptLine, at: &str, client: &mut ClientSide, server: &mut ServerSide) {
     match (client.handle_input(&line.bytes), &line.mark) {
         (Ok(Some((consumed, event))), Mark::Canonical | Mark::Valid) => {
             assert_eq!(consumed, line.bytes.len(), "{at}");

@@ -1,7 +1,7 @@
 //! Streams of specifications, and others, against both ends: each line is understood by one end and, where it says so, written
 //! by the other.
 
-use thalweg_wire::testkit::{Line, Mark, Side, parse_transcript};
+use thalweg_wire::testkit::{Mark, Side, TranscriptLine, parse_transcript};
 
 use super::*;
 
@@ -60,7 +60,7 @@ pub(super) const ALL: &[Transcript] = &[
 ];
 
 impl Transcript {
-    pub(super) fn lines(&self) -> Vec<Line> {
+    pub(super) fn lines(&self) -> Vec<TranscriptLine> {
         let lines = parse_transcript(self.text);
         let mut lines = lines.unwrap_or_else(|e| panic!("{}: {e}", self.name));
         if self.framing == Framing::Elements {

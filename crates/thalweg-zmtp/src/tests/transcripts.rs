@@ -1,6 +1,6 @@
 //! Recorded connections against both ends: each line is understood by one end and said again by the other.
 
-use thalweg_wire::testkit::{Line, Mark, Side, parse_transcript};
+use thalweg_wire::testkit::{Mark, Side, TranscriptLine, parse_transcript};
 
 use super::*;
 use crate::command;
@@ -50,7 +50,7 @@ pub(super) const ALL: &[Transcript] = &[
 ];
 
 impl Transcript {
-    pub(super) fn lines(&self) -> Vec<Line> {
+    pub(super) fn lines(&self) -> Vec<TranscriptLine> {
         parse_transcript(self.text).unwrap_or_else(|e| panic!("{}: {e}", self.name))
     }
 
@@ -114,7 +114,7 @@ impl Conversation {
         conversation
     }
 
-    fn line(&mut self, line: &Line, at: &str) {
+    fn line(&mut self, line: &TranscriptLine, at: &str) {
         if self.client_traffic.is_some() {
             self.line_of_traffic(line, at);
         } else {
@@ -122,7 +122,7 @@ impl Conversation {
         }
     }
 
-    fn line_of_handshake(&mut self, line: &Line, at: &str) {
+    fn line_of_handshake(&mut self, line: &TranscriptLine, at: &str) {
         let said = match line.side {
             Side::Client => &mut self.client_said,
             Side::Server => &mut self.server_said,
@@ -159,7 +159,7 @@ impl Conversation {
         assert!(rest.is_empty(), "{at}");
     }
 
-    fn line_of_traffic(&mut self, line: &Line, at: &str) {
+    fn line_of_traffic(&mut self, line: &TranscriptLine, at: &str) {
         let client = self.client_traffic.as_mut().expect("behind the handshake");
         let server = self.server_traffic.as_mut().expect("behind the handshake");
         let (from, to) = match line.side {

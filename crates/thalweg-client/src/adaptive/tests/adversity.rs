@@ -145,7 +145,7 @@ fn a_lane_on_which_nothing_arrives_is_left() {
 #[test]
 fn what_is_overdue_counts_once_when_it_is_settled() {
     let measured = |settled_at: u64| {
-        let mut told = super::super::conditions::Told::default();
+        let mut told = super::super::conditions::LaneReport::default();
         let (sent, end) = (
             Time::ZERO + Span::from_millis(500),
             Time::ZERO + Span::from_millis(settled_at),

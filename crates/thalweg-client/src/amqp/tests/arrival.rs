@@ -149,7 +149,7 @@ fn what_is_larger_than_we_take_ends_its_subscription_only() {
     pair.exchange();
     assert!(matches!(
         &pair.witness.take()[..],
-        [Told::Unsubscribed(SubscriptionId(1), Refusal::Busy(_))]
+        [EventCall::Unsubscribed(SubscriptionId(1), Refusal::Busy(_))]
     ));
     pair.must_publish(&at_most_once(1, "small", b"x"));
     assert_eq!(pair.received().len(), 1);

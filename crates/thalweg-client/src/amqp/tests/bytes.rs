@@ -4,7 +4,7 @@ use super::*;
 use crate::pair::{self, Chunk};
 
 /// Some of everything; what was told, and every byte that came.
-fn conversation(chunk: Chunk) -> Vec<Told> {
+fn conversation(chunk: Chunk) -> Vec<EventCall> {
     let mut pair = Pair::new(AmqpSettings {
         unconfirmed_max: 8,
         ..settings()
@@ -35,7 +35,7 @@ fn conversation(chunk: Chunk) -> Vec<Told> {
     pair.exchange();
     told.extend(pair.witness.take());
     // How often there is room again depends on what comes together.
-    told.retain(|told| *told != Told::Room);
+    told.retain(|told| *told != EventCall::Room);
     told
 }
 

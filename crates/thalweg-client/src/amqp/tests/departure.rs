@@ -21,7 +21,7 @@ fn a_login_says_who_where_to_and_how_often_we_speak() {
             "vhost plant"
         ]
     );
-    assert_eq!(pair.witness.take(), [Told::Up(Welcome::default())]);
+    assert_eq!(pair.witness.take(), [EventCall::Up(Welcome::default())]);
     assert!(pair.lane.capabilities().stamps && pair.lane.capabilities().requests);
 }
 
@@ -222,10 +222,10 @@ fn confirms_of_many_and_out_of_order_reach_whom_they_mean() {
         .ack(CONFIRMED, 6, true, &mut pair.server.out);
     pair.exchange();
     let told = pair.witness.take();
-    assert_eq!(told[0], Told::Settled(12, Settled::Acknowledged));
+    assert_eq!(told[0], EventCall::Settled(12, Settled::Acknowledged));
     assert!(matches!(
         &told[1],
-        Told::Settled(13, Settled::Refused(Refusal::Busy(_)))
+        EventCall::Settled(13, Settled::Refused(Refusal::Busy(_)))
     ));
     assert_eq!(told[2..], acknowledged([10, 11, 14, 15]));
     pair.server
@@ -266,7 +266,7 @@ fn a_window_holds_and_opens() {
     pair.exchange();
     assert_eq!(
         pair.witness.take(),
-        [acknowledged([0, 1]), vec![Told::Room]].concat()
+        [acknowledged([0, 1]), vec![EventCall::Room]].concat()
     );
     assert_eq!(pair.publish(&message(4, "a", b"")), Ok(Departure::Awaited));
 }
@@ -279,14 +279,14 @@ fn a_broker_that_is_short_of_something_is_left_in_peace() {
         .side
         .blocked("low on disk", &mut pair.server.out);
     pair.exchange();
-    assert_eq!(pair.witness.take(), [Told::Pressed]);
+    assert_eq!(pair.witness.take(), [EventCall::Pressed]);
     assert_eq!(pair.publish(&zero), Err(Refusal::Window));
     pair.server.side.unblocked(&mut pair.server.out);
     pair.exchange();
-    assert_eq!(pair.witness.take(), [Told::Room]);
+    assert_eq!(pair.witness.take(), [EventCall::Room]);
     assert_eq!(pair.publish(&zero), Ok(Departure::Gone));
 
-    for (active, told) in [(false, Told::Pressed), (true, Told::Room)] {
+    for (active, told) in [(false, EventCall::Pressed), (true, EventCall::Room)] {
         pair.server
             .answer(CONFIRMED, Method::ChannelFlow(channel::Flow { active }));
         pair.exchange();
@@ -319,10 +319,12 @@ fn a_forbidden_message_is_found_and_the_others_arrive() {
         let mut again = Vec::new();
         for told in pair.witness.take() {
             match told {
-                Told::Settled(_, Settled::Acknowledged) => acknowledged += 1,
-                Told::Settled(id, Settled::Refused(Refusal::Busy(_))) => again.push(id as usize),
-                Told::Settled(id, Settled::Refused(why)) => denied.push((id, why)),
-                Told::Room => {}
+                EventCall::Settled(_, Settled::Acknowledged) => acknowledged += 1,
+                EventCall::Settled(id, Settled::Refused(Refusal::Busy(_))) => {
+                    again.push(id as usize)
+                }
+                EventCall::Settled(id, Settled::Refused(why)) => denied.push((id, why)),
+                EventCall::Room => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -369,7 +371,7 @@ fn questions_are_answered_on_their_channel() {
         .take()
         .into_iter()
         .map(|told| match told {
-            Told::Answered(RequestId(id), Ok(Some(got)))
+            EventCall::Answered(RequestId(id), Ok(Some(got)))
                 if got.payload == b"?!" && got.subscription.is_none() =>
             {
                 id
@@ -391,7 +393,7 @@ fn questions_are_answered_on_their_channel() {
     pair.exchange();
     assert!(matches!(
         &pair.witness.take()[..],
-        [Told::Answered(RequestId(4), Err(_)), ..]
+        [EventCall::Answered(RequestId(4), Err(_)), ..]
     ));
     pair.must_request(5, &question);
     pair.exchange();

@@ -100,7 +100,7 @@ fn what_goes_wrong_with_one_leaves_the_others_alone() {
     pair.exchange();
     let told = pair.witness.take();
     let refused = |id, words: &str| {
-        Told::Subscribed(SubscriptionId(id), Err(Refusal::Denied(words.to_owned())))
+        EventCall::Subscribed(SubscriptionId(id), Err(Refusal::Denied(words.to_owned())))
     };
     assert!(
         told.contains(&refused(2, "ACCESS_REFUSED - you may not read this")),
@@ -111,7 +111,7 @@ fn what_goes_wrong_with_one_leaves_the_others_alone() {
         "{told:?}"
     );
     assert!(
-        told.contains(&Told::Subscribed(SubscriptionId(3), Ok(()))),
+        told.contains(&EventCall::Subscribed(SubscriptionId(3), Ok(()))),
         "{told:?}"
     );
     pair.must_publish(&at_most_once(1, "a", b"x"));
@@ -146,13 +146,16 @@ fn a_queue_that_goes_away_and_a_channel_that_is_closed_end_a_subscription() {
     assert!(
         matches!(
             &told[0],
-            Told::Unsubscribed(SubscriptionId(1), Refusal::Busy(_))
+            EventCall::Unsubscribed(SubscriptionId(1), Refusal::Busy(_))
         ),
         "{told:?}"
     );
     assert_eq!(
         told[1..],
-        [Told::Unsubscribed(SubscriptionId(2), Refusal::Busy(words))]
+        [EventCall::Unsubscribed(
+            SubscriptionId(2),
+            Refusal::Busy(words)
+        )]
     );
     pair.subscribed(1, "a");
     pair.subscribed(2, "b");

@@ -1,6 +1,6 @@
 //! What a message costs.
 
-use super::super::words;
+use super::super::wording;
 use super::*;
 
 fn lane(settings: CoapSettings) -> World {
@@ -125,10 +125,10 @@ fn what_is_said_does_not_depend_on_what_was_said_before() {
     let all = [
         &plain, &plain, &urgent, &plain, &queued, &elsewhere, &none, &elsewhere, &plain,
     ];
-    let fresh = || words::Wording::new(settings(), false);
+    let fresh = || wording::Wording::new(settings(), false);
     let mut used = fresh();
     for (message, is_question) in all.into_iter().flat_map(|it| [(it, false), (it, true)]) {
-        let said = |wording: &mut words::Wording| {
+        let said = |wording: &mut wording::Wording| {
             let said = match is_question {
                 false => wording.publish(message, false),
                 true => wording.question(message),

@@ -33,8 +33,8 @@ fn publish_all(world: &mut World, count: u64) -> Vec<Span> {
                 "{sequence}"
             );
             match world.heard[0].take().as_slice() {
-                [Told::Settled(id, Settled::Acknowledged)] if *id == sequence => break,
-                [Told::Settled(id, Settled::Unknown)] if *id == sequence => repeated = true,
+                [EventCall::Settled(id, Settled::Acknowledged)] if *id == sequence => break,
+                [EventCall::Settled(id, Settled::Unknown)] if *id == sequence => repeated = true,
                 told => panic!("{told:?}"),
             }
         }
@@ -156,7 +156,7 @@ fn few_are_given_up() {
         unknown += world.heard[0]
             .take()
             .iter()
-            .filter(|told| matches!(told, Told::Settled(_, Settled::Unknown)))
+            .filter(|told| matches!(told, EventCall::Settled(_, Settled::Unknown)))
             .count();
     }
     assert!(unknown <= 20, "{unknown}");

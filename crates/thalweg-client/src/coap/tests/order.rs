@@ -39,11 +39,11 @@ fn publish_all(world: &mut World, count: u64, topics: u64, bytes: impl Fn(u64) -
         );
         for told in world.heard[0].take() {
             match told {
-                Told::Settled(_, Settled::Acknowledged) => settled += 1,
-                Told::Settled(id, Settled::Unknown | Settled::Refused(Refusal::Busy(_))) => {
+                EventCall::Settled(_, Settled::Acknowledged) => settled += 1,
+                EventCall::Settled(id, Settled::Unknown | Settled::Refused(Refusal::Busy(_))) => {
                     waiting.insert(id);
                 }
-                Told::Room | Told::Pressed => {}
+                EventCall::Room | EventCall::Pressed => {}
                 told => panic!("{told:?}"),
             }
         }
@@ -116,7 +116,7 @@ fn a_server_that_is_busy_takes_messages_in_order_afterwards() {
     let put_off: Vec<u64> = told
         .iter()
         .filter_map(|told| match told {
-            Told::Settled(id, Settled::Refused(Refusal::Busy(_))) => Some(*id),
+            EventCall::Settled(id, Settled::Refused(Refusal::Busy(_))) => Some(*id),
             _ => None,
         })
         .collect();

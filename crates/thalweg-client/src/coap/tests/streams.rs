@@ -31,7 +31,7 @@ impl Pair {
         let mut pair = Pair::of(lane, server, "gateway");
         (pair.round_trip, pair.last_values) = (Span::from_millis(10), true);
         pair.reach();
-        assert!(matches!(pair.witness.take()[..], [Told::Up(_)]));
+        assert!(matches!(pair.witness.take()[..], [EventCall::Up(_)]));
         pair
     }
 }
@@ -138,9 +138,9 @@ fn a_stream_carries_publishes_questions_and_last_values() {
     pair.exchange();
     let told = pair.witness.take();
     let [
-        Told::Answered(RequestId(1), Ok(Some(answer))),
-        Told::Answered(RequestId(2), Ok(Some(value))),
-        Told::Answered(RequestId(3), Ok(None)),
+        EventCall::Answered(RequestId(1), Ok(Some(answer))),
+        EventCall::Answered(RequestId(2), Ok(Some(value))),
+        EventCall::Answered(RequestId(3), Ok(None)),
     ] = &told[..]
     else {
         panic!("{told:?}")
@@ -162,9 +162,9 @@ fn a_stream_carries_subscriptions() {
     pair.must_publish(&message(3, "a", b"new"));
     pair.exchange();
     let told = pair.witness.take();
-    assert!(told.contains(&Told::Subscribed(SubscriptionId(5), Ok(()))));
+    assert!(told.contains(&EventCall::Subscribed(SubscriptionId(5), Ok(()))));
     let got = told.iter().filter_map(|told| {
-        if let Told::Received(got) = told {
+        if let EventCall::Received(got) = told {
             Some(got)
         } else {
             None

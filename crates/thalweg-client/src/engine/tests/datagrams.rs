@@ -3,7 +3,7 @@
 use thalweg_model::{Reliability, Span};
 
 use super::seeds::number;
-use super::transport::Kind;
+use super::transport::LaneTraits;
 use super::world::{World, settings};
 use crate::engine::Success;
 use crate::transport::SubscriptionId;
@@ -12,7 +12,7 @@ const AT_LEAST: Reliability = Reliability::AtLeastOnce;
 
 #[test]
 fn a_peer_that_never_lets_us_in_is_given_up() {
-    let mut world = World::new(8, &[Kind::DATAGRAMS], settings());
+    let mut world = World::new(8, &[LaneTraits::DATAGRAMS], settings());
     world.chaos.loss = 100;
     world.run(settings().connect_timeout);
     world.run(Span::from_secs(1));
@@ -33,10 +33,10 @@ fn a_peer_that_never_lets_us_in_is_given_up() {
 /// observation ends is not repeated any more.
 #[test]
 fn a_subscriber_that_leaves_a_lane_of_datagrams_misses_nothing() {
-    let datagrams = Kind {
+    let datagrams = LaneTraits {
         keeps_all: true,
         window: 100,
-        ..Kind::DATAGRAMS
+        ..LaneTraits::DATAGRAMS
     };
     // Behind the first fifty are those in which something was missed once. Five lost a message six times in a row, and with it
     // for good; in 1614 the simulated broker kept what waited although places had become free.
@@ -46,7 +46,7 @@ fn a_subscriber_that_leaves_a_lane_of_datagrams_misses_nothing() {
         (None, None) => (1..=50).chain([143, 468, 816, 1242, 1614, 1654]).collect(),
     };
     for seed in seeds {
-        let mut world = World::new(seed, &[datagrams, Kind::STREAM], settings());
+        let mut world = World::new(seed, &[datagrams, LaneTraits::STREAM], settings());
         for (name, filter) in [(1, "t/a"), (2, "t/b"), (3, "t/c")] {
             world.subscribe(name, filter, AT_LEAST);
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use thalweg_model::{Reliability, Span};
 
 use super::dice::Dice;
-use super::transport::Kind;
+use super::transport::LaneTraits;
 use super::world::{Chaos, World, settings};
 use crate::engine::{EngineSettings, Overflow, Success};
 use crate::transport::SubscriptionId;
@@ -34,28 +34,28 @@ fn for_seeds(usual: u64, check: impl Fn(u64) + std::panic::RefUnwindSafe) {
 }
 
 /// One of several sets of lanes.
-fn lanes(dice: &mut Dice) -> Vec<Kind> {
-    let plain = Kind {
+fn lanes(dice: &mut Dice) -> Vec<LaneTraits> {
+    let plain = LaneTraits {
         stamps: false,
-        ..Kind::STREAM
+        ..LaneTraits::STREAM
     };
     let (narrow, wide) = (
-        Kind {
+        LaneTraits {
             window: 3,
-            ..Kind::STREAM
+            ..LaneTraits::STREAM
         },
-        Kind {
+        LaneTraits {
             name: "wide",
             window: 100,
-            ..Kind::STREAM
+            ..LaneTraits::STREAM
         },
     );
     match dice.below(6) {
-        0 => vec![Kind::STREAM],
-        1 => vec![Kind::DATAGRAMS],
-        2 => vec![Kind::STREAM, Kind::DATAGRAMS],
+        0 => vec![LaneTraits::STREAM],
+        1 => vec![LaneTraits::DATAGRAMS],
+        2 => vec![LaneTraits::STREAM, LaneTraits::DATAGRAMS],
         3 => vec![narrow, wide],
-        4 => vec![Kind::STREAM, Kind::DATAGRAMS, wide],
+        4 => vec![LaneTraits::STREAM, LaneTraits::DATAGRAMS, wide],
         _ => vec![plain],
     }
 }
@@ -96,7 +96,7 @@ fn live(world: &mut World, steps: u64, lanes: usize, may_expire: bool) {
 }
 
 /// What must hold in the end.
-fn check(world: &World, kinds: &[Kind], order_of_gone: bool, has_busy: bool) {
+fn check(world: &World, kinds: &[LaneTraits], order_of_gone: bool, has_busy: bool) {
     let mut copies: BTreeMap<u64, usize> = BTreeMap::new();
     let mut last: BTreeMap<(&str, Reliability, u8), u64> = BTreeMap::new();
     let keeps_order = kinds.iter().all(|kind| !kind.is_datagram);
@@ -197,15 +197,15 @@ fn nothing_acknowledged_is_lost_nor_doubled_whatever_breaks() {
 fn a_subscriber_gets_everything_once_while_lanes_change_and_break() {
     for_seeds(300, |seed| {
         let mut dice = Dice::new(!seed);
-        let wide = Kind {
+        let wide = LaneTraits {
             name: "wide",
             window: 100,
-            ..Kind::STREAM
+            ..LaneTraits::STREAM
         };
         let several = [
-            vec![Kind::STREAM, wide],
-            vec![Kind::STREAM, Kind::DATAGRAMS, wide],
-            vec![Kind::STREAM],
+            vec![LaneTraits::STREAM, wide],
+            vec![LaneTraits::STREAM, LaneTraits::DATAGRAMS, wide],
+            vec![LaneTraits::STREAM],
         ];
         let kinds = several[dice.below(3) as usize].clone();
         let keep = Span::from_secs(3_600);

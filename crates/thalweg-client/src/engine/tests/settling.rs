@@ -2,7 +2,7 @@
 
 use thalweg_model::{Reliability, Span};
 
-use super::transport::Kind;
+use super::transport::LaneTraits;
 use super::world::{World, settings};
 use crate::engine::Wish;
 use crate::transport::SubscriptionId;
@@ -19,7 +19,7 @@ const BY_HAND: Wish<'_> = Wish {
 
 #[test]
 fn what_the_handle_settles_itself_comes_only_over_lanes_that_wait_for_it() {
-    let mut world = World::new(1, &[Kind::DATAGRAMS], settings());
+    let mut world = World::new(1, &[LaneTraits::DATAGRAMS], settings());
     world.wish(&BY_HAND);
     world.run(Span::from_secs(2));
     assert!(!world.standing[&SubscriptionId(1)]);
@@ -32,7 +32,7 @@ fn what_the_handle_settles_itself_comes_only_over_lanes_that_wait_for_it() {
         "{refused:?}"
     );
     // With a lane that can, that one is taken, whoever publishes.
-    let mut world = World::new(1, &[Kind::DATAGRAMS, Kind::STREAM], settings());
+    let mut world = World::new(1, &[LaneTraits::DATAGRAMS, LaneTraits::STREAM], settings());
     world.prefer(0);
     world.wish(&BY_HAND);
     world.run(Span::from_secs(5));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use thalweg_model::{Reliability, Span, Time};
 
-use super::transport::Kind;
+use super::transport::LaneTraits;
 use super::world::{Chaos, World, settings};
 use crate::engine::{EngineSettings, LaneState, Overflow, Success, WhenRefused};
 use crate::spool::{Recovered, Spool, SpoolError};
@@ -22,7 +22,7 @@ const OFFLINE: Chaos = Chaos {
     ..Chaos::NONE
 };
 
-fn offline(kinds: &[Kind], settings: EngineSettings) -> World {
+fn offline(kinds: &[LaneTraits], settings: EngineSettings) -> World {
     let mut world = World::new(1, kinds, settings);
     // The first connection is on its way already.
     world.chaos = OFFLINE;
@@ -42,7 +42,7 @@ fn numbers(world: &World) -> Vec<u64> {
 
 #[test]
 fn what_waits_for_the_network_goes_by_priority_and_expires() {
-    let mut world = offline(&[Kind::STREAM], settings());
+    let mut world = offline(&[LaneTraits::STREAM], settings());
     let soon = world.now + Span::from_secs(5);
     for priority in [4, 0, 9, 4] {
         world.publish("t", AT_LEAST, |draft| draft.priority = priority);
@@ -62,7 +62,7 @@ fn what_waits_for_the_network_goes_by_priority_and_expires() {
 #[test]
 fn a_full_buffer_refuses_and_says_when_there_is_room() {
     let mut world = offline(
-        &[Kind::STREAM],
+        &[LaneTraits::STREAM],
         EngineSettings {
             messages_max: 10,
             ..settings()
@@ -92,7 +92,7 @@ fn a_full_buffer_may_drop_the_oldest_of_the_least_priority() {
         overflow: Overflow::DropOldest,
         ..settings()
     };
-    let mut world = offline(&[Kind::STREAM], settings);
+    let mut world = offline(&[LaneTraits::STREAM], settings);
     for priority in [9, 1, 4] {
         world.publish("t", AT_LEAST, |draft| draft.priority = priority);
     }
@@ -118,7 +118,7 @@ fn a_full_buffer_may_drop_the_oldest_of_the_least_priority() {
 #[test]
 fn bytes_are_bounded_too() {
     let mut world = offline(
-        &[Kind::STREAM],
+        &[LaneTraits::STREAM],
         EngineSettings {
             bytes_max: 10_000,
             ..settings()
@@ -135,10 +135,10 @@ fn a_switch_is_made_before_the_old_lane_ends_and_repeats_nothing_that_arrives_in
     let mut world = World::new(
         3,
         &[
-            Kind::STREAM,
-            Kind {
+            LaneTraits::STREAM,
+            LaneTraits {
                 name: "other",
-                ..Kind::STREAM
+                ..LaneTraits::STREAM
             },
         ],
         settings(),
@@ -187,10 +187,10 @@ fn a_lost_lane_is_replaced_by_one_that_works() {
     let mut world = World::new(
         4,
         &[
-            Kind::STREAM,
-            Kind {
+            LaneTraits::STREAM,
+            LaneTraits {
                 name: "other",
-                ..Kind::STREAM
+                ..LaneTraits::STREAM
             },
         ],
         settings(),
@@ -212,9 +212,9 @@ fn a_lost_lane_is_replaced_by_one_that_works() {
 
 #[test]
 fn what_waits_long_does_not_fall_behind_the_brokers_window() {
-    let wide = Kind {
+    let wide = LaneTraits {
         window: 200,
-        ..Kind::STREAM
+        ..LaneTraits::STREAM
     };
     let mut world = offline(&[wide, wide], settings());
     let low = world
@@ -239,9 +239,9 @@ fn exactly_once_is_unknown_when_the_peer_has_forgotten_and_once_when_it_has_not(
             session: MINUTE,
             ..settings().opening
         };
-        let plain = Kind {
+        let plain = LaneTraits {
             stamps: false,
-            ..Kind::STREAM
+            ..LaneTraits::STREAM
         };
         let mut world = World::new(
             5,
@@ -275,7 +275,7 @@ fn exactly_once_is_unknown_when_the_peer_has_forgotten_and_once_when_it_has_not(
 
 #[test]
 fn a_peer_that_is_busy_is_asked_again_after_a_while() {
-    let mut world = World::new(6, &[Kind::STREAM], settings());
+    let mut world = World::new(6, &[LaneTraits::STREAM], settings());
     world.broker.busy_every = 2;
     world.run(Span::from_secs(1));
     for _ in 0..10 {
@@ -288,7 +288,7 @@ fn a_peer_that_is_busy_is_asked_again_after_a_while() {
 
 #[test]
 fn waits_between_attempts_grow_and_are_jittered() {
-    let mut world = offline(&[Kind::STREAM], settings());
+    let mut world = offline(&[LaneTraits::STREAM], settings());
     world.connects.clear();
     world.run(Span::from_secs(300));
     let gaps: Vec<u64> = world
@@ -304,7 +304,7 @@ fn waits_between_attempts_grow_and_are_jittered() {
         "{gaps:?}"
     );
     assert!(gaps.first().is_some_and(|gap| *gap < 2_000), "{gaps:?}");
-    let mut other = World::new(2, &[Kind::STREAM], settings());
+    let mut other = World::new(2, &[LaneTraits::STREAM], settings());
     other.chaos = OFFLINE;
     other.run(Span::from_secs(300));
     assert_ne!(
@@ -317,9 +317,9 @@ fn waits_between_attempts_grow_and_are_jittered() {
 fn what_waits_for_a_log_in_that_is_refused_waits() {
     let mut world = World::new(
         7,
-        &[Kind {
+        &[LaneTraits {
             refuses: true,
-            ..Kind::STREAM
+            ..LaneTraits::STREAM
         }],
         settings(),
     );
@@ -352,9 +352,9 @@ fn who_is_not_let_in_is_told_and_is_tried_again_rarely() {
     };
     let mut world = World::new(
         7,
-        &[Kind {
+        &[LaneTraits {
             refuses: true,
-            ..Kind::STREAM
+            ..LaneTraits::STREAM
         }],
         settings,
     );
@@ -394,7 +394,7 @@ fn who_is_not_let_in_is_told_and_is_tried_again_rarely() {
 
 #[test]
 fn a_silent_peer_of_datagrams_is_given_up_and_found_again() {
-    let mut world = World::new(8, &[Kind::DATAGRAMS], settings());
+    let mut world = World::new(8, &[LaneTraits::DATAGRAMS], settings());
     world.run(Span::from_secs(1));
     world.chaos.loss = 100;
     for topic in ["a", "b", "c", "d"] {
@@ -418,7 +418,7 @@ fn a_silent_peer_of_datagrams_is_given_up_and_found_again() {
 fn a_handle_that_does_not_take_holds_the_peer_back() {
     let mut world = World::new(
         9,
-        &[Kind::STREAM],
+        &[LaneTraits::STREAM],
         EngineSettings {
             receive_max: 5,
             receive_bytes_max: 1_250,
@@ -452,7 +452,7 @@ fn a_handle_that_does_not_take_holds_the_peer_back() {
 fn a_burst_at_most_once_waits_for_its_handle() {
     let mut world = World::new(
         11,
-        &[Kind::STREAM],
+        &[LaneTraits::STREAM],
         EngineSettings {
             receive_bytes_max: 1 << 20,
             ..settings()
@@ -494,7 +494,7 @@ fn a_burst_at_most_once_waits_for_its_handle() {
 
 #[test]
 fn who_unsubscribes_gets_nothing_more() {
-    let mut world = World::new(10, &[Kind::STREAM], settings());
+    let mut world = World::new(10, &[LaneTraits::STREAM], settings());
     world.subscribe(1, "t/#", AT_LEAST);
     world.run(Span::from_secs(1));
     world.publish("t/a", AT_LEAST, |_| ());
@@ -509,7 +509,7 @@ fn who_unsubscribes_gets_nothing_more() {
 
 #[test]
 fn filters_that_no_lane_can_carry_are_refused_and_others_find_their_lane() {
-    let mut world = World::new(11, &[Kind::DATAGRAMS], settings());
+    let mut world = World::new(11, &[LaneTraits::DATAGRAMS], settings());
     world.subscribe(1, "t/#", AT_LEAST);
     world.run(Span::from_secs(5));
     assert!(
@@ -519,7 +519,7 @@ fn filters_that_no_lane_can_carry_are_refused_and_others_find_their_lane() {
             .any(|notice| notice.starts_with("subscribed 1 Err(Unsupported"))
     );
 
-    let mut world = World::new(12, &[Kind::DATAGRAMS, Kind::STREAM], settings());
+    let mut world = World::new(12, &[LaneTraits::DATAGRAMS, LaneTraits::STREAM], settings());
     world.subscribe(1, "t/#", AT_LEAST);
     world.run(Span::from_secs(20));
     assert!(
@@ -541,7 +541,7 @@ fn filters_that_no_lane_can_carry_are_refused_and_others_find_their_lane() {
 
 #[test]
 fn last_values_are_read_and_questions_end() {
-    let mut world = World::new(13, &[Kind::STREAM], settings());
+    let mut world = World::new(13, &[LaneTraits::STREAM], settings());
     world.publish("t/a", AT_LEAST, |draft| draft.retain = crate::Retain::Set);
     world.run(Span::from_secs(1));
     let soon = world.now + Span::from_secs(5);
@@ -564,9 +564,9 @@ fn last_values_are_read_and_questions_end() {
 
 #[test]
 fn a_destination_of_its_own_has_its_own_lane_and_is_closed_when_nobody_needs_it() {
-    let mut world = World::new(14, &[Kind::STREAM], settings());
+    let mut world = World::new(14, &[LaneTraits::STREAM], settings());
     world.run(Span::from_secs(1));
-    let way = world.add_way(Kind::STREAM);
+    let way = world.add_way(LaneTraits::STREAM);
     assert_eq!(way, 1);
     world.run(Span::from_secs(1));
     assert!(!world.is_open(1));
@@ -584,7 +584,7 @@ fn a_destination_of_its_own_has_its_own_lane_and_is_closed_when_nobody_needs_it(
 
 #[test]
 fn an_engine_with_nothing_to_do_sleeps() {
-    let mut world = World::new(15, &[Kind::STREAM], settings());
+    let mut world = World::new(15, &[LaneTraits::STREAM], settings());
     world.publish("t/a", AT_LEAST, |_| ());
     world.run(MINUTE);
     assert_eq!(world.engine.poll_timeout(), Time::NEVER);
@@ -647,7 +647,7 @@ impl Spool for Shelf {
 
 #[test]
 fn what_waited_on_disk_goes_first_in_the_next_life_and_exactly_once_stays_once() {
-    let lanes = [Kind::STREAM, Kind::STREAM];
+    let lanes = [LaneTraits::STREAM, LaneTraits::STREAM];
     let shelf = Shelf::default();
     let mut world = World::with_spool(16, &lanes, settings(), Box::new(shelf.clone()), Time::ZERO);
     world.run(Span::from_secs(1));
@@ -697,7 +697,7 @@ fn one_commit_serves_all_that_gathered_and_what_cannot_be_saved_fails() {
     let shelf = Shelf::default();
     let mut world = World::with_spool(
         18,
-        &[Kind::STREAM],
+        &[LaneTraits::STREAM],
         settings(),
         Box::new(shelf.clone()),
         Time::ZERO,

@@ -15,7 +15,7 @@ use crate::transport::{
 
 /// How a simulated lane behaves.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct LaneTraits {
     pub name: &'static str,
     pub is_datagram: bool,
     pub stamps: bool,
@@ -31,14 +31,14 @@ pub struct Kind {
     pub refuses: bool,
 }
 
-impl Default for Kind {
+impl Default for LaneTraits {
     fn default() -> Self {
-        Kind::STREAM
+        LaneTraits::STREAM
     }
 }
 
-impl Kind {
-    pub const STREAM: Kind = Kind {
+impl LaneTraits {
+    pub const STREAM: LaneTraits = LaneTraits {
         name: "stream",
         is_datagram: false,
         stamps: true,
@@ -51,7 +51,7 @@ impl Kind {
         window: 20,
         refuses: false,
     };
-    pub const DATAGRAMS: Kind = Kind {
+    pub const DATAGRAMS: LaneTraits = LaneTraits {
         name: "datagrams",
         is_datagram: true,
         stamps: true,
@@ -89,7 +89,7 @@ struct Asked {
 }
 
 pub struct SimTransport {
-    kind: Kind,
+    kind: LaneTraits,
     endpoint: Endpoint,
     keep: bool,
     is_up: bool,
@@ -120,7 +120,7 @@ fn inbound<'m>(address: &'m str, payload: &'m str) -> Inbound<'m> {
 }
 
 impl SimTransport {
-    pub fn new(kind: Kind, host: &str) -> Self {
+    pub fn new(kind: LaneTraits, host: &str) -> Self {
         let medium = if kind.is_datagram {
             Medium::Datagrams
         } else {

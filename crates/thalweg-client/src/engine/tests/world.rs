@@ -9,7 +9,7 @@ use thalweg_model::{Reliability, Span, Time};
 
 use super::broker::{Answer, Broker};
 use super::dice::Dice;
-use super::transport::{Kind, SimTransport};
+use super::transport::{LaneTraits, SimTransport};
 use super::wire::Frame;
 use crate::engine::{
     Action, DeliveryToken, Draft, Engine, EngineSettings, Full, LaneSpec, Notice, Role, Success,
@@ -71,7 +71,7 @@ enum Step {
 /// A lane as driver and network see it.
 #[derive(Default)]
 struct Link {
-    kind: Kind,
+    kind: LaneTraits,
     /// The connection of the hour; counts up.
     connection: u64,
     is_open: bool,
@@ -119,7 +119,7 @@ pub struct World {
     next_id: MessageId,
 }
 
-fn link(kind: &Kind) -> Link {
+fn link(kind: &LaneTraits) -> Link {
     Link {
         kind: *kind,
         ..Link::default()
@@ -138,7 +138,7 @@ pub fn settings() -> EngineSettings {
 }
 
 impl World {
-    pub fn new(seed: u64, kinds: &[Kind], settings: EngineSettings) -> World {
+    pub fn new(seed: u64, kinds: &[LaneTraits], settings: EngineSettings) -> World {
         World::with_spool(
             seed,
             kinds,
@@ -150,12 +150,12 @@ impl World {
 
     pub fn with_spool(
         seed: u64,
-        kinds: &[Kind],
+        kinds: &[LaneTraits],
         settings: EngineSettings,
         spool: Box<dyn Spool>,
         now: Time,
     ) -> World {
-        let spec = |kind: &Kind| LaneSpec {
+        let spec = |kind: &LaneTraits| LaneSpec {
             transport: Box::new(SimTransport::new(*kind, "broker")),
             role: Role::Candidate,
         };
@@ -193,7 +193,7 @@ impl World {
     }
 
     /// More brokers, with a lane of their own (here the same broker behind it).
-    pub fn add_way(&mut self, kind: Kind) -> u32 {
+    pub fn add_way(&mut self, kind: LaneTraits) -> u32 {
         let way = self.engine.add_way(
             vec![Box::new(SimTransport::new(kind, "elsewhere"))],
             self.now,

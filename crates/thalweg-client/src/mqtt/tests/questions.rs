@@ -5,9 +5,9 @@ use super::*;
 /// A question's number, and the payload of its answer, if there is one.
 type Answer = (u64, Result<Option<Vec<u8>>, Refusal>);
 
-fn answered(told: Vec<Told>) -> Vec<Answer> {
+fn answered(told: Vec<EventCall>) -> Vec<Answer> {
     let answer = |told| match told {
-        Told::Answered(id, answer) => Some((
+        EventCall::Answered(id, answer) => Some((
             id.0,
             answer.map(|got: Option<Got>| got.map(|got| got.payload)),
         )),
@@ -134,7 +134,9 @@ fn reading_leaves_a_subscription_with_the_same_filter_as_it_is() {
     pair.exchange();
     let told = pair.witness.take();
     assert!(
-        !told.iter().any(|told| matches!(told, Told::Received(_))),
+        !told
+            .iter()
+            .any(|told| matches!(told, EventCall::Received(_))),
         "{told:?}"
     );
     assert_eq!(answered(told), [(1, Ok(Some(b"21.5".to_vec())))]);

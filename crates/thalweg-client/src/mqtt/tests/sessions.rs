@@ -49,13 +49,13 @@ fn a_session_goes_on_under_the_old_packet_identifiers() {
         pair.lose();
         pair.server.answers = true;
         pair.reach();
-        let up = Told::Up(Welcome {
+        let up = EventCall::Up(Welcome {
             session_present: true,
             client_id: None,
         });
         assert_eq!(
             pair.witness.take(),
-            [up, Told::Settled(1, Settled::Acknowledged)]
+            [up, EventCall::Settled(1, Settled::Acknowledged)]
         );
         for id in 2..=3 {
             let reliability = if id == 2 {
@@ -120,13 +120,13 @@ fn without_a_session_what_the_server_had_taken_is_done_and_the_rest_is_sent_anew
     pair.lose();
     pair.server.answers = true;
     pair.reach();
-    let up = Told::Up(Welcome {
+    let up = EventCall::Up(Welcome {
         session_present: false,
         client_id: None,
     });
     assert_eq!(
         pair.witness.take(),
-        [up, Told::Settled(1, Settled::Acknowledged)]
+        [up, EventCall::Settled(1, Settled::Acknowledged)]
     );
     let again = Outbound {
         reliability: Reliability::ExactlyOnce,

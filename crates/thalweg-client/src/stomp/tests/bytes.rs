@@ -4,7 +4,7 @@ use super::*;
 use crate::pair::{self, Chunk};
 
 /// Some of everything, up to an ERROR; what was told.
-fn conversation(chunk: Chunk) -> Vec<Told> {
+fn conversation(chunk: Chunk) -> Vec<EventCall> {
     let mut pair = Pair::new(StompSettings {
         unconfirmed_max: 8,
         ..settings()

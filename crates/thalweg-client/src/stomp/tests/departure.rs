@@ -3,8 +3,8 @@
 use super::*;
 use thalweg_model::Stamp;
 
-fn denied(id: u64) -> Told {
-    Told::Settled(
+fn denied(id: u64) -> EventCall {
+    EventCall::Settled(
         id,
         Settled::Refused(Refusal::Denied("access_refused: as it is".to_owned())),
     )
@@ -22,7 +22,7 @@ fn a_login_says_who_where_to_and_how_often_we_speak() {
     pair.reach();
     let login = r#"Some("plant") (Some("ada"), Some("secret")) Some("pump-7") (10000, 10000)"#;
     assert_eq!(pair.server.heard, [login]);
-    assert_eq!(pair.witness.take(), [Told::Up(Welcome::default())]);
+    assert_eq!(pair.witness.take(), [EventCall::Up(Welcome::default())]);
     assert!(pair.lane.capabilities().stamps);
     // Who is told nothing is guest; without a virtual host the broker's name is one.
     let mut pair = Pair::new(StompSettings {
@@ -198,7 +198,7 @@ fn receipts_come_in_any_order_and_a_window_holds_and_opens() {
     pair.exchange();
     assert_eq!(
         pair.witness.take(),
-        [acknowledged([12, 10, 11]), vec![Told::Room]].concat()
+        [acknowledged([12, 10, 11]), vec![EventCall::Room]].concat()
     );
     assert_eq!(pair.publish(&message(14, "a", b"")), Ok(Departure::Awaited));
 }
@@ -230,13 +230,13 @@ fn an_error_that_names_its_receipt_blames_whom_it_means() {
     let why = Refusal::Denied("access_refused: as it is".to_owned());
     assert_eq!(
         pair.witness.take(),
-        [Told::Subscribed(SubscriptionId(7), Err(why))]
+        [EventCall::Subscribed(SubscriptionId(7), Err(why))]
     );
 }
 
 /// Messages and a subscription, of which one each is not allowed, sent again after each connection as the engine does it. The
 /// broker ends the connection without a word about which.
-fn search(forbidden: &'static str) -> (Vec<Told>, usize) {
+fn search(forbidden: &'static str) -> (Vec<EventCall>, usize) {
     let mut pair = Pair::new(settings());
     pair.server.forbidden = Some(forbidden);
     pair.server.names_receipts = false;
@@ -263,17 +263,17 @@ fn search(forbidden: &'static str) -> (Vec<Told>, usize) {
             pair.talk();
             for told in pair.witness.take() {
                 match &told {
-                    Told::Settled(id, outcome) => {
+                    EventCall::Settled(id, outcome) => {
                         unsettled.retain(|at| *at as u64 != *id);
                         if *outcome != Settled::Acknowledged {
                             verdicts.push(told);
                         }
                     }
-                    Told::Subscribed(SubscriptionId(id), Err(_)) => {
+                    EventCall::Subscribed(SubscriptionId(id), Err(_)) => {
                         wanted.retain(|wanted| wanted != id);
                         verdicts.push(told);
                     }
-                    Told::Subscribed(..) | Told::Room => {}
+                    EventCall::Subscribed(..) | EventCall::Room => {}
                     other => panic!("{other:?}"),
                 }
             }
@@ -288,19 +288,25 @@ fn search(forbidden: &'static str) -> (Vec<Told>, usize) {
         .collect();
     arrived.sort_unstable();
     arrived.dedup();
-    verdicts.push(Told::Pressed);
+    verdicts.push(EventCall::Pressed);
     (verdicts, arrived.len())
 }
 
 #[test]
 fn a_culprit_is_found_though_nobody_names_it() {
     let (verdicts, arrived) = search("/topic/secret");
-    assert_eq!((verdicts, arrived), (vec![denied(2), Told::Pressed], 4));
+    assert_eq!(
+        (verdicts, arrived),
+        (vec![denied(2), EventCall::Pressed], 4)
+    );
     let (verdicts, arrived) = search("/topic/hidden");
     let why = Refusal::Denied("access_refused: as it is".to_owned());
     assert_eq!(
         verdicts,
-        [Told::Subscribed(SubscriptionId(1), Err(why)), Told::Pressed]
+        [
+            EventCall::Subscribed(SubscriptionId(1), Err(why)),
+            EventCall::Pressed
+        ]
     );
     assert_eq!(arrived, 5);
 }
@@ -331,7 +337,7 @@ fn who_only_stood_beside_the_culprit_is_not_blamed() {
     pair.exchange();
     assert_eq!(
         pair.witness.take(),
-        [acknowledged([2]), vec![Told::Room]].concat()
+        [acknowledged([2]), vec![EventCall::Room]].concat()
     );
     assert_eq!(
         pair.publish(&Outbound {
@@ -371,7 +377,7 @@ fn questions_are_answered_to_a_queue_of_our_own() {
         .take()
         .into_iter()
         .map(|told| match told {
-            Told::Answered(RequestId(id), Ok(Some(got)))
+            EventCall::Answered(RequestId(id), Ok(Some(got)))
                 if got.payload == b"!" && got.delivery.is_none() =>
             {
                 id

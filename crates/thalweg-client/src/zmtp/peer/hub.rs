@@ -9,7 +9,7 @@ use thalweg_zmtp::{
     Version,
 };
 
-use super::heard::Heard;
+use super::duplicates::Duplicates;
 use crate::client::PeerCounts;
 use crate::transport::Output;
 use crate::zmtp::Prefixes;
@@ -105,7 +105,7 @@ pub(super) struct Hub {
     ends: BTreeMap<usize, End>,
     /// What the client wants of its peers.
     wanted: Prefixes,
-    heard: Heard,
+    duplicates: Duplicates,
     secrets: Secrets,
     /// Of the message before.
     sequence: u64,
@@ -117,7 +117,7 @@ impl Hub {
         Hub {
             ends: BTreeMap::new(),
             wanted: Prefixes::default(),
-            heard: Heard::default(),
+            duplicates: Duplicates::default(),
             secrets,
             sequence: 0,
             header: Vec::new(),
@@ -317,7 +317,7 @@ impl Hub {
             sequence: self.sequence,
         };
         // The broker sends it back.
-        self.heard.note_own(stamp);
+        self.duplicates.note_own(stamp);
         let header = &mut self.header;
         header.clear();
         for text in [
@@ -362,7 +362,9 @@ impl Hub {
         let header = has_header.then(|| frames.next().unwrap_or_default());
         let rest = frames.rest();
         if let Some(stamp) = header.and_then(stamp_of)
-            && !self.heard.is_new(stamp, number, is_direct, first, rest)
+            && !self
+                .duplicates
+                .is_new(stamp, number, is_direct, first, rest)
         {
             return;
         }
@@ -384,7 +386,7 @@ impl Hub {
 
     /// A connection has ended.
     pub(super) fn closed(&mut self, number: usize) {
-        self.heard.forget(number);
+        self.duplicates.forget(number);
         if let Some(end) = self.ends.remove(&number)
             && let Stage::Open(_, Role::OwnSubscriber) = end.stage
         {

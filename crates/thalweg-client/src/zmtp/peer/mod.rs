@@ -9,12 +9,12 @@
 //! from one of them it passes on to none of them. What a client publishes is numbered, so that what comes to a peer directly and
 //! by the broker comes once.
 //!
-//! - `hub` is what it does, without sockets; `heard` what came already; `sockets` the loop; `dialer` connects to peers.
+//! - `hub` is what it does, without sockets; `duplicates` what came already; `sockets` the loop; `dialer` connects to peers.
 //!
 //! [`ClientBuilder::peer`]: crate::ClientBuilder::peer
 
 mod dialer;
-mod heard;
+mod duplicates;
 mod hub;
 mod sockets;
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Sessions against both sides: each line is read by one machine and said again by the other, all at once and one byte
 //! at a time.
 
-use thalweg_wire::testkit::{Line, Mark, Side, feed_bytewise, feed_whole, parse_transcript};
+use thalweg_wire::testkit::{
+    Mark, Side, TranscriptLine, feed_bytewise, feed_whole, parse_transcript,
+};
 
 use super::*;
 
@@ -26,7 +28,7 @@ pub(super) const ALL: &[(&str, &str)] = &[
     ),
 ];
 
-pub(super) fn lines() -> Vec<(&'static str, Line)> {
+pub(super) fn lines() -> Vec<(&'static str, TranscriptLine)> {
     let parse = |(name, text): &(&'static str, &str)| {
         let name = *name;
         let lines = parse_transcript(text).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -35,7 +37,7 @@ pub(super) fn lines() -> Vec<(&'static str, Line)> {
     ALL.iter().flat_map(parse).collect()
 }
 
-fn check(line: &Line, at: &str, heard: Result<Option<usize>, PeerFault>, again: &[u8]) {
+fn check(line: &TranscriptLine, at: &str, heard: Result<Option<usize>, PeerFault>, again: &[u8]) {
     match (heard, &line.mark) {
         (Ok(Some(consumed)), Mark::Canonical | Mark::Valid) => {
             assert_eq!(consumed, line.bytes.len(), "{at}");

@@ -73,12 +73,12 @@ pub(super) struct Wording {
     text: String,
     ends: Vec<usize>,
     /// The path that is said last: most messages go where the one before went.
-    said: Option<Said>,
+    last_path: Option<LastPath>,
 }
 
 /// A path that is at the front of [`Wording::text`].
 #[derive(Debug)]
-struct Said {
+struct LastPath {
     address: String,
     resource: Resource,
     /// Its levels, those of the base included, and their bytes.
@@ -104,7 +104,7 @@ impl Wording {
             stamp: None,
             text: String::new(),
             ends: Vec::new(),
-            said: None,
+            last_path: None,
         }
     }
 
@@ -115,7 +115,7 @@ impl Wording {
     /// The path of an address, a level each. Fails if it is no address, or cannot be said.
     fn levels(&mut self, address: &str, resource: Resource) -> Asked {
         if let Some(said) = self
-            .said
+            .last_path
             .as_ref()
             .filter(|said| said.address == address && said.resource == resource)
         {
@@ -123,7 +123,7 @@ impl Wording {
             self.ends.truncate(said.levels);
             return Ok(());
         }
-        let said = self.said.take();
+        let said = self.last_path.take();
         self.text.clear();
         self.ends.clear();
         Address::check(address).map_err(|_| Refusal::Address)?;
@@ -153,7 +153,7 @@ impl Wording {
         address_said.clear();
         address_said.push_str(address);
         let (levels, bytes) = (self.ends.len(), self.text.len());
-        self.said = Some(Said {
+        self.last_path = Some(LastPath {
             address: address_said,
             resource,
             levels,

@@ -17,7 +17,7 @@ const OWN: usize = usize::MAX;
 /// if it is alike in all, or if the publisher itself has already sent a higher number over its own connection: a number
 /// that is made up keeps no other message away.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Duplicates {
     /// Messages by number, and a digest of each. Two generations: the old one is forgotten as a whole.
     young: HashMap<Stamp, u64>,
     old: HashMap<Stamp, u64>,
@@ -27,7 +27,7 @@ pub(super) struct Heard {
     digests: RandomState,
 }
 
-impl Heard {
+impl Duplicates {
     /// Whether a message is to be passed on: it is no copy, and does not come behind one that its publisher has sent later.
     /// `way` is its connection; `is_direct` if that is one to a peer.
     pub(super) fn is_new(
@@ -89,18 +89,24 @@ mod tests {
     const OTHER: usize = 2;
     const BROKER: usize = 3;
 
-    fn is_new(heard: &mut Heard, way: usize, publisher: u64, sequence: u64, text: &str) -> bool {
+    fn is_new(
+        duplicates: &mut Duplicates,
+        way: usize,
+        publisher: u64,
+        sequence: u64,
+        text: &str,
+    ) -> bool {
         let stamp = Stamp {
             publisher,
             sequence,
         };
         let rest = Message::from_raw(text.as_bytes());
-        heard.is_new(stamp, way, way != BROKER, b"a", rest)
+        duplicates.is_new(stamp, way, way != BROKER, b"a", rest)
     }
 
     #[test]
     fn copies_are_left_out_on_whatever_way_they_come() {
-        let mut heard = Heard::default();
+        let mut duplicates = Duplicates::default();
         for (way, sequence, expected) in [
             (PEER, 1, true),
             (BROKER, 1, false),
@@ -113,32 +119,35 @@ mod tests {
             (BROKER, 3, false),
             (BROKER, 5, false),
         ] {
-            assert_eq!(is_new(&mut heard, way, 7, sequence, "text"), expected);
+            assert_eq!(is_new(&mut duplicates, way, 7, sequence, "text"), expected);
         }
         // Numbers of many others, and then a copy.
         for publisher in 100..100_000 {
-            assert!(is_new(&mut heard, BROKER, publisher, 1, "text"));
-            assert!(!is_new(&mut heard, BROKER, 7, 5, "text"));
+            assert!(is_new(&mut duplicates, BROKER, publisher, 1, "text"));
+            assert!(!is_new(&mut duplicates, BROKER, 7, 5, "text"));
         }
-        assert!(heard.young.len() + heard.old.len() <= 2 * MESSAGES);
+        assert!(duplicates.young.len() + duplicates.old.len() <= 2 * MESSAGES);
     }
 
     #[test]
     fn numbers_that_are_made_up_keep_no_message_away() {
-        let mut heard = Heard::default();
-        assert!(is_new(&mut heard, PEER, 7, 1, "text"));
+        let mut duplicates = Duplicates::default();
+        assert!(is_new(&mut duplicates, PEER, 7, 1, "text"));
         // By the broker, and by another peer.
         for way in [BROKER, OTHER] {
             let text = format!("made up {way}");
             for sequence in [2, 3, 1000, u64::MAX] {
-                assert!(is_new(&mut heard, way, 7, sequence, &text), "{way}");
+                assert!(is_new(&mut duplicates, way, 7, sequence, &text), "{way}");
             }
         }
         for (way, sequence) in [(PEER, 2), (PEER, 3), (BROKER, 4), (PEER, 1000)] {
-            assert!(is_new(&mut heard, way, 7, sequence, "text"), "{sequence}");
+            assert!(
+                is_new(&mut duplicates, way, 7, sequence, "text"),
+                "{sequence}"
+            );
         }
         // And one that no connection of its own tells of.
-        assert!(is_new(&mut heard, BROKER, 8, u64::MAX, "made up"));
-        assert!(is_new(&mut heard, BROKER, 8, 1, "text"));
+        assert!(is_new(&mut duplicates, BROKER, 8, u64::MAX, "made up"));
+        assert!(is_new(&mut duplicates, BROKER, 8, 1, "text"));
     }
 }

@@ -34,7 +34,7 @@ pub(super) const READ_BYTES: usize = 64 << 10;
 pub(super) const READS_MAX: usize = 16;
 const DATAGRAMS_MAX: usize = 256;
 
-pub(super) struct Line {
+pub(super) struct LaneSocket {
     lane: usize,
     state: State,
     /// Addresses that were not tried yet, the next one last.
@@ -81,9 +81,9 @@ enum State {
     Open,
 }
 
-impl Line {
-    pub(super) fn new(lane: usize) -> Line {
-        Line {
+impl LaneSocket {
+    pub(super) fn new(lane: usize) -> LaneSocket {
+        LaneSocket {
             lane,
             state: State::Idle,
             addresses: Vec::new(),
@@ -639,7 +639,7 @@ impl Line {
         }
     }
 
-    /// When [`Line::work`] has to be called without an event of the socket.
+    /// When [`LaneSocket::work`] has to be called without an event of the socket.
     pub(super) fn poll_timeout(&self, engine: &Engine, now: Time) -> Time {
         let connecting = match self.state {
             State::Connecting { until, .. } => until,
