@@ -18,6 +18,7 @@ use crate::clock;
 use crate::config::Endpoint;
 use crate::listen::{Bind, ListenerSpec};
 use crate::lobby::{Arrival, Deliver, Moved, PeerInfo, Route, Slot, Socket};
+use crate::protocols::queues_key;
 use crate::shard::Mailbox;
 use crate::threads::{self, OnFailure};
 use crate::transport::Transport;
@@ -93,8 +94,8 @@ impl Streams {
         Streams { shards }
     }
 
-    /// A stream at whose other end is the front that `front` makes of a number that is hard to guess. Operators see it under
-    /// `name`, where the name of a listener is.
+    /// A stream at whose other end is the front that `front` makes of a number that is hard to guess; its shard is the home of all
+    /// queues. Operators see it under `name`, where the name of a listener is.
     pub fn open(&self, name: &str, front: impl FnOnce(u64) -> AnyFront) -> io::Result<UnixStream> {
         let (ours, broker) = UnixStream::pair()?;
         broker.set_nonblocking(true)?;
@@ -120,13 +121,10 @@ impl Streams {
                 login_ends: Time::NEVER,
             }),
         };
-        Usher::new(self.shards.clone()).deliver(OWN_KEY, arrival);
+        Usher::new(self.shards.clone()).deliver(queues_key(), arrival);
         Ok(ours)
     }
 }
-
-/// The routing key of connections from within: they are few, and their shard is known.
-const OWN_KEY: u64 = 1;
 
 /// What the thread of a peer has.
 struct Dialer {

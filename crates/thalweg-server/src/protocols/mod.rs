@@ -102,7 +102,7 @@ fn to_queues(_: &[u8], _: usize) -> Route {
 }
 
 /// The routing key of the home of all queues.
-fn queues_key() -> u64 {
+pub(crate) fn queues_key() -> u64 {
     u64::from(home(QUEUES, u16::MAX).0) + 1
 }
 
