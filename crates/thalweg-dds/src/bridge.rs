@@ -1,16 +1,17 @@
 //! The two threads of a bridge: one waits for the domain and publishes, one waits for the broker and writes.
 
+use crate::calls::{Asked, RequestId, Services};
 use crate::counts::Counts;
 use crate::cyclone::{Error, Participant};
 use crate::frame::{self, Decoded, ToBroker};
 use crate::front::DdsFront;
-use crate::mirror::{Incoming, Interest, Outgoing, on_discovered};
+use crate::mirror::{Incoming, Interest, Outgoing, Target, locked, on_discovered};
 use crate::settings::DdsSettings;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_model::Time;
@@ -40,16 +41,12 @@ struct Shared {
     counts: Arc<Counts>,
     participant: Participant,
     outgoing: Mutex<Outgoing>,
+    services: Mutex<Services>,
     /// What frames are written to, whole; nothing while there is no connection.
     stream: Mutex<Option<UnixStream>>,
     /// The same stream, to end it while another thread writes.
     closer: Mutex<Option<UnixStream>>,
     is_stopping: AtomicBool,
-}
-
-/// What is behind a lock; no code here panics while it holds one.
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Bridge {
@@ -85,6 +82,7 @@ impl Bridge {
             outgoing: Mutex::new(Outgoing::new(settings.clone(), counts.clone())),
             settings,
             counts,
+            services: Mutex::new(Services::of(&participant.guid())),
             participant,
             stream: Mutex::new(None),
             closer: Mutex::new(None),
@@ -171,7 +169,8 @@ impl Shared {
                 continue;
             }
             for token in ready.readers.into_iter().chain(incoming.take_left()) {
-                while !incoming.take(token, &mut out) || out.len() > GATHERED_BYTES {
+                while !incoming.take(token, &self.services, &mut out) || out.len() > GATHERED_BYTES
+                {
                     self.send(&out);
                     out.clear();
                 }
@@ -235,12 +234,7 @@ impl Shared {
                         Decoded::Incomplete => break,
                         Decoded::Wrong => return,
                     };
-                let targets = locked(&self.outgoing).targets(message.sample.address);
-                if targets.is_empty() {
-                    Counts::add(&self.counts.unread);
-                }
-                for target in targets {
-                    target.write(&message.sample, &self.settings, &self.counts, now);
+                for target in self.write(&message.sample, now) {
                     if !touched.iter().any(|it| Arc::ptr_eq(it, &target)) {
                         touched.push(target);
                     }
@@ -258,6 +252,55 @@ impl Shared {
                 self.send(&settled);
                 settled.clear();
             }
+        }
+    }
+
+    /// Writes a message where it belongs, which is still to be flushed.
+    fn write(&self, sample: &frame::Sample<'_>, now: Time) -> Vec<Arc<Target>> {
+        let (settings, counts) = (&self.settings, &self.counts);
+        // What comes from the queue of the front's own is an answer.
+        if sample.address.starts_with('$') {
+            let Some(served) = locked(&self.services).answered(sample.correlation) else {
+                Counts::add(&counts.unanswered);
+                return Vec::new();
+            };
+            let targets = locked(&self.outgoing).answering(&served.address);
+            if targets.is_empty() {
+                Counts::add(&counts.unread);
+            }
+            for target in &targets {
+                target.write(sample, None, Some(served.id), settings, counts, now);
+            }
+            return targets;
+        }
+        let asks = !sample.reply_to.is_empty();
+        let targets = locked(&self.outgoing).targets(sample.address, asks);
+        if targets.is_empty() {
+            Counts::add(&counts.unread);
+        }
+        for (target, level) in &targets {
+            if target.is_service() {
+                self.ask(target, sample, now);
+            } else {
+                target.write(sample, *level, None, settings, counts, now);
+            }
+        }
+        targets.into_iter().map(|(target, _)| target).collect()
+    }
+
+    /// Writes a request, and keeps where its answer goes.
+    fn ask(&self, target: &Target, sample: &frame::Sample<'_>, now: Time) {
+        let (number, is_full) = locked(&self.services).asked.add(Asked {
+            reply_to: sample.reply_to.to_owned(),
+            correlation: sample.correlation.to_owned(),
+        });
+        if is_full {
+            Counts::add(&self.counts.unanswered);
+        }
+        let client = locked(&self.services).client;
+        let id = RequestId { client, number };
+        if !target.write(sample, None, Some(id), &self.settings, &self.counts, now) {
+            locked(&self.services).asked.take(number);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Values as JSON and as CDR (XCDR1 and XCDR2 of final types; DDS-XTypes 1.3 §7.4).
+//! Values as JSON and as CDR (XCDR1 and XCDR2 of final and appendable types; DDS-XTypes 1.3 §7.4).
 //!
 //! A payload begins with four bytes: two that name the encoding, two of options.
 
-use crate::types::{Kind, Struct, Types};
+use crate::types::{Form, Kind, PLACEHOLDER, Struct, Types};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Number, Value};
@@ -24,6 +24,8 @@ pub enum Fault {
     Field(String),
     /// Types contain each other without end, or a value is nested too deep.
     Depth,
+    /// It would be longer than any that is bridged.
+    Length,
 }
 
 impl fmt::Display for Fault {
@@ -34,6 +36,7 @@ impl fmt::Display for Fault {
             Fault::Text => f.write_str("a string is not terminated UTF-8"),
             Fault::Field(field) => write!(f, "the value of {field} is not of its type"),
             Fault::Depth => f.write_str("the type is nested too deep"),
+            Fault::Length => f.write_str("the value is too long"),
         }
     }
 }
@@ -43,13 +46,18 @@ impl std::error::Error for Fault {}
 /// How deep types may contain each other.
 const DEPTH_MAX: u32 = 16;
 
-/// The encoding in a payload's first bytes: whether it is little-endian, and the largest alignment.
-fn encoding(payload: &[u8]) -> Result<(bool, usize), Fault> {
+/// Bytes of the longest payload that is written.
+const WRITTEN_MAX: usize = 64 << 20;
+/// The largest alignments of the encodings.
+const XCDR1: usize = 8;
+const XCDR2: usize = 4;
+
+/// The encoding in a payload's first bytes: whether it is little-endian, the largest alignment, and what the outermost structure is.
+fn encoding(payload: &[u8]) -> Result<(bool, usize, Form), Fault> {
     match payload.get(..2) {
-        Some([0, 0]) => Ok((false, 8)),
-        Some([0, 1]) => Ok((true, 8)),
-        Some([0, 6]) => Ok((false, 4)),
-        Some([0, 7]) => Ok((true, 4)),
+        Some([0, kind @ 0..=1]) => Ok((kind & 1 == 1, XCDR1, Form::Final)),
+        Some([0, kind @ 6..=7]) => Ok((kind & 1 == 1, XCDR2, Form::Final)),
+        Some([0, kind @ 8..=9]) => Ok((kind & 1 == 1, XCDR2, Form::Appendable)),
         Some(_) => Err(Fault::Encoding),
         None => Err(Fault::Truncated),
     }
@@ -58,6 +66,11 @@ fn encoding(payload: &[u8]) -> Result<(bool, usize), Fault> {
 /// Whether a payload begins as one of CDR, of any kind.
 pub fn is_encapsulated(payload: &[u8]) -> bool {
     matches!(payload, [0, 0..=11, _, _, ..])
+}
+
+/// Whether the last bit of the encoding says so.
+pub fn is_little_endian(payload: &[u8]) -> bool {
+    payload.get(1).is_some_and(|kind| kind & 1 == 1)
 }
 
 /// The word for the encoding in media types.
@@ -70,15 +83,25 @@ pub fn encoding_word(payload: &[u8]) -> &'static str {
 
 /// The value of a payload as JSON.
 pub fn to_json(payload: &[u8], of: &Struct, types: &Types) -> Result<Value, Fault> {
-    let (is_little, alignment_max) = encoding(payload)?;
+    let (is_little, alignment_max, form) = encoding(payload)?;
     let mut reader = Reader {
         bytes: payload.get(HEADER_BYTES..).ok_or(Fault::Truncated)?,
         at: 0,
         is_little,
         alignment_max,
+        form: of.form.unwrap_or(form),
         types,
     };
     reader.object(of, 0)
+}
+
+/// Whether XCDR2 writes the length of a list in bytes before it (DDS-XTypes 1.3 §7.4.3.5).
+fn has_length(kind: &Kind) -> bool {
+    match kind {
+        Kind::Array(of, _) => has_length(of),
+        Kind::Text | Kind::Enum(_) | Kind::Struct(_) | Kind::Sequence(_) => true,
+        Kind::Bool | Kind::Unsigned(_) | Kind::Signed(_) | Kind::Float(_) => false,
+    }
 }
 
 struct Reader<'a> {
@@ -86,6 +109,8 @@ struct Reader<'a> {
     at: usize,
     is_little: bool,
     alignment_max: usize,
+    /// Of structures whose text does not say it.
+    form: Form,
     types: &'a Types,
 }
 
@@ -122,10 +147,26 @@ impl<'a> Reader<'a> {
         if depth == DEPTH_MAX {
             return Err(Fault::Depth);
         }
+        let is_counted =
+            self.alignment_max == XCDR2 && of.form.unwrap_or(self.form) == Form::Appendable;
+        let mut end = None;
+        if is_counted {
+            let length = self.word(4)? as usize;
+            end = Some(self.at.checked_add(length).ok_or(Fault::Truncated)?);
+        }
         let mut object = Map::new();
         for (name, kind) in &of.fields {
             let value = self.value(kind, depth)?;
-            object.insert(name.clone(), value);
+            if name != PLACEHOLDER {
+                object.insert(name.clone(), value);
+            }
+        }
+        // A newer version of the type has more fields, an older one less: what that lacks is not made up.
+        if let Some(end) = end {
+            if end < self.at || end > self.bytes.len() {
+                return Err(Fault::Truncated);
+            }
+            self.at = end;
         }
         Ok(Value::Object(object))
     }
@@ -146,8 +187,19 @@ impl<'a> Reader<'a> {
             }
             Kind::Float(_) => float(f64::from_bits(self.word(8)?)),
             Kind::Text => self.text()?.into(),
-            Kind::Array(of, count) => self.list(of, *count, depth)?,
+            Kind::Enum(names) => {
+                let number = self.word(4)? as u32;
+                match names.iter().find(|(_, it)| *it == number) {
+                    Some((name, _)) => name.as_str().into(),
+                    None => number.into(),
+                }
+            }
+            Kind::Array(of, count) => {
+                self.length_of(of)?;
+                self.list(of, *count, depth)?
+            }
             Kind::Sequence(of) => {
+                self.length_of(of)?;
                 let count = self.word(4)? as usize;
                 self.list(of, count, depth)?
             }
@@ -156,6 +208,14 @@ impl<'a> Reader<'a> {
                 self.object(&of, depth + 1)?
             }
         })
+    }
+
+    /// Passes over the length of a list, where there is one.
+    fn length_of(&mut self, of: &Kind) -> Result<(), Fault> {
+        if self.alignment_max == XCDR2 && has_length(of) {
+            self.word(4)?;
+        }
+        Ok(())
     }
 
     fn list(&mut self, kind: &Kind, count: usize, depth: u32) -> Result<Value, Fault> {
@@ -181,9 +241,14 @@ pub fn from_json(
     types: &Types,
     is_xcdr2: bool,
 ) -> Result<Vec<u8>, Fault> {
+    let kind = match (is_xcdr2, of.form) {
+        (false, _) => 1,
+        (true, Some(Form::Appendable)) => 9,
+        (true, _) => 7,
+    };
     let mut writer = Writer {
-        bytes: vec![0, if is_xcdr2 { 7 } else { 1 }, 0, 0],
-        alignment_max: if is_xcdr2 { 4 } else { 8 },
+        bytes: vec![0, kind, 0, 0],
+        alignment_max: if is_xcdr2 { XCDR2 } else { XCDR1 },
         types,
     };
     writer.object(value, of, 0)?;
@@ -215,14 +280,37 @@ impl Writer<'_> {
         if !(value.is_object() || value.is_null()) {
             return Err(Fault::Field(of.name.clone()));
         }
-        for (name, kind) in &of.fields {
-            let value = value.get(name).unwrap_or(&Value::Null);
-            self.value(value, kind, name, depth)?;
+        let is_counted = self.alignment_max == XCDR2 && of.form == Some(Form::Appendable);
+        self.counted(is_counted, |writer| {
+            for (name, kind) in &of.fields {
+                let value = value.get(name).unwrap_or(&Value::Null);
+                writer.value(value, kind, name, depth)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// What `write` writes, and before it its length, if that is to be there.
+    fn counted(
+        &mut self,
+        is_counted: bool,
+        write: impl FnOnce(&mut Self) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        if !is_counted {
+            return write(self);
         }
+        self.word(0, 4);
+        let start = self.bytes.len();
+        write(self)?;
+        let length = u32::try_from(self.bytes.len() - start).map_err(|_| Fault::Length)?;
+        self.bytes[start - 4..start].copy_from_slice(&length.to_le_bytes());
         Ok(())
     }
 
     fn value(&mut self, value: &Value, kind: &Kind, name: &str, depth: u32) -> Result<(), Fault> {
+        if self.bytes.len() > WRITTEN_MAX {
+            return Err(Fault::Length);
+        }
         let wrong = || Fault::Field(name.to_owned());
         let or = |zero: Value| if value.is_null() { zero } else { value.clone() };
         match kind {
@@ -273,20 +361,28 @@ impl Writer<'_> {
                 self.word(bytes.len() as u64, 4);
                 self.bytes.extend(bytes);
             }
+            Kind::Enum(names) => {
+                let first = names.first().map_or(0, |(_, number)| *number);
+                let number = match value {
+                    Value::Null => Some(first),
+                    Value::String(text) => {
+                        let found = names.iter().find(|(name, _)| name == text);
+                        found.map(|(_, number)| *number)
+                    }
+                    value => value.as_u64().and_then(|it| u32::try_from(it).ok()),
+                };
+                self.word(number.ok_or_else(wrong)?.into(), 4);
+            }
             Kind::Array(kind, count) => {
                 let value = or(vec![Value::Null; *count].into());
                 let list = value.as_array().filter(|list| list.len() == *count);
-                for value in list.ok_or_else(wrong)? {
-                    self.value(value, kind, name, depth)?;
-                }
+                let list = list.ok_or_else(wrong)?;
+                self.list(list, None, kind, name, depth)?;
             }
             Kind::Sequence(kind) => {
                 let value = or(Vec::<Value>::new().into());
                 let list = value.as_array().ok_or_else(wrong)?;
-                self.word(list.len() as u64, 4);
-                for value in list {
-                    self.value(value, kind, name, depth)?;
-                }
+                self.list(list, Some(list.len()), kind, name, depth)?;
             }
             Kind::Struct(of) => {
                 let of = self.types.get(of).ok_or(Fault::Depth)?.clone();
@@ -294,6 +390,29 @@ impl Writer<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Writer<'_> {
+    /// `count` stands before the elements of a sequence.
+    fn list(
+        &mut self,
+        list: &[Value],
+        count: Option<usize>,
+        kind: &Kind,
+        name: &str,
+        depth: u32,
+    ) -> Result<(), Fault> {
+        let is_counted = self.alignment_max == XCDR2 && has_length(kind);
+        self.counted(is_counted, |writer| {
+            if let Some(count) = count {
+                writer.word(count as u64, 4);
+            }
+            for value in list {
+                writer.value(value, kind, name, depth)?;
+            }
+            Ok(())
+        })
     }
 }
 
@@ -332,6 +451,11 @@ mod tests {
         let image = json!({"header": {"stamp": {"sec": 0, "nanosec": 0}, "frame_id": ""}, "height": 1, "width": 3,
             "encoding": "mono8", "is_bigendian": 0, "step": 3, "data": "AAH/"});
         assert_eq!(round("sensor_msgs/msg/Image", image.clone()), image);
+        let nothing = json!({});
+        assert_eq!(
+            round("std_srvs/srv/Empty_Response", nothing.clone()),
+            nothing
+        );
         // What is not said is zero.
         let twist = round("geometry_msgs/msg/Twist", json!({"linear": {"x": 0.25}}));
         assert_eq!(twist["linear"]["x"], 0.25);
@@ -355,6 +479,37 @@ mod tests {
         let mut newer = vec![0, 7, 0, 0, 9, 0, 0, 0];
         newer.extend_from_slice(&1.5f64.to_le_bytes());
         assert_eq!(to_json(&newer, of, &types), Ok(json!({"a": 9, "b": 1.5})));
+    }
+
+    #[test]
+    fn lists_and_appendable_structures_are_written_as_cyclone_dds_does() {
+        let mut types = Types::default();
+        let text = include_str!("../tests/types/plant.idl");
+        let mut names = crate::idl::Names::default();
+        crate::idl::add(text, &mut names, &mut types).expect("it is good");
+        let of = types.find("plant::Shape").expect("there");
+        let value = json!({"name": "one", "color": "BLUE", "size": 0.5,
+            "parts": [{"at": [1, -2], "words": ["a", "bcd"]}, {"at": [3, 4], "words": []}]});
+        // What Cyclone DDS for Python writes.
+        let older = "00010000040000006f6e650001000000020000000100000000000000feffffffffffffff0200000002000000\
+            61000000040000006263640000000000030000000000000004000000000000000000000000000000000000000000e03f";
+        let newer = "0009000064000000040000006f6e6500010000004c00000002000000280000000100000000000000feffffff\
+            ffffffff1400000002000000020000006100000004000000626364001800000003000000000000000400000000000000\
+            0400000000000000000000000000e03f";
+        for (is_xcdr2, expected) in [(false, older), (true, newer)] {
+            let payload = from_json(&value, of, &types, is_xcdr2).expect("it can be written");
+            let text: String = payload.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(text, expected);
+            assert_eq!(to_json(&payload, of, &types), Ok(value.clone()));
+            for length in 0..payload.len() {
+                assert!(to_json(&payload[..length], of, &types).is_err(), "{length}");
+            }
+        }
+        // A newer version of the type may have more fields.
+        let mut longer = from_json(&json!({}), of, &types, true).expect("it can be written");
+        longer[4] += 4;
+        longer.extend([9; 4]);
+        assert!(to_json(&longer, of, &types).is_ok());
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Counts {
     pub slow: AtomicU64,
     /// The topic's last reader had gone.
     pub unread: AtomicU64,
+    /// Answers to no request, and requests that were not answered when too many waited.
+    pub unanswered: AtomicU64,
     /// Endpoints that are not bridged, for what is not supported or cannot match.
     pub unmatched: AtomicU64,
 }
@@ -44,6 +46,7 @@ static DROPPED: FrontMetric = FrontMetric {
         "too-long",
         "slow-reader",
         "no-reader",
+        "unanswered",
     ],
     unit: "messages",
     help: "Samples and messages that the DDS bridge dropped, by reason.",
@@ -76,6 +79,7 @@ impl Counts {
             ("too-long", &self.too_long),
             ("slow-reader", &self.slow),
             ("no-reader", &self.unread),
+            ("unanswered", &self.unanswered),
         ] {
             show(&DROPPED, reason, Counts::get(count));
         }

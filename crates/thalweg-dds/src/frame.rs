@@ -7,11 +7,15 @@
 const LENGTH_BYTES: usize = 4;
 /// Bytes of a frame beside texts and payload.
 const FIXED_BYTES: usize = 32;
+/// Texts of a frame, each with a length of two bytes.
+const TEXTS: usize = 4;
 
 /// A sample for the broker, or a wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToBroker<'a> {
     Publish(Sample<'a>),
+    /// A request, whose answer comes back as a message at an address of the front's own, with the same correlation.
+    Ask(Sample<'a>),
     Subscribe {
         address: &'a str,
         /// Whether last values are wanted, too.
@@ -34,6 +38,10 @@ pub struct Sample<'a> {
     pub address: &'a str,
     /// Empty if nothing is known of the payload.
     pub content_type: &'a str,
+    /// Where an answer goes; empty if none is awaited. Of messages from the broker only.
+    pub reply_to: &'a str,
+    /// What ties an answer to its request; empty if there is nothing.
+    pub correlation: &'a [u8],
     pub payload: &'a [u8],
 }
 
@@ -60,6 +68,7 @@ const SUBSCRIBE_LATE: u8 = 3;
 const UNSUBSCRIBE: u8 = 4;
 const SETTLED: u8 = 5;
 const MESSAGE: u8 = 6;
+const ASK: u8 = 7;
 
 /// What is at the beginning of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +85,10 @@ pub fn encode(frame: &ToBroker<'_>, out: &mut Vec<u8>) -> bool {
     framed(out, |out| match frame {
         ToBroker::Publish(sample) => {
             out.push(PUBLISH);
+            write_sample(sample, out)
+        }
+        ToBroker::Ask(sample) => {
+            out.push(ASK);
             write_sample(sample, out)
         }
         ToBroker::Subscribe { address, is_late } => {
@@ -108,6 +121,7 @@ pub fn decode(bytes: &[u8], payload_max: usize) -> Decoded<ToBroker<'_>> {
     decoded(bytes, payload_max, |fields| {
         let frame = match fields.byte()? {
             PUBLISH => ToBroker::Publish(fields.sample()?),
+            ASK => ToBroker::Ask(fields.sample()?),
             kind @ (SUBSCRIBE | SUBSCRIBE_LATE) => ToBroker::Subscribe {
                 address: fields.text()?,
                 is_late: kind == SUBSCRIBE_LATE,
@@ -153,11 +167,15 @@ fn framed(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
 }
 
 fn write_text(text: &str, out: &mut Vec<u8>) -> bool {
-    let Ok(length) = u16::try_from(text.len()) else {
+    write_bytes(text.as_bytes(), out)
+}
+
+fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) -> bool {
+    let Ok(length) = u16::try_from(bytes.len()) else {
         return false;
     };
     out.extend_from_slice(&length.to_le_bytes());
-    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(bytes);
     true
 }
 
@@ -169,7 +187,10 @@ fn write_sample(sample: &Sample<'_>, out: &mut Vec<u8>) -> bool {
         Retain::Clear => 2,
     });
     out.extend_from_slice(&sample.expires_in.to_le_bytes());
-    let is_written = write_text(sample.address, out) && write_text(sample.content_type, out);
+    let is_written = write_text(sample.address, out)
+        && write_text(sample.content_type, out)
+        && write_text(sample.reply_to, out)
+        && write_bytes(sample.correlation, out);
     out.extend_from_slice(sample.payload);
     is_written
 }
@@ -183,7 +204,7 @@ fn decoded<'a, T>(
         return Decoded::Incomplete;
     };
     let length = u32::from_le_bytes(*length) as usize;
-    let texts_max = 2 * usize::from(u16::MAX);
+    let texts_max = TEXTS * usize::from(u16::MAX);
     if length > payload_max.saturating_add(FIXED_BYTES + texts_max) {
         return Decoded::Wrong;
     }
@@ -213,11 +234,15 @@ impl<'a> Fields<'a> {
         self.bytes().map(u64::from_le_bytes)
     }
 
-    fn text(&mut self) -> Option<&'a str> {
+    fn counted(&mut self) -> Option<&'a [u8]> {
         let length = self.bytes().map(u16::from_le_bytes)?;
-        let (text, rest) = self.0.split_at_checked(length.into())?;
+        let (counted, rest) = self.0.split_at_checked(length.into())?;
         self.0 = rest;
-        std::str::from_utf8(text).ok()
+        Some(counted)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.counted()?).ok()
     }
 
     fn sample(&mut self) -> Option<Sample<'a>> {
@@ -231,6 +256,8 @@ impl<'a> Fields<'a> {
             expires_in: self.number()?,
             address: self.text()?,
             content_type: self.text()?,
+            reply_to: self.text()?,
+            correlation: self.counted()?,
             payload: std::mem::take(&mut self.0),
         })
     }
@@ -248,11 +275,14 @@ mod tests {
             expires_in: 7,
             address: "a/b",
             content_type: "text/plain",
+            reply_to: "r",
+            correlation: b"\x01",
             payload: b"\0\xFF",
         };
         let address = "c";
         let frames = [
             ToBroker::Publish(sample),
+            ToBroker::Ask(sample),
             ToBroker::Subscribe {
                 address,
                 is_late: true,

@@ -7,12 +7,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_fronts::{
     AnyFront, Cx, DeferredFront, Delivered, Effect, Fate, LoginAnswer, LoginAsk, ShowCount, Step,
+    native,
 };
 use thalweg_kernel::{
-    CloseReason, Closing, Draft, LastValueWish, OpenSession, Outcome, SessionId, Subscribed, Tag,
-    Verdict, Wish,
+    CloseReason, Closing, ConsumeSpec, Draft, LastValueWish, OpenSession, Outcome, QueueLimits,
+    QueueSpec, Refusal, SessionId, Subscribed, Tag, Verdict, Wish, queue_address,
 };
 use thalweg_model::{Address, Properties, Reliability, RetainOp, Span};
+
+/// The consumer of answers, and the line that it is the only one of.
+const ANSWERS: u32 = 1;
+const ANSWERS_LINE: u16 = 1;
 
 /// The broker's end of a stream.
 pub struct DdsFront {
@@ -25,6 +30,8 @@ pub struct DdsFront {
     counts: Arc<Counts>,
     state: State,
     ticket_last: u16,
+    /// The queue that answers come to, made with the first request.
+    answers: Option<Box<str>>,
     fault: Option<String>,
 }
 
@@ -49,6 +56,7 @@ impl DdsFront {
             counts,
             state: State::Start,
             ticket_last: 0,
+            answers: None,
             fault: None,
         })
     }
@@ -62,7 +70,14 @@ impl DdsFront {
 
     fn on_frame(&mut self, frame: &ToBroker<'_>, session: SessionId, cx: &mut Cx<'_>) {
         match *frame {
-            ToBroker::Publish(sample) => self.publish(&sample, session, cx),
+            ToBroker::Publish(sample) => self.publish(&sample, None, session, cx),
+            ToBroker::Ask(sample) => match self.take_answers(session, cx) {
+                Ok(queue) => self.publish(&sample, Some(queue), session, cx),
+                Err(refusal) => {
+                    tracing::warn!("answers for DDS cannot be taken: {refusal}");
+                    Counts::add(&self.counts.refused);
+                }
+            },
             ToBroker::Subscribe { address, is_late } => {
                 let wish = Wish {
                     filter: address,
@@ -93,12 +108,53 @@ impl DdsFront {
         }
     }
 
-    fn publish(&mut self, sample: &Sample<'_>, session: SessionId, cx: &mut Cx<'_>) {
+    /// The queue for answers; makes it, and takes from it, unless that is done. It ends with the session.
+    fn take_answers(&mut self, session: SessionId, cx: &mut Cx<'_>) -> Result<Box<str>, Refusal> {
+        if let Some(queue) = &self.answers {
+            return Ok(queue.clone());
+        }
+        let key = cx.kernel.name_key(self.nonce);
+        let queue = queue_address("", &format!("amq.gen-{:032x}", key.name("dds answers", 0)));
+        let spec = QueueSpec {
+            address: &queue,
+            durable: false,
+            exclusive: true,
+            is_named_by_broker: true,
+            auto_delete: true,
+            limits: QueueLimits::default(),
+        };
+        cx.kernel.declare_queue(session, &spec, cx.now, cx.links)?;
+        let consume = ConsumeSpec {
+            source: &queue,
+            line: ANSWERS_LINE,
+            consumer: ANSWERS,
+            credit: 0,
+            settles: false,
+            exclusive: true,
+            priority: 0,
+            no_local: false,
+        };
+        cx.kernel.consume(session, &consume, cx.now, cx.links)?;
+        let queue: Box<str> = queue.into();
+        self.answers = Some(queue.clone());
+        Ok(queue)
+    }
+
+    fn publish(
+        &mut self,
+        sample: &Sample<'_>,
+        reply_to: Option<Box<str>>,
+        session: SessionId,
+        cx: &mut Cx<'_>,
+    ) {
         if Address::check(sample.address).is_err() {
             return Counts::add(&self.counts.refused);
         }
-        let properties = (!sample.content_type.is_empty()).then(|| Properties {
-            content_type: Some(sample.content_type.into()),
+        let has_properties = !sample.content_type.is_empty() || !sample.correlation.is_empty();
+        let properties = has_properties.then(|| Properties {
+            content_type: (!sample.content_type.is_empty()).then(|| sample.content_type.into()),
+            reply_to,
+            correlation: (!sample.correlation.is_empty()).then(|| sample.correlation.into()),
             ..Properties::default()
         });
         let draft = Draft {
@@ -123,6 +179,9 @@ impl DdsFront {
     fn on_delivered(&mut self, delivered: &Delivered, session: SessionId, cx: &mut Cx<'_>) {
         let message = &delivered.message;
         let is_clear = delivered.retain && message.payload().is_empty();
+        let said = message.properties().map(native::neutral);
+        let reply_to = said.as_ref().and_then(|said| said.reply_to.as_deref());
+        let correlation = said.as_ref().and_then(|said| said.correlation.as_deref());
         let sent = FromBroker {
             tag: if delivered.settles { delivered.tag } else { 0 },
             sample: Sample {
@@ -135,6 +194,8 @@ impl DdsFront {
                 expires_in: delivered.expires_in.map_or(0, Span::nanos),
                 address: message.address(),
                 content_type: "",
+                reply_to: reply_to.unwrap_or_default(),
+                correlation: correlation.unwrap_or_default(),
                 payload: message.payload(),
             },
         };

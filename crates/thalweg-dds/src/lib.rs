@@ -9,12 +9,15 @@
 
 #[cfg(feature = "cyclone")]
 pub mod bridge;
+pub mod calls;
 pub mod cdr;
 pub mod counts;
 #[cfg(feature = "cyclone")]
 pub mod cyclone;
 pub mod frame;
 pub mod front;
+pub mod idl;
+pub mod key;
 #[cfg(feature = "cyclone")]
 mod mirror;
 pub mod name;

@@ -1,18 +1,21 @@
 //! The endpoints of a bridge: for writers of others readers of ours, for readers of others writers.
 
+use crate::calls::{self, RequestId, Served, Services};
 use crate::cdr;
 use crate::counts::Counts;
 use crate::cyclone::{
-    Discovered, Endpoint, Guid, Participant, Reader, Sample, SampleKind, Topic, Unwritten, Writer,
+    Discovered, Endpoint, Guid, KeyHash, Participant, Reader, Sample, SampleKind, Topic, Unwritten,
+    Writer,
 };
 use crate::frame::{self, Retain, ToBroker};
-use crate::name;
+use crate::key::KeyType;
+use crate::name::{self, Place, Role};
 use crate::qos::{Class, Qos};
 use crate::settings::DdsSettings;
-use crate::types::Struct;
+use crate::types::{Struct, Types};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use thalweg_model::{Span, Time};
 
@@ -20,8 +23,15 @@ use thalweg_model::{Span, Time};
 const ENDPOINTS_MAX: usize = 8192;
 /// Bytes of the largest payload that is made JSON of, or CDR of JSON: as JSON it is several times as large.
 const JSON_MAX: usize = 1 << 20;
+/// Instances of a topic whose levels are remembered.
+const LEVELS_MAX: usize = 4096;
 /// How long a writer drops samples at once after a reader did not keep up: others' samples wait behind each attempt.
 const GIVE_UP: Duration = Duration::from_millis(500);
+
+/// What is behind a lock; no code here panics while it holds one.
+pub(crate) fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What endpoints must have in common to share one of ours.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -48,9 +58,12 @@ pub(crate) struct Incoming {
 struct In {
     reader: Reader,
     address: String,
+    role: Role,
     class: Class,
     type_name: String,
     is_keyless: bool,
+    /// Instances have addresses of their own, below this one.
+    instances: Option<Instances>,
     /// The type, if its values become JSON.
     json: Option<Arc<Struct>>,
     is_retained: bool,
@@ -59,6 +72,40 @@ struct In {
     writers: HashMap<u64, Option<Option<Duration>>>,
     /// The instance that the last value is of.
     last_key: [u8; 16],
+}
+
+/// The levels of the instances of a topic.
+struct Instances {
+    /// The type and its key, if that is known; else levels are the hashes of keys.
+    known: Option<(Arc<Struct>, KeyType)>,
+    /// Of keys that were seen.
+    levels: HashMap<KeyHash, String>,
+}
+
+impl Instances {
+    fn level(&mut self, sample: &Sample<'_>, types: &Types) -> String {
+        let Some((of, key)) = &self.known else {
+            return name::key_level(&sample.key);
+        };
+        // All zeros may be that none was sent.
+        let is_hashed = sample.key != [0; 16];
+        if let Some(level) = self.levels.get(&sample.key).filter(|_| is_hashed) {
+            return level.clone();
+        }
+        let level = match sample.kind {
+            SampleKind::Data => {
+                let value = cdr::to_json(sample.bytes, of, types).ok();
+                value.and_then(|value| key.level(&value))
+            }
+            SampleKind::Dispose => key.level_of_payload(sample.bytes, types),
+        };
+        let level = level.unwrap_or_else(|| name::key_level(&sample.key));
+        if self.levels.len() >= LEVELS_MAX {
+            self.levels.clear();
+        }
+        self.levels.insert(sample.key, level.clone());
+        level
+    }
 }
 
 impl Incoming {
@@ -76,9 +123,14 @@ impl Incoming {
 
     pub(crate) fn on_writer(&mut self, endpoint: Endpoint, participant: &Participant) {
         self.on_gone(&endpoint.guid);
-        let Some(address) = address_of(&endpoint, &self.settings, &self.counts) else {
+        let Some(place) = place_of(&endpoint, &self.settings, &self.counts) else {
             return;
         };
+        let Place { address, role } = place;
+        // A service of the broker's is offered only where it is known to be one.
+        if role == Role::Request && !self.settings.is_served(&address) {
+            return;
+        }
         if self.remote.len() >= ENDPOINTS_MAX {
             return Counts::add(&self.counts.unmatched);
         }
@@ -116,8 +168,17 @@ impl Incoming {
             class: key.class,
             type_name: key.topic.type_name.clone(),
             is_keyless: key.topic.is_keyless,
+            instances: self
+                .settings
+                .has_instances(key.topic.is_keyless, &address)
+                .then(|| Instances {
+                    known: known.and_then(|of| Some((of.clone(), KeyType::of(of)?))),
+                    levels: HashMap::new(),
+                }),
             json: known.filter(|_| self.settings.is_json(&address)).cloned(),
-            is_retained: key.class.is_durable || self.settings.is_retained(&address),
+            is_retained: role == Role::Topic
+                && (key.class.is_durable || self.settings.is_retained(&address)),
+            role,
             remote: HashSet::from([guid]),
             writers: HashMap::new(),
             last_key: [0; 16],
@@ -152,11 +213,16 @@ impl Incoming {
     }
 
     /// Appends what waits in a reader; false if there may be more.
-    pub(crate) fn take(&mut self, token: u32, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn take(
+        &mut self,
+        token: u32,
+        services: &Mutex<Services>,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let Some(found) = self.readers.get_mut(&token) else {
             return true;
         };
-        let is_empty = found.take(&self.settings, &self.counts, out);
+        let is_empty = found.take(&self.settings, &self.counts, services, out);
         if is_empty && found.remote.is_empty() {
             tracing::info!(address = found.address, "no DDS writer is left");
             self.readers.remove(&token);
@@ -166,16 +232,24 @@ impl Incoming {
 }
 
 impl In {
-    fn take(&mut self, settings: &DdsSettings, counts: &Counts, out: &mut Vec<u8>) -> bool {
+    fn take(
+        &mut self,
+        settings: &DdsSettings,
+        counts: &Counts,
+        services: &Mutex<Services>,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let In {
             reader,
             writers,
             class,
             last_key,
+            instances,
             ..
         } = self;
         let (address, json, type_name) = (&self.address, self.json.as_deref(), &self.type_name);
         let (is_keyless, is_retained) = (self.is_keyless, self.is_retained);
+        let (role, has_instances) = (self.role, instances.is_some());
         let count = reader.take(|sample| {
             let lifespan = *writers.entry(sample.writer).or_insert_with(|| {
                 // A reader also hears writers that offer more than it requests; those have readers of their own.
@@ -187,14 +261,18 @@ impl In {
             let Some(lifespan) = lifespan else {
                 return;
             };
+            let of_instance = instances.as_mut().map(|instances| {
+                let level = instances.level(&sample, &settings.types);
+                format!("{address}/{level}")
+            });
             let mut published = frame::Sample {
                 is_reliable: class.is_reliable,
-                address,
+                address: of_instance.as_deref().unwrap_or(address),
                 ..frame::Sample::default()
             };
             if sample.kind == SampleKind::Dispose {
                 // An instance that has gone takes the last value along only if that is its own.
-                if is_retained && (is_keyless || *last_key == sample.key) {
+                if is_retained && (is_keyless || has_instances || *last_key == sample.key) {
                     published.retain = Retain::Clear;
                     frame::encode(&ToBroker::Publish(published), out);
                 }
@@ -208,17 +286,51 @@ impl In {
                 published.retain = Retain::Set;
             }
             published.expires_in = lifespan.map_or(0, |it| it.as_nanos() as u64);
-            let text = json.and_then(|of| text_of(&sample, of, settings));
+            let call = match role {
+                Role::Topic => None,
+                Role::Request | Role::Reply => match calls::cut(sample.bytes) {
+                    Some(call) => Some(call),
+                    None => return Counts::add(&counts.unreadable),
+                },
+            };
+            let id = call.as_ref().map(|(id, _)| *id);
+            let bytes = call.as_ref().map_or(sample.bytes, |(_, bytes)| bytes);
+            let text = json.and_then(|of| text_of(bytes, of, settings));
             let content_type = match text {
                 Some(_) => "application/json".to_owned(),
                 None => {
-                    let encoding = cdr::encoding_word(sample.bytes);
+                    let encoding = cdr::encoding_word(bytes);
                     format!("application/x-cdr; type={type_name}; enc={encoding}")
                 }
             };
             published.content_type = &content_type;
-            published.payload = text.as_deref().map_or(sample.bytes, str::as_bytes);
-            if !frame::encode(&ToBroker::Publish(published), out) {
+            published.payload = text.as_deref().map_or(bytes, str::as_bytes);
+            let is_encoded = match (role, id) {
+                (Role::Request, Some(id)) => {
+                    let address = address.clone();
+                    let (correlation, is_full) = locked(services).serve(Served { id, address });
+                    if is_full {
+                        Counts::add(&counts.unanswered);
+                    }
+                    published.correlation = correlation.as_bytes();
+                    frame::encode(&ToBroker::Ask(published), out)
+                }
+                (Role::Reply, Some(id)) => {
+                    let mut services = locked(services);
+                    if id.client != services.client {
+                        // Another client of that service asked.
+                        return;
+                    }
+                    let Some(asked) = services.asked.take(id.number) else {
+                        return Counts::add(&counts.unanswered);
+                    };
+                    published.address = &asked.reply_to;
+                    published.correlation = &asked.correlation;
+                    frame::encode(&ToBroker::Publish(published), out)
+                }
+                _ => frame::encode(&ToBroker::Publish(published), out),
+            };
+            if !is_encoded {
                 Counts::add(&counts.too_long);
             }
         });
@@ -227,20 +339,20 @@ impl In {
 }
 
 /// A sample as JSON; nothing, and it stays as it is, if it is too long or not of the type.
-fn text_of(sample: &Sample<'_>, of: &Struct, settings: &DdsSettings) -> Option<String> {
-    if sample.bytes.len() > JSON_MAX {
+fn text_of(bytes: &[u8], of: &Struct, settings: &DdsSettings) -> Option<String> {
+    if bytes.len() > JSON_MAX {
         return None;
     }
-    let value = cdr::to_json(sample.bytes, of, &settings.types).ok()?;
+    let value = cdr::to_json(bytes, of, &settings.types).ok()?;
     let text = value.to_string();
     (text.len() <= settings.payload_max).then_some(text)
 }
 
-/// The address of an endpoint that is bridged.
-fn address_of(endpoint: &Endpoint, settings: &DdsSettings, counts: &Counts) -> Option<String> {
+/// The place of an endpoint that is bridged.
+fn place_of(endpoint: &Endpoint, settings: &DdsSettings, counts: &Counts) -> Option<Place> {
     let topic = &endpoint.topic.name;
-    match name::address_of(&endpoint.qos.partitions, topic, &settings.ros) {
-        Ok(address) => settings.is_bridged(&address).then_some(address),
+    match name::place_of(&endpoint.qos.partitions, topic, &settings.ros) {
+        Ok(place) => settings.is_bridged(&place.address).then_some(place),
         Err(name::NoAddress::Private) => None,
         Err(_) => {
             tracing::info!(topic, "a DDS endpoint has no address and is not bridged");
@@ -258,11 +370,15 @@ pub(crate) struct Outgoing {
     remote: HashMap<Guid, Key>,
     writers: HashMap<Key, Out>,
     by_address: BTreeMap<String, Vec<Key>>,
+    /// By the address of their service: writers of answers, which the broker is not asked for.
+    answering: BTreeMap<String, Vec<Key>>,
 }
 
 /// The writer that serves some readers.
 struct Out {
     address: String,
+    role: Role,
+    has_instances: bool,
     remote: HashMap<Guid, Qos>,
     offered: Option<Qos>,
     target: Option<Arc<Target>>,
@@ -271,7 +387,10 @@ struct Out {
 /// Where messages of an address are written.
 pub(crate) struct Target {
     writer: Writer,
+    role: Role,
     json: Option<Arc<Struct>>,
+    /// The type and its key, if instances have addresses and it is known.
+    key: Option<(Arc<Struct>, KeyType)>,
     is_keyless: bool,
     is_xcdr2: bool,
     /// Until then samples are dropped at once; nanoseconds.
@@ -293,6 +412,7 @@ impl Outgoing {
             remote: HashMap::new(),
             writers: HashMap::new(),
             by_address: BTreeMap::new(),
+            answering: BTreeMap::new(),
         }
     }
 
@@ -302,9 +422,13 @@ impl Outgoing {
         participant: &Participant,
     ) -> Vec<Interest> {
         let mut interests = self.on_gone(&endpoint.guid, participant);
-        let Some(address) = address_of(&endpoint, &self.settings, &self.counts) else {
+        let Some(place) = place_of(&endpoint, &self.settings, &self.counts) else {
             return interests;
         };
+        let Place { address, role } = place;
+        if role == Role::Reply && !self.settings.is_served(&address) {
+            return interests;
+        }
         if self.remote.len() >= ENDPOINTS_MAX {
             Counts::add(&self.counts.unmatched);
             return interests;
@@ -323,8 +447,11 @@ impl Outgoing {
                 is_durable: true,
             },
         };
+        let has_instances = self.settings.has_instances(key.topic.is_keyless, &address);
         let out = self.writers.entry(key.clone()).or_insert_with(|| Out {
             address: address.clone(),
+            role,
+            has_instances,
             remote: HashMap::new(),
             offered: None,
             target: None,
@@ -333,14 +460,30 @@ impl Outgoing {
         out.remote.insert(guid, qos);
         self.remote.insert(guid, key.clone());
         self.renew(&key, participant);
-        let keys = self.by_address.entry(address.clone()).or_default();
+        let by_address = self.by_address_of(role);
+        let keys = by_address.entry(address.clone()).or_default();
         if is_new {
             keys.push(key);
         }
-        if is_late || (is_new && keys.len() == 1) {
+        let is_first = is_new && keys.len() == 1;
+        if role == Role::Reply {
+            return interests;
+        }
+        if has_instances && (is_late || is_new) {
+            let address = instances_of(&address);
+            interests.push(Interest::Begins { address, is_late });
+        }
+        if is_late || is_first {
             interests.push(Interest::Begins { address, is_late });
         }
         interests
+    }
+
+    fn by_address_of(&mut self, role: Role) -> &mut BTreeMap<String, Vec<Key>> {
+        match role {
+            Role::Topic | Role::Request => &mut self.by_address,
+            Role::Reply => &mut self.answering,
+        }
     }
 
     pub(crate) fn on_gone(&mut self, guid: &Guid, participant: &Participant) -> Vec<Interest> {
@@ -355,14 +498,22 @@ impl Outgoing {
             self.renew(&key, participant);
             return Vec::new();
         }
-        let address = out.address.clone();
-        self.writers.remove(&key);
-        if let Some(keys) = self.by_address.get_mut(&address) {
+        let Some(out) = self.writers.remove(&key) else {
+            return Vec::new();
+        };
+        let Out { address, role, .. } = out;
+        let by_address = self.by_address_of(role);
+        if let Some(keys) = by_address.get_mut(&address) {
             keys.retain(|it| *it != key);
             if keys.is_empty() {
                 tracing::info!(address, "no DDS reader is left");
-                self.by_address.remove(&address);
-                return vec![Interest::Ends { address }];
+                by_address.remove(&address);
+                return match role {
+                    Role::Reply => Vec::new(),
+                    _ => [instances_of(&address), address]
+                        .map(|address| Interest::Ends { address })
+                        .into(),
+                };
             }
         }
         Vec::new()
@@ -392,9 +543,13 @@ impl Outgoing {
                 tracing::info!(topic, address = out.address, "writing DDS samples");
                 out.target = Some(Arc::new(Target {
                     writer,
+                    role: out.role,
                     json: known
                         .filter(|_| self.settings.is_json(&out.address))
                         .cloned(),
+                    key: known
+                        .filter(|_| out.has_instances)
+                        .and_then(|of| Some((of.clone(), KeyType::of(of)?))),
                     is_keyless: key.topic.is_keyless,
                     is_xcdr2: offer.representations.first() == Some(&2),
                     given_up: AtomicU64::new(0),
@@ -414,39 +569,100 @@ impl Outgoing {
             let mut outs = keys.iter().filter_map(|key| self.writers.get(key));
             outs.any(|out| out.remote.values().any(|qos| qos.class().is_durable))
         };
-        let of = |(address, keys): (&String, &Vec<Key>)| Interest::Begins {
-            address: address.clone(),
-            is_late: is_late(keys),
+        let has_instances = |keys: &[Key]| {
+            let mut outs = keys.iter().filter_map(|key| self.writers.get(key));
+            outs.any(|out| out.has_instances)
         };
-        self.by_address.iter().map(of).collect()
+        let of = |(address, keys): (&String, &Vec<Key>)| {
+            let below = has_instances(keys).then(|| instances_of(address));
+            let is_late = is_late(keys);
+            let begins = move |address| Interest::Begins { address, is_late };
+            [Some(address.clone()), below]
+                .into_iter()
+                .flatten()
+                .map(begins)
+        };
+        self.by_address.iter().flat_map(of).collect()
     }
 
-    /// Where a message of this address is written.
-    pub(crate) fn targets(&self, address: &str) -> Vec<Arc<Target>> {
-        let keys = self.by_address.get(address).into_iter().flatten();
+    /// Where a message of this address is written, and the level that says which instance it is of. A message that asks for an answer is a request,
+    /// where there is a service.
+    pub(crate) fn targets<'a>(
+        &self,
+        address: &'a str,
+        asks: bool,
+    ) -> Vec<(Arc<Target>, Option<&'a str>)> {
+        let outs = |address: &str| {
+            let keys = self.by_address.get(address).into_iter().flatten();
+            keys.filter_map(|key| self.writers.get(key))
+        };
+        let service = outs(address).find(|out| asks && out.role == Role::Request);
+        if let Some(target) = service.and_then(|out| out.target.clone()) {
+            return vec![(target, None)];
+        }
+        let here = outs(address).map(|out| (out, None));
+        let below = address
+            .rsplit_once('/')
+            .into_iter()
+            .flat_map(|(above, level)| {
+                let outs = outs(above).filter(|out| out.has_instances);
+                outs.map(move |out| (out, Some(level)))
+            });
+        let all = here.chain(below).filter(|(out, _)| out.role == Role::Topic);
+        all.filter_map(|(out, level)| Some((out.target.clone()?, level)))
+            .collect()
+    }
+
+    /// Where answers of a service of the broker's are written.
+    pub(crate) fn answering(&self, address: &str) -> Vec<Arc<Target>> {
+        let keys = self.answering.get(address).into_iter().flatten();
         let outs = keys.filter_map(|key| self.writers.get(key));
         outs.filter_map(|out| out.target.clone()).collect()
     }
 }
 
+/// The filter of the addresses of a topic's instances.
+fn instances_of(address: &str) -> String {
+    format!("{address}/+")
+}
+
 impl Target {
+    pub(crate) fn is_service(&self) -> bool {
+        self.role == Role::Request
+    }
+
+    /// Writes a message; false, and it is counted, if that is not possible. `level` is that of the instance, `id` stands before
+    /// requests and answers.
     pub(crate) fn write(
         &self,
         message: &frame::Sample<'_>,
+        level: Option<&str>,
+        id: Option<RequestId>,
         settings: &DdsSettings,
         counts: &Counts,
         now: Time,
-    ) {
+    ) -> bool {
+        let dropped = |reason| {
+            Counts::add(reason);
+            false
+        };
         if now.nanos() < self.given_up.load(Ordering::Relaxed) {
-            return Counts::add(&counts.slow);
+            return dropped(&counts.slow);
         }
         let written = if message.retain == Retain::Clear {
-            if !self.is_keyless {
-                // The broker's message does not say which instance it is.
-                return Counts::add(&counts.unreadable);
-            }
-            self.writer
-                .write(SampleKind::Dispose, &[0, 1, 0, 0], [0; 16])
+            let payload = match (self.is_keyless, &self.key, level) {
+                (true, ..) => Some(vec![0, 1, 0, 0]),
+                (_, Some((_, key)), Some(level)) => {
+                    key.payload(level, &settings.types, self.is_xcdr2)
+                }
+                // The key itself would have to be written, and of it only the hash is known.
+                _ => None,
+            };
+            let Some(payload) = payload else {
+                return dropped(&counts.unreadable);
+            };
+            let key = level.map_or([0; 16], name::key_of);
+            self.writer.write(SampleKind::Dispose, &payload, key)
         } else {
             let bytes = match &self.json {
                 Some(of) if !cdr::is_encapsulated(message.payload) => {
@@ -456,20 +672,34 @@ impl Target {
             };
             let bytes = bytes.as_deref().unwrap_or(message.payload);
             if !cdr::is_encapsulated(bytes) {
-                return Counts::add(&counts.unreadable);
+                return dropped(&counts.unreadable);
             }
-            self.writer.write(SampleKind::Data, bytes, [0; 16])
+            let key = match &self.key {
+                // What the value says counts, whatever the address does.
+                Some((of, key)) => {
+                    let value = cdr::to_json(bytes, of, &settings.types).ok();
+                    value.and_then(|value| key.level(&value))
+                }
+                None => level.map(str::to_owned),
+            };
+            let key = key.as_deref().map_or([0; 16], name::key_of);
+            let joined = id.and_then(|id| calls::joined(id, bytes));
+            let bytes = joined.as_deref().unwrap_or(bytes);
+            self.writer.write(SampleKind::Data, bytes, key)
         };
         match written {
-            Ok(()) => Counts::add(&counts.written),
+            Ok(()) => {
+                Counts::add(&counts.written);
+                true
+            }
             Err(Unwritten::Slow) => {
                 let until = now + Span::from_nanos(GIVE_UP.as_nanos() as u64);
                 self.given_up.store(until.nanos(), Ordering::Relaxed);
-                Counts::add(&counts.slow);
+                dropped(&counts.slow)
             }
             Err(Unwritten::Failed(error)) => {
                 tracing::debug!(address = message.address, %error, "a sample was not written");
-                Counts::add(&counts.refused);
+                dropped(&counts.refused)
             }
         }
     }
@@ -478,7 +708,11 @@ impl Target {
         if text.len() > JSON_MAX {
             return None;
         }
-        let value = serde_json::from_slice(text).ok()?;
+        let value = match text {
+            // A request or an answer that says nothing.
+            [] if self.role != Role::Topic => serde_json::Value::Null,
+            text => serde_json::from_slice(text).ok()?,
+        };
         cdr::from_json(&value, of, &settings.types, self.is_xcdr2).ok()
     }
 

@@ -1,16 +1,40 @@
-//! Addresses of topics: partition `a/b` and topic `c` are `a/b/c`; the topic `rt/x/y` of ROS 2 is `x/y` below its mount.
+//! Addresses of topics: partition `a/b` and topic `c` are `a/b/c`; the topic `rt/x/y` of ROS 2 is `x/y` below its mount, as is
+//! the service that the topics `rq/x/yRequest` and `rr/x/yReply` are.
 
 use thalweg_model::Address;
 
-/// What a topic of ROS 2 begins with; those of services (`rq/`, `rr/`) and of its own housekeeping do not.
-const ROS_TOPIC: &str = "rt/";
+/// What topics of ROS 2 begin and end with, by what they carry.
+const ROS: [(&str, &str, Role); 3] = [
+    ("rt/", "", Role::Topic),
+    ("rq/", "Request", Role::Request),
+    ("rr/", "Reply", Role::Reply),
+];
 /// What two participants exchange about themselves.
 const PRIVATE: [&str; 4] = ["rq/", "rr/", "ros_discovery_info", "DCPS"];
+/// Hexadecimal digits of a key's hash.
+const KEY_DIGITS: usize = 32;
+
+/// What a topic carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Topic,
+    /// Requests of a service, from its clients to its server.
+    Request,
+    /// Answers, to all clients of a service.
+    Reply,
+}
+
+/// Where an endpoint belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub address: String,
+    pub role: Role,
+}
 
 /// Why an endpoint has no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAddress {
-    /// A service of ROS 2, or what participants tell each other.
+    /// What participants tell each other.
     Private,
     /// It is in several partitions, or in a pattern of them.
     Partitions,
@@ -18,9 +42,13 @@ pub enum NoAddress {
     Characters,
 }
 
-/// The address of an endpoint. `ros` is what topics of ROS 2 are mounted at.
-pub fn address_of(partitions: &[String], topic: &str, ros: &str) -> Result<String, NoAddress> {
-    if PRIVATE.iter().any(|prefix| topic.starts_with(prefix)) {
+/// The place of an endpoint. `ros` is what topics of ROS 2 are mounted at.
+pub fn place_of(partitions: &[String], topic: &str, ros: &str) -> Result<Place, NoAddress> {
+    let of_ros = ROS.iter().find_map(|(prefix, suffix, role)| {
+        let name = topic.strip_prefix(prefix)?.strip_suffix(suffix)?;
+        (!name.is_empty()).then_some((name, *role))
+    });
+    if of_ros.is_none() && PRIVATE.iter().any(|prefix| topic.starts_with(prefix)) {
         return Err(NoAddress::Private);
     }
     let partition = match partitions {
@@ -35,23 +63,44 @@ pub fn address_of(partitions: &[String], topic: &str, ros: &str) -> Result<Strin
             address.push('/');
         }
     };
-    let topic = match topic.strip_prefix(ROS_TOPIC) {
-        Some(topic) => {
+    let (topic, role) = match of_ros {
+        Some((name, role)) => {
             add(ros);
             add(partition);
-            topic.to_owned()
+            (name.to_owned(), role)
         }
         None => {
             add(partition);
-            one_level(topic)
+            (one_level(topic), Role::Topic)
         }
     };
     address.push_str(&topic);
     match Address::check(&address) {
         // What begins with `$` is the broker's own.
-        Ok(()) if !address.starts_with('$') => Ok(address),
+        Ok(()) if !address.starts_with('$') => Ok(Place { address, role }),
         _ => Err(NoAddress::Characters),
     }
+}
+
+/// The last level of the address of an instance: the hash of its key, or the key itself if that is short.
+pub fn key_level(key: &[u8; 16]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The hash of the key that such a level says. Any other text is a key of its own.
+pub fn key_of(level: &str) -> [u8; 16] {
+    let number = match level.len() {
+        KEY_DIGITS => u128::from_str_radix(level, 16).ok(),
+        _ => None,
+    };
+    let hash = |level: &str| {
+        level
+            .bytes()
+            .fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, byte| {
+                (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b)
+            })
+    };
+    number.unwrap_or_else(|| hash(level)).to_be_bytes()
 }
 
 /// A topic's name as one level: `/` is `%2F`, and so is a `%` that would be read as such a code.
@@ -67,7 +116,7 @@ mod tests {
     fn partition_and_topic_are_an_address() {
         let address = |partition: &[&str], topic| {
             let partitions: Vec<String> = partition.iter().map(|it| (*it).to_owned()).collect();
-            address_of(&partitions, topic, "ros")
+            place_of(&partitions, topic, "ros").map(|place| place.address)
         };
         assert_eq!(address(&[], "Square").as_deref(), Ok("Square"));
         assert_eq!(address(&["a/b"], "c").as_deref(), Ok("a/b/c"));
@@ -79,10 +128,28 @@ mod tests {
         );
         assert_eq!(address(&["a", "b"], "c"), Err(NoAddress::Partitions));
         assert_eq!(address(&["a*"], "c"), Err(NoAddress::Partitions));
-        assert_eq!(address(&[], "rq/addRequest"), Err(NoAddress::Private));
+        assert_eq!(address(&[], "rq/add"), Err(NoAddress::Private));
+        assert_eq!(address(&[], "rq/Request"), Err(NoAddress::Private));
         assert_eq!(address(&[], "ros_discovery_info"), Err(NoAddress::Private));
         assert_eq!(address(&[], "$SYS"), Err(NoAddress::Characters));
         assert_eq!(address(&["a/+"], "c"), Err(NoAddress::Characters));
-        assert_eq!(address_of(&[], "rt/chatter", "").as_deref(), Ok("chatter"));
+        let role = |topic| place_of(&[], topic, "").map(|place| (place.address, place.role));
+        assert_eq!(role("rt/chatter"), Ok(("chatter".into(), Role::Topic)));
+        let service = "arm/add".to_owned();
+        assert_eq!(
+            role("rq/arm/addRequest"),
+            Ok((service.clone(), Role::Request))
+        );
+        assert_eq!(role("rr/arm/addReply"), Ok((service, Role::Reply)));
+    }
+
+    #[test]
+    fn keys_are_levels_and_any_level_is_a_key() {
+        let key = [0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff];
+        let level = key_level(&key);
+        assert_eq!(level, "000000070000000000000000000000ff");
+        assert_eq!(key_of(&level), key);
+        assert_ne!(key_of("RED"), key_of("BLUE"));
+        assert_ne!(key_of(""), [0; 16]);
     }
 }

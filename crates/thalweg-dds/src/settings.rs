@@ -28,6 +28,10 @@ pub struct DdsSettings {
     pub json: Vec<Filter>,
     /// Addresses whose samples become last values, also if their writers are volatile.
     pub retain: Vec<Filter>,
+    /// Addresses of topics whose instances have addresses of their own.
+    pub keys: Vec<Filter>,
+    /// Addresses of services of ROS 2 that clients of the broker serve.
+    pub services: Vec<Filter>,
     pub types: Arc<Types>,
     /// Bytes of the longest payload.
     pub payload_max: usize,
@@ -57,6 +61,8 @@ impl DdsSettings {
             ros: dds.ros_mount.clone(),
             json: dds.json.clone(),
             retain: dds.retain.clone(),
+            keys: dds.keys.clone(),
+            services: dds.services.clone(),
             types: Arc::new(types),
             payload_max: dds.message_bytes_max,
         })
@@ -72,6 +78,15 @@ impl DdsSettings {
 
     pub fn is_retained(&self, address: &str) -> bool {
         any(&self.retain, address)
+    }
+
+    pub fn is_served(&self, address: &str) -> bool {
+        any(&self.services, address)
+    }
+
+    /// Whether instances of a topic have addresses of their own.
+    pub fn has_instances(&self, is_keyless: bool, address: &str) -> bool {
+        !is_keyless && any(&self.keys, address)
     }
 
     /// The configuration of Cyclone DDS. Domains of one number in one process are told apart by a number of the library's.

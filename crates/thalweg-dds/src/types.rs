@@ -1,5 +1,7 @@
-//! Types whose values are known: those of ROS 2 that most use, and those of `.msg` files.
+//! Types whose values are known: those of ROS 2 that most use, and those of `.msg`, `.srv` and
+//! `.idl` files.
 
+use crate::idl;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +15,22 @@ pub enum Kind {
     Signed(usize),
     Float(usize),
     Text,
+    /// Four bytes, and what each number is called.
+    Enum(Arc<[(String, u32)]>),
     Array(Box<Kind>, usize),
     Sequence(Box<Kind>),
     /// By its name: `package/msg/Name`.
     Struct(String),
+}
+
+/// Elements of the largest array.
+pub const ARRAY_MAX: usize = 1 << 20;
+
+/// How a structure may change: in XCDR2 that decides whether its length stands before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Final,
+    Appendable,
 }
 
 /// A structure: its fields in order.
@@ -24,6 +38,10 @@ pub enum Kind {
 pub struct Struct {
     pub name: String,
     pub fields: Vec<(String, Kind)>,
+    /// The fields that are its key, by their places.
+    pub keys: Vec<usize>,
+    /// Nothing if its text does not say it: then it is as the payload's encoding says of the outermost one.
+    pub form: Option<Form>,
 }
 
 /// All types that are known, by name: `package/msg/Name`.
@@ -79,7 +97,54 @@ const ROS: &[(&str, &str)] = &[
         "std_msgs/Header header\nuint32 height\nuint32 width\nstring encoding\n\
      uint8 is_bigendian\nuint32 step\nuint8[] data",
     ),
+    (
+        "rcl_interfaces/msg/ParameterValue",
+        "uint8 type\nbool bool_value\nint64 integer_value\nfloat64 double_value\nstring string_value\n\
+     byte[] byte_array_value\nbool[] bool_array_value\nint64[] integer_array_value\n\
+     float64[] double_array_value\nstring[] string_array_value",
+    ),
+    (
+        "rcl_interfaces/msg/Parameter",
+        "string name\nParameterValue value",
+    ),
+    (
+        "rcl_interfaces/msg/SetParametersResult",
+        "bool successful\nstring reason",
+    ),
+    (
+        "rcl_interfaces/msg/ListParametersResult",
+        "string[] names\nstring[] prefixes",
+    ),
 ];
+
+/// Services: a request and an answer each.
+const ROS_SERVICES: &[(&str, &str)] = &[
+    ("std_srvs/srv/Empty", "---"),
+    (
+        "std_srvs/srv/SetBool",
+        "bool data\n---\nbool success\nstring message",
+    ),
+    ("std_srvs/srv/Trigger", "---\nbool success\nstring message"),
+    (
+        "example_interfaces/srv/AddTwoInts",
+        "int64 a\nint64 b\n---\nint64 sum",
+    ),
+    (
+        "rcl_interfaces/srv/GetParameters",
+        "string[] names\n---\nParameterValue[] values",
+    ),
+    (
+        "rcl_interfaces/srv/SetParameters",
+        "Parameter[] parameters\n---\nSetParametersResult[] results",
+    ),
+    (
+        "rcl_interfaces/srv/ListParameters",
+        "string[] prefixes\nuint64 depth\n---\nListParametersResult result",
+    ),
+];
+
+/// The field, a byte, of structures that have none: IDL has no such structures.
+pub const PLACEHOLDER: &str = "structure_needs_at_least_one_member";
 
 impl Types {
     /// Those of ROS 2 that are built in.
@@ -89,11 +154,18 @@ impl Types {
             // A test adds them all.
             let _ = types.add(name, text);
         }
+        for (name, text) in ROS_SERVICES {
+            let _ = types.add_service(name, text);
+        }
         types
     }
 
     pub fn get(&self, name: &str) -> Option<&Arc<Struct>> {
         self.0.get(name)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Struct>> {
+        self.0.values()
     }
 
     /// The type of a topic by what its peers call it: `std_msgs::msg::dds_::String_`, or `std_msgs/msg/String`.
@@ -124,13 +196,38 @@ impl Types {
                 .ok_or_else(|| format!("line {number} of {name} has a type that is not known"))?;
             fields.push((field.to_owned(), kind));
         }
-        let name = name.to_owned();
-        self.0
-            .insert(name.clone(), Arc::new(Struct { name, fields }));
+        if fields.is_empty() {
+            fields.push((PLACEHOLDER.to_owned(), Kind::Unsigned(1)));
+        }
+        self.insert(Struct {
+            name: name.to_owned(),
+            fields,
+            keys: Vec::new(),
+            form: Some(Form::Final),
+        });
         Ok(())
     }
 
-    /// Adds the types of a folder of packages, `<package>/msg/<Name>.msg`. What cannot be used, and why.
+    /// Adds a type, in place of one of that name.
+    pub fn insert(&mut self, of: Struct) {
+        self.0.insert(of.name.clone(), Arc::new(of));
+    }
+
+    /// Adds the types of a service, as the text of a `.srv` file describes them: `Name_Request` and `Name_Response`.
+    pub fn add_service(&mut self, name: &str, text: &str) -> Result<(), String> {
+        let is_line = |line: &str| line.trim_end() == "---";
+        let request: Vec<&str> = text.lines().take_while(|line| !is_line(line)).collect();
+        let mut answer = text.lines().skip(request.len());
+        if answer.next().is_none() {
+            return Err(format!("{name} has no line --- before its answer"));
+        }
+        let answer: Vec<&str> = answer.collect();
+        self.add(&format!("{name}_Request"), &request.join("\n"))?;
+        self.add(&format!("{name}_Response"), &answer.join("\n"))
+    }
+
+    /// Adds the types of a folder of packages, `<package>/msg/<Name>.msg` and `<package>/srv/<Name>.srv`, and of its files `<name>.idl`.
+    /// What cannot be used, and why.
     pub fn add_folder(&mut self, folder: &Path) -> Result<(), String> {
         let list = |folder: &Path| -> Result<Vec<PathBuf>, String> {
             let entries =
@@ -140,21 +237,36 @@ impl Types {
             Ok(paths)
         };
         let word = |path: &Path| path.file_stem().map(|it| it.to_string_lossy().into_owned());
+        let mut names = idl::Names::default();
         for package in list(folder)? {
-            let messages = package.join("msg");
-            if !messages.is_dir() {
+            if package.extension().is_some_and(|it| it == "idl") {
+                let text = fs::read_to_string(&package)
+                    .map_err(|why| format!("{}: {why}", package.display()))?;
+                idl::add(&text, &mut names, self).map_err(|it| {
+                    format!("line {} of {}: {}", it.line, package.display(), it.what)
+                })?;
                 continue;
             }
-            for file in list(&messages)? {
-                let names = (word(&package), word(&file));
-                let (true, (Some(package), Some(name))) =
-                    (file.extension().is_some_and(|it| it == "msg"), names)
-                else {
+            for kind in ["msg", "srv"] {
+                let files = package.join(kind);
+                if !files.is_dir() {
                     continue;
-                };
-                let text = fs::read_to_string(&file)
-                    .map_err(|why| format!("{}: {why}", file.display()))?;
-                self.add(&format!("{package}/msg/{name}"), &text)?;
+                }
+                for file in list(&files)? {
+                    let names = (word(&package), word(&file));
+                    let (true, (Some(package), Some(name))) =
+                        (file.extension().is_some_and(|it| it == kind), names)
+                    else {
+                        continue;
+                    };
+                    let text = fs::read_to_string(&file)
+                        .map_err(|why| format!("{}: {why}", file.display()))?;
+                    let name = format!("{package}/{kind}/{name}");
+                    match kind {
+                        "msg" => self.add(&name, &text)?,
+                        _ => self.add_service(&name, &text)?,
+                    }
+                }
             }
         }
         match &self.missing()[..] {
@@ -195,7 +307,8 @@ fn kind_of(word: &str, package: &str) -> Option<Kind> {
     if let Some((of, count)) = word.strip_suffix(']').and_then(|rest| rest.split_once('[')) {
         let of = Box::new(kind_of(of, package)?);
         return match count.parse() {
-            Ok(count) => Some(Kind::Array(of, count)),
+            Ok(count) if count <= ARRAY_MAX => Some(Kind::Array(of, count)),
+            Ok(_) => None,
             Err(_) if count.is_empty() || count.starts_with("<=") => Some(Kind::Sequence(of)),
             Err(_) => None,
         };
@@ -232,7 +345,7 @@ mod tests {
     #[test]
     fn all_that_is_built_in_is_complete() {
         let types = Types::of_ros();
-        assert_eq!(types.0.len(), ROS.len());
+        assert_eq!(types.0.len(), ROS.len() + 2 * ROS_SERVICES.len());
         assert_eq!(types.missing(), Vec::<String>::new());
     }
 
@@ -252,6 +365,23 @@ mod tests {
     }
 
     #[test]
+    fn srv_files_are_two_types() {
+        let mut types = Types::of_ros();
+        let text = "# what for\nstring<=9 name\n---\nbool is_done";
+        types.add_service("plant/srv/Do", text).expect("good");
+        let fields = |name: &str| types.get(name).expect("there").fields.clone();
+        assert_eq!(
+            fields("plant/srv/Do_Request"),
+            [("name".into(), Kind::Text)]
+        );
+        let answer = types.find("plant::srv::dds_::Do_Response_");
+        assert_eq!(answer.expect("there").fields[0].1, Kind::Bool);
+        let placeholder = [(PLACEHOLDER.to_owned(), Kind::Unsigned(1))];
+        assert_eq!(fields("std_srvs/srv/Trigger_Request"), placeholder);
+        assert!(types.add_service("plant/srv/Wrong", "bool a").is_err());
+    }
+
+    #[test]
     fn msg_files_are_read() {
         let mut types = Types::of_ros();
         let text = "# a comment\nuint8 IDLE=0\nint16 BUSY = 1\nstd_msgs/Header header # when\nfloat32[3] at\n\
@@ -263,7 +393,13 @@ mod tests {
         assert_eq!(state.fields[1].1, Kind::Array(Box::new(Kind::Float(4)), 3));
         assert_eq!(state.fields[2].1, Kind::Sequence(Box::new(Kind::Text)));
         assert_eq!(types.missing(), ["plant/msg/Part"]);
-        for wrong in ["uint8", "wstring a", "a/b/c/d e", "uint8[x] a"] {
+        for wrong in [
+            "uint8",
+            "wstring a",
+            "a/b/c/d e",
+            "uint8[x] a",
+            "uint8[2000000] a",
+        ] {
             assert!(types.add("plant/msg/Wrong", wrong).is_err(), "{wrong}");
         }
     }

@@ -2,6 +2,7 @@
 
 {"do": "read", "topic": ..., "type": ..., "qos": [...]}      {"do": "write", "topic": ..., "type": ..., "qos": [...], "value": ...}
 {"do": "matched", "topic": ...}                              {"do": "dispose", "topic": ..., "value": ...}
+{"do": "serve", "topic": ...}: the service of that name adds
 """
 
 import base64
@@ -10,12 +11,13 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, fields, is_dataclass
+from enum import auto
 
 from cyclonedds.core import Policy, Qos
 from cyclonedds.domain import Domain, DomainParticipant
-from cyclonedds.idl import IdlStruct
-from cyclonedds.idl.annotations import key
-from cyclonedds.idl.types import float64, int32, sequence, uint8, uint32
+from cyclonedds.idl import IdlEnum, IdlStruct
+from cyclonedds.idl.annotations import appendable, key
+from cyclonedds.idl.types import array, float64, int32, int64, sequence, uint8, uint32, uint64
 from cyclonedds.pub import DataWriter
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
@@ -90,7 +92,49 @@ class Reading(IdlStruct, typename="Reading"):
     value: float64
 
 
-TYPES = {it.__name__: it for it in [Text, PoseStamped, Twist, Blob, Reading]}
+@dataclass
+class Sum(IdlStruct, typename="example_interfaces::srv::dds_::AddTwoInts_Request_"):
+    """As rmw_cyclonedds writes it: which client asks, and the number of its request, stand before the value."""
+
+    client: uint64
+    number: int64
+    a: int64
+    b: int64
+
+
+@dataclass
+class SumAnswer(IdlStruct, typename="example_interfaces::srv::dds_::AddTwoInts_Response_"):
+    client: uint64
+    number: int64
+    sum: int64
+
+
+class Color(IdlEnum, typename="plant::Color", default="RED"):
+    RED = auto()
+    BLUE = auto()
+
+
+@dataclass
+@appendable
+class Part(IdlStruct, typename="plant::Part"):
+    at: array[int64, 2]
+    words: sequence[str]
+
+
+@dataclass
+@appendable
+class Shape(IdlStruct, typename="plant::Shape"):
+    name: str
+    key("name")
+    color: Color
+    parts: sequence[Part]
+    size: float64
+
+
+TYPES = {
+    it.__name__: it
+    for it in [Text, PoseStamped, Twist, Blob, Reading, Sum, SumAnswer, Shape]
+}
 QOS = {
     "reliable": Policy.Reliability.Reliable(1_000_000_000),
     "best-effort": Policy.Reliability.BestEffort,
@@ -99,6 +143,14 @@ QOS = {
     "keep-all": Policy.History.KeepAll,
     "exclusive": Policy.Ownership.Exclusive,
     "lifespan": Policy.Lifespan(60_000_000_000),
+    "deadline": Policy.Deadline(60_000_000_000),
+    "budget": Policy.LatencyBudget(1_000_000),
+    "by-topic": Policy.Liveliness.ManualByTopic(60_000_000_000),
+    "by-participant": Policy.Liveliness.ManualByParticipant(60_000_000_000),
+    "source-order": Policy.DestinationOrder.BySourceTimestamp,
+    "ordered": Policy.PresentationAccessScope.Topic(False, True),
+    "xcdr2": Policy.DataRepresentation(use_xcdrv2_representation=True),
+    "xcdr1": Policy.DataRepresentation(use_cdrv0_representation=True),
 }
 
 
@@ -113,6 +165,9 @@ def qos_of(words):
 def made(of, value):
     if of is Blob and "size" in value:
         return Blob(data=[at * 7 % 256 for at in range(value["size"])])
+    if of is Shape:
+        parts = [Part(**it) for it in value["parts"]]
+        return Shape(**{**value, "color": Color[value["color"]], "parts": parts})
     if is_dataclass(of):
         return of(**{it.name: made(it.type, value[it.name]) for it in fields(of)})
     return value
@@ -124,6 +179,10 @@ def shown(value):
         return {"size": len(data), "first": base64.b64encode(data[:16]).decode()}
     if is_dataclass(value):
         return {it.name: shown(getattr(value, it.name)) for it in fields(value)}
+    if isinstance(value, Color):
+        return value.name
+    if isinstance(value, list):
+        return [shown(it) for it in value]
     return value
 
 
@@ -139,10 +198,18 @@ def hear(topic, reader, script):
     """Says what comes. Not by a listener: one may be called before the reader is known by its number."""
     while script.readers.get(topic) is reader:
         for sample in reader.take(N=100):
-            if isinstance(sample, (Text, PoseStamped, Twist, Blob, Reading)):
+            if isinstance(sample, tuple(TYPES.values())):
                 say(topic=topic, value=shown(sample))
             else:
                 say(topic=topic, state="gone")
+        time.sleep(0.005)
+
+
+def serve(requests, answers):
+    while True:
+        for it in requests.take(N=100):
+            if isinstance(it, Sum):
+                answers.write(SumAnswer(it.client, it.number, it.a + it.b))
         time.sleep(0.005)
 
 
@@ -168,6 +235,15 @@ class Script:
             qos = qos_of(it.get("qos", []))
             reader = self.readers[name] = DataReader(self.participant, self.topic(it), qos=qos)
             threading.Thread(target=hear, args=(name, reader, self), daemon=True).start()
+        elif what == "serve":
+            reliable = qos_of(["reliable"])
+            asked = Topic(self.participant, f"rq/{name}Request", Sum)
+            answered = Topic(self.participant, f"rr/{name}Reply", SumAnswer)
+            ends = (
+                DataReader(self.participant, asked, qos=reliable),
+                DataWriter(self.participant, answered, qos=reliable),
+            )
+            threading.Thread(target=serve, args=ends, daemon=True).start()
         elif what == "offer":
             self.writer(it)
         elif what == "matched":

@@ -16,7 +16,7 @@ use cyclors::{
     ddsi_sertype,
 };
 use qos::Native;
-use sertype::KeyHash;
+pub use sertype::KeyHash;
 use std::ffi::{CString, c_void};
 use std::fmt;
 use std::ptr;

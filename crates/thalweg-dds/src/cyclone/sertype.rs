@@ -14,7 +14,7 @@ use std::ptr;
 use std::slice;
 
 /// The MD5 of a key, or the key itself; zero where there is none, or none is known.
-pub(super) type KeyHash = [u8; 16];
+pub type KeyHash = [u8; 16];
 
 /// Of `ddsi_sertype_init_flags`: a type without a key, and one whose writers are asked to send the hash of the key.
 const NO_KEY: u32 = 1;

@@ -4,5 +4,7 @@
 #![cfg(feature = "cyclone")]
 
 mod demo;
+mod matrix;
 mod peer;
 mod policies;
+mod services;

@@ -19,7 +19,8 @@ fn what_is_lasting_is_a_last_value_until_it_is_disposed_of() {
         json!({"do": "write", "topic": "Reading", "type": "Reading", "qos": qos, "value": reading}),
     );
     let message = next(&mut all);
-    assert_eq!(message.topic(), "plant/1/Reading");
+    let own = "plant/1/Reading/00000007000000000000000000000000";
+    assert_eq!(message.topic(), own);
     assert_eq!(
         message.content_type(),
         Some("application/x-cdr; type=Reading; enc=xcdr1")
@@ -30,30 +31,81 @@ fn what_is_lasting_is_a_last_value_until_it_is_disposed_of() {
     ]
     .concat();
     assert_eq!(message.payload(), payload);
-    let last = mqtt.last_value("plant/1/Reading").expect("it can be read");
-    assert_eq!(last.expect("there is one").payload(), payload);
-    // Another instance becomes the last value; the end of the first does not take it along, its own end does.
+    // Each instance has a last value, and its end takes no other along.
     let other = json!({"id": 8, "value": 2.5});
     stage
         .peer
         .does(json!({"do": "write", "topic": "Reading", "type": "Reading", "value": other}));
-    next(&mut all);
+    let second = next(&mut all);
+    let last = mqtt.last_value(own).expect("it can be read");
+    assert_eq!(last.expect("there is one").payload(), payload);
     stage
         .peer
         .does(json!({"do": "dispose", "topic": "Reading", "type": "Reading", "value": reading}));
-    stage
-        .peer
-        .does(json!({"do": "dispose", "topic": "Reading", "type": "Reading", "value": other}));
+    let clear = next(&mut all);
+    assert_eq!((clear.topic(), clear.payload()), (own, &b""[..]));
+    assert!(mqtt.last_value(own).expect("it can be read").is_none());
+    let last = mqtt.last_value(second.topic()).expect("it can be read");
+    assert_eq!(last.expect("it stays").payload(), second.payload());
+}
+
+#[test]
+fn instances_share_one_last_value_where_keys_are_left_out() {
+    let Some(mut stage) = Stage::set(45, &["dds.keys=other/#"]) else {
+        return;
+    };
+    let mqtt = stage.mqtt();
+    let mut all = subscribe(&mqtt, "plant/#");
+    let qos = ["reliable", "transient-local", "partition:plant/1"];
+    let values = [7, 8].map(|id| json!({"id": id, "value": 1.5}));
+    for value in &values {
+        stage.peer.does(
+            json!({"do": "write", "topic": "Reading", "type": "Reading", "qos": qos, "value": value}),
+        );
+        assert_eq!(next(&mut all).topic(), "plant/1/Reading");
+    }
+    // The end of the first does not take the last value along, its own end does.
+    for value in &values {
+        stage
+            .peer
+            .does(json!({"do": "dispose", "topic": "Reading", "type": "Reading", "value": value}));
+    }
     let clear = next(&mut all);
     assert_eq!(
         (clear.topic(), clear.payload()),
         ("plant/1/Reading", &b""[..])
     );
-    assert!(
-        mqtt.last_value("plant/1/Reading")
-            .expect("it can be read")
-            .is_none()
-    );
+    let last = mqtt.last_value("plant/1/Reading");
+    assert!(last.expect("it can be read").is_none());
+}
+
+#[test]
+fn a_lasting_reader_has_the_last_value_of_each_instance() {
+    let Some(mut stage) = Stage::set(46, &[]) else {
+        return;
+    };
+    let mqtt = stage.mqtt();
+    let kept = Options {
+        retain: Retain::Set,
+        ..Options::default()
+    };
+    for id in [7u8, 8] {
+        let address = format!("plant/1/Reading/000000{id:02x}{}", "0".repeat(24));
+        let payload = [&[0, 1, 0, 0, id], &[0; 15][..]].concat();
+        mqtt.publish(&address, &payload, &kept).expect("published");
+    }
+    let qos = [
+        "reliable",
+        "transient-local",
+        "keep-all",
+        "partition:plant/1",
+    ];
+    stage
+        .peer
+        .does(json!({"do": "read", "topic": "Reading", "type": "Reading", "qos": qos}));
+    let mut ids = [(); 2].map(|()| stage.peer.hears()["value"]["id"].as_u64());
+    ids.sort();
+    assert_eq!(ids, [Some(7), Some(8)]);
 }
 
 #[test]

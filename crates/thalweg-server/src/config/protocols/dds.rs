@@ -33,7 +33,15 @@ section! {
         /// Topic filters: samples at such addresses become last values (MQTT: retained messages), as those of writers
         /// with TRANSIENT_LOCAL durability do everywhere.
         retain: Vec<Filter> = List(&FILTERS), "", Restart;
-        /// A folder with the types of ROS 2 packages, `<package>/msg/<Name>.msg`, beside those that are built in.
+        /// Topic filters: addresses of topics with a key whose instances have addresses of their own, one level below: the hash
+        /// of the key in hexadecimal digits, or the key itself if that is fixed in size and at most 16 bytes long. Where the
+        /// type is known, the values of the key's fields. Elsewhere all instances share the address, and one last value.
+        keys: Vec<Filter> = List(&FILTERS), "#", Restart;
+        /// Topic filters: the addresses of services that clients of the broker serve, offered to clients of ROS 2. Not those
+        /// that a node of ROS 2 serves, or requests are answered twice; these need no setting.
+        services: Vec<Filter> = List(&FILTERS), "", Restart;
+        /// A folder with types beside those that are built in: of ROS 2 packages, `<package>/msg/<Name>.msg` and
+        /// `<package>/srv/<Name>.srv`, and files of IDL, `<name>.idl`.
         types: Option<PathBuf> = Path, "", Restart;
         /// Largest sample that is bridged, with its encoding. A larger one is dropped and counted.
         message_bytes_max: usize = MESSAGE_BYTES, "16MiB", Restart;

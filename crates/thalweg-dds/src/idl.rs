@@ -1,0 +1,566 @@
+//! Types from IDL (OMG IDL 4.2): modules, structures, enumerations, typedefs and constants.
+//!
+//! What has no JSON here is refused with its line: unions, maps, wide text, optional members, mutable structures. A file that
+//! another includes is to be given, too, before it in the order of names.
+
+use crate::types::{ARRAY_MAX, Form, Kind, Struct, Types, plain_name};
+use std::collections::HashMap;
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
+/// How deep modules and types may contain each other in the text.
+const DEPTH_MAX: usize = 32;
+
+/// What is wrong, and in which line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub line: usize,
+    pub what: String,
+}
+
+type Read<T> = Result<T, Fault>;
+
+/// What names mean, in full: `a::b::C`.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    kinds: HashMap<String, Kind>,
+    constants: HashMap<String, usize>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    /// A word, a number, or a text in quotes.
+    Word(String),
+    Mark(char),
+    /// `::`
+    Scope,
+}
+
+struct Parser<'a> {
+    tokens: Peekable<IntoIter<(usize, Token)>>,
+    line: usize,
+    scope: Vec<String>,
+    names: &'a mut Names,
+    types: &'a mut Types,
+}
+
+/// What stands before a declaration.
+#[derive(Default)]
+struct Notes {
+    is_key: bool,
+    form: Option<Form>,
+}
+
+/// Adds the types of a text to those that are known. `names` are those of the texts before it.
+pub fn add(text: &str, names: &mut Names, types: &mut Types) -> Read<()> {
+    let mut parser = Parser {
+        tokens: tokens_of(text)?.into_iter().peekable(),
+        line: 1,
+        scope: Vec::new(),
+        names,
+        types,
+    };
+    while parser.tokens.peek().is_some() {
+        parser.definition()?;
+    }
+    Ok(())
+}
+
+fn tokens_of(text: &str) -> Read<Vec<(usize, Token)>> {
+    let mut tokens = Vec::new();
+    let mut in_comment = false;
+    for (text, line) in text.lines().zip(1..) {
+        let mut rest = text;
+        if !in_comment && rest.trim_start().starts_with('#') {
+            continue;
+        }
+        while let Some(next) = rest.chars().next() {
+            if in_comment {
+                let Some((_, after)) = rest.split_once("*/") else {
+                    break;
+                };
+                (rest, in_comment) = (after, false);
+                continue;
+            }
+            if rest.starts_with("//") {
+                break;
+            }
+            if let Some(after) = rest.strip_prefix("/*") {
+                (rest, in_comment) = (after, true);
+                continue;
+            }
+            if let Some(after) = rest.strip_prefix("::") {
+                tokens.push((line, Token::Scope));
+                rest = after;
+                continue;
+            }
+            let is_word = |it: char| it.is_alphanumeric() || matches!(it, '_' | '.');
+            let length = match next {
+                '"' => {
+                    let end = rest[1..].find('"').ok_or_else(|| Fault {
+                        line,
+                        what: "a text has no end".into(),
+                    })?;
+                    end + 2
+                }
+                next if is_word(next) => rest.find(|it| !is_word(it)).unwrap_or(rest.len()),
+                next => next.len_utf8(),
+            };
+            let (token, after) = rest.split_at(length);
+            rest = after;
+            if next == '"' || is_word(next) {
+                tokens.push((line, Token::Word(token.to_owned())));
+            } else if !next.is_whitespace() {
+                tokens.push((line, Token::Mark(next)));
+            }
+        }
+    }
+    Ok(tokens)
+}
+
+impl Parser<'_> {
+    fn fault<T>(&self, what: impl Into<String>) -> Read<T> {
+        Err(Fault {
+            line: self.line,
+            what: what.into(),
+        })
+    }
+
+    fn next(&mut self) -> Read<Token> {
+        match self.tokens.next() {
+            Some((line, token)) => {
+                self.line = line;
+                Ok(token)
+            }
+            None => self.fault("the text ends too early"),
+        }
+    }
+
+    fn word(&mut self) -> Read<String> {
+        match self.next()? {
+            Token::Word(word) => Ok(word),
+            _ => self.fault("a name is missing"),
+        }
+    }
+
+    fn is_next(&mut self, mark: char) -> bool {
+        let is_next = self.tokens.peek().map(|(_, token)| token) == Some(&Token::Mark(mark));
+        if is_next {
+            // It is there.
+            let _ = self.next();
+        }
+        is_next
+    }
+
+    fn expect(&mut self, mark: char) -> Read<()> {
+        match self.next()? {
+            Token::Mark(found) if found == mark => Ok(()),
+            _ => self.fault(format!("a {mark} is missing")),
+        }
+    }
+
+    fn full(&self, name: &str) -> String {
+        let mut full = self.scope.join("::");
+        if !full.is_empty() {
+            full.push_str("::");
+        }
+        full + name
+    }
+
+    fn definition(&mut self) -> Read<()> {
+        let notes = self.notes()?;
+        match &*self.word()? {
+            "module" => {
+                let name = self.word()?;
+                if self.scope.len() == DEPTH_MAX {
+                    return self.fault("modules are nested too deep");
+                }
+                self.scope.push(name);
+                self.expect('{')?;
+                while !self.is_next('}') {
+                    self.definition()?;
+                }
+                self.scope.pop();
+            }
+            "struct" => self.structure(&notes)?,
+            "enum" => self.enumeration()?,
+            "typedef" => {
+                let kind = self.kind(0)?;
+                loop {
+                    let (name, kind) = self.declarator(kind.clone())?;
+                    let name = self.full(&name);
+                    self.names.kinds.insert(name, kind);
+                    if !self.is_next(',') {
+                        break;
+                    }
+                }
+            }
+            "const" => {
+                self.kind(0)?;
+                let name = self.word()?;
+                self.expect('=')?;
+                let mut value = Vec::new();
+                while let Some((_, token)) = self.tokens.peek()
+                    && *token != Token::Mark(';')
+                {
+                    value.push(self.next()?);
+                }
+                // Only a plain number may be the size of something.
+                if let [Token::Word(word)] = &value[..]
+                    && let Some(number) = number_of(word)
+                {
+                    let name = self.full(&name);
+                    self.names.constants.insert(name, number);
+                }
+            }
+            other => return self.fault(format!("{other} is not supported")),
+        }
+        self.expect(';')
+    }
+
+    fn notes(&mut self) -> Read<Notes> {
+        let mut notes = Notes::default();
+        while self.is_next('@') {
+            let word = self.word()?;
+            let mut first = None;
+            if self.is_next('(') {
+                let mut depth = 1;
+                while depth > 0 {
+                    match self.next()? {
+                        Token::Mark('(') => depth += 1,
+                        Token::Mark(')') => depth -= 1,
+                        Token::Word(word) => first = first.or(Some(word)),
+                        _ => {}
+                    }
+                }
+            }
+            match (&*word, first.as_deref()) {
+                ("key", None | Some("TRUE")) => notes.is_key = true,
+                ("final", _) | ("extensibility", Some("FINAL")) => notes.form = Some(Form::Final),
+                ("appendable", _) | ("extensibility", Some("APPENDABLE")) => {
+                    notes.form = Some(Form::Appendable);
+                }
+                ("optional", None | Some("TRUE"))
+                | ("mutable" | "external", _)
+                | ("extensibility", Some("MUTABLE")) => {
+                    return self.fault(format!("@{word} is not supported"));
+                }
+                ("bit_bound", Some(bits)) if bits != "32" => {
+                    return self.fault("enumerations of other than 32 bits are not supported");
+                }
+                _ => {}
+            }
+        }
+        Ok(notes)
+    }
+
+    fn structure(&mut self, notes: &Notes) -> Read<()> {
+        let name = self.word()?;
+        let full = self.full(&name);
+        let plain = plain_name(&full);
+        // It may be named by its own members, in sequences, and by what comes before it.
+        self.names.kinds.insert(full, Kind::Struct(plain.clone()));
+        if self.tokens.peek().map(|(_, token)| token) == Some(&Token::Mark(';')) {
+            return Ok(());
+        }
+        let (mut fields, mut keys) = (Vec::new(), Vec::new());
+        if self.is_next(':') {
+            let Kind::Struct(base) = self.kind(0)? else {
+                return self.fault("the base is no structure");
+            };
+            let Some(base) = self.types.get(&base) else {
+                return self.fault("the base is not known yet");
+            };
+            (fields, keys) = (base.fields.clone(), base.keys.clone());
+        }
+        self.expect('{')?;
+        while !self.is_next('}') {
+            let notes = self.notes()?;
+            let kind = self.kind(0)?;
+            loop {
+                let field = self.declarator(kind.clone())?;
+                if notes.is_key {
+                    keys.push(fields.len());
+                }
+                fields.push(field);
+                if !self.is_next(',') {
+                    break;
+                }
+            }
+            self.expect(';')?;
+        }
+        if fields.is_empty() {
+            return self.fault("a structure without members is not supported");
+        }
+        self.types.insert(Struct {
+            name: plain,
+            fields,
+            keys,
+            form: notes.form,
+        });
+        Ok(())
+    }
+
+    fn enumeration(&mut self) -> Read<()> {
+        let name = self.word()?;
+        let full = self.full(&name);
+        self.expect('{')?;
+        let mut values: Vec<(String, u32)> = Vec::new();
+        while !self.is_next('}') {
+            let mut number = values.last().map_or(0, |(_, last)| last.wrapping_add(1));
+            while self.is_next('@') {
+                let word = self.word()?;
+                if self.is_next('(') {
+                    let value = self.word()?;
+                    match number_of(&value).and_then(|it| u32::try_from(it).ok()) {
+                        Some(value) if word == "value" => number = value,
+                        None if word == "value" => return self.fault("@value is no number"),
+                        _ => {}
+                    }
+                    self.expect(')')?;
+                }
+            }
+            values.push((self.word()?, number));
+            if !self.is_next(',') {
+                self.expect('}')?;
+                break;
+            }
+        }
+        self.names.kinds.insert(full, Kind::Enum(values.into()));
+        Ok(())
+    }
+
+    /// The name of a field or a type, and what its dimensions make of its kind.
+    fn declarator(&mut self, kind: Kind) -> Read<(String, Kind)> {
+        let name = self.word()?;
+        let mut sizes = Vec::new();
+        while self.is_next('[') {
+            sizes.push(self.size()?);
+            self.expect(']')?;
+        }
+        let all = sizes
+            .iter()
+            .try_fold(1usize, |all, it| all.checked_mul(*it));
+        if all.is_none_or(|all| all == 0 || all > ARRAY_MAX) {
+            return self.fault("an array is empty or too large");
+        }
+        let of = |kind, size: &usize| Kind::Array(Box::new(kind), *size);
+        let kind = sizes.iter().rev().fold(kind, of);
+        match depth_of(&kind) > DEPTH_MAX {
+            true => self.fault("a type is nested too deep"),
+            false => Ok((name, kind)),
+        }
+    }
+
+    fn size(&mut self) -> Read<usize> {
+        let name = self.name()?;
+        let found = number_of(&name).or_else(|| {
+            let constants = &self.names.constants;
+            self.in_scopes(&name, |full| constants.get(full).copied())
+        });
+        match found {
+            Some(number) => Ok(number),
+            None => self.fault(format!("{name} is no number")),
+        }
+    }
+
+    /// A name with those of its modules before it, as it is written.
+    fn name(&mut self) -> Read<String> {
+        let mut name = String::new();
+        if self.tokens.peek().map(|(_, token)| token) != Some(&Token::Scope) {
+            name = self.word()?;
+        }
+        while self.tokens.peek().map(|(_, token)| token) == Some(&Token::Scope) {
+            self.next()?;
+            name.push_str("::");
+            name.push_str(&self.word()?);
+        }
+        Ok(name)
+    }
+
+    /// What a name means: here, or else in the modules around.
+    fn in_scopes<T>(&self, name: &str, find: impl Fn(&str) -> Option<T>) -> Option<T> {
+        if let Some(name) = name.strip_prefix("::") {
+            return find(name);
+        }
+        let mut scopes = (0..=self.scope.len()).rev();
+        scopes.find_map(|depth| match depth {
+            0 => find(name),
+            depth => find(&format!("{}::{name}", self.scope[..depth].join("::"))),
+        })
+    }
+
+    fn kind(&mut self, depth: usize) -> Read<Kind> {
+        if depth == DEPTH_MAX {
+            return self.fault("a type is nested too deep");
+        }
+        let name = self.name()?;
+        Ok(match &*name {
+            "boolean" => Kind::Bool,
+            "octet" | "uint8" | "char" => Kind::Unsigned(1),
+            "int8" => Kind::Signed(1),
+            "short" | "int16" => Kind::Signed(2),
+            "uint16" => Kind::Unsigned(2),
+            "int32" => Kind::Signed(4),
+            "uint32" => Kind::Unsigned(4),
+            "int64" => Kind::Signed(8),
+            "uint64" => Kind::Unsigned(8),
+            "float" => Kind::Float(4),
+            "double" => Kind::Float(8),
+            "long" => match self.is_word("double") {
+                true => return self.fault("long double is not supported"),
+                false => Kind::Signed(if self.is_word("long") { 8 } else { 4 }),
+            },
+            "unsigned" => match &*self.word()? {
+                "short" => Kind::Unsigned(2),
+                "long" => Kind::Unsigned(if self.is_word("long") { 8 } else { 4 }),
+                _ => return self.fault("unsigned of what is not known"),
+            },
+            "string" => {
+                if self.is_next('<') {
+                    self.size()?;
+                    self.expect('>')?;
+                }
+                Kind::Text
+            }
+            "sequence" => {
+                self.expect('<')?;
+                let of = self.kind(depth + 1)?;
+                if self.is_next(',') {
+                    self.size()?;
+                }
+                self.expect('>')?;
+                Kind::Sequence(Box::new(of))
+            }
+            _ => {
+                let kinds = &self.names.kinds;
+                match self.in_scopes(&name, |full| kinds.get(full).cloned()) {
+                    Some(kind) => kind,
+                    None => return self.fault(format!("{name} is not a type that is known")),
+                }
+            }
+        })
+    }
+
+    fn is_word(&mut self, word: &str) -> bool {
+        let is_word = matches!(self.tokens.peek(), Some((_, Token::Word(found))) if found == word);
+        if is_word {
+            // It is there.
+            let _ = self.next();
+        }
+        is_word
+    }
+}
+
+/// A number without a sign.
+fn number_of(word: &str) -> Option<usize> {
+    let hexadecimal = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"));
+    match hexadecimal {
+        Some(digits) => usize::from_str_radix(digits, 16).ok(),
+        None => word.parse().ok(),
+    }
+}
+
+fn depth_of(kind: &Kind) -> usize {
+    let mut depth = 0;
+    let mut kind = kind;
+    while let Kind::Array(of, _) | Kind::Sequence(of) = kind {
+        (kind, depth) = (of, depth + 1);
+    }
+    depth
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Read<Types> {
+        let mut types = Types::default();
+        add(text, &mut Names::default(), &mut types)?;
+        Ok(types)
+    }
+
+    #[test]
+    fn structures_of_modules_are_types() {
+        let types = read(
+            r#"
+#include "base.idl"
+/* A comment
+   of two lines. */
+module plant { // what follows is in it
+    const long COUNT = 0x3;
+    enum Mode { IDLE, @value(5) BUSY, LATE };
+    typedef sequence<long long, 8> Times;
+    module part {
+        @appendable @nested struct Axis { double at[COUNT][2]; boolean is_on; };
+    };
+    @final
+    struct State {
+        @key long id; @key string<COUNT> name;
+        Mode mode; Times times; unsigned long long a, b[2];
+        sequence<part::Axis> axes; ::plant::part::Axis last;
+        @default(value="x(1)") octet raw[4];
+    };
+    struct More : State { float f; };
+};
+"#,
+        )
+        .expect("it is good");
+        let axis = types.find("plant::part::Axis").expect("there");
+        assert_eq!(axis.form, Some(Form::Appendable));
+        let two = Kind::Array(Box::new(Kind::Float(8)), 2);
+        assert_eq!(axis.fields[0].1, Kind::Array(Box::new(two), 3));
+        let state = types.find("plant::State").expect("there");
+        assert_eq!(
+            (&state.keys[..], state.form),
+            (&[0, 1][..], Some(Form::Final))
+        );
+        let names: Vec<&str> = state.fields.iter().map(|(name, _)| &**name).collect();
+        let expected = [
+            "id", "name", "mode", "times", "a", "b", "axes", "last", "raw",
+        ];
+        assert_eq!(names, expected);
+        let Kind::Enum(values) = &state.fields[2].1 else {
+            panic!("an enumeration");
+        };
+        let values: Vec<(&str, u32)> = values.iter().map(|(name, it)| (&**name, *it)).collect();
+        assert_eq!(values, [("IDLE", 0), ("BUSY", 5), ("LATE", 6)]);
+        assert_eq!(state.fields[3].1, Kind::Sequence(Box::new(Kind::Signed(8))));
+        assert_eq!(
+            state.fields[5].1,
+            Kind::Array(Box::new(Kind::Unsigned(8)), 2)
+        );
+        assert_eq!(state.fields[7].1, Kind::Struct("plant/part/Axis".into()));
+        let more = types.find("plant::More").expect("there");
+        assert_eq!((more.fields.len(), &more.keys[..]), (10, &[0, 1][..]));
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_with_its_line() {
+        for wrong in [
+            "union U switch (long) { case 1: long a; };",
+            "struct S { wstring a; };",
+            "struct S { @optional long a; };",
+            "@mutable struct S { long a; };",
+            "struct S { long double a; };",
+            "struct S { Other a; };",
+            "struct S { long a[0]; };",
+            "struct S { long a[2000000]; };",
+            "struct S { long a; }",
+            "struct S { long a;",
+            "struct S { };",
+            "const string A = \"x;",
+            "enum E { @value(x) A };",
+        ] {
+            let fault = read(&format!("\n{wrong}")).expect_err(wrong);
+            assert_eq!(fault.line, 2, "{wrong}");
+        }
+        let mut deep = "typedef long T0;".to_owned();
+        for at in 0..DEPTH_MAX + 1 {
+            deep += &format!("typedef sequence<T{at}> T{};", at + 1);
+        }
+        assert!(read(&deep).is_err());
+        assert!(read(&"module a { ".repeat(1000)).is_err());
+        assert!(read(&format!("typedef {}", "sequence<".repeat(1000))).is_err());
+    }
+}
