@@ -177,6 +177,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "thalweg-records",
             "thalweg-kernel",
             "thalweg-fronts",
+            // Its fuzz targets.
+            "thalweg-dds",
         ],
     ),
     ("xtask", &[]),

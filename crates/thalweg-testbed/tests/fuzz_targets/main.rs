@@ -28,6 +28,8 @@ mod targets {
     pub mod coap_stream_client_side;
     pub mod coap_stream_server_side;
     pub mod connection;
+    pub mod dds_types;
+    pub mod dds_values;
     pub mod dtls_client;
     pub mod dtls_peer;
     pub mod dtls_strangers;
@@ -81,6 +83,8 @@ fuzz! {
     coap_stream_client_side: 10_000 of "coap",
     coap_stream_server_side: 20_000 of "coap",
     connection: 1000 of "mqtt",
+    dds_types: 20_000 of "",
+    dds_values: 4000 of "",
     dtls_client: 4000 of "",
     dtls_peer: 2000 of "",
     dtls_strangers: 10_000 of "",
