@@ -11,6 +11,7 @@ use thalweg_stomp::{HeaderWriter, SendOut, SubscribeOut};
 use thalweg_testbed::mqtt;
 use thalweg_testbed::stomp::Stomp;
 use thalweg_testbed::xmpp::{SERVICE, Xmpp};
+use thalweg_xmpp::StanzaKind;
 use thalweg_zmtp::SocketType;
 
 /// What an MQTT client says of its session.
@@ -305,6 +306,30 @@ impl World {
         });
     }
 
+    /// A message of XMPP from one person to another.
+    pub fn write_message(&mut self, who: Who, to: &str, body: &str) {
+        self.says(who, |client: &mut Xmpp, up| {
+            let body = format!("<body xmlns='jabber:client'>{body}</body>");
+            let attributes = [("to", to), ("type", "chat")];
+            client.send(StanzaKind::Message, &attributes, &body, up);
+        });
+    }
+
+    /// A client of XMPP is available from now on.
+    pub fn be_there(&mut self, who: Who) {
+        self.says(who, |client: &mut Xmpp, up| client.presence(&[], up));
+    }
+
+    /// A client of XMPP makes a node, and says how it is to be.
+    pub fn make_node(&mut self, who: Who, node: &str) {
+        let action = format!(
+            "<create node='{node}'/><configure><x xmlns='jabber:x:data' type='submit'><field var='pubsub#persist_items'><value>1</value></field></x></configure>"
+        );
+        self.says(who, |client: &mut Xmpp, up| {
+            pubsub("set", "c", &action, client, up);
+        });
+    }
+
     fn stomp_subscribe(&mut self, who: Who, destination: &str, headers: &[(&str, &str)]) {
         let subscribe = SubscribeOut {
             id: Some(destination),
@@ -412,7 +437,7 @@ impl World {
             Protocol::Stomp => Receiver::Stomp,
             Protocol::Coap => Receiver::Coap,
             Protocol::Zmtp => Receiver::Pull,
-            Protocol::Xmpp => panic!("XMPP does not take from queues"),
+            Protocol::Xmpp => Receiver::Xmpp,
         };
         let source = Source::Queue(format!("$q/{queue}"));
         self.ask(who, how, &source, Asking::Exactly);
@@ -438,7 +463,8 @@ impl World {
                     self.socket(who, SocketType::Pull, "", settings);
                 }
                 Receiver::Rep => self.serve(who, address),
-                Receiver::Sub | Receiver::Xmpp => panic!("{how:?} does not take from queues"),
+                Receiver::Xmpp => self.ask_at(who, how, address, asking),
+                Receiver::Sub => panic!("{how:?} does not take from queues"),
                 // These ask when something is there.
                 Receiver::AmqpGet | Receiver::Coap => {}
             },

@@ -13,8 +13,9 @@ use thalweg_model::Span;
 const OPERATOR: &str = "svc";
 const EVE: &str = "eve";
 
-/// What the operator has: a queue that an exchange leads to, and an exchange between them and another queue.
-const QUEUE: &str = "theirs-q";
+/// What the operator has: a queue that an exchange leads to, and an exchange between them and another queue. Of the first it is
+/// said in XMPP that messages to Eve wait in it.
+const QUEUE: &str = "eve@localhost";
 const LAST: &str = "theirs-last";
 const FROM: &str = "theirs-from";
 const TO: &str = "theirs-to";
@@ -36,6 +37,12 @@ enum Verb {
     Take,
     /// Publishes to the exchange.
     Send,
+    /// Writes a message to the user.
+    Write,
+    /// Is there for messages.
+    BeThere,
+    /// Makes a node of a key of the exchange, with a form, which changes nothing but is answered.
+    MakeNode,
 }
 
 /// What a right is taken away from.
@@ -48,12 +55,11 @@ enum Denial {
     OtherTenant,
 }
 
-const VERBS: [(Verb, &[Protocol], &[Denial]); 12] = {
+const VERBS: [(Verb, &[Protocol], &[Denial]); 15] = {
     use Denial::{From, OtherTenant, OtherUser, Queue, To};
     use Protocol::{Amqp, Coap, Mqtt3, Mqtt5, Stomp, Xmpp, Zmtp};
     const AMQP: &[Protocol] = &[Amqp];
     const ALL: &[Protocol] = &[Mqtt3, Mqtt5, Amqp, Stomp, Coap, Zmtp, Xmpp];
-    const TAKERS: &[Protocol] = &[Mqtt3, Mqtt5, Amqp, Stomp, Coap, Zmtp];
     const OF_QUEUE: &[Denial] = &[Queue, OtherUser, OtherTenant];
     const OF_EXCHANGES: &[Denial] = &[From, To, OtherUser, OtherTenant];
     [
@@ -72,8 +78,11 @@ const VERBS: [(Verb, &[Protocol], &[Denial]); 12] = {
         (Verb::DeclareOver, AMQP, &[Queue, OtherUser]),
         (Verb::DeclareOtherwise, AMQP, OF_QUEUE),
         (Verb::Put, ALL, OF_QUEUE),
-        (Verb::Take, TAKERS, OF_QUEUE),
+        (Verb::Take, ALL, OF_QUEUE),
         (Verb::Send, ALL, &[From, OtherUser, OtherTenant]),
+        (Verb::Write, &[Xmpp], OF_QUEUE),
+        (Verb::BeThere, &[Xmpp], OF_QUEUE),
+        (Verb::MakeNode, &[Xmpp], &[From, OtherUser]),
     ]
 };
 
@@ -174,7 +183,7 @@ impl Row {
         }
         let refusals = &world.refusals(eve)[refusals_before..];
         let is_told = match self.verb {
-            Some(Verb::DeclareOver) => refusals.is_empty(),
+            Some(Verb::DeclareOver | Verb::MakeNode) => refusals.is_empty(),
             // That the terms are others is told as a fault of its own.
             Some(Verb::DeclareOtherwise) => refusals.iter().any(|why| why.starts_with("406")),
             _ => false,
@@ -275,6 +284,9 @@ fn do_verb(world: &mut World, eve: Who, protocol: Protocol, verb: Verb) {
             let to = Target::Exchange(FROM.into(), "kept".into());
             world.publish(eve, &to, OF_EVE, false);
         }
+        Verb::Write => world.write_message(eve, QUEUE, OF_EVE),
+        Verb::BeThere => world.be_there(eve),
+        Verb::MakeNode => world.make_node(eve, &format!("$x/{FROM}/kept")),
     }
 }
 
@@ -329,5 +341,5 @@ fn no_verb_does_what_is_denied() {
     }
     assert!(idle.is_empty(), "without effect: {idle:#?}");
     assert!(leaks.is_empty(), "{leaks:#?}");
-    assert_eq!((verbs, rows), (96, 494));
+    assert_eq!((verbs, rows), (104, 526));
 }
