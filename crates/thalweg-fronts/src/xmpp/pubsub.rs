@@ -113,6 +113,7 @@ pub(super) type Refused = StanzaError;
 
 pub(super) const BAD_REQUEST: Refused = StanzaError::new(ErrorType::Modify, "bad-request");
 const NODE_REQUIRED: Refused = BAD_REQUEST.with("nodeid-required", ERRORS);
+pub(super) const JID_REQUIRED: Refused = BAD_REQUEST.with("jid-required", ERRORS);
 pub(super) const INVALID_JID: Refused = BAD_REQUEST.with("invalid-jid", ERRORS);
 const ITEM_REQUIRED: Refused = BAD_REQUEST.with("item-required", ERRORS);
 pub(super) const CONFLICT: Refused = StanzaError::new(ErrorType::Cancel, "conflict");
@@ -128,6 +129,21 @@ pub(super) const NOT_SUBSCRIBED: Refused =
     StanzaError::new(ErrorType::Cancel, "unexpected-request").with("not-subscribed", ERRORS);
 pub(super) const NOT_IMPLEMENTED: Refused =
     StanzaError::new(ErrorType::Cancel, "feature-not-implemented");
+
+/// The error of an action that is not there, by the feature that would be it, or of one that came as `get` in place of `set`.
+fn unsupported(action: &str, namespace: &str) -> Refused {
+    let feature = match (action, namespace) {
+        ("collection" | "associate" | "disassociate", _) => "unsupported feature='collections'",
+        (
+            "subscriptions" | "affiliations" | "options" | "default" | "items" | "publish",
+            PUBSUB,
+        )
+        | ("retract" | "create" | "subscribe" | "unsubscribe", PUBSUB)
+        | ("purge" | "delete" | "default", OWNER) => return BAD_REQUEST,
+        _ => return NOT_IMPLEMENTED,
+    };
+    NOT_IMPLEMENTED.with(feature, ERRORS)
+}
 
 /// The canonical address of a node; none if it cannot be one.
 pub(super) fn address_of(node: &str) -> Option<String> {
@@ -206,7 +222,7 @@ impl XmppFront {
             ("affiliations", false, PUBSUB) => XmppFront::on_affiliations(cx, stanza, action),
             // Rights are the operator's; nodes have no other owner.
             ("affiliations" | "subscriptions", _, OWNER) => Err(FORBIDDEN),
-            _ => Err(NOT_IMPLEMENTED),
+            (action, _, namespace) => Err(unsupported(action, namespace)),
         }
     }
 

@@ -3,9 +3,9 @@
 use super::forms::{self, DATA, Field, Is};
 use super::presence::Contacts;
 use super::pubsub::{
-    Asked, BAD_REQUEST, ERRORS, EVENT, FORBIDDEN, INVALID_JID, INVALID_OPTIONS, NO_ROOM,
-    NOT_ACCEPTABLE, NOT_IMPLEMENTED, NOT_SUBSCRIBED, PUBSUB, Refused, TOO_MANY, address_of, node,
-    node_of,
+    Asked, BAD_REQUEST, ERRORS, EVENT, FORBIDDEN, INVALID_JID, INVALID_OPTIONS, JID_REQUIRED,
+    NO_ROOM, NOT_ACCEPTABLE, NOT_IMPLEMENTED, NOT_SUBSCRIBED, PUBSUB, Refused, TOO_MANY,
+    address_of, node, node_of,
 };
 use super::{OUTPUT_BYTES_MAX, XmppFront, datetime};
 use crate::front::{Cx, Variant};
@@ -188,7 +188,8 @@ impl XmppFront {
         let session = cx.session().ok_or(FORBIDDEN)?;
         let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
         let node = node(subscribe)?;
-        front.check_jid(subscribe)?;
+        // "the JIDs do not match" [0060#6.1.3.1]
+        front.check_jid(subscribe, INVALID_JID)?;
         let form = options.and_then(|options| options.child("x", DATA));
         let (depth, options) = read_options(form, Options::default(), cx.now)?;
         let filter = front.filter_of(&node, depth.as_deref())?;
@@ -287,12 +288,13 @@ impl XmppFront {
     /// The filter of the subscription that a request is about.
     fn filter_meant(&self, request: Element<'_>) -> Result<Box<str>, Refused> {
         let node = node(request)?;
-        self.check_jid(request)?;
+        // [0060#6.2.3.3], [0060#6.3.4.2]
+        self.check_jid(request, FORBIDDEN)?;
         let subid = request.attribute("subid");
         let mut meant = self.nodes.meant(&node, subid.as_deref());
         match (meant.next(), meant.next()) {
-            (None, _) if subid.is_some() => Err(NOT_ACCEPTABLE.with("invalid-subid", ERRORS)),
-            (None, _) => Err(NOT_SUBSCRIBED),
+            (None, _) if self.nodes.meant(&node, None).next().is_none() => Err(NOT_SUBSCRIBED),
+            (None, _) => Err(NOT_ACCEPTABLE.with("invalid-subid", ERRORS)),
             (Some(_), Some(_)) => Err(BAD_REQUEST.with("subid-required", ERRORS)),
             (Some(filter), None) => Ok(filter.into()),
         }
@@ -372,15 +374,11 @@ impl XmppFront {
         }
     }
 
-    /// Whether a subscription is for the client itself.
-    fn check_jid(&self, element: Element<'_>) -> Result<(), Refused> {
-        let jid = element
-            .attribute("jid")
-            .and_then(|jid| Jid::parse(&jid).ok());
-        match jid {
-            Some(jid) if self.is_own(jid.as_str()) => Ok(()),
-            _ => Err(INVALID_JID),
-        }
+    /// Fails unless a subscription is the client's own; with `others` if it is another address's.
+    fn check_jid(&self, element: Element<'_>, others: Refused) -> Result<(), Refused> {
+        let jid = element.attribute("jid").ok_or(JID_REQUIRED)?;
+        let jid = Jid::parse(&jid).map_err(|_| INVALID_JID)?;
+        self.is_own(jid.as_str()).then_some(()).ok_or(others)
     }
 
     pub(super) fn on_unsubscribe(
@@ -390,23 +388,11 @@ impl XmppFront {
     ) -> Result<(), Refused> {
         let session = cx.session().ok_or(FORBIDDEN)?;
         let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
-        let node = node(unsubscribe)?;
-        front.check_jid(unsubscribe)?;
-        let subid = unsubscribe.attribute("subid");
-        let meant = front.nodes.meant(&node, subid.as_deref());
-        let meant: Vec<Box<str>> = meant.map(Into::into).collect();
-        if meant.is_empty() {
-            return Err(NOT_SUBSCRIBED);
-        }
-        let filters: Vec<(&str, Option<&str>)> = meant
-            .iter()
-            .map(|filter| (&**filter, group_of(filter)))
-            .collect();
+        let filter = front.filter_meant(unsubscribe)?;
+        let filters = [(&*filter, group_of(&filter))];
         cx.kernel
             .unsubscribe(session, 0, &filters, cx.now, cx.links);
-        for filter in &meant {
-            XmppFront::drop_subscription(cx, filter);
-        }
+        XmppFront::drop_subscription(cx, &filter);
         XmppFront::reply(cx, stanza, |_| {});
         Ok(())
     }

@@ -343,3 +343,76 @@ fn a_lease_ends_and_says_so() {
     let answer = stage.bed.xmpp_pubsub(who, "set", &past);
     assert!(answer.contains("<invalid-options"), "{answer}");
 }
+
+/// Of two subscriptions to a node, which differ in depth, one is ended or changed by its `subid` alone.
+#[test]
+fn a_subscription_is_named_by_its_subid() {
+    let mut stage = Stage::new(2);
+    let who = juliet(&mut stage);
+    let jid = stage.bed.client(who).jid.clone().expect("bound");
+    let publisher = stage.connect(Protocol::Mqtt5, "publisher");
+    for depth in ["0", "all"] {
+        let form = form(&[("pubsub#subscription_depth", depth)]);
+        let action = format!("<subscribe node='a/b' jid='{jid}'/><options>{form}</options>");
+        let answer = stage.bed.xmpp_pubsub(who, "set", &action);
+        assert!(is_done(&answer), "{answer}");
+    }
+    let mut ask = |name: &str, kind: &str, jid: &str, subid: &str| {
+        let action = format!("<{name} node='a/b'{jid}{subid}/>");
+        stage.bed.xmpp_pubsub(who, kind, &action)
+    };
+    let own = format!(" jid='{jid}'");
+    for (name, kind) in [("unsubscribe", "set"), ("options", "get")] {
+        for (jid, subid, condition) in [
+            (
+                &*own,
+                "",
+                "<bad-request xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/><subid-required",
+            ),
+            (&*own, " subid='99'", "<invalid-subid"),
+            ("", "", "<jid-required"),
+            (" jid='romeo@localhost'", "", "<forbidden"),
+        ] {
+            let answer = ask(name, kind, jid, subid);
+            assert!(answer.contains(condition), "{name} {jid} {subid}: {answer}");
+        }
+    }
+    let answer = ask("unsubscribe", "set", &own, " subid='2'");
+    assert!(is_done(&answer), "{answer}");
+    // The other one is left, and is the only one that can be meant.
+    let answer = ask("options", "get", &own, "");
+    assert!(is_done(&answer), "{answer}");
+    for (address, arrived) in [("a/b/c", 0), ("a/b", 1)] {
+        stage.publish(publisher, Place::Address(address), "1");
+        assert_eq!(stage.bed.xmpp_got(who).len(), arrived, "{address}");
+    }
+    let mut ask = |name: &str, kind: &str, subid: &str| {
+        let action = format!("<{name} node='a/b' jid='{jid}'{subid}/>");
+        stage.bed.xmpp_pubsub(who, kind, &action)
+    };
+    assert!(is_done(&ask("unsubscribe", "set", "")));
+    let answer = ask("unsubscribe", "set", " subid='1'");
+    assert!(answer.contains("<not-subscribed"), "{answer}");
+}
+
+/// Actions that are not there are refused by the feature that would be them, and those of the wrong kind as malformed.
+#[test]
+fn what_is_not_there_is_named() {
+    let mut stage = Stage::new(1);
+    let who = juliet(&mut stage);
+    for (kind, action, condition) in [
+        (
+            "set",
+            "<collection node='a'/>",
+            "<unsupported feature='collections' xmlns='http://jabber.org/protocol/pubsub#errors'/>",
+        ),
+        ("set", "<items node='a'/>", "<bad-request"),
+        ("get", "<publish node='a'/>", "<bad-request"),
+        ("set", "<dance/>", "<feature-not-implemented"),
+    ] {
+        let answer = stage.bed.xmpp_pubsub(who, kind, action);
+        assert!(answer.contains(condition), "{action}: {answer}");
+    }
+    let answer = owner(&mut stage, who, "get", "<purge node='a'/>");
+    assert!(answer.contains("<bad-request"), "{answer}");
+}
