@@ -22,7 +22,7 @@ use thalweg_xmpp::{ErrorType, Jid, Stanza, StanzaError, StanzaKind, is_xml_text,
 /// The first level of the addresses of resources.
 const RESOURCES: &str = "$jid";
 
-const UNAVAILABLE: Refused = StanzaError::new(ErrorType::Cancel, "service-unavailable");
+pub(super) const UNAVAILABLE: Refused = StanzaError::new(ErrorType::Cancel, "service-unavailable");
 /// XEP-0160 has no other condition for it.
 pub(super) const TOO_MANY_WAIT: Refused =
     UNAVAILABLE.about("no more messages are kept for this user (xmpp.offline_messages_max)");
@@ -294,6 +294,12 @@ impl XmppFront {
             .and_then(|properties| properties.native.as_ref())
             .and_then(Letter::read);
         let neutral = properties.map(neutral);
+        if let (None, Some(said)) = (&letter, neutral.as_deref())
+            && (self.put_response(content, said, out)
+                || self.put_request(content, delivery, said, out))
+        {
+            return;
+        }
         let details = neutral.as_deref().and_then(|known| known.details.as_ref());
         let id = match &letter {
             Some(letter) => letter.id,
@@ -349,7 +355,7 @@ impl XmppFront {
 }
 
 /// The address to which a resource is subscribed, or of a bare address all resources of a user.
-fn resource_address(tenant: &str, jid: &Jid) -> String {
+pub(super) fn resource_address(tenant: &str, jid: &Jid) -> String {
     let mut address = String::new();
     in_tenant(tenant, RESOURCES, &mut address);
     for level in [Some(jid.bare()), jid.resource()].into_iter().flatten() {

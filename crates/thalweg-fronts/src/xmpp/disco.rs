@@ -1,7 +1,7 @@
 //! Requests to the server itself, and what it and the service say of themselves (XEP-0030, XEP-0092).
 
-use super::XmppFront;
 use super::pubsub::{Asked, PUBSUB};
+use super::{XmppFront, rpc};
 use crate::front::{Cx, Variant};
 use thalweg_kernel::ListSpec;
 use thalweg_xmpp::{ErrorType, Stanza, StanzaError, ns, put_attribute, put_text};
@@ -54,12 +54,17 @@ impl XmppFront {
             return;
         };
         let is_service = stanza.to().is_some_and(|to| *to == *front.service);
+        let is_rpc = stanza.to().is_some_and(|to| front.rpc_node(&to).is_some());
         let settings = front.settings.clone();
         let Some(payload) = stanza.payload().filter(|_| stanza.type_() == "get") else {
             return XmppFront::unavailable(cx, stanza);
         };
         let node = payload.attribute("node").filter(|node| !node.is_empty());
         match (payload.name(), payload.namespace()) {
+            ("query", INFO) if is_rpc => XmppFront::reply(cx, stanza, |out| {
+                let identity = ("component", "generic", "Requests");
+                put_info(identity, &[INFO, ITEMS, VERSION, ns::PING], None, out);
+            }),
             ("query", INFO) => XmppFront::reply(cx, stanza, |out| match (is_service, node) {
                 (true, Some(node)) => {
                     put_info(("pubsub", "leaf", &node), &[PUBSUB], Some(&node), out)
@@ -76,9 +81,12 @@ impl XmppFront {
             }
             ("query", ITEMS) => XmppFront::reply(cx, stanza, |out| {
                 out.extend_from_slice(format!("<query xmlns='{ITEMS}'>").as_bytes());
-                if !is_service && node.is_none() {
-                    out.extend_from_slice(b"<item name='Publish-Subscribe'");
-                    put_attribute("jid", &format!("pubsub.{}", settings.domain), out);
+                let services = [("Publish-Subscribe", "pubsub."), ("Requests", rpc::SERVICE)];
+                let is_server = !is_service && !is_rpc && node.is_none();
+                for (name, prefix) in services.into_iter().filter(|_| is_server) {
+                    out.extend_from_slice(b"<item");
+                    put_attribute("name", name, out);
+                    put_attribute("jid", &format!("{prefix}{}", settings.domain), out);
                     out.extend_from_slice(b"/>");
                 }
                 out.extend_from_slice(b"</query>");
@@ -90,7 +98,7 @@ impl XmppFront {
                 put_text(env!("CARGO_PKG_VERSION"), out);
                 out.extend_from_slice(b"</version></query>");
             }),
-            ("query", ROSTER) if !is_service => XmppFront::put_roster(cx, stanza),
+            ("query", ROSTER) if !is_service && !is_rpc => XmppFront::put_roster(cx, stanza),
             ("ping", ns::PING) => XmppFront::reply(cx, stanza, |_| {}),
             _ => XmppFront::unavailable(cx, stanza),
         }

@@ -15,6 +15,7 @@ pub mod payload;
 mod presence;
 mod pubsub;
 mod resume;
+mod rpc;
 mod settings;
 mod subscriptions;
 
@@ -74,6 +75,8 @@ pub struct XmppFront {
     asked: HashMap<Ticket, Asked>,
     /// Octets that those requests take.
     asked_bytes: usize,
+    /// Requests to other clients; none before the first.
+    calls: Option<Box<rpc::Calls>>,
     /// Items that were looked for and are there; the next turn forgets them.
     retracting: Vec<Retraction>,
     ticket_last: Ticket,
@@ -111,6 +114,7 @@ impl XmppFront {
             availability: Availability::default(),
             asked: HashMap::new(),
             asked_bytes: 0,
+            calls: None,
             retracting: Vec::new(),
             ticket_last: 0,
             names: 0,
@@ -185,10 +189,16 @@ impl XmppFront {
         let to = stanza.to().unwrap_or_default();
         let is_ours = to.is_empty() || *to == *front.settings.domain || front.is_own(&to);
         match stanza.kind {
+            StanzaKind::Iq if front.rpc_node(&to).is_some_and(|node| !node.is_empty()) => {
+                let node = front.rpc_node(&to).unwrap_or_default();
+                XmppFront::on_rpc(cx, stanza, node);
+            }
             StanzaKind::Iq if !is_ours && to.contains('/') => XmppFront::on_message(cx, stanza),
             StanzaKind::Iq if !stanza.is_request() => {}
             StanzaKind::Iq if *to == *front.service => XmppFront::on_pubsub(cx, stanza),
-            StanzaKind::Iq if is_ours => XmppFront::on_request(cx, stanza),
+            StanzaKind::Iq if is_ours || front.rpc_node(&to).is_some() => {
+                XmppFront::on_request(cx, stanza)
+            }
             StanzaKind::Presence => XmppFront::on_presence(cx, stanza),
             StanzaKind::Message => XmppFront::on_message(cx, stanza),
             StanzaKind::Iq => {
@@ -381,6 +391,7 @@ const ENVELOPE_BYTES: usize = 16 << 10;
 
 impl Front for XmppFront {
     fn on_published(cx: &mut Cx<'_>, question: u64, is_refused: bool) {
+        XmppFront::on_call_decided(cx, question, is_refused);
         XmppFront::on_decided(cx, question, is_refused);
     }
 
@@ -432,12 +443,17 @@ impl Front for XmppFront {
     }
 
     fn next_timer(&self) -> Time {
-        let lease = self.nodes.expiry_next();
-        self.ask_at.map_or(lease, |ask| lease.min(ask))
+        let calls = self
+            .calls
+            .as_ref()
+            .map_or(Time::NEVER, |calls| calls.next_due());
+        let due = self.nodes.expiry_next().min(calls);
+        self.ask_at.map_or(due, |ask| due.min(ask))
     }
 
     fn on_timer(cx: &mut Cx<'_>) {
         XmppFront::end_leases(cx);
+        XmppFront::give_up_calls(cx);
         let now = cx.now;
         XmppFront::write(cx.links, cx.id, |front, out| {
             if front.ask_at.is_some_and(|ask| ask <= now) {

@@ -8,6 +8,7 @@
 use super::chat::Availability;
 use super::presence::Contacts;
 use super::pubsub::{Asked, NO_ROOM, Publishing, Retraction};
+use super::rpc::Calls;
 use super::subscriptions::Nodes;
 use super::{DIALECT, XmppFront};
 use crate::front::{Cx, Step, Variant};
@@ -33,6 +34,7 @@ pub(super) struct Estate {
     contacts: Contacts,
     availability: Availability,
     asked: HashMap<Ticket, Asked>,
+    calls: Option<Box<Calls>>,
     names: u32,
     nonce: u64,
     address: Box<str>,
@@ -87,7 +89,8 @@ impl XmppFront {
         let before = cx.session()?;
         let front = XmppFront::of(cx.links, cx.id)?;
         let span = front.settings.resume_max;
-        let has_something = front.nodes.bytes() + front.contacts.bytes() > 0;
+        let has_something =
+            front.nodes.bytes() + front.contacts.bytes() > 0 || front.calls.is_some();
         if span == Span::ZERO || has_something || !front.asked.is_empty() {
             return None;
         }
@@ -184,6 +187,8 @@ impl XmppFront {
             front.contacts = estate.contacts;
             front.availability = estate.availability;
             front.availability.begin(now);
+            // What was answered meanwhile is lost, and given up in its time.
+            front.calls = estate.calls;
             front.names = estate.names;
             front.nonce = estate.nonce;
             front.address = estate.address;
@@ -257,6 +262,7 @@ impl XmppFront {
                 self.asked_bytes = 0;
                 std::mem::take(&mut self.asked)
             },
+            calls: self.calls.take(),
             names: self.names,
             nonce: self.nonce,
             address: self.address.clone(),
@@ -268,6 +274,7 @@ impl XmppFront {
         self.nodes.bytes()
             + self.contacts.bytes()
             + self.asked_bytes
+            + self.calls.as_ref().map_or(0, |calls| calls.bytes())
             + self.side.management().map_or(0, Management::memory)
     }
 

@@ -31,6 +31,8 @@ pub struct XmppSettings {
     pub offline_messages: bool,
     /// Messages that may wait for a user; more are refused.
     pub offline_messages_max: u64,
+    /// How long a request to another client is worth answering.
+    pub request_timeout: Span,
     /// Names that every client has in its roster; their presence is that at `$presence`.
     pub roster: Arc<[Box<str>]>,
     /// Nodes that one answer to a question for all of them lists.
@@ -58,6 +60,7 @@ impl Default for XmppSettings {
             unacknowledged_bytes_max: 1 << 20,
             offline_messages: true,
             offline_messages_max: 1000,
+            request_timeout: Span::from_secs(30),
             roster: Arc::default(),
             listed_max: 200,
             tenant: "".into(),

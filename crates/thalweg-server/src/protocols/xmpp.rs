@@ -48,6 +48,7 @@ impl Protocol for Xmpp {
                 .iter()
                 .map(|name| name.as_str().into())
                 .collect(),
+            request_timeout: xmpp.request_timeout,
             resume_max: xmpp.resume_max.unwrap_or(Span::ZERO),
             publish_rate: listener.publish_rate,
             safety: listener.fsync.map(safety),

@@ -24,6 +24,7 @@ mod xmpp_bounds;
 mod xmpp_chat;
 mod xmpp_nodes;
 mod xmpp_presence;
+mod xmpp_requests;
 mod xmpp_resumption;
 mod zmtp;
 mod zmtp_access;

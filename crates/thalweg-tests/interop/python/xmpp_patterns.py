@@ -355,9 +355,55 @@ async def offline_messages():
         await client.disconnect()
 
 
+async def requests():
+    """A client of MQTT 5 answers one of XMPP, and the other way round."""
+    romeo = await connected(user="romeo")
+    loop, got = asyncio.get_running_loop(), asyncio.Queue()
+    peer = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+    ready = asyncio.Event()
+    peer.on_subscribe = lambda *_: loop.call_soon_threadsafe(ready.set)
+
+    def on_message(client, _, message):
+        if message.topic == "plant/pump":
+            properties = mqtt.Properties(mqtt.PacketTypes.PUBLISH)
+            properties.CorrelationData = message.properties.CorrelationData
+            client.publish(message.properties.ResponseTopic, message.payload + b"!", properties=properties)
+        else:
+            loop.call_soon_threadsafe(got.put_nowait, (message.payload, message.properties.CorrelationData))
+
+    peer.on_message = on_message
+    peer.connect("127.0.0.1", MQTT)
+    peer.subscribe([("plant/pump", 1), ("answers/1", 1)])
+    peer.loop_start()
+    await asyncio.wait_for(ready.wait(), PATIENCE_S)
+    question = romeo.make_iq_get(ito=f"rpc.{DOMAIN}/plant/pump")
+    question.append(element("<text xmlns='urn:thalweg:payload:0'>on</text>"))
+    answer = await question.send(timeout=PATIENCE_S)
+    assert answer.xml.find(TEXT).text == "on!", answer
+    nobody = romeo.make_iq_get(ito=f"rpc.{DOMAIN}/plant/fan")
+    nobody.append(element("<text xmlns='urn:thalweg:payload:0'>on</text>"))
+    await refused(nobody.send(timeout=PATIENCE_S), "service-unavailable")
+
+    def on_request(iq):
+        result = iq.reply()
+        result.append(element("<json xmlns='urn:xmpp:json:0'>9</json>"))
+        result.send()
+
+    callback = slixmpp.xmlstream.handler.Callback
+    matcher = slixmpp.xmlstream.matcher.MatchXPath(f"{{jabber:client}}iq/{TEXT}")
+    romeo.register_handler(callback("requests", matcher, lambda iq: iq["type"] == "set" and on_request(iq)))
+    properties = mqtt.Properties(mqtt.PacketTypes.PUBLISH)
+    properties.ResponseTopic, properties.CorrelationData = "answers/1", b"\x01\xff"
+    peer.publish(f"$jid/romeo@{DOMAIN}", b"speed?", qos=1, properties=properties)
+    assert await asyncio.wait_for(got.get(), PATIENCE_S) == (b"9", b"\x01\xff")
+    peer.loop_stop()
+    peer.disconnect()
+    await romeo.disconnect()
+
+
 async def main():
     patterns = (log_in, discovery, publish_and_notify, last_items, errors, with_mqtt, starttls, resumption,
-                forms_of_nodes, forms_of_subscriptions, affiliations, chat, offline_messages)
+                forms_of_nodes, forms_of_subscriptions, affiliations, chat, offline_messages, requests)
     for pattern in patterns:
         await asyncio.wait_for(pattern(), 60)
         print(pattern.__name__.replace("_", " "), flush=True)

@@ -21,6 +21,9 @@ section! {
         offline_messages_max: u64 = count(1, 1_000_000), "1000", NewConnections;
         /// Whether XMPP clients may send passwords (PLAIN) over connections without TLS: for tests on one machine.
         plaintext_passwords: bool = Flag, "false", NewConnections;
+        /// How long a request of an XMPP client to `rpc.domain/ADDRESS` is worth answering. One that is not answered in
+        /// time is answered with an error (remote-server-timeout).
+        request_timeout: Span = seconds(1, 86_400), "30s", NewConnections;
         /// How long the session of an XMPP client outlives its connection, if the client asks for resumption
         /// (XEP-0198). With the journal it outlives the broker, too. Not longer than `session.expiry_max`.
         resume_max: Option<Span> = seconds(0, 7 * 86_400), "300s" or "off", NewConnections;

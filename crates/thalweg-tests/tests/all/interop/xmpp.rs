@@ -52,7 +52,7 @@ fn a_client_of_xmpp_publishes_subscribes_and_meets_mqtt() {
         .arg(script)
         .args(ports.map(|address| address.port().to_string()))
         .arg(broker.folder().join("authority.pem"));
-    assert_patterns(python, 13, &broker);
+    assert_patterns(python, 14, &broker);
 }
 
 #[test]
