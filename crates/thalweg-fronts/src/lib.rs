@@ -32,7 +32,7 @@ pub use deferred::{Deferred, DeferredFront, Delivered, Effect, Extension, Left};
 pub use front::{
     ConsumerFate, Cx, Datagram, Fate, Front, FrontSettings, Outbound, Step, Undelivered, Variant,
 };
-pub use link::{Driven, Link, Links, LinksLimits, PacketCounts, Stopped};
+pub use link::{Driven, Link, LinkSecurity, Links, LinksLimits, PacketCounts, Stopped};
 pub use load::LoadCounts;
 pub use login::{LoginAnswer, LoginAsk, LoginRefusal};
 pub use probe::{Mark, Probe};

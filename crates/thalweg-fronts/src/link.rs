@@ -47,6 +47,15 @@ const LARGE_BYTES: usize = 128 << 10;
 /// Bytes that a delivery's head takes at the most, beside its address, unless it has properties.
 const HEAD_BYTES: usize = 16;
 
+/// What TLS says of a link's peer, as far as its protocol may offer log-ins by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkSecurity {
+    /// A verified certificate names the peer.
+    pub has_name: bool,
+    /// A log-in can be bound to the connection (`tls-exporter`, RFC 9266).
+    pub has_binding: bool,
+}
+
 /// A connection without its socket.
 pub struct Link {
     pub front: AnyFront,
@@ -62,6 +71,8 @@ pub struct Link {
     held_last: u64,
     /// Set when nothing more will be read: flush, then close.
     pub closing: bool,
+    /// Set by the server once TLS is established.
+    pub security: LinkSecurity,
     /// Nothing is read before this time: the peer is over its rate.
     pub pause_until: Option<Time>,
     pub(crate) session: Option<SessionId>,
@@ -205,6 +216,7 @@ impl Links {
             held: VecDeque::new(),
             held_last: 0,
             closing: false,
+            security: LinkSecurity::default(),
             pause_until: None,
             session: None,
             silent: false,

@@ -6,6 +6,7 @@ use crate::access::{
 use crate::clock;
 use crate::settings::DoorSettings;
 use crate::shard::{Mailbox, ToShard};
+use crate::transport::CHANNEL_BINDING_BYTES;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -14,10 +15,12 @@ use thalweg_fronts::{Links, LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, LinkId};
 use thalweg_model::Time;
-use thalweg_scram::{ExpectClientFinal, ScramHash, ScramServer};
+use thalweg_scram::{ChannelBinding, ExpectClientFinal, ScramHash, ScramServer};
 
 /// The only mechanism of challenge and response there is.
 const SCRAM: &str = ScramHash::Sha256.mechanism();
+/// Behind the name of a mechanism that is bound to its connection.
+pub(crate) const PLUS: &str = "-PLUS";
 /// Bytes of randomness in our part of a nonce.
 const NONCE_BYTES: usize = 24;
 
@@ -32,6 +35,8 @@ pub(crate) struct Visitor {
     pub(crate) address: Option<IpAddr>,
     /// The name in its verified certificate.
     pub(crate) certificate_name: Option<Arc<str>>,
+    /// What binds a log-in to its connection, where one asks for that.
+    pub(crate) channel_binding: Option<[u8; CHANNEL_BINDING_BYTES]>,
 }
 
 /// A shard's way to the vault.
@@ -168,11 +173,13 @@ impl Door {
                 data,
                 first,
             } => {
+                let binding = visitor.channel_binding;
                 let mut request = self.request(visitor, client.into(), None);
                 // What it shows here is judged here.
                 request.certificate_name = None;
                 request.chose_client_id = chosen;
-                Some(self.exchange((link, serial), request, &method, &data, first))
+                let method = (&*method, binding);
+                Some(self.exchange((link, serial), request, method, &data, first))
             }
         }
     }
@@ -227,12 +234,24 @@ impl Door {
         &mut self,
         asker: (LinkId, u64),
         mut request: LoginRequest,
-        method: &str,
+        (method, binding): (&str, Option<[u8; CHANNEL_BINDING_BYTES]>),
         data: &[u8],
         first: bool,
     ) -> (LoginAnswer, Option<Time>) {
         let vault: &Vault = self.pool.vault();
-        if method != SCRAM || !self.settings.scram || !vault.has_passwords() {
+        let (method, is_bound) = match method.strip_suffix(PLUS) {
+            Some(method) => (method, true),
+            None => (method, false),
+        };
+        let binding = binding.filter(|_| is_bound).map(|data| ChannelBinding {
+            name: "tls-exporter",
+            data: data.into(),
+        });
+        if method != SCRAM
+            || is_bound != binding.is_some()
+            || !self.settings.scram
+            || !vault.has_passwords()
+        {
             self.refuse(
                 &request,
                 RefusalReason::NotAuthorized,
@@ -243,7 +262,7 @@ impl Door {
         if first {
             let mut nonce = [0; NONCE_BYTES];
             crate::random::fill(&mut nonce);
-            let (expect, server_first) = match ScramServer::start(&nonce, None)
+            let (expect, server_first) = match ScramServer::start(&nonce, binding)
                 .first(data, |user| vault.scram_verifier(user))
             {
                 Ok(begun) => begun,

@@ -2,6 +2,8 @@
 
 #[path = "support/amqp.rs"]
 mod amqp;
+#[path = "support/xmpp_log_ins.rs"]
+mod xmpp_log_ins;
 
 use amqp::Amqp;
 use rcgen::{

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::TransportFault;
+use crate::{CHANNEL_BINDING_BYTES, TransportFault};
 
 #[derive(Debug)]
 pub enum Absent {}
@@ -34,6 +34,10 @@ impl Absent {
     }
 
     pub(crate) fn close(&mut self, _: &mut Vec<u8>) {
+        match *self {}
+    }
+
+    pub(crate) fn channel_binding(&self) -> Option<[u8; CHANNEL_BINDING_BYTES]> {
         match *self {}
     }
 

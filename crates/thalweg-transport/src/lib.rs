@@ -46,6 +46,9 @@ use tls::TlsLayer;
 #[cfg(feature = "websocket")]
 use websocket::WebSocketLayer;
 
+/// Octets of a channel binding.
+pub const CHANNEL_BINDING_BYTES: usize = 32;
+
 /// What stands between a socket and its protocol machine.
 #[derive(Debug)]
 pub enum Transport {
@@ -193,6 +196,11 @@ impl Filtered {
             None => wire.extend_from_slice(&self.between),
         }
         self.empty_between();
+    }
+
+    /// What binds a log-in to this connection; see [`TlsLayer::channel_binding`].
+    pub fn channel_binding(&self) -> Option<[u8; CHANNEL_BINDING_BYTES]> {
+        self.tls.as_ref().and_then(TlsLayer::channel_binding)
     }
 
     /// The name in the peer's certificate (common name, else the first alternative name), once the TLS handshake is

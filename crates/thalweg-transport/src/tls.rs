@@ -8,13 +8,13 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{Connection, HandshakeKind, RootCertStore};
+use rustls::{Connection, HandshakeKind, ProtocolVersion, RootCertStore};
 
-use super::TransportFault;
 #[cfg(feature = "server")]
 pub use super::acceptor::{
     ClientCertificates, TlsAcceptor, TlsFiles, TlsOldest, client_verifier, name_in, server_chain,
 };
+use super::{CHANNEL_BINDING_BYTES, TransportFault};
 
 /// One end of a TLS connection.
 #[derive(Debug)]
@@ -116,6 +116,20 @@ impl TlsLayer {
     pub fn close(&mut self, wire: &mut Vec<u8>) {
         self.connection.send_close_notify();
         self.take_output(wire);
+    }
+
+    /// What both ends of this connection know and no other does (`tls-exporter`, RFC 9266), once the handshake is done. None with
+    /// TLS 1.2, where it is unique only if both ends have an extended master secret.
+    pub fn channel_binding(&self) -> Option<[u8; CHANNEL_BINDING_BYTES]> {
+        if self.connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
+            return None;
+        }
+        let secret = [0; CHANNEL_BINDING_BYTES];
+        let label = b"EXPORTER-Channel-Binding";
+        let exported = self
+            .connection
+            .export_keying_material(secret, label, Some(b""));
+        exported.ok()
     }
 
     /// The name in the peer's verified certificate, once the handshake is done.

@@ -47,6 +47,13 @@ impl Features {
                 xml += &format!("<mechanism>{}</mechanism>", mechanism.name());
             }
             xml += "</mechanisms>";
+            // XEP-0440: else a client with another type of binding takes a mechanism that must fail.
+            if self.mechanisms.iter().any(Mechanism::is_bound) {
+                xml += &format!(
+                    "<sasl-channel-binding xmlns='{}'><channel-binding type='tls-exporter'/></sasl-channel-binding>",
+                    ns::CHANNEL_BINDING
+                );
+            }
         }
         if self.bind {
             xml += &format!("<bind xmlns='{}'/>", ns::BIND);

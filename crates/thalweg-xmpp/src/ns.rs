@@ -12,6 +12,8 @@ pub const STANZA_ERRORS: &str = "urn:ietf:params:xml:ns:xmpp-stanzas";
 pub const TLS: &str = "urn:ietf:params:xml:ns:xmpp-tls";
 /// SASL's exchange of messages.
 pub const SASL: &str = "urn:ietf:params:xml:ns:xmpp-sasl";
+/// XEP-0440.
+pub const CHANNEL_BINDING: &str = "urn:xmpp:sasl-cb:0";
 /// Binding of a resource.
 pub const BIND: &str = "urn:ietf:params:xml:ns:xmpp-bind";
 /// The session of RFC 3921, which means nothing any more.

@@ -51,6 +51,11 @@ impl Mechanism {
             .find(|known| known.name() == name)
     }
 
+    /// Whether an exchange by it is bound to its TLS connection.
+    pub fn is_bound(self) -> bool {
+        matches!(self, Mechanism::ScramSha1Plus | Mechanism::ScramSha256Plus)
+    }
+
     /// Whether an exchange by it must not be read on its way.
     pub(crate) fn needs_tls(self) -> bool {
         use Mechanism::*;

@@ -324,13 +324,17 @@ impl ServerSide {
         }
     }
 
-    /// The handshake is over. `mechanisms` are those of the listener, and what its certificate or binding make possible.
-    pub fn secured(&mut self, mechanisms: Mechanisms) {
-        self.settings.mechanisms = mechanisms;
+    /// What follows is encrypted.
+    pub fn secured(&mut self) {
         self.settings.secured = true;
         if self.state == State::Securing {
             self.restart();
         }
+    }
+
+    /// The mechanisms that streams offer that open from now on. [`ServerEvent::Open`] is the time to say so.
+    pub fn set_mechanisms(&mut self, mechanisms: Mechanisms) {
+        self.settings.mechanisms = mechanisms;
     }
 
     fn restart(&mut self) {

@@ -47,7 +47,9 @@ impl Server {
                 ServerEvent::Open(_) => self.side.open("s", "verona", out),
                 ServerEvent::StartTls => {
                     self.side.proceed(out);
-                    self.side.secured([Mechanism::Plain].into_iter().collect());
+                    let offered = [Mechanism::Plain].into_iter().collect();
+                    self.side.set_mechanisms(offered);
+                    self.side.secured();
                 }
                 ServerEvent::Login { message: None, .. } => self.side.challenge(b"", out),
                 ServerEvent::Login { .. } | ServerEvent::Response(_) => {

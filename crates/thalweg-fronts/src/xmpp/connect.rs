@@ -3,7 +3,7 @@
 use super::{DIALECT, Login, XmppFront, XmppSettings};
 use crate::front::{Cx, Variant};
 use crate::login::refused;
-use crate::{LoginAnswer, LoginAsk, LoginRefusal};
+use crate::{LinkSecurity, LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Grants, KnownAs, OpenRefusal, OpenSession, Opened};
 use thalweg_model::Span;
@@ -18,13 +18,20 @@ pub(super) fn offer(settings: &XmppSettings, takes_strangers: bool) -> ServerSet
         framing: settings.framing,
         secured: settings.secured,
         starttls: settings.starttls,
-        mechanisms: mechanisms(settings, takes_strangers),
+        mechanisms: mechanisms(settings, takes_strangers, LinkSecurity::default()),
         management: true,
     }
 }
 
-fn mechanisms(settings: &XmppSettings, takes_strangers: bool) -> Mechanisms {
+fn mechanisms(
+    settings: &XmppSettings,
+    takes_strangers: bool,
+    security: LinkSecurity,
+) -> Mechanisms {
+    let is_bound = settings.scram && security.has_binding;
     let mechanisms = [
+        (is_bound, Mechanism::ScramSha256Plus),
+        (security.has_name, Mechanism::External),
         (settings.scram, Mechanism::ScramSha256),
         (true, Mechanism::Plain),
         (takes_strangers || settings.anonymous, Mechanism::Anonymous),
@@ -34,13 +41,13 @@ fn mechanisms(settings: &XmppSettings, takes_strangers: bool) -> Mechanisms {
 }
 
 impl XmppFront {
-    /// What is offered behind TLS.
-    pub(super) fn mechanisms(&self) -> Mechanisms {
-        mechanisms(&self.settings, self.anonymous.is_some())
-    }
-
     pub(super) fn on_open(cx: &mut Cx<'_>, to: Option<&str>) {
+        let security = cx.links.get(cx.id).map(|link| link.security);
+        let security = security.unwrap_or_default();
         XmppFront::write(cx.links, cx.id, |front, out| {
+            let offered = mechanisms(&front.settings, front.anonymous.is_some(), security);
+            front.side.set_mechanisms(offered);
+            front.is_bindable = front.settings.scram && security.has_binding;
             let domain = front.settings.domain.clone();
             let is_ours = |to: &str| Jid::parse(to).is_ok_and(|jid| jid.as_str() == &*domain);
             if to.is_some_and(|to| !is_ours(to)) {
@@ -73,6 +80,14 @@ impl XmppFront {
         };
         let mechanism = login.mechanism;
         let first = !std::mem::replace(&mut login.has_begun, true);
+        // A client that could bind its exchange and believes that we cannot has not got what we sent. [5802#6]
+        if first
+            && front.is_bindable
+            && mechanism == Mechanism::ScramSha256
+            && message.starts_with(b"y,")
+        {
+            return XmppFront::log_in_failed(cx, SaslFailure::NotAuthorized);
+        }
         let ask = match mechanism {
             Mechanism::Anonymous => match front.anonymous.clone() {
                 Some(access) => {
@@ -91,12 +106,7 @@ impl XmppFront {
                 let Some(plain) = Plain::decode(message) else {
                     return XmppFront::log_in_failed(cx, SaslFailure::MalformedRequest);
                 };
-                let domain = &front.settings.domain;
-                let (name, at) = plain
-                    .authorization
-                    .split_once('@')
-                    .unwrap_or((plain.authorization, domain));
-                if !name.is_empty() && (name != plain.user || at != &**domain) {
+                if !front.may_act_as(plain.authorization, plain.user) {
                     return XmppFront::log_in_failed(cx, SaslFailure::InvalidAuthzid);
                 }
                 LoginAsk::Password {
@@ -104,6 +114,18 @@ impl XmppFront {
                     chosen: false,
                     user: Some(plain.user.into()),
                     password: Some(plain.password.as_bytes().into()),
+                }
+            }
+            Mechanism::External => {
+                let Ok(authorization) = std::str::from_utf8(message) else {
+                    return XmppFront::log_in_failed(cx, SaslFailure::MalformedRequest);
+                };
+                front.acts_as = (!authorization.is_empty()).then(|| authorization.into());
+                LoginAsk::Password {
+                    client,
+                    chosen: false,
+                    user: None,
+                    password: None,
                 }
             }
             mechanism => LoginAsk::Exchange {
@@ -118,6 +140,15 @@ impl XmppFront {
             login.is_waiting = true;
         }
         cx.ask_login(ask);
+    }
+
+    /// Whether a user may act as an address, which is empty if it does not ask for one: as itself.
+    fn may_act_as(&self, authorization: &str, user: &str) -> bool {
+        let domain = &*self.settings.domain;
+        let (name, at) = authorization
+            .split_once('@')
+            .unwrap_or((authorization, domain));
+        name.is_empty() || (name == user && at == domain)
     }
 
     fn log_in_failed(cx: &mut Cx<'_>, failure: SaslFailure) {
@@ -142,6 +173,18 @@ impl XmppFront {
             LoginAnswer::Allowed {
                 user, access, data, ..
             } => {
+                if login.mechanism == Mechanism::External {
+                    // Without a certificate it may be let in as a stranger, which is not what it has asked for.
+                    let acts_as = front.acts_as.take().unwrap_or_default();
+                    let failure = match &user {
+                        None => Some(SaslFailure::NotAuthorized),
+                        Some(user) if front.may_act_as(&acts_as, user) => None,
+                        Some(_) => Some(SaslFailure::InvalidAuthzid),
+                    };
+                    if let Some(failure) = failure {
+                        return XmppFront::log_in_failed(cx, failure);
+                    }
+                }
                 front.allowed = Some((user, access));
                 XmppFront::say(cx, |side, out| side.success(data.as_deref(), out));
             }

@@ -62,6 +62,10 @@ pub struct XmppFront {
     /// TLS begins with the next octet.
     upgrades: bool,
     login: Option<Login>,
+    /// The address that a client with a certificate asks for.
+    acts_as: Option<Box<str>>,
+    /// SCRAM was offered with channel binding.
+    is_bindable: bool,
     /// What the log-in came to: the user, and what it may do then.
     allowed: Option<(Option<Box<str>>, Access)>,
     /// The client's full address; empty before it is bound.
@@ -107,6 +111,8 @@ impl XmppFront {
             streams: 0,
             upgrades: false,
             login: None,
+            acts_as: None,
+            is_bindable: false,
             allowed: None,
             address: "".into(),
             nodes: Nodes::default(),
@@ -169,7 +175,7 @@ impl XmppFront {
             ServerEvent::StartTls => {
                 XmppFront::write(cx.links, cx.id, |front, out| {
                     front.side.proceed(out);
-                    front.side.secured(front.mechanisms());
+                    front.side.secured();
                     front.upgrades = true;
                 });
             }

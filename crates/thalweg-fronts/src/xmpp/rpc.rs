@@ -319,7 +319,7 @@ impl XmppFront {
         let element = stanza.payload();
         let content_type = element.and_then(|element| payload::read(element, &mut body).flatten());
         let id = stanza.id().unwrap_or_default();
-        let correlation = id.strip_prefix(CORRELATED).and_then(octets);
+        let correlation = id.strip_prefix(CORRELATED).and_then(octets_of_hex);
         let properties = Properties {
             content_type,
             correlation: correlation.map(Into::into),
@@ -334,8 +334,7 @@ impl XmppFront {
     }
 }
 
-/// Octets in hexadecimal.
-fn octets(text: &str) -> Option<Vec<u8>> {
+fn octets_of_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes().chunks(2);
     digits
         .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())

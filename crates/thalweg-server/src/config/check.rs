@@ -91,16 +91,10 @@ impl Checks<'_> {
         refuse!(self, dtls && newest; "{at}.tls.minimum_version";
             "{at}.tls.minimum_version is 1.3, but {at}.transport is dtls, of which 1.2 is the newest here";
             "Remove {at}.tls.minimum_version");
-        let (later, asks) = (
-            transport == Transport::StartTls,
-            listener.asks_for_certificates(),
-        );
+        let later = transport == Transport::StartTls;
         refuse!(self, later && !kind.has_starttls(); "{at}.transport", "{at}.kind";
             "{at}.kind is {kind}, which has no STARTTLS";
             "Set {at}.transport to tls");
-        refuse!(self, later && kind.has_starttls() && asks; "{at}.tls.client_certificate";
-            "{at}.tls.client_certificate is set, but clients of starttls show no certificate";
-            "Remove it, or set {at}.transport to tls");
         let path = &listener.websocket.path;
         refuse!(self, !listener.websocket_path().starts_with('/'); "{at}.websocket.path";
             "{at}.websocket.path is \"{path}\", which does not begin with a slash";
@@ -339,8 +333,11 @@ impl Config {
 
     /// A client that had to bring a certificate is no stranger, even if the certificate names no user.
     pub(super) fn needs_certificate(&self, listener: &Listener) -> bool {
-        listener.transport.is_encrypted()
-            && listener.tls.client_certificate == ClientCertificates::Required
+        let is_encrypted = match listener.transport {
+            Transport::StartTls => listener.tls.required,
+            transport => transport.is_encrypted(),
+        };
+        is_encrypted && listener.tls.client_certificate == ClientCertificates::Required
     }
 
     /// What is allowed and costs something that its author may not have meant to pay, a sentence each. `config check`

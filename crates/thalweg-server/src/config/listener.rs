@@ -104,7 +104,7 @@ section! {
         client_certificate: ClientCertificates = Word(ClientCertificates::WORDS), "none", NewConnections;
         /// Which part of the client's certificate names the user: the subject's common name, or the first subject
         /// alternative name. `none` leaves the user to what the client says; any other value makes the certificate the
-        /// log-in, and no password is asked: AMQP clients may use SASL EXTERNAL.
+        /// log-in, and no password is asked: AMQP and XMPP clients may use SASL EXTERNAL.
         identity: NameFrom = Word(NameFrom::WORDS), "none", NewConnections;
         /// Oldest TLS version accepted. DTLS is always 1.2.
         minimum_version: TlsOldest = Word(TlsOldest::WORDS), "1.2", NewConnections;

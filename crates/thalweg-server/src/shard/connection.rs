@@ -46,6 +46,8 @@ pub(crate) struct Connection {
     pub(crate) idle_watched: bool,
     /// Whatever comes is a sign of life, not only what is whole.
     pub(crate) hears_parts: bool,
+    /// TLS has begun within the stream, and its handshake is not known to be over.
+    pub(crate) is_securing: bool,
     /// Its front has timers of its own, and when the earliest that is set fires.
     pub(crate) front_due: Option<Time>,
     /// Its session is a member of a shared subscription, as far as has been noticed.

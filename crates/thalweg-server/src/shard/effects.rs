@@ -6,7 +6,8 @@
 use super::Shard;
 use super::wheel::Deadline;
 use crate::access::cut;
-use crate::door::Visitor;
+use crate::door::{PLUS, Visitor};
+use crate::transport::Transport;
 use thalweg_fronts::LoginAsk;
 use thalweg_kernel::{CloseReason, Evicted, LinkId, ShardMessage};
 
@@ -48,9 +49,15 @@ impl Shard {
                 self.start_closing(id);
             }
             for (id, ask) in logins {
-                let Some((serial, visitor)) = self.visitor(id) else {
+                let Some((serial, mut visitor)) = self.visitor(id) else {
                     continue;
                 };
+                if matches!(&ask, LoginAsk::Exchange { method, .. } if method.ends_with(PLUS))
+                    && let Some(connection) = self.connections.get_mut(id)
+                    && let Transport::Filtered(filtered) = &connection.transport
+                {
+                    visitor.channel_binding = filtered.channel_binding();
+                }
                 match ask {
                     LoginAsk::Proven { identity } => {
                         let answer = self.door.proven(&identity, visitor.address);
@@ -100,6 +107,7 @@ impl Shard {
                 listener: peer.listener.name.clone(),
                 address: peer.address.map(|address| address.ip()),
                 certificate_name: peer.certificate_name.clone(),
+                channel_binding: None,
             };
             return Some((connection.serial, visitor));
         }
@@ -111,6 +119,7 @@ impl Shard {
                 listener: port.listener.clone(),
                 address: None,
                 certificate_name: None,
+                channel_binding: None,
             },
         ))
     }

@@ -168,6 +168,9 @@ impl Shard {
         if let Err(fault) = result {
             tracing::debug!(link = id.0, %fault, "closing: the transport failed");
         }
+        if connection.is_securing {
+            self.on_secured(id);
+        }
         self.drive_tail(id);
         self.flush(id);
         if failed || ended {

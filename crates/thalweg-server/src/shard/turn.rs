@@ -521,6 +521,7 @@ impl Shard {
                 silence_watched: false,
                 idle_watched: false,
                 hears_parts,
+                is_securing: false,
                 front_due,
                 shares: false,
                 round_trip: Span::FOREVER,
@@ -535,12 +536,9 @@ impl Shard {
                 _slot: slot,
             },
         );
-        self.wheel.set(
-            since + self.settings.connect_timeout,
-            id,
-            serial,
-            Deadline::Connect,
-        );
+        self.on_secured(id);
+        let due = since + self.settings.connect_timeout;
+        self.wheel.set(due, id, serial, Deadline::Connect);
         if login_ends != Time::NEVER {
             self.wheel.set(login_ends, id, serial, Deadline::LoginEnds);
         }

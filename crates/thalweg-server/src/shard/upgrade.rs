@@ -2,6 +2,7 @@
 
 use super::Shard;
 use crate::transport::{Filtered, Transport, TransportFault};
+use thalweg_fronts::LinkSecurity;
 use thalweg_kernel::LinkId;
 
 impl Shard {
@@ -28,6 +29,29 @@ impl Shard {
         connection.wire.extend_from_slice(link.sendable());
         link.advance(count);
         connection.transport = Filtered::stack(Some(layer), None);
+        connection.is_securing = true;
         debug_assert!(!matches!(connection.transport, Transport::Plain));
+    }
+
+    /// Notes what the handshake has shown of the peer, once it is over.
+    pub(super) fn on_secured(&mut self, id: LinkId) {
+        let (Some(connection), Some(link)) = (self.connections.get_mut(id), self.links.get_mut(id))
+        else {
+            return;
+        };
+        let Transport::Filtered(filtered) = &connection.transport else {
+            return;
+        };
+        if filtered.is_handshaking() {
+            return;
+        }
+        connection.is_securing = false;
+        if let Some(shown) = filtered.certificate_name() {
+            connection.peer.certificate_name = Some(shown);
+        }
+        link.security = LinkSecurity {
+            has_name: connection.peer.certificate_name.is_some(),
+            has_binding: filtered.channel_binding().is_some(),
+        };
     }
 }

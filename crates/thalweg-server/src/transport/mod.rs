@@ -4,4 +4,6 @@ pub mod dtls;
 
 #[cfg(test)]
 pub(crate) use thalweg_transport::certificates;
-pub use thalweg_transport::{Filtered, Transport, TransportFault, client, proxy, tls, websocket};
+pub use thalweg_transport::{
+    CHANNEL_BINDING_BYTES, Filtered, Transport, TransportFault, client, proxy, tls, websocket,
+};

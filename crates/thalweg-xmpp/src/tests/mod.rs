@@ -36,11 +36,9 @@ fn serve(server: &mut ServerSide, event: &ServerEvent<'_>, out: &mut Vec<u8>) {
         }
         ServerEvent::StartTls => {
             server.proceed(out);
-            server.secured(
-                [Mechanism::ScramSha1, Mechanism::Plain]
-                    .into_iter()
-                    .collect(),
-            );
+            let offered = [Mechanism::ScramSha1, Mechanism::Plain];
+            server.set_mechanisms(offered.into_iter().collect());
+            server.secured();
         }
         ServerEvent::Login { message: None, .. } => server.challenge(b"", out),
         ServerEvent::Login {

@@ -71,7 +71,8 @@ impl Pair {
                 match &event {
                     ServerEvent::StartTls => {
                         self.server.proceed(out);
-                        self.server.secured(self.offered);
+                        self.server.set_mechanisms(self.offered);
+                        self.server.secured();
                     }
                     ServerEvent::Login {
                         mechanism,
