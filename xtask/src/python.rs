@@ -9,11 +9,12 @@ use crate::report::Outcome;
 use crate::{packages, workshop};
 
 /// What builds and what tests, pinned.
-const TOOLS: [&str; 4] = [
+const TOOLS: [&str; 5] = [
     "maturin==1.16.0",
     "mypy==1.18.2",
     "paho-mqtt==2.1.0",
     "pytest==9.2.0",
+    "pyzmq==27.3.0",
 ];
 
 /// Installs the package into a virtual environment below `target/python` and runs its tests.

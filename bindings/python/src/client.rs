@@ -104,6 +104,22 @@ impl Client {
                 get::<Option<Vec<u8>>>(settings, "psk_key")?.unwrap_or_default(),
             );
         }
+        let curve: (Option<String>, Option<String>) = (
+            get(settings, "curve_server")?,
+            get(settings, "curve_secret")?,
+        );
+        builder = match curve {
+            (Some(server), Some(secret)) => {
+                let with_keys = builder.curve(&server, &secret);
+                with_keys.map_err(|error| PyValueError::new_err(error.to_string()))?
+            }
+            (None, None) => builder,
+            _ => {
+                return Err(PyTypeError::new_err(
+                    "curve_server and curve_secret go together",
+                ));
+            }
+        };
         if let Some((address, payload, reliability, retain)) =
             get::<Option<(String, Vec<u8>, u8, bool)>>(settings, "will")?
         {

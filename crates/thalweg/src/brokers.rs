@@ -93,6 +93,11 @@ impl Brokers {
                 url.password.clone().unwrap_or_default(),
             );
         }
+        if let Some((server, secret)) = curve_keys(args, &ways)? {
+            builder = builder
+                .curve(&server, &secret)
+                .map_err(|error| Failure::usage(error.to_string()))?;
+        }
         if let Some(peer) = peer {
             builder = builder.peer(peer);
         }
@@ -369,6 +374,20 @@ fn with_password(args: &ConnectArgs, mut urls: Vec<BrokerUrl>) -> Result<Vec<Bro
     Ok(urls)
 }
 
+/// The broker's public key and our secret one, if they are given.
+fn curve_keys(args: &ConnectArgs, ways: &[BrokerUrl]) -> Result<Option<(String, String)>, Failure> {
+    let (Some(server), Some(file)) = (&args.curve_server, &args.curve_secret_file) else {
+        return Ok(None);
+    };
+    if ways.iter().all(|url| url.scheme != Scheme::Zmtp) {
+        return Err(
+            Failure::usage("--curve-server is given, and no URL is ZeroMQ's")
+                .mend("Write zmtp://HOST:PORT"),
+        );
+    }
+    Ok(Some((server.clone(), secret_in(file)?)))
+}
+
 /// The same host by another protocol, at that one's usual port, as safe.
 fn beside(url: &BrokerUrl, via: ViaArg) -> BrokerUrl {
     let scheme = match (via, url.scheme.is_encrypted()) {
@@ -544,6 +563,26 @@ mod tests {
         assert!(with(&["mqtt://u@h"]).is_err(), "there is no password");
         std::fs::remove_file(&file).expect("it is there");
         assert!(with(&["mqtt://u@h"]).is_err(), "there is no file");
+    }
+
+    #[test]
+    fn keys_of_curve_are_for_zeromq_and_the_secret_one_comes_from_a_file() {
+        let file = std::env::temp_dir().join(format!("thalweg-curve-{}", std::process::id()));
+        std::fs::write(&file, "secret\nmore\n").expect("the temporary folder is writable");
+        let keys = |urls: &[&str]| {
+            let args = ConnectArgs {
+                curve_server: Some("server".into()),
+                curve_secret_file: Some(file.clone()),
+                ..args(urls, None)
+            };
+            let ways = ways(&args, None).unwrap_or_else(|failure| panic!("{failure:?}"));
+            curve_keys(&args, &ways)
+        };
+        let both = Some(("server".to_owned(), "secret".to_owned()));
+        assert_eq!(keys(&["mqtt://h", "zmtp://h"]).ok(), Some(both));
+        assert!(keys(&["mqtt://h"]).is_err(), "they are for nothing");
+        std::fs::remove_file(&file).expect("it is there");
+        assert!(keys(&["zmtp://h"]).is_err(), "there is no file");
     }
 
     fn args(urls: &[&str], via: Option<ViaArg>) -> ConnectArgs {

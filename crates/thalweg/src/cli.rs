@@ -333,6 +333,12 @@ pub struct ConnectArgs {
     /// Do not check the broker's certificate: any host can impersonate it
     #[arg(long)]
     pub insecure: bool,
+    /// The broker's public key of CURVE (zmtp only), 40 characters of Z85
+    #[arg(long, value_name = "KEY", requires = "curve_secret_file")]
+    pub curve_server: Option<String>,
+    /// Read our secret key of CURVE from the first line of this file, 40 characters of Z85
+    #[arg(long, value_name = "FILE", requires = "curve_server")]
+    pub curve_secret_file: Option<PathBuf>,
     /// The will: what the broker publishes when it loses us.
     #[command(flatten)]
     pub will: WillArgs,
@@ -763,6 +769,8 @@ impl Default for ConnectArgs {
             cert: None,
             key: None,
             insecure: false,
+            curve_server: None,
+            curve_secret_file: None,
             will: WillArgs {
                 will_topic: None,
                 will_message: String::new(),
@@ -905,6 +913,7 @@ mod tests {
             "thalweg pub a -m x --user-property k=v --user-property k=w --correlation 0x00ff --expiry 10s --text",
             "thalweg pub a -m x --will gone --will-message bye --will-qos 1 --will-retain --will-delay 5s",
             "thalweg pub a -m x --url wss://u:p@h:1/x --ca ca.pem --cert c.pem --key k.pem --insecure",
+            "thalweg pub a -m x --url zmtp://h --curve-server K --curve-secret-file k",
             "thalweg pub a -m x --peer-bind [::]:5560 --url zmtp://h",
             "thalweg sub a --peer h:5560 --peer tcp://i:5560",
             "thalweg sub # a/+/b",

@@ -39,6 +39,8 @@ class Settings(TypedDict, total=False):
     insecure: bool
     psk_identity: Optional[str]
     psk_key: Optional[bytes]
+    curve_server: Union[str, bytes, None]
+    curve_secret: Union[str, bytes, None]
     ssl_context: Optional[ssl.SSLContext]
     mqtt_version: int
     peer_bind: Optional[str]
@@ -86,6 +88,8 @@ DEFAULTS: dict[str, Any] = {
     "insecure": False,
     "psk_identity": None,
     "psk_key": None,
+    "curve_server": None,
+    "curve_secret": None,
     "ssl_context": None,
     "mqtt_version": 5,
     "peer_bind": None,
@@ -107,6 +111,10 @@ def settings(given: Mapping[str, Any]) -> dict[str, Any]:
     all_of_them = {**DEFAULTS, **given}
     if isinstance(all_of_them["password"], str):
         all_of_them["password"] = all_of_them["password"].encode()
+    for name in ("curve_server", "curve_secret"):
+        if isinstance(all_of_them[name], bytes):
+            # As zmq.curve_keypair() makes them.
+            all_of_them[name] = all_of_them[name].decode("ascii", "replace")
     for name in ("buffer_folder", "calibration", "ca", "certificate", "key"):
         if all_of_them[name] is not None:
             all_of_them[name] = os.fspath(all_of_them[name])

@@ -44,6 +44,8 @@ def connect(*brokers: str, **given: Unpack[Settings]) -> Client:
         ``certificate`` and ``key``.
     :param psk_identity: our name for DTLS with a pre-shared key (``coaps``).
     :param psk_key: that key, bytes.
+    :param curve_server: the broker's public key of CURVE (``zmtp``), 40 characters of Z85, text or bytes.
+    :param curve_secret: our secret key, written alike.
     :param mqtt_version: 5, or 4 for MQTT 3.1.1.
     :param peer_bind: peer mode: listen at this ``HOST:PORT`` and send what is published straight to the peers that subscribe.
         Messages go at most once; brokers, each a ``zmtp://`` URL, may be left out, and are joined while they run.

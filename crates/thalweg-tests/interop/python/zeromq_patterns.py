@@ -6,7 +6,10 @@ arguments are names of patterns: only these are run.
 """
 
 import asyncio
+import os
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -473,16 +476,17 @@ SERVER_KEY = b"rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 CLIENT_KEYS = (b"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID", b"D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs")
 
 
-def curve():
-    def secure(kind, keys, *prefixes):
-        made = CONTEXT.socket(kind)
-        made.linger, made.rcvtimeo = 500, 5000
-        made.curve_serverkey, (made.curve_publickey, made.curve_secretkey) = SERVER_KEY, keys
-        made.connect(f"tcp://127.0.0.1:{CURVE}")
-        for prefix in prefixes:
-            made.setsockopt(zmq.SUBSCRIBE, prefix)
-        return made
+def secure(kind, keys, *prefixes):
+    made = CONTEXT.socket(kind)
+    made.linger, made.rcvtimeo = 500, 5000
+    made.curve_serverkey, (made.curve_publickey, made.curve_secretkey) = SERVER_KEY, keys
+    made.connect(f"tcp://127.0.0.1:{CURVE}")
+    for prefix in prefixes:
+        made.setsockopt(zmq.SUBSCRIBE, prefix)
+    return made
 
+
+def curve():
     stranger = secure(zmq.SUB, zmq.curve_keypair(), b"")
     sub, pub = secure(zmq.SUB, CLIENT_KEYS, b"curve"), secure(zmq.PUB, CLIENT_KEYS)
     time.sleep(SETTLED_S)
@@ -490,6 +494,26 @@ def curve():
         pub.send_multipart(message)
         assert sub.recv_multipart() == message
     nothing_comes(stranger)
+
+
+def curve_on_the_command_line():
+    sub, pub = secure(zmq.SUB, CLIENT_KEYS, b"line/2"), secure(zmq.PUB, CLIENT_KEYS)
+    with tempfile.NamedTemporaryFile() as secret:
+        secret.write(CLIENT_KEYS[1])
+        secret.flush()
+        keys = ["--curve-server", SERVER_KEY.decode(), "--curve-secret-file", secret.name]
+        place = f"zmtp://127.0.0.1:{CURVE}/line"
+        program = os.environ["THALWEG_BIN"]
+        command = [program, "sub", f"{place}/1", "--count", "1", *keys]
+        listener = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        end = time.time() + 60
+        while listener.poll() is None:
+            assert time.time() < end
+            pub.send_multipart([b"line/1", b"heard"])
+            time.sleep(0.05)
+        assert "heard" in listener.communicate()[0]
+        subprocess.run([program, "pub", f"{place}/2", "-m", "said", *keys], check=True)
+        assert sub.recv_multipart() == [b"line/2", b"said"]
 
 
 def is_bound(made, port):
@@ -554,6 +578,7 @@ for pattern in [
     requests_of_mqtt_and_coap,
     requests_of_amqp,
     curve,
+    curve_on_the_command_line,
     sockets_that_bind,
 ]:
     if sys.argv[13:] and pattern.__name__ not in sys.argv[13:]:

@@ -1,7 +1,7 @@
 //! pyzmq, by itself and with clients of the other protocols: `../../../interop/python/zeromq_patterns.py`.
 
 use super::puppet::installed;
-use crate::broker::{Broker, free_port};
+use crate::broker::{Broker, free_port, thalweg_binary};
 use crate::folder::Folder;
 use std::path::Path;
 use std::process::Command;
@@ -60,13 +60,14 @@ fn programs_of_zeromq_run_unchanged_and_meet_every_other_protocol() {
     let output = Command::new(installed().join("python/bin/python"))
         .arg("-B")
         .arg(script)
+        .env("THALWEG_BIN", thalweg_binary())
         .args(ports.map(|address| address.port().to_string()))
         .output()
         .expect("Python runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{out}{err}\n{}", broker.log());
-    assert_eq!(out.lines().count(), 20, "{out}");
+    assert_eq!(out.lines().count(), 21, "{out}");
 }
 
 /// Those of zmq_curve(7), which the script has, too.
