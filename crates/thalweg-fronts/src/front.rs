@@ -15,7 +15,7 @@ use std::sync::Arc;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
     Answer, CloseReason, Closing, ConsumerEnd, Content, Delivery, Draft, Kernel, LinkId, Observed,
-    OpenRefusal, OpenSession, Opened, Outcome, SessionId, Tag, Ticket,
+    OpenRefusal, OpenSession, Opened, Outcome, Run, SessionId, Tag, Ticket,
 };
 use thalweg_model::{Span, Time};
 
@@ -166,6 +166,12 @@ pub trait Outbound {
         _: &mut Vec<u8>,
     ) -> Result<(), Undelivered> {
         Err(Undelivered::NoConsumer)
+    }
+
+    /// Writes all messages of a run as they came; false, and nothing is written, if it has to get them one by one.
+    #[inline]
+    fn deliver_run(&mut self, _: &Run<'_>, _: &mut Vec<u8>) -> bool {
+        false
     }
 
     /// Writes the second half of an exactly-once delivery.

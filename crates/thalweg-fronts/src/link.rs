@@ -8,7 +8,7 @@ mod output;
 pub(crate) use earlier::Estate;
 
 use crate::deferred::Left;
-use crate::front::{Cx, Datagram, Front, FrontSettings, Step};
+use crate::front::{Cx, Datagram, Front, FrontSettings, Step, Variant};
 use crate::probe::{Mark, Probe};
 use crate::protocol::FrontCounts;
 use crate::registry::{AnyFront, KINDS, each_front, protocol_at};
@@ -693,6 +693,16 @@ impl Links {
                 link.dirty = false;
             }
         }
+    }
+
+    /// So many packets more were handled than steps were done.
+    pub(crate) fn count_received<F: Variant>(&mut self, more: usize) {
+        self.packets[F::INDEX].received += more as u64;
+    }
+
+    /// Bytes that may be written before [`Links::should_flush`].
+    pub(crate) fn room_before_flush(&self) -> usize {
+        self.flush_at.saturating_sub(self.unflushed)
     }
 
     /// Whether so much waits to be flushed that it should be flushed before more is written.

@@ -16,6 +16,9 @@ pub(crate) const AMQP: u8 = 91;
 /// The number of ZMTP's: where a message was cut into frames. What it says is of no use to other protocols.
 pub(crate) const ZMTP: u8 = 37;
 
+/// The number of ZMTP's for a message of a PUSH as it came: no frame of it is an address.
+pub(crate) const ZMTP_PUSHED: u8 = 38;
+
 /// The content header, if this is AMQP's encoding.
 #[inline]
 pub(crate) fn amqp_header(native: &NativeProperties) -> Option<&[u8]> {

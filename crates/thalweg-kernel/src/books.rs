@@ -121,6 +121,22 @@ impl Books {
         self.ledger.own += 1;
     }
 
+    /// So many publishes came one behind the other, with so many bytes of payload together, and were wanted.
+    #[inline]
+    pub(crate) fn run_received(&mut self, count: usize, bytes: usize) {
+        self.ledger.received += count as u64;
+        self.ledger.received_bytes += bytes as u64;
+        self.ledger.matched += count as u64;
+    }
+
+    /// The copies of such publishes were made for a receiver and delivered, where it is known that there are no accounts.
+    #[inline]
+    pub(crate) fn run_delivered(&mut self, count: usize, bytes: usize) {
+        self.ledger.routed += count as u64;
+        self.ledger.delivered += count as u64;
+        self.ledger.delivered_bytes += bytes as u64;
+    }
+
     /// Somebody of this process wanted a publish.
     #[inline]
     pub(crate) fn matched(&mut self) {

@@ -3,6 +3,7 @@
 
 use crate::ids::{GroupId, LinkId, QueueId, SessionId, Tag, TakenId, Ticket};
 use crate::publish::pipeline::Draft;
+use crate::publish::run::Run;
 use crate::verdict::Refusal;
 use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
 
@@ -17,6 +18,11 @@ use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
 pub trait Effects {
     /// Puts a message for one recipient into the link's output.
     fn deliver(&mut self, link: LinkId, content: &Content<'_>, delivery: &Delivery<'_>) -> Sent;
+    /// Puts all messages of a run into the link's output, as they came. Neither [`Sent::Room`] nor [`Sent::Congested`]: none of
+    /// them is there, because there is no room for all, or because the recipient's encoding of them is another.
+    fn deliver_run(&mut self, _link: LinkId, _run: &Run<'_>) -> Sent {
+        Sent::Full
+    }
     /// The second half of an exactly-once delivery: tells the peer that `tag` will not be repeated.
     fn release(&mut self, link: LinkId, tag: Tag);
     /// Answers what was asked with a ticket.

@@ -62,6 +62,7 @@ pub use made_up::NameKey;
 pub use memory::{Kept, MemoryView};
 pub use publish::asked::Unkept;
 pub use publish::pipeline::{Draft, Outcome, Published};
+pub use publish::run::{Cut, Run};
 pub use publish::stamp_mask::StampKey;
 pub use publish::stamped::StampedPublish;
 pub use queue::{

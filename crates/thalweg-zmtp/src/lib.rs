@@ -36,4 +36,4 @@ pub use handshake::{HandshakeEvent, Limits, Login, Peer};
 pub use metadata::{Announcement, HEADER_FRAME, Metadata};
 pub use server::{ServerMechanisms, ServerSide};
 pub use socket_type::SocketType;
-pub use traffic::{Event, Gathered, ShortMessage, Traffic};
+pub use traffic::{Event, Gathered, Traffic, WholeMessage};

@@ -2,7 +2,7 @@
 
 use crate::command::{self, CANCEL, PING, PONG, SUBSCRIBE};
 use crate::curve::{BOXED_COMMAND, Cipher, OVERHEAD};
-use crate::frame::{Head, MORE, put_head};
+use crate::frame::{Head, LONG, MORE, put_head};
 use crate::{Limits, Message, PeerFault, Version};
 
 /// Octets that a context of PING or PONG may have.
@@ -37,9 +37,9 @@ pub enum Event<'b> {
     },
 }
 
-/// See [`Traffic::short_message`].
+/// See [`Traffic::whole_message`].
 #[derive(Clone, Copy, Debug)]
-pub struct ShortMessage<'b> {
+pub struct WholeMessage<'b> {
     /// What [`Traffic::handle_input`] would return.
     pub message: Message<'b>,
     /// The body of its first frame.
@@ -118,9 +118,9 @@ impl Traffic {
         bytes: &'b [u8],
         gathered: &'b mut Gathered,
     ) -> Result<Option<(usize, Event<'b>)>, PeerFault> {
-        if let Some(short) = self.short_message(bytes) {
-            let raw = short.message.raw();
-            return Ok(Some((raw.len(), Event::Message(short.message))));
+        if let Some(whole) = self.whole_message(bytes) {
+            let raw = whole.message.raw();
+            return Ok(Some((raw.len(), Event::Message(whole.message))));
         }
         if self.cipher.is_some() {
             self.next_encrypted(bytes, gathered)
@@ -129,28 +129,31 @@ impl Traffic {
         }
     }
 
-    /// The message at the start of `bytes` if it is one or two short frames that are there as a whole, as most are: what
-    /// [`Traffic::handle_input`] returns for it, at a lower cost. `None` of all else: that decides.
+    /// The message at the start of `bytes` if all of it is there and it is one frame, or a short one and another, as most are:
+    /// what [`Traffic::handle_input`] returns for it, at a lower cost. `None` of all else: that decides.
     #[inline]
-    pub fn short_message<'b>(&mut self, bytes: &'b [u8]) -> Option<ShortMessage<'b>> {
+    pub fn whole_message<'b>(&mut self, bytes: &'b [u8]) -> Option<WholeMessage<'b>> {
         let last = match bytes {
             [MORE, len, ..] => 2 + usize::from(*len),
             _ => 0,
         };
-        let [0, len] = bytes.get(last..last + 2)? else {
-            return None;
+        let (head, len) = match bytes.get(last..)? {
+            [0, len, ..] => (2, usize::from(*len)),
+            [LONG, rest @ ..] => (9, usize::try_from(long_len(rest)?).ok()?),
+            _ => return None,
         };
-        let raw = bytes.get(..last + 2 + usize::from(*len))?;
+        let at = last + head;
+        let raw = bytes.get(..at.checked_add(len)?)?;
         if !self.is_plain(raw.len()) {
             return None;
         }
         self.seen = 0;
-        let (before, body) = (raw.get(..last)?, raw.get(last + 2..)?);
+        let (before, body) = (raw.get(..last)?, raw.get(at..)?);
         let (first, second) = match before {
             [_, _, first @ ..] => (first, Some(body)),
             _ => (body, None),
         };
-        Some(ShortMessage {
+        Some(WholeMessage {
             message: Message::new(raw),
             first,
             second,
@@ -331,6 +334,16 @@ impl Traffic {
         }
     }
 
+    /// Sends messages as they came from another connection, one behind the other; false, and nothing is sent, if each has to
+    /// be encrypted.
+    #[inline]
+    pub fn forward_all(&mut self, messages: &[u8], out: &mut Vec<u8>) -> bool {
+        if self.cipher.is_none() {
+            out.extend_from_slice(messages);
+        }
+        self.cipher.is_none()
+    }
+
     #[inline(never)]
     fn forward_encrypted(&mut self, message: Message<'_>, out: &mut Vec<u8>) {
         let mut frames = message.frames().peekable();
@@ -389,4 +402,10 @@ impl Traffic {
         command::put_body(name, data, &mut body);
         cipher.seal(BOXED_COMMAND, &[&body], out);
     }
+}
+
+/// The length of a long frame, whose head is `LONG` and these bytes.
+#[inline]
+fn long_len(rest: &[u8]) -> Option<u64> {
+    rest.first_chunk().map(|len| u64::from_be_bytes(*len))
 }

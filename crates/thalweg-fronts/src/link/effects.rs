@@ -6,7 +6,7 @@ use crate::probe::Mark;
 use crate::registry::each_front;
 use core::hint::cold_path;
 use thalweg_kernel::{
-    Answer, CloseReason, ConsumerEnd, Content, Delivery, Effects, LinkId, Observed, Recipient,
+    Answer, CloseReason, ConsumerEnd, Content, Delivery, Effects, LinkId, Observed, Recipient, Run,
     Sent, Tag, Ticket,
 };
 use thalweg_model::Reliability;
@@ -19,6 +19,35 @@ impl Effects for Links {
             return self.deliver_measured(id, content, delivery);
         }
         self.deliver_to(id, content, delivery)
+    }
+
+    fn deliver_run(&mut self, id: LinkId, run: &Run<'_>) -> Sent {
+        let Some(Some(link)) = self.links.get_mut(id.0 as usize) else {
+            return Sent::Gone;
+        };
+        let (waiting, needed) = (link.waiting(), run.frames.len());
+        let has_room = waiting + needed <= self.limits.output_max;
+        if link.closing || !has_room || self.unflushed > self.unflushed_most {
+            return Sent::Full;
+        }
+        if link.out.len() > LARGE_BYTES && link.out.len() + needed > link.out.capacity() {
+            link.make_room(needed, self.limits.output_max);
+        }
+        let before = link.out.len();
+        each_front!(&mut link.front, front => {
+            if !Outbound::deliver_run(&mut **front, run, &mut link.out) {
+                return Sent::Full;
+            }
+            self.packets[index_of(&**front)].sent += run.count() as u64;
+        });
+        let written = link.out.len() - before;
+        self.unflushed += written;
+        let high = link.high;
+        if !link.dirty {
+            link.dirty = true;
+            self.dirty.push(id);
+        }
+        self.wrote(id, waiting + written, high)
     }
 
     fn release(&mut self, id: LinkId, tag: Tag) {

@@ -5,7 +5,7 @@ use super::parts::Parts;
 use super::{ANSWERS, Role, Stage, ZmtpFront, address};
 use crate::front::{ConsumerFate, Fate, Outbound, Undelivered};
 use crate::native;
-use thalweg_kernel::{CloseReason, ConsumerEnd, Content, Delivery, Recipient};
+use thalweg_kernel::{CloseReason, ConsumerEnd, Content, Delivery, Recipient, Run};
 use thalweg_model::{Properties, Span};
 use thalweg_zmtp::Message;
 
@@ -30,6 +30,18 @@ impl Outbound for ZmtpFront {
             return Ok(());
         }
         self.encode(content, delivery, out)
+    }
+
+    fn deliver_run(&mut self, run: &Run<'_>, out: &mut Vec<u8>) -> bool {
+        let Stage::Open(traffic, role) = &mut self.stage else {
+            return false;
+        };
+        let is_as_it_came = match (run.dialect, role) {
+            (native::ZMTP, Role::Subscriber) => !self.subscriptions.are_inexact(),
+            (native::ZMTP_PUSHED, Role::Puller) => true,
+            _ => false,
+        };
+        is_as_it_came && !self.has_header && traffic.forward_all(run.frames, out)
     }
 
     fn consumer_ended(&mut self, _: u16, _: ConsumerEnd, _: &mut Vec<u8>) -> ConsumerFate {

@@ -249,13 +249,20 @@ impl Front for ZmtpFront {
         };
         if matches!(role, Role::Publisher | Role::Pusher)
             && let Some(session) = session
-            && let Some(short) = traffic.short_message(bytes)
+            && let Some(whole) = traffic.whole_message(bytes)
             && !front.has_header
-            && let Some(scratch) =
-                Scratch::take_if_same(&mut front.scratch, role, front.settings.durable, &short)
+            && let Some(mut scratch) =
+                Scratch::take_if_same(&mut front.scratch, role, front.settings.durable, &whole)
         {
-            ZmtpFront::publish_same(cx, role, session, scratch, &short);
-            return Step::Consumed(short.message.raw().len());
+            let len = whole.message.raw().len();
+            if bytes.len() > len
+                && scratch.gather(role, bytes, traffic) > 1
+                && !cx.links.is_probing()
+            {
+                return Step::Consumed(ZmtpFront::publish_run(cx, role, session, scratch, bytes));
+            }
+            ZmtpFront::publish_same(cx, role, session, scratch, &whole);
+            return Step::Consumed(len);
         }
         let mut gathered = std::mem::take(&mut front.gathered);
         let step = match traffic.handle_input(bytes, &mut gathered) {

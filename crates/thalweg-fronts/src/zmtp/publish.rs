@@ -4,12 +4,13 @@ use super::header::{self, Said};
 use super::parts::Parts;
 use super::{Role, ZmtpFront, ZmtpSettings, address};
 use crate::front::{Cx, Variant};
+use crate::link::Link;
 use crate::native;
 use crate::probe::Mark;
 use crate::stamp;
-use thalweg_kernel::{Draft, Native, Outcome, SessionId, queue_address};
+use thalweg_kernel::{Cut, Draft, Native, Outcome, Run, SessionId, queue_address};
 use thalweg_model::{Address, Properties, Reliability, RetainOp, Span, Time};
-use thalweg_zmtp::{Message, ShortMessage};
+use thalweg_zmtp::{Message, Traffic, WholeMessage};
 
 /// Buffers that a publish needs now and then.
 #[derive(Default)]
@@ -20,6 +21,8 @@ pub(super) struct Scratch {
     /// Frames, one behind the other.
     pub(super) payload: Vec<u8>,
     pub(super) lengths: Vec<u8>,
+    /// Where the messages of a run are.
+    cuts: Vec<Cut>,
     /// Say where the message was cut.
     pub(super) properties: Properties,
 }
@@ -32,17 +35,40 @@ impl Scratch {
         kept: &mut Option<Box<Scratch>>,
         role: Role,
         is_durable: bool,
-        short: &ShortMessage<'_>,
+        whole: &WholeMessage<'_>,
     ) -> Option<Box<Scratch>> {
         kept.take_if(|scratch| {
-            let name = &scratch.name;
-            let is_same = match (role, short.second) {
-                (Role::Publisher, second) => name.is_of(short.first, second.is_none()),
-                (Role::Pusher, None) => !is_durable,
-                _ => false,
-            };
-            is_same && !scratch.address.is_empty() && !name.is_retained
+            let may_be = !is_durable || role == Role::Publisher;
+            may_be
+                && !scratch.address.is_empty()
+                && !scratch.name.is_retained
+                && scratch.name.is_same(role, whole)
         })
+    }
+
+    /// Notes where the messages at the start of `bytes` are that are named as the last one was; how many there are.
+    #[inline]
+    pub(super) fn gather(&mut self, role: Role, bytes: &[u8], traffic: &mut Traffic) -> usize {
+        self.cuts.clear();
+        let mut end = 0;
+        while let Some(whole) = bytes
+            .get(end..)
+            .and_then(|rest| traffic.whole_message(rest))
+        {
+            let len = whole.message.raw().len();
+            if end + len > RUN_BYTES_MAX
+                || self.cuts.len() == RUN_MAX
+                || !self.name.is_same(role, &whole)
+            {
+                break;
+            }
+            end += len;
+            self.cuts.push(Cut {
+                payload: (end - self.name.payload_of(role, &whole).len()) as u32,
+                end: end as u32,
+            });
+        }
+        self.cuts.len()
     }
 }
 
@@ -58,6 +84,28 @@ struct Name {
 }
 
 impl Name {
+    /// Whether a message has it, and goes where the last one went. That of a PUSH has none.
+    #[inline]
+    fn is_same(&self, role: Role, whole: &WholeMessage<'_>) -> bool {
+        match role {
+            Role::Publisher => self.is_of(whole.first, whole.second.is_none()),
+            Role::Pusher => whole.second.is_none(),
+            _ => false,
+        }
+    }
+
+    /// The payload of such a message.
+    #[inline]
+    fn payload_of<'b>(&self, role: Role, whole: &WholeMessage<'b>) -> &'b [u8] {
+        match whole.second {
+            Some(second) => second,
+            None if role == Role::Publisher => {
+                whole.first.get(self.head.len()..).unwrap_or_default()
+            }
+            None => whole.first,
+        }
+    }
+
     /// Whether a message with this first frame has it.
     #[inline]
     fn is_of(&self, first: &[u8], is_single: bool) -> bool {
@@ -134,6 +182,7 @@ impl ZmtpFront {
             payload,
             lengths,
             properties,
+            ..
         } = &mut *scratch;
         let (mut frames, is_single) = (message.frames(), message.is_single());
         let mut body = frames.next().unwrap_or_default();
@@ -212,24 +261,17 @@ impl ZmtpFront {
         role: Role,
         session: SessionId,
         scratch: Box<Scratch>,
-        short: &ShortMessage<'_>,
+        whole: &WholeMessage<'_>,
     ) {
         let is_publisher = role == Role::Publisher;
-        let payload = match short.second {
-            Some(second) => second,
-            None if is_publisher => short
-                .first
-                .get(scratch.name.head.len()..)
-                .unwrap_or_default(),
-            None => short.first,
-        };
+        let payload = scratch.name.payload_of(role, whole);
         let draft = Draft {
             native: is_publisher.then_some(Native {
                 dialect: native::ZMTP,
-                frame: short.message.raw(),
+                frame: whole.message.raw(),
             }),
             // The message before had the same name, and so was cut at the same place.
-            properties: (is_publisher && short.second.is_none()).then_some(&scratch.properties),
+            properties: (is_publisher && whole.second.is_none()).then_some(&scratch.properties),
             ..Draft::new(&scratch.address, payload, Reliability::AtMostOnce)
         };
         let outcome = ZmtpFront::publish_draft(cx, session, draft);
@@ -237,9 +279,71 @@ impl ZmtpFront {
             front.scratch = Some(scratch);
         }
         if let Outcome::BadAddress | Outcome::Full = outcome {
-            let message = short.message;
+            let message = whole.message;
             ZmtpFront::unpublished(cx, role, session, outcome, message, payload.len());
         }
+    }
+
+    /// The same of all messages at the start of `bytes` that have the same name; how many bytes those are that were
+    /// published.
+    pub(super) fn publish_run(
+        cx: &mut Cx<'_>,
+        role: Role,
+        session: SessionId,
+        scratch: Box<Scratch>,
+        bytes: &[u8],
+    ) -> usize {
+        let is_publisher = role == Role::Publisher;
+        let has_properties = is_publisher && scratch.name.is_single;
+        let like = Draft {
+            properties: has_properties.then_some(&scratch.properties),
+            ..Draft::new(&scratch.address, &[], Reliability::AtMostOnce)
+        };
+        let end_of = |count: usize| {
+            let last = count.checked_sub(1).and_then(|at| scratch.cuts.get(at));
+            last.map_or(0, |cut| cut.end as usize)
+        };
+        let run = Run {
+            like: &like,
+            dialect: match is_publisher {
+                true => native::ZMTP,
+                false => native::ZMTP_PUSHED,
+            },
+            frames: bytes.get(..end_of(scratch.cuts.len())).unwrap_or(bytes),
+            cuts: &scratch.cuts,
+        };
+        let copies_bytes_max = cx.links.room_before_flush();
+        let mut done = cx
+            .kernel
+            .publish_run(session, run, copies_bytes_max, cx.now, cx.links);
+        if done == 0 {
+            done = ZmtpFront::publish_each(cx, role, session, &run);
+        }
+        let consumed = end_of(done);
+        cx.links.count_received::<ZmtpFront>(done.saturating_sub(1));
+        if let Some(front) = ZmtpFront::of(cx.links, cx.id) {
+            front.scratch = Some(scratch);
+        }
+        consumed
+    }
+
+    /// Publishes the first messages of a run one by one, up to where input has to wait; how many.
+    fn publish_each(cx: &mut Cx<'_>, role: Role, session: SessionId, run: &Run<'_>) -> usize {
+        let mut done = 0;
+        for draft in run.drafts() {
+            let (len, native) = (draft.payload.len(), draft.native);
+            let outcome = ZmtpFront::publish_draft(cx, session, draft);
+            done += 1;
+            if let Outcome::BadAddress | Outcome::Full = outcome {
+                let message = Message::from_raw(native.map_or(&[], |native| native.frame));
+                ZmtpFront::unpublished(cx, role, session, outcome, message, len);
+            }
+            let has_to_wait = |link: &Link| link.closing || link.pause_until.is_some();
+            if cx.links.should_flush() || cx.links.get(cx.id).is_none_or(has_to_wait) {
+                break;
+            }
+        }
+        done
     }
 
     /// A message was not taken.
@@ -318,6 +422,10 @@ impl ZmtpFront {
 
 /// How long a PUSH is not read when its queue has no room, before that is tried again.
 const FULL_PAUSE: Span = Span::from_millis(200);
+
+/// Messages that are published at once, and bytes of them: enough that what is done once costs little for each.
+const RUN_MAX: usize = 256;
+const RUN_BYTES_MAX: usize = 32 << 10;
 
 /// A larger buffer is not kept for the next message.
 pub(super) const KEPT_MAX: usize = 64 << 10;

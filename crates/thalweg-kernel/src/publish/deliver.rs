@@ -77,6 +77,25 @@ impl Kernel {
         }
     }
 
+    /// The same for some of the receivers, by their places.
+    #[inline(never)]
+    pub(crate) fn spread_apart<E: Effects>(
+        &mut self,
+        publisher: SessionId,
+        (route, some): (&Route, &[u32]),
+        draft: &Draft<'_>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let mut kept = None;
+        let mut forms = Forms::of(draft, &mut kept, now);
+        for at in some {
+            if let Some(receiver) = route.receivers().get(*at as usize) {
+                self.spread_one(Some(publisher), receiver, draft, &mut forms, now, fx);
+            }
+        }
+    }
+
     /// A copy for one receiver.
     #[inline(always)]
     fn spread_one<'a, E: Effects>(
@@ -491,6 +510,13 @@ impl Receiver {
     fn terms_of(&self, draft: &Draft<'_>) -> (Reliability, bool) {
         let retain = draft.retain != RetainOp::None && self.flags & RETAIN_AS_PUBLISHED != 0;
         (self.reliability.min(draft.reliability), retain)
+    }
+
+    /// Whether it is to see identifiers of its subscriptions.
+    #[inline]
+    pub(crate) fn has_identifiers(&self) -> bool {
+        let overlap = self.overlap.as_deref().unwrap_or_default();
+        self.id != 0 || overlap.iter().any(|sink| sink.id != 0)
     }
 
     pub(crate) fn subscription_ids(&self) -> SubscriptionIds {

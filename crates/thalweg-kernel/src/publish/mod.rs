@@ -10,6 +10,7 @@ pub(crate) mod draft;
 pub(crate) mod pace;
 pub(crate) mod pipeline;
 pub(crate) mod room;
+pub(crate) mod run;
 pub(crate) mod stamp_mask;
 pub(crate) mod stamped;
 pub(crate) mod subject;

@@ -13,6 +13,7 @@ use crate::queue::{HOME, Queued};
 use crate::remote::shards::ShardMessage;
 use crate::remote::transfer::Destination;
 use crate::routes::cached::{Goes, Route};
+use crate::routes::store::Routes;
 use crate::values::retained::Retained;
 use std::rc::Rc;
 use thalweg_model::{Message, Reliability, RetainOp, Time};
@@ -23,6 +24,19 @@ use thalweg_records::Record;
 pub(crate) struct Memo {
     address: Vec<u8>,
     route: Option<Rc<Route>>,
+}
+
+impl Memo {
+    /// The route of an address, if that is the one and its route still holds.
+    #[inline(always)]
+    pub(super) fn route_of(&self, address: &str, routes: &Routes) -> Option<Rc<Route>> {
+        match &self.route {
+            Some(route) if self.address == address.as_bytes() && routes.still_holds(route) => {
+                Some(route.clone())
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Kernel {
@@ -68,15 +82,7 @@ impl Kernel {
         session.counts.note_received();
         self.books.received(draft.payload.len());
         let pause_until = session.connection.pause(draft.payload.len(), now);
-        let memo = match &session.memo.route {
-            Some(route)
-                if session.memo.address == draft.address.as_bytes()
-                    && self.routes.still_holds(route) =>
-            {
-                Some(route.clone())
-            }
-            _ => None,
-        };
+        let memo = session.memo.route_of(draft.address, &self.routes);
         if draft.reliability == Reliability::ExactlyOnce {
             let (is_new, grew) = session.tickets.insert_growing(draft.ticket);
             if grew {
@@ -320,6 +326,23 @@ impl Kernel {
             self.write_down(&cause, draft, false, false, now);
         }
         Outcome::Accepted
+    }
+
+    /// What [`Kernel::spread`] does of a simple message, for some of its receivers: those of these places.
+    #[inline(never)]
+    pub(crate) fn spread_to_some<E: Effects>(
+        &mut self,
+        publisher: SessionId,
+        (route, some): (&Route, &[u32]),
+        draft: &Draft<'_>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        self.spread_apart(publisher, (route, some), draft, now, fx);
+        if self.journal.has_references() {
+            let cause = self.cause_of(Some(publisher), route, draft);
+            self.write_down(&cause, draft, false, false, now);
+        }
     }
 
     /// The same as [`Kernel::spread_fully`], of a message that only one queue wants.

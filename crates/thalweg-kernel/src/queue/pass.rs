@@ -1,4 +1,4 @@
-//! A message goes straight through its queue: nothing waits there, and its only consumer can take it.
+//! A message, or a run of them, goes straight through its queue: nothing waits there, and its only consumer can take it.
 
 use super::Item;
 use crate::Kernel;
@@ -8,6 +8,7 @@ use crate::ids::QueueId;
 use crate::journal::durable::Pending;
 use crate::lines::{Source, Turn, Unsettled};
 use crate::publish::pipeline::Draft;
+use crate::publish::run::Run;
 use thalweg_model::{Reliability, Time};
 
 impl Kernel {
@@ -117,6 +118,57 @@ impl Kernel {
             let pending = Pending::new(number, serial, draft.reliability, 0);
             self.journal.refer(pending.that_left());
         }
+        true
+    }
+
+    /// Hands a run to the only consumer of a queue, as [`Kernel::pass`] does with each message, if that settles nothing. False,
+    /// and nothing has happened, if it cannot take all of it.
+    pub(crate) fn pass_run<E: Effects>(
+        &mut self,
+        queue_id: QueueId,
+        run: &Run<'_>,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            return false;
+        };
+        let ([to], []) = (queue.takers.consumers(), queue.takers.groups()) else {
+            return false;
+        };
+        let Some(session) = self.sessions.get_mut(to.session) else {
+            return false;
+        };
+        let Some(link) = session
+            .link()
+            .filter(|_| !session.connection.is_congested() && queue.backlog.is_empty())
+        else {
+            return false;
+        };
+        let may_all = session.access().is_allow_all();
+        let lines = session.lines.as_deref_mut();
+        let Some(line) = lines.and_then(|lines| lines.get_mut(to.line)) else {
+            return false;
+        };
+        let Some(turn) = line.turn_of(to.number) else {
+            return false;
+        };
+        if turn.settles || turn.no_local || !may_all {
+            return false;
+        }
+        match fx.deliver_run(link, run) {
+            Sent::Room => {}
+            Sent::Congested => session.connection.congest(),
+            Sent::Full | Sent::TooLarge | Sent::Gone => return false,
+        }
+        let count = run.count();
+        // The turn's tag is that of the first.
+        line.sent(turn.tag + count as u64 - 1);
+        queue.came += count as u64;
+        queue.went += count as u64;
+        session.counts.run_delivered(count);
+        self.books.run_delivered(count, run.payload_bytes());
+        self.end_command(now, fx);
         true
     }
 }

@@ -138,6 +138,12 @@ impl Connection {
         std::mem::take(&mut self.thrown_out)
     }
 
+    /// Whether its publishes have a rate that they must not exceed.
+    #[inline]
+    pub(crate) fn is_metered(&self) -> bool {
+        self.meters.is_some()
+    }
+
     /// Meters a publish; when it exceeds a rate, when the publisher may go on.
     #[inline]
     pub(crate) fn pause(&mut self, bytes: usize, now: Time) -> Option<Time> {

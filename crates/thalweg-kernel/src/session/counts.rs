@@ -55,6 +55,19 @@ impl Counts {
         self.routed += 1;
     }
 
+    /// So many publishes came one behind the other.
+    #[inline]
+    pub(crate) fn run_received(&mut self, count: usize) {
+        self.received += count as u64;
+    }
+
+    /// The copies of such publishes reached the peer.
+    #[inline]
+    pub(crate) fn run_delivered(&mut self, count: usize) {
+        self.routed += count as u64;
+        self.delivered += count as u64;
+    }
+
     /// A copy goes elsewhere.
     pub(crate) fn note_taken_back(&mut self) {
         take_back(&mut self.routed, &mut self.restored);

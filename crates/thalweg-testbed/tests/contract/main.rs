@@ -29,3 +29,4 @@ mod xmpp_resumption;
 mod zmtp;
 mod zmtp_access;
 mod zmtp_requests;
+mod zmtp_runs;

@@ -24,36 +24,41 @@ fn a_first_octet_is_a_subscription_only_from_a_subscriber_and_in_a_single_frame(
 }
 
 #[test]
-fn a_short_message_is_what_the_long_way_finds_too() {
-    let whole: [&[u8]; 4] = [
+fn a_whole_message_is_what_the_long_way_finds_too() {
+    let inputs: [&[u8]; 6] = [
         b"\x00\x00",
         b"\x00\x02ab",
         b"\x01\x00\x00\x00",
         b"\x01\x01a\x00\x02bc",
+        b"\x02\0\0\0\0\0\0\0\x02ab",
+        b"\x01\x01a\x02\0\0\0\0\0\0\0\x02bc",
     ];
-    for input in whole {
+    for input in inputs {
         let more = [input, b"\x00\x01z"].concat();
         let mut to = server_for(SocketType::Pub);
-        let short = to.short_message(&more).expect("it is short");
-        assert_eq!(short.message.raw(), input);
-        let bodies: Vec<&[u8]> = [short.first].into_iter().chain(short.second).collect();
-        assert_eq!(bodies, short.message.frames().collect::<Vec<_>>());
+        let whole = to.whole_message(&more).expect("it is whole");
+        assert_eq!(whole.message.raw(), input);
+        let bodies: Vec<&[u8]> = [whole.first].into_iter().chain(whole.second).collect();
+        assert_eq!(bodies, whole.message.frames().collect::<Vec<_>>());
         // From a subscriber it may be a subscription.
-        assert!(server_for(SocketType::Sub).short_message(&more).is_none());
+        assert!(server_for(SocketType::Sub).whole_message(&more).is_none());
     }
-    let others: [&[u8]; 8] = [
+    let others: [&[u8]; 11] = [
         b"",
         b"\x00",
         b"\x00\x02a",
         b"\x01\x01a\x00",
         b"\x01\x01a\x01\x01b\x00\x01c",
-        b"\x02\0\0\0\0\0\0\0\x01a",
+        b"\x02\0\0\0\0\0\0\0\x02a",
+        b"\x02\x7f\xff\xff\xff\xff\xff\xff\xffa",
+        b"\x02\xff\xff\xff\xff\xff\xff\xff\xffa",
+        b"\x01\x01a\x02\0\0\0",
         b"\x01\x01a\x04\x05\x04PONG",
         b"\x08\x01a",
     ];
     for input in others {
         let mut to = server_for(SocketType::Pub);
-        assert!(to.short_message(input).is_none(), "{input:?}");
+        assert!(to.whole_message(input).is_none(), "{input:?}");
     }
     // The beginning of its message is kept already.
     let (mut to, mut gathered) = (server_for(SocketType::Pub), Gathered::default());
@@ -63,7 +68,7 @@ fn a_short_message_is_what_the_long_way_finds_too() {
         &mut gathered,
     );
     assert_eq!(
-        (consumed, to.short_message(b"\x00\x01b").is_none()),
+        (consumed, to.whole_message(b"\x00\x01b").is_none()),
         (10, true)
     );
 }
