@@ -77,7 +77,6 @@ fn wait_for(stream: &mut TcpStream, answer: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(&said).into_owned())
 }
 
-/// A socket, unless the broker has no memory left for one.
 /// Greeting and HELLO of a client of CURVE that knows the server's public key.
 pub(super) fn curve_hello(server_secret: &[u8; 32]) -> Vec<u8> {
     let keys = KeyPair::from_secret(*server_secret);
@@ -105,6 +104,7 @@ pub(super) fn curve_hello(server_secret: &[u8; 32]) -> Vec<u8> {
     up
 }
 
+/// A socket, unless the broker has no memory left for one.
 fn zmtp(broker: SocketAddr, socket: &str) -> Option<TcpStream> {
     let mut stream = abrupt(broker).expect("it accepts");
     let _ = stream.write_all(&[&GREETING[..], &ready(socket)].concat());
@@ -225,6 +225,44 @@ fn subscriptions_of_zmtp_and_xmpp_stay_within_the_budget() {
     println!("{opened} connections, {admitted:?} admitted, {refused} closed");
     assert!(admitted.iter().all(|count| *count > 0), "{admitted:?}");
     victim.assert_bounded("subscriptions of ZMTP and XMPP", GROWTH_MAX);
+}
+
+#[test]
+fn subscribers_of_zmtp_that_do_not_read_cost_a_bounded_memory() {
+    const DEAF: u64 = 20;
+    // Outputs of 1 MiB for each, and 100 messages that wait for all of them.
+    let options = Broker::with()
+        .zmtp()
+        .set("queue.output_bytes_max", "1MiB")
+        .set("zmtp.high_water", "100");
+    let Some(victim) = Victim::with(options) else {
+        return;
+    };
+    let address = victim.broker.zmtp();
+    let deaf: Vec<_> = (0..DEAF)
+        .map(|_| {
+            let mut stream = zmtp(address, "SUB").expect("there is memory");
+            assert!(offer(&mut stream, &frame(COMMAND, b"\x09SUBSCRIBEflood")));
+            stream
+        })
+        .collect();
+    // The pair's receiver has one, too.
+    victim.wait_for("thalweg_subscriptions", |count| count == DEAF + 1);
+    let message = [frame(MORE, b"flood"), frame(LAST, &[b'x'; 10_000])].concat();
+    let batch = message.repeat(100);
+    let mut publisher = zmtp(address, "PUB").expect("there is memory");
+    let (until, mut sent) = (Instant::now() + duration(), 0);
+    // At least ten times what the system's buffers, outputs and backlogs of all hold.
+    while Instant::now() < until || sent < 6_000 {
+        publisher.write_all(&batch).expect("the broker reads on");
+        sent += 100;
+    }
+    victim.wait_for("thalweg_publishes_received_total", |count| count >= sent);
+    let dropped = victim.figure("thalweg_copies_dropped_total");
+    println!("{sent} messages to {DEAF} subscribers, {dropped} copies dropped");
+    assert!(dropped > 0, "what they did not get is counted");
+    victim.assert_bounded("a flood of ZMTP", 80 << 10);
+    drop(deaf);
 }
 
 #[test]
