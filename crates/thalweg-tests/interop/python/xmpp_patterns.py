@@ -1,11 +1,13 @@
 """XMPP clients, unchanged, against the broker: slixmpp with its XEP-0060, by itself and with paho on MQTT's side.
 
-`xmpp_patterns.py XMPP MQTT STARTTLS PEOPLE CA` takes the ports on 127.0.0.1 and the file of a certificate authority, prints one
+`xmpp_patterns.py XMPP MQTT STARTTLS PEOPLE FOLDER` takes the ports on 127.0.0.1 and the folder with the certificates, prints one
 line per pattern, and fails at the first that does not get what it should. At PEOPLE users log in by name (`../../tests/all/interop/xmpp.rs`).
 """
 
 import asyncio
+import ssl
 import sys
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import paho.mqtt.client as mqtt
@@ -13,7 +15,7 @@ import slixmpp
 from slixmpp.exceptions import IqError
 
 XMPP, MQTT, STARTTLS, PEOPLE = (int(port) for port in sys.argv[1:5])
-AUTHORITY = sys.argv[5]
+CERTIFICATES = Path(sys.argv[5])
 DOMAIN = "localhost"
 SERVICE = "pubsub." + DOMAIN
 TEXT = "{urn:thalweg:payload:0}text"
@@ -186,15 +188,32 @@ async def with_mqtt():
     await client.disconnect()
 
 
+def secured(client):
+    """Connects by STARTTLS."""
+    client.enable_starttls, client.enable_plaintext = True, False
+    client.ca_certs = CERTIFICATES / "authority.pem"
+    client.connect("127.0.0.1", STARTTLS)
+    return asyncio.wait_for(client.started, PATIENCE_S)
+
+
 async def starttls():
     client = Client()
-    client.enable_starttls, client.enable_plaintext = True, False
-    client.ca_certs = AUTHORITY
-    client.connect("127.0.0.1", STARTTLS)
-    await asyncio.wait_for(client.started, PATIENCE_S)
+    await secured(client)
     assert client.transport.get_extra_info("cipher"), "TLS"
     await client.plugin["xep_0199"].ping(DOMAIN, timeout=PATIENCE_S)
     await client.disconnect()
+
+
+async def certificate():
+    """The common name of a certificate logs in by EXTERNAL, over TLS 1.3 and 1.2."""
+    for version in ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2:
+        client = Client(user="interop")
+        client.certfile, client.keyfile = CERTIFICATES / "client.pem", CERTIFICATES / "client.key"
+        client.plugin["feature_mechanisms"].use_mech = "EXTERNAL"
+        client.ssl_context.maximum_version = version
+        await secured(client)
+        assert client.boundjid.bare == f"interop@{DOMAIN}", client.boundjid
+        await client.disconnect()
 
 
 async def resumption():
@@ -402,7 +421,7 @@ async def requests():
 
 
 async def main():
-    patterns = (log_in, discovery, publish_and_notify, last_items, errors, with_mqtt, starttls, resumption,
+    patterns = (log_in, discovery, publish_and_notify, last_items, errors, with_mqtt, starttls, certificate, resumption,
                 forms_of_nodes, forms_of_subscriptions, affiliations, chat, offline_messages, requests)
     for pattern in patterns:
         await asyncio.wait_for(pattern(), 60)

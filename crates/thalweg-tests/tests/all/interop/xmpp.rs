@@ -12,6 +12,7 @@ const PASSWORD: &[u8] = b"wherefore";
 const RULES: &str = "\
 topic readwrite #
 topic readwrite $q/#
+topic readwrite $jid/#
 user romeo
 topic readwrite #
 topic readwrite $q/#
@@ -34,11 +35,16 @@ fn a_client_of_xmpp_publishes_subscribes_and_meets_mqtt() {
         .file("server.pem", &certificates.server)
         .file("server.key", &certificates.server_key)
         .file("authority.pem", &certificates.authority)
+        .file("client.pem", &certificates.client)
+        .file("client.key", &certificates.client_key)
         .set("listeners.secure.kind", "xmpp")
         .set("listeners.secure.transport", "starttls")
         .set("listeners.secure.bind", &starttls.to_string())
         .set("listeners.secure.tls.certificate", "{folder}/server.pem")
         .set("listeners.secure.tls.key", "{folder}/server.key")
+        .set("listeners.secure.tls.client_ca", "{folder}/authority.pem")
+        .set("listeners.secure.tls.client_certificate", "optional")
+        .set("listeners.secure.tls.identity", "common_name")
         .set("listeners.people.kind", "xmpp")
         .set("listeners.people.bind", &people.to_string())
         .set("listeners.people.anonymous", "false")
@@ -51,8 +57,8 @@ fn a_client_of_xmpp_publishes_subscribes_and_meets_mqtt() {
         .arg("-B")
         .arg(script)
         .args(ports.map(|address| address.port().to_string()))
-        .arg(broker.folder().join("authority.pem"));
-    assert_patterns(python, 14, &broker);
+        .arg(broker.folder());
+    assert_patterns(python, 15, &broker);
 }
 
 #[test]
