@@ -25,6 +25,12 @@ impl Outbound for XmppFront {
             self.put_message(content, delivery, out);
             return Ok(());
         }
+        if content.address().starts_with('$')
+            && delivery.subscription_ids.is_empty()
+            && let Some(done) = self.put_personal(content, delivery, out)
+        {
+            return done;
+        }
         let service = self.service.clone();
         let attributes = [("from", &*service), ("to", &*self.address)];
         self.side.put_again(
@@ -33,7 +39,7 @@ impl Outbound for XmppFront {
             &attributes,
             out,
             |out| {
-                XmppFront::put_event(content, out);
+                XmppFront::put_event(content, content.address(), out);
                 put_headers(delivery, out);
                 if delivery.deliveries > 0 || delivery.retain {
                     put_delay(content, &service, out);
@@ -61,23 +67,31 @@ impl Outbound for XmppFront {
             (Asked::Contact { name, answers }, Answer::Subscribed([subscribed])) => {
                 self.put_watched(&name, answers, *subscribed, out);
             }
-            (Asked::Items { id, node, wanted }, Answer::Value(value)) => {
-                self.put_items(&id, &node, &wanted, value, out);
+            (
+                Asked::Items {
+                    id,
+                    account,
+                    node,
+                    wanted,
+                },
+                Answer::Value(value),
+            ) => {
+                self.put_items(&id, (&account, &node), &wanted, value, out);
             }
-            (Asked::Names { id, node }, Answer::Value(value)) => {
-                self.put_names(&id, &node, value, out);
+            (Asked::Names { id, account, node }, Answer::Value(value)) => {
+                self.put_names(&id, (&account, &node), value, out);
             }
             (Asked::Retract(retraction), Answer::Value(value)) => {
                 self.on_looked_at(retraction, value, out);
             }
-            (Asked::Nodes { id }, Answer::Values { values, complete }) => {
+            (Asked::Nodes { id, account }, Answer::Values { values, complete }) => {
                 // Too many lists are being put together.
                 if values.is_empty() && !complete {
-                    let service = self.service.clone();
-                    return self
-                        .put_answer("error", &id, Some(&service), out, |out| NO_ROOM.put(out));
+                    let from = self.home(&account);
+                    return self.put_answer("error", &id, Some(&from), out, |out| NO_ROOM.put(out));
                 }
-                self.put_nodes(&id, values.iter().map(|message| message.address()), out);
+                let addresses = values.iter().map(|message| message.address());
+                self.put_nodes(&id, &account, addresses, out);
             }
             // The kernel answers what it was asked.
             _ => {}

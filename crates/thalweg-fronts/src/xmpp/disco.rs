@@ -1,5 +1,7 @@
 //! Requests to the server itself, and what it and the service say of themselves (XEP-0030, XEP-0092).
 
+use super::pep::{self, Account};
+use super::presence::ROSTER;
 use super::pubsub::{Asked, PUBSUB};
 use super::{XmppFront, rpc};
 use crate::front::{Cx, Variant};
@@ -7,9 +9,8 @@ use thalweg_kernel::ListSpec;
 use thalweg_xmpp::{ErrorType, Stanza, StanzaError, ns, put_attribute, put_text};
 
 const INFO: &str = "http://jabber.org/protocol/disco#info";
-const ITEMS: &str = "http://jabber.org/protocol/disco#items";
+pub(super) const ITEMS: &str = "http://jabber.org/protocol/disco#items";
 const VERSION: &str = "jabber:iq:version";
-const ROSTER: &str = "jabber:iq:roster";
 
 /// Features of XEP-0060 that are there.
 const PUBSUB_FEATURES: &[&str] = &[
@@ -48,22 +49,39 @@ const PUBSUB_FEATURES: &[&str] = &[
 const LISTS_MAX: usize = 4;
 
 impl XmppFront {
-    /// A request to the server or to the service that is none of XEP-0060.
-    pub(super) fn on_request(cx: &mut Cx<'_>, stanza: Stanza<'_>) {
+    /// A request to the server, to the service or to an account that is none of XEP-0060.
+    pub(super) fn on_request(cx: &mut Cx<'_>, stanza: Stanza<'_>, account: &Account) {
         let Some(front) = XmppFront::of(cx.links, cx.id) else {
             return;
         };
         let is_service = stanza.to().is_some_and(|to| *to == *front.service);
         let is_rpc = stanza.to().is_some_and(|to| front.rpc_node(&to).is_some());
         let settings = front.settings.clone();
-        let Some(payload) = stanza.payload().filter(|_| stanza.type_() == "get") else {
-            return XmppFront::unavailable(cx, stanza);
+        // What a client sends to no address is for the server, and for its account.
+        let account = account.as_ref().filter(|_| stanza.to().is_some());
+        let is_others = account.is_some_and(|account| !front.is_own(account));
+        let is_roster = !is_service && !is_rpc && !is_others;
+        let payload = match (stanza.payload(), &*stanza.type_()) {
+            (Some(query), "set") if is_roster && query.is("query", ROSTER) => {
+                if let Err(refused) = XmppFront::on_roster_set(cx, stanza, query) {
+                    XmppFront::reply_error(cx, stanza, refused);
+                }
+                return;
+            }
+            (Some(payload), "get") => payload,
+            _ => return XmppFront::unavailable(cx, stanza),
         };
         let node = payload.attribute("node").filter(|node| !node.is_empty());
         match (payload.name(), payload.namespace()) {
             ("query", INFO) if is_rpc => XmppFront::reply(cx, stanza, |out| {
                 let identity = ("component", "generic", "Requests");
                 put_info(identity, &[INFO, ITEMS, VERSION, ns::PING], None, out);
+            }),
+            ("query", INFO) if account.is_some() => XmppFront::reply(cx, stanza, |out| {
+                let identities = [("account", "registered", ""), ("pubsub", "pep", "")];
+                let features = pep::features();
+                let features: Vec<&str> = features.iter().map(|name| &**name).collect();
+                put_infos(&identities, &features, node.as_deref(), out);
             }),
             ("query", INFO) => XmppFront::reply(cx, stanza, |out| match (is_service, node) {
                 (true, Some(node)) => {
@@ -72,10 +90,13 @@ impl XmppFront {
                 (true, None) => put_service(out),
                 (false, _) => put_server(settings.offline_messages, out),
             }),
-            ("query", ITEMS) if is_service && node.is_none() => XmppFront::list_nodes(cx, stanza),
-            ("query", ITEMS) if is_service => {
+            ("query", ITEMS) if (is_service || account.is_some()) && node.is_none() => {
+                XmppFront::list_nodes(cx, stanza, account.cloned());
+            }
+            ("query", ITEMS) if is_service || account.is_some() => {
                 let node = node.unwrap_or_default();
-                if let Err(refused) = XmppFront::on_names(cx, stanza, &node) {
+                let account = account.cloned();
+                if let Err(refused) = XmppFront::on_names(cx, stanza, &account, &node) {
                     XmppFront::reply_error(cx, stanza, refused);
                 }
             }
@@ -91,15 +112,15 @@ impl XmppFront {
                 }
                 out.extend_from_slice(b"</query>");
             }),
-            ("query", VERSION) => XmppFront::reply(cx, stanza, |out| {
+            ("query", VERSION) if !is_others => XmppFront::reply(cx, stanza, |out| {
                 out.extend_from_slice(
                     format!("<query xmlns='{VERSION}'><name>Thalweg</name><version>").as_bytes(),
                 );
                 put_text(env!("CARGO_PKG_VERSION"), out);
                 out.extend_from_slice(b"</version></query>");
             }),
-            ("query", ROSTER) if !is_service && !is_rpc => XmppFront::put_roster(cx, stanza),
-            ("ping", ns::PING) => XmppFront::reply(cx, stanza, |_| {}),
+            ("query", ROSTER) if is_roster => XmppFront::put_roster(cx, stanza),
+            ("ping", ns::PING) if !is_others => XmppFront::reply(cx, stanza, |_| {}),
             _ => XmppFront::unavailable(cx, stanza),
         }
     }
@@ -110,22 +131,27 @@ impl XmppFront {
     }
 
     /// The nodes that have items, as far as one answer goes.
-    fn list_nodes(cx: &mut Cx<'_>, stanza: Stanza<'_>) {
+    fn list_nodes(cx: &mut Cx<'_>, stanza: Stanza<'_>, account: Account) {
         let (Some(session), Some(front)) = (cx.session(), XmppFront::of(cx.links, cx.id)) else {
             return;
         };
         let max = front.settings.listed_max;
         let id = stanza.id().unwrap_or_default().into();
+        let filter = match &account {
+            Some(account) => pep::all_of(&front.settings.tenant, account),
+            None => "#".to_owned(),
+        };
         let lists = (front.asked.values()).filter(|asked| matches!(asked, Asked::Nodes { .. }));
         let ticket = match lists.count() {
-            0..LISTS_MAX => front.ask(Asked::Nodes { id }),
+            0..LISTS_MAX => front.ask(Asked::Nodes { id, account }),
             _ => None,
         };
         let Some(ticket) = ticket else {
             let error = StanzaError::new(ErrorType::Wait, "resource-constraint");
             return XmppFront::reply_error(cx, stanza, error);
         };
-        let wanted = ListSpec { filter: "#", max };
+        let filter = &*filter;
+        let wanted = ListSpec { filter, max };
         let may = cx
             .kernel
             .list_last_values(session, cx.id, ticket, wanted, cx.now, cx.links);
@@ -143,16 +169,28 @@ fn put_info(
     node: Option<&str>,
     out: &mut Vec<u8>,
 ) {
-    let (category, type_, name) = identity;
+    put_infos(&[identity], features, node, out);
+}
+
+fn put_infos(
+    identities: &[(&str, &str, &str)],
+    features: &[&str],
+    node: Option<&str>,
+    out: &mut Vec<u8>,
+) {
     out.extend_from_slice(format!("<query xmlns='{INFO}'").as_bytes());
     if let Some(node) = node {
         put_attribute("node", node, out);
     }
-    out.extend_from_slice(b"><identity");
-    for (attribute, value) in [("category", category), ("type", type_), ("name", name)] {
-        put_attribute(attribute, value, out);
+    out.push(b'>');
+    for (category, type_, name) in identities {
+        out.extend_from_slice(b"<identity");
+        let attributes = [("category", category), ("type", type_), ("name", name)];
+        for (attribute, value) in attributes.iter().filter(|(_, value)| !value.is_empty()) {
+            put_attribute(attribute, value, out);
+        }
+        out.extend_from_slice(b"/>");
     }
-    out.extend_from_slice(b"/>");
     for feature in features {
         out.extend_from_slice(b"<feature");
         put_attribute("var", feature, out);

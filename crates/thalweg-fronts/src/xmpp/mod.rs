@@ -12,6 +12,7 @@ mod disco;
 mod forms;
 mod node;
 pub mod payload;
+mod pep;
 mod presence;
 mod pubsub;
 mod resume;
@@ -74,6 +75,7 @@ pub struct XmppFront {
     service: Box<str>,
     nodes: Nodes,
     contacts: Contacts,
+    interests: pep::Interests,
     availability: Availability,
     /// Requests that wait for the kernel's answer.
     asked: HashMap<Ticket, Asked>,
@@ -117,6 +119,7 @@ impl XmppFront {
             address: "".into(),
             nodes: Nodes::default(),
             contacts: Contacts::default(),
+            interests: pep::Interests::default(),
             availability: Availability::default(),
             asked: HashMap::new(),
             asked_bytes: 0,
@@ -200,17 +203,19 @@ impl XmppFront {
                 XmppFront::on_rpc(cx, stanza, node);
             }
             StanzaKind::Iq if !is_ours && to.contains('/') => XmppFront::on_message(cx, stanza),
-            StanzaKind::Iq if !stanza.is_request() => {}
-            StanzaKind::Iq if *to == *front.service => XmppFront::on_pubsub(cx, stanza),
-            StanzaKind::Iq if is_ours || front.rpc_node(&to).is_some() => {
-                XmppFront::on_request(cx, stanza)
-            }
+            StanzaKind::Iq if !stanza.is_request() => XmppFront::on_capabilities(cx, stanza),
+            StanzaKind::Iq => match front.account_of(&to) {
+                Some(account) => XmppFront::on_pubsub(cx, stanza, &account),
+                None if is_ours || front.rpc_node(&to).is_some() => {
+                    XmppFront::on_request(cx, stanza, &None)
+                }
+                None => {
+                    let unavailable = StanzaError::new(ErrorType::Cancel, "service-unavailable");
+                    XmppFront::reply_error(cx, stanza, unavailable);
+                }
+            },
             StanzaKind::Presence => XmppFront::on_presence(cx, stanza),
             StanzaKind::Message => XmppFront::on_message(cx, stanza),
-            StanzaKind::Iq => {
-                let unavailable = StanzaError::new(ErrorType::Cancel, "service-unavailable");
-                XmppFront::reply_error(cx, stanza, unavailable);
-            }
         }
     }
 
@@ -438,10 +443,11 @@ impl Front for XmppFront {
     fn on_wake(cx: &mut Cx<'_>) {
         XmppFront::watch_unacknowledged(cx);
         XmppFront::retract(cx);
+        XmppFront::follow_accepted(cx);
     }
 
     fn is_to_wake(&self) -> bool {
-        self.is_behind() || !self.retracting.is_empty()
+        self.is_behind() || !self.retracting.is_empty() || self.interests.has_accepted()
     }
 
     fn has_timers(&self) -> bool {

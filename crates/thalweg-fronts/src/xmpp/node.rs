@@ -5,6 +5,7 @@
 
 use super::XmppFront;
 use super::forms::{self, DATA, Field, Is};
+use super::pep::Account;
 use super::pubsub::{
     BAD_REQUEST, CONFLICT, ERRORS, FORBIDDEN, NOT_ACCEPTABLE, OWNER, PUBSUB, Refused, address_of,
     node,
@@ -20,29 +21,39 @@ const NODE_CONFIG: &str = "http://jabber.org/protocol/pubsub#node_config";
 const PERSIST: &str = "pubsub#persist_items";
 const EXPIRE: &str = "pubsub#item_expire";
 
-/// How nodes are to a client with these rights.
-fn fields(access: &Access) -> [Field; 16] {
-    let (reads, writes) = match access.is_allow_all() {
-        true => ("open", "open"),
-        false => ("whitelist", "publishers"),
+/// How nodes of the service, or of accounts, are to a client with these rights.
+fn fields(access: &Access, is_personal: bool) -> [Field; 16] {
+    let reads = match (is_personal, access.is_allow_all()) {
+        // Whoever subscribes to a user's presence is a contact. Rules that let fewer read do no harm, but none make a whitelist.
+        (true, _) => Is::Choice("presence", &["open"]),
+        (false, true) => Is::Choice("open", &[]),
+        (false, false) => Is::Choice("whitelist", &[]),
+    };
+    let writes = match access.is_allow_all() && !is_personal {
+        true => "open",
+        false => "publishers",
+    };
+    let (notification, last) = match is_personal {
+        true => ("headline", Is::Choice("on_sub_and_presence", &["on_sub"])),
+        false => ("normal", Is::Choice("on_sub", &[])),
     };
     [
-        ("pubsub#access_model", Is::Choice(reads, &[])),
+        ("pubsub#access_model", reads),
         ("pubsub#deliver_notifications", Is::Flag(true)),
         ("pubsub#deliver_payloads", Is::Flag(true)),
         (EXPIRE, Is::Choice("max", &[])),
         ("pubsub#max_items", Is::Choice("1", &["max"])),
         ("pubsub#node_type", Is::Choice("leaf", &[])),
-        ("pubsub#notification_type", Is::Choice("normal", &[])),
+        ("pubsub#notification_type", Is::Choice(notification, &[])),
         ("pubsub#notify_config", Is::Flag(false)),
         ("pubsub#notify_delete", Is::Flag(true)),
         ("pubsub#notify_retract", Is::Flag(true)),
         ("pubsub#notify_sub", Is::Flag(false)),
         (PERSIST, Is::Flag(true)),
-        ("pubsub#presence_based_delivery", Is::Flag(false)),
+        ("pubsub#presence_based_delivery", Is::Flag(is_personal)),
         ("pubsub#publish_model", Is::Choice(writes, &[])),
         ("pubsub#purge_offline", Is::Flag(false)),
-        ("pubsub#send_last_published_item", Is::Choice("on_sub", &[])),
+        ("pubsub#send_last_published_item", last),
     ]
     .map(|(name, is)| Field { name, is })
 }
@@ -71,6 +82,7 @@ impl XmppFront {
     /// The options of a publish. Two of them are its own, the others are conditions that the node has to meet.
     pub(super) fn publish_options(
         cx: &Cx<'_>,
+        account: &Account,
         payload: Element<'_>,
     ) -> Result<PublishOptions, Refused> {
         let mut options = PublishOptions {
@@ -103,23 +115,30 @@ impl XmppFront {
             return Err(BAD_REQUEST.with("invalid-options", ERRORS).about(name));
         }
         let access = XmppFront::access(cx)?;
-        forms::check(&fields(&access), conditions.into_iter()).map_err(|name| {
-            CONFLICT
-                .with("precondition-not-met", ERRORS)
-                .about(named(name))
-        })?;
+        forms::check(&fields(&access, account.is_some()), conditions.into_iter()).map_err(
+            |name| {
+                CONFLICT
+                    .with("precondition-not-met", ERRORS)
+                    .about(named(name))
+            },
+        )?;
         Ok(options)
     }
 
     /// Whether a node is as this form asks for.
-    fn check_config(cx: &Cx<'_>, configure: Option<Element<'_>>) -> Result<(), Refused> {
+    fn check_config(
+        cx: &Cx<'_>,
+        account: &Account,
+        configure: Option<Element<'_>>,
+    ) -> Result<(), Refused> {
         let form = configure.and_then(|configure| configure.child("x", DATA));
         let Some(form) = form.filter(|form| form.attribute("type").as_deref() != Some("cancel"))
         else {
             return Ok(());
         };
         let access = XmppFront::access(cx)?;
-        forms::check(&fields(&access), forms::submitted(form)).map_err(|name| {
+        let fields = fields(&access, account.is_some());
+        forms::check(&fields, forms::submitted(form)).map_err(|name| {
             let refused = NOT_ACCEPTABLE.about(named(name));
             match name {
                 "pubsub#access_model" => refused.with("unsupported-access-model", ERRORS),
@@ -131,6 +150,7 @@ impl XmppFront {
     pub(super) fn on_create(
         cx: &mut Cx<'_>,
         stanza: Stanza<'_>,
+        account: &Account,
         create: Element<'_>,
         configure: Option<Element<'_>>,
     ) -> Result<(), Refused> {
@@ -138,8 +158,9 @@ impl XmppFront {
             .map(XmppFront::new_name)
             .unwrap_or_default();
         let node = node(create).unwrap_or_else(|_| format!("instant/{instant}"));
-        XmppFront::check_publisher(cx, &address_of(&node).ok_or(NOT_ACCEPTABLE)?)?;
-        XmppFront::check_config(cx, configure)?;
+        let address = XmppFront::node_address(cx, account, &node)?;
+        XmppFront::check_publisher(cx, &address)?;
+        XmppFront::check_config(cx, account, configure)?;
         XmppFront::reply(cx, stanza, |out| {
             out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><create").as_bytes());
             put_attribute("node", &node, out);
@@ -151,16 +172,17 @@ impl XmppFront {
     pub(super) fn on_configure(
         cx: &mut Cx<'_>,
         stanza: Stanza<'_>,
+        account: &Account,
         configure: Element<'_>,
         is_set: bool,
     ) -> Result<(), Refused> {
         let node = node(configure)?;
-        let address = address_of(&node).ok_or(NOT_ACCEPTABLE)?;
+        let address = XmppFront::node_address(cx, account, &node)?;
         let access = XmppFront::access(cx)?;
         if is_set {
             XmppFront::check_publisher(cx, &address)?;
             configure.child("x", DATA).ok_or(BAD_REQUEST)?;
-            XmppFront::check_config(cx, Some(configure))?;
+            XmppFront::check_config(cx, account, Some(configure))?;
             XmppFront::reply(cx, stanza, |_| {});
             return Ok(());
         }
@@ -171,18 +193,24 @@ impl XmppFront {
             out.extend_from_slice(format!("<pubsub xmlns='{OWNER}'><configure").as_bytes());
             put_attribute("node", &node, out);
             out.push(b'>');
-            forms::put("form", NODE_CONFIG, &fields(&access), out);
+            let fields = fields(&access, account.is_some());
+            forms::put("form", NODE_CONFIG, &fields, out);
             out.extend_from_slice(b"</configure></pubsub>");
         });
         Ok(())
     }
 
     /// The configuration of nodes that are new.
-    pub(super) fn on_default(cx: &mut Cx<'_>, stanza: Stanza<'_>) -> Result<(), Refused> {
+    pub(super) fn on_default(
+        cx: &mut Cx<'_>,
+        stanza: Stanza<'_>,
+        account: &Account,
+    ) -> Result<(), Refused> {
         let access = XmppFront::access(cx)?;
         XmppFront::reply(cx, stanza, |out| {
             out.extend_from_slice(format!("<pubsub xmlns='{OWNER}'><default>").as_bytes());
-            forms::put("form", NODE_CONFIG, &fields(&access), out);
+            let fields = fields(&access, account.is_some());
+            forms::put("form", NODE_CONFIG, &fields, out);
             out.extend_from_slice(b"</default></pubsub>");
         });
         Ok(())

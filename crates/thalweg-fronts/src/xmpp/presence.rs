@@ -3,15 +3,19 @@
 //! The roster has the names of `xmpp.roster`, and those that the client subscribes to, as long as its session lasts.
 
 use super::XmppFront;
-use super::pubsub::{Asked, Refused};
+use super::pubsub::{Asked, BAD_REQUEST, NOT_ACCEPTABLE, NOT_FOUND, Refused};
 use super::subscriptions::refusal;
 use crate::front::{Cx, Variant};
 use std::collections::BTreeSet;
 use thalweg_kernel::{LastValueWish, Subscribed, Tag, Wish};
 use thalweg_model::presence;
-use thalweg_xmpp::{Again, Jid, Stanza, StanzaKind, ns, put_attribute, put_text};
+use thalweg_xmpp::{
+    Again, Element, ErrorType, Jid, Stanza, StanzaError, StanzaKind, ns, put_attribute, put_text,
+};
 
-const ROSTER: &str = "jabber:iq:roster";
+pub(super) const ROSTER: &str = "jabber:iq:roster";
+/// Names of the configuration stay.
+const NOT_ALLOWED: Refused = StanzaError::new(ErrorType::Cancel, "not-allowed");
 /// The resource of contacts, which need one to be available.
 const RESOURCE: &str = "thalweg";
 /// What a contact costs beside its name.
@@ -41,6 +45,10 @@ impl Contacts {
         was_there
     }
 
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
+    }
+
     /// The contact whose presence is told at an address.
     pub(super) fn at(&self, address: &str) -> Option<&str> {
         let told = presence::name_of(address).filter(|told| told.claimed_in.is_none())?;
@@ -62,17 +70,20 @@ impl XmppFront {
                 let priority = stanza.element.child("priority", ns::CLIENT);
                 let priority = priority.and_then(|priority| priority.text().trim().parse().ok());
                 XmppFront::set_available(cx, Some(priority.unwrap_or(0)));
+                XmppFront::on_announced(cx, stanza.element);
             }
             ("unavailable", _) if stanza.to().is_none() => {
+                XmppFront::forget_interests(cx);
+                let Some(front) = XmppFront::of(cx.links, cx.id) else {
+                    return;
+                };
                 let names = std::mem::take(&mut front.contacts).names;
                 names.iter().for_each(|name| XmppFront::unwatch(cx, name));
                 XmppFront::set_available(cx, None);
             }
             ("subscribe", Some(name)) => XmppFront::watch(cx, &name, true),
             ("unsubscribe", Some(name)) => {
-                if front.contacts.remove(&name) {
-                    XmppFront::unwatch(cx, &name);
-                }
+                XmppFront::forget_contact(cx, &name);
                 XmppFront::write(cx.links, cx.id, |front, out| {
                     front.put_presence(Some("unsubscribed"), &name, false, None, Again::Copy, out);
                     front.push_roster(&name, "remove", out);
@@ -146,8 +157,9 @@ impl XmppFront {
         out: &mut Vec<u8>,
     ) {
         let refused: Option<Refused> = refusal(subscribed);
-        if refused.is_some() {
-            self.contacts.remove(name);
+        match refused {
+            Some(_) => _ = self.contacts.remove(name),
+            None => self.interests.accept(name),
         }
         if answers {
             let (answer, in_roster) = match refused {
@@ -208,6 +220,47 @@ impl XmppFront {
             put_item(&contact, name, subscription, out);
             out.extend_from_slice(b"</query>");
         });
+    }
+
+    /// A change of the roster. A name is in it while the client subscribes to its presence; what a client calls it is not kept.
+    pub(super) fn on_roster_set(
+        cx: &mut Cx<'_>,
+        stanza: Stanza<'_>,
+        query: Element<'_>,
+    ) -> Result<(), Refused> {
+        let front = XmppFront::of(cx.links, cx.id).ok_or(BAD_REQUEST)?;
+        let mut items = query.children();
+        let (Some(item), None) = (items.next(), items.next()) else {
+            return Err(BAD_REQUEST);
+        };
+        let contact = item.attribute("jid").ok_or(BAD_REQUEST)?;
+        let name = front.contact_of(&contact).ok_or(NOT_ACCEPTABLE)?;
+        let is_configured = front.settings.roster.contains(&name);
+        let is_contact = front.contacts.names.contains(&name);
+        let is_removal = item.attribute("subscription").as_deref() == Some("remove");
+        let subscription = match (is_removal, is_configured, is_contact) {
+            (true, true, _) => return Err(NOT_ALLOWED),
+            (true, false, false) => return Err(NOT_FOUND),
+            (true, false, true) => "remove",
+            (false, false, false) => "none",
+            (false, ..) => "to",
+        };
+        if is_removal {
+            XmppFront::forget_contact(cx, &name);
+        }
+        XmppFront::reply(cx, stanza, |_| {});
+        XmppFront::write(cx.links, cx.id, |front, out| {
+            front.push_roster(&name, subscription, out);
+        });
+        Ok(())
+    }
+
+    fn forget_contact(cx: &mut Cx<'_>, name: &str) {
+        let front = XmppFront::of(cx.links, cx.id);
+        if front.is_some_and(|front| front.contacts.remove(name)) {
+            XmppFront::unwatch(cx, name);
+            XmppFront::unfollow_contact(cx, name);
+        }
     }
 
     /// The roster: configured names, and those that the client has subscribed to.

@@ -5,6 +5,7 @@
 
 use super::chat::TOO_MANY_WAIT;
 use super::node::PublishOptions;
+use super::pep::{self, Account};
 use super::{XmppFront, payload};
 use crate::front::{Cx, Variant};
 use thalweg_kernel::{Content, Draft, Effects, Outcome};
@@ -37,16 +38,21 @@ pub(super) enum Asked {
     },
     Items {
         id: Box<str>,
+        account: Account,
         node: Box<str>,
         /// The items that are wanted; all if there are none.
         wanted: Vec<Box<str>>,
     },
     /// The names of a node's items, for XEP-0030.
-    Names { id: Box<str>, node: Box<str> },
+    Names {
+        id: Box<str>,
+        account: Account,
+        node: Box<str>,
+    },
     /// The last value is to be forgotten if it is the item of this name.
     Retract(Retraction),
     /// The nodes that have items.
-    Nodes { id: Box<str> },
+    Nodes { id: Box<str>, account: Account },
     /// What became of an item.
     Published(Publishing),
     /// What became of a message to a user.
@@ -60,6 +66,7 @@ pub(super) enum Asked {
 /// An item that is to be forgotten.
 pub(super) struct Retraction {
     pub(super) id: Box<str>,
+    pub(super) account: Account,
     address: Box<str>,
     item: Box<str>,
 }
@@ -69,6 +76,7 @@ pub(super) struct Publishing {
     /// Other shards are asked under this number whether they keep it.
     question: u64,
     pub(super) id: Box<str>,
+    pub(super) account: Account,
     /// Its node and name, unless something is only to be forgotten.
     item: Option<(Box<str>, Box<str>)>,
 }
@@ -79,22 +87,37 @@ impl Asked {
         let texts = match self {
             Asked::Contact { name, .. } => name.len(),
             Asked::Subscribe { id, filter, .. } => id.len() + filter.len(),
-            Asked::Items { id, node, wanted } => {
+            Asked::Items {
+                id, node, wanted, ..
+            } => {
                 let names: usize = wanted.iter().map(|name| name.len()).sum();
                 id.len() + node.len() + names + wanted.capacity() * size_of::<Box<str>>()
             }
-            Asked::Names { id, node } => id.len() + node.len(),
-            Asked::Retract(Retraction { id, address, item }) => {
-                id.len() + address.len() + item.len()
-            }
-            Asked::Nodes { id } => id.len(),
+            Asked::Names { id, node, .. } => id.len() + node.len(),
+            Asked::Retract(Retraction {
+                id, address, item, ..
+            }) => id.len() + address.len() + item.len(),
+            Asked::Nodes { id, .. } => id.len(),
             Asked::Published(Publishing { id, item, .. }) => {
                 let item = item.as_ref();
                 id.len() + item.map_or(0, |(node, name)| node.len() + name.len())
             }
             Asked::Sent { id, to, .. } => id.len() + to.as_ref().map_or(0, |to| to.len()),
         };
-        texts + size_of::<(thalweg_kernel::Ticket, Asked)>()
+        let account = self.account().map_or(0, |account| account.len());
+        account + texts + size_of::<(thalweg_kernel::Ticket, Asked)>()
+    }
+
+    /// The account whose node it is about.
+    fn account(&self) -> Option<&str> {
+        match self {
+            Asked::Items { account, .. }
+            | Asked::Names { account, .. }
+            | Asked::Nodes { account, .. }
+            | Asked::Published(Publishing { account, .. })
+            | Asked::Retract(Retraction { account, .. }) => account.as_deref(),
+            _ => None,
+        }
     }
 
     /// What other shards are asked about it.
@@ -117,7 +140,7 @@ pub(super) const JID_REQUIRED: Refused = BAD_REQUEST.with("jid-required", ERRORS
 pub(super) const INVALID_JID: Refused = BAD_REQUEST.with("invalid-jid", ERRORS);
 const ITEM_REQUIRED: Refused = BAD_REQUEST.with("item-required", ERRORS);
 pub(super) const CONFLICT: Refused = StanzaError::new(ErrorType::Cancel, "conflict");
-const NOT_FOUND: Refused = StanzaError::new(ErrorType::Cancel, "item-not-found");
+pub(super) const NOT_FOUND: Refused = StanzaError::new(ErrorType::Cancel, "item-not-found");
 const INVALID_PAYLOAD: Refused = BAD_REQUEST.with("invalid-payload", ERRORS);
 pub(super) const INVALID_OPTIONS: Refused = BAD_REQUEST.with("invalid-options", ERRORS);
 pub(super) const FORBIDDEN: Refused = StanzaError::new(ErrorType::Auth, "forbidden");
@@ -168,8 +191,8 @@ pub(super) fn node(element: Element<'_>) -> Result<String, Refused> {
 }
 
 impl XmppFront {
-    /// A request to the service.
-    pub(super) fn on_pubsub(cx: &mut Cx<'_>, stanza: Stanza<'_>) {
+    /// A request to the service, or to an account.
+    pub(super) fn on_pubsub(cx: &mut Cx<'_>, stanza: Stanza<'_>, account: &Account) {
         let Some(payload) = stanza.payload() else {
             return XmppFront::reply_error(cx, stanza, BAD_REQUEST);
         };
@@ -182,10 +205,12 @@ impl XmppFront {
                 });
                 match action {
                     None => Err(BAD_REQUEST),
-                    Some(action) => XmppFront::on_action(cx, stanza, payload, action, is_set),
+                    Some(action) => {
+                        XmppFront::on_action(cx, stanza, account, payload, action, is_set)
+                    }
                 }
             }
-            _ => return XmppFront::on_request(cx, stanza),
+            _ => return XmppFront::on_request(cx, stanza, account),
         };
         if let Err(refused) = done {
             XmppFront::reply_error(cx, stanza, refused);
@@ -195,29 +220,44 @@ impl XmppFront {
     fn on_action(
         cx: &mut Cx<'_>,
         stanza: Stanza<'_>,
+        account: &Account,
         payload: Element<'_>,
         action: Element<'_>,
         is_set: bool,
     ) -> Result<(), Refused> {
         let beside = |name| payload.child(name, PUBSUB);
+        let front = XmppFront::at(cx.links, cx.id).ok_or(FORBIDDEN)?;
+        if let Some(account) = account {
+            let is_change = is_set || action.namespace() == OWNER;
+            if is_change && !front.is_owner(account) {
+                return Err(FORBIDDEN);
+            }
+        }
         match (action.name(), is_set, action.namespace()) {
-            ("publish", true, PUBSUB) => XmppFront::on_publish(cx, stanza, payload, action),
-            ("retract", true, PUBSUB) => XmppFront::on_retract(cx, stanza, action),
+            ("publish", true, PUBSUB) => {
+                XmppFront::on_publish(cx, stanza, account, payload, action)
+            }
+            ("retract", true, PUBSUB) => XmppFront::on_retract(cx, stanza, account, action),
             (name @ ("purge" | "delete"), true, OWNER) => {
-                XmppFront::forget(cx, stanza, action, name)
+                XmppFront::forget(cx, stanza, account, action, name)
             }
             ("create", true, PUBSUB) => {
-                XmppFront::on_create(cx, stanza, action, beside("configure"))
+                XmppFront::on_create(cx, stanza, account, action, beside("configure"))
             }
-            ("configure", _, OWNER) => XmppFront::on_configure(cx, stanza, action, is_set),
-            ("default", false, OWNER) => XmppFront::on_default(cx, stanza),
+            ("configure", _, OWNER) => XmppFront::on_configure(cx, stanza, account, action, is_set),
+            ("default", false, OWNER) => XmppFront::on_default(cx, stanza, account),
+            ("items", false, PUBSUB) => XmppFront::on_items(cx, stanza, account, action),
+            // A client says by its capabilities what it subscribes to.
+            ("subscribe", true, PUBSUB) if account.is_some() => {
+                Err(NOT_IMPLEMENTED.with("unsupported feature='subscribe'", ERRORS))
+            }
+            _ if account.is_some() => Err(NOT_IMPLEMENTED),
             ("default", false, PUBSUB) => XmppFront::on_default_options(cx, stanza),
             ("subscribe", true, PUBSUB) => {
                 XmppFront::on_subscribe(cx, stanza, action, beside("options"))
             }
             ("unsubscribe", true, PUBSUB) => XmppFront::on_unsubscribe(cx, stanza, action),
             ("options", _, PUBSUB) => XmppFront::on_options(cx, stanza, action, is_set),
-            ("items", false, PUBSUB) => XmppFront::on_items(cx, stanza, action),
             ("subscriptions", false, PUBSUB) => XmppFront::on_subscriptions(cx, stanza, action),
             ("affiliations", false, PUBSUB) => XmppFront::on_affiliations(cx, stanza, action),
             // Rights are the operator's; nodes have no other owner.
@@ -231,12 +271,13 @@ impl XmppFront {
     fn on_publish(
         cx: &mut Cx<'_>,
         stanza: Stanza<'_>,
+        account: &Account,
         payload: Element<'_>,
         publish: Element<'_>,
     ) -> Result<(), Refused> {
         let node = node(publish)?;
-        let options = XmppFront::publish_options(cx, payload)?;
-        let address = address_of(&node).ok_or(NOT_ACCEPTABLE)?;
+        let options = XmppFront::publish_options(cx, account, payload)?;
+        let address = XmppFront::node_address(cx, account, &node)?;
         let mut items = publish.children().filter(|child| child.is("item", PUBSUB));
         let item = items.next().ok_or(ITEM_REQUIRED)?;
         if items.next().is_some() || item.children().count() > 1 {
@@ -264,14 +305,21 @@ impl XmppFront {
         let publishing = Publishing {
             question: 0,
             id: stanza.id().unwrap_or_default().into(),
+            account: account.clone(),
             item: Some((node.into(), name)),
         };
         XmppFront::publish(cx, publishing, &address, &bytes, options, Some(&properties))
     }
 
-    fn put_published(&mut self, id: &str, node: &str, name: &str, out: &mut Vec<u8>) {
-        let service = self.service.clone();
-        self.put_answer("result", id, Some(&service), out, |out| {
+    fn put_published(
+        &mut self,
+        id: &str,
+        account: &Account,
+        (node, name): (&str, &str),
+        out: &mut Vec<u8>,
+    ) {
+        let from = self.home(account);
+        self.put_answer("result", id, Some(&from), out, |out| {
             out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><publish").as_bytes());
             put_attribute("node", node, out);
             out.extend_from_slice(b"><item");
@@ -316,11 +364,15 @@ impl XmppFront {
     }
 
     fn end_publish(cx: &mut Cx<'_>, publishing: Publishing, is_refused: bool) {
-        let Publishing { id, item, .. } = publishing;
+        let Publishing {
+            id, account, item, ..
+        } = publishing;
         XmppFront::write(cx.links, cx.id, |front, out| match (is_refused, item) {
-            (true, _) => front.put_result(&id, Some(NO_ROOM), out),
-            (false, None) => front.put_result(&id, None, out),
-            (false, Some((node, name))) => front.put_published(&id, &node, &name, out),
+            (true, _) => front.put_result(&id, &account, Some(NO_ROOM), out),
+            (false, None) => front.put_result(&id, &account, None, out),
+            (false, Some((node, name))) => {
+                front.put_published(&id, &account, (&node, &name), out);
+            }
         });
     }
 
@@ -368,7 +420,7 @@ impl XmppFront {
     /// Clears the last value and answers the request of this id. `how` is the element by which XEP-0060 notifies subscribers.
     fn clear(
         cx: &mut Cx<'_>,
-        id: &str,
+        (id, account): (&str, &Account),
         address: &str,
         how: &str,
         item: Option<&str>,
@@ -388,14 +440,19 @@ impl XmppFront {
         let publishing = Publishing {
             question: 0,
             id: id.into(),
+            account: account.clone(),
             item: None,
         };
         XmppFront::publish(cx, publishing, address, b"", options, Some(&properties))
     }
 
     /// The address of a node that has items: a queue has none.
-    fn address_of_items(action: Element<'_>) -> Result<String, Refused> {
-        let address = address_of(&node(action)?).ok_or(NOT_ACCEPTABLE)?;
+    fn address_of_items(
+        cx: &Cx<'_>,
+        account: &Account,
+        action: Element<'_>,
+    ) -> Result<String, Refused> {
+        let address = XmppFront::node_address(cx, account, &node(action)?)?;
         match place(&address) {
             Place::Queue { .. } => {
                 Err(NOT_IMPLEMENTED.with("unsupported feature='persistent-items'", ERRORS))
@@ -408,32 +465,37 @@ impl XmppFront {
     fn forget(
         cx: &mut Cx<'_>,
         stanza: Stanza<'_>,
+        account: &Account,
         action: Element<'_>,
         how: &str,
     ) -> Result<(), Refused> {
-        let address = XmppFront::address_of_items(action)?;
-        XmppFront::clear(cx, &stanza.id().unwrap_or_default(), &address, how, None)
+        let address = XmppFront::address_of_items(cx, account, action)?;
+        let id = stanza.id().unwrap_or_default();
+        XmppFront::clear(cx, (&id, account), &address, how, None)
     }
 
     /// The last value is looked at first: if it is another item, nothing is forgotten.
     fn on_retract(
         cx: &mut Cx<'_>,
         stanza: Stanza<'_>,
+        account: &Account,
         retract: Element<'_>,
     ) -> Result<(), Refused> {
         let item = retract.child("item", PUBSUB).ok_or(ITEM_REQUIRED)?;
         let item = item.attribute("id").ok_or(ITEM_REQUIRED)?;
-        let address = XmppFront::address_of_items(retract)?;
+        let address = XmppFront::address_of_items(cx, account, retract)?;
         XmppFront::check_publisher(cx, &address)?;
         let asked = Asked::Retract(Retraction {
             id: stanza.id().unwrap_or_default().into(),
+            account: account.clone(),
             address: address.as_str().into(),
             item: item.as_ref().into(),
         });
         if XmppFront::read(cx, &address, asked) == Err(FORBIDDEN) {
             // Who cannot see what is there can still make it go.
             let id = stanza.id().unwrap_or_default();
-            XmppFront::clear(cx, &id, &address, "retract", Some(&item))?;
+            let asked = (&*id, account);
+            XmppFront::clear(cx, asked, &address, "retract", Some(&item))?;
         }
         Ok(())
     }
@@ -443,22 +505,34 @@ impl XmppFront {
         let Some(front) = XmppFront::of(cx.links, cx.id) else {
             return;
         };
-        for Retraction { id, address, item } in std::mem::take(&mut front.retracting) {
-            let done = XmppFront::clear(cx, &id, &address, "retract", Some(&item));
+        for retraction in std::mem::take(&mut front.retracting) {
+            let Retraction {
+                id,
+                account,
+                address,
+                item,
+            } = retraction;
+            let done = XmppFront::clear(cx, (&id, &account), &address, "retract", Some(&item));
             if let Err(refused) = done {
                 XmppFront::write(cx.links, cx.id, |front, out| {
-                    front.put_result(&id, Some(refused), out);
+                    front.put_result(&id, &account, Some(refused), out);
                 });
             }
         }
     }
 
-    fn put_result(&mut self, id: &str, refused: Option<Refused>, out: &mut Vec<u8>) {
-        let service = self.service.clone();
+    fn put_result(
+        &mut self,
+        id: &str,
+        account: &Account,
+        refused: Option<Refused>,
+        out: &mut Vec<u8>,
+    ) {
+        let from = self.home(account);
         match refused {
-            None => self.put_answer("result", id, Some(&service), out, |_| {}),
+            None => self.put_answer("result", id, Some(&from), out, |_| {}),
             Some(error) => {
-                self.put_answer("error", id, Some(&service), out, |out| error.put(out));
+                self.put_answer("error", id, Some(&from), out, |out| error.put(out));
             }
         }
     }
@@ -476,16 +550,23 @@ impl XmppFront {
         if value.is_some() && item_name(properties.as_deref()) == &*retraction.item {
             self.retracting.push(retraction);
         } else {
-            self.put_result(&retraction.id, Some(NOT_FOUND), out);
+            let Retraction { id, account, .. } = retraction;
+            self.put_result(&id, &account, Some(NOT_FOUND), out);
         }
     }
 
-    fn on_items(cx: &mut Cx<'_>, stanza: Stanza<'_>, items: Element<'_>) -> Result<(), Refused> {
+    fn on_items(
+        cx: &mut Cx<'_>,
+        stanza: Stanza<'_>,
+        account: &Account,
+        items: Element<'_>,
+    ) -> Result<(), Refused> {
         let node = node(items)?;
-        let address = address_of(&node).ok_or(NOT_ACCEPTABLE)?;
+        let address = XmppFront::node_address(cx, account, &node)?;
         let wanted = items.children().filter_map(|item| item.attribute("id"));
         let asked = Asked::Items {
             id: stanza.id().unwrap_or_default().into(),
+            account: account.clone(),
             node: node.into(),
             wanted: wanted.map(Into::into).collect(),
         };
@@ -493,10 +574,16 @@ impl XmppFront {
     }
 
     /// The names of a node's items.
-    pub(super) fn on_names(cx: &mut Cx<'_>, stanza: Stanza<'_>, node: &str) -> Result<(), Refused> {
-        let address = address_of(node).ok_or(NOT_ACCEPTABLE)?;
+    pub(super) fn on_names(
+        cx: &mut Cx<'_>,
+        stanza: Stanza<'_>,
+        account: &Account,
+        node: &str,
+    ) -> Result<(), Refused> {
+        let address = XmppFront::node_address(cx, account, node)?;
         let asked = Asked::Names {
             id: stanza.id().unwrap_or_default().into(),
+            account: account.clone(),
             node: node.into(),
         };
         XmppFront::read(cx, &address, asked)
@@ -528,13 +615,13 @@ impl XmppFront {
     pub(super) fn put_items(
         &mut self,
         id: &str,
-        node: &str,
+        (account, node): (&Account, &str),
         wanted: &[Box<str>],
         value: Option<&Message>,
         out: &mut Vec<u8>,
     ) {
-        let service = self.service.clone();
-        self.put_long_answer(id, Some(&service), out, |_, room, out| {
+        let from = self.home(account);
+        self.put_long_answer(id, Some(&from), out, |_, room, out| {
             out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><items").as_bytes());
             put_attribute("node", node, out);
             out.push(b'>');
@@ -551,8 +638,8 @@ impl XmppFront {
         });
     }
 
-    /// The content of a notification.
-    pub(super) fn put_event(content: &Content<'_>, out: &mut Vec<u8>) {
+    /// The content of a notification about the node of this canonical address.
+    pub(super) fn put_event(content: &Content<'_>, canonical: &str, out: &mut Vec<u8>) {
         let properties = content.properties().map(crate::native::neutral);
         let properties = properties.as_deref();
         let is_gone = content.retain() == RetainOp::Clear && content.payload().is_empty();
@@ -562,7 +649,7 @@ impl XmppFront {
             _ => "items",
         };
         out.extend_from_slice(format!("<event xmlns='{EVENT}'><{all}").as_bytes());
-        put_attribute("node", &node_of(content.address()), out);
+        put_attribute("node", &node_of(canonical), out);
         if all != "items" {
             return out.extend_from_slice(b"/></event>");
         }
@@ -582,19 +669,19 @@ impl XmppFront {
     pub(super) fn put_names(
         &mut self,
         id: &str,
-        node: &str,
+        (account, node): (&Account, &str),
         value: Option<&Message>,
         out: &mut Vec<u8>,
     ) {
-        let service = self.service.clone();
-        self.put_answer("result", id, Some(&service), out, |out| {
+        let from = self.home(account);
+        self.put_answer("result", id, Some(&from), out, |out| {
             out.extend_from_slice(b"<query xmlns='http://jabber.org/protocol/disco#items'");
             put_attribute("node", node, out);
             out.push(b'>');
             if let Some(message) = value {
                 let properties = message.properties().map(crate::native::neutral);
                 out.extend_from_slice(b"<item");
-                put_attribute("jid", &service, out);
+                put_attribute("jid", &from, out);
                 put_attribute("name", item_name(properties.as_deref()), out);
                 out.extend_from_slice(b"/>");
             }
@@ -606,17 +693,19 @@ impl XmppFront {
     pub(super) fn put_nodes<'m>(
         &mut self,
         id: &str,
+        account: &Account,
         addresses: impl Iterator<Item = &'m str>,
         out: &mut Vec<u8>,
     ) {
-        let service = self.service.clone();
-        self.put_long_answer(id, Some(&service), out, |front, room, out| {
+        let from = self.home(account);
+        self.put_long_answer(id, Some(&from), out, |_, room, out| {
             out.extend_from_slice(b"<query xmlns='http://jabber.org/protocol/disco#items'>");
             for address in addresses {
                 (out.len() <= room).then_some(())?;
                 out.extend_from_slice(b"<item");
-                put_attribute("jid", &front.service, out);
-                put_attribute("node", &node_of(address), out);
+                put_attribute("jid", &from, out);
+                let node = pep::node_within(account, address);
+                put_attribute("node", &node_of(node), out);
                 out.extend_from_slice(b"/>");
             }
             out.extend_from_slice(b"</query>");

@@ -6,6 +6,7 @@
 //! but what it had subscribed to and not acknowledged comes when it has bound a resource and enabled acknowledgements again.
 
 use super::chat::Availability;
+use super::pep::Interests;
 use super::presence::Contacts;
 use super::pubsub::{Asked, NO_ROOM, Publishing, Retraction};
 use super::rpc::Calls;
@@ -32,6 +33,7 @@ pub(super) struct Estate {
     management: Management,
     nodes: Nodes,
     contacts: Contacts,
+    interests: Interests,
     availability: Availability,
     asked: HashMap<Ticket, Asked>,
     calls: Option<Box<Calls>>,
@@ -89,8 +91,9 @@ impl XmppFront {
         let before = cx.session()?;
         let front = XmppFront::of(cx.links, cx.id)?;
         let span = front.settings.resume_max;
-        let has_something =
-            front.nodes.bytes() + front.contacts.bytes() > 0 || front.calls.is_some();
+        let has_something = front.nodes.bytes() + front.contacts.bytes() + front.interests.bytes()
+            > 0
+            || front.calls.is_some();
         if span == Span::ZERO || has_something || !front.asked.is_empty() {
             return None;
         }
@@ -106,8 +109,13 @@ impl XmppFront {
         cx.links.name_front(&name, cx.id);
         let front = XmppFront::of(cx.links, cx.id)?;
         if opened.resumed {
-            let (nodes, contacts) = (&mut front.nodes, &mut front.contacts);
-            front.names = nodes.restore(contacts, cx.kernel, &name);
+            let XmppFront {
+                nodes,
+                contacts,
+                interests,
+                ..
+            } = front;
+            front.names = nodes.restore(contacts, interests, cx.kernel, &name);
         }
         front.resume = Some(name);
         Some((opened, before))
@@ -185,6 +193,7 @@ impl XmppFront {
             front.resume = Some(name.into());
             front.nodes = estate.nodes;
             front.contacts = estate.contacts;
+            front.interests = estate.interests;
             front.availability = estate.availability;
             front.availability.begin(now);
             // What was answered meanwhile is lost, and given up in its time.
@@ -234,14 +243,14 @@ impl XmppFront {
                     front.put_error(StanzaKind::Message, &id, to.as_deref(), NO_ROOM, out);
                 });
             }
-            Asked::Items { id, .. }
-            | Asked::Names { id, .. }
-            | Asked::Nodes { id }
-            | Asked::Published(Publishing { id, .. })
-            | Asked::Retract(Retraction { id, .. }) => {
+            Asked::Items { id, account, .. }
+            | Asked::Names { id, account, .. }
+            | Asked::Nodes { id, account }
+            | Asked::Published(Publishing { id, account, .. })
+            | Asked::Retract(Retraction { id, account, .. }) => {
                 XmppFront::write(cx.links, cx.id, |front, out| {
-                    let service = front.service.clone();
-                    front.put_answer("error", &id, Some(&service), out, |out| NO_ROOM.put(out));
+                    let from = front.home(&account);
+                    front.put_answer("error", &id, Some(&from), out, |out| NO_ROOM.put(out));
                 });
             }
         }
@@ -257,6 +266,7 @@ impl XmppFront {
             management: self.side.suspend()?,
             nodes: std::mem::take(&mut self.nodes),
             contacts: std::mem::take(&mut self.contacts),
+            interests: std::mem::take(&mut self.interests),
             availability: std::mem::take(&mut self.availability),
             asked: {
                 self.asked_bytes = 0;
@@ -273,6 +283,7 @@ impl XmppFront {
     pub(super) fn kept_bytes(&self) -> usize {
         self.nodes.bytes()
             + self.contacts.bytes()
+            + self.interests.bytes()
             + self.asked_bytes
             + self.calls.as_ref().map_or(0, |calls| calls.bytes())
             + self.side.management().map_or(0, Management::memory)

@@ -1,6 +1,7 @@
 //! Subscriptions to nodes, with their options (XEP-0060, 6). One lasts as long as its session, or as its lease.
 
 use super::forms::{self, DATA, Field, Is};
+use super::pep::Interests;
 use super::presence::Contacts;
 use super::pubsub::{
     Asked, BAD_REQUEST, ERRORS, EVENT, FORBIDDEN, INVALID_JID, INVALID_OPTIONS, JID_REQUIRED,
@@ -132,6 +133,7 @@ impl Nodes {
     pub(super) fn restore(
         &mut self,
         contacts: &mut Contacts,
+        interests: &mut Interests,
         kernel: &Kernel,
         client: &str,
     ) -> u32 {
@@ -146,6 +148,7 @@ impl Nodes {
             }
             // Those of the user's own addresses come with its presence.
             if held.id == 0 {
+                interests.restore(&held.filter);
                 return;
             }
             let below = ["/+", "/#"]

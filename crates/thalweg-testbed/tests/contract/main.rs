@@ -23,6 +23,7 @@ mod xmpp;
 mod xmpp_bounds;
 mod xmpp_chat;
 mod xmpp_nodes;
+mod xmpp_personal;
 mod xmpp_presence;
 mod xmpp_requests;
 mod xmpp_resumption;

@@ -111,6 +111,43 @@ fn a_name_is_a_contact_once_it_is_subscribed_to() {
 }
 
 #[test]
+fn a_roster_changes_as_its_client_says() {
+    let mut stage = stage();
+    let juliet = juliet(&mut stage);
+    let change = |stage: &mut Stage, item: &str| {
+        let content = format!("<query xmlns='jabber:iq:roster'>{item}</query>");
+        let answer = stage.bed.xmpp_ask(juliet, "set", "localhost", &content);
+        (answer, stage.bed.xmpp_got(juliet))
+    };
+    // As clients do it that add a contact: into the roster first, then a subscription.
+    let meter = "<item jid='meter@localhost' name='The meter'><group>Sensors</group></item>";
+    let (answer, pushed) = change(&mut stage, meter);
+    assert!(answer.contains("type='result'"), "{answer}");
+    let none = "<item jid='meter@localhost' name='meter' subscription='none'/>";
+    assert!(pushed.len() == 1 && pushed[0].contains(none), "{pushed:?}");
+    let asked = [("type", "subscribe"), ("to", "meter@localhost")];
+    said(&mut stage, juliet, &asked);
+    let (_, pushed) = change(&mut stage, meter);
+    assert!(pushed[0].contains("subscription='to'"), "{pushed:?}");
+    let remove = |name: &str| format!("<item jid='{name}@localhost' subscription='remove'/>");
+    let (answer, pushed) = change(&mut stage, &remove("meter"));
+    assert!(answer.contains("type='result'"), "{answer}");
+    assert!(pushed[0].contains("subscription='remove'"), "{pushed:?}");
+    stage.connect_as(Protocol::Mqtt5, "meter", "meter", 10);
+    assert_eq!(stage.bed.xmpp_got(juliet), [""; 0]);
+    for (item, condition) in [
+        (&*remove("meter"), "<item-not-found"),
+        (&*remove("pump-7"), "<not-allowed"),
+        ("<item jid='meter@elsewhere'/>", "<not-acceptable"),
+        ("<item/>", "<bad-request"),
+        ("", "<bad-request"),
+    ] {
+        let (answer, pushed) = change(&mut stage, item);
+        assert!(answer.contains(condition) && pushed.is_empty(), "{answer}");
+    }
+}
+
+#[test]
 fn a_user_of_xmpp_is_online_once_for_each_stream() {
     let mut stage = stage();
     let watcher = stage.connect(Protocol::Mqtt5, "watcher");

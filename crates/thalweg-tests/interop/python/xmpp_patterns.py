@@ -420,9 +420,37 @@ async def requests():
     await romeo.disconnect()
 
 
+async def personal_nodes():
+    """What juliet listens to comes to romeo, whose client is interested in it, once she is a contact, and to MQTT."""
+    romeo, juliet = await connected(user="romeo"), await connected(user="juliet")
+    got, tunes = asyncio.Queue(), asyncio.Queue()
+    sensor, ready = connected_mqtt(f"$pep/juliet@{DOMAIN}/#", got)
+    await asyncio.wait_for(ready.wait(), PATIENCE_S)
+    for client in (romeo, juliet):
+        client.register_plugin("xep_0118")
+    romeo.add_event_handler("user_tune_publish", tunes.put_nowait)
+    await romeo.plugin["xep_0115"].update_caps()
+    await juliet.plugin["xep_0118"].publish_tune(title="one")
+    assert b"<title>one</title>" in (await asyncio.wait_for(got.get(), PATIENCE_S))[1]
+    romeo.send_presence()
+    romeo.send_presence_subscription(f"juliet@{DOMAIN}")
+    for title in "one", "two":
+        event = await asyncio.wait_for(tunes.get(), PATIENCE_S)
+        heard = event["pubsub_event"]["items"]["item"]["tune"]["title"]
+        assert (event["from"].full, heard) == (f"juliet@{DOMAIN}", title), event
+        if title == "one":
+            await juliet.plugin["xep_0118"].publish_tune(title="two")
+    info = await romeo.plugin["xep_0030"].get_info(f"juliet@{DOMAIN}", timeout=PATIENCE_S)
+    assert ("pubsub", "pep", None, None) in info["disco_info"]["identities"], info
+    sensor.loop_stop()
+    sensor.disconnect()
+    for client in (romeo, juliet):
+        await client.disconnect()
+
+
 async def main():
     patterns = (log_in, discovery, publish_and_notify, last_items, errors, with_mqtt, starttls, certificate, resumption,
-                forms_of_nodes, forms_of_subscriptions, affiliations, chat, offline_messages, requests)
+                forms_of_nodes, forms_of_subscriptions, affiliations, chat, offline_messages, requests, personal_nodes)
     for pattern in patterns:
         await asyncio.wait_for(pattern(), 60)
         print(pattern.__name__.replace("_", " "), flush=True)

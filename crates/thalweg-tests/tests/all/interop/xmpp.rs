@@ -13,14 +13,18 @@ const RULES: &str = "\
 topic readwrite #
 topic readwrite $q/#
 topic readwrite $jid/#
+topic read $pep/#
 user romeo
 topic readwrite #
 topic readwrite $q/#
 topic readwrite $jid/#
+topic readwrite $pep/#
+topic read $presence/#
 user juliet
 topic readwrite #
 topic readwrite $q/#
 topic readwrite $jid/#
+topic readwrite $pep/#
 user mercutio
 topic read shown
 ";
@@ -58,7 +62,7 @@ fn a_client_of_xmpp_publishes_subscribes_and_meets_mqtt() {
         .arg(script)
         .args(ports.map(|address| address.port().to_string()))
         .arg(broker.folder());
-    assert_patterns(python, 15, &broker);
+    assert_patterns(python, 16, &broker);
 }
 
 #[test]
@@ -94,6 +98,7 @@ fn with_people() -> Options {
         .set("access.acl_file", "{folder}/acl")
         .set("access.default", "deny")
         .set("xmpp.plaintext_passwords", "true")
+        .set("presence.enabled", "true")
 }
 
 /// Runs a program, which prints a line for each pattern that works.
