@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::hint::black_box;
+use std::sync::Arc;
 use thalweg_balance::{Balancer, Choice, GroupStrategy, Head, Parcel, Place, Terms};
+use thalweg_filter::Predicate;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::routes::RouteTable;
 use thalweg_kernel::{
@@ -11,12 +13,12 @@ use thalweg_kernel::{
     Sent, SessionId, Settled, ShardId, Tag, Tags, Ticket, Verdict, WatchId, WatchSpec, Wish,
     queue_address,
 };
-use thalweg_model::{Reliability, Span, Time};
+use thalweg_model::{Properties, PropertyValue, Reliability, Span, Time};
 
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
 
-const OPERATIONS: [Operation; 13] = [
+const OPERATIONS: [Operation; 15] = [
     ("match_1000_filters_cold", |count| cold(1_000, count)),
     ("match_1000000_filters_cold", |count| cold(1_000_000, count)),
     ("publish_1000_filters_cached", |count| cached(1_000, count)),
@@ -31,6 +33,10 @@ const OPERATIONS: [Operation; 13] = [
     }),
     ("publish_to_100_watches_and_take", watched),
     ("publish_to_group_of_4", group_of_4),
+    ("publish_to_1_of_1_filtered", |count| filtered(1, count)),
+    ("publish_to_1_of_10000_filtered", |count| {
+        filtered(10_000, count)
+    }),
     ("choose_of_3", |count| choose(3, count)),
     ("choose_of_1000", |count| choose(1_000, count)),
     ("balance_message_of_3", |count| balance(3, count)),
@@ -247,6 +253,42 @@ fn group_of_4(count: u32) {
     let publisher = open(&mut kernel, "publisher", 4, &mut out);
     for _ in 0..count {
         kernel.publish(publisher, draft(black_box(&address)), now, &mut out);
+    }
+    assert_eq!(out.0, count, "each message has one receiver");
+}
+
+/// Publishing where each of so many subscribers of the address wants messages with another value of a header.
+fn filtered(subscribers: u32, count: u32) {
+    let mut kernel = Kernel::new(Limits::default(), ShardId(0), 1, 7);
+    let mut out = Nowhere(0);
+    let now = Time::from_secs(1);
+    let address = address(1);
+    for link in 0..subscribers {
+        let subscriber = open(&mut kernel, &format!("subscriber-{link}"), link, &mut out);
+        let predicate = Predicate::parse(&format!("device = 'd{link}'")).expect("a filter");
+        let wish = Wish {
+            filter: &address,
+            group: None,
+            reliability: Reliability::AtMostOnce,
+            no_local: false,
+            retain_as_published: false,
+            last_values: LastValueWish::Never,
+            id: 0,
+        };
+        let condition = Some(Arc::new(predicate));
+        kernel.subscribe_if(subscriber, 1, &[wish], condition, now, &mut out);
+    }
+    let publisher = open(&mut kernel, "publisher", subscribers, &mut out);
+    let properties = Properties {
+        user: vec![("device".into(), PropertyValue::Text("d0".into()))],
+        ..Properties::default()
+    };
+    for _ in 0..count {
+        let draft = Draft {
+            properties: Some(&properties),
+            ..draft(black_box(&address))
+        };
+        kernel.publish(publisher, draft, now, &mut out);
     }
     assert_eq!(out.0, count, "each message has one receiver");
 }

@@ -194,7 +194,9 @@ impl Kernel {
                     (
                         None,
                         sink.map(|sink| sink.reliability),
-                        sink.map_or(0, |sink| sink.id),
+                        sink.map_or(0, |sink| {
+                            self.routes.condition(sink).map_or(sink.id, |it| it.id)
+                        }),
                     )
                 } else {
                     let group = held.group.and_then(|group| self.groups.get(group));
@@ -253,7 +255,7 @@ impl Kernel {
             (_, _, false) => "its window is full: copies that must be settled wait",
             _ => "delivered at once",
         };
-        let receivers = route.receivers().iter().filter_map(|receiver| {
+        let receivers = route.any_receivers().filter_map(|receiver| {
             let session = self.sessions.get(receiver.session)?;
             Some((
                 session.client().clone(),

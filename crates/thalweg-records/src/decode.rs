@@ -403,7 +403,7 @@ fn will<'a>(fields: &mut Input<'a>, session_flags: u8) -> Result<WillRecord<'a>,
 fn subscription<'a>(fields: &mut Input<'a>) -> Result<SubscriptionRecord<'a>, RecordFault> {
     let queue = fields.number()?;
     let flags = fields.byte()?;
-    fields.no_flags(flags >> 6)?;
+    fields.no_flags(flags >> 7)?;
     let is = |flag: u8| flags & flag != 0;
     Ok(SubscriptionRecord {
         queue,
@@ -420,6 +420,10 @@ fn subscription<'a>(fields: &mut Input<'a>) -> Result<SubscriptionRecord<'a>, Re
             fields.small()?
         } else {
             0
+        },
+        condition: match is(subscription_flag::CONDITION) {
+            true => Some(fields.text()?),
+            false => None,
         },
     })
 }

@@ -67,6 +67,7 @@ pub(super) mod subscription_flag {
     pub const RETAIN_AS_PUBLISHED: u8 = 1 << 3;
     pub const GROUP: u8 = 1 << 4;
     pub const ID: u8 = 1 << 5;
+    pub const CONDITION: u8 = 1 << 6;
 }
 
 pub(super) mod session_flag {
@@ -458,6 +459,7 @@ fn put_subscription(out: &mut Vec<u8>, subscription: &SubscriptionRecord<'_>) {
         no_local,
         retain_as_published,
         id,
+        condition,
     } = subscription;
     let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
     put_number(out, *queue);
@@ -466,7 +468,8 @@ fn put_subscription(out: &mut Vec<u8>, subscription: &SubscriptionRecord<'_>) {
             | flag(*no_local, subscription_flag::NO_LOCAL)
             | flag(*retain_as_published, subscription_flag::RETAIN_AS_PUBLISHED)
             | flag(group.is_some(), subscription_flag::GROUP)
-            | flag(*id != 0, subscription_flag::ID),
+            | flag(*id != 0, subscription_flag::ID)
+            | flag(condition.is_some(), subscription_flag::CONDITION),
     );
     put_text(out, filter);
     if let Some(group) = group {
@@ -474,6 +477,9 @@ fn put_subscription(out: &mut Vec<u8>, subscription: &SubscriptionRecord<'_>) {
     }
     if *id != 0 {
         put_number(out, u64::from(*id));
+    }
+    if let Some(condition) = condition {
+        put_text(out, condition);
     }
 }
 

@@ -474,6 +474,7 @@ impl State {
             no_local: record.no_local,
             retain_as_published: record.retain_as_published,
             id: record.id,
+            condition: record.condition.map(Into::into),
         };
         match subscriptions
             .binary_search_by_key(&(record.filter, record.group), StoredSubscription::key)

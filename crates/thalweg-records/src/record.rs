@@ -187,6 +187,8 @@ pub struct SubscriptionRecord<'a> {
     pub retain_as_published: bool,
     /// Its identifier, 0 for none.
     pub id: u32,
+    /// The content filter that messages must pass, as it was written.
+    pub condition: Option<&'a str>,
 }
 
 /// What a message says.

@@ -96,6 +96,8 @@ pub struct StoredSubscription {
     pub retain_as_published: bool,
     /// Its identifier, 0 for none.
     pub id: u32,
+    /// The content filter that messages must pass.
+    pub condition: Option<Box<str>>,
 }
 
 /// A group that holds entries of its own.
@@ -287,6 +289,7 @@ impl StoredSubscription {
             no_local: self.no_local,
             retain_as_published: self.retain_as_published,
             id: self.id,
+            condition: self.condition.as_deref(),
         })
     }
 }

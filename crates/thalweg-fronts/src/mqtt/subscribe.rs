@@ -5,9 +5,13 @@ use super::publish::reliability;
 use super::work::terms_in;
 use crate::front::{Cx, Variant};
 
+use std::sync::Arc;
+use thalweg_filter::Predicate;
 use thalweg_kernel::{LastValueWish, Wish};
 
-use thalweg_mqtt::{PeerFault, ReasonCode, RetainHandling, ShareFilter, Subscribe, Unsubscribe};
+use thalweg_mqtt::{
+    Info, PeerFault, ReasonCode, RetainHandling, ShareFilter, Subscribe, Unsubscribe,
+};
 
 const NO_LOCAL_SHARED: PeerFault = PeerFault {
     reason: ReasonCode::ProtocolError,
@@ -20,6 +24,9 @@ const IDS_OFF: PeerFault = PeerFault {
     clause: "MQTT-3.2.2-12",
     what: "a subscription identifier is used although CONNACK said that they are not available",
 };
+
+/// The user property of SUBSCRIBE that is a content filter for all its topic filters.
+const FILTER_PROPERTY: &str = "filter";
 
 /// Stands for a filter that is not legal: the kernel refuses it, and the answer keeps its place.
 const ILLEGAL: &str = "";
@@ -56,6 +63,20 @@ impl MqttFront {
                 id: subscribe.subscription_id.unwrap_or(0),
             });
         }
+        let condition = match condition_in(subscribe, &wishes) {
+            Ok(condition) => condition,
+            Err(why) => {
+                let codes = vec![ReasonCode::TopicFilterInvalid; wishes.len()];
+                MqttFront::write(cx.links, cx.id, |front, out| {
+                    let info = Info {
+                        reason_string: Some(&why),
+                        ..Info::default()
+                    };
+                    front.machine.suback_with(subscribe.id, &codes, &info, out);
+                });
+                return;
+            }
+        };
         if wishes.iter().any(|wish| wish.group.is_some()) {
             MqttFront::tell_terms(cx);
             let (terms, ignored) = terms_in(&subscribe.properties);
@@ -68,7 +89,7 @@ impl MqttFront {
             }
         }
         cx.kernel
-            .subscribe(session, subscribe.id, &wishes, cx.now, cx.links);
+            .subscribe_if(session, subscribe.id, &wishes, condition, cx.now, cx.links);
     }
 
     pub(super) fn on_unsubscribe(cx: &mut Cx<'_>, unsubscribe: &Unsubscribe<'_>) {
@@ -81,6 +102,27 @@ impl MqttFront {
             .collect();
         cx.kernel
             .unsubscribe(session, unsubscribe.id, &filters, cx.now, cx.links);
+    }
+}
+
+/// The content filter of a SUBSCRIBE: its user property `filter`.
+fn condition_in(
+    subscribe: &Subscribe<'_>,
+    wishes: &[Wish<'_>],
+) -> Result<Option<Arc<Predicate>>, String> {
+    let mut user = subscribe.properties.user_properties();
+    let Some((_, text)) = user.find(|(name, _)| *name == FILTER_PROPERTY) else {
+        return Ok(None);
+    };
+    if user.any(|(name, _)| name == FILTER_PROPERTY) {
+        return Err("there is more than one filter".into());
+    }
+    if wishes.iter().any(|wish| wish.group.is_some()) {
+        return Err("a shared subscription has no filter".into());
+    }
+    match Predicate::parse(text) {
+        Ok(predicate) => Ok(Some(Arc::new(predicate))),
+        Err(error) => Err(error.to_string()),
     }
 }
 

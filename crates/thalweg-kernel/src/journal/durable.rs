@@ -319,6 +319,7 @@ impl Kernel {
         id: SessionId,
         wish: &crate::Wish<'_>,
         reliability: Reliability,
+        condition: Option<&thalweg_filter::Predicate>,
     ) {
         let Some(session) = self.sessions.get(id).filter(|session| session.is_durable()) else {
             return;
@@ -331,6 +332,7 @@ impl Kernel {
             no_local: wish.no_local,
             retain_as_published: wish.retain_as_published,
             id: wish.id,
+            condition: condition.map(|it| it.text()),
         });
         let safety = self.session_safety(id);
         self.journal.persist(&record, safety);

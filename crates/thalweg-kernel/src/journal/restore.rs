@@ -16,6 +16,7 @@ use crate::timers::TimerKey;
 use crate::{DropReason, Kernel, home};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use thalweg_filter::Predicate;
 use thalweg_model::{Message, Time};
 use thalweg_records::{
     Record, Sequences, State, StoredGroup, StoredSession, StoredSlot, StoredSubscription,
@@ -383,26 +384,34 @@ impl Kernel {
                 Some(group_id)
             }
         };
+        // What is no filter any more is true of nothing.
+        let condition = stored
+            .condition
+            .as_deref()
+            .map(|text| Arc::new(Predicate::parse(text).unwrap_or_else(|_| Predicate::never())));
         let first_here = group.is_none() && !self.is_wanted_here(&stored.filter);
         if group.is_none() {
             let no_local = u8::from(stored.no_local) * NO_LOCAL;
             let flags = no_local | (u8::from(stored.retain_as_published) * RETAIN_AS_PUBLISHED);
-            let (target, reliability) = (id.0, stored.reliability);
-            self.routes.insert(
-                &stored.filter,
-                Sink {
-                    target,
-                    id: stored.id,
-                    kind: SinkKind::Session,
-                    reliability,
-                    flags,
-                },
-            );
+            let mut sink = Sink {
+                target: id.0,
+                id: stored.id,
+                kind: SinkKind::Session,
+                reliability: stored.reliability,
+                flags,
+            };
+            if let Some(condition) = &condition {
+                self.routes.filter(&mut sink, condition.clone());
+            }
+            self.routes.insert(&stored.filter, sink);
         }
         if let (Some(group), Some(session)) = (group, self.sessions.get_mut(id)) {
             session.membership.join(group);
         }
         self.hold_subscription(id, &stored.filter, group);
+        if let Some(condition) = condition {
+            self.weigh_condition(id, &stored.filter, condition.bytes());
+        }
         if let Some(group) = group {
             self.tell_seats(group, id);
             self.tell_membership(group, 0);

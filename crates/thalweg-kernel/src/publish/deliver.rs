@@ -9,6 +9,7 @@ use crate::journal::durable::{Pending, Put};
 use crate::ledger::DropReason;
 use crate::limits::Overflow;
 use crate::publish::draft::Draft;
+use crate::publish::subject::Subject;
 use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
 use crate::session::Slot;
 use crate::timers::TimerKey;
@@ -37,20 +38,32 @@ impl<'a, 'k> Forms<'a, 'k> {
 }
 
 impl Kernel {
-    /// Copies for this shard's own sessions: those that may receive from the message's origins as well.
+    /// Copies for this shard's own sessions: those that may receive from the message's origins as well, and that want what it
+    /// says. Whether there are any that asked what it says, and want it.
     #[inline(never)]
+    #[allow(clippy::too_many_arguments)] // One step of a publish, which has gathered them.
     pub(crate) fn spread_to_all<E: Effects>(
         &mut self,
         publisher: Option<SessionId>,
         route: &Route,
         draft: &Draft<'_>,
+        subject: Option<&Subject<'_>>,
         kept: &mut Option<Message>,
         now: Time,
         fx: &mut E,
-    ) {
+    ) -> bool {
         let origins = draft.origins();
+        let selected = match (route.filtered(), subject) {
+            (Some(filtered), Some(subject)) => filtered.selected(subject),
+            _ => Vec::new(),
+        };
+        if !selected.is_empty() {
+            let is_own = |it: &&Receiver| it.flags & NO_LOCAL != 0 && publisher == Some(it.session);
+            let own = selected.iter().filter(is_own).count();
+            (self.sessions.crowd).note_further(selected.len() - own, false);
+        }
         let mut forms = Forms::of(draft, kept, now);
-        for receiver in route.receivers() {
+        for receiver in route.receivers().iter().chain(&selected) {
             let session = self.sessions.get(receiver.session);
             if origins.is_empty()
                 || session.is_some_and(|session| session.access().may_receive_from(origins))
@@ -58,6 +71,7 @@ impl Kernel {
                 self.spread_one(publisher, receiver, draft, &mut forms, now, fx);
             }
         }
+        !selected.is_empty()
     }
 
     /// The same, in the middle of the path that every message takes.

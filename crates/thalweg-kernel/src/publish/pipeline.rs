@@ -448,11 +448,13 @@ impl Kernel {
             .is_conditional()
             .then(|| Subject::of_draft(draft, self.env.neutral()));
         let mut queued = Queued {
-            wanted: route.wants_more_than_queues(),
+            wanted: route.wants_unconditionally(),
             refused: false,
         };
-        if queued.wanted {
-            self.spread_to_all(publisher, route, draft, &mut kept, now, fx);
+        if route.wants_more_than_queues() {
+            let subject = subject.as_ref();
+            queued.wanted |=
+                self.spread_to_all(publisher, route, draft, subject, &mut kept, now, fx);
             if let Some(cell) = route.cell() {
                 let message = self.kept(publisher, draft, &mut kept, now);
                 self.offer_to_cell(cell, message, None, fx);

@@ -67,7 +67,7 @@ impl Kernel {
                     !(session.can_take() || session.is_durable() && waits_on_disk)
                 })
         };
-        is_sure && route.receivers().iter().any(waits)
+        is_sure && route.any_receivers().any(waits)
             || route
                 .queues()
                 .iter()
@@ -98,7 +98,7 @@ impl Kernel {
                 .get(receiver.session)
                 .is_some_and(|session| session.is_durable())
         };
-        route.receivers().iter().any(durable)
+        route.any_receivers().any(durable)
             || route
                 .groups()
                 .iter()

@@ -167,7 +167,11 @@ impl Kernel {
         let further = receivers + route.groups().len();
         let is_unasked = cause.question == 0 && !route.shards().is_empty();
         (self.sessions.crowd).note_further(further, is_unasked || is_kept_anyway(&route));
-        self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
+        let subject = route
+            .is_conditional()
+            .then(|| Subject::of_message(message, self.env.neutral()));
+        let kept = &mut Some(message.clone());
+        let is_selected = self.spread_to_all(own, &route, &draft, subject.as_ref(), kept, now, fx);
         if let Some(cell) = route.cell() {
             self.offer_to_cell(cell, message, None, fx);
         }
@@ -177,7 +181,7 @@ impl Kernel {
             self.persist_kept(message, false, cause.safety);
         }
         self.journal.set_references(others);
-        route.wants_more_than_queues()
+        is_selected || route.wants_unconditionally()
     }
 
     /// Puts a message into a queue, or straight into the hands of a consumer; whether it was refused.

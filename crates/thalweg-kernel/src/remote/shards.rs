@@ -538,13 +538,14 @@ impl Kernel {
         };
         let draft = Draft::again(message, now);
         let own = self.own_receiver(message.publisher(), &route);
-        self.spread_to_all(own, &route, &draft, &mut Some(message.clone()), now, fx);
-        if let Some(cell) = route.cell() {
-            self.offer_to_cell(cell, message, Some(asker.shard), fx);
-        }
         let subject = route
             .is_conditional()
             .then(|| Subject::of_message(message, self.env.neutral()));
+        let kept = &mut Some(message.clone());
+        self.spread_to_all(own, &route, &draft, subject.as_ref(), kept, now, fx);
+        if let Some(cell) = route.cell() {
+            self.offer_to_cell(cell, message, Some(asker.shard), fx);
+        }
         let mut is_rejected = false;
         if route.has_queues() {
             let queued = self.spread_to_queues(&route, message, subject.as_ref(), &cause, now, fx);
@@ -580,8 +581,7 @@ impl Kernel {
             return None;
         }
         let not_own = route
-            .receivers()
-            .iter()
+            .any_receivers()
             .filter(|receiver| receiver.flags & NO_LOCAL != 0);
         let mut sessions = not_own.map(|receiver| receiver.session);
         sessions.find(|id| {

@@ -4,6 +4,7 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::Safety;
 use crate::ids::{BindingId, GroupId, QueueId, SessionId};
+use crate::routes::filtered::Filtered;
 use crate::routes::store::{AsOf, Routes};
 use std::rc::Rc;
 use thalweg_model::Reliability;
@@ -46,6 +47,8 @@ pub(crate) enum SinkKind {
 pub(crate) const NO_LOCAL: u8 = 1;
 /// The receiver wants to see the publisher's retain flag.
 pub(crate) const RETAIN_AS_PUBLISHED: u8 = 2;
+/// A session's sink that wants only what passes a content filter: its `id` is the number of its [`Condition`].
+pub(crate) const FILTERED: u8 = 4;
 
 /// Everything that wants an address. Shared and immutable.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +58,8 @@ pub(crate) struct Route {
     goes: Goes,
     /// Receivers on this shard, each once.
     receivers: Vec<Receiver>,
+    /// Receivers on this shard, each once, that want some of it; few routes have any.
+    filtered: Option<Box<Filtered>>,
     groups: Vec<GroupId>,
     shards: Vec<u16>,
     /// Queues with names, each once.
@@ -164,6 +169,7 @@ impl Route {
     /// Whether sessions or readers want it, here or elsewhere.
     pub(crate) fn wants_more_than_queues(&self) -> bool {
         !(self.receivers.is_empty()
+            && self.filtered.is_none()
             && self.groups.is_empty()
             && self.shards.is_empty()
             && self.cell.is_none())
@@ -225,7 +231,27 @@ impl Route {
     /// Whether some want it only if it says what they ask for.
     #[inline]
     pub(crate) fn is_conditional(&self) -> bool {
-        !self.onward().conditional.is_empty()
+        self.filtered.is_some() || !self.onward().conditional.is_empty()
+    }
+
+    /// Receivers of this shard that want some of it.
+    #[inline]
+    pub(crate) fn filtered(&self) -> Option<&Filtered> {
+        self.filtered.as_deref()
+    }
+
+    /// Receivers of this shard, those that want only some of it included.
+    pub(crate) fn any_receivers(&self) -> impl Iterator<Item = &Receiver> {
+        let filtered = self.filtered.iter().flat_map(|it| it.receivers());
+        self.receivers.iter().chain(filtered)
+    }
+
+    /// Whether sessions or readers want it whatever it says.
+    pub(crate) fn wants_unconditionally(&self) -> bool {
+        !(self.receivers.is_empty()
+            && self.groups.is_empty()
+            && self.shards.is_empty()
+            && self.cell.is_none())
     }
 
     /// How safe publishes there are before they are acknowledged, if a filter says so.
@@ -305,11 +331,15 @@ impl Kernel {
         let mut route = self.work_out(address);
         route.goes = Goes::Anywhere;
         route.cell = None;
-        route.receivers.retain(|receiver| {
+        let is_meant = |receiver: &Receiver| {
             self.sessions
                 .get(receiver.session)
                 .is_some_and(|s| is_meant(s.client()))
-        });
+        };
+        route.receivers.retain(is_meant);
+        if let Some(filtered) = &mut route.filtered {
+            filtered.retain(is_meant);
+        }
         route
     }
 
@@ -352,7 +382,7 @@ impl Kernel {
         if !bindings.is_empty() || (self.topology.has_exchanges() && address.starts_with('$')) {
             self.follow(&[(address.to_owned(), bindings)], is_wanted, &mut route);
         }
-        if route.is_kept || route.cell.is_some() {
+        if route.is_kept || route.cell.is_some() || route.filtered.is_some() {
             route.goes = Goes::Anywhere;
         } else if !route.receivers.is_empty()
             && route.groups.is_empty()
@@ -407,7 +437,13 @@ impl Kernel {
                 .sessions
                 .get(session)
                 .is_some_and(|s| s.access().allows(Permission::Receive, address));
-            if may {
+            if !may {
+                continue;
+            }
+            if same.iter().any(|sink| sink.flags & FILTERED != 0) {
+                let filtered = route.filtered.get_or_insert_default();
+                filtered.push(session, same, &self.routes);
+            } else {
                 route.receivers.push(Receiver::of(session, same));
             }
         }
@@ -421,7 +457,7 @@ impl Kernel {
 }
 
 impl Receiver {
-    fn of(session: SessionId, sinks: &[Sink]) -> Self {
+    pub(super) fn of(session: SessionId, sinks: &[Sink]) -> Self {
         let reliability = sinks
             .iter()
             .map(|sink| sink.reliability)

@@ -3,6 +3,7 @@
 pub(crate) mod arena;
 pub(crate) mod cached;
 mod exact;
+pub(crate) mod filtered;
 mod levels;
 mod prefixes;
 mod sinks;

@@ -3,9 +3,13 @@
 //! *Knows:* filters, sinks, routes. *Must never know:* how a route is worked out, and what its sinks are.
 
 use crate::routes::RouteTable;
-use crate::routes::cached::{Route, Sink};
+use crate::routes::arena::Arena;
+use crate::routes::cached::{FILTERED, Route, Sink};
+use crate::routes::filtered::Condition;
 use hashbrown::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
+use thalweg_filter::Predicate;
 
 /// What has a say in a route that was worked out: the part of the table it came from, and the rights and limits then.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,6 +23,8 @@ pub(crate) struct AsOf {
 /// The routes of a shard.
 pub(crate) struct Routes {
     table: RouteTable<Sink>,
+    /// Of sinks that are filtered.
+    conditions: Arena<Condition>,
     cache: RouteCache,
     /// Rises when rights to receive, limits or what exchanges lead to change; routes of an older epoch are out of date.
     epoch: u64,
@@ -29,6 +35,7 @@ impl Routes {
     pub(crate) fn new(seed: u64) -> Self {
         Routes {
             table: RouteTable::new(seed),
+            conditions: Arena::new(),
             cache: RouteCache::default(),
             epoch: 0,
         }
@@ -40,9 +47,33 @@ impl Routes {
         self.table.insert(filter, sink);
     }
 
-    /// Removes the first sink of a filter that `is` recognizes.
+    /// Removes the first sink of a filter that `is` recognizes, with its condition.
     pub(crate) fn remove(&mut self, filter: &str, is: impl FnMut(&Sink) -> bool) {
-        self.table.remove(filter, is);
+        if let Some(sink) = self.table.remove(filter, is) {
+            self.drop_condition(&sink);
+        }
+    }
+
+    /// Makes a session's sink want only what passes a content filter.
+    pub(crate) fn filter(&mut self, sink: &mut Sink, predicate: Arc<Predicate>) {
+        let id = sink.id;
+        sink.id = self.conditions.add(Condition { predicate, id });
+        sink.flags |= FILTERED;
+    }
+
+    /// What a sink asks for, if it is filtered.
+    pub(crate) fn condition(&self, sink: &Sink) -> Option<&Condition> {
+        match sink.flags & FILTERED {
+            0 => None,
+            _ => self.conditions.get(sink.id),
+        }
+    }
+
+    /// A sink is not in the table any more.
+    pub(crate) fn drop_condition(&mut self, sink: &Sink) {
+        if sink.flags & FILTERED != 0 {
+            self.conditions.remove(sink.id);
+        }
     }
 
     /// Changes the first sink of a filter for which `change` returns true.

@@ -10,6 +10,8 @@ use crate::queue::is_queue_address;
 use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
 use crate::session::{Grants, Held, Session};
 use crate::values::retained::Scan;
+use std::sync::Arc;
+use thalweg_filter::Predicate;
 use thalweg_model::filter::kind_of;
 use thalweg_model::{Filter, FilterKind, Reliability, Time};
 use thalweg_records::Record;
@@ -52,6 +54,8 @@ pub(crate) struct PendingSubscribe {
     pub outcomes: Vec<Subscribed>,
     pub scans: Vec<Scan>,
     pub answers_missing: usize,
+    /// What messages must say.
+    pub condition: Option<Arc<Predicate>>,
 }
 
 impl Kernel {
@@ -62,6 +66,19 @@ impl Kernel {
         id: SessionId,
         ticket: Ticket,
         wishes: &[Wish<'_>],
+        now: Time,
+        fx: &mut E,
+    ) {
+        self.subscribe_if(id, ticket, wishes, None, now, fx);
+    }
+
+    /// The same of subscriptions that want only what passes a content filter. They are no group's: members of groups have none.
+    pub fn subscribe_if<E: Effects>(
+        &mut self,
+        id: SessionId,
+        ticket: Ticket,
+        wishes: &[Wish<'_>],
+        condition: Option<Arc<Predicate>>,
         now: Time,
         fx: &mut E,
     ) {
@@ -78,6 +95,7 @@ impl Kernel {
             outcomes: Vec::with_capacity(wishes.len()),
             scans: Vec::new(),
             answers_missing: 0,
+            condition,
         };
         let number = self.remote.next_question();
         for wish in wishes {
@@ -135,6 +153,9 @@ impl Kernel {
         if let Err(refusal) = self.check_wish(id, wish) {
             return refusal;
         }
+        if wish.group.is_some() && pending.condition.is_some() {
+            return Subscribed::BadFilter;
+        }
         let reliability = wish
             .reliability
             .min(self.env.limits().reliability_max)
@@ -146,7 +167,8 @@ impl Kernel {
         let Some(is_new) = is_new else {
             return Subscribed::TooMany;
         };
-        self.persist_subscription(id, wish, reliability);
+        let condition = pending.condition.clone();
+        self.persist_subscription(id, wish, reliability, condition.as_deref());
         // Last values are not sent to groups : a new member would make everybody receive them again.
         let wanted = match wish.last_values {
             LastValueWish::Always => true,
@@ -156,7 +178,7 @@ impl Kernel {
         if wanted && wish.group.is_none() && self.env.limits().retain_enabled {
             pending
                 .scans
-                .push(self.scan_for(wish.filter, reliability, wish.id));
+                .push(self.scan_for(wish, reliability, condition));
         }
         Subscribed::Granted(reliability)
     }
@@ -206,33 +228,53 @@ impl Kernel {
     ) -> Option<bool> {
         let flags = (u8::from(wish.no_local) * NO_LOCAL)
             | (u8::from(wish.retain_as_published) * RETAIN_AS_PUBLISHED);
-        let sink = Sink {
+        let mut sink = Sink {
             target: id.0,
             id: wish.id,
             kind: SinkKind::Session,
             reliability,
             flags,
         };
-        if self.holds(id, wish.filter) {
+        let condition_bytes = pending.condition.as_ref().map_or(0, |it| it.bytes());
+        let is_held = self.holds(id, wish.filter);
+        let cost = if is_held {
+            0
+        } else {
+            subscription_cost(wish.filter)
+        };
+        if (!is_held || condition_bytes > 0) && !self.may_subscribe(id, cost + condition_bytes) {
+            return None;
+        }
+        if is_held {
+            if let Some(condition) = &pending.condition {
+                self.routes.filter(&mut sink, condition.clone());
+            }
+            let mut replaced = None;
             self.routes.update(wish.filter, |old| {
                 let found = old.kind == SinkKind::Session && old.target == id.0;
                 if found {
-                    *old = sink;
+                    replaced = Some(std::mem::replace(old, sink));
                 }
                 found
             });
+            if let Some(replaced) = replaced {
+                self.routes.drop_condition(&replaced);
+            }
+            self.weigh_condition(id, wish.filter, condition_bytes);
             if self.has_open_questions() {
                 pending.answers_missing += self.tell_interest(wish.filter, number);
             }
             return Some(false);
         }
         let session = self.sessions.get(id)?;
-        if session.subscriptions.len() >= self.env.limits().subscriptions_max
-            || !self.may_subscribe(id, subscription_cost(wish.filter))
-        {
+        if session.subscriptions.len() >= self.env.limits().subscriptions_max {
             return None;
         }
+        if let Some(condition) = &pending.condition {
+            self.routes.filter(&mut sink, condition.clone());
+        }
         self.hold_subscription(id, wish.filter, None);
+        self.weigh_condition(id, wish.filter, condition_bytes);
         let first_here = !self.is_wanted_here(wish.filter);
         self.routes.insert(wish.filter, sink);
         // While any question is open, the other shards may not know even a filter that somebody else here has; their
@@ -263,6 +305,16 @@ impl Kernel {
         if let Some(cost) = self.sessions.hold(id, filter, group) {
             self.env.entered(Kept::Subscriptions, cost);
         }
+    }
+
+    /// The content filter of a subscription that is held costs so much from now on.
+    pub(crate) fn weigh_condition(&mut self, id: SessionId, filter: &str, bytes: usize) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let before = session.subscriptions.set_condition(filter, bytes);
+        self.env.entered(Kept::Subscriptions, bytes);
+        self.env.left(Kept::Subscriptions, before);
     }
 
     /// Whether some shard may not know yet what is wanted here.
@@ -366,8 +418,7 @@ impl Kernel {
     }
 
     fn drop_subscription<E: Effects>(&mut self, id: SessionId, held: &Held, now: Time, fx: &mut E) {
-        self.env
-            .left(Kept::Subscriptions, subscription_cost(&held.filter));
+        self.env.left(Kept::Subscriptions, held.cost());
         if let Some(group) = held.group {
             self.leave_group(id, group, now, fx);
             return;

@@ -10,6 +10,15 @@ pub(crate) struct Held {
     pub filter: Box<str>,
     /// The group, if it is a membership.
     pub group: Option<GroupId>,
+    /// Bytes of memory that its content filter costs.
+    pub condition_bytes: usize,
+}
+
+impl Held {
+    /// Bytes of memory that it costs.
+    pub(crate) fn cost(&self) -> usize {
+        subscription_cost(&self.filter) + self.condition_bytes
+    }
 }
 
 #[derive(Default)]
@@ -48,16 +57,28 @@ impl Subscriptions {
         self.held.push(Held {
             filter: filter.into(),
             group,
+            condition_bytes: 0,
         });
         self.bytes += cost;
         cost
+    }
+
+    /// What the content filter of one of the session's own costs from now on. Returns what it did.
+    pub(super) fn set_condition(&mut self, filter: &str, bytes: usize) -> usize {
+        let is = |held: &&mut Held| held.group.is_none() && *held.filter == *filter;
+        let Some(held) = self.held.iter_mut().find(is) else {
+            return 0;
+        };
+        let before = std::mem::replace(&mut held.condition_bytes, bytes);
+        self.bytes = self.bytes - before + bytes;
+        before
     }
 
     pub(super) fn remove(&mut self, filter: &str, group: Option<GroupId>) -> Option<Held> {
         let is = |held: &Held| held.group == group && *held.filter == *filter;
         let at = self.held.iter().rposition(is)?;
         let held = self.held.swap_remove(at);
-        self.bytes -= subscription_cost(filter);
+        self.bytes -= held.cost();
         if group.is_none() {
             self.scans.retain(|scan| scan.filter() != filter);
         }

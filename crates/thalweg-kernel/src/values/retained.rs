@@ -10,12 +10,15 @@ use crate::ids::{SessionId, ShardId};
 use crate::journal::durable::Pending;
 use crate::publish::cause::Cause;
 use crate::publish::pipeline::Draft;
+use crate::publish::subject::Subject;
 use crate::remote::shards::ShardMessage;
 use crate::remote::transfer::From;
 use crate::values::last_value::ScanCursor;
-use crate::{Kernel, home};
+use crate::{Kernel, Wish, home};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use thalweg_filter::Predicate;
 use thalweg_model::filter::kind_of;
 use thalweg_model::{FilterKind, Message, Reliability, RetainOp, Time};
 
@@ -30,6 +33,8 @@ pub(crate) struct Scan {
     filter: Box<str>,
     reliability: Reliability,
     id: u32,
+    /// What a value must say.
+    predicate: Option<Arc<Predicate>>,
     /// Found and not yet sent.
     ready: VecDeque<Message>,
     /// The shards still to ask; the last one is being asked.
@@ -125,7 +130,13 @@ impl Kernel {
         }
     }
 
-    pub(crate) fn scan_for(&mut self, filter: &str, reliability: Reliability, id: u32) -> Scan {
+    pub(crate) fn scan_for(
+        &mut self,
+        wish: &Wish<'_>,
+        reliability: Reliability,
+        predicate: Option<Arc<Predicate>>,
+    ) -> Scan {
+        let (filter, id) = (wish.filter, wish.id);
         let shards = if kind_of(filter) != FilterKind::Exact {
             (0..self.env.shards()).map(ShardId).collect()
         } else {
@@ -135,6 +146,7 @@ impl Kernel {
             filter: filter.into(),
             reliability,
             id,
+            predicate,
             ready: VecDeque::new(),
             shards,
             cursor: ScanCursor::default(),
@@ -178,6 +190,12 @@ impl Kernel {
         loop {
             while let Some(message) = scan.ready.pop_front() {
                 if self.is_outdated(&message, now) {
+                    continue;
+                }
+                let is_wanted = |it: &Arc<Predicate>| {
+                    it.matches(&Subject::of_message(&message, self.env.neutral()))
+                };
+                if !scan.predicate.as_ref().is_none_or(is_wanted) {
                     continue;
                 }
                 if let Err(message) =

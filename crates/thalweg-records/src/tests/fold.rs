@@ -294,6 +294,7 @@ fn a_session_that_is_written_again_keeps_queue_and_subscriptions() {
         no_local: false,
         retain_as_published: false,
         id: 0,
+        condition: None,
     };
     let mut properties = Properties::default();
     properties
@@ -347,6 +348,7 @@ fn a_subscription_is_known_by_filter_and_group() {
             no_local: true,
             retain_as_published: true,
             id,
+            condition: None,
         })
     };
     let journal = Journal::with_session()

@@ -128,6 +128,7 @@ impl Model {
                     no_local: dice.below(2) == 0,
                     retain_as_published: false,
                     id: dice.below(3) as u32,
+                    condition: None,
                 })
             }
             6 => {

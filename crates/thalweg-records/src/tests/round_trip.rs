@@ -255,9 +255,18 @@ fn subscription() -> impl Strategy<Value = SubscriptionRecord<'static>> {
         reliability(),
         flags,
         any::<u32>(),
+        option::of(text()),
     )
         .prop_map(
-            |(queue, filter, group, reliability, (no_local, retain_as_published), id)| {
+            |(
+                queue,
+                filter,
+                group,
+                reliability,
+                (no_local, retain_as_published),
+                id,
+                condition,
+            )| {
                 SubscriptionRecord {
                     queue,
                     filter,
@@ -266,6 +275,7 @@ fn subscription() -> impl Strategy<Value = SubscriptionRecord<'static>> {
                     no_local,
                     retain_as_published,
                     id,
+                    condition,
                 }
             },
         )

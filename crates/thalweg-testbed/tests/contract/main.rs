@@ -6,6 +6,7 @@ mod arguments;
 mod bytes;
 mod credit;
 mod elsewhere;
+mod filters;
 mod kills;
 mod limits;
 mod log_in;
