@@ -19,6 +19,8 @@ pub(crate) struct SubscriptionRow {
     group: Option<Box<str>>,
     qos: u8,
     id: Option<u32>,
+    /// The content filter that messages must pass.
+    condition: Option<Box<str>>,
     shard: u16,
 }
 
@@ -30,6 +32,7 @@ impl SubscriptionRow {
             group: view.group,
             qos: view.reliability as u8,
             id: (view.id != 0).then_some(view.id),
+            condition: view.condition.map(|it| it.text().into()),
             shard,
         }
     }

@@ -7,7 +7,7 @@ use axum::extract::{Query, State};
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 use thalweg_kernel::{Explained, Limits, Safety, home};
-use thalweg_model::Address;
+use thalweg_model::{Address, Properties, PropertyValue};
 use thalweg_server::stages::{BOUNDS_NANOS, Histogram, SPANS, Span, Stages};
 
 /// Receivers that are named, over all shards.
@@ -18,6 +18,10 @@ const RECEIVERS_NAMED_MAX: usize = 1000;
 struct Question {
     topic: String,
     from: Option<String>,
+    /// What content filters are asked about.
+    payload: Option<String>,
+    /// `name:value` pairs, separated by commas.
+    headers: Option<String>,
 }
 
 /// The steps of a message that was not sent.
@@ -66,13 +70,23 @@ struct Part {
 pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Trace> {
     let mend = "ask /v1/trace?topic=a/b, or /v1/trace?topic=a/b&from=CLIENT";
     let question = Query::<Question>::try_from_uri(&uri);
-    let Query(Question { topic, from }) =
-        question.map_err(|rejection| Fault::bad(rejection.body_text(), mend))?;
+    let Query(Question {
+        topic,
+        from,
+        payload,
+        headers,
+    }) = question.map_err(|rejection| Fault::bad(rejection.body_text(), mend))?;
     Address::check(&topic)
         .map_err(|error| Fault::bad(format!("?topic= {topic:?}: {error}"), mend))?;
     let (address, publisher) = (topic.clone(), from.clone());
+    let is_sampled = payload.is_some() || headers.is_some();
+    let payload = payload.unwrap_or_default();
+    let properties = properties_of(headers.as_deref().unwrap_or_default());
     let said = asker.all(move |inside| {
-        let explained = inside.kernel.explain(&address, None, inside.now);
+        let sample = is_sampled.then_some((payload.as_bytes(), &properties));
+        let explained = inside
+            .kernel
+            .explain_message(&address, None, sample, inside.now);
         let publisher = publisher
             .as_deref()
             .filter(|client| inside.kernel.session_view(client).is_some());
@@ -222,6 +236,14 @@ fn trace(
                     decision,
                 );
             }
+            for (client, what) in part.explained.rejecting.iter().take(RECEIVERS_NAMED_MAX) {
+                add(
+                    Span::KernelPublish as usize,
+                    Some(part.shard),
+                    client,
+                    what.clone(),
+                );
+            }
             for (group, what) in part.explained.groups.iter().take(RECEIVERS_NAMED_MAX) {
                 add(
                     Span::KernelPublish as usize,
@@ -305,6 +327,17 @@ fn trace(
     }
 }
 
+/// The headers of a message that is not sent.
+fn properties_of(headers: &str) -> Properties {
+    let pairs = headers.split(',').filter_map(|pair| pair.split_once(':'));
+    Properties {
+        user: pairs
+            .map(|(name, value)| (name.trim().into(), PropertyValue::Text(value.trim().into())))
+            .collect(),
+        ..Properties::default()
+    }
+}
+
 /// What is written down, and what the acknowledgement waits for.
 fn kept(parts: &[Part], groups: usize) -> String {
     let Some(safety) = parts.iter().find_map(|part| part.safety) else {
@@ -367,6 +400,7 @@ mod tests {
         let explained = Explained {
             denied: false,
             receivers: (0..receivers).map(receiver).collect(),
+            rejecting: Vec::new(),
             queues: Vec::new(),
             groups: Vec::new(),
             watches: 0,
@@ -403,6 +437,20 @@ mod tests {
                 .iter()
                 .any(|row| row.decision.starts_with("2 readers watch it"))
         );
+    }
+
+    #[test]
+    fn a_filter_that_rejects_is_a_row_and_no_receiver() {
+        let mut filtered = part(0, 1, None);
+        let rejects = "it does not pass the filter n > 3".to_owned();
+        filtered.explained.rejecting = vec![("choosy".into(), rejects)];
+        let trace = check("a/b", &[filtered], "accepted", 1);
+        let mut rows = trace.rows.iter();
+        assert!(rows.any(|row| row.subject == "choosy" && row.decision.ends_with("n > 3")));
+        let properties = properties_of("n: 3,colour:a:b,none");
+        let text = |text: &str| PropertyValue::Text(text.into());
+        let expected = [("n".into(), text("3")), ("colour".into(), text("a:b"))];
+        assert_eq!(properties.user, expected);
     }
 
     #[test]

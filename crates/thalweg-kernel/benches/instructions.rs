@@ -18,7 +18,7 @@ use thalweg_model::{Properties, PropertyValue, Reliability, Span, Time};
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
 
-const OPERATIONS: [Operation; 15] = [
+const OPERATIONS: [Operation; 16] = [
     ("match_1000_filters_cold", |count| cold(1_000, count)),
     ("match_1000000_filters_cold", |count| cold(1_000_000, count)),
     ("publish_1000_filters_cached", |count| cached(1_000, count)),
@@ -33,9 +33,14 @@ const OPERATIONS: [Operation; 15] = [
     }),
     ("publish_to_100_watches_and_take", watched),
     ("publish_to_group_of_4", group_of_4),
-    ("publish_to_1_of_1_filtered", |count| filtered(1, count)),
+    ("publish_to_1_of_1_filtered", |count| {
+        filtered(1, &device_of, &[], count)
+    }),
     ("publish_to_1_of_10000_filtered", |count| {
-        filtered(10_000, count)
+        filtered(10_000, &device_of, &[], count)
+    }),
+    ("publish_to_1_filtered_by_3_fields_of_json", |count| {
+        filtered(1, &|_| FIELDS.into(), &json(), count)
     }),
     ("choose_of_3", |count| choose(3, count)),
     ("choose_of_1000", |count| choose(1_000, count)),
@@ -212,6 +217,7 @@ fn watched(count: u32) {
             cookie,
             address: &address,
             depth: 1,
+            condition: None,
         };
         kernel.watch(reader, spec, now, out).expect("it may")
     };
@@ -257,15 +263,28 @@ fn group_of_4(count: u32) {
     assert_eq!(out.0, count, "each message has one receiver");
 }
 
-/// Publishing where each of so many subscribers of the address wants messages with another value of a header.
-fn filtered(subscribers: u32, count: u32) {
+/// A filter that one of many subscribers has, for another value of a header each.
+fn device_of(subscriber: u32) -> String {
+    format!("device = 'd{subscriber}'")
+}
+
+const FIELDS: &str = "payload.sensor.temp > 20 AND payload.site = 'north' AND payload.urgent";
+
+/// A payload of 300 bytes that passes [`FIELDS`].
+fn json() -> Vec<u8> {
+    let text = r#"{"id": "pump-17", "sensor": {"kind": "thermometer", "unit": "celsius", "temp": 21.5, "samples": [20, 21, 22, 23]}, "site": "north", "line": 7, "urgent": true, "notes": ""#;
+    format!("{text}{}\"}}", "n".repeat(300 - text.len() - 2)).into()
+}
+
+/// Publishing a payload where each of so many subscribers of the address has a filter, which the first one's is true of.
+fn filtered(subscribers: u32, filter_of: &dyn Fn(u32) -> String, payload: &[u8], count: u32) {
     let mut kernel = Kernel::new(Limits::default(), ShardId(0), 1, 7);
     let mut out = Nowhere(0);
     let now = Time::from_secs(1);
     let address = address(1);
     for link in 0..subscribers {
         let subscriber = open(&mut kernel, &format!("subscriber-{link}"), link, &mut out);
-        let predicate = Predicate::parse(&format!("device = 'd{link}'")).expect("a filter");
+        let predicate = Predicate::parse(&filter_of(link)).expect("a filter");
         let wish = Wish {
             filter: &address,
             group: None,
@@ -286,6 +305,7 @@ fn filtered(subscribers: u32, count: u32) {
     for _ in 0..count {
         let draft = Draft {
             properties: Some(&properties),
+            payload: black_box(payload),
             ..draft(black_box(&address))
         };
         kernel.publish(publisher, draft, now, &mut out);

@@ -5,10 +5,12 @@ use crate::access::{Access, Permission};
 use crate::groups::group::Group;
 use crate::ids::{LinkId, SessionId, ShardId, WatchId};
 use crate::ledger::Account;
+use crate::publish::subject::Subject;
 use crate::routes::cached::{Sink, SinkKind};
 use crate::session::Session;
 use std::sync::Arc;
-use thalweg_model::{Filter, Message, Reliability, RetainOp, Span, Time};
+use thalweg_filter::Predicate;
+use thalweg_model::{Filter, Message, Properties, Reliability, RetainOp, Span, Time};
 
 /// A session, as operators see it.
 #[derive(Clone, Debug)]
@@ -54,6 +56,8 @@ pub struct SubscriptionView {
     pub reliability: Reliability,
     /// Its identifier, 0 for none.
     pub id: u32,
+    /// The content filter that messages must pass.
+    pub condition: Option<Arc<Predicate>>,
 }
 
 /// What a publish to some address would do; see [`Kernel::explain`].
@@ -61,6 +65,8 @@ pub struct SubscriptionView {
 pub struct Explained {
     /// One line per receiver on this shard: client, what would happen.
     pub receivers: Vec<(Arc<str>, String)>,
+    /// Client and content filter of receivers that do not get this message.
+    pub rejecting: Vec<(Arc<str>, String)>,
     /// One line per group: name and filter, what would happen.
     pub groups: Vec<(Arc<str>, String)>,
     /// One line per queue with a name: address, what would happen.
@@ -155,12 +161,19 @@ impl Kernel {
             .is_some_and(|session| session.access().allows(permission, address))
     }
 
-    /// What a watch's reader was told last, or waits for it: the address's latest value, retained or not. Nothing if there
-    /// was none, or it was cleared or has expired.
+    /// The latest value of a watch's address, retained or not. Nothing if there was none, it was cleared, has expired or does
+    /// not pass the watch's content filter.
     pub fn watched_value(&self, watch: WatchId, now: Time) -> Option<&Message> {
         let watches = &self.values.watches;
         let value = watches.cell(watches.get(watch.0)?.cell())?.value()?;
-        (value.retain() != RetainOp::Clear && value.expires() > now).then_some(value)
+        let is_there = value.retain() != RetainOp::Clear && value.expires() > now;
+        (is_there && self.passes_filter_of(watch.0, value, &mut None)).then_some(value)
+    }
+
+    /// The text of a watch's content filter, if it has one.
+    pub fn watched_filter(&self, watch: WatchId) -> Option<&str> {
+        let condition = self.values.watches.condition(watch.0)?;
+        Some(condition.text())
     }
 
     /// What a watch watches.
@@ -188,15 +201,16 @@ impl Kernel {
             .filter(|(_, s)| client.is_none_or(|client| **s.client() == *client))
         {
             for held in session.subscriptions.iter() {
+                let mut condition = None;
                 let (group, reliability, number) = if held.group.is_none() {
                     let is = |sink: &&Sink| sink.kind == SinkKind::Session && sink.target == id.0;
                     let sink = self.routes.sinks(&held.filter).iter().find(is);
+                    let filtered = sink.and_then(|sink| self.routes.condition(sink));
+                    condition = filtered.map(|it| it.predicate.clone());
                     (
                         None,
                         sink.map(|sink| sink.reliability),
-                        sink.map_or(0, |sink| {
-                            self.routes.condition(sink).map_or(sink.id, |it| it.id)
-                        }),
+                        filtered.map_or(sink.map_or(0, |sink| sink.id), |it| it.id),
                     )
                 } else {
                     let group = held.group.and_then(|group| self.groups.get(group));
@@ -214,6 +228,7 @@ impl Kernel {
                     group,
                     reliability: reliability.unwrap_or_default(),
                     id: number,
+                    condition,
                 });
             }
         }
@@ -235,6 +250,17 @@ impl Kernel {
     /// What a publish would do, without doing it. Of groups it is said whom a message that must be settled would go to, or
     /// that it would wait, and why.
     pub fn explain(&mut self, address: &str, publisher: Option<&str>, now: Time) -> Explained {
+        self.explain_message(address, publisher, None, now)
+    }
+
+    /// The same of a message with a payload and properties, of which content filters are asked.
+    pub fn explain_message(
+        &mut self,
+        address: &str,
+        publisher: Option<&str>,
+        sample: Option<(&[u8], &Properties)>,
+        now: Time,
+    ) -> Explained {
         let route = self.route(address);
         let uid = publisher.and_then(|client| self.sessions.of_client(client));
         let uid = uid.map_or(0, |session| session.uid());
@@ -255,19 +281,37 @@ impl Kernel {
             (_, _, false) => "its window is full: copies that must be settled wait",
             _ => "delivered at once",
         };
-        let receivers = route.any_receivers().filter_map(|receiver| {
-            let session = self.sessions.get(receiver.session)?;
-            Some((
-                session.client().clone(),
-                format!("{} ({:?})", says(session), receiver.reliability),
-            ))
-        });
+        let subject = sample.map(|sample| Subject::of_sample(address, sample));
+        let (mut receivers, mut rejecting) = (Vec::new(), Vec::new());
+        for receiver in route.any_receivers() {
+            let Some(session) = self.sessions.get(receiver.session) else {
+                continue;
+            };
+            let client = session.client().clone();
+            let filter = route
+                .filtered()
+                .and_then(|it| it.filter_of(receiver.session));
+            let what = format!("{} ({:?})", says(session), receiver.reliability);
+            match (filter, &subject) {
+                (None, _) => receivers.push((client, what)),
+                (Some((text, _)), None) => {
+                    receivers.push((client, format!("if it passes the filter {text}: {what}")));
+                }
+                (Some((text, filter)), Some(subject)) if filter.passes(subject) => {
+                    receivers.push((client, format!("it passes the filter {text}: {what}")));
+                }
+                (Some((text, _)), Some(_)) => {
+                    rejecting.push((client, format!("it does not pass the filter {text}")));
+                }
+            }
+        }
         let queues = route
             .queues()
             .iter()
             .filter_map(|queue| self.explain_queue(*queue));
         let mut explained = Explained {
-            receivers: receivers.collect(),
+            receivers,
+            rejecting,
             groups,
             queues: queues.collect(),
             watches: route.cell().map_or(0, |cell| self.watchers_of(cell)),
@@ -284,6 +328,7 @@ impl Kernel {
                 session.client().clone(),
                 "the publisher may not publish there".into(),
             )];
+            explained.rejecting.clear();
             explained.groups.clear();
             explained.watches = 0;
             explained.queues.clear();

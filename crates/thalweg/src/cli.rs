@@ -14,6 +14,7 @@ use thalweg_server::access::BanKind;
 
 use crate::format::{Format, from_hex};
 use crate::quantity;
+use crate::trace::TraceArgs;
 
 pub use connect::{ConnectArgs, ViaArg};
 
@@ -557,22 +558,6 @@ pub struct TopArgs {
     pub admin: AdminArgs,
 }
 
-/// `thalweg trace`
-#[derive(Args, Debug)]
-pub struct TraceArgs {
-    /// The topic a message would be published to
-    #[arg(value_name = "TOPIC", value_parser = topic_name)]
-    pub topic: String,
-    /// The client that would publish it, to apply its rights
-    #[arg(long, value_name = "CLIENT")]
-    pub from: Option<String>,
-    /// Look again every second until Ctrl-C
-    #[arg(long)]
-    pub live: bool,
-    #[command(flatten)]
-    pub admin: AdminArgs,
-}
-
 /// `thalweg ledger`
 #[derive(Args, Debug)]
 pub struct LedgerArgs {
@@ -673,7 +658,7 @@ fn qos(text: &str) -> Result<QoS, String> {
     QoS::from_bits(number).ok_or_else(|| "write 0, 1 or 2".into())
 }
 
-fn topic_name(text: &str) -> Result<String, String> {
+pub fn topic_name(text: &str) -> Result<String, String> {
     topic::validate_name(text)
         .map(|()| text.to_owned())
         .map_err(|error| error.to_string())

@@ -4,18 +4,43 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::Value;
 
 use crate::admin_api::{AdminApi, list, number, text};
-use crate::cli::TraceArgs;
+use crate::cli::{AdminArgs, topic_name};
 use crate::failure::Failure;
 use crate::top::nanos;
+
+/// `thalweg trace`
+#[derive(Args, Debug)]
+pub struct TraceArgs {
+    /// The topic a message would be published to
+    #[arg(value_name = "TOPIC", value_parser = topic_name)]
+    pub topic: String,
+    /// The client that would publish it, to apply its rights
+    #[arg(long, value_name = "CLIENT")]
+    pub from: Option<String>,
+    /// Its payload: what content filters would say of it
+    #[arg(long, value_name = "TEXT")]
+    pub payload: Option<String>,
+    /// Its headers, which content filters see as well
+    #[arg(long, value_name = "NAME:VALUE,...")]
+    pub headers: Option<String>,
+    /// Look again every second until Ctrl-C
+    #[arg(long)]
+    pub live: bool,
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
 
 /// Runs the command; the table goes to `out`.
 pub fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let api = AdminApi::new(&args.admin)?;
     let mut query = vec![("topic", args.topic.as_str())];
     query.extend(args.from.as_deref().map(|client| ("from", client)));
+    query.extend(args.payload.as_deref().map(|text| ("payload", text)));
+    query.extend(args.headers.as_deref().map(|pairs| ("headers", pairs)));
     loop {
         let table = table(&api.json("/v1/trace", &query)?);
         if !args.live {

@@ -38,7 +38,10 @@ impl<S: Side> Handler<S> {
         match (request.code, address) {
             (Code::FETCH, _) => self.list(address, &wishes, request, cx),
             (Code::GET, None) => self.list(None, &wishes, request, cx),
-            (Code::GET, _) if wishes.filter.is_some() => self.list(address, &wishes, request, cx),
+            // Of an observation it is a content filter.
+            (Code::GET, _) if wishes.filter.is_some() && !request.observes => {
+                self.list(address, &wishes, request, cx)
+            }
             (_, None) => Err(Answer::words(
                 Code::METHOD_NOT_ALLOWED,
                 "all data are listed by GET or FETCH",

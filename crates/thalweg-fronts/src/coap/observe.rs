@@ -8,7 +8,7 @@
 //! Notifications are pulled: only when the machine can send one is the newest value taken from the watch, so a burst of
 //! publishes costs a slow observer nothing but the values in between.
 
-use super::answer::{Answer, no_value, other_format, session_ended};
+use super::answer::{Answer, SHORT_SECS, no_value, other_format, session_ended};
 use super::data::forbidden;
 use super::desk::Desk;
 use super::handler::{Done, Handler, Request};
@@ -23,6 +23,7 @@ use super::waiting::Ask;
 use crate::front::{Cx, Variant};
 use std::sync::Arc;
 use thalweg_coap::{Code, Delivery, Notified, Response, SharedBody, Value, option};
+use thalweg_filter::{FilterError, Predicate};
 use thalweg_kernel::{Change, LinkId, WatchEnd, WatchRefused, WatchSpec};
 use thalweg_model::{Message, Reliability, Span, Time};
 
@@ -44,6 +45,15 @@ impl<S: Side> Handler<S> {
         request: &Request<'_>,
         cx: &mut Cx<'_>,
     ) -> Done {
+        let condition = match wishes.filter {
+            None => None,
+            Some(text) => {
+                let read = Predicate::parse(text);
+                let refused =
+                    |error: FilterError| Answer::words(Code::BAD_REQUEST, error.to_string());
+                Some(Arc::new(read.map_err(refused)?))
+            }
+        };
         if let Some(cookie) = request.relation {
             // The same token again: a registration anew, maybe of something else. RFC 7641 §3.1
             if self.renew(cookie, address, wishes, request, cx) {
@@ -52,10 +62,10 @@ impl<S: Side> Handler<S> {
             self.forget_relation(cookie, cx);
         }
         if self.relations.len() >= self.settings.observers_max {
-            return self.get(address, request, cx);
+            return self.get_once(address, wishes, request, cx);
         }
         let Ok(seat) = self.take_seat(address, cx) else {
-            return self.get(address, request, cx);
+            return self.get_once(address, wishes, request, cx);
         };
         let depth = wishes
             .queue
@@ -81,6 +91,7 @@ impl<S: Side> Handler<S> {
                 cookie,
                 address,
                 depth,
+                condition: condition.as_ref(),
             },
             *now,
             *links,
@@ -103,12 +114,30 @@ impl<S: Side> Handler<S> {
                         Code::BAD_REQUEST,
                         "the path is longer or deeper than an address may be",
                     )),
-                    // RFC 7641 §4.1: the value is shown all the same.
                     WatchRefused::TooMany | WatchRefused::Overloaded => {
-                        self.get(address, request, cx)
+                        self.get_once(address, wishes, request, cx)
                     }
                 }
             }
+        }
+    }
+
+    /// Shows the value of an address that cannot be observed now. RFC 7641 §4.1
+    fn get_once(
+        &mut self,
+        address: &str,
+        wishes: &Wishes<'_>,
+        request: &Request<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Done {
+        match wishes.filter {
+            None => self.get(address, request, cx),
+            // It may not pass the filter.
+            Some(_) => Err(Answer::later(
+                Code::SERVICE_UNAVAILABLE,
+                SHORT_SECS,
+                "there is no room for another observer",
+            )),
         }
     }
 
@@ -130,7 +159,8 @@ impl<S: Side> Handler<S> {
             && !relation.conflates
             && depth > 1
             && relation.identity == request.identity.0
-            && cx.kernel.watched_address(relation.watch) == Some(address);
+            && cx.kernel.watched_address(relation.watch) == Some(address)
+            && cx.kernel.watched_filter(relation.watch) == wishes.filter;
         if !is_it {
             return false;
         }

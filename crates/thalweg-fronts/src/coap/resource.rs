@@ -162,7 +162,7 @@ pub(super) struct Wishes<'b> {
     pub(super) priority: u8,
     /// `queue=<depth>`.
     pub(super) queue: Option<u16>,
-    /// `filter=<filter>`.
+    /// `filter=<filter>`: a topic filter where addresses are listed, a content filter where one is observed.
     pub(super) filter: Option<&'b str>,
     /// There are some `h.<name>=<value>`; see [`user_properties`].
     pub(super) has_user_properties: bool,

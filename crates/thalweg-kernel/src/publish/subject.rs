@@ -38,6 +38,19 @@ impl<'a> Subject<'a> {
         }
     }
 
+    pub(crate) fn of_sample(
+        address: &'a str,
+        (payload, properties): (&'a [u8], &'a Properties),
+    ) -> Self {
+        Subject {
+            address,
+            payload,
+            priority: 0,
+            properties: Some(Cow::Borrowed(properties)),
+            document: OnceCell::new(),
+        }
+    }
+
     /// In our words, whatever its publisher's are.
     pub(crate) fn properties(&self) -> Option<&Properties> {
         self.properties.as_deref()

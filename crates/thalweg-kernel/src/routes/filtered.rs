@@ -25,7 +25,7 @@ pub(crate) struct Filtered {
 
 /// A session with at least one filtered subscription that matches.
 #[derive(Clone, Debug)]
-struct Choosy {
+pub(crate) struct Choosy {
     /// As if all its subscriptions wanted the message.
     whole: Receiver,
     sinks: Box<[(Sink, Option<Arc<Predicate>>)]>,
@@ -68,6 +68,17 @@ impl Filtered {
         self.receivers.iter().map(|choosy| &choosy.whole)
     }
 
+    /// The filter of a session and its text; nothing if it is not among these, or wants everything.
+    pub(crate) fn filter_of(&self, session: SessionId) -> Option<(String, &Choosy)> {
+        let mut choosy = self.receivers.iter();
+        let choosy = choosy.find(|choosy| choosy.whole.session == session)?;
+        let texts = choosy
+            .sinks
+            .iter()
+            .map(|(_, predicate)| Some(predicate.as_ref()?.text()));
+        Some((texts.collect::<Option<Vec<_>>>()?.join(" or "), choosy))
+    }
+
     /// Leaves out those that are not meant.
     pub(super) fn retain(&mut self, is_meant: impl Fn(&Receiver) -> bool) {
         for choosy in &mut self.receivers {
@@ -87,6 +98,11 @@ impl Filtered {
 }
 
 impl Choosy {
+    /// Whether one of its subscriptions wants this message.
+    pub(crate) fn passes(&self, subject: &Subject<'_>) -> bool {
+        self.selected(subject).is_some()
+    }
+
     fn selected(&self, subject: &Subject<'_>) -> Option<Receiver> {
         let wants = |predicate: &Option<Arc<Predicate>>| {
             predicate.as_ref().is_none_or(|it| it.matches(subject))

@@ -17,7 +17,7 @@ use crate::ledger::DropReason;
 use crate::memory::{Kept, cell_cost};
 use crate::remote::shards::ShardMessage;
 use crate::routes::cached::{Sink, SinkKind};
-use crate::values::Asking;
+use crate::values::{Asking, Offered};
 use crate::{Kernel, home};
 use thalweg_model::{Message, Reliability, RetainOp, Time};
 
@@ -201,13 +201,14 @@ impl Kernel {
             watcher.cookie(),
             usize::from(watcher.depth()),
         );
+        let passes = |message| self.passes_filter_of(watch, message, &mut None);
         let told: Vec<&Message> = changes
             .iter()
-            .filter(|message| self.may_be_told(id, message))
+            .filter(|message| self.may_be_told(id, message) && passes(message))
             .collect();
         let (first, rest) = match (depth, &told[..]) {
             (_, []) => (None, &[][..]),
-            (1, [.., last]) => (Some(*last), &[][..]),
+            (0 | 1, [.., last]) => (Some(*last), &[][..]),
             (_, [first, rest @ ..]) => (Some(*first), &rest[rest.len().saturating_sub(depth)..]),
         };
         let first = first.filter(|first| first.retain() != RetainOp::Clear);
@@ -237,11 +238,30 @@ impl Kernel {
         if !self.values.watches.came(index, message, from, own) {
             return;
         }
+        if self.values.watches.has_conditions() {
+            return self.offer_to_selected(index, message, fx);
+        }
         let mut at = self.values.watches.first_of(index);
         let is_moved = !message.origins().is_empty();
         while let Some(watcher) = self.values.watches.get(at) {
             let next = watcher.next();
             if !is_moved || self.may_be_told(watcher.session(), message) {
+                self.offer_to_watcher(at, message, fx);
+            }
+            at = next;
+        }
+    }
+
+    /// The same where watchers have content filters: a loop of its own, so that where none has they cost nothing for each watcher.
+    #[inline(never)]
+    fn offer_to_selected<E: Effects>(&mut self, index: u32, message: &Message, fx: &mut E) {
+        let mut at = self.values.watches.first_of(index);
+        let mut subject = None;
+        while let Some(watcher) = self.values.watches.get(at) {
+            let next = watcher.next();
+            if self.may_be_told(watcher.session(), message)
+                && (!watcher.is_filtered() || self.passes_filter_of(at, message, &mut subject))
+            {
                 self.offer_to_watcher(at, message, fx);
             }
             at = next;
@@ -260,22 +280,14 @@ impl Kernel {
     }
 
     /// A copy for one watcher. For one who wants the newest only, that is in the cell already.
+    #[inline]
     fn offer_to_watcher<E: Effects>(&mut self, watch: u32, message: &Message, fx: &mut E) {
         let Some(offered) = self.values.watches.offer(watch, message) else {
             return;
         };
         let (id, is_first) = (offered.session, offered.is_first);
         if offered.is_queued {
-            // Short memory makes it like the others.
-            let (max, why) = match self.env.drops_waiting() {
-                true => (1, DropReason::Memory),
-                false => (usize::from(offered.depth), DropReason::QueueFull),
-            };
-            self.books.entered(Delta::copy(message.bytes()));
-            while let Some(oldest) = self.values.watches.pop_beyond(watch, max) {
-                self.books.left(Delta::copy(oldest.bytes()));
-                self.book_drop(Some(id), oldest.address(), why);
-            }
+            self.bound_watcher(watch, &offered, message);
         } else if is_first {
             self.books.entered(Delta::copy(0));
         } else {
@@ -286,6 +298,22 @@ impl Kernel {
         self.book_routed(Some(id), address);
         if is_first {
             fx.observe(offered.link, offered.cookie, Observed::Changed);
+        }
+    }
+
+    /// Counts a message that was queued for a watcher, and drops the oldest beyond its depth.
+    #[inline(never)]
+    fn bound_watcher(&mut self, watch: u32, offered: &Offered, message: &Message) {
+        // Short memory makes it like the others.
+        let (max, why) = match self.env.drops_waiting() {
+            true => (1, DropReason::Memory),
+            false if offered.depth == 1 => (1, DropReason::Conflated),
+            false => (usize::from(offered.depth), DropReason::QueueFull),
+        };
+        self.books.entered(Delta::copy(message.bytes()));
+        while let Some(oldest) = self.values.watches.pop_beyond(watch, max) {
+            self.books.left(Delta::copy(oldest.bytes()));
+            self.book_drop(Some(offered.session), oldest.address(), why);
         }
     }
 

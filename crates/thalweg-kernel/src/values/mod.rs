@@ -12,7 +12,7 @@ pub(crate) mod retained;
 pub(crate) mod watch;
 mod watches;
 
-pub(crate) use watches::{Asking, Cell, NONE, NewWatcher, Watches};
+pub(crate) use watches::{Asking, Cell, NONE, NewWatcher, Offered, Watches};
 
 use crate::kernel::Map;
 use crate::limits::Limits;

@@ -12,8 +12,11 @@ use crate::effects::{Effects, Observed, WatchEnd};
 use crate::ids::{LinkId, SessionId, WatchId};
 use crate::ledger::DropReason;
 use crate::memory::{Kept, WATCHER, cell_cost};
+use crate::publish::subject::Subject;
 use crate::session::Session;
 use crate::values::NewWatcher;
+use std::sync::Arc;
+use thalweg_filter::Predicate;
 use thalweg_model::{Address, Message, RetainOp, Time};
 
 pub(crate) use crate::values::NONE;
@@ -50,6 +53,8 @@ pub struct WatchSpec<'a> {
     /// With 1 (or 0) a newer value takes the place of one that was not taken yet; with more the newest so many wait, in
     /// their order.
     pub depth: u16,
+    /// The content filter that values must pass. Nothing says of a cleared value what it was: that it is gone passes every one.
+    pub condition: Option<&'a Arc<Predicate>>,
 }
 
 impl Kernel {
@@ -80,9 +85,11 @@ impl Kernel {
             return Err(WatchRefused::TooMany);
         }
         let known = self.cell_of(address);
+        let cell_bytes = known.map_or(cell_cost(address), |_| 0);
+        let condition_bytes = spec.condition.map_or(0, |it| it.bytes());
         if !self
             .env
-            .may_keep_much(WATCHER + known.map_or(cell_cost(address), |_| 0))
+            .may_keep_much(WATCHER + cell_bytes + condition_bytes)
         {
             return Err(WatchRefused::Overloaded);
         }
@@ -113,11 +120,13 @@ impl Kernel {
             link: spec.link,
             cookie: spec.cookie,
             depth: spec.depth,
+            condition: spec.condition.cloned(),
             session_next: session.first_watch(),
         };
         let watch = self.values.watches.add(new, cell);
         session.set_first_watch(watch);
-        self.env.entered(Kept::Watches, WATCHER);
+        let condition_bytes = spec.condition.map_or(0, |it| it.bytes());
+        self.env.entered(Kept::Watches, WATCHER + condition_bytes);
         watch
     }
 
@@ -158,10 +167,12 @@ impl Kernel {
 
     /// Forgets a watcher; what waits for it is dropped.
     fn remove_watcher(&mut self, watch: u32, why: DropReason) {
+        let condition = self.values.watches.condition(watch);
+        let condition_bytes = condition.map_or(0, |it| it.bytes());
         let Some(watcher) = self.values.watches.remove(watch) else {
             return;
         };
-        self.env.left(Kept::Watches, WATCHER);
+        self.env.left(Kept::Watches, WATCHER + condition_bytes);
         let id = watcher.session();
         if let Some(session) = self.sessions.get_mut(id)
             && session.first_watch() == watch
@@ -213,6 +224,23 @@ impl Kernel {
         for watch in ended {
             self.end_watch(watch, WatchEnd::NotAuthorized, DropReason::AccessDenied, fx);
         }
+    }
+
+    /// Whether a message passes a watcher's content filter; `subject` is made for the first of a message's watchers that asks.
+    #[inline(never)]
+    pub(crate) fn passes_filter_of<'a>(
+        &self,
+        watch: u32,
+        message: &'a Message,
+        subject: &mut Option<Subject<'a>>,
+    ) -> bool {
+        let Some(condition) = self.values.watches.condition(watch) else {
+            return true;
+        };
+        message.retain() == RetainOp::Clear
+            || condition.matches(
+                subject.get_or_insert_with(|| Subject::of_message(message, self.env.neutral())),
+            )
     }
 
     /// How many watch a cell; for operators.
@@ -293,6 +321,7 @@ mod tests {
             cookie: 0,
             address,
             depth: 1,
+            condition: None,
         };
         kernel
             .watch(reader, spec, Time::ZERO, &mut Nowhere)

@@ -7,6 +7,8 @@ use crate::journal::numbers::shard_of;
 use crate::kernel::Map;
 use crate::routes::arena::Arena;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_filter::Predicate;
 use thalweg_model::{Message, RetainOp, Span, Time};
 
 pub(crate) use crate::routes::arena::NONE;
@@ -20,6 +22,8 @@ const UNDER_WAY_MAX: Span = Span::from_secs(10);
 pub(crate) struct Watches {
     cells: Arena<Cell>,
     watchers: Arena<Watcher>,
+    /// The content filters of those that are filtered.
+    conditions: Map<u32, Arc<Predicate>>,
     /// Watchers of all cells.
     count: usize,
     /// Cells that have asked other shards and not been answered by all, by question.
@@ -73,8 +77,11 @@ pub(crate) struct Watcher {
     cell_before: u32,
     session_next: u32,
     session_before: u32,
+    /// How many values may be in `waiting`; 0 for one that takes the cell's value, as those without a filter do that take the newest only.
     depth: u16,
     state: WatchState,
+    /// It has a content filter, which is in `conditions`.
+    is_filtered: bool,
 }
 
 // Each observer of a value has one.
@@ -97,6 +104,8 @@ pub(crate) struct NewWatcher {
     pub cookie: u64,
     /// How many values wait for it, at least 1.
     pub depth: u16,
+    /// The content filter that values must pass.
+    pub condition: Option<Arc<Predicate>>,
     /// The first watcher of its session, or [`NONE`].
     pub session_next: u32,
 }
@@ -118,6 +127,7 @@ impl Default for Watches {
         Watches {
             cells: Arena::new(),
             watchers: Arena::new(),
+            conditions: Map::default(),
             count: 0,
             questions: Map::default(),
             needs_recheck: false,
@@ -187,9 +197,16 @@ impl Watches {
             cell_before,
             session_next: new.session_next,
             session_before: NONE,
-            depth: new.depth.max(1),
+            depth: match new.depth {
+                0 | 1 => u16::from(new.condition.is_some()),
+                depth => depth,
+            },
             state: WatchState::ExpectReady,
+            is_filtered: new.condition.is_some(),
         });
+        if let Some(condition) = new.condition {
+            self.conditions.insert(watch, condition);
+        }
         if let Some(next) = self.watchers.get_mut(new.session_next) {
             next.session_before = watch;
         }
@@ -210,6 +227,9 @@ impl Watches {
     pub(crate) fn remove(&mut self, watch: u32) -> Option<Watcher> {
         let watcher = self.watchers.remove(watch)?;
         self.count -= 1;
+        if watcher.is_filtered {
+            self.conditions.remove(&watch);
+        }
         let watchers = &mut self.watchers;
         if let Some(next) = watchers.get_mut(watcher.cell_next) {
             next.cell_before = watcher.cell_before;
@@ -247,7 +267,7 @@ impl Watches {
         let watcher = self.watchers.get_mut(watch)?;
         let is_first = watcher.state == WatchState::Idle;
         watcher.state = WatchState::ExpectTake;
-        let is_queued = watcher.depth > 1;
+        let is_queued = watcher.depth > 0;
         if is_queued {
             let waiting = watcher.waiting.get_or_insert_default();
             waiting.push_back(message.clone());
@@ -286,6 +306,19 @@ impl Watches {
         }
         let left = Delta::copy(message.bytes());
         Some((message, left))
+    }
+
+    /// Whether some watcher has a content filter.
+    #[inline]
+    pub(crate) fn has_conditions(&self) -> bool {
+        !self.conditions.is_empty()
+    }
+
+    /// The content filter of a watcher, if it has one.
+    #[cold]
+    pub(crate) fn condition(&self, watch: u32) -> Option<&Arc<Predicate>> {
+        let watcher = self.watchers.get(watch)?;
+        watcher.is_filtered.then(|| self.conditions.get(&watch))?
     }
 
     // --- cells
@@ -489,6 +522,12 @@ impl Watcher {
     #[inline]
     pub(crate) fn depth(&self) -> u16 {
         self.depth
+    }
+
+    /// Whether it has a content filter.
+    #[inline]
+    pub(crate) fn is_filtered(&self) -> bool {
+        self.is_filtered
     }
 
     /// Whether something waits for it.

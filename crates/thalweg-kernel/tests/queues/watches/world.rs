@@ -164,6 +164,7 @@ impl World {
             cookie,
             address,
             depth,
+            condition: None,
         };
         let id = self.run(who.shard, |kernel, out, now| {
             kernel.watch(who.session, spec, now, out)
