@@ -115,6 +115,8 @@ pub struct StanzaError {
     pub more: Option<(&'static str, &'static str)>,
     /// What it is about, for people.
     pub text: Option<&'static str>,
+    /// The byte of the text that is refused, and what is wrong there, for people.
+    pub place: Option<(usize, &'static str)>,
 }
 
 impl StanzaError {
@@ -125,6 +127,7 @@ impl StanzaError {
             condition,
             more: None,
             text: None,
+            place: None,
         }
     }
 
@@ -132,6 +135,14 @@ impl StanzaError {
     pub const fn about(self, text: &'static str) -> StanzaError {
         StanzaError {
             text: Some(text),
+            ..self
+        }
+    }
+
+    /// The same with the byte at which a text is wrong, and why; shown behind [`StanzaError::about`]'s text.
+    pub const fn at(self, byte: usize, why: &'static str) -> StanzaError {
+        StanzaError {
+            place: Some((byte, why)),
             ..self
         }
     }
@@ -153,6 +164,9 @@ impl StanzaError {
         if let Some(text) = self.text {
             out.extend_from_slice(format!("<text xmlns='{}'>", ns::STANZA_ERRORS).as_bytes());
             put_text(text, out);
+            if let Some((byte, why)) = self.place {
+                put_text(&format!(" at byte {byte}: {why}"), out);
+            }
             out.extend_from_slice(b"</text>");
         }
         if let Some((element, namespace)) = self.more {

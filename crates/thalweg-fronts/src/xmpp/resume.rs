@@ -230,11 +230,11 @@ impl XmppFront {
                 filter,
                 is_change,
             } => {
-                let number = XmppFront::of(cx.links, cx.id)
-                    .and_then(|front| front.nodes.number(&filter))
+                let (number, condition) = XmppFront::of(cx.links, cx.id)
+                    .and_then(|front| front.nodes.terms(&filter))
                     .unwrap_or_default();
                 // The table is empty, and so there is room.
-                _ = XmppFront::subscribe(cx, session, (id, is_change), &filter, number);
+                _ = XmppFront::subscribe(cx, session, (id, is_change), &filter, number, condition);
             }
             // Nothing waits for it but an answer that says what the presence itself says.
             Asked::Contact { .. } => {}

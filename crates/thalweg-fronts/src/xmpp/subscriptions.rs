@@ -11,6 +11,8 @@ use super::pubsub::{
 use super::{OUTPUT_BYTES_MAX, XmppFront, datetime};
 use crate::front::{Cx, Variant};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use thalweg_filter::{FilterError, Predicate};
 use thalweg_kernel::access::Permission;
 use thalweg_kernel::{Kernel, LastValueWish, SessionId, Wish};
 use thalweg_model::place::{Place, place};
@@ -38,12 +40,14 @@ struct Subscription {
 }
 
 /// What a client can choose of a subscription.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Options {
     /// Off: the kernel has no such subscription meanwhile.
     delivers: bool,
     /// The end of its lease.
     expires: Time,
+    /// The content filter that items must pass.
+    filter: Option<Arc<Predicate>>,
 }
 
 impl Default for Options {
@@ -51,6 +55,7 @@ impl Default for Options {
         Options {
             delivers: true,
             expires: Time::NEVER,
+            filter: None,
         }
     }
 }
@@ -64,6 +69,12 @@ impl Nodes {
     /// The number of a subscription.
     pub(super) fn number(&self, filter: &str) -> Option<u32> {
         self.by_filter.get(filter).map(|known| known.number)
+    }
+
+    /// What the kernel is asked for a subscription: its number, and the content filter.
+    pub(super) fn terms(&self, filter: &str) -> Option<(u32, Option<Arc<Predicate>>)> {
+        let known = self.by_filter.get(filter)?;
+        Some((known.number, known.options.filter.clone()))
     }
 
     /// The nodes, each at least once.
@@ -89,9 +100,11 @@ impl Nodes {
     }
 
     fn set_options(&mut self, filter: &str, options: Options) {
+        let next = self.expiry_next().min(options.expires);
         if let Some(subscription) = self.by_filter.get_mut(filter) {
-            subscription.options = options;
-            self.expiry_next = Some(self.expiry_next().min(options.expires));
+            self.bytes += options.bytes();
+            self.bytes -= std::mem::replace(&mut subscription.options, options).bytes();
+            self.expiry_next = Some(next);
         }
     }
 
@@ -113,7 +126,7 @@ impl Nodes {
 
     fn remove(&mut self, filter: &str) {
         if let Some(gone) = self.by_filter.remove(filter) {
-            self.bytes -= ENTRY_BYTES + gone.node.len() + filter.len();
+            self.bytes -= ENTRY_BYTES + gone.node.len() + filter.len() + gone.options.bytes();
         }
     }
 
@@ -156,6 +169,13 @@ impl Nodes {
                 .find_map(|end| held.filter.strip_suffix(end));
             let node = node_of(below.unwrap_or(&held.filter));
             self.insert(&held.filter, node.into(), held.id);
+            if let Some(condition) = held.condition {
+                let options = Options {
+                    filter: Some(condition),
+                    ..Options::default()
+                };
+                self.set_options(&held.filter, options);
+            }
             greatest = greatest.max(held.id);
         });
         greatest
@@ -232,6 +252,7 @@ impl XmppFront {
         (id, is_change): (Box<str>, bool),
         filter: &str,
         number: u32,
+        condition: Option<Arc<Predicate>>,
     ) -> Result<(), Refused> {
         let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
         let asked = Asked::Subscribe {
@@ -250,7 +271,7 @@ impl XmppFront {
             id: number,
         };
         cx.kernel
-            .subscribe(session, ticket, &[wish], cx.now, cx.links);
+            .subscribe_if(session, ticket, &[wish], condition, cx.now, cx.links);
         Ok(())
     }
 
@@ -266,14 +287,30 @@ impl XmppFront {
         let may = access.allows(Permission::Subscribe, filter);
         let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
         let subscription = front.nodes.by_filter.get(filter).ok_or(NOT_SUBSCRIBED)?;
-        let (number, before) = (subscription.number, subscription.options);
-        if options.delivers && !(is_change && before.delivers) {
-            XmppFront::subscribe(cx, session, (id, is_change), filter, number)?;
+        let (number, before) = (subscription.number, subscription.options.clone());
+        if options.filter.is_some() && group_of(filter).is_some() {
+            return Err(NOT_ACCEPTABLE.about("a queue's node has no x-filter"));
+        }
+        if !options.delivers && !may {
+            return Err(FORBIDDEN);
+        }
+        front.nodes.set_options(filter, options.clone());
+        let kept = front.kept_bytes();
+        if !cx.links.count_kept(cx.id, kept, cx.kernel) {
+            XmppFront::put_back(cx, filter, before);
+            return Err(NO_ROOM);
+        }
+        let is_as_before = before.delivers && before.filter == options.filter;
+        if options.delivers && !(is_change && is_as_before) {
+            let condition = options.filter;
+            let asked =
+                XmppFront::subscribe(cx, session, (id, is_change), filter, number, condition);
+            if asked.is_err() {
+                XmppFront::put_back(cx, filter, before);
+            }
+            asked
         } else {
             if !options.delivers {
-                if !may {
-                    return Err(FORBIDDEN);
-                }
                 let filters = [(filter, group_of(filter))];
                 cx.kernel
                     .unsubscribe(session, 0, &filters, cx.now, cx.links);
@@ -281,11 +318,17 @@ impl XmppFront {
             XmppFront::write(cx.links, cx.id, |front, out| {
                 front.put_subscribed(&id, filter, is_change, None, out);
             });
+            Ok(())
         }
+    }
+
+    /// Gives a subscription the options that it had before a change that was refused.
+    fn put_back(cx: &mut Cx<'_>, filter: &str, before: Options) {
         if let Some(front) = XmppFront::of(cx.links, cx.id) {
-            front.nodes.set_options(filter, options);
+            front.nodes.set_options(filter, before);
+            let kept = front.kept_bytes();
+            cx.links.count_kept(cx.id, kept, cx.kernel);
         }
-        Ok(())
     }
 
     /// The filter of the subscription that a request is about.
@@ -313,7 +356,7 @@ impl XmppFront {
         let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
         let filter = front.filter_meant(request)?;
         let subscription = front.nodes.by_filter.get(&filter).ok_or(NOT_SUBSCRIBED)?;
-        let (before, depth) = (subscription.options, depth_of(&filter));
+        let (before, depth) = (subscription.options.clone(), depth_of(&filter));
         if is_set {
             let form = request.child("x", DATA).ok_or(INVALID_OPTIONS)?;
             let (wanted, options) = read_options(Some(form), before, cx.now)?;
@@ -490,7 +533,7 @@ fn put_subscription(subscription: &Subscription, jid: &str, state: &str, out: &m
     put_attribute("jid", jid, out);
     put_attribute("subid", &subscription.number.to_string(), out);
     put_attribute("subscription", state, out);
-    let Options { expires, .. } = subscription.options;
+    let expires = subscription.options.expires;
     if expires != Time::NEVER {
         put_attribute("expiry", &moment(expires), out);
     }
@@ -501,13 +544,21 @@ const SUBSCRIBE_OPTIONS: &str = "http://jabber.org/protocol/pubsub#subscribe_opt
 const DELIVER: &str = "pubsub#deliver";
 const EXPIRE: &str = "pubsub#expire";
 const DEPTH: &str = "pubsub#subscription_depth";
+/// The content filter; the same name as AMQP's argument.
+const FILTER: &str = "x-filter";
 
 impl Options {
-    fn fields(self, depth: &'static str) -> [Field; 6] {
+    /// Octets of what it has beside its place in the table.
+    fn bytes(&self) -> usize {
+        self.filter.as_ref().map_or(0, |filter| filter.bytes())
+    }
+
+    fn fields(&self, depth: &'static str) -> [Field; 7] {
         let expires = match self.expires {
             Time::NEVER => String::new(),
             expires => moment(expires),
         };
+        let filter = self.filter.as_ref().map_or("", |it| it.text()).to_owned();
         [
             (DELIVER, Is::Flag(self.delivers)),
             ("pubsub#digest", Is::Flag(false)),
@@ -515,6 +566,7 @@ impl Options {
             ("pubsub#include_body", Is::Flag(false)),
             (DEPTH, Is::Choice(depth, &[])),
             ("pubsub#subscription_type", Is::Choice("items", &[])),
+            (FILTER, Is::Text(filter.into())),
         ]
         .map(|(name, is)| Field { name, is })
     }
@@ -539,7 +591,7 @@ fn read_options(
     before: Options,
     now: Time,
 ) -> Result<(Option<String>, Options), Refused> {
-    let (mut depth, mut options) = (None, before);
+    let (mut depth, mut options) = (None, before.clone());
     let mut others = Vec::new();
     for (name, value) in form.into_iter().flat_map(forms::submitted) {
         match (&*name, value.trim()) {
@@ -553,6 +605,16 @@ fn read_options(
                 options.expires = expires
                     .filter(|expires| *expires > now)
                     .ok_or(INVALID_OPTIONS.about(EXPIRE))?;
+            }
+            (FILTER, "") => options.filter = None,
+            (FILTER, wanted) => {
+                let read = Predicate::parse(wanted);
+                let refused = |error: FilterError| {
+                    INVALID_OPTIONS
+                        .about("x-filter is not a filter")
+                        .at(error.at, error.what)
+                };
+                options.filter = Some(Arc::new(read.map_err(refused)?));
             }
             _ => others.push((name, value)),
         }
