@@ -20,6 +20,8 @@ pub struct ZmtpSettings {
     pub last_values: bool,
     /// Whether subscribers get what begins with none of their prefixes.
     pub invert_matching: bool,
+    /// Whether what follows a zero octet in a subscription is a content filter.
+    pub filters: bool,
     /// Whether messages of PUB, SUB, PUSH and PULL have a header frame before the payload.
     pub header_frame: bool,
     /// Where what is published becomes the last value.
@@ -55,6 +57,7 @@ impl Default for ZmtpSettings {
             high_water: 1000,
             last_values: false,
             invert_matching: false,
+            filters: false,
             header_frame: false,
             retains: Box::default(),
             separators: (*b" \0|").into(),

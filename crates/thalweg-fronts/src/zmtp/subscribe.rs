@@ -4,6 +4,8 @@ use super::{ZmtpFront, address};
 use crate::front::{Cx, Variant};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use thalweg_filter::{FilterError, Predicate};
 use thalweg_kernel::{LastValueWish, SessionId, Wish};
 use thalweg_model::{Filter, Reliability};
 
@@ -11,8 +13,10 @@ use thalweg_model::{Filter, Reliability};
 #[derive(Default)]
 pub(super) struct Subscriptions {
     prefixes: Prefixes,
-    /// Filters that the kernel has for them, and how many prefixes need each.
-    filters: BTreeMap<Box<str>, u32>,
+    /// Filters that the kernel has for them.
+    filters: BTreeMap<Box<str>, Needs>,
+    /// Subscriptions with a content filter, and how often the peer has subscribed to each.
+    conditional: BTreeMap<Box<[u8]>, u32>,
     /// How many prefixes want less than their filters bring.
     inexact: usize,
     bytes: usize,
@@ -34,6 +38,15 @@ struct Prefixes {
     base: u64,
 }
 
+/// What needs a filter of the kernel's.
+#[derive(Default)]
+struct Needs {
+    /// How many prefixes without a content filter.
+    prefixes: u32,
+    /// Content filters of which one must be true, unless a prefix needs it as well.
+    conditions: Vec<Box<str>>,
+}
+
 /// The filters of a prefix.
 struct Wanted {
     filters: Vec<Box<str>>,
@@ -42,6 +55,12 @@ struct Wanted {
 
 /// What the tables cost beside the text.
 const ENTRY_BYTES: usize = 160;
+
+const NO_MEMORY: &str = "there is no memory for one subscription more";
+const TOO_LONG: &str = "the content filters of one prefix are together longer than a filter may be";
+/// Messages of one frame are compared with their prefixes where they are delivered, all together.
+const ONE_FRAME: &str =
+    "a peer with content filters has prefixes without separators, and none inverted";
 
 /// 2^61 - 1, a prime.
 const MODULUS: u64 = (1 << 61) - 1;
@@ -160,6 +179,23 @@ impl Subscriptions {
     }
 }
 
+impl Needs {
+    fn are_none(&self) -> bool {
+        self.prefixes == 0 && self.conditions.is_empty()
+    }
+
+    /// The condition of the kernel's subscription; an error if it is longer than a filter may be.
+    fn condition(&self) -> Result<Option<Arc<Predicate>>, FilterError> {
+        let text = match &self.conditions[..] {
+            _ if self.prefixes > 0 => return Ok(None),
+            [] => return Ok(None),
+            [one] => one.to_string(),
+            several => format!("({})", several.join(") OR (")),
+        };
+        Predicate::parse(&text).map(|predicate| Some(Arc::new(predicate)))
+    }
+}
+
 impl Wanted {
     fn of(prefix: &[u8], separators: &[u8]) -> Wanted {
         let mut filters = Vec::new();
@@ -188,6 +224,10 @@ impl ZmtpFront {
         let (Some(session), Some(front)) = (cx.session(), ZmtpFront::of(cx.links, cx.id)) else {
             return;
         };
+        if let Some(at) = front.filter_at(prefix) {
+            let text = String::from_utf8_lossy(&prefix[at + 1..]);
+            return ZmtpFront::subscribe_if(cx, session, prefix, &prefix[..at], &text);
+        }
         let subscriptions = &mut front.subscriptions;
         if !subscriptions.prefixes.add(prefix) {
             return;
@@ -197,16 +237,97 @@ impl ZmtpFront {
         subscriptions.inexact += usize::from(!wanted.is_exact);
         let mut new = Vec::new();
         for filter in wanted.filters {
-            let count = subscriptions.filters.entry(filter.clone()).or_insert(0);
-            *count += 1;
-            if *count == 1 {
+            let needs = subscriptions.filters.entry(filter.clone()).or_default();
+            needs.prefixes += 1;
+            if needs.prefixes == 1 {
                 new.push(filter);
             }
         }
+        if subscriptions.inexact > 0 && !subscriptions.conditional.is_empty() {
+            return ZmtpFront::give_up(cx, ONE_FRAME);
+        }
         if !ZmtpFront::has_room(cx) {
-            return ZmtpFront::give_up(cx, "there is no memory for one subscription more");
+            return ZmtpFront::give_up(cx, NO_MEMORY);
         }
         ZmtpFront::subscribe(cx, session, &new);
+    }
+
+    /// Where the zero octet is behind which a subscription has its content filter.
+    fn filter_at(&self, subscription: &[u8]) -> Option<usize> {
+        let zero = || subscription.iter().position(|byte| *byte == 0);
+        self.settings.filters.then(zero).flatten()
+    }
+
+    /// Adds a subscription with a content filter; `whole` is the peer's text of both.
+    fn subscribe_if(cx: &mut Cx<'_>, session: SessionId, whole: &[u8], prefix: &[u8], text: &str) {
+        let Some(front) = ZmtpFront::of(cx.links, cx.id) else {
+            return;
+        };
+        let subscriptions = &mut front.subscriptions;
+        if let Some(count) = subscriptions.conditional.get_mut(whole) {
+            *count = count.saturating_add(1);
+            return;
+        }
+        if let Err(error) = Predicate::parse(text) {
+            return ZmtpFront::give_up(cx, &error.to_string());
+        }
+        let wanted = subscriptions.wanted(prefix, &front.settings.separators);
+        if subscriptions.inexact > 0 || !wanted.is_exact {
+            return ZmtpFront::give_up(cx, ONE_FRAME);
+        }
+        subscriptions.conditional.insert(whole.into(), 1);
+        subscriptions.bytes += whole.len() + ENTRY_BYTES;
+        for filter in &wanted.filters {
+            let needs = subscriptions.filters.entry(filter.clone()).or_default();
+            needs.conditions.push(text.into());
+        }
+        if !ZmtpFront::has_room(cx) {
+            return ZmtpFront::give_up(cx, NO_MEMORY);
+        }
+        ZmtpFront::subscribe(cx, session, &wanted.filters);
+    }
+
+    /// Removes a subscription with a content filter.
+    fn cancel_if(cx: &mut Cx<'_>, session: SessionId, whole: &[u8], prefix: &[u8], text: &str) {
+        let Some(front) = ZmtpFront::of(cx.links, cx.id) else {
+            return;
+        };
+        let subscriptions = &mut front.subscriptions;
+        let Some(count) = subscriptions.conditional.get_mut(whole) else {
+            return;
+        };
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        subscriptions.conditional.remove(whole);
+        subscriptions.bytes -= whole.len() + ENTRY_BYTES;
+        let wanted = subscriptions.wanted(prefix, &front.settings.separators);
+        for filter in &wanted.filters {
+            if let Some(needs) = subscriptions.filters.get_mut(filter) {
+                needs.conditions.retain(|known| **known != *text);
+            }
+        }
+        ZmtpFront::need_less(cx, session, wanted.filters);
+    }
+
+    /// Removes the kernel's filters that nothing needs any more, and renews the others.
+    fn need_less(cx: &mut Cx<'_>, session: SessionId, filters: Vec<Box<str>>) {
+        let Some(front) = ZmtpFront::of(cx.links, cx.id) else {
+            return;
+        };
+        let known = &mut front.subscriptions.filters;
+        let (gone, left): (Vec<_>, Vec<_>) = filters
+            .into_iter()
+            .partition(|filter| known.get(filter).is_none_or(Needs::are_none));
+        gone.iter().for_each(|filter| {
+            known.remove(filter);
+        });
+        let gone: Vec<(&str, Option<&str>)> = gone.iter().map(|filter| (&**filter, None)).collect();
+        if !gone.is_empty() {
+            cx.kernel.unsubscribe(session, 0, &gone, cx.now, cx.links);
+        }
+        ZmtpFront::subscribe(cx, session, &left);
     }
 
     /// Subscribes to filters of the kernel's.
@@ -218,20 +339,26 @@ impl ZmtpFront {
             true => LastValueWish::IfNew,
             false => LastValueWish::Never,
         };
-        let wishes: Vec<Wish<'_>> = filters
-            .iter()
-            .map(|filter| Wish {
-                filter,
-                group: None,
-                reliability: Reliability::AtMostOnce,
-                no_local: false,
-                retain_as_published: false,
-                last_values,
-                id: 0,
-            })
-            .collect();
-        if !wishes.is_empty() {
-            cx.kernel.subscribe(session, 0, &wishes, cx.now, cx.links);
+        let wish = |filter| Wish {
+            filter,
+            group: None,
+            reliability: Reliability::AtMostOnce,
+            no_local: false,
+            retain_as_published: false,
+            last_values,
+            id: 0,
+        };
+        for filter in filters {
+            let front = ZmtpFront::of(cx.links, cx.id);
+            let needs = front.and_then(|front| front.subscriptions.filters.get(filter));
+            match needs.map_or(Ok(None), Needs::condition) {
+                Ok(condition) => {
+                    let wishes = [wish(filter)];
+                    cx.kernel
+                        .subscribe_if(session, 0, &wishes, condition, cx.now, cx.links);
+                }
+                Err(_) => return ZmtpFront::give_up(cx, TOO_LONG),
+            }
         }
     }
 
@@ -239,6 +366,10 @@ impl ZmtpFront {
         let (Some(session), Some(front)) = (cx.session(), ZmtpFront::of(cx.links, cx.id)) else {
             return;
         };
+        if let Some(at) = front.filter_at(prefix) {
+            let text = String::from_utf8_lossy(&prefix[at + 1..]);
+            return ZmtpFront::cancel_if(cx, session, prefix, &prefix[..at], &text);
+        }
         let subscriptions = &mut front.subscriptions;
         if !subscriptions.prefixes.remove(prefix) {
             return;
@@ -246,21 +377,15 @@ impl ZmtpFront {
         let wanted = subscriptions.wanted(prefix, &front.settings.separators);
         subscriptions.inexact -= usize::from(!wanted.is_exact);
         subscriptions.bytes -= prefix.len() + ENTRY_BYTES;
-        let mut gone = Vec::new();
-        for filter in wanted.filters {
-            let Some(count) = subscriptions.filters.get_mut(&filter) else {
-                continue;
-            };
-            *count -= 1;
-            if *count == 0 {
-                subscriptions.filters.remove(&filter);
-                gone.push(filter);
-            }
-        }
-        let gone: Vec<(&str, Option<&str>)> = gone.iter().map(|filter| (&**filter, None)).collect();
-        if !gone.is_empty() {
-            cx.kernel.unsubscribe(session, 0, &gone, cx.now, cx.links);
-        }
+        let mut less = wanted.filters;
+        less.retain(|filter| {
+            let needs = subscriptions.filters.get_mut(filter);
+            needs.is_some_and(|needs| {
+                needs.prefixes -= 1;
+                needs.prefixes == 0
+            })
+        });
+        ZmtpFront::need_less(cx, session, less);
     }
 }
 

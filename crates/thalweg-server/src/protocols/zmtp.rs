@@ -63,6 +63,7 @@ fn settings(config: &Config, message_bytes_max: usize) -> ZmtpSettings {
         last_values: zmtp.last_value,
         retains: zmtp.retain.as_slice().into(),
         invert_matching: zmtp.invert_matching,
+        filters: zmtp.filters,
         header_frame: zmtp.header_frame,
         queue: zmtp.queue.as_str().into(),
         durable: zmtp.durable,

@@ -18,6 +18,9 @@ section! {
         /// Whether a ZeroMQ subscriber gets what begins with none of its prefixes, in place of what begins with one. As
         /// with ZMQ_INVERT_MATCHING of a PUB, the SUB must set that, too.
         invert_matching: bool = Flag, "false", NewConnections;
+        /// Whether a subscription of a ZeroMQ client may have a content filter behind its prefix and a zero byte. The
+        /// client must be an XSUB: a SUB drops what does not begin with the whole subscription.
+        filters: bool = Flag, "false", NewConnections;
         /// Whether messages of PUB, SUB, PUSH and PULL sockets have a frame of properties before the payload, to and
         /// from the broker: a line `name:value` for each. `content-type`, `correlation`, `reply-to`, `expiry` (seconds)
         /// and `priority` are what other protocols call so; other names are user properties. Without it ZeroMQ has
