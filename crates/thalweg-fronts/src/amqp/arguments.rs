@@ -231,6 +231,16 @@ impl<'a> Arguments<'a> {
         Ok(priority.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
     }
 
+    /// Refuses the content filter of a consumer: what waits in a queue has passed those of its bindings.
+    pub(super) fn no_filter(&self) -> Result<(), Fault> {
+        match self.table.get("x-filter") {
+            None => Ok(()),
+            Some(_) => Err(Fault::precondition(
+                "x-filter is an argument of bindings; a queue's consumers have none",
+            )),
+        }
+    }
+
     /// Whether the content filter of a binding is one.
     pub(super) fn check_filter(&self) -> Result<(), Fault> {
         let Some(value) = self.table.get("x-filter") else {

@@ -70,11 +70,12 @@ impl Request<'_, '_> {
             return Err(self.about_queue(&name, "read").fault(Refusal::Short));
         }
         let thing = self.about_queue(&name, "read").thing();
-        let priority = Arguments {
+        let arguments = Arguments {
             table: consume.arguments,
             thing: &thing,
-        }
-        .consumer_priority()?;
+        };
+        arguments.no_filter()?;
+        let priority = arguments.consumer_priority()?;
         let reply_queue = if name == address::DIRECT_REPLY {
             Some(self.reply_queue(consume)?)
         } else {

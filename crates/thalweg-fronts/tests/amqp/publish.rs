@@ -281,6 +281,26 @@ fn a_binding_may_filter_what_messages_say() {
 }
 
 #[test]
+fn a_consumer_of_a_queue_has_no_filter() {
+    let mut world = World::new();
+    let who = world.connect();
+    world.declare(who, "q");
+    let mut buffer = Vec::new();
+    let mut writer = TableWriter::new(&mut buffer);
+    writer.str("x-filter", "n > 1");
+    let consume = basic::Consume {
+        queue: "q",
+        arguments: writer.finish(),
+        ..Default::default()
+    };
+    let refused = world.call(who, &Method::BasicConsume(consume));
+    assert!(
+        matches!(&refused[..], [ServerMethod::ChannelClosed { code: 406, text, .. }] if text.contains("x-filter")),
+        "{refused:?}"
+    );
+}
+
+#[test]
 fn an_alternate_exchange_gets_what_nobody_wants() {
     let mut world = World::new();
     let who = world.connect();

@@ -2,18 +2,26 @@
 //! waits while its receiver is away, and after a restart.
 
 use crate::peer::{Place, Stage};
+use crate::read::coap_deliveries;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use thalweg_amqp::methods::{basic, queue};
 use thalweg_amqp::{BasicProperties, FieldValue, Method, TableWriter};
+use thalweg_coap::stream::StreamSettings;
+use thalweg_fronts::zmtp::ZmtpSettings;
 use thalweg_kernel::Limits;
 use thalweg_kernel::access::Access;
 use thalweg_mqtt::{ConnectOut, PublishOut, QoS, ReasonCode, SubscribeOptions, SubscribeOut};
 use thalweg_stomp::SendOut;
 use thalweg_testbed::amqp::{Amqp, Hello};
+use thalweg_testbed::coap::CoapStream;
 use thalweg_testbed::disk::Loss;
 use thalweg_testbed::mqtt::{Mqtt, Packet};
 use thalweg_testbed::stomp::Stomp;
+use thalweg_testbed::xmpp::{Xmpp, items};
+use thalweg_testbed::zmtp::Zmtp;
 use thalweg_testbed::{Random, Settings, Testbed, Who};
+use thalweg_zmtp::SocketType;
 
 const SEED: u64 = 23;
 const ADDRESS: &str = "a/b";
@@ -232,13 +240,64 @@ fn bind(bed: &mut Testbed, who: Who<Amqp>, name: &str, filter: &str) {
     bed.amqp_call(who, &Method::QueueBind(bind));
 }
 
+/// Observes the address over CoAP; what it is answered.
+fn observe(bed: &mut Testbed, filter: &str) -> (Who<CoapStream>, String) {
+    let who = bed.open_coap(0, Some(Access::ALL));
+    let query: String = filter.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let line = format!("GET /ps/data/{ADDRESS}?queue=100&filter={query} observe=0");
+    bed.says(who, |client, up| {
+        client.csm(StreamSettings::default(), up);
+        let request = client.request(&line);
+        up.extend(request);
+    });
+    let answer = bed.client(who).heard();
+    let words = answer.iter().map(|heard| {
+        let payload = String::from_utf8_lossy(&heard.payload);
+        format!("{} {payload}", heard.code)
+    });
+    (who, words.collect())
+}
+
+/// Subscribes a socket to what begins with a prefix.
+fn listen_by_zmtp(bed: &mut Testbed, prefix: &str, filter: &str) -> Who<Zmtp> {
+    let who = bed.zmtp(SocketType::Xsub);
+    bed.zmtp_subscribe(who, format!("{prefix}\0{filter}").as_bytes());
+    who
+}
+
+fn got_by_zmtp(bed: &mut Testbed, who: Who<Zmtp>) -> Vec<usize> {
+    let got = bed.zmtp_got(who);
+    numbers(got.iter().map(|frames| &frames[1][..]))
+}
+
+/// The action that subscribes to the node of the address, or changes the options of that.
+fn options(filter: &str) -> String {
+    let filter = filter.replace('<', "&lt;").replace('>', "&gt;");
+    format!(
+        "<options node='{ADDRESS}' jid='JID'><x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE' type='hidden'><value>http://jabber.org/protocol/pubsub#subscribe_options</value></field><field var='x-filter'><value>{filter}</value></field></x></options>"
+    )
+}
+
+fn subscribe_by_xmpp(bed: &mut Testbed, who: Who<Xmpp>, filter: &str) -> String {
+    let subscribe = bed.client(who).subscribe(ADDRESS);
+    let jid = bed.client(who).jid.clone().expect("bound");
+    let action = format!("{subscribe}{}", options(filter).replace("JID", &jid));
+    bed.xmpp_pubsub(who, "set", &action)
+}
+
+fn got_by_xmpp(bed: &mut Testbed, who: Who<Xmpp>) -> Vec<usize> {
+    let stanzas = bed.xmpp_got(who);
+    let items: Vec<_> = stanzas.iter().flat_map(|stanza| items(stanza)).collect();
+    numbers(items.iter().map(|item| &item.payload[..]))
+}
+
 fn numbers<'a>(payloads: impl Iterator<Item = &'a [u8]>) -> Vec<usize> {
     payloads
         .map(|payload| {
             let text = String::from_utf8_lossy(payload).into_owned();
             let digits = text.trim_start_matches(r#"{"number": "#);
             digits
-                .split(',')
+                .split([',', '}'])
                 .next()
                 .and_then(|it| it.parse().ok())
                 .expect("a number")
@@ -258,6 +317,10 @@ fn stage(shards: u16) -> Stage {
             journal: true,
             ..Limits::default()
         },
+        zmtp: Arc::new(ZmtpSettings {
+            filters: true,
+            ..ZmtpSettings::default()
+        }),
         ..Settings::default()
     })
 }
@@ -293,6 +356,11 @@ fn one_filter_says_the_same_whoever_asks_and_whenever() {
         bed.says(clients.stomp, |client, up| {
             client.side.subscribe(&listen, up)
         });
+        let (observer, _) = observe(bed, &text);
+        let socket = listen_by_zmtp(bed, "a/", &text);
+        let contact = bed.xmpp();
+        let subscribed = subscribe_by_xmpp(bed, contact, &text);
+        assert!(subscribed.contains("type='result'"), "{subscribed}");
         bed.lose(away);
         let samples: Vec<Sample> = (0..24)
             .map(|at| Sample::by_chance(at, &mut random))
@@ -313,6 +381,11 @@ fn one_filter_says_the_same_whoever_asks_and_whenever() {
             expected(0, 12),
             "STOMP, {what}"
         );
+        let heard = coap_deliveries(bed.client(observer).heard());
+        let observed = numbers(heard.iter().map(|it| it.body.as_bytes()));
+        assert_eq!(observed, expected(0, 12), "CoAP, {what}");
+        assert_eq!(got_by_zmtp(bed, socket), expected(0, 12), "ZMTP, {what}");
+        assert_eq!(got_by_xmpp(bed, contact), expected(0, 12), "XMPP, {what}");
         // Another process: what waited is there, and subscriptions and bindings have their filters.
         bed.crash(Loss::Process, shards as u16, |_| ());
         let clients = Clients::connect(&mut stage.bed);
@@ -390,4 +463,117 @@ fn what_is_no_filter_is_refused() {
         subscribe(&mut bed, who, "a", "n > 1"),
         [ReasonCode::GrantedQos1]
     );
+    let (_, answer) = observe(&mut bed, "n >");
+    assert!(
+        answer.contains("4.00") && answer.contains("wrong at byte 3"),
+        "{answer}"
+    );
+    let contact = bed.xmpp();
+    let answer = subscribe_by_xmpp(&mut bed, contact, "n >");
+    assert!(
+        answer.contains("<invalid-options") && answer.contains("at byte 3:"),
+        "{answer}"
+    );
+    let socket = listen_by_zmtp(&mut bed, "a", "n >");
+    assert!(bed.is_closed(socket));
+}
+
+#[test]
+fn an_observer_gets_the_last_value_that_passes_and_hears_that_it_is_gone() {
+    let mut bed = stage(2).bed;
+    let publisher = device(&mut bed, "publisher", 0, true);
+    let publish = |bed: &mut Testbed, payload: &str| {
+        let publish = PublishOut {
+            topic: ADDRESS,
+            payload: payload.as_bytes(),
+            retain: true,
+            ..PublishOut::default()
+        };
+        bed.mqtt_publish(publisher, &publish);
+    };
+    publish(&mut bed, r#"{"number": 1, "t": 1}"#);
+    let (none, answer) = observe(&mut bed, "payload.t > 1");
+    assert!(!answer.contains("number"), "{answer}");
+    let (one, answer) = observe(&mut bed, "payload.t = 1");
+    assert!(answer.contains(r#""number": 1"#), "{answer}");
+    let mut expect = |payload: &str, expected: [&[&str]; 2]| {
+        publish(&mut bed, payload);
+        for (who, expected) in [none, one].into_iter().zip(expected) {
+            let heard = bed.client(who).heard();
+            let codes: Vec<String> = heard.iter().map(|it| it.code.to_string()).collect();
+            assert_eq!(codes, expected, "{payload}");
+        }
+    };
+    expect(r#"{"number": 2, "t": 2}"#, [&["2.05"], &[]]);
+    expect(r#"{"number": 3, "t": 1}"#, [&[], &["2.05"]]);
+    expect("", [&["4.04"], &["4.04"]]);
+}
+
+#[test]
+fn filters_of_one_prefix_stand_side_by_side() {
+    let mut bed = stage(1).bed;
+    let publisher = device(&mut bed, "publisher", 0, true);
+    let publish = |bed: &mut Testbed, n: usize| {
+        let payload = format!(r#"{{"number": {n}}}"#);
+        let publish = PublishOut {
+            topic: ADDRESS,
+            payload: payload.as_bytes(),
+            ..PublishOut::default()
+        };
+        bed.mqtt_publish(publisher, &publish);
+    };
+    let socket = listen_by_zmtp(&mut bed, "a/", "payload.number < 2");
+    bed.zmtp_subscribe(socket, b"a/\0payload.number > 3");
+    (0..6).for_each(|n| publish(&mut bed, n));
+    assert_eq!(got_by_zmtp(&mut bed, socket), [0, 1, 4, 5]);
+    bed.zmtp_subscribe(socket, b"a/");
+    (0..6).for_each(|n| publish(&mut bed, n));
+    assert_eq!(got_by_zmtp(&mut bed, socket), [0, 1, 2, 3, 4, 5]);
+    bed.says(socket, |client, up| {
+        client.cancel(b"a/", up);
+        client.cancel(b"a/\0payload.number < 2", up);
+    });
+    (0..6).for_each(|n| publish(&mut bed, n));
+    assert_eq!(got_by_zmtp(&mut bed, socket), [4, 5]);
+    bed.says(socket, |client, up| {
+        client.cancel(b"a/\0payload.number > 3", up)
+    });
+    (0..6).for_each(|n| publish(&mut bed, n));
+    assert!(bed.zmtp_got(socket).is_empty());
+}
+
+#[test]
+fn a_subscription_of_xmpp_can_have_another_filter() {
+    let mut bed = stage(1).bed;
+    let publisher = device(&mut bed, "publisher", 0, true);
+    let contact = bed.xmpp();
+    let jid = bed.client(contact).jid.clone().expect("bound");
+    subscribe_by_xmpp(&mut bed, contact, "payload.number > 3");
+    let mut get = |filter: Option<&str>| {
+        if let Some(filter) = filter {
+            let action = options(filter).replace("JID", &jid);
+            let answer = bed.xmpp_pubsub(contact, "set", &action);
+            assert!(answer.contains("type='result'"), "{answer}");
+        }
+        let action = format!("<options node='{ADDRESS}' jid='{jid}'/>");
+        let answer = bed.xmpp_pubsub(contact, "get", &action);
+        for n in 0..6 {
+            let payload = format!(r#"{{"number": {n}}}"#);
+            let publish = PublishOut {
+                topic: ADDRESS,
+                payload: payload.as_bytes(),
+                ..PublishOut::default()
+            };
+            bed.mqtt_publish(publisher, &publish);
+        }
+        (answer, got_by_xmpp(&mut bed, contact))
+    };
+    let (answer, got) = get(None);
+    assert!(
+        answer.contains("<value>payload.number &gt; 3</value>"),
+        "{answer}"
+    );
+    assert_eq!(got, [4, 5]);
+    assert_eq!(get(Some("payload.number = 1")).1, [1]);
+    assert_eq!(get(Some("")).1, [0, 1, 2, 3, 4, 5]);
 }
