@@ -1,14 +1,53 @@
-//! Types of an operator: a `.msg`, `.srv` or `.idl` file. What can be read is used on the text itself.
+//! Types of an operator: a `.msg`, `.srv` or `.idl` file. What can be read is used on the input itself.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use thalweg_dds::types::Types;
 use thalweg_dds::{cdr, idl, key};
 
+/// Lines of such files. Each byte of an input chooses one, so that random bytes are often a whole file.
+const LINES: [&str; 28] = [
+    "struct A {",
+    "struct B {",
+    "struct C : A {",
+    "@appendable struct D {",
+    "};",
+    "};",
+    "};",
+    "@key long a;",
+    "@key string b;",
+    "@key E c;",
+    "long long d[2], e[N][2];",
+    "sequence<string> f;",
+    "sequence<A, 3> g;",
+    "B h;",
+    "D i[2];",
+    "T j;",
+    "octet k;",
+    "enum E { X, @value(7) Y };",
+    "enum E { X };",
+    "module M {",
+    "M::A l;",
+    "typedef sequence<T> T;",
+    "typedef A T[3];",
+    "const long N = 2;",
+    "int32 a",
+    "string[<=2] b",
+    "a/B[] c",
+    "---",
+];
+
 fuzz_target!(|input: &[u8]| {
-    let Ok(text) = std::str::from_utf8(input) else {
-        return;
-    };
+    if let Ok(text) = std::str::from_utf8(input) {
+        read(text, input);
+    }
+    let lines = input
+        .iter()
+        .map(|byte| LINES[usize::from(*byte) % LINES.len()]);
+    read(&lines.collect::<Vec<_>>().join("\n"), input);
+});
+
+fn read(text: &str, input: &[u8]) {
     let mut types = Types::default();
     let _ = types.add("a/msg/B", text);
     let _ = types.add_service("a/srv/B", text);
@@ -16,10 +55,15 @@ fuzz_target!(|input: &[u8]| {
     if let Err(fault) = added {
         assert!(fault.line <= text.lines().count().max(1));
     }
-    let payload = [&[0, 9, 0, 0][..], input].concat();
     for of in types.all() {
-        let _ = cdr::to_json(&payload, of, &types);
-        let _ = key::KeyType::of(of);
+        for kind in [1, 7, 9] {
+            let payload = [&[0, kind, 0, 0][..], input].concat();
+            if let Ok(value) = cdr::to_json(&payload, of, &types)
+                && let Some(key) = key::KeyType::of(of)
+            {
+                let _ = key.level(&value);
+            }
+        }
     }
     let _ = types.missing();
-});
+}
