@@ -206,6 +206,7 @@ impl Shard {
                 .drive(id, &bytes[used..], self.now, &mut self.kernel);
             used += driven.consumed;
             self.pace(id);
+            let awaits_login = driven.stopped == Stopped::Hold && self.holds_input(id);
             self.carry_out();
             self.close_large_batch();
             self.weigh();
@@ -225,6 +226,8 @@ impl Shard {
                     }
                 }
                 Stopped::NeedMore => break,
+                // Answered at once: no event would drive what follows.
+                Stopped::Hold if awaits_login && !self.holds_input(id) => {}
                 Stopped::Hold => {
                     self.hold(id);
                     break;
@@ -258,6 +261,10 @@ impl Shard {
             let until = self.now + MAIL_PAUSE;
             link.pause_until = Some(link.pause_until.map_or(until, |other| other.max(until)));
         }
+    }
+
+    fn holds_input(&self, id: LinkId) -> bool {
+        self.links.get(id).is_some_and(|link| link.holds_input())
     }
 
     fn hold(&mut self, id: LinkId) {
