@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, fields, is_dataclass
 from enum import auto
 
-from cyclonedds.core import Policy, Qos
+from cyclonedds.core import InstanceState, Policy, Qos
 from cyclonedds.domain import Domain, DomainParticipant
 from cyclonedds.idl import IdlEnum, IdlStruct
 from cyclonedds.idl.annotations import appendable, key
@@ -200,7 +200,7 @@ def hear(topic, reader, script):
         for sample in reader.take(N=100):
             if isinstance(sample, tuple(TYPES.values())):
                 say(topic=topic, value=shown(sample))
-            else:
+            elif sample.sample_info.instance_state == InstanceState.NotAliveDisposed:
                 say(topic=topic, state="gone")
         time.sleep(0.005)
 

@@ -184,6 +184,8 @@ impl Native {
             let count = representations.len() as u32;
             c::dds_qset_data_representation(made, count, representations.as_ptr());
             c::dds_qset_writer_batching(made, true);
+            // A writer of ours that ends says nothing of the instances: those of the broker go on.
+            c::dds_qset_writer_data_lifecycle(made, false);
             c::dds_qset_ignorelocal(made, PARTICIPANT);
             Native(made)
         }

@@ -7,4 +7,5 @@ mod demo;
 mod matrix;
 mod peer;
 mod policies;
+mod returns;
 mod services;

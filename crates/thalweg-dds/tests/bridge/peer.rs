@@ -9,6 +9,7 @@ use thalweg_client::blocking::{Client, Subscription};
 use thalweg_client::{Message, SubscribeOptions};
 use thalweg_dds::bridge::Bridge;
 use thalweg_dds::settings::DdsSettings;
+use thalweg_kernel::CloseReason;
 use thalweg_server::Server;
 use thalweg_server::config::Config;
 
@@ -21,6 +22,8 @@ pub struct Stage {
     pub peer: Peer,
     pub bridge: Bridge,
     server: Server,
+    /// The settings of the broker, as the command line takes them.
+    sets: Vec<String>,
 }
 
 impl Stage {
@@ -42,18 +45,53 @@ impl Stage {
             "shards=2",
         ];
         let sets: Vec<String> = own.iter().chain(more).map(|it| (*it).to_owned()).collect();
-        let read = Config::from_text(None, std::iter::empty(), &sets);
-        let (config, _) = read.expect("the settings are right");
+        let settings = DdsSettings::of(&config_of(&sets).protocols.dds);
+        let xml = settings.expect("they can be used").xml();
+        Some(Stage::of(Peer::start(&python, domain, &xml), sets))
+    }
+
+    fn of(peer: Peer, sets: Vec<String>) -> Stage {
+        let config = config_of(&sets);
         let dds = config.protocols.dds.clone();
-        let xml = DdsSettings::of(&dds).expect("they can be used").xml();
-        let peer = Peer::start(&python, domain, &xml);
         let server = Server::start(config).expect("the server starts");
         let bridge = Bridge::of(&dds, &server).expect("it joins the domain");
-        Some(Stage {
+        Stage {
             peer,
             bridge,
             server,
-        })
+            sets,
+        }
+    }
+
+    /// The broker and its bridge end, and begin again with the same settings. The other participant stays.
+    pub fn restarted(self) -> Stage {
+        let Stage {
+            peer,
+            bridge,
+            server,
+            sets,
+        } = self;
+        drop(bridge);
+        server.stop();
+        Stage::of(peer, sets)
+    }
+
+    /// Closes the bridge's session in the broker, as an operator can.
+    pub fn close_session(&self) {
+        let closed = self.server.observer().on_shards(|inside| {
+            let mut clients = Vec::new();
+            inside.kernel.for_each_session(|it| {
+                if it.dialect == "DDS" {
+                    clients.push(it.client);
+                }
+            });
+            for client in &clients {
+                let (why, now) = (CloseReason::Kicked, inside.now);
+                inside.kernel.kick(client, why, true, now, inside.links);
+            }
+            clients.len()
+        });
+        assert_eq!(closed.iter().sum::<usize>(), 1);
     }
 
     fn address(&self, listener: &str) -> &str {
@@ -76,6 +114,11 @@ impl Stage {
         let builder = Client::builder().broker(url).expect("a broker");
         builder.connect_blocking().expect("it connects")
     }
+}
+
+fn config_of(sets: &[String]) -> Config {
+    let read = Config::from_text(None, std::iter::empty(), sets);
+    read.expect("the settings are right").0
 }
 
 pub fn subscribe(client: &Client, filter: &str) -> Subscription {
