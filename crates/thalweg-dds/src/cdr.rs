@@ -2,7 +2,7 @@
 //!
 //! A payload begins with four bytes: two that name the encoding, two of options.
 
-use crate::types::{Form, Kind, PLACEHOLDER, Struct, Types};
+use crate::types::{FieldType, Form, PLACEHOLDER, Struct, Types};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Number, Value};
@@ -96,11 +96,15 @@ pub fn to_json(payload: &[u8], of: &Struct, types: &Types) -> Result<Value, Faul
 }
 
 /// Whether XCDR2 writes the length of a list in bytes before it (DDS-XTypes 1.3 §7.4.3.5).
-fn has_length(kind: &Kind) -> bool {
+fn has_length(kind: &FieldType) -> bool {
     match kind {
-        Kind::Array(of, _) => has_length(of),
-        Kind::Text | Kind::Enum(_) | Kind::Struct(_) | Kind::Sequence(_) => true,
-        Kind::Bool | Kind::Unsigned(_) | Kind::Signed(_) | Kind::Float(_) => false,
+        FieldType::Array(of, _) => has_length(of),
+        FieldType::Text | FieldType::Enum(_) | FieldType::Struct(_) | FieldType::Sequence(_) => {
+            true
+        }
+        FieldType::Bool | FieldType::Unsigned(_) | FieldType::Signed(_) | FieldType::Float(_) => {
+            false
+        }
     }
 }
 
@@ -171,39 +175,39 @@ impl<'a> Reader<'a> {
         Ok(Value::Object(object))
     }
 
-    fn value(&mut self, kind: &Kind, depth: u32) -> Result<Value, Fault> {
+    fn value(&mut self, kind: &FieldType, depth: u32) -> Result<Value, Fault> {
         let float = |value: f64| Number::from_f64(value).map_or(Value::Null, Value::Number);
         Ok(match kind {
-            Kind::Bool => Value::Bool(self.word(1)? != 0),
-            Kind::Unsigned(size) => self.word(*size)?.into(),
-            Kind::Signed(size) => {
+            FieldType::Bool => Value::Bool(self.word(1)? != 0),
+            FieldType::Unsigned(size) => self.word(*size)?.into(),
+            FieldType::Signed(size) => {
                 let unused = 64 - 8 * *size as u32;
                 (((self.word(*size)? << unused) as i64) >> unused).into()
             }
             // As text says the shortest decimal that is this number, not the nearest double.
-            Kind::Float(4) => {
+            FieldType::Float(4) => {
                 let value = f32::from_bits(self.word(4)? as u32);
                 float(value.to_string().parse().unwrap_or(f64::from(value)))
             }
-            Kind::Float(_) => float(f64::from_bits(self.word(8)?)),
-            Kind::Text => self.text()?.into(),
-            Kind::Enum(names) => {
+            FieldType::Float(_) => float(f64::from_bits(self.word(8)?)),
+            FieldType::Text => self.text()?.into(),
+            FieldType::Enum(names) => {
                 let number = self.word(4)? as u32;
                 match names.iter().find(|(_, it)| *it == number) {
                     Some((name, _)) => name.as_str().into(),
                     None => number.into(),
                 }
             }
-            Kind::Array(of, count) => {
+            FieldType::Array(of, count) => {
                 self.length_of(of)?;
                 self.list(of, *count, depth)?
             }
-            Kind::Sequence(of) => {
+            FieldType::Sequence(of) => {
                 self.length_of(of)?;
                 let count = self.word(4)? as usize;
                 self.list(of, count, depth)?
             }
-            Kind::Struct(name) => {
+            FieldType::Struct(name) => {
                 let of = self.types.get(name).ok_or(Fault::Depth)?.clone();
                 self.object(&of, depth + 1)?
             }
@@ -211,15 +215,15 @@ impl<'a> Reader<'a> {
     }
 
     /// Passes over the length of a list, where there is one.
-    fn length_of(&mut self, of: &Kind) -> Result<(), Fault> {
+    fn length_of(&mut self, of: &FieldType) -> Result<(), Fault> {
         if self.alignment_max == XCDR2 && has_length(of) {
             self.word(4)?;
         }
         Ok(())
     }
 
-    fn list(&mut self, kind: &Kind, count: usize, depth: u32) -> Result<Value, Fault> {
-        if *kind == Kind::Unsigned(1) {
+    fn list(&mut self, kind: &FieldType, count: usize, depth: u32) -> Result<Value, Fault> {
+        if *kind == FieldType::Unsigned(1) {
             return Ok(BASE64_STANDARD.encode(self.take(count)?).into());
         }
         // A count that a peer made up costs nothing: each element takes a byte at least, but for structures without fields.
@@ -307,25 +311,31 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn value(&mut self, value: &Value, kind: &Kind, name: &str, depth: u32) -> Result<(), Fault> {
+    fn value(
+        &mut self,
+        value: &Value,
+        kind: &FieldType,
+        name: &str,
+        depth: u32,
+    ) -> Result<(), Fault> {
         if self.bytes.len() > WRITTEN_MAX {
             return Err(Fault::Length);
         }
         let wrong = || Fault::Field(name.to_owned());
         let or = |zero: Value| if value.is_null() { zero } else { value.clone() };
         match kind {
-            Kind::Bool => {
+            FieldType::Bool => {
                 let value = or(false.into()).as_bool().ok_or_else(wrong)?;
                 self.word(value.into(), 1);
             }
-            Kind::Unsigned(size) => {
+            FieldType::Unsigned(size) => {
                 let value = or(0.into()).as_u64().ok_or_else(wrong)?;
                 if *size < 8 && value >> (8 * size) != 0 {
                     return Err(wrong());
                 }
                 self.word(value, *size);
             }
-            Kind::Signed(size) => {
+            FieldType::Signed(size) => {
                 let value = or(0.into()).as_i64().ok_or_else(wrong)?;
                 let unused = 64 - 8 * *size as u32;
                 if (value << unused) >> unused != value {
@@ -333,15 +343,15 @@ impl Writer<'_> {
                 }
                 self.word(value as u64, *size);
             }
-            Kind::Float(4) => {
+            FieldType::Float(4) => {
                 let value = or(0.into()).as_f64().ok_or_else(wrong)? as f32;
                 self.word(value.to_bits().into(), 4);
             }
-            Kind::Float(_) => {
+            FieldType::Float(_) => {
                 let value = or(0.into()).as_f64().ok_or_else(wrong)?;
                 self.word(value.to_bits(), 8);
             }
-            Kind::Text => {
+            FieldType::Text => {
                 let value = or("".into());
                 let text = value.as_str().ok_or_else(wrong)?;
                 if text.contains('\0') {
@@ -351,17 +361,17 @@ impl Writer<'_> {
                 self.bytes.extend_from_slice(text.as_bytes());
                 self.bytes.push(0);
             }
-            Kind::Array(of, count) if **of == Kind::Unsigned(1) => {
+            FieldType::Array(of, count) if **of == FieldType::Unsigned(1) => {
                 let value = or(BASE64_STANDARD.encode(vec![0; *count]).into());
                 let bytes = bytes_of(&value).filter(|bytes| bytes.len() == *count);
                 self.bytes.extend(bytes.ok_or_else(wrong)?);
             }
-            Kind::Sequence(of) if **of == Kind::Unsigned(1) => {
+            FieldType::Sequence(of) if **of == FieldType::Unsigned(1) => {
                 let bytes = bytes_of(&or("".into())).ok_or_else(wrong)?;
                 self.word(bytes.len() as u64, 4);
                 self.bytes.extend(bytes);
             }
-            Kind::Enum(names) => {
+            FieldType::Enum(names) => {
                 let first = names.first().map_or(0, |(_, number)| *number);
                 let number = match value {
                     Value::Null => Some(first),
@@ -373,18 +383,18 @@ impl Writer<'_> {
                 };
                 self.word(number.ok_or_else(wrong)?.into(), 4);
             }
-            Kind::Array(kind, count) => {
+            FieldType::Array(kind, count) => {
                 let value = or(vec![Value::Null; *count].into());
                 let list = value.as_array().filter(|list| list.len() == *count);
                 let list = list.ok_or_else(wrong)?;
                 self.list(list, None, kind, name, depth)?;
             }
-            Kind::Sequence(kind) => {
+            FieldType::Sequence(kind) => {
                 let value = or(Vec::<Value>::new().into());
                 let list = value.as_array().ok_or_else(wrong)?;
                 self.list(list, Some(list.len()), kind, name, depth)?;
             }
-            Kind::Struct(of) => {
+            FieldType::Struct(of) => {
                 let of = self.types.get(of).ok_or(Fault::Depth)?.clone();
                 self.object(value, &of, depth + 1)?;
             }
@@ -399,7 +409,7 @@ impl Writer<'_> {
         &mut self,
         list: &[Value],
         count: Option<usize>,
-        kind: &Kind,
+        kind: &FieldType,
         name: &str,
         depth: u32,
     ) -> Result<(), Fault> {

@@ -3,7 +3,7 @@
 //! What has no JSON here is refused with its line: unions, maps, wide text, optional members, mutable structures. A file that
 //! another includes is to be given, too, before it in the order of names.
 
-use crate::types::{ARRAY_MAX, Form, Kind, Struct, Types, plain_name};
+use crate::types::{ARRAY_MAX, FieldType, Form, Struct, Types, plain_name};
 use std::collections::HashMap;
 use std::iter::Peekable;
 use std::vec::IntoIter;
@@ -23,7 +23,7 @@ type Read<T> = Result<T, Fault>;
 /// What names mean, in full: `a::b::C`.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    kinds: HashMap<String, Kind>,
+    kinds: HashMap<String, FieldType>,
     constants: HashMap<String, usize>,
 }
 
@@ -259,13 +259,15 @@ impl Parser<'_> {
         let full = self.full(&name);
         let plain = plain_name(&full);
         // It may be named by its own members, in sequences, and by what comes before it.
-        self.names.kinds.insert(full, Kind::Struct(plain.clone()));
+        self.names
+            .kinds
+            .insert(full, FieldType::Struct(plain.clone()));
         if self.tokens.peek().map(|(_, token)| token) == Some(&Token::Mark(';')) {
             return Ok(());
         }
         let (mut fields, mut keys) = (Vec::new(), Vec::new());
         if self.is_next(':') {
-            let Kind::Struct(base) = self.kind(0)? else {
+            let FieldType::Struct(base) = self.kind(0)? else {
                 return self.fault("the base is no structure");
             };
             let Some(base) = self.types.get(&base) else {
@@ -326,12 +328,14 @@ impl Parser<'_> {
                 break;
             }
         }
-        self.names.kinds.insert(full, Kind::Enum(values.into()));
+        self.names
+            .kinds
+            .insert(full, FieldType::Enum(values.into()));
         Ok(())
     }
 
     /// The name of a field or a type, and what its dimensions make of its kind.
-    fn declarator(&mut self, kind: Kind) -> Read<(String, Kind)> {
+    fn declarator(&mut self, kind: FieldType) -> Read<(String, FieldType)> {
         let name = self.word()?;
         let mut sizes = Vec::new();
         while self.is_next('[') {
@@ -344,7 +348,7 @@ impl Parser<'_> {
         if all.is_none_or(|all| all == 0 || all > ARRAY_MAX) {
             return self.fault("an array is empty or too large");
         }
-        let of = |kind, size: &usize| Kind::Array(Box::new(kind), *size);
+        let of = |kind, size: &usize| FieldType::Array(Box::new(kind), *size);
         let kind = sizes.iter().rev().fold(kind, of);
         match depth_of(&kind) > DEPTH_MAX {
             true => self.fault("a type is nested too deep"),
@@ -390,30 +394,30 @@ impl Parser<'_> {
         })
     }
 
-    fn kind(&mut self, depth: usize) -> Read<Kind> {
+    fn kind(&mut self, depth: usize) -> Read<FieldType> {
         if depth == DEPTH_MAX {
             return self.fault("a type is nested too deep");
         }
         let name = self.name()?;
         Ok(match &*name {
-            "boolean" => Kind::Bool,
-            "octet" | "uint8" | "char" => Kind::Unsigned(1),
-            "int8" => Kind::Signed(1),
-            "short" | "int16" => Kind::Signed(2),
-            "uint16" => Kind::Unsigned(2),
-            "int32" => Kind::Signed(4),
-            "uint32" => Kind::Unsigned(4),
-            "int64" => Kind::Signed(8),
-            "uint64" => Kind::Unsigned(8),
-            "float" => Kind::Float(4),
-            "double" => Kind::Float(8),
+            "boolean" => FieldType::Bool,
+            "octet" | "uint8" | "char" => FieldType::Unsigned(1),
+            "int8" => FieldType::Signed(1),
+            "short" | "int16" => FieldType::Signed(2),
+            "uint16" => FieldType::Unsigned(2),
+            "int32" => FieldType::Signed(4),
+            "uint32" => FieldType::Unsigned(4),
+            "int64" => FieldType::Signed(8),
+            "uint64" => FieldType::Unsigned(8),
+            "float" => FieldType::Float(4),
+            "double" => FieldType::Float(8),
             "long" => match self.is_word("double") {
                 true => return self.fault("long double is not supported"),
-                false => Kind::Signed(if self.is_word("long") { 8 } else { 4 }),
+                false => FieldType::Signed(if self.is_word("long") { 8 } else { 4 }),
             },
             "unsigned" => match &*self.word()? {
-                "short" => Kind::Unsigned(2),
-                "long" => Kind::Unsigned(if self.is_word("long") { 8 } else { 4 }),
+                "short" => FieldType::Unsigned(2),
+                "long" => FieldType::Unsigned(if self.is_word("long") { 8 } else { 4 }),
                 _ => return self.fault("unsigned of what is not known"),
             },
             "string" => {
@@ -421,7 +425,7 @@ impl Parser<'_> {
                     self.size()?;
                     self.expect('>')?;
                 }
-                Kind::Text
+                FieldType::Text
             }
             "sequence" => {
                 self.expect('<')?;
@@ -430,7 +434,7 @@ impl Parser<'_> {
                     self.size()?;
                 }
                 self.expect('>')?;
-                Kind::Sequence(Box::new(of))
+                FieldType::Sequence(Box::new(of))
             }
             _ => {
                 let kinds = &self.names.kinds;
@@ -461,10 +465,10 @@ fn number_of(word: &str) -> Option<usize> {
     }
 }
 
-fn depth_of(kind: &Kind) -> usize {
+fn depth_of(kind: &FieldType) -> usize {
     let mut depth = 0;
     let mut kind = kind;
-    while let Kind::Array(of, _) | Kind::Sequence(of) = kind {
+    while let FieldType::Array(of, _) | FieldType::Sequence(of) = kind {
         (kind, depth) = (of, depth + 1);
     }
     depth
@@ -508,8 +512,8 @@ module plant { // what follows is in it
         .expect("it is good");
         let axis = types.find("plant::part::Axis").expect("there");
         assert_eq!(axis.form, Some(Form::Appendable));
-        let two = Kind::Array(Box::new(Kind::Float(8)), 2);
-        assert_eq!(axis.fields[0].1, Kind::Array(Box::new(two), 3));
+        let two = FieldType::Array(Box::new(FieldType::Float(8)), 2);
+        assert_eq!(axis.fields[0].1, FieldType::Array(Box::new(two), 3));
         let state = types.find("plant::State").expect("there");
         assert_eq!(
             (&state.keys[..], state.form),
@@ -520,17 +524,23 @@ module plant { // what follows is in it
             "id", "name", "mode", "times", "a", "b", "axes", "last", "raw",
         ];
         assert_eq!(names, expected);
-        let Kind::Enum(values) = &state.fields[2].1 else {
+        let FieldType::Enum(values) = &state.fields[2].1 else {
             panic!("an enumeration");
         };
         let values: Vec<(&str, u32)> = values.iter().map(|(name, it)| (&**name, *it)).collect();
         assert_eq!(values, [("IDLE", 0), ("BUSY", 5), ("LATE", 6)]);
-        assert_eq!(state.fields[3].1, Kind::Sequence(Box::new(Kind::Signed(8))));
+        assert_eq!(
+            state.fields[3].1,
+            FieldType::Sequence(Box::new(FieldType::Signed(8)))
+        );
         assert_eq!(
             state.fields[5].1,
-            Kind::Array(Box::new(Kind::Unsigned(8)), 2)
+            FieldType::Array(Box::new(FieldType::Unsigned(8)), 2)
         );
-        assert_eq!(state.fields[7].1, Kind::Struct("plant/part/Axis".into()));
+        assert_eq!(
+            state.fields[7].1,
+            FieldType::Struct("plant/part/Axis".into())
+        );
         let more = types.find("plant::More").expect("there");
         assert_eq!((more.fields.len(), &more.keys[..]), (10, &[0, 1][..]));
     }

@@ -3,7 +3,7 @@
 //! `7`, `RED`, or `7,RED` of a key of two fields. What has a meaning in addresses or here is written as `%` and two digits.
 
 use crate::cdr;
-use crate::types::{Kind, Struct, Types};
+use crate::types::{FieldType, Struct, Types};
 use serde_json::{Map, Value};
 
 /// Between the fields of a key.
@@ -26,10 +26,14 @@ impl KeyType {
             .iter()
             .filter_map(|at| whole.fields.get(*at).cloned())
             .collect();
-        let has_text = |kind: &Kind| {
+        let has_text = |kind: &FieldType| {
             matches!(
                 kind,
-                Kind::Bool | Kind::Unsigned(_) | Kind::Signed(_) | Kind::Text | Kind::Enum(_)
+                FieldType::Bool
+                    | FieldType::Unsigned(_)
+                    | FieldType::Signed(_)
+                    | FieldType::Text
+                    | FieldType::Enum(_)
             )
         };
         let is_usable = !fields.is_empty() && fields.iter().all(|(_, kind)| has_text(kind));
@@ -72,8 +76,8 @@ impl KeyType {
         for (name, kind) in &self.only.fields {
             let text = decoded(parts.next()?)?;
             let value = match kind {
-                Kind::Text => Value::String(text),
-                Kind::Enum(names) if names.iter().any(|(name, _)| *name == text) => {
+                FieldType::Text => Value::String(text),
+                FieldType::Enum(names) if names.iter().any(|(name, _)| *name == text) => {
                     Value::String(text)
                 }
                 _ => serde_json::from_str(&text).ok()?,

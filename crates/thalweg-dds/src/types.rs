@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The type of a field. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FieldType {
     Bool,
     Unsigned(usize),
     Signed(usize),
@@ -17,8 +17,8 @@ pub enum Kind {
     Text,
     /// Four bytes, and what each number is called.
     Enum(Arc<[(String, u32)]>),
-    Array(Box<Kind>, usize),
-    Sequence(Box<Kind>),
+    Array(Box<FieldType>, usize),
+    Sequence(Box<FieldType>),
     /// By its name: `package/msg/Name`.
     Struct(String),
 }
@@ -37,7 +37,7 @@ pub enum Form {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Struct {
     pub name: String,
-    pub fields: Vec<(String, Kind)>,
+    pub fields: Vec<(String, FieldType)>,
     /// The fields that are its key, by their places.
     pub keys: Vec<usize>,
     /// Nothing if its text does not say it: then it is as the payload's encoding says of the outermost one.
@@ -197,7 +197,7 @@ impl Types {
             fields.push((field.to_owned(), kind));
         }
         if fields.is_empty() {
-            fields.push((PLACEHOLDER.to_owned(), Kind::Unsigned(1)));
+            fields.push((PLACEHOLDER.to_owned(), FieldType::Unsigned(1)));
         }
         self.insert(Struct {
             name: name.to_owned(),
@@ -280,10 +280,10 @@ impl Types {
         let mut missing = Vec::new();
         for (_, kind) in self.0.values().flat_map(|it| &it.fields) {
             let mut kind = kind;
-            while let Kind::Array(of, _) | Kind::Sequence(of) = kind {
+            while let FieldType::Array(of, _) | FieldType::Sequence(of) = kind {
                 kind = of;
             }
-            if let Kind::Struct(name) = kind
+            if let FieldType::Struct(name) = kind
                 && !self.0.contains_key(name)
                 && !missing.contains(name)
             {
@@ -303,36 +303,36 @@ pub fn plain_name(type_name: &str) -> String {
     format!("{}/{name}", package.replace("::", "/"))
 }
 
-fn kind_of(word: &str, package: &str) -> Option<Kind> {
+fn kind_of(word: &str, package: &str) -> Option<FieldType> {
     if let Some((of, count)) = word.strip_suffix(']').and_then(|rest| rest.split_once('[')) {
         let of = Box::new(kind_of(of, package)?);
         return match count.parse() {
-            Ok(count) if count <= ARRAY_MAX => Some(Kind::Array(of, count)),
+            Ok(count) if count <= ARRAY_MAX => Some(FieldType::Array(of, count)),
             Ok(_) => None,
-            Err(_) if count.is_empty() || count.starts_with("<=") => Some(Kind::Sequence(of)),
+            Err(_) if count.is_empty() || count.starts_with("<=") => Some(FieldType::Sequence(of)),
             Err(_) => None,
         };
     }
     // A bound does not change how it is written.
     let word = word.split("<=").next()?;
     Some(match word {
-        "bool" => Kind::Bool,
-        "byte" | "char" | "uint8" => Kind::Unsigned(1),
-        "int8" => Kind::Signed(1),
-        "uint16" => Kind::Unsigned(2),
-        "int16" => Kind::Signed(2),
-        "uint32" => Kind::Unsigned(4),
-        "int32" => Kind::Signed(4),
-        "uint64" => Kind::Unsigned(8),
-        "int64" => Kind::Signed(8),
-        "float32" => Kind::Float(4),
-        "float64" => Kind::Float(8),
-        "string" => Kind::Text,
+        "bool" => FieldType::Bool,
+        "byte" | "char" | "uint8" => FieldType::Unsigned(1),
+        "int8" => FieldType::Signed(1),
+        "uint16" => FieldType::Unsigned(2),
+        "int16" => FieldType::Signed(2),
+        "uint32" => FieldType::Unsigned(4),
+        "int32" => FieldType::Signed(4),
+        "uint64" => FieldType::Unsigned(8),
+        "int64" => FieldType::Signed(8),
+        "float32" => FieldType::Float(4),
+        "float64" => FieldType::Float(8),
+        "string" => FieldType::Text,
         "wstring" => return None,
         name => match name.split('/').collect::<Vec<_>>()[..] {
-            [name] if !name.is_empty() => Kind::Struct(format!("{package}/msg/{name}")),
-            [package, name] => Kind::Struct(format!("{package}/msg/{name}")),
-            [package, "msg", name] => Kind::Struct(format!("{package}/msg/{name}")),
+            [name] if !name.is_empty() => FieldType::Struct(format!("{package}/msg/{name}")),
+            [package, name] => FieldType::Struct(format!("{package}/msg/{name}")),
+            [package, "msg", name] => FieldType::Struct(format!("{package}/msg/{name}")),
             _ => return None,
         },
     })
@@ -372,11 +372,11 @@ mod tests {
         let fields = |name: &str| types.get(name).expect("there").fields.clone();
         assert_eq!(
             fields("plant/srv/Do_Request"),
-            [("name".into(), Kind::Text)]
+            [("name".into(), FieldType::Text)]
         );
         let answer = types.find("plant::srv::dds_::Do_Response_");
-        assert_eq!(answer.expect("there").fields[0].1, Kind::Bool);
-        let placeholder = [(PLACEHOLDER.to_owned(), Kind::Unsigned(1))];
+        assert_eq!(answer.expect("there").fields[0].1, FieldType::Bool);
+        let placeholder = [(PLACEHOLDER.to_owned(), FieldType::Unsigned(1))];
         assert_eq!(fields("std_srvs/srv/Trigger_Request"), placeholder);
         assert!(types.add_service("plant/srv/Wrong", "bool a").is_err());
     }
@@ -390,8 +390,14 @@ mod tests {
         let state = types.get("plant/msg/State").expect("there");
         let names: Vec<&str> = state.fields.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, ["header", "at", "words", "few", "part", "mode"]);
-        assert_eq!(state.fields[1].1, Kind::Array(Box::new(Kind::Float(4)), 3));
-        assert_eq!(state.fields[2].1, Kind::Sequence(Box::new(Kind::Text)));
+        assert_eq!(
+            state.fields[1].1,
+            FieldType::Array(Box::new(FieldType::Float(4)), 3)
+        );
+        assert_eq!(
+            state.fields[2].1,
+            FieldType::Sequence(Box::new(FieldType::Text))
+        );
         assert_eq!(types.missing(), ["plant/msg/Part"]);
         for wrong in [
             "uint8",

@@ -1,7 +1,5 @@
 //! Names of types and files say what the thing is.
 
-use std::collections::BTreeMap;
-
 use super::Breach;
 use super::source::code_only;
 use super::tree::Tree;
@@ -12,18 +10,10 @@ const EMPTY: [&str; 6] = ["Said", "Told", "Heard", "Kind", "Line", "Taker"];
 /// A file with this name holds whatever did not fit elsewhere.
 const EMPTY_FILE: &str = "words.rs";
 
-/// Such names that crates had when the rule came. Entries only shrink or go.
-const RATCHET: [(&str, usize); 3] = [
-    ("thalweg-dds", 1),
-    ("thalweg-fronts", 1),
-    ("thalweg-tests", 4),
-];
-
 /// A type is named by what it is: `FrontEvent`, not `Heard`; `AckStatus`, not `Said`.
 pub fn names_say_what_a_type_is(tree: &Tree) -> Vec<Breach> {
-    let mut by_crate: BTreeMap<&str, Vec<Breach>> = BTreeMap::new();
+    let mut found = Vec::new();
     for (path, text) in tree.ending(".rs") {
-        let found = by_crate.entry(crate_of(path)).or_default();
         if path.ends_with(&format!("/{EMPTY_FILE}")) {
             found.push(Breach::of(path, "name the file by what is in it"));
         }
@@ -34,23 +24,7 @@ pub fn names_say_what_a_type_is(tree: &Tree) -> Vec<Breach> {
             }
         }
     }
-    let allowed = |krate: &str| {
-        let row = RATCHET.iter().find(|(known, _)| *known == krate);
-        row.map_or(0, |(_, most)| *most)
-    };
-    let over = by_crate
-        .into_iter()
-        .filter(|(krate, found)| found.len() > allowed(krate));
-    over.flat_map(|(_, found)| found).collect()
-}
-
-/// The crate that a file belongs to, or the first folder of its path.
-pub fn crate_of(path: &str) -> &str {
-    let mut folders = path.split('/');
-    match folders.next().unwrap_or_default() {
-        "crates" => folders.next().unwrap_or_default(),
-        first => first,
-    }
+    found
 }
 
 /// The name of the type that a line declares.

@@ -1,6 +1,6 @@
 //! Messages to SUB and PULL, requests to workers and answers to those who asked.
 
-use super::header::{self, Said};
+use super::header::{self, HeaderFields};
 use super::parts::Parts;
 use super::{ANSWERS, Role, Stage, ZmtpFront, address};
 use crate::front::{ConsumerFate, Fate, Outbound, Undelivered};
@@ -105,7 +105,7 @@ impl ZmtpFront {
         traffic.frame(&self.head, has_header || has_more, out);
         if has_header {
             let secs = delivery.expires_in_secs();
-            let said = Said {
+            let said = HeaderFields {
                 expires_in: secs.map(|secs| Span::from_secs(secs.into())),
                 priority: content.priority(),
             };
@@ -152,7 +152,7 @@ impl ZmtpFront {
         }
         let mut frames = parts.frames(content.payload()).peekable();
         if self.has_header {
-            let said = Said {
+            let said = HeaderFields {
                 expires_in: delivery.expires_in,
                 priority: content.priority(),
             };
@@ -168,7 +168,7 @@ impl ZmtpFront {
 
 /// The header frame of a message.
 #[cold]
-fn header(properties: Option<&Properties>, said: Said) -> Vec<u8> {
+fn header(properties: Option<&Properties>, said: HeaderFields) -> Vec<u8> {
     let mut frame = Vec::new();
     let neutral = properties.map(native::neutral);
     header::write(neutral.as_deref(), said, &mut frame);

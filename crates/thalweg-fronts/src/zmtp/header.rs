@@ -5,7 +5,7 @@ use thalweg_model::{Properties, PropertyValue, Span};
 
 /// What a header frame says beside properties.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct HeaderFields {
     pub(super) expires_in: Option<Span>,
     pub(super) priority: u8,
 }
@@ -18,8 +18,8 @@ const EXPIRY: &str = "expiry";
 const PRIORITY: &str = "priority";
 
 /// Reads a header frame into `properties`, which are empty. What is no property is left out.
-pub(super) fn read(frame: &[u8], properties: &mut Properties) -> Said {
-    let mut said = Said::default();
+pub(super) fn read(frame: &[u8], properties: &mut Properties) -> HeaderFields {
+    let mut said = HeaderFields::default();
     let text = std::str::from_utf8(frame).unwrap_or_default();
     for (name, value) in text.split('\n').filter_map(|line| line.split_once(':')) {
         let (name, value) = (unescaped(name), unescaped(value));
@@ -38,7 +38,7 @@ pub(super) fn read(frame: &[u8], properties: &mut Properties) -> Said {
 }
 
 /// Appends a header frame. What is no text is left out.
-pub(super) fn write(properties: Option<&Properties>, said: Said, out: &mut Vec<u8>) {
+pub(super) fn write(properties: Option<&Properties>, said: HeaderFields, out: &mut Vec<u8>) {
     if let Some(properties) = properties {
         let correlation = properties.correlation.as_deref();
         let correlation = correlation.and_then(|bytes| std::str::from_utf8(bytes).ok());
@@ -117,7 +117,7 @@ mod tests {
             ],
             ..Properties::default()
         };
-        let said = Said {
+        let said = HeaderFields {
             expires_in: Some(Span::from_secs(5)),
             priority: 3,
         };
@@ -137,7 +137,7 @@ mod tests {
             b"\xFF:1\n",
             b"no colon\nexpiry:soon\npriority:-1\n",
         ] {
-            assert_eq!(read(frame, &mut properties), Said::default());
+            assert_eq!(read(frame, &mut properties), HeaderFields::default());
             assert!(properties.is_empty());
         }
     }

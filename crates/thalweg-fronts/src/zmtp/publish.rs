@@ -1,6 +1,6 @@
 //! Messages of PUB and PUSH.
 
-use super::header::{self, Said};
+use super::header::{self, HeaderFields};
 use super::parts::Parts;
 use super::{Role, ZmtpFront, ZmtpSettings, address};
 use crate::front::{Cx, Variant};
@@ -186,7 +186,7 @@ impl ZmtpFront {
         } = &mut *scratch;
         let (mut frames, is_single) = (message.frames(), message.is_single());
         let mut body = frames.next().unwrap_or_default();
-        let (mut parts, mut said) = (Parts::Two, Said::default());
+        let (mut parts, mut said) = (Parts::Two, HeaderFields::default());
         let is_publisher = role == Role::Publisher;
         if is_publisher {
             if address.is_empty() || !name.is_of(body, is_single) {

@@ -23,7 +23,7 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 pub struct Broker {
     child: Child,
     _guard: Guarded,
-    kind: Kind,
+    kind: BrokerProgram,
     folder: Folder,
     ports: Ports,
     log: Arc<Log>,
@@ -31,7 +31,7 @@ pub struct Broker {
 
 /// Which program plays the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum BrokerProgram {
     /// The binary of this workspace.
     Thalweg,
     /// Debian's mosquitto, as an oracle for the tests themselves.
@@ -80,7 +80,7 @@ impl Broker {
     }
 
     /// Which program answers; a test of what only Thalweg does returns early for the oracle.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> BrokerProgram {
         self.kind
     }
 
@@ -271,8 +271,8 @@ impl Options {
     /// Starts the broker and returns once its log says `ready`.
     pub fn start(self) -> Broker {
         let kind = match std::env::var("THALWEG_TEST_BROKER").as_deref() {
-            Ok("mosquitto") => Kind::Mosquitto,
-            Ok("thalweg") | Err(_) => Kind::Thalweg,
+            Ok("mosquitto") => BrokerProgram::Mosquitto,
+            Ok("thalweg") | Err(_) => BrokerProgram::Thalweg,
             Ok(other) => {
                 panic!("THALWEG_TEST_BROKER={other}: only `thalweg` and `mosquitto` are known")
             }
@@ -281,7 +281,7 @@ impl Options {
     }
 
     /// Starts this broker, whichever the run is about: for tests of our own clients.
-    pub fn start_as(self, kind: Kind) -> Broker {
+    pub fn start_as(self, kind: BrokerProgram) -> Broker {
         let folder = Folder::named("broker");
         for (name, content) in &self.files {
             folder.write(name, content);
@@ -305,8 +305,8 @@ impl Options {
             zmtp: free_port(),
         };
         let mut command = match kind {
-            Kind::Thalweg => self.thalweg(folder.path(), ports),
-            Kind::Mosquitto => self.mosquitto(folder.path(), ports),
+            BrokerProgram::Thalweg => self.thalweg(folder.path(), ports),
+            BrokerProgram::Mosquitto => self.mosquitto(folder.path(), ports),
         };
         let mut child = command
             .stdin(Stdio::null())
@@ -324,8 +324,8 @@ impl Options {
             log,
         };
         let ready = match kind {
-            Kind::Thalweg => "ready",
-            Kind::Mosquitto => " running",
+            BrokerProgram::Thalweg => "ready",
+            BrokerProgram::Mosquitto => " running",
         };
         assert!(
             broker.wait_for_log(ready, READY_WITHIN),

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use crate::broker::{Broker, Kind};
+use crate::broker::{Broker, BrokerProgram};
 
 const WATCH: &str = r#"
 pids=" "
@@ -71,7 +71,7 @@ fn holds_a_broker_until_its_input_ends() {
 fn a_broker_ends_with_the_test_program_that_started_it() {
     // Ended is what this one must not hear of, and the first must not be lost by it.
     let (first, second) = (Broker::start(), Broker::start());
-    if first.kind() != Kind::Thalweg {
+    if first.kind() != BrokerProgram::Thalweg {
         return;
     }
     drop(second);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::broker::{Broker, Kind, free_port, thalweg_binary};
+use crate::broker::{Broker, BrokerProgram, free_port, thalweg_binary};
 use crate::certificates::Certificates;
 use crate::folder::Folder;
 
@@ -27,7 +27,7 @@ fn it_says_ready_once_every_listener_accepts_and_ends_on_sigterm() {
 #[test]
 fn admin_says_healthy_and_ready() {
     let broker = Broker::start();
-    if broker.kind() == Kind::Mosquitto {
+    if broker.kind() == BrokerProgram::Mosquitto {
         return; // It has no admin interface.
     }
     for path in ["/healthz", "/readyz"] {
@@ -89,7 +89,7 @@ fn durability_that_is_given_up_is_warned_of_at_the_start() {
     let broker = Broker::with()
         .set("journal.filters", "telemetry/#=never")
         .start();
-    if broker.kind() == Kind::Mosquitto {
+    if broker.kind() == BrokerProgram::Mosquitto {
         return;
     }
     assert!(
@@ -114,7 +114,7 @@ fn operators_commands_ask_over_the_unix_socket_without_a_token() {
         .set("admin.unix_socket", "{folder}/admin.sock")
         .set("admin.token", "a secret")
         .start();
-    if broker.kind() != Kind::Thalweg {
+    if broker.kind() != BrokerProgram::Thalweg {
         return; // It has no admin interface.
     }
     let run = |command: &[&str], socket: &str| {
@@ -155,7 +155,7 @@ fn operators_commands_speak_https_and_say_what_is_wrong_with_a_certificate() {
         .set("admin.tls.certificate", "{folder}/server.pem")
         .set("admin.tls.key", "{folder}/server.key")
         .start();
-    if broker.kind() != Kind::Thalweg {
+    if broker.kind() != BrokerProgram::Thalweg {
         return; // It has no admin interface.
     }
     let (authority, stranger) = (broker.authority(), broker.folder().join("stranger.pem"));

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::broker::{Broker, Kind, Options};
+use crate::broker::{Broker, BrokerProgram, Options};
 use crate::conformance::packet::Version::V5;
 use crate::conformance::packet::*;
 use crate::server::talker::{PATIENCE, Talker};
@@ -51,7 +51,7 @@ impl Victim {
                 .set("log.level", "warn")
                 .start(),
         );
-        if broker.kind() == Kind::Mosquitto {
+        if broker.kind() == BrokerProgram::Mosquitto {
             return None;
         }
         let pair = Some(Pair::start(broker.mqtt()));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::packet::Version::*;
 use super::packet::*;
 use super::peer::*;
-use crate::broker::{Broker, Kind};
+use crate::broker::{Broker, BrokerProgram};
 
 const LISTING: &str = r#"{"numberOfMsgsInQueue":3,"processingTimerPerMsg":25.0}"#;
 const FIGURE: &str = r#"{"msgsInQueue":3,"processingTimePerMsg":25.0}"#;
@@ -35,7 +35,7 @@ fn announced(connack: &Connack) -> usize {
 
 /// Nobody else has this extension.
 fn is_foreign() -> bool {
-    shared_broker().kind() != Kind::Thalweg
+    shared_broker().kind() != BrokerProgram::Thalweg
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::packet::*;
-use crate::broker::{Broker, Kind, Options};
+use crate::broker::{Broker, BrokerProgram, Options};
 
 /// How long an awaited packet may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -137,7 +137,7 @@ impl Peer {
         (self, connack)
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> BrokerProgram {
         self.broker.kind()
     }
 
@@ -400,7 +400,7 @@ impl Peer {
         match self.ending() {
             Ending::Silent => {
                 assert!(
-                    version != Version::V5 || kind == Kind::Mosquitto,
+                    version != Version::V5 || kind == BrokerProgram::Mosquitto,
                     "closed without a reason code, expected {codes:02x?}"
                 );
             }

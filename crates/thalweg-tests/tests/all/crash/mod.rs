@@ -42,7 +42,7 @@ use process::Home;
 use supervisor::{End, Supervisor, Way};
 use trail::Trail;
 
-use crate::broker::Kind;
+use crate::broker::BrokerProgram;
 
 /// Settings under which a broker acknowledges what the disk does not have, and no checkpoint brings it there by the way.
 const UNSAFE: [&str; 3] = [
@@ -159,7 +159,7 @@ fn run_with(home: Home, seed: u64, way: Way, end: End, cast: Cast) -> Verdict {
         crowd.settle();
     }
     let mut last_ledger = serde_json::Value::Null;
-    if let (Some(process), Kind::Thalweg) = (&last, home.kind) {
+    if let (Some(process), BrokerProgram::Thalweg) = (&last, home.kind) {
         last_ledger = ledger::get(home.admin, "/v1/ledger").expect("a broker at rest answers");
         let mut wrong = ledger::faults(&last_ledger);
         if crowd.book.counted().is_empty() && ledger::queued(&last_ledger) != Some(0) {

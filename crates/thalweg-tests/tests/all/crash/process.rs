@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use super::supervisor::Promises;
-use crate::broker::{Kind, free_port, thalweg_binary};
+use crate::broker::{BrokerProgram, free_port, thalweg_binary};
 use crate::folder::Folder;
 use crate::guard::Guarded;
 
@@ -18,7 +18,7 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Everything a broker needs to start again as it was.
 #[derive(Clone, Debug)]
 pub struct Home {
-    pub kind: Kind,
+    pub kind: BrokerProgram,
     pub mqtt: SocketAddr,
     pub admin: SocketAddr,
     /// Where its data lies.
@@ -36,13 +36,13 @@ pub struct Home {
 pub struct Process {
     child: Child,
     _guard: Guarded,
-    said: Arc<Said>,
+    said: Arc<Printed>,
     pub ready_after: Duration,
 }
 
 /// What a process wrote to its two outputs, with a bell for those who wait.
 #[derive(Debug, Default)]
-struct Said {
+struct Printed {
     state: Mutex<(String, usize)>,
     bell: Condvar,
 }
@@ -52,8 +52,8 @@ impl Home {
     pub fn new(name: &str) -> Self {
         let folder = Folder::named(name);
         let kind = match std::env::var("THALWEG_TEST_BROKER").as_deref() {
-            Ok("mosquitto") => Kind::Mosquitto,
-            _ => Kind::Thalweg,
+            Ok("mosquitto") => BrokerProgram::Mosquitto,
+            _ => BrokerProgram::Thalweg,
         };
         Self {
             kind,
@@ -108,7 +108,7 @@ impl Home {
     fn command(&self) -> Command {
         let mut words = self.wrapper.clone();
         match self.kind {
-            Kind::Thalweg => {
+            BrokerProgram::Thalweg => {
                 words.push(thalweg_binary().display().to_string());
                 words.extend(["serve", "--data"].map(str::to_owned));
                 words.push(self.data.display().to_string());
@@ -128,7 +128,7 @@ impl Home {
                         .flat_map(|set| ["--set".to_owned(), set.clone()]),
                 );
             }
-            Kind::Mosquitto => {
+            BrokerProgram::Mosquitto => {
                 // As Debian ships it: the state is written at the end and every half hour.
                 let _ = std::fs::create_dir_all(&self.data);
                 let config = format!(
@@ -160,7 +160,7 @@ impl Home {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        let said = Said::of(&mut child);
+        let said = Printed::of(&mut child);
         Process {
             _guard: Guarded::new(&child),
             child,
@@ -174,8 +174,8 @@ impl Home {
         let begun = Instant::now();
         let mut process = self.spawn();
         let ready = match self.kind {
-            Kind::Thalweg => "ready: ",
-            Kind::Mosquitto => " running",
+            BrokerProgram::Thalweg => "ready: ",
+            BrokerProgram::Mosquitto => " running",
         };
         if process.wait_for(ready, READY_WITHIN) {
             process.ready_after = begun.elapsed();
@@ -288,7 +288,7 @@ impl Drop for Process {
     }
 }
 
-impl Said {
+impl Printed {
     fn of(child: &mut Child) -> Arc<Self> {
         let said = Arc::new(Self::default());
         let outputs: [Option<Box<dyn Read + Send>>; 2] = [

@@ -12,7 +12,7 @@ use super::disk::Disk;
 use super::ledger::{self, Sums};
 use super::luck::Luck;
 use super::process::{Home, Process};
-use crate::broker::Kind;
+use crate::broker::BrokerProgram;
 
 /// From `ready` to the kill, in seconds; short lives are likelier, so that an hour holds many.
 const LIFE: (f64, f64) = (0.05, 1.5);
@@ -177,7 +177,7 @@ impl Rounds {
             // The books are read while the load goes on, shortly before the end.
             let reading_at = self.luck.part();
             std::thread::sleep(Duration::from_secs_f64(life * reading_at));
-            if self.home.kind == Kind::Thalweg {
+            if self.home.kind == BrokerProgram::Thalweg {
                 let reading = ledger::get(self.home.admin, "/v1/ledger");
                 self.read(reading);
             }

@@ -9,7 +9,7 @@ use super::log::{Log, Taken};
 use super::publisher::{Publisher, number};
 use super::worker::Worker;
 use super::*;
-use crate::broker::{Broker, Kind};
+use crate::broker::{Broker, BrokerProgram};
 use crate::conformance::packet::Version::V5;
 use crate::conformance::packet::*;
 use crate::crash::luck::Luck;
@@ -86,7 +86,9 @@ fn restless(broker: SocketAddr, number_of: u64, log: Log, joins: Arc<AtomicUsize
 }
 
 fn members_come_and_go(shards: &str) {
-    let broker = Broker::with().set("shards", shards).start_as(Kind::Thalweg);
+    let broker = Broker::with()
+        .set("shards", shards)
+        .start_as(BrokerProgram::Thalweg);
     let (log, joins) = (Log::default(), Arc::new(AtomicUsize::new(0)));
     let steady = Worker::start(
         broker.mqtt(),

@@ -7,7 +7,7 @@ use super::log::{Log, Taken};
 use super::publisher::{Publisher, number};
 use super::worker::{GLANCE, Work, Worker};
 use super::*;
-use crate::broker::{Broker, Kind};
+use crate::broker::{Broker, BrokerProgram};
 use crate::crash::queues::amqp::{Amqp, Event};
 use crate::crash::queues::stomp::Stomp;
 
@@ -81,7 +81,7 @@ fn broker() -> Broker {
     Broker::with()
         .queues()
         .set("shards", "1")
-        .start_as(Kind::Thalweg)
+        .start_as(BrokerProgram::Thalweg)
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::log::{Log, Taken};
 use super::publisher::{Publisher, number};
 use super::worker::Worker;
 use super::*;
-use crate::broker::{Broker, Kind};
+use crate::broker::{Broker, BrokerProgram};
 use crate::conformance::packet::Version::V5;
 use crate::conformance::packet::*;
 
@@ -74,7 +74,7 @@ fn a_frozen_member_is_closed_and_its_messages_go_to_others_and_it_is_on_trial_wh
     let broker = Broker::with()
         .set("shards", "1")
         .set("groups.adaptive_eviction", "true")
-        .start_as(Kind::Thalweg);
+        .start_as(BrokerProgram::Thalweg);
     let log = Log::default();
     let others = ["one", "two"].map(|who| Worker::start(broker.mqtt(), who, FILTER, WORK, &log));
     let mut hand = Hand::join(&broker, "frozen", &log);
@@ -157,7 +157,9 @@ fn a_frozen_member_is_closed_and_its_messages_go_to_others_and_it_is_on_trial_wh
 
 #[test]
 fn what_a_reset_member_had_goes_to_others_at_once() {
-    let broker = Broker::with().set("shards", "1").start_as(Kind::Thalweg);
+    let broker = Broker::with()
+        .set("shards", "1")
+        .start_as(BrokerProgram::Thalweg);
     let log = Log::default();
     let others = ["one", "two"].map(|who| Worker::start(broker.mqtt(), who, FILTER, WORK, &log));
     let mut publisher = Publisher::new(broker.mqtt(), "jobs");
@@ -210,7 +212,9 @@ fn what_a_reset_member_had_goes_to_others_at_once() {
 /// Leaving in order is no reason to lose what was acknowledged to its publisher.
 #[test]
 fn what_a_member_has_when_it_unsubscribes_and_leaves_goes_to_others() {
-    let broker = Broker::with().set("shards", "1").start_as(Kind::Thalweg);
+    let broker = Broker::with()
+        .set("shards", "1")
+        .start_as(BrokerProgram::Thalweg);
     let log = Log::default();
     let mut hand = MqttConnection::connect(broker.mqtt(), &Connect::new(V5, "hand"));
     assert!(hand.subscribe(FILTER, 1));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::puppet::{Connect, Library, Message, PATIENCE, Peer};
-use crate::broker::{Broker, Kind};
+use crate::broker::{Broker, BrokerProgram};
 
 /// Two clients, `+` and `#`, and topics that must not match.
 pub fn wildcards_match_what_they_should(library: Library, version: u8) {
@@ -233,7 +233,7 @@ pub fn a_second_connection_takes_over(library: Library, version: u8) {
         .open();
     let reason = first.closed();
     // [MQTT-3.1.4-3]; mosquitto 2.0 just closes.
-    if version == 5 && broker.kind() == Kind::Thalweg {
+    if version == 5 && broker.kind() == BrokerProgram::Thalweg {
         assert_eq!(reason, Some(0x8E), "Session taken over");
     }
     second.subscribe(&["t"], 0);
@@ -284,11 +284,11 @@ pub fn shared_subscriptions_balance(library: Library, version: u8) {
             "no message reached both: {shares:?}"
         );
         match (topic, broker.kind()) {
-            ("turns", Kind::Thalweg) => assert!(
+            ("turns", BrokerProgram::Thalweg) => assert!(
                 shares.iter().all(|share| share.len() == 20),
                 "in turns: {shares:?}"
             ),
-            (_, Kind::Thalweg) => {}
+            (_, BrokerProgram::Thalweg) => {}
             _ => assert!(
                 shares.iter().all(|share| share.len() >= 5),
                 "both members got a share: {shares:?}"

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use super::puppet::{Message, PATIENCE};
-use crate::broker::{Broker, Kind};
+use crate::broker::{Broker, BrokerProgram};
 
 /// A running `mosquitto_sub`; dropping it kills it.
 pub struct Subscriber {
@@ -320,7 +320,7 @@ fn mosquitto_tools_show_client_certificates() {
         .set("listeners.tls.tls.client_ca", "{folder}/authority.pem")
         .set("listeners.tls.tls.client_certificate", "required")
         .start();
-    if broker.kind() == Kind::Mosquitto {
+    if broker.kind() == BrokerProgram::Mosquitto {
         return; // The oracle's listener does not ask for certificates.
     }
     let port = broker.tls().port().to_string();
@@ -393,7 +393,7 @@ fn mosquitto_tools_speak_over_a_unix_socket() {
         .set("listeners.local.transport", "unix")
         .set("listeners.local.bind", socket)
         .start();
-    if broker.kind() == Kind::Mosquitto {
+    if broker.kind() == BrokerProgram::Mosquitto {
         return; // The oracle has no such listener here.
     }
     let path = broker.folder().join("broker.sock").display().to_string();

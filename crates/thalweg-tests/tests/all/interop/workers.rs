@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::command_line::publish;
 use super::puppet::{PATIENCE, installed};
-use crate::broker::{Broker, Kind, thalweg_binary};
+use crate::broker::{Broker, BrokerProgram, thalweg_binary};
 
 /// Carries one connection to the broker; what the client said comes when both have closed.
 fn recorded(broker: SocketAddr) -> (SocketAddr, Receiver<Vec<u8>>) {
@@ -85,7 +85,7 @@ fn worker(address: SocketAddr, arguments: &[&str]) -> Child {
 }
 
 /// A worker's 40 jobs at a broker that puts up with it to the end: what it said, and what it printed.
-fn forty_jobs(kind: Kind, arguments: &[&str]) -> (Vec<(u8, Vec<u8>)>, String) {
+fn forty_jobs(kind: BrokerProgram, arguments: &[&str]) -> (Vec<(u8, Vec<u8>)>, String) {
     let broker = Broker::with().start_as(kind);
     let (address, told) = recorded(broker.mqtt());
     let worker = worker(
@@ -141,7 +141,7 @@ fn a_worker_never_sends_the_extension_to_a_broker_that_has_not_announced_it() {
         (&["--keep-alive", "1s", "--v", "3.1.1"], false),
     ] {
         let arguments = &[&often, arguments].concat();
-        let (packets, printed) = forty_jobs(Kind::Mosquitto, arguments);
+        let (packets, printed) = forty_jobs(BrokerProgram::Mosquitto, arguments);
         assert_eq!(printed.lines().count(), 40, "{arguments:?}");
         for (first, body) in &packets {
             assert!(
@@ -168,7 +168,7 @@ fn a_worker_never_sends_the_extension_to_a_broker_that_has_not_announced_it() {
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn a_worker_reports_in_pings_to_a_broker_that_announces_it() {
     let (packets, _) = forty_jobs(
-        Kind::Thalweg,
+        BrokerProgram::Thalweg,
         &["--work-time", "10ms", "--report-every", "50ms"],
     );
     let reports: Vec<_> = packets
@@ -317,7 +317,7 @@ fn paho_java_with_the_thesis_extension_gets_shares_by_speed() {
     for strategy in ["score", "adaptive"] {
         let broker = Broker::with()
             .set("groups.strategy", strategy)
-            .start_as(Kind::Thalweg);
+            .start_as(BrokerProgram::Thalweg);
         let said = java_workers(&broker, || {
             let books = groups(&broker);
             let seats = books["items"][0]["seats"]
@@ -358,7 +358,7 @@ fn paho_java_with_the_thesis_extension_gets_shares_by_speed() {
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn paho_java_with_the_extension_is_an_ordinary_client_to_mosquitto() {
-    let broker = Broker::with().start_as(Kind::Mosquitto);
+    let broker = Broker::with().start_as(BrokerProgram::Mosquitto);
     let said = java_workers(&broker, || ());
     assert!(
         said.iter()

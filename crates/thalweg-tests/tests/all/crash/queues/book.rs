@@ -76,7 +76,7 @@ struct Queue {
     vault: Option<usize>,
     /// What other queue fills it; such a message may come as new twice, if the crash took the first time back.
     derived: bool,
-    heard: BTreeMap<usize, Vec<Heard>>,
+    heard: BTreeMap<usize, Vec<Delivered>>,
 }
 
 /// The messages of one publisher on one way.
@@ -115,7 +115,7 @@ pub enum Fate {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Heard {
+struct Delivered {
     times: u32,
     last_life: u32,
     holder: Option<Tie>,
@@ -403,7 +403,7 @@ impl Book {
         let derived = self.queues[queue].derived;
         let slot = self.heard_mut(queue, mark);
         let before = *slot;
-        *slot = Heard {
+        *slot = Delivered {
             times: before.times + 1,
             last_life: before.last_life.max(life),
             holder: Some(tie),
@@ -526,22 +526,22 @@ impl Book {
             || (0..self.queues.len()).any(|origin| from(origin) && derives(&self.queues[origin]))
     }
 
-    fn heard_mut(&mut self, queue: usize, mark: Mark) -> &mut Heard {
+    fn heard_mut(&mut self, queue: usize, mark: Mark) -> &mut Delivered {
         let all = self.queues[queue].heard.entry(mark.stream).or_default();
         if all.len() < mark.number as usize {
-            all.resize(mark.number as usize, Heard::default());
+            all.resize(mark.number as usize, Delivered::default());
         }
         &mut all[mark.number as usize - 1]
     }
 
-    fn heard(&self, queue: usize, mark: Mark) -> Heard {
+    fn heard(&self, queue: usize, mark: Mark) -> Delivered {
         let all = self.queues[queue].heard.get(&mark.stream);
         all.and_then(|all| all.get(mark.number as usize - 1))
             .copied()
             .unwrap_or_default()
     }
 
-    fn everywhere(&self, mark: Mark) -> Vec<Heard> {
+    fn everywhere(&self, mark: Mark) -> Vec<Delivered> {
         self.streams[mark.stream]
             .queues
             .iter()
@@ -593,7 +593,7 @@ impl Book {
         for group in 0..self.groups.len() {
             let it = &self.groups[group];
             // Only what came in a later life has survived; what came before may have been taken back with all the rest.
-            let all: Vec<Heard> = it
+            let all: Vec<Delivered> = it
                 .members
                 .iter()
                 .flat_map(|mark| self.everywhere(*mark))

@@ -208,11 +208,11 @@ struct Verdict {
 struct Cast {
     topology: Topology,
     publishers: Vec<(&'static str, Publisher, Vec<Route>)>,
-    takers: Vec<(Taker, Manner)>,
+    takers: Vec<(Consumer, Manner)>,
 }
 
 type Publisher = fn(&World, &str, &[Route], Luck);
-type Taker = fn(&World, &Manner, Luck);
+type Consumer = fn(&World, &Manner, Luck);
 
 /// A whole run on a fresh folder.
 fn run(home: Home, seed: u64, way: Way, end: End, cast: fn(&mut Book) -> Cast) -> Verdict {
@@ -394,7 +394,7 @@ impl Casting<'_> {
         self.cast.publishers.push((who, publisher, routes));
     }
 
-    fn taker(&mut self, taker: Taker, manner: Manner) {
+    fn taker(&mut self, taker: Consumer, manner: Manner) {
         self.cast.takers.push((taker, manner));
     }
 }
