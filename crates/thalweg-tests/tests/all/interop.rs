@@ -10,6 +10,7 @@ mod coap_tool;
 mod coap_transports;
 mod command_line;
 mod endpoint;
+mod filters;
 mod foreign_servers;
 mod groups;
 mod lossy;
