@@ -133,6 +133,29 @@ fn subscribers_of_all_kinds_get_what_they_get_one_by_one() {
 }
 
 #[test]
+fn a_filter_passes_of_a_run_what_it_passes_one_by_one() {
+    let messages: Messages = (0..400)
+        .map(|number: u32| message(&[b"a/b", format!(r#"{{"n": {number}}}"#).as_bytes()]))
+        .collect();
+    for at_once in [1, 400] {
+        let mut bed = Testbed::new(Settings {
+            zmtp: Arc::new(ZmtpSettings {
+                filters: true,
+                ..ZmtpSettings::default()
+            }),
+            ..Settings::default()
+        });
+        let publisher = bed.zmtp(SocketType::Pub);
+        let all = subscriber(&mut bed, &[b"a/b"]);
+        let some = bed.zmtp(SocketType::Xsub);
+        bed.zmtp_subscribe(some, b"a/b\0payload.n < 10");
+        send(&mut bed, publisher, &messages, at_once);
+        assert!(bed.zmtp_got(all) == messages, "{at_once} at once");
+        assert_eq!(bed.zmtp_got(some), messages[..10], "{at_once} at once");
+    }
+}
+
+#[test]
 fn one_puller_gets_all_and_two_take_turns() {
     let run = |pullers: usize, at_once: usize| {
         let mut bed = Testbed::new(Settings::default());
