@@ -41,13 +41,11 @@ impl Kernel {
     /// Copies for this shard's own sessions: those that may receive from the message's origins as well, and that want what it
     /// says. Whether there are any that asked what it says, and want it.
     #[inline(never)]
-    #[allow(clippy::too_many_arguments)] // One step of a publish, which has gathered them.
     pub(crate) fn spread_to_all<E: Effects>(
         &mut self,
         publisher: Option<SessionId>,
         route: &Route,
-        draft: &Draft<'_>,
-        subject: Option<&Subject<'_>>,
+        (draft, subject): (&Draft<'_>, Option<&Subject<'_>>),
         kept: &mut Option<Message>,
         now: Time,
         fx: &mut E,

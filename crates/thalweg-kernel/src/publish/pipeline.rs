@@ -452,9 +452,8 @@ impl Kernel {
             refused: false,
         };
         if route.wants_more_than_queues() {
-            let subject = subject.as_ref();
-            queued.wanted |=
-                self.spread_to_all(publisher, route, draft, subject, &mut kept, now, fx);
+            let said = (draft, subject.as_ref());
+            queued.wanted |= self.spread_to_all(publisher, route, said, &mut kept, now, fx);
             if let Some(cell) = route.cell() {
                 let message = self.kept(publisher, draft, &mut kept, now);
                 self.offer_to_cell(cell, message, None, fx);

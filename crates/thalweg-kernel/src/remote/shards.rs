@@ -541,8 +541,8 @@ impl Kernel {
         let subject = route
             .is_conditional()
             .then(|| Subject::of_message(message, self.env.neutral()));
-        let kept = &mut Some(message.clone());
-        self.spread_to_all(own, &route, &draft, subject.as_ref(), kept, now, fx);
+        let (said, kept) = ((&draft, subject.as_ref()), &mut Some(message.clone()));
+        self.spread_to_all(own, &route, said, kept, now, fx);
         if let Some(cell) = route.cell() {
             self.offer_to_cell(cell, message, Some(asker.shard), fx);
         }
