@@ -5,13 +5,14 @@ use crate::counts::Counts;
 use crate::frame::{self, Decoded, FromBroker, Retain, Sample, ToBroker};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use thalweg_fronts::calls::take_answers;
 use thalweg_fronts::{
     AnyFront, Cx, DeferredFront, Delivered, Effect, Fate, LoginAnswer, LoginAsk, ShowCount, Step,
     native,
 };
 use thalweg_kernel::{
-    CloseReason, Closing, ConsumeSpec, Draft, LastValueWish, OpenSession, Outcome, QueueLimits,
-    QueueSpec, Refusal, SessionId, Subscribed, Tag, Verdict, Wish, queue_address,
+    CloseReason, Closing, Draft, LastValueWish, OpenSession, Outcome, Refusal, SessionId,
+    Subscribed, Tag, Verdict, Wish,
 };
 use thalweg_model::{Address, Properties, Reliability, RetainOp, Span};
 
@@ -114,28 +115,8 @@ impl DdsFront {
             return Ok(queue.clone());
         }
         let key = cx.kernel.name_key(self.nonce);
-        let queue = queue_address("", &format!("amq.gen-{:032x}", key.name("dds answers", 0)));
-        let spec = QueueSpec {
-            address: &queue,
-            durable: false,
-            exclusive: true,
-            is_named_by_broker: true,
-            auto_delete: true,
-            limits: QueueLimits::default(),
-        };
-        cx.kernel.declare_queue(session, &spec, cx.now, cx.links)?;
-        let consume = ConsumeSpec {
-            source: &queue,
-            line: ANSWERS_LINE,
-            consumer: ANSWERS,
-            credit: 0,
-            settles: false,
-            exclusive: true,
-            priority: 0,
-            no_local: false,
-        };
-        cx.kernel.consume(session, &consume, cx.now, cx.links)?;
-        let queue: Box<str> = queue.into();
+        let name = key.name("dds answers", 0);
+        let queue = take_answers(cx, session, name, (ANSWERS_LINE, ANSWERS))?;
         self.answers = Some(queue.clone());
         Ok(queue)
     }

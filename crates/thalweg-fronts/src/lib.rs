@@ -10,6 +10,7 @@
 
 pub mod address;
 pub mod amqp;
+pub mod calls;
 pub mod capabilities;
 pub mod coap;
 mod deferred;

@@ -12,12 +12,9 @@ use super::pubsub::{
 };
 use super::{ASKED_MAX, XmppFront, payload};
 use crate::front::{Cx, Variant};
-use std::collections::BTreeMap;
 use thalweg_kernel::access::Permission;
-use thalweg_kernel::{
-    Content, Delivery, Draft, LastValueWish, NameKey, Outcome, SessionId, Tag, Wish,
-};
-use thalweg_model::{Properties, Reliability, Time};
+use thalweg_kernel::{Content, Delivery, Draft, LastValueWish, Outcome, SessionId, Tag, Wish};
+use thalweg_model::{Properties, Reliability};
 use thalweg_xmpp::{ErrorType, Jid, Stanza, StanzaError, StanzaKind};
 
 /// Before the domain, for the service of requests.
@@ -26,71 +23,15 @@ pub(super) const SERVICE: &str = "rpc.";
 const ANSWERS: &str = "/rpc";
 /// Before a correlation in hexadecimal, in the id of a request to the client.
 const CORRELATED: &str = "c-";
-/// What a request costs beside its texts.
-const ENTRY_BYTES: usize = 96;
-
 const TIMEOUT: Refused = StanzaError::new(ErrorType::Wait, "remote-server-timeout");
 
 /// What the client has asked and is not answered yet.
-pub(super) struct Calls {
-    /// Where answers come to.
-    reply_to: Box<str>,
-    key: NameKey,
-    /// By their numbers, which rise; so do the times at which they are given up.
-    waiting: BTreeMap<u64, Call>,
-    asked: u64,
-    bytes: usize,
-}
+pub(super) type Calls = crate::calls::Calls<Asked>;
 
-struct Call {
-    due: Time,
-    /// The id and the receiver of the stanza.
+/// The id and the receiver of a request's stanza.
+pub(super) struct Asked {
     id: Box<str>,
     to: Box<str>,
-    /// Other shards are asked under this number whether they keep it; 0 if none is.
-    question: u64,
-}
-
-impl Calls {
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(super) fn next_due(&self) -> Time {
-        let first = self.waiting.first_key_value();
-        first.map_or(Time::NEVER, |(_, call)| call.due)
-    }
-
-    fn insert(&mut self, call: Call) -> u64 {
-        self.asked += 1;
-        self.bytes += ENTRY_BYTES + call.id.len() + call.to.len();
-        self.waiting.insert(self.asked, call);
-        self.asked
-    }
-
-    fn take(&mut self, number: u64) -> Option<Call> {
-        let call = self.waiting.remove(&number)?;
-        self.bytes -= ENTRY_BYTES + call.id.len() + call.to.len();
-        Some(call)
-    }
-
-    fn take_due(&mut self, now: Time) -> Option<Call> {
-        let (number, call) = self.waiting.first_key_value()?;
-        let number = (call.due <= now).then_some(*number)?;
-        self.take(number)
-    }
-
-    /// Text, since not every protocol carries bytes as they are. The receiver of one request cannot guess that of another.
-    fn correlation(&self, number: u64) -> String {
-        let proof = self.key.name("xmpp call", u128::from(number)) as u64;
-        format!("{number:x}-{proof:016x}")
-    }
-
-    fn number_of(&self, correlation: &[u8]) -> Option<u64> {
-        let text = std::str::from_utf8(correlation).ok()?;
-        let number = u64::from_str_radix(text.split_once('-')?.0, 16).ok()?;
-        (self.correlation(number) == text).then_some(number)
-    }
 }
 
 impl XmppFront {
@@ -131,18 +72,18 @@ impl XmppFront {
         let front = XmppFront::of(cx.links, cx.id).ok_or(UNAVAILABLE)?;
         let timeout = front.settings.request_timeout;
         let calls = front.calls.as_mut().ok_or(UNAVAILABLE)?;
-        if calls.waiting.len() >= ASKED_MAX {
+        if calls.len() >= ASKED_MAX {
             return Err(NO_ROOM);
         }
-        let number = calls.insert(Call {
-            due: cx.now + timeout,
+        let asked = Asked {
             id: stanza.id().unwrap_or_default().into(),
             to: stanza.to().unwrap_or_default().into(),
-            question: 0,
-        });
+        };
+        let bytes = asked.id.len() + asked.to.len();
+        let number = calls.add(cx.now + timeout, asked, bytes);
         let properties = Properties {
             content_type,
-            reply_to: Some(calls.reply_to.clone()),
+            reply_to: Some(calls.reply_to()),
             correlation: Some(calls.correlation(number).into_bytes().into()),
             ..Properties::default()
         };
@@ -169,11 +110,8 @@ impl XmppFront {
             return Err(UNAVAILABLE);
         };
         match refused {
-            // It may be answered already.
             None => {
-                if let Some(call) = calls.waiting.get_mut(&number) {
-                    call.question = question;
-                }
+                calls.is_asked_of_shards(number, question);
                 Ok(())
             }
             Some(refused) => {
@@ -197,13 +135,7 @@ impl XmppFront {
             return Err(FORBIDDEN
                 .about("the user may not subscribe to its own address, where answers come to"));
         }
-        front.calls = Some(Box::new(Calls {
-            reply_to: reply_to.as_str().into(),
-            key,
-            waiting: BTreeMap::new(),
-            asked: 0,
-            bytes: 0,
-        }));
+        front.calls = Some(Box::new(Calls::new(&reply_to, key)));
         let wish = Wish {
             filter: &reply_to,
             group: None,
@@ -223,14 +155,12 @@ impl XmppFront {
         let Some(calls) = front.and_then(|front| front.calls.as_mut()) else {
             return;
         };
-        let mut waiting = calls.waiting.iter();
-        let number = waiting.find_map(|(n, call)| (call.question == question).then_some(*n));
-        if let Some(call) = number.and_then(|number| calls.take(number)) {
+        if let Some(call) = calls.take_refused(question) {
             XmppFront::fail_call(cx, &call, NO_ROOM);
         }
     }
 
-    fn fail_call(cx: &mut Cx<'_>, call: &Call, error: StanzaError) {
+    fn fail_call(cx: &mut Cx<'_>, call: &Asked, error: StanzaError) {
         XmppFront::write(cx.links, cx.id, |front, out| {
             front.put_error(StanzaKind::Iq, &call.id, Some(&call.to), error, out);
         });
@@ -259,8 +189,7 @@ impl XmppFront {
         let (Some(calls), Some(correlation)) = (&mut self.calls, &said.correlation) else {
             return false;
         };
-        let number = calls.number_of(correlation);
-        let Some(call) = number.and_then(|number| calls.take(number)) else {
+        let Some(call) = calls.take_answered(correlation) else {
             return false;
         };
         self.put_long_answer(&call.id, Some(&call.to), out, |_, room, out| {

@@ -2,7 +2,7 @@
 
 use super::header::{self, HeaderFields};
 use super::parts::Parts;
-use super::{ANSWERS, Role, Stage, ZmtpFront, address};
+use super::{ANSWERS, Role, Stage, ZmtpFront, address, request};
 use crate::front::{ConsumerFate, Fate, Outbound, Undelivered};
 use crate::native;
 use thalweg_kernel::{CloseReason, ConsumerEnd, Content, Delivery, Recipient, Run};
@@ -140,7 +140,7 @@ impl ZmtpFront {
                 }
             );
             return match (is_answer, &mut self.calls, &mut self.worker) {
-                (true, Some(calls), _) => calls.answer(content, traffic, out),
+                (true, Some(calls), _) => request::answer(calls, content, traffic, out),
                 (false, _, Some(worker)) => worker.ask(content, delivery, traffic, out),
                 _ => Err(Undelivered::NoConsumer),
             };

@@ -306,7 +306,7 @@ impl Front for ZmtpFront {
                 traffic.ping(0, b"", out);
             }
             if let Some(calls) = &mut front.calls {
-                calls.give_up(now);
+                while calls.take_due(now).is_some() {}
             }
         });
     }

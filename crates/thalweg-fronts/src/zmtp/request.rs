@@ -7,97 +7,35 @@ use super::envelope::{MDP_CLIENT, MDP_WORKER, MMI, MMI_SERVICE, before, split};
 use super::parts::Parts;
 use super::publish::{Scratch, join};
 use super::{ANSWERS, ANSWERS_LINE, ZmtpFront, address};
+use crate::calls::take_answers;
 use crate::front::{Cx, Undelivered, Variant};
 use crate::native;
-use std::collections::BTreeMap;
-use thalweg_kernel::{
-    ConsumeSpec, Content, Draft, NameKey, Outcome, QueueLimits, QueueSpec, Refusal, SessionId,
-    queue_address,
-};
+use thalweg_kernel::{Content, Draft, Outcome, Refusal, SessionId};
 use thalweg_model::place::{Place, place};
-use thalweg_model::{Address, Reliability, RetainOp, Time};
+use thalweg_model::{Address, Reliability, RetainOp};
 use thalweg_zmtp::{Frames, Message, Traffic};
 
-/// What a peer has asked and is not answered yet.
-pub(super) struct Calls {
-    /// The address of the queue for answers.
-    queue: Box<str>,
-    key: NameKey,
-    /// By their numbers, which rise; so do the times at which they are given up.
-    waiting: BTreeMap<u64, Call>,
-    asked: u64,
-    bytes: usize,
-}
+/// Requests by the frames that come before those of the answer, with their heads.
+pub(super) type Calls = crate::calls::Calls<Box<[u8]>>;
 
-struct Call {
-    due: Time,
-    /// The frames that come before those of the answer, with their heads.
-    envelope: Box<[u8]>,
-    /// Other shards are asked under this number whether they keep it; 0 if none is.
-    question: u64,
-}
-
-/// What the table costs beside envelopes.
-const ENTRY_BYTES: usize = 96;
-
-impl Calls {
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+/// Writes an answer. One that belongs to no request is left out.
+pub(super) fn answer(
+    calls: &mut Calls,
+    content: &Content<'_>,
+    traffic: &mut Traffic,
+    out: &mut Vec<u8>,
+) -> Result<(), Undelivered> {
+    let properties = content.properties();
+    let said = properties.map(native::neutral);
+    let correlation = said.as_ref().and_then(|said| said.correlation.as_deref());
+    let Some(envelope) = correlation.and_then(|text| calls.take_answered(text)) else {
+        return Ok(());
+    };
+    for frame in Message::from_raw(&envelope).frames() {
+        traffic.frame(frame, true, out);
     }
-
-    pub(super) fn next_due(&self) -> Time {
-        let first = self.waiting.first_key_value();
-        first.map_or(Time::NEVER, |(_, call)| call.due)
-    }
-
-    /// Forgets requests that were not answered in time.
-    pub(super) fn give_up(&mut self, now: Time) {
-        while let Some(first) = self.waiting.first_entry()
-            && first.get().due <= now
-        {
-            let number = *first.key();
-            self.take(number);
-        }
-    }
-
-    fn take(&mut self, number: u64) -> Option<Call> {
-        let call = self.waiting.remove(&number)?;
-        self.bytes -= call.envelope.len() + ENTRY_BYTES;
-        Some(call)
-    }
-
-    /// Text, since not every protocol carries bytes as they are; who answers one request cannot tell that of another.
-    fn correlation(&self, number: u64) -> String {
-        let proof = self.key.name("zmtp call", u128::from(number)) as u64;
-        format!("{number:x}-{proof:016x}")
-    }
-
-    fn number_of(&self, correlation: &[u8]) -> Option<u64> {
-        let text = std::str::from_utf8(correlation).ok()?;
-        let number = u64::from_str_radix(text.split_once('-')?.0, 16).ok()?;
-        (self.correlation(number) == text).then_some(number)
-    }
-
-    /// Writes an answer. One that belongs to no request is left out.
-    pub(super) fn answer(
-        &mut self,
-        content: &Content<'_>,
-        traffic: &mut Traffic,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Undelivered> {
-        let properties = content.properties();
-        let said = properties.map(native::neutral);
-        let correlation = said.as_ref().and_then(|said| said.correlation.as_deref());
-        let number = correlation.and_then(|text| self.number_of(text));
-        let Some(call) = number.and_then(|number| self.take(number)) else {
-            return Ok(());
-        };
-        for frame in Message::from_raw(&call.envelope).frames() {
-            traffic.frame(frame, true, out);
-        }
-        write_body(Parts::of(properties), content, traffic, out);
-        Ok(())
-    }
+    write_body(Parts::of(properties), content, traffic, out);
+    Ok(())
 }
 
 /// Writes the frames of a message's payload, at least one.
@@ -198,19 +136,13 @@ impl ZmtpFront {
         let Some(calls) = &mut front.calls else {
             return;
         };
-        if calls.waiting.len() >= front.settings.requests_max {
+        if calls.len() >= front.settings.requests_max {
             return cx.kernel.refuse(session, payload.raw().len());
         }
-        calls.asked += 1;
-        let number = calls.asked;
-        let call = Call {
-            due: cx.now + timeout,
-            envelope: envelope.raw().into(),
-            question: 0,
-        };
-        calls.bytes += call.envelope.len() + ENTRY_BYTES;
-        calls.waiting.insert(number, call);
-        scratch.properties.reply_to = Some(calls.queue.clone());
+        let envelope: Box<[u8]> = envelope.raw().into();
+        let bytes = envelope.len();
+        let number = calls.add(cx.now + timeout, envelope, bytes);
+        scratch.properties.reply_to = Some(calls.reply_to());
         scratch.properties.correlation = Some(calls.correlation(number).into_bytes().into());
         let has_room = ZmtpFront::has_room(cx);
         let mut outcome = None;
@@ -244,11 +176,7 @@ impl ZmtpFront {
         };
         match outcome {
             Some(Outcome::Accepted) => {}
-            Some(Outcome::Asked) => {
-                if let Some(call) = calls.waiting.get_mut(&number) {
-                    call.question = question;
-                }
-            }
+            Some(Outcome::Asked) => calls.is_asked_of_shards(number, question),
             // Nobody will answer.
             _ => _ = calls.take(number),
         }
@@ -260,12 +188,7 @@ impl ZmtpFront {
         let Some(calls) = front.and_then(|front| front.calls.as_mut()) else {
             return;
         };
-        let mut waiting = calls.waiting.iter();
-        if let Some(number) =
-            waiting.find_map(|(n, call)| (call.question == question).then_some(*n))
-        {
-            calls.take(number);
-        }
+        calls.take_refused(question);
     }
 
     /// Makes the queue for answers, and takes from it, unless that is done.
@@ -280,40 +203,14 @@ impl ZmtpFront {
             cx.kernel.name_key(front.nonce),
             front.settings.service.clone(),
         );
-        let name = format!("amq.gen-{:032x}", key.name("zmtp answers", 0));
-        let queue = queue_address("", &name);
-        let spec = QueueSpec {
-            address: &queue,
-            durable: false,
-            exclusive: true,
-            is_named_by_broker: true,
-            auto_delete: true,
-            limits: QueueLimits::default(),
-        };
-        cx.kernel.declare_queue(session, &spec, cx.now, cx.links)?;
-        let consume = ConsumeSpec {
-            source: &queue,
-            line: ANSWERS_LINE,
-            consumer: ANSWERS,
-            credit: 0,
-            settles: false,
-            exclusive: true,
-            priority: 0,
-            no_local: false,
-        };
-        cx.kernel.consume(session, &consume, cx.now, cx.links)?;
+        let name = key.name("zmtp answers", 0);
+        let queue = take_answers(cx, session, name, (ANSWERS_LINE, ANSWERS))?;
         if let Place::Queue { .. } = place(&service) {
             // Requests may come before their workers. Who may not make it finds it or does not.
             let _ = ZmtpFront::make_queue(cx, session, &service);
         }
         if let Some(front) = ZmtpFront::of(cx.links, cx.id) {
-            front.calls = Some(Box::new(Calls {
-                queue: queue.into(),
-                key,
-                waiting: BTreeMap::new(),
-                asked: 0,
-                bytes: 0,
-            }));
+            front.calls = Some(Box::new(Calls::new(&queue, key)));
         }
         Ok(())
     }
