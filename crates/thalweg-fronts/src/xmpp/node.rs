@@ -24,7 +24,7 @@ const EXPIRE: &str = "pubsub#item_expire";
 /// How nodes of the service, or of accounts, are to a client with these rights.
 fn fields(access: &Access, is_personal: bool) -> [Field; 16] {
     let reads = match (is_personal, access.is_allow_all()) {
-        // Whoever subscribes to a user's presence is a contact. Rules that let fewer read do no harm, but none make a whitelist.
+        // Who subscribes to a user's presence is a contact. Rules that let fewer read do no harm, but none make a whitelist.
         (true, _) => Is::Choice("presence", &["open"]),
         (false, true) => Is::Choice("open", &[]),
         (false, false) => Is::Choice("whitelist", &[]),

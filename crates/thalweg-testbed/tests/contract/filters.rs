@@ -1,4 +1,4 @@
-//! One content filter says the same of a message whoever published it and whatever protocol asks: live, as a last value, of what
+//! One content filter says the same of a message, however it was published and whatever protocol asks: live, as a last value, of what
 //! waits while its receiver is away, and after a restart.
 
 use crate::peer::{Place, Stage};

@@ -256,7 +256,7 @@ fn requests_need_rights() {
                 );
             }
         }
-        // An answer to nobody's question is a publish.
+        // An answer to no question is a publish.
         stage.bed.says(juliet, |client, up| {
             client.request("result", PUMP, "c-", QUESTION, up);
         });
