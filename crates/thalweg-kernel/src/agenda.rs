@@ -154,7 +154,7 @@ impl Agenda {
         self.dead_letters_kept.bytes
     }
 
-    /// Adds a queue that has something for whoever takes from it.
+    /// Adds a queue that has messages for its consumers.
     pub(crate) fn pump(&mut self, queue: QueueId) {
         self.pump_holder(Holder::Queue(queue));
     }

@@ -137,7 +137,7 @@ impl Books {
         self.ledger.delivered_bytes += bytes as u64;
     }
 
-    /// Somebody of this process wanted a publish.
+    /// Counts a publish that matched a receiver in this process.
     #[inline]
     pub(crate) fn matched(&mut self) {
         self.ledger.matched += 1;
@@ -190,7 +190,7 @@ impl Books {
 
     // --- copies
 
-    /// Whether anybody asked for accounts; without them the address of a copy need not be looked at.
+    /// Whether accounts by address are configured; without them the address of a copy need not be looked at.
     #[inline]
     pub(crate) fn has_accounts(&self) -> bool {
         self.accounts.are_kept()
@@ -304,7 +304,7 @@ impl Books {
         }
     }
 
-    /// Copies were dropped whose addresses nobody knows, or needs to.
+    /// Counts dropped copies whose addresses are unknown or not accounted.
     pub(crate) fn dropped_many(&mut self, reason: DropReason, count: usize) {
         self.ledger.drop_many(reason, count);
     }

@@ -1,5 +1,5 @@
-//! What the kernel asks of the world. The kernel never calls a socket, a disk or another thread: it calls one of
-//! these verbs, and whoever implements them (the server, the simulator) carries them out in batches.
+//! What the kernel asks of its surroundings. It never calls a socket, a disk or another thread: it calls one of these
+//! verbs, and their implementation (the server's, the simulator's) carries them out in batches.
 
 use crate::ids::{GroupId, LinkId, QueueId, SessionId, Tag, TakenId, Ticket};
 use crate::publish::pipeline::Draft;
@@ -77,7 +77,7 @@ pub struct Taken<'a> {
     /// What to settle it by, within [`Limits::take_settle_timeout`](crate::Limits::take_settle_timeout).
     pub id: TakenId,
     pub message: &'a Message,
-    /// How often it was given to somebody before.
+    /// Earlier deliveries of this message, to any consumer.
     pub deliveries: u32,
     /// What is left in the queue.
     pub left: u64,
@@ -381,7 +381,7 @@ pub enum Subscribed {
 pub enum CloseReason {
     /// Another connection opened the same session.
     TakenOver,
-    /// Somebody with the right to do so ended it.
+    /// An administrator ended it.
     Kicked,
     /// The peer's credentials or rights have ended.
     NotAuthorized,

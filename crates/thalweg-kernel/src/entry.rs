@@ -19,7 +19,7 @@ pub(crate) struct Entry {
     pub of_group: bool,
     pub reliability: Reliability,
     pub retain: bool,
-    /// How often it was delivered to somebody who did not settle it.
+    /// Deliveries that were not settled.
     pub deliveries: u16,
 }
 

@@ -81,10 +81,10 @@ pub struct ShardId(pub u16);
 /// Names an unsettled delivery of a session: 1 to 65,535, not reused before it is settled, kept across reconnects.
 pub type Tag = u16;
 
-/// Names a question whose answer comes later; chosen by whoever asks, unique on its link while unanswered.
+/// Names a question whose answer comes later; chosen by the requester, unique on its link while unanswered.
 pub type Ticket = u16;
 
-/// One reader's wish to know an address's latest value, on this shard. Used again after the watch has ended.
+/// A watch: one reader's request for an address's latest value, on this shard. Used again after the watch has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WatchId(pub u32);
 

@@ -75,7 +75,7 @@ pub struct Explained {
     pub watches: usize,
     /// Other shards that have receivers.
     pub shards: Vec<u16>,
-    /// The publisher may not publish there: nobody would receive anything.
+    /// The publisher may not publish there: the publish would reach no receiver.
     pub denied: bool,
     /// Whether a last value is kept on this shard.
     pub has_last_value: bool,
@@ -102,7 +102,7 @@ pub struct Totals {
     pub queued_bytes: usize,
     pub groups: usize,
     pub watches: usize,
-    /// Values that are remembered although nobody retained them.
+    /// Last values that are kept by `keep_last`, not by a retained publish.
     pub kept_values: usize,
     /// Publishers known by their stamps.
     pub publishers: usize,
@@ -153,8 +153,8 @@ impl Kernel {
         self.env.shards()
     }
 
-    /// Whether a session may do that now. For lists, which leave out what somebody may not see; who does something is judged
-    /// when it is done.
+    /// Whether a session has this permission now. For lists, which leave out what the session may not see; operations
+    /// check their rights themselves.
     pub fn may(&self, id: SessionId, permission: Permission, address: &str) -> bool {
         self.sessions
             .get(id)

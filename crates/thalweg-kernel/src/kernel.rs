@@ -74,7 +74,7 @@ impl Kernel {
         self.env.set_neutral(neutral);
     }
 
-    /// Makes names that nobody can guess, for a connection of which `nonce` is.
+    /// Returns the key of names that cannot be guessed, for the connection with this `nonce`.
     pub fn name_key(&self, nonce: u64) -> NameKey {
         self.env.name_key(nonce)
     }
@@ -112,7 +112,7 @@ impl Kernel {
         self.books.ledger()
     }
 
-    /// Bytes of messages that wait, are in flight, are last values or the latest of what somebody watches.
+    /// Bytes of messages that wait, are in flight, are last values or are watched.
     pub fn bytes_held(&self) -> usize {
         self.books.bytes_held() + self.values.bytes()
     }

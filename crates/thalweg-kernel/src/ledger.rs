@@ -185,7 +185,7 @@ impl Account {
     }
 }
 
-/// Books by prefix of the address, for the prefixes that somebody wants to know about.
+/// Ledgers by prefix of the address, for the configured prefixes.
 #[derive(Default)]
 pub(crate) struct Accounts {
     prefixes: Vec<(Box<str>, Account)>,
@@ -354,7 +354,7 @@ impl Kernel {
     }
 }
 
-/// One less: which of both it was nobody knows any more, and only their sum counts.
+/// Subtracts one from either: which of both it was is not known any more, and only their sum counts.
 pub(crate) fn take_back(routed: &mut u64, restored: &mut u64) {
     match routed.checked_sub(1) {
         Some(rest) => *routed = rest,

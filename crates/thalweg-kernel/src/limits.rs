@@ -93,7 +93,7 @@ pub struct Limits {
     pub kept_filters: Arc<[Filter]>,
     /// Addresses of which [`Kernel::keep_last`](crate::Kernel::keep_last) was told; every shard has all of them.
     pub kept_addresses_max: usize,
-    /// Values on this shard that are remembered although nobody retained them.
+    /// Values on this shard that are kept by `keep_last`, not by a retained publish.
     pub kept_messages_max: usize,
     /// Bytes of those values.
     pub kept_bytes_max: usize,
@@ -117,7 +117,7 @@ pub struct Limits {
     pub groups_enabled: bool,
     /// Whether filters may hold wildcards.
     pub wildcards_enabled: bool,
-    /// The highest reliability granted to anybody.
+    /// The highest reliability granted to a session.
     pub reliability_max: Reliability,
     /// Addresses whose routes are remembered; twice as many at the most.
     pub route_cache_max: usize,

@@ -1,7 +1,7 @@
 //! What peers make us keep, in bytes of memory, and who is let in when that is too much.
 //!
-//! Messages count where they wait. All else counts here, by [`Kept`]: whoever begins to keep something says what it costs,
-//! and says the same when it is gone. Costs are estimates on the high side.
+//! Messages count where they wait. All else counts here, by [`Kept`]: code that begins to keep something adds its cost,
+//! and subtracts the same when it is gone. Costs are estimates on the high side.
 //!
 //! Messages and what is kept beside them have bounds of their own, so that neither can take the other's place: messages
 //! that would wait are refused from nine tenths of the budget on, transactions have a quarter of it together, and all
@@ -47,7 +47,7 @@ impl Kept {
     ];
 }
 
-/// How much memory there is, and how much of it others have taken; whoever sums up all shards says so.
+/// How much memory there is, and how much of it others use; set by the housekeeping thread, which sums up all shards.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryView {
     /// How short it is.

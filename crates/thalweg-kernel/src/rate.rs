@@ -1,4 +1,4 @@
-//! How fast somebody may go: a token bucket in whole numbers.
+//! A rate limit: a token bucket in whole numbers.
 
 use thalweg_model::{Span, Time};
 

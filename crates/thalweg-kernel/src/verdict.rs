@@ -7,9 +7,9 @@ use std::fmt;
 pub enum Verdict {
     /// It is done with.
     Accept,
-    /// Somebody, maybe the same consumer, is to be given it again.
+    /// It is delivered again, maybe to the same consumer.
     Requeue,
-    /// Nobody is to be given it again: it becomes a dead letter, if the queue has a place for those.
+    /// It is not delivered again: it becomes a dead letter, if the queue has a place for those.
     Reject,
 }
 

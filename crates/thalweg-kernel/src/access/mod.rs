@@ -7,7 +7,7 @@ use thalweg_model::filter::prefix_of;
 use thalweg_model::presence::is_presence;
 use thalweg_model::{Filter, FilterError, Message, tenant};
 
-/// What somebody wants to do.
+/// What a session asks to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Permission {
@@ -69,8 +69,8 @@ pub struct Rules {
 ///
 /// A rule *applies* to an address (all but subscribe) if its pattern matches the address, and to a filter (subscribe)
 /// if its pattern [`covers`] the filter, that is, matches whatever the filter matches. A pattern that begins with a
-/// wildcard says nothing about `$` addresses. Denying `secret/#` does not keep anybody from subscribing to the wider `#`:
-/// deny receiving as well, which is checked message by message.
+/// wildcard says nothing about `$` addresses. Denying `secret/#` does not prevent a subscription to the wider `#`: deny
+/// receiving as well, which is checked message by message.
 ///
 /// mosquitto 2 judges its rule files the same way (its parser moves `deny` lines to the front), with these differences,
 /// which matter when such a file is taken over:
@@ -383,14 +383,15 @@ impl Access {
         })
     }
 
-    /// Whether [`allows`](Access::allows) is always true, but for what nobody may and for other tenants' addresses.
+    /// Whether [`allows`](Access::allows) is always true, except for addresses that are the broker's alone or another
+    /// tenant's.
     pub fn is_allow_all(&self) -> bool {
         self.judged.is_none()
     }
 
     /// Whether `permission` is given for `target`: a canonical address, or for [`Permission::Subscribe`] a canonical
-    /// filter without any `$share/group/` in front. Whatever the rules say, only the broker publishes where presence is
-    /// told and below `$SYS`, and nobody has rights on another tenant's addresses.
+    /// filter without any `$share/group/` in front. Independently of the rules, only the broker publishes presence and
+    /// below `$SYS`, and addresses of another tenant are always denied.
     #[inline]
     pub fn allows(&self, permission: Permission, target: &str) -> bool {
         if (target.as_bytes().first() == Some(&b'$') || self.tenant.is_some())
@@ -403,8 +404,8 @@ impl Access {
             .is_none_or(|judged| judged.allows(permission, target))
     }
 
-    /// Whether somebody may declare, bind, unbind, purge and delete the queue or exchange of an address. Who may both
-    /// publish to it and take from it has all there is to have of it, and may do this as well.
+    /// Whether these rights permit to declare, bind, unbind, purge and delete the queue or exchange of an address: they
+    /// do if they permit both to publish to it and to receive from it.
     pub fn may_configure(&self, address: &str) -> bool {
         self.allows(Permission::Configure, address)
             || (self.allows(Permission::Publish, address) && self.allows(Permission::Take, address))

@@ -176,7 +176,7 @@ impl Kernel {
         believed
     }
 
-    /// The same of one group. False if it is not believed.
+    /// The same of one group. False if the report is rejected.
     pub(crate) fn seat_reported(
         &mut self,
         group_id: GroupId,
@@ -255,7 +255,7 @@ impl Kernel {
             .map_or_else(Vec::new, |seats| seats.overdue(now))
     }
 
-    /// A group is watched as long as somebody has something to settle.
+    /// A group is watched as long as one of its members has something to settle.
     pub(crate) fn watch_group(&mut self, group_id: GroupId, now: Time) {
         let seats = self.seats_mut(group_id);
         if let Some(at) = seats.and_then(|seats| seats.watch_on(now)) {

@@ -1,10 +1,10 @@
 //! Members that were given something by a group and have fallen silent: their links are ended, and what they had goes to
 //! others.
 //!
-//! *Knows:* when silence is too long, and what is remembered of who was silent. *Must never know:* how a peer is told.
-//! While a receiver's link lives nobody else may have a copy of what it was given, so the link ends first. That happens
-//! only where others would be sooner: somebody else must be there, may have the message, and is not silent, too. Who comes
-//! back is on trial: it has one message until it settles one, and from the second time on it waits before that.
+//! *Knows:* when silence is too long, and what is remembered of who was silent. *Must never know:* how a peer is
+//! notified. A copy goes to no other member while the link of its receiver is open, so the link ends first. That
+//! happens only where another connected member may receive the message and is not silent itself. Who comes back is on
+//! trial: it has one message until it settles one, and from the second time on it waits before that.
 
 use crate::Kernel;
 use crate::effects::{CloseReason, ConsumerEnd, Effects};
@@ -22,12 +22,12 @@ use thalweg_model::{Span, Time};
 /// How long a receiver is remembered that was silent and has not come back, and how many are.
 const REMEMBERED: Span = Span::from_secs(600);
 const REMEMBERED_MAX: usize = 4096;
-/// Of evictions that nobody has asked for.
+/// Most evictions that are kept until the server takes them.
 const KEPT_MAX: usize = 64;
 /// Pause before the first message of who was silent for the second time, and the longest.
 const PAUSE: Span = Span::from_secs(1);
 const PAUSE_MAX: Span = Span::from_secs(30);
-/// Who is late, and nobody else is there, is looked at again this often.
+/// How often a late member is checked again while the group has no other.
 const LOOK_AGAIN: Span = Span::from_secs(5);
 
 /// A receiver whose link was ended because it had not settled what groups gave it.
@@ -177,8 +177,8 @@ impl Kernel {
         late
     }
 
-    /// Ends a silent session's link and gives what it had to others; false if there is nobody who would do it sooner, or
-    /// nothing that others may have.
+    /// Ends a silent session's link and redelivers what it had to others; false if no other member would be sooner, or
+    /// if others may receive none of it.
     pub(crate) fn evict<E: Effects>(
         &mut self,
         id: SessionId,

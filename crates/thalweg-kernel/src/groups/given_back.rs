@@ -36,7 +36,7 @@ struct Refused {
     /// The last is the last who did.
     by: SmallVec<[Key; 1]>,
     times: u32,
-    /// Until then nobody is offered it who gave it back.
+    /// Until then it is not offered to those that returned it.
     rests_until: Time,
 }
 
@@ -109,8 +109,8 @@ impl Kernel {
         }
     }
 
-    /// Who gets a message that waits. What somebody gave back goes to others first; to those who refused it only when none
-    /// of the others can have it, and after a pause.
+    /// Chooses the member for a message that waits. A returned message goes to others first, and to those that returned
+    /// it only after a pause, if no other can receive it.
     pub(crate) fn choose_again(
         &mut self,
         group_id: GroupId,

@@ -1,8 +1,8 @@
 //! A group: several sessions share what one filter brings; each message goes to one of them.
 //!
 //! The group is a queue of its own. A message that no member can take waits in the group, not at a member, so a slow or
-//! dead member holds nothing back; what a member has not settled when its link ends returns to the group. One shard owns
-//! the group, and only there does anything wait or is anybody chosen: see `group_home` for members on other shards.
+//! dead member holds nothing back; what a member has not settled when its link ends returns to the group. One shard
+//! owns the group: messages wait there and members are chosen there; see `group_home` for members on other shards.
 
 use crate::entry::{Entry, Via};
 use crate::groups::given_back::GivenBack;
@@ -54,7 +54,7 @@ struct Origin {
 /// What is under way to members on other shards.
 #[derive(Default)]
 struct Errands {
-    /// Those of which nothing was heard.
+    /// Copies whose outcome is not known yet.
     out: usize,
     /// The group ends, or what it holds is no longer written down, when they are back.
     is_awaited: bool,

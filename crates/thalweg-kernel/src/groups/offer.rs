@@ -251,7 +251,7 @@ impl Kernel {
         self.book_drop(None, message.address(), reason);
     }
 
-    /// Whether somebody is here who may receive from the address, though perhaps not now.
+    /// Whether a connected member may receive from the address, though perhaps not now.
     fn has_receiver_with_link(&self, group_id: GroupId, address: &str) -> bool {
         let Some(group) = self.groups.get(group_id) else {
             return false;
@@ -315,8 +315,8 @@ impl Kernel {
         owner
     }
 
-    /// Whether a copy has left that can go to nobody else, for a receiver whose session ends with the broker at the latest:
-    /// then nothing of it is written down from now on.
+    /// Whether a copy was sent that can go to no other member, to a receiver whose session ends with the broker at the
+    /// latest: then nothing of it is persisted from now on.
     fn is_gone_for_good(&mut self, id: SessionId, reliability: Reliability, put: Put) -> bool {
         let Put::Sent(tag) = put else { return false };
         let Some(session) = self.sessions.get_mut(id) else {
@@ -411,7 +411,7 @@ impl Kernel {
             entry.reliability,
         );
         if old == 0 && reliability < Reliability::ExactlyOnce {
-            // It was accepted when nobody who outlives the broker wanted it.
+            // It was accepted when no persistent session matched it.
             self.send_entry(id, entry, now, fx);
             return;
         }
@@ -422,7 +422,7 @@ impl Kernel {
             && reliability == Reliability::ExactlyOnce
             && let Some(link) = self.sessions.link_of(id)
         {
-            // That it is nobody else's must be written down first.
+            // That it belongs to this member alone must be persisted first.
             fx.hold(link, self.journal.awaited());
         }
         // It leaves the group's queue here, or is there from now on.
@@ -477,7 +477,7 @@ impl Kernel {
         self.journal.persist(&moved, safety);
     }
 
-    /// Gives what waits in a session's groups to whoever can take it.
+    /// Dispatches what waits in a session's groups to members that can receive it.
     pub(crate) fn pump_groups<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
         let mut at = 0;
         while let Some(group_id) = self
@@ -512,7 +512,7 @@ impl Kernel {
         if self.is_ordered(group_id, now) {
             return self.hand_over_in_order(group_id, now, fx);
         }
-        // Those at the head that nobody who is there may have stand in nobody's way.
+        // Messages at the head that no connected member may receive do not block those behind them.
         let mut at = 0;
         loop {
             if self.next_waits_for_mark(group_id, at) {
@@ -542,7 +542,7 @@ impl Kernel {
                 self.give_up_of_group(group_id, waiting, DeathReason::Expired, now);
                 continue;
             }
-            // While it waits for somebody who has not given it back, the others take what is behind it.
+            // While it waits for a member that has not returned it, the others receive what is behind it.
             let is_refused = waiting.back != 0;
             if let Some(waiting) = self.give(group_id, waiting, now, fx) {
                 if let Some(group) = self.groups.get_mut(group_id) {
@@ -588,7 +588,8 @@ impl Kernel {
         !is_deep(self)
     }
 
-    /// Whether somebody is there, but nobody who may have the message at this place of the queue, and others wait behind it.
+    /// Whether members are connected, none of them may receive the message at this place of the queue, and others wait
+    /// behind it.
     fn is_nobodys_for_now(&self, group_id: GroupId, at: usize) -> bool {
         let Some(group) = self.groups.get(group_id) else {
             return false;

@@ -4,8 +4,8 @@
 //! pass it. A key moves when nothing of it is with its old member any more: settled, or given back. What is with members
 //! is read off their sessions, so nothing has to be counted; what is remembered between two looks is a shortcut.
 //!
-//! A copy that nobody settles is with its member for ever or not at all. Where there are such copies, a hash of the key
-//! names the member, as it does for the strategies that say so.
+//! Copies that are never settled give no such moment. Where there are such copies, a hash of the key names the member,
+//! as it does for the strategies that say so.
 
 use crate::Kernel;
 use crate::effects::{Effects, Holder};
@@ -42,7 +42,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// The order that a group is to keep, if any: its strategy's, its operator's, or a member's wish.
+    /// The order that a group must keep, if any: by its strategy, by configuration, or at a member's request.
     pub(crate) fn of(strategy: GroupStrategy, by: Option<OrderKey>) -> Option<Order> {
         let own = match strategy {
             GroupStrategy::HashPublisher => Some(OrderKey::Publisher),
@@ -99,7 +99,7 @@ impl Order {
         }
     }
 
-    /// Whether somebody says of copies of this message that they are done with.
+    /// Whether copies of this message are settled by their receivers.
     fn is_told(&self, message: &Message, upgraded: bool) -> bool {
         self.all_lines
             || (self.all_settle && (upgraded || message.reliability() > Reliability::AtMostOnce))
@@ -208,7 +208,7 @@ impl Kernel {
                     Some(_) => Chosen::Bound,
                 })
             }
-            // Whoever the balancer chooses.
+            // No order: the balancer chooses.
             None => None,
         };
         if let Some(Chosen::Member(member)) = &chosen
@@ -405,7 +405,7 @@ impl Kernel {
             passed.push(key);
             at += 1;
         }
-        // Where nobody is, somebody has to come first.
+        // Without a connected member there is nothing to look for until one joins.
         let seats = self
             .groups
             .get_mut(group_id)

@@ -1,5 +1,5 @@
-//! A message goes straight through its group: nothing waits there, nobody will settle it, and the member whose turn it
-//! is can take it.
+//! A message passes its group without being queued: nothing waits there, the message is not settled, and the next
+//! member can receive it.
 
 use crate::Kernel;
 use crate::effects::{Content, Delivery, Effects, Sent};

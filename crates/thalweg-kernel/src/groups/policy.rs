@@ -16,7 +16,7 @@ pub struct GroupPolicy {
     pub strategy: Option<GroupStrategy>,
     /// What must stay in order.
     pub order: Option<OrderKey>,
-    /// In place of [`Limits::group_settle_timeout`]. Whoever names it gives members that long, even with
+    /// In place of [`Limits::group_settle_timeout`]. If it is set, members have that long even with
     /// [`Limits::group_adaptive_eviction`]: rare messages may take much longer than most.
     pub settle_timeout: Option<Span>,
     /// Whether members get a message as reliably as they subscribed, though it was published with less.

@@ -1,7 +1,7 @@
 //! What members of groups have not settled comes back: to the head of the group's queue, in order.
 //!
-//! Copies that may have left go to nobody else while their receiver's link lives, and exactly-once copies never do: they
-//! stay with the session, which may have begun to process them.
+//! Copies that may have been sent go to no other member while their receiver's link is open, and exactly-once copies
+//! never do: they stay with the session, which may have begun to process them.
 
 use crate::Kernel;
 use crate::books::Delta;

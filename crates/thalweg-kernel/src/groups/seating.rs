@@ -12,7 +12,7 @@ use crate::remote::group_home::may_sit;
 use thalweg_balance::{Head, Terms};
 use thalweg_model::{Message, Reliability, Span, Time};
 
-/// More handlers than this nobody is believed to have.
+/// Upper bound of the concurrency that a member can report.
 const CONCURRENCY_MAX: u16 = 4096;
 
 impl Kernel {

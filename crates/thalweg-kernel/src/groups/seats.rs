@@ -65,11 +65,11 @@ pub(crate) struct Present {
 pub(crate) enum Chosen {
     /// It goes to this member.
     Member(Member),
-    /// It waits, though somebody could have it.
+    /// It waits, although a member could receive it.
     Later,
     /// Order binds it to a member that cannot have it now.
     Bound,
-    /// Nobody can have it.
+    /// No member can receive it.
     Nobody,
 }
 
@@ -102,7 +102,7 @@ impl Seats {
         }
     }
 
-    /// New ones in the place of others: nobody sits yet, and what was counted stays.
+    /// Seats of another strategy in place of `old`: all are empty, and the counts are kept.
     pub(crate) fn after(old: Option<Box<Seats>>, strategy: GroupStrategy) -> Self {
         let mut new = Seats::new(strategy);
         if let Some(old) = old {
@@ -173,7 +173,7 @@ impl Seats {
         Some((place, self.members.get(place as usize).copied().flatten()?))
     }
 
-    /// A message that nobody settles came and went at once, to the member whose turn it was or that was chosen.
+    /// Counts a message that is not settled and was sent at once, to the member whose turn it was or that was chosen.
     #[inline]
     pub(crate) fn passed(&mut self, place: Place, is_in_turn: bool, size: u32, now: Time) {
         if is_in_turn {
@@ -196,7 +196,7 @@ impl Seats {
         }
     }
 
-    /// Whether anybody has a link.
+    /// Whether any member is connected.
     pub(crate) fn has_any(&self) -> bool {
         !self.places.is_empty()
     }
@@ -234,7 +234,8 @@ impl Seats {
         self.tallies.get_mut(place as usize)
     }
 
-    /// Seats those who are present, and nobody else. What was counted of the others is kept while `is_member` says so.
+    /// Gives seats to the members that are present, and to no others. What was counted of the others is kept while
+    /// `is_member` is true for them.
     pub(crate) fn seat(
         &mut self,
         present: &[Present],
@@ -404,7 +405,7 @@ impl Seats {
             .is_some_and(|place| self.balancer.stepped(place, tag, step, now))
     }
 
-    /// A session's load report. Whether it is believed; `None` if the session has no seat.
+    /// Takes a session's load report. Returns whether it was accepted; `None` if the session has no seat.
     pub(crate) fn reported(
         &mut self,
         id: SessionId,

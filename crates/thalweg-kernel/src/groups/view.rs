@@ -1,7 +1,7 @@
 //! Groups as operators see them: what waits, who works, and what became of what came.
 //!
-//! *Knows:* how to copy a group's state for somebody outside. *Must never know:* how it is shown. Counting costs the path
-//! of a message an addition; times are taken only of messages that waited.
+//! *Knows:* how to copy a group's state for observers. *Must never know:* how it is shown. Counting costs the path of a
+//! message an addition; times are taken only of messages that waited.
 
 use crate::Kernel;
 use crate::groups::group::Group;

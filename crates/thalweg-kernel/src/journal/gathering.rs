@@ -1,8 +1,8 @@
 //! What a shard has persisted and not handed over yet.
 //!
 //! While the disk is busy, what is persisted stays here, and much of it comes to nothing meanwhile: a message that all
-//! its receivers have settled by then need not be written at all, nor that they did. Nobody can tell the difference: its
-//! publisher is answered when the batch is safe, and after a crash there is nothing to deliver.
+//! its receivers have settled by then need not be written at all, nor that they did. That makes no visible difference:
+//! its publisher is answered when the batch is safe, and after a crash there is nothing to deliver.
 //!
 //! A batch becomes one frame of the journal, and a frame has a greatest length. Shards hand batches over between commands
 //! long before; should one command persist more than a frame holds, its batch goes into several frames. What waits for the
@@ -49,7 +49,7 @@ pub(super) struct Gathering {
     marks: Vec<Mark>,
     /// Entries that were forgotten: the mark's index, queue, serial and tag.
     forgotten: Vec<(u32, u64, u64, Tag)>,
-    /// Records before this offset stay where they are: somebody has been told where they stand.
+    /// Records before this offset are not moved: their positions have been handed out.
     pinned: usize,
     /// Bytes of messages that need not be written.
     void: usize,
@@ -436,7 +436,7 @@ mod tests {
         gathering.demand(Safety::Durable);
         let batch = gathering.take(Vec::new(), true).expect("there is a record");
         assert_eq!(batch.safety, Safety::Durable);
-        // The next batch is another one, and nothing is safe enough for whoever waits for it.
+        // The next batch starts without a demand, so an answer that waits for it must state its own.
         gathering.demand(Safety::Durable);
         let batch = gathering.take(Vec::new(), true).expect("it is waited for");
         assert_eq!((batch.bytes.len(), batch.safety), (0, Safety::Lazy));

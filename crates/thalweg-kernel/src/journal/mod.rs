@@ -28,7 +28,7 @@ pub(crate) struct Journal {
     is_awaited: bool,
     /// Queues that have the message being spread, until it is written down.
     references: References,
-    /// Deliveries that wait for a batch and that somebody wants to know to have left, by rising batch.
+    /// Deliveries that wait for a batch and whose departure must be reported, by rising batch.
     leaving: VecDeque<(u64, SessionId, Tag)>,
     /// Marks of queues and groups that wait for a batch and have deliveries waiting for them, by rising batch.
     marks: VecDeque<(u64, Holder, u64)>,

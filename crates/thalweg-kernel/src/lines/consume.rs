@@ -258,7 +258,7 @@ impl Kernel {
                 leaving.push((*number, consumer));
             }
         }
-        // What all of them have comes back before anybody is given any of it: its order goes across lines.
+        // What all of them have is returned before any of it is delivered again: its order spans lines.
         let taken = numbers
             .iter()
             .filter_map(|number| self.take_unsettled(id, *number, Tags::All))

@@ -22,7 +22,8 @@ pub(crate) struct Cause {
     pub number: u64,
     /// How safe all that follows must be before the acknowledgement leaves.
     pub safety: Safety,
-    /// Nobody would repeat what is lost between two shards: it stands in a transfer queue while it is under way.
+    /// The publisher will not repeat it, so a loss between two shards would be final: it stands in a transfer queue
+    /// while it is under way.
     pub must_arrive: bool,
     /// The question under which other shards are asked whether they keep it; 0 if there is none.
     pub question: u64,

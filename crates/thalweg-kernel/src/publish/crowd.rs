@@ -1,4 +1,4 @@
-//! Receivers whose queues fill: who publishes to them is slowed, and is refused what nobody has room for.
+//! Receivers whose queues fill: their publishers are slowed, and refused a message for which no receiver has room.
 
 use crate::Kernel;
 use crate::ids::{GroupId, QueueId, SessionId, ShardId, Ticket};
@@ -119,8 +119,8 @@ impl Crowd {
 
 /// Publishers that wait for receivers of other shards are remembered up to this number; those who are not are not slowed.
 const PACED_MAX: usize = 4096;
-/// Behind a pause for a receiver on another shard a publisher waits this long with each message, so that it hears of the
-/// next pause before it has sent everything that it has.
+/// Behind a pause for a receiver on another shard a publisher waits this long with each message, so that the next pause
+/// reaches it before it has sent all its messages.
 const PROBE: Span = Span::from_millis(2);
 const PROBES_FOR: Span = Span::from_millis(20);
 
@@ -177,8 +177,8 @@ impl Kernel {
         }
     }
 
-    /// A copy waits in a session's queue, or has no room there. Nobody waits for one that is away, nor for one that has taken
-    /// nothing for [`Limits::queue_pace_max`](crate::Limits::queue_pace_max).
+    /// A copy waits in a session's queue, or has no room there. A publisher does not wait for a receiver that is away,
+    /// nor for one that has received nothing for [`Limits::queue_pace_max`](crate::Limits::queue_pace_max).
     fn note_waiting(&mut self, id: SessionId, now: Time) {
         let limits = self.env.limits();
         if limits.overflow != Overflow::DropNewest {
@@ -192,8 +192,8 @@ impl Kernel {
         }
     }
 
-    /// A message waits in a queue with a name, or was refused there, and somebody takes from it. What a declaration bounds
-    /// it says itself what happens then; only the broker's own bounds are for publishers to wait.
+    /// A message waits in a named queue that has consumers, or was refused there. The declaration says what happens at
+    /// its own bounds; publishers wait only for the broker's bounds.
     pub(crate) fn note_waiting_in_queue(&mut self, queue_id: QueueId, now: Time) {
         let limits = &self.env.limits();
         let (messages_max, bytes_max) = (
@@ -246,7 +246,7 @@ impl Kernel {
         self.sessions.crowd.wait_until(until);
     }
 
-    /// Its publisher is refused what nobody has room for, and waits for receivers that fill.
+    /// Its publisher is refused a message for which no receiver has room, and waits for receivers that fill.
     #[cold]
     pub(crate) fn heed_crowd(
         &mut self,

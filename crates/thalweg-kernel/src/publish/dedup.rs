@@ -11,14 +11,14 @@ use std::sync::Arc;
 use thalweg_model::{Span, Stamp, Time};
 use thalweg_records::{Known, Sequences};
 
-/// How exactly it is remembered when a publisher was last heard.
+/// Resolution of the time of a publisher's last message.
 const NEARLY: Span = Span::from_secs(1);
 
 /// The publishers whose stamps are looked up; only the shard of queues has any. Bounded by [`Dedup::forget_one`].
 #[derive(Default)]
 pub(crate) struct Dedup {
     users: Map<Arc<str>, Numbers>,
-    /// By when they were last heard, those that were long ago first.
+    /// By the time of the last message, the oldest first.
     heard: BTreeMap<u64, (Arc<str>, u64)>,
     turn: u64,
     /// Hides publishers' numbers from receivers.
@@ -129,8 +129,9 @@ impl Dedup {
         self.heard.insert(turn, (user.clone(), number));
     }
 
-    /// Forgets one publisher and names it, if one has to go: one that has been idle for longer than `expiry`; or, while there
-    /// are more than `max`, of `user`'s own the one heard longest ago if they are more than half of `max`, else of all.
+    /// Forgets one publisher and names it, if one has to go: one that has been idle for longer than `expiry`; or, while
+    /// there are more than `max`, the one idle longest, among those of `user` if they are more than half of `max`, else
+    /// among all.
     pub(crate) fn forget_one(
         &mut self,
         user: &str,
@@ -154,7 +155,7 @@ impl Dedup {
             .and_then(|numbers| numbers.heard.first_key_value())
             .map(|(_, number)| *number);
         match own {
-            // Who names itself ever anew makes nobody else be forgotten.
+            // A publisher that keeps changing its name evicts only its own user's entries.
             Some(number) => self.remove((user.into(), number)),
             None => self.remove(oldest),
         }

@@ -194,7 +194,7 @@ impl Kernel {
         }
     }
 
-    /// A copy that somebody must keep: for a while, until it is settled, or because its receiver is away.
+    /// A copy that must be kept: for a while, until it is settled, or because its receiver is away.
     #[inline(never)]
     fn spread_kept<E: Effects>(
         &mut self,

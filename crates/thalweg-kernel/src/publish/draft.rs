@@ -4,7 +4,7 @@ use crate::effects::Native;
 use crate::ids::Ticket;
 use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Stamp, Time};
 
-/// A message as its publisher's front sees it: borrowed, not kept unless somebody must keep it.
+/// A message as its publisher's front sees it: borrowed, and copied only if a receiver must keep it.
 pub struct Draft<'a> {
     /// The canonical address; the front has checked it.
     pub address: &'a str,
@@ -56,9 +56,9 @@ pub struct Published {
 /// The answer to a publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Taken care of, and somebody wanted it.
+    /// Processed, and at least one receiver matched.
     Accepted,
-    /// Taken care of; nobody wanted it.
+    /// Processed; no receiver matched.
     NoMatch,
     /// The access rules do not allow it.
     Denied,

@@ -4,8 +4,8 @@ use thalweg_model::{Span, Time};
 
 /// From half full on publishers are slowed, in eighths.
 pub(crate) const SLOW_FROM: u32 = 4;
-/// For how long they wait with each message while nobody knows how fast the receiver is, or it has stopped; four times as
-/// long for each further eighth.
+/// For how long they wait with each message while the receiver's rate is unknown, or the receiver has stopped; four
+/// times as long for each further eighth.
 const PAUSE: Span = Span::from_millis(2);
 /// The longest that a publisher waits with one message.
 const PAUSE_MAX: Span = Span::from_secs(1);

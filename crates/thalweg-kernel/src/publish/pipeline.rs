@@ -321,7 +321,7 @@ impl Kernel {
         self.books.matched();
         self.spread_here(publisher, route, draft, &mut None, now, fx);
         if self.journal.has_references() {
-            // It waits for sessions that are away; at most once, so nobody waits for that.
+            // It is queued for sessions that are away; at most once, so no acknowledgement waits for that.
             let cause = self.cause_of(publisher, route, draft);
             self.write_down(&cause, draft, false, false, now);
         }

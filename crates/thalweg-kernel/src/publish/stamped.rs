@@ -202,7 +202,7 @@ impl Kernel {
         }
         self.dedup.take(user, stamp, now);
         if self.journal.promises() != before {
-            // With the message or not at all: nobody waits for this alone.
+            // Persisted with the message or not at all: no answer waits for this record alone.
             let record = Record::Stamped {
                 user,
                 publisher: stamp.publisher,

@@ -1,7 +1,7 @@
-//! One message of a queue is taken by itself, by somebody on any shard.
+//! A single message of a queue is taken without a consumer, from any shard.
 //!
-//! A consumer's messages belong to a line of its session, on the shard of queues. Somebody who takes one now and then, from
-//! any shard, has no line: what he was given is noted here, with the queue, until he says what became of it or his time is
+//! A consumer's messages belong to a line of its session, on the shard of queues. A reader that takes single messages,
+//! from any shard, has no line: what it received is noted here, with the queue, until it settles it or its time is
 //! over.
 
 use super::declare::may_use;
@@ -285,7 +285,7 @@ impl Kernel {
         }
     }
 
-    /// The answer is with the one who asked.
+    /// The answer has reached the requester.
     pub(crate) fn on_taken_apart<E: Effects>(
         &mut self,
         asker: Asker,

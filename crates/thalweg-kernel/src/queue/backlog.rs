@@ -423,7 +423,7 @@ impl Backlog {
         delta
     }
 
-    /// Lets somebody wait who asks for one message, if all that waits is on disk.
+    /// Lets a request for one message wait, if all that waits is on disk.
     pub(super) fn ask(&mut self, asked: Asked) -> bool {
         let has_some = self.lanes.iter().any(|lane| !lane.is_empty());
         match self.deep.as_deref_mut() {

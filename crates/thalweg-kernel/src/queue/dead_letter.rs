@@ -260,7 +260,7 @@ impl Kernel {
             .is_some_and(|death| death.reason == DeathReason::Expired);
         self.books.own();
         if is_brokers(&address) {
-            // Nobody publishes there, not by dying either.
+            // Clients may not publish there, and so neither may dead letters.
             self.books.unmatched();
             return;
         }

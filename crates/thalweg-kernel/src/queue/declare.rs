@@ -45,7 +45,7 @@ impl Kernel {
             return Err(Refusal::Invalid("no queue can have this name"));
         }
         let session = self.sessions.get(id).ok_or(Refusal::Denied)?;
-        // Under a name that the broker made up a queue is in nobody's way.
+        // A queue whose name the broker made up takes no other client's name.
         let is_free = spec.exclusive && spec.is_named_by_broker;
         if !is_free && !session.access().may_configure(spec.address) {
             return Err(Refusal::Denied);

@@ -17,12 +17,12 @@ use std::collections::VecDeque;
 use thalweg_model::{Message, Reliability, Time};
 use thalweg_records::{Stored, Waiting};
 
-/// Somebody who asked for one message.
+/// The requester of one message.
 #[derive(Clone)]
 pub(super) enum Asked {
     /// A line of a session, and whether it will settle the message.
     Line(SessionId, u16, bool),
-    /// Somebody on that shard, who takes it by itself, with these rights.
+    /// A reader on that shard that takes single messages, with these rights.
     Apart(ShardId, Asker, Access),
 }
 
@@ -169,7 +169,7 @@ impl Kernel {
 
     // --- one message at a time
 
-    /// Whether somebody who asks for one message has to wait for it, because it is on disk.
+    /// Whether a request for one message has to wait, because the message is on disk.
     pub(super) fn asks_deep(&mut self, queue_id: QueueId, asked: Asked) -> bool {
         self.refill_backlog(Holder::Queue(queue_id));
         let Some(queue) = self.queues.get_mut(queue_id) else {

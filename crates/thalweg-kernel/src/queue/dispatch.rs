@@ -1,4 +1,4 @@
-//! What waits in a queue goes to whoever can take it.
+//! What waits in a queue is dispatched to consumers and groups that can take it.
 
 use super::Item;
 use super::Queue;
@@ -43,7 +43,7 @@ impl Kernel {
     fn hand_out_waiting<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
         // Groups that wait for a better member than they have now.
         let mut resting: SmallVec<[GroupId; 2]> = SmallVec::new();
-        // What nobody here may have keeps its place, and is looked past so that it is in nobody's way.
+        // A message that no consumer here may receive keeps its place, and is skipped so that it does not block others.
         let mut passed: Vec<Item> = Vec::new();
         let mut may_expire = EXPIRED_PER_CALL;
         loop {
@@ -106,8 +106,7 @@ impl Kernel {
             };
             if let Some(item) = back {
                 self.put_back(queue_id, item);
-                // Somebody else may have it: consumers do not wait for the member that a group would rather give it to.
-                // A consumer's output was full after all.
+                // Consumers do not wait for the member that the group prefers. A consumer's output was full after all.
                 if let NextReceiver::Group(group) = taker {
                     resting.push(group);
                 }
@@ -117,7 +116,7 @@ impl Kernel {
         self.watch_expiry(queue_id);
     }
 
-    /// Whether nobody who takes from a queue may have a message.
+    /// Whether no consumer of a queue may receive a message.
     fn nobody_may_have(&self, queue_id: QueueId, message: &Message) -> bool {
         self.queues.get(queue_id).is_some_and(|queue| {
             let takers = &queue.takers;
@@ -213,7 +212,7 @@ impl Kernel {
         queue.takers.next(queue.terms.limits.single_active, can)
     }
 
-    /// Whether somebody could take a message right now that was published at this address.
+    /// Whether a consumer could take a message right now that was published at this address.
     pub(super) fn has_taker_now(&self, queue_id: QueueId, address: &str) -> bool {
         let Some(queue) = self.queues.get(queue_id) else {
             return false;

@@ -1,4 +1,5 @@
-//! A queue loses all it has: it is purged, or ends. So much of that at once that nobody else waits long for it.
+//! A queue loses all its messages: it is purged, or ends. They are dropped in portions, so that the shard's other work
+//! does not wait long.
 
 use super::Queue;
 use crate::Kernel;
@@ -21,7 +22,7 @@ pub(super) const DROPPED_PER_CALL: usize = 1024;
 pub struct Purged {
     /// How many messages this call has dropped.
     pub count: u64,
-    /// How many there are to drop yet: until there are none, nobody may be told that it is done.
+    /// Messages left to drop; the operation is confirmed when it is 0.
     pub left: u64,
 }
 

@@ -17,7 +17,7 @@ use thalweg_records::StoredGroup;
 impl Kernel {
     // --- a group takes from a queue
 
-    /// Whoever wants to take from a queue that nobody has declared has it made: one that outlives the broker.
+    /// Creates a durable queue if a consumer asks for one that has not been declared.
     pub(crate) fn ensure_queue(&mut self, address: &str) {
         if !self.has_queues() || !is_queue_address(address) || self.queues.find(address).is_some() {
             return;
@@ -141,7 +141,7 @@ impl Kernel {
         !self.has_queues() && group.is_some_and(|group| is_queue_address(group.filter()))
     }
 
-    /// Another shard gives back what a member there has left; whoever calls this sees to the queue then.
+    /// Another shard returns what a member there has left; the caller must dispatch from the queue afterwards.
     pub(crate) fn return_from_elsewhere(
         &mut self,
         queue_id: QueueId,

@@ -59,9 +59,9 @@ pub(crate) struct Queue {
     mark: Mark,
     /// Once publishers have waited for it.
     pace: Option<Box<Pace>>,
-    /// When somebody last did something with it.
+    /// Time of its last use.
     used: Time,
-    /// Copies that came, for whoever looks.
+    /// Copies that were enqueued since it was made, for reports.
     came: u64,
     /// Copies that were settled.
     went: u64,
@@ -94,7 +94,7 @@ impl Kernel {
             .map_or(0, |queue| queue.backlog.len())
     }
 
-    /// Whether somebody is there to take from a queue.
+    /// Whether a queue has a consumer.
     pub(crate) fn is_taken_from(&self, queue_id: QueueId) -> bool {
         let is_there = |group: &GroupId| {
             self.groups.get(*group).is_some_and(|group| {

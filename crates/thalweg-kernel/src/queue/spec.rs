@@ -3,7 +3,7 @@
 use crate::made_up::reserved_address;
 use thalweg_model::Span;
 
-/// A queue, as somebody declares it.
+/// A queue, as a client declares it.
 #[derive(Clone, Debug)]
 pub struct QueueSpec<'a> {
     /// Its canonical address, see [`queue_address`].
@@ -12,7 +12,7 @@ pub struct QueueSpec<'a> {
     pub durable: bool,
     /// It is the declaring session's alone and ends with its link.
     pub exclusive: bool,
-    /// The broker made its name up, so that nobody else can need it: to declare it exclusively is no right.
+    /// The broker made its name up, so no other client can need it: declaring it exclusively needs no right.
     pub is_named_by_broker: bool,
     /// It ends when its last consumer leaves.
     pub auto_delete: bool,

@@ -221,7 +221,7 @@ impl Kernel {
                 .is_some_and(|session| session.is_durable());
             let mut serial = from.1;
             if !durable && self.group_number(group_id) == 0 {
-                // Nobody who outlives the broker wants it any more.
+                // No persistent session matches it any more.
                 self.took_over(from);
                 serial = 0;
             }

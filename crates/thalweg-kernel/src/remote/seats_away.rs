@@ -297,7 +297,7 @@ impl SeatsAway {
         }
     }
 
-    /// A group ends here: nobody will settle anything of it.
+    /// A group ends here: none of its copies will be settled.
     pub(crate) fn give_up_group(&mut self, group: GroupId) {
         let of_group = self.errands.iter();
         let of_group = of_group.filter(|(_, running)| running.group == group);

@@ -85,7 +85,7 @@ pub enum ShardMessage {
     },
     /// A receiver that one of your sessions publishes to is filling: that session waits.
     Pace { publisher: u64, until: Time },
-    /// A publish with a stamp, whose publisher you know if anybody does.
+    /// A publish with a stamp, for the shard that deduplicates its publisher's stamps.
     PublishStamped(Box<StampedPublish>),
     /// A session's peer came or left, and you are the home of the address where that is told.
     Presence(Box<PresenceNews>),
@@ -127,7 +127,7 @@ pub enum ShardMessage {
         /// The last value of the address, whose home the sender is.
         value: Option<Message>,
     },
-    /// To be remembered as the last value of its address, whose home you are, although nobody retained it.
+    /// To be kept as the last value of its address, whose home is the receiving shard, although it is not retained.
     Keep { message: Message },
     /// Whether every publish to an address is remembered from now on.
     KeepLast { address: Box<str>, keep: bool },
@@ -152,7 +152,7 @@ pub enum ShardMessage {
         /// Where to go on.
         at: Box<ListCursor>,
     },
-    /// Somebody wants the first message of a queue, by itself.
+    /// A request for the first message of a queue, without a consumer.
     TakeApart {
         asker: Asker,
         /// The address of the queue.
@@ -167,7 +167,7 @@ pub enum ShardMessage {
         queue: Box<str>,
         taken: Result<Option<(TakenId, Message, u32, u64)>, Refusal>,
     },
-    /// Somebody wants a queue to be made, if there is none of that address.
+    /// A request to create a queue, if there is none of that address.
     MakeQueue {
         asker: Asker,
         /// The address of the queue.
@@ -218,7 +218,8 @@ pub enum ShardMessage {
     },
 }
 
-/// Who asked another shard something, so that its answer finds the one who asked and nobody after him.
+/// The requester of a question to another shard, so that the answer reaches this session and not a later one in its
+/// place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
     session: SessionId,
@@ -276,7 +277,7 @@ impl ShardMessage {
         }
     }
 
-    /// Bytes of memory it holds, roughly, for whoever bounds what is under way.
+    /// Bytes of memory it holds, roughly; for the bound on mail under way.
     pub fn bytes(&self) -> usize {
         match self {
             ShardMessage::Publish { message, .. }
@@ -675,7 +676,7 @@ impl Kernel {
         })
     }
 
-    /// Whether whoever asked is still there.
+    /// Whether the requester is still connected.
     pub(crate) fn is_there(&self, asker: &Asker) -> bool {
         let is = |session: &Session| {
             (session.uid(), session.connection.opening()) == (asker.uid, asker.openings)

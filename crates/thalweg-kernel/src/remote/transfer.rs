@@ -1,10 +1,10 @@
 //! What must not be lost between two shards although its publisher will not have it spread again.
 //!
 //! An exactly-once message is written down with its publisher's number for it, and from then on a repetition is not
-//! routed again. If another shard is to get the message, too, and the process ends before that shard has written it down,
-//! nobody would bring it there any more. So it also stands in a queue of the sender's, a *transfer queue*; the receiver
-//! takes it out in the same batch in which it writes the message down for its own queues. What is left in transfer queues
-//! is brought to its receivers when a new process takes up. The same is true of wills, which nobody repeats.
+//! routed again. If another shard is to get the message, too, and the process ends before that shard has written it
+//! down, it would never arrive there. So it also stands in a queue of the sender's, a *transfer queue*; the receiver
+//! takes it out in the same batch in which it writes the message down for its own queues. What is left in transfer
+//! queues is brought to its receivers when a new process takes up. The same is true of wills, which are not repeated.
 //!
 //! In the journal a transfer queue is a group without a name whose filter says whereto.
 
@@ -111,7 +111,7 @@ impl Kernel {
         // A message without a ticket is a will.
         let nobody_repeats = draft.reliability == Reliability::ExactlyOnce
             || (draft.reliability == Reliability::AtLeastOnce && draft.ticket == 0);
-        // Whoever repeats a stamp is told that it was taken.
+        // A repeated stamp is acknowledged as taken.
         let is_stamped = draft.stamp.is_some() && draft.reliability > Reliability::AtMostOnce;
         is_stamped
             || nobody_repeats

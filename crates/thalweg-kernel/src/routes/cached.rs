@@ -79,11 +79,11 @@ pub(crate) struct Route {
 pub(crate) enum Goes {
     #[default]
     Anywhere,
-    /// Receivers on this shard want it and nobody else: what most messages meet.
+    /// Only receivers on this shard match: the most frequent case.
     ToReceivers,
-    /// One queue wants it and nobody else.
+    /// Only one queue matches.
     ToQueue,
-    /// One group wants it and nobody else.
+    /// Only one group matches.
     ToGroup,
 }
 

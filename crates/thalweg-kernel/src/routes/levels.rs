@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 
 /// Gives each level text in use a number, so that the trie's edges are numbers.
 ///
-/// A text is kept as long as somebody holds it; its number is then used again.
+/// A text is kept while its reference count is above 0; its number is then used again.
 #[derive(Debug)]
 pub(super) struct Levels {
     by_text: SplitTable<Level>,

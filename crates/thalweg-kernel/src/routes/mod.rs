@@ -37,7 +37,7 @@ pub struct RouteTable<S> {
     len: usize,
 }
 
-/// Counts changes, so that whoever keeps match results can tell when they are stale.
+/// Counts changes, so that kept match results can be recognized as stale.
 #[derive(Debug)]
 struct Stamps {
     /// Changes of filters whose first level is a wildcard.
@@ -88,7 +88,7 @@ impl<S: Copy> RouteTable<S> {
     }
 
     /// Removes the sink at `position` in constant time. Returns it, and the sink that has moved to `position` from the
-    /// end, if one has: whoever keeps positions writes that down.
+    /// end, if one has: a caller that keeps positions must update that one.
     pub fn remove_at(&mut self, filter: &str, position: usize) -> Option<(S, Option<S>)> {
         let removed = match Place::of(filter) {
             Place::Exact(text) => self.exact.remove_at(text, position),
@@ -126,7 +126,7 @@ impl<S: Copy> RouteTable<S> {
         self.walk(address, &mut |_| {})
     }
 
-    /// The sinks of exactly this filter; none if nobody inserted it.
+    /// The sinks of exactly this filter; none if it was not inserted.
     pub fn sinks(&self, filter: &str) -> &[S] {
         match Place::of(filter) {
             Place::Exact(text) => self.exact.sinks(text),

@@ -5,7 +5,7 @@ use hashbrown::HashTable;
 /// A [`HashTable`] in [`PARTS`] pieces, chosen by hash.
 ///
 /// One table of a million entries doubles by touching all of them at once, some tens of milliseconds during which a
-/// shard serves nobody; a piece doubles in well under a millisecond. Pieces shrink as entries leave.
+/// shard serves no connection; a piece doubles in well under a millisecond. Pieces shrink as entries leave.
 #[derive(Debug)]
 pub(super) struct SplitTable<T> {
     parts: Box<[HashTable<T>]>,

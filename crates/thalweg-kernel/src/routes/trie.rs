@@ -78,7 +78,7 @@ impl<S: Copy> Trie<S> {
         position
     }
 
-    /// Removes the sink at `position` of `filter`, and whatever of the path nobody else needs.
+    /// Removes the sink at `position` of `filter`, and the part of the path that no other filter uses.
     pub(super) fn remove_at(&mut self, filter: &str, position: usize) -> Option<(S, Option<S>)> {
         let (path, many) = split(filter);
         let mut at = self.find(path)?;

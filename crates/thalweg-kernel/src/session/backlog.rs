@@ -31,8 +31,8 @@ pub(crate) struct Backlog {
 #[derive(Default)]
 struct Disk {
     spill: Spill<Entry>,
-    /// Where those that are written are booked by address, if anybody keeps such books. What an earlier run left is not
-    /// booked yet and has no place here, so this belongs to the last of them.
+    /// Where those that are written are booked by address, if accounts by address are configured. What an earlier run
+    /// left is not booked yet and has no place here, so this belongs to the last of them.
     places: Places,
 }
 

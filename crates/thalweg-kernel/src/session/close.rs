@@ -37,7 +37,7 @@ pub enum Closing {
     CleanWithWill,
     /// It went away without a word.
     Lost,
-    /// It was not heard of for too long. Otherwise like `Lost`.
+    /// Its keep-alive time passed without a packet. Otherwise like `Lost`.
     Silent,
     /// We ended it: an operator, a limit, or because the peer misbehaved. Otherwise like `Lost`.
     Cut,
@@ -173,12 +173,12 @@ impl Kernel {
 
     /// Forgets a session: its subscriptions, what waits for it, its name.
     pub fn end_session<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        // Nobody waits for it now, but whoever opens a session of that name will be told that there is none.
+        // No answer waits for it now, but the next open of that name reports that there is no session.
         self.end_session_as(id, self.session_safety(id), now, fx);
         self.end_command(now, fx);
     }
 
-    /// The same; `safety` says how safe that must be before somebody is told.
+    /// The same; `safety` says how safe that must be before it is reported.
     pub(super) fn end_session_as<E: Effects>(
         &mut self,
         id: SessionId,

@@ -36,7 +36,7 @@ pub struct KnownAs<'a> {
 #[derive(Clone, Debug)]
 pub struct PresenceNews {
     address: Box<str>,
-    /// The session's name, which nobody else has meanwhile.
+    /// The session's name; no other session has it meanwhile.
     client: Arc<str>,
     dialect: &'static str,
     at: Time,
@@ -137,7 +137,7 @@ impl Session {
 }
 
 impl Kernel {
-    /// Whether a filter may be asked for at all: where nothing is ever told, nobody is to wait for it.
+    /// Whether a filter may be subscribed to: addresses where presence is never published are refused.
     pub(crate) fn is_told_here(&self, filter: &str) -> bool {
         self.env.limits().presence || !presence::is_presence(filter)
     }
@@ -161,7 +161,7 @@ impl Kernel {
         (address.len() <= self.env.limits().address_bytes_max).then(|| address.into())
     }
 
-    /// The link of a session will end, and nobody is to be told but by what this gives.
+    /// The link of a session will end; only the caller publishes its presence, from what this returns.
     pub(crate) fn take_presence(&mut self, id: SessionId, now: Time) -> Option<PresenceNews> {
         let session = self
             .sessions

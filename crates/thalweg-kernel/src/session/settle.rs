@@ -19,7 +19,7 @@ pub enum Settled {
     Known,
     /// There is no such delivery, or it is in another state.
     Unknown,
-    /// It did, and meant so many that some are left: it is to be said again before anything else of the same link is heard.
+    /// It did, and covers so many that some are left: repeat it before any other command of the same link.
     InPart,
 }
 
@@ -81,8 +81,8 @@ impl Kernel {
         Settled::Known
     }
 
-    /// A receiver has an exactly-once delivery, and is told through `fx` that it will not be repeated, again if it repeats
-    /// itself. It accepts the delivery when it has heard that.
+    /// A receiver has an exactly-once delivery; `fx` confirms that it will not be repeated, again for each repetition.
+    /// The receiver accepts the delivery after that confirmation.
     pub fn receive<E: Effects>(
         &mut self,
         id: SessionId,
@@ -148,8 +148,8 @@ impl Kernel {
         self.group_copy_settled(id, group, tag, message, now);
     }
 
-    /// A member of a group will not have a message, and nobody else may. Whether it stays written down until another shard
-    /// has it; else it is forgotten in the batch in which its dead letter is written.
+    /// A member of a group rejects a message for good. Returns whether its record stays until another shard has it;
+    /// otherwise it is removed in the batch in which its dead letter is persisted.
     #[cold]
     fn group_copy_refused(
         &mut self,
@@ -319,8 +319,8 @@ impl Kernel {
         }
     }
 
-    /// Drops what has expired in a session's queue, as far as this call may; for queues nobody reads. What is on disk is
-    /// looked at when it is fetched.
+    /// Drops what has expired in a session's queue, as far as this call may; for queues that are not read. What is on
+    /// disk is looked at when it is fetched.
     pub(crate) fn expire_waiting(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;

@@ -16,7 +16,7 @@ use thalweg_model::filter::kind_of;
 use thalweg_model::{Filter, FilterKind, Reliability, Time};
 use thalweg_records::Record;
 
-/// One wish of a subscriber.
+/// One subscription that a client asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
     /// Canonical rendering of a filter of either kind; a group's is of levels.
@@ -277,7 +277,7 @@ impl Kernel {
         self.weigh_condition(id, wish.filter, condition_bytes);
         let first_here = !self.is_wanted_here(wish.filter);
         self.routes.insert(wish.filter, sink);
-        // While any question is open, the other shards may not know even a filter that somebody else here has; their
+        // While a question is open, the other shards may not know even a filter that another session here has; their
         // answers come in order, so asking again waits for both.
         if first_here || self.has_open_questions() {
             pending.answers_missing += self.tell_interest(wish.filter, number);
@@ -344,7 +344,7 @@ impl Kernel {
         self.routes.sinks(filter).iter().any(is_ours)
     }
 
-    /// Removes subscriptions and answers `ticket` at once: what other shards still forward finds nobody here.
+    /// Removes subscriptions and answers `ticket` at once: what other shards still forward finds no receiver here.
     pub fn unsubscribe<E: Effects>(
         &mut self,
         id: SessionId,

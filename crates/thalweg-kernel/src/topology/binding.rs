@@ -426,7 +426,7 @@ impl Kernel {
         if is_wanted {
             return;
         }
-        // What nobody wants goes to the alternate.
+        // A message that no binding matches goes to the alternate exchange.
         for (address, _) in from {
             let (exchange, _) = exchange::exchange_of(address);
             let Some(exchange) = self.topology.exchange(&exchange) else {

@@ -186,7 +186,7 @@ impl Topology {
         Some(std::mem::replace(&mut binding.made_by, made_by))
     }
 
-    /// All that somebody has made.
+    /// All queues, exchanges and bindings, by their maker.
     pub(crate) fn makers_mut(&mut self) -> impl Iterator<Item = &mut MadeBy> {
         let bindings = self.bindings.iter_mut();
         let exchanges = self.exchanges.values_mut();

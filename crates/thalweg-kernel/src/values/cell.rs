@@ -3,12 +3,13 @@
 //! A *cell* is the one sink of all watchers of an address on this shard. It holds the address's latest value, once for all
 //! of them.
 //!
-//! **How a cell learns where it begins.** Other shards are told that the address is wanted here, as of a subscription. What
-//! any of them publishes after that comes here; what it published before is at the address's home, or on its way there.
-//! Only messages between the same two shards keep their order, so each answers on both ways. Straight to us: what came
-//! from it before that was meant for an earlier cell. And over the home, which adds the value that it has then: all that is
-//! older is in it. When all have answered, the last of those values and what came here meanwhile are all there is. What is
-//! still to come may be older than that value, and is recognised by its time of arrival in the broker (`unseen`).
+//! **How a cell gets its first value.** Other shards are notified of interest in the address, as for a subscription.
+//! What any of them publishes after that comes here; what it published before is at the address's home, or on its way
+//! there. Only messages between the same two shards keep their order, so each answers on both ways. Straight to us:
+//! what came from it before that was meant for an earlier cell. And over the home, which adds the value that it has
+//! then: all that is older is in it. When all have answered, the last of those values and what came here meanwhile are
+//! all there is. What is still to come may be older than that value, and is recognised by its time of arrival in the
+//! broker (`unseen`).
 
 use crate::books::Delta;
 use crate::effects::{Effects, Observed};

@@ -1,4 +1,4 @@
-//! Values that are remembered although nobody retained them.
+//! Last values that are kept without a retained publish.
 //!
 //! Who reads an address expects what was last published there, whatever its publisher said about retaining. So addresses
 //! can be declared whose every publish is remembered: by filter in the settings, one by one by fronts. Those values are in
@@ -15,9 +15,9 @@ use crate::{Kernel, home};
 use thalweg_model::{Message, RetainOp, Time};
 
 impl Kernel {
-    /// Whether every publish to an address is remembered as its last value, retained or not, from now on. All shards are
-    /// told; the last word counts, whoever said it. What was remembered is forgotten when this ends. In memory only.
-    /// False if there are as many such addresses as may be.
+    /// Whether every publish to an address is remembered as its last value, retained or not, from now on. All shards
+    /// are told; the last call counts, on whichever shard. What was remembered is forgotten when this ends. In memory
+    /// only. False if there are as many such addresses as may be.
     pub fn keep_last(&mut self, address: &str, keep: bool) -> bool {
         if !self.on_keep_last(address, keep) {
             return false;

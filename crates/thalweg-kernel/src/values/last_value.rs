@@ -38,7 +38,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// No limit; for tests and for whoever bounds the store elsewhere.
+    /// No limit; for tests and for callers that bound the store elsewhere.
     pub const NONE: Limits = Limits {
         count_max: usize::MAX,
         bytes_max: usize::MAX,

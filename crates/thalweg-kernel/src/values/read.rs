@@ -1,4 +1,4 @@
-//! Somebody asks for last values, once.
+//! One-time reads of last values.
 //!
 //! One value is at its address's home, or in a cell of this shard. A list is put together from all shards, step by step, so
 //! that no turn of any gets long; it holds the first values in byte order, as many as were asked for.
@@ -276,7 +276,7 @@ impl Kernel {
             .get(list.asker.session())
             .filter(|session| session.uid() == list.asker.uid());
         let Some(asker) = asker else {
-            // Nobody waits for it any more.
+            // Its requester is gone.
             self.values.remove_list(question);
             return;
         };

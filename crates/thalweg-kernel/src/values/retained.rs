@@ -1,4 +1,4 @@
-//! Last values: kept by the shard that is their address's home, brought to whoever subscribes.
+//! Last values: kept by the shard that is their address's home, delivered to new subscribers.
 //!
 //! Each address has one home shard, so that two publishers on two shards agree on which value is the last. A scan asks
 //! the shards one after the other and goes on only while the subscriber has credit: `#` over millions of values neither

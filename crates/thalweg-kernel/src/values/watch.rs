@@ -1,4 +1,4 @@
-//! Somebody wants to know an address's latest value.
+//! Watches of an address's latest value.
 //!
 //! A session that has subscribed is sent what comes, and has a queue and a window for it. A *watch* is for readers who ask
 //! when they are ready for more, and for whom the newest value makes the older ones worthless: nothing is kept for each but

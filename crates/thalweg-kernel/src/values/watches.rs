@@ -1,4 +1,4 @@
-//! Watches, by cell: which watchers an address has on this shard, the value that they share, and how a cell learns that
+//! Watches, by cell: which watchers an address has on this shard, the value that they share, and how a cell gets that
 //! value from other shards (see `cell.rs`).
 
 use crate::books::Delta;
@@ -587,7 +587,7 @@ impl Asking {
         }
     }
 
-    /// The home has this value, and has heard from that shard.
+    /// The home has this value, and has the answer of that shard.
     fn note(&mut self, by: ShardId, at_home: Option<Message>) {
         let is_known = match (&self.at_home, &at_home) {
             (Some(known), Some(value)) => is_same(known, value),
