@@ -124,7 +124,7 @@ pub enum Aspect {
     Wildcard,
     /// Messages of one publisher on one address.
     Order,
-    /// A media type of somebody's own.
+    /// A media type of the application.
     ContentType,
     /// A media type with a number in CoAP's registry.
     RegisteredType,
@@ -440,7 +440,7 @@ pub fn expected(from: &Capabilities, to: &Capabilities, aspect: Aspect) -> Cell 
             (_, Some(ExpiryUnit::Milliseconds)) => Cell::Rule(Rule::MillisecondsLeft),
         },
         Aspect::Priority => exact_if(from.priority_max.is_some(), to.priority_max.is_some()),
-        // Whoever takes without settling is never asked.
+        // A consumer that does not settle gets no redelivery.
         Aspect::Redelivery => to.redelivered.map_or(Cell::Unasked, |_| Cell::Exact),
     }
 }

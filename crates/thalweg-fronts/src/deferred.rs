@@ -161,7 +161,7 @@ pub trait DeferredFront: Send {
     /// Handles what a socket of datagrams received.
     fn on_datagrams(&mut self, _: &mut dyn Iterator<Item = Datagram<'_>>, _: &mut Cx<'_>) {}
 
-    /// Nobody is at an address any more.
+    /// The peer at an address is gone.
     fn on_peer_gone(&mut self, _: SocketAddr, _: &mut Cx<'_>) {}
 
     /// The answer to a [`LoginAsk`](crate::LoginAsk).

@@ -230,7 +230,7 @@ pub trait Front: Outbound + Variant + Send {
     /// Handles what a socket of datagrams received.
     fn on_datagrams(_: &mut Cx<'_>, _: &mut dyn Iterator<Item = Datagram<'_>>) {}
 
-    /// Nobody is at an address any more.
+    /// The peer at an address is gone.
     fn on_peer_gone(_: &mut Cx<'_>, _: SocketAddr) {}
 
     /// The answer to a [`LoginAsk`]; `identity` is that of [`LoginAsk::Proven`], else empty.

@@ -76,7 +76,7 @@ pub struct Link {
     /// Nothing is read before this time: the peer is over its rate.
     pub pause_until: Option<Time>,
     pub(crate) session: Option<SessionId>,
-    /// It ends because nothing was heard for too long.
+    /// It ends because the peer was silent for too long.
     silent: bool,
     /// Bytes that its front keeps for its peer, as they were counted.
     kept: usize,
@@ -167,7 +167,7 @@ pub struct Links {
     packets: [PacketCounts; KINDS],
     /// What fronts of closed links had counted.
     ended_counts: FrontCounts,
-    /// Measures the next message, if somebody wants to know.
+    /// Measures the stages of the next message, if that was sampled.
     pub(crate) probe: Option<Box<Probe>>,
 }
 
@@ -427,7 +427,7 @@ impl Links {
         }
     }
 
-    /// Nobody is at an address any more: what below the datagrams knew its peer says so.
+    /// The peer at an address is gone, as the layer below the datagrams (DTLS) reports.
     pub fn on_peer_gone(&mut self, id: LinkId, from: SocketAddr, now: Time, kernel: &mut Kernel) {
         let Some(link) = self.get(id) else { return };
         each_front!(type of link.front, F => F::on_peer_gone(&mut self.cx(id, now, kernel), from));
@@ -560,7 +560,7 @@ impl Links {
         self.on_proven(id, "", answer, now, kernel);
     }
 
-    /// The answer to a [`LoginAsk::Proven`]; with `""`, to one that named nobody.
+    /// The answer to a [`LoginAsk::Proven`]; with `""`, to one without a user.
     pub fn on_proven(
         &mut self,
         id: LinkId,

@@ -15,7 +15,7 @@ pub struct LoadCounts {
     pub taken: u64,
     /// Reports that could not be read, or cannot be true.
     pub refused: u64,
-    /// Terms of work (`lb-…`) with a value that nobody knows.
+    /// Terms of work (`lb-…`) with an unknown value.
     pub terms_ignored: u64,
 }
 

@@ -37,7 +37,7 @@ pub enum LoginAsk {
 #[derive(Clone, Debug)]
 pub enum LoginAnswer {
     Allowed {
-        /// Who it is; nobody in particular if absent.
+        /// The user; absent if the peer is anonymous.
         user: Option<Box<str>>,
         /// What it may do.
         access: Access,
@@ -53,7 +53,7 @@ pub enum LoginAnswer {
     Refused(LoginRefusal),
 }
 
-/// Why somebody stays out, as far as the peer may know.
+/// Why a log-in is refused, as far as the peer may know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginRefusal {
     /// User or password are wrong.
@@ -64,7 +64,7 @@ pub enum LoginRefusal {
     ClientId,
     /// The mechanism is not offered here.
     BadMethod,
-    /// Nobody has time to check now.
+    /// The check cannot be made now: too many wait.
     Busy,
 }
 
@@ -81,7 +81,7 @@ impl LoginRefusal {
     }
 }
 
-/// What a peer hears that a [`LoginAnswer::Continue`] is for, where nothing was begun that could go on.
+/// The reason given to a peer whose log-in gets a [`LoginAnswer::Continue`] although it began no exchange.
 pub(crate) const WANTS_MORE: &str = "the server wants more than a user name and a password";
 
 /// Words on why a session cannot be opened.

@@ -1,4 +1,4 @@
-//! The tables of wishes in `queue.declare`, `exchange.declare`, bindings and `basic.consume`.
+//! Argument tables of `queue.declare`, `exchange.declare`, bindings and `basic.consume`.
 
 use super::fault::Fault;
 use super::properties::neutral_value;
@@ -203,7 +203,7 @@ impl<'a> Arguments<'a> {
         )))
     }
 
-    /// The exchange that gets what nobody wants.
+    /// The exchange that gets unroutable messages.
     pub(super) fn alternate(&self, tenant: &str) -> Result<Option<String>, Fault> {
         Ok(self
             .text("alternate-exchange")?

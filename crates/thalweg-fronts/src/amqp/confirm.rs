@@ -113,7 +113,7 @@ impl Request<'_, '_> {
         });
     }
 
-    /// Gives a message back that nobody wanted.
+    /// Returns an unroutable message with `basic.return`.
     #[cold]
     pub(super) fn give_back(
         &mut self,

@@ -191,7 +191,7 @@ impl AmqpFront {
             let what = format!("vhost {vhost} not found");
             return AmqpFront::close(cx, ReplyCode::NotAllowed, &what, cause);
         };
-        // The machine lets nobody get here who was not admitted.
+        // The machine raises this event only for an admitted peer.
         let Some(admitted) = front.admitted.take() else {
             return;
         };

@@ -98,7 +98,7 @@ impl Outbound for AmqpFront {
         Fate::LinkEnds
     }
 
-    /// Nobody is there to be told.
+    /// The peer is gone: nothing is sent.
     fn on_silence(&mut self, _: &mut Vec<u8>) {
         if self.state != State::Closing {
             self.fault = Some("the peer is at fault: it missed two heartbeats".into());
@@ -139,7 +139,7 @@ impl AmqpFront {
         let Some(channel) = self.channels.get_mut(ch) else {
             return Ok(());
         };
-        // The kernel gives nothing to a consumer after it has heard of its end.
+        // The kernel delivers nothing to a consumer that has ended.
         let consumer = consumer.map(|number| channel.consumer(number));
         let counts = match consumer {
             None => channel.get_counts,

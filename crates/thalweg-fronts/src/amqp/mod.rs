@@ -62,7 +62,7 @@ pub struct AmqpFront {
     machine: ServerSide,
     settings: Arc<AmqpSettings>,
     state: State,
-    /// Makes names that nobody else has.
+    /// Makes names unique.
     nonce: u64,
     /// How many were made.
     names: u32,
@@ -480,7 +480,7 @@ impl Request<'_, '_> {
         self.about("", exchange, verb)
     }
 
-    /// A name that nobody else has or can guess.
+    /// A unique name that cannot be guessed.
     fn fresh_name(&mut self, prefix: &str) -> String {
         let Some(front) = self.front() else {
             return String::new();

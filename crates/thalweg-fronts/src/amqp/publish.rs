@@ -1,4 +1,4 @@
-//! `basic.publish`: where a message goes and what it asks for. What its publisher hears of it is in `confirm.rs`.
+//! `basic.publish`: where a message goes and what it asks for. Confirms and returns are in `confirm.rs`.
 
 use super::channel::Mode;
 use super::fault::Fault;
@@ -151,7 +151,8 @@ impl AmqpFront {
             Ok(outcome) => {
                 request.acknowledge(publish, outcome, memo);
                 if outcome == Outcome::Full && kind == PublishMode::Plain {
-                    // Nobody could be told. It is asked again after a while, and nothing behind it is read meanwhile.
+                    // Without confirms the publisher cannot be told. The publish is repeated after a while, and nothing
+                    // behind it is read meanwhile.
                     if let Some(link) = cx.links.get_mut(cx.id) {
                         link.pause_until = Some(cx.now + FULL_PAUSE);
                     }
@@ -172,7 +173,7 @@ pub(super) struct Postponed {
     mandatory: bool,
     header: Box<[u8]>,
     payload: Box<[u8]>,
-    /// Its last frame has so many bytes, which stay in the input meanwhile: where nothing is, nobody asks again.
+    /// Its last frame has so many bytes, which stay in the input meanwhile: an empty input would not be read again.
     last_frame: usize,
 }
 
@@ -287,7 +288,7 @@ impl Request<'_, '_> {
         self.cx.links.mark(Mark::FrontIn);
         let mut outcome = self.publish_to(memo, wishes, publish, &further, kind);
         if outcome == Outcome::NoMatch && is_remembered && !publish.exchange.is_empty() {
-            // Nobody wanted it: maybe the exchange is not what it was.
+            // Unroutable: the exchange may have changed since it was remembered.
             let before = memo.address.take();
             let Some(front) = AmqpFront::at(self.cx.links, self.cx.id) else {
                 return Ok(outcome);
@@ -527,7 +528,7 @@ impl AmqpFront {
         Ok(())
     }
 
-    /// RabbitMQ's check: nobody publishes in another's name.
+    /// RabbitMQ's check: `user-id` must be the connection's user.
     #[cold]
     fn check_user(&self, claimed: &str) -> Result<(), Fault> {
         let user = self.user_name();

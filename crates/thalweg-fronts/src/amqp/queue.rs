@@ -274,8 +274,8 @@ impl Request<'_, '_> {
         }
     }
 
-    /// Whether this is the pseudo queue, which is there for whoever asks, or one that stands behind it for somebody: a
-    /// server may ask whether its client still waits.
+    /// Whether this is the pseudo queue, which exists for every connection, or the queue behind it of one client: a
+    /// server may check whether its client still waits.
     fn is_direct_reply(&self, name: &str) -> bool {
         let Some(rest) = name.strip_prefix(address::DIRECT_REPLY) else {
             return false;

@@ -87,7 +87,7 @@ impl Request<'_, '_> {
             address::group_source(self.tenant(), &name)
                 .unwrap_or_else(|| queue_address(self.tenant(), &name))
         };
-        // The peer hears of its consumer before the first message; if there is none after all, that was never said.
+        // `basic.consume-ok` is written before the first message, and withdrawn if there is no consumer after all.
         let counts = self.counts(&source);
         let Some(number) = self.add_consumer(&tag, counts) else {
             return Ok(());

@@ -13,7 +13,7 @@ use thalweg_kernel::{Outcome, Refusal};
 #[derive(Default)]
 pub(super) struct Transaction {
     published: usize,
-    /// Those that come back if nobody wants them; the kernel counts their bytes.
+    /// Messages published as mandatory, which are returned if unroutable; the kernel counts their bytes.
     mandatory: Vec<Mandatory>,
 }
 

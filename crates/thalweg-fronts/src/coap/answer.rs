@@ -15,7 +15,7 @@ pub(super) struct Answer {
     pub(super) max_age_secs: Option<u32>,
     /// The path of what was created.
     pub(super) location: Vec<Box<str>>,
-    /// A representation, or words for whoever looks. RFC 7252 §5.5.2
+    /// A representation, or a diagnostic payload. RFC 7252 §5.5.2
     pub(super) payload: Cow<'static, [u8]>,
 }
 
@@ -120,7 +120,7 @@ impl Answer {
         }
     }
 
-    /// What somebody is told who may not come in.
+    /// The answer to a peer whose log-in was refused.
     pub(super) fn stay_out(why: LoginRefusal) -> Self {
         match why {
             LoginRefusal::Busy => {

@@ -277,7 +277,7 @@ impl<S: Side> Handler<S> {
         self.publish(request.identity, request.session, draft, cx)
     }
 
-    /// A topic is known at once, before its message comes back: whoever made it goes on with it now.
+    /// A topic is entered at once, before its message comes back: its creator may use it now.
     fn note(&mut self, id: TopicId, encoded: &[u8], cx: &mut Cx<'_>) {
         let Some(desk_id) = self.desk else { return };
         let Cx { kernel, links, .. } = cx;
@@ -289,7 +289,7 @@ impl<S: Side> Handler<S> {
     }
 }
 
-/// Whether a peer may see a topic: whoever may read its data may.
+/// Whether a peer may see a topic: it may if it may read the topic's data.
 fn may_see(topic: &Topic, kept_at: &str, session: SessionId, cx: &Cx<'_>) -> bool {
     cx.kernel.may(
         session,

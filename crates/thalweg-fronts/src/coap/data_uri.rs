@@ -1,7 +1,7 @@
-//! Where a topic's data are, as its configuration says it: a URI reference. Ours are `/ps/data/<levels…>`; others are
-//! somebody else's, and we only pass them on. Pure.
+//! Where a topic's data are, as its configuration says it: a URI reference. Ours are `/ps/data/<levels…>`; others lie
+//! elsewhere, and are only passed on. Pure.
 //!
-//! A level of the path is a level of the address, percent-encoded as RFC 3986 wants it.
+//! A level of the path is a level of the address, percent-encoded by RFC 3986.
 
 use crate::address::{in_tenant, read_level, write_level};
 use thalweg_model::Address;
@@ -108,7 +108,7 @@ fn may_hold_data(address: &str) -> bool {
     Address::check(address).is_ok() && !address.starts_with('$')
 }
 
-/// Whether a path can have such a level: dots alone would be taken away by whoever resolves the reference.
+/// Whether a path can have such a level: dots alone would be removed when the reference is resolved.
 fn is_level(level: &str) -> bool {
     level.len() <= LEVEL_BYTES_MAX && level != "." && level != ".."
 }

@@ -22,8 +22,8 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::{CloseReason, LinkId};
 use thalweg_model::{Span, Time};
 
-/// Bytes and datagrams of output above which notifications wait until the socket has taken some. Not more than are read at
-/// once: whoever acknowledges them must be heard in between.
+/// Bytes and datagrams of output above which notifications wait until the socket has taken some. Not more than are read
+/// at once: acknowledgements must be read in between.
 const OUTPUT_HIGH: usize = 256 << 10;
 const OUTPUT_COUNT: usize = 256;
 /// How often unused sessions are looked for.
@@ -116,8 +116,8 @@ impl Side for DatagramSide {
 }
 
 impl CoapFront {
-    /// A socket that has received nothing yet. `seed` is unique in the process and hard to guess. `anonymous` is what peers
-    /// may do who are nobody in particular; `None` asks the server about them.
+    /// A socket that has received nothing yet. `seed` is unique in the process and hard to guess. `anonymous` is what
+    /// peers without credentials may do; `None` asks the server about them.
     pub fn new(settings: Arc<CoapSettings>, seed: u64, anonymous: Option<Access>) -> Self {
         let machine = ServerSide::new(settings.machine.clone(), seed.rotate_left(17));
         let side = DatagramSide {
@@ -141,7 +141,7 @@ impl CoapFront {
         cx: &mut Cx<'_>,
     ) {
         if !is_request(datagram) {
-            // Whoever acknowledges or rejects says nothing that depends on who it is.
+            // Acknowledgements and resets do not depend on the peer's identity.
             let DatagramSide { machine, out } = &mut self.handler.side;
             machine.handle_datagram(from, datagram, cx.now, out);
             return;
@@ -227,7 +227,7 @@ impl CoapFront {
         self.stash.push((identity, from, datagram.into()));
     }
 
-    /// What was meant for a peer, or came from it, is nothing to whoever has its address next. RFC 7252 §9.1.1
+    /// What was meant for a peer, or came from it, must not reach the next peer at its address. RFC 7252 §9.1.1
     fn forget_words(&mut self, address: SocketAddr) {
         let out = &mut self.handler.side.out;
         if out.iter().any(|(to, _)| to == address) {
@@ -271,7 +271,7 @@ impl CoapFront {
                     self.handler.on_take_ended(cookie, true, cx)
                 }
                 Notice::ResponseLost { cookie } => self.handler.on_take_ended(cookie, false, cx),
-                // Whoever would still answer finds nobody waiting.
+                // A later answer finds no waiting request.
                 Notice::ExchangeExpired { .. } => {}
             }
         }

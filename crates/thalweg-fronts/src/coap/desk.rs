@@ -28,7 +28,8 @@ pub struct Desk {
     replies: String,
     /// Answers find the way here from every shard.
     pub(super) is_open: bool,
-    /// The topics that there were when it opened are known; until then nobody can be told that there is no such topic.
+    /// The topics that existed when it opened have been read; until then no request may be answered with "no such
+    /// topic".
     pub(super) is_known: bool,
     /// What was told about topics before that: it is newer than what the list of them says.
     told_of: BTreeSet<Box<str>>,
@@ -210,7 +211,7 @@ impl Desk {
         format!("{}{:x}-{call:x}-{proof:016x}", self.replies, link.0)
     }
 
-    /// Whose answer comes at this address; nothing if it was not given to anybody.
+    /// The call whose answer comes at this address; none if the address is not in use.
     fn call_of(&self, address: &str) -> Option<(LinkId, u64)> {
         let mut parts = address.strip_prefix(&*self.replies)?.splitn(3, '-');
         let link = LinkId(u32::from_str_radix(parts.next()?, 16).ok()?);
@@ -275,7 +276,7 @@ impl Desk {
         }
     }
 
-    /// An operator has ended its session. Without one nobody here would learn of topics any more.
+    /// An operator has ended its session. Without one this shard would not be notified of topics any more.
     fn open_again(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
         let Some(desk) = Desk::of(links, id) else {
             return;
@@ -311,7 +312,7 @@ impl Desk {
                     tell_all(links, || Note::Surplus(topic));
                 }
             }
-            // What does not decode is somebody's mistake, and changes nothing.
+            // A message that does not decode is its publisher's mistake, and changes nothing.
             None => {
                 if !desk.is_known {
                     desk.told_of.insert(address.into());

@@ -31,7 +31,7 @@ pub(super) struct Request<'r> {
     pub(super) exchange: ExchangeId,
     pub(super) identity: IdentityId,
     pub(super) session: SessionId,
-    /// Where it came from, if its sender is one of many who are nobody in particular.
+    /// Where it came from, if its sender is anonymous.
     pub(super) source: Option<SocketAddr>,
     pub(super) code: Code,
     pub(super) confirmable: bool,
@@ -119,7 +119,7 @@ impl<S: Side> Handler<S> {
         }
     }
 
-    /// Handles a request of somebody who may come in.
+    /// Handles a request of an admitted peer.
     pub(super) fn handle(&mut self, request: &Request<'_>, cx: &mut Cx<'_>) {
         *match request.code {
             Code::GET => &mut self.counts.gets,

@@ -1,5 +1,5 @@
-//! Who the peers of a socket are, and the kernel's session of each: one per identity, opened when somebody needs it and
-//! closed when nobody has for a while.
+//! Who the peers of a socket are, and the kernel's session of each: one per identity, opened when it is needed and
+//! closed when it has not been used for a while.
 //!
 //! ```text
 //!  Unknown --request--> Asking --allowed--> Open --unused, ended, expired--> Unknown
@@ -19,14 +19,14 @@ use thalweg_model::{Span, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerSecurity<'a> {
     None,
-    /// It is encrypted, and the peer is nobody in particular.
+    /// It is encrypted, and the peer is anonymous.
     Encrypted,
     /// The peer has proved to be this one.
     Identified(&'a str),
 }
 
 impl<'a> PeerSecurity<'a> {
-    /// The identity; empty for nobody in particular.
+    /// The identity; empty if the peer is anonymous.
     pub fn identity(self) -> &'a str {
         match self {
             PeerSecurity::None | PeerSecurity::Encrypted => "",
@@ -46,7 +46,7 @@ const REFUSAL: Span = Span::from_secs(10);
 
 /// Everybody who is known on one link.
 pub(super) struct Identities {
-    /// What nobody in particular may do, if it may come in without being asked about.
+    /// What anonymous peers may do, if they are admitted without asking the server.
     anonymous: Option<Access>,
     by_name: HashMap<Box<str>, IdentityId, foldhash::fast::RandomState>,
     known: Vec<Option<Identity>>,
@@ -78,7 +78,7 @@ enum State {
     },
 }
 
-/// Whether somebody may come in.
+/// Whether a peer is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     In(SessionId),
@@ -180,7 +180,7 @@ impl Identities {
         Standing::Asked
     }
 
-    /// The server's verdict. False if nobody has asked.
+    /// The server's verdict. False if no identity has asked for it.
     pub(super) fn on_verdict(
         &mut self,
         identity: &str,
@@ -353,7 +353,7 @@ impl Identities {
         ended
     }
 
-    /// Closes and forgets whoever nobody has heard of for `idle`.
+    /// Closes and removes identities that were silent for `idle`.
     pub(super) fn forget_unused(&mut self, idle: Span, cx: &mut Cx<'_>) {
         for at in 0..self.known.len() {
             let id = IdentityId(at as u32);
@@ -376,8 +376,8 @@ impl Identities {
         }
     }
 
-    /// An observer of this identity does not answer any more: unless others are there, it is taken for gone. Whoever has
-    /// only been away opens its session again.
+    /// An observer of this identity does not answer any more: unless others are there, it is taken for gone. One that
+    /// was only away opens its session again.
     pub(super) fn vanished(&mut self, id: IdentityId, cx: &mut Cx<'_>) {
         if id != NOBODY
             && cx.kernel.limits().presence

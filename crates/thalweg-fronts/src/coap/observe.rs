@@ -462,7 +462,7 @@ impl<S: Side> Handler<S> {
                     NotifyOutcome::Ended
                 }
             };
-            // Whoever wants the newest only has it; what comes next is told anew.
+            // An observer of the newest value has it now; the next value is notified again.
             if told != NotifyOutcome::Sent || conflates {
                 return;
             }
@@ -617,7 +617,7 @@ impl Bodies {
         self.entries.get(self.last).and_then(|entry| entry.format)
     }
 
-    /// Lets go of values that nobody may need any more.
+    /// Drops values that are not needed any more.
     pub(super) fn clear(&mut self) {
         *self = Bodies::default();
     }

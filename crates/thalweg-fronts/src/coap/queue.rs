@@ -196,7 +196,7 @@ impl<S: Side> Handler<S> {
             .properties()
             .and_then(format_of)
             .map(|format| (option::CONTENT_FORMAT, u32::from(format)));
-        // What is left of its life; nobody else can be given it, so that without an end it is fresh for ever.
+        // What is left of its life; the message goes to no other consumer, so without an expiry it is fresh for ever.
         let life = (message.expires() != Time::NEVER).then(|| {
             let secs = Representation::of(&message, 0, now).max_age_secs;
             (option::MAX_AGE, secs)
@@ -224,7 +224,7 @@ impl<S: Side> Handler<S> {
         }
     }
 
-    /// Whoever took a message has acknowledged it, or has not.
+    /// The peer that took a message has acknowledged it, or has not.
     pub(super) fn on_take_ended(&mut self, cookie: u64, is_confirmed: bool, cx: &mut Cx<'_>) {
         let Some((id, identity)) = self.takes.remove(&cookie) else {
             return;

@@ -11,7 +11,7 @@ pub(super) struct Rates {
     until: HashMap<SocketAddr, Time, foldhash::fast::RandomState>,
 }
 
-/// How far somebody may be ahead of its rate.
+/// How far a peer may be ahead of its rate.
 const AHEAD: Span = Span::from_secs(1);
 /// Addresses that are remembered. When there are more, all are forgotten: they may be made up.
 const ADDRESSES_MAX: usize = 262_144;

@@ -100,7 +100,7 @@ pub(super) fn media_type_of(number: u16) -> Cow<'static, str> {
     }
 }
 
-/// Tells representations apart. Nobody gains anything by making two alike, so it need not be hard to do.
+/// Distinguishes representations. A peer gains nothing by a collision, so the hash need not be a cryptographic one.
 fn etag(payload: &[u8], content_format: Option<u16>) -> [u8; 4] {
     let mut hasher = foldhash::quality::FixedState::with_seed(0).build_hasher();
     hasher.write_u32(content_format.map_or(u32::MAX, u32::from));

@@ -1,4 +1,4 @@
-//! What a request is about: Uri-Path as one of our resources, Uri-Query as wishes. Pure.
+//! What a request is about: Uri-Path as one of our resources, Uri-Query as its parameters. Pure.
 //!
 //! | path | resource |
 //! |---|---|

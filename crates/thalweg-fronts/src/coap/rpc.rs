@@ -1,7 +1,8 @@
-//! `/rpc/<levels…>`: a request to an address, answered by whoever answers there, in whatever protocol.
+//! `/rpc/<levels…>`: a request to an address, answered by a responder of any protocol.
 //!
-//! The request goes out as a message with an address for the answer, `$reply/<desk>/<call>`, and something to correlate it
-//! by. What is published there comes back as the response, separately. Nobody listens: 4.04 at once. Nobody answers: 5.04.
+//! The request goes out as a message with an address for the answer, `$reply/<desk>/<call>`, and something to correlate
+//! it by. What is published there comes back as the response, separately. No subscriber: 4.04 at once. No answer in
+//! time: 5.04.
 
 use super::answer::{Answer, SHORT_SECS};
 use super::desk::Desk;
@@ -147,7 +148,7 @@ impl<S: Side> Handler<S> {
             payload: request.payload,
             reliability: reliability_of(&wishes, request),
             retain: RetainOp::None,
-            // Nobody needs to work on what nobody waits for.
+            // The request expires when its requester stops waiting.
             expires_in: expiry_of(&wishes, request).or(Some(self.settings.rpc_timeout)),
             priority: wishes.priority,
             properties: Some(&properties),
@@ -193,7 +194,7 @@ impl<S: Side> Handler<S> {
         self.side.respond(exchange, &response, cx.now);
     }
 
-    /// Those whom nobody answered in time.
+    /// Answers calls that timed out.
     pub(super) fn give_up_calls(&mut self, cx: &mut Cx<'_>) {
         while let Some(exchange) = self.calls.take_due(cx.now) {
             self.counts.calls_unanswered += 1;

@@ -53,10 +53,10 @@ pub struct CoapSettings {
     pub observers_max: usize,
     /// Who is known on one socket at a time.
     pub identities_max: usize,
-    /// A session that nobody has used for this long is closed.
+    /// A session that was unused for this long is closed.
     pub session_idle: Span,
-    /// Publishes per second of an identity in place of the kernel's limit, or of an address if it is nobody in particular;
-    /// 0 is no limit.
+    /// Publishes per second of an identity, or of an anonymous peer's address, in place of the kernel's limit; 0 is no
+    /// limit.
     pub publish_rate: Option<u64>,
     /// How safe what clients of this listener are told must be, in place of the kernel's word.
     pub safety: Option<Safety>,

@@ -9,8 +9,8 @@ pub(super) trait Side {
     /// Answers a request, now or later.
     fn respond(&mut self, exchange: ExchangeId, response: &Response<'_>, now: Time);
 
-    /// Answers a request separately and has the peer confirm it: whether it did is told by `cookie`. False if nobody waits
-    /// for the answer any more; nothing is told then.
+    /// Answers a request separately and has the peer confirm it; the confirmation is reported with `cookie`. False if
+    /// the request is gone; nothing is reported then.
     fn respond_confirmed(
         &mut self,
         exchange: ExchangeId,

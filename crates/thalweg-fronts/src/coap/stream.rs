@@ -134,8 +134,8 @@ impl StreamSide {
 }
 
 impl CoapStreamFront {
-    /// A connection that has not said anything yet. `nonce` is unique in the process and hard to guess. `anonymous` is what
-    /// peers may do who are nobody in particular; `None` asks the server about them.
+    /// A new connection. `nonce` is unique in the process and hard to guess. `anonymous` is what peers without
+    /// credentials may do; `None` asks the server about them.
     pub fn new(settings: Arc<CoapSettings>, nonce: u64, anonymous: Option<Access>) -> Self {
         let bytes_max = settings
             .machine
@@ -224,7 +224,7 @@ impl CoapStreamFront {
             }
             (StreamEvent::Confirmed { cookie }, _) => self.handler.on_take_ended(cookie, true, cx),
             (StreamEvent::Aborted { .. }, _) => self.is_ended = true,
-            // Nobody may ask before CSM.
+            // No request may come before CSM.
             (StreamEvent::Request(_), None) => {}
             (StreamEvent::Opened | StreamEvent::Released | StreamEvent::Nothing, _) => {}
         }
@@ -416,7 +416,7 @@ impl DeferredFront for CoapStreamFront {
     fn disconnect(&mut self, why: CloseReason, out: &mut Vec<u8>) -> Fate {
         let requests = &mut self.handler.side.requests;
         match why {
-            // RFC 8323 §5.5: an orderly end, which is nobody's fault.
+            // RFC 8323 §5.5: an orderly end, which is not the peer's fault.
             CloseReason::ShuttingDown => requests.release(None, out),
             CloseReason::TakenOver => {
                 requests.abort("another connection has taken this session over", out)
@@ -459,7 +459,7 @@ impl DeferredFront for CoapStreamFront {
         }
         Left {
             bytes: 0,
-            // Whoever waits for room in us looks when the output is flushed.
+            // Work that waits for room in the output continues when it is flushed.
             flushes: self.is_ended || (self.was_full && !self.is_full()),
             is_ended: self.is_ended,
         }

@@ -1,9 +1,9 @@
 //! The topics of the pubsub draft that a shard knows: by id, by the address of their data. Pure data.
 //!
 //! What is known comes from messages, so that every shard knows the same and it survives the process: a topic's
-//! configuration is the last value of `$ps/<id>`, made and changed by publishing there, deleted by clearing it. Who
-//! changes a topic first works out what would become of it ([`Topics::plan`], [`Topics::plan_change`]), publishes that,
-//! and learns of it like everybody else ([`Topics::apply`]).
+//! configuration is the last value of `$ps/<id>`, made and changed by publishing there, deleted by clearing it. A
+//! change is first worked out ([`Topics::plan`], [`Topics::plan_change`]), then published, and takes effect when that
+//! message arrives, here as on every other shard ([`Topics::apply`]).
 //!
 //! A topic may say how many observe its data at most. Observers are on several shards, so each shard publishes how many it
 //! has to `$ps/<id>/<shard>`, kept by nobody ([`Topics::take_announcements`], [`Topics::apply_count`]). If two shards let
@@ -63,7 +63,7 @@ pub(super) enum Applied {
     Unknown,
 }
 
-/// What to do with somebody who wants to observe an address.
+/// What to do with a request to observe an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seat {
     /// Let him. To be given back if there is a topic.
@@ -222,8 +222,8 @@ impl Topics {
         Ok(becomes)
     }
 
-    /// Takes note of what was published to `$ps/<id>`: a configuration, or nothing if it was cleared. Whoever published
-    /// it may be anybody; the error says why it is no topic, and then everything stays as it was.
+    /// Takes note of what was published to `$ps/<id>`: a configuration, or nothing if it was cleared. It may come from
+    /// any publisher; the error says why it is no topic, and then everything stays as it was.
     pub(super) fn apply(&mut self, id: &str, payload: Option<&[u8]>) -> Result<Applied, Unplanned> {
         let id = TopicId::parse(id).ok_or(Unplanned::NoTopic)?;
         let Some(payload) = payload else {
@@ -242,7 +242,7 @@ impl Topics {
         if before.is_some_and(|topic| topic.configuration == configuration) {
             return Ok(Applied::Same);
         }
-        // Observers stay where the data stay; whoever moves a topic by hand has moved it away from them.
+        // Observers stay with the data's address; a topic that is moved by hand leaves them behind.
         let kept = before
             .filter(|topic| topic.address == address)
             .map(|topic| {
@@ -326,7 +326,7 @@ impl Topics {
         self.expiring.first().map(|(end, _)| *end)
     }
 
-    /// Topics that have ended: whoever asks deletes them, as a peer would. They are answered again until they are gone.
+    /// Topics that have expired: the caller deletes them, as a peer would. They are returned again until they are gone.
     pub(super) fn expired(&self, now_secs: u64) -> impl Iterator<Item = TopicId> {
         self.expiring
             .iter()
@@ -334,7 +334,7 @@ impl Topics {
             .map(|(_, id)| *id)
     }
 
-    /// Somebody wants to observe a canonical address.
+    /// Counts a new observer of a canonical address, if there is room for it.
     pub(super) fn take_seat(&mut self, address: &str) -> Seat {
         let Some((id, topic)) = self.at_mut(address) else {
             return Seat::Taken;
@@ -347,7 +347,7 @@ impl Topics {
         Seat::Taken
     }
 
-    /// Somebody observes it no more.
+    /// Counts an observer that has left.
     pub(super) fn give_seat_back(&mut self, address: &str) {
         let Some((id, topic)) = self.at_mut(address) else {
             return;
@@ -454,8 +454,8 @@ impl Topics {
         unused.ok_or(Unplanned::Full)
     }
 
-    /// Where a topic's data are if nobody has said it, without the tenant: where its name says, so that peers of other
-    /// protocols find them; else where nothing else is.
+    /// Where a topic's data are by default, without the tenant: at the address of its name, so that peers of other
+    /// protocols find them; else at an unused address.
     fn unused_address(&self, name: &str, id: TopicId) -> String {
         let unused = |address: &&str| {
             !self
@@ -493,7 +493,7 @@ impl Topic {
 }
 
 impl TopicId {
-    /// 32 signs that nobody mistakes for each other.
+    /// 32 characters that cannot be mistaken for each other.
     const SIGNS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
     /// The id a name has at this attempt.

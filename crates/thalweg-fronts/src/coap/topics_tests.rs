@@ -257,7 +257,7 @@ fn topics_end_at_their_date() {
         ),
         (Some(150), vec![late])
     );
-    // A date that has passed is refused; one that stays as it is is nobody's mistake.
+    // A date that has passed is refused; one that stays as it is is accepted.
     let passed = topics.plan_change(late, Change::Patch, &[0xA1, 5, 0xC1, 24, 151], 160);
     assert_eq!(
         passed.map_err(|why| why.to_string()),

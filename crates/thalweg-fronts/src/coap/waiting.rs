@@ -29,7 +29,7 @@ pub(super) enum Asked {
 
 /// What is to be done with the kernel's answer.
 pub(super) enum Waiting {
-    /// Nobody waits for it any more.
+    /// Its requester is gone.
     Nobody,
     /// It is the value that was asked for.
     Get { exchange: ExchangeId, ask: Ask },
@@ -215,14 +215,14 @@ impl Waitings {
         Some(waiting)
     }
 
-    /// The kernel will answer, and nobody will listen.
+    /// The kernel's answer will be ignored.
     pub(super) fn forget(&mut self, ticket: Ticket) {
         if let Some(waiting) = self.get_mut(ticket) {
             *waiting = Waiting::Nobody;
         }
     }
 
-    /// Forgets what the kernel will not answer any more: who had asked is gone. Nobody waits for so long.
+    /// Removes requests that the kernel will not answer any more because their requester is gone.
     pub(super) fn sweep(&mut self, now: Time) {
         for (ticket, slot) in self.slots.iter_mut().enumerate() {
             if slot

@@ -61,7 +61,7 @@ impl<S: Side> Handler<S> {
                 }
             }
         }
-        // Topics come and go, so they are shown only to whoever asks for them.
+        // Topics come and go, so they are listed only if the query asks for them.
         let asks = |rt: &str| {
             queries
                 .iter()

@@ -4,8 +4,8 @@ use super::Links;
 use thalweg_kernel::{CloseReason, Effects, LinkId};
 
 impl Links {
-    /// A batch could not be kept, because a record of it is too long: whoever waits for it is told good-bye instead. Who
-    /// that was is in [`Links::take_ended`].
+    /// A batch could not be kept, because a record of it is too long: the links that wait for it are closed instead,
+    /// and listed by [`Links::take_ended`].
     pub fn refuse(&mut self, number: u64) {
         self.drop_held(number);
         let from = self.holding.partition_point(|(batch, _)| *batch < number);

@@ -234,7 +234,7 @@ impl MqttFront {
                 Version::V311 => "MQTT 3.1.1",
                 Version::V5 => "MQTT 5.0",
             },
-            // A name that we have made up says something to nobody, unless the peer comes back under it.
+            // A name that the broker made up is of no use in presence, unless the peer comes back under it.
             known_as: (!opening.assigned || opening.expiry > Span::ZERO).then_some(KnownAs {
                 tenant: "",
                 name: &opening.client,

@@ -1,4 +1,4 @@
-//! Verdicts on who somebody is, and AUTH packets (MQTT 5 §4.12).
+//! Verdicts on log-ins, and AUTH packets (MQTT 5 §4.12).
 
 use super::{MqttFront, State};
 use crate::front::{Cx, Variant};

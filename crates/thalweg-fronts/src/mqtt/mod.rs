@@ -99,7 +99,7 @@ pub struct MqttFront {
     machine: ServerSide,
     settings: Arc<MqttSettings>,
     state: State,
-    /// Makes client identifiers that nobody else has.
+    /// Makes client identifiers unique.
     nonce: u64,
     /// What a peer that offers no credentials may do, if it may come in.
     anonymous: Option<Access>,

@@ -28,7 +28,7 @@ pub(super) struct Work {
 /// Reports of QoS 2 that are held at once; who has more gets an answer to PUBREL that says that it is unknown.
 const HELD_MAX: usize = 64;
 
-/// The terms among the user properties, if there are any, and how many of them nobody understands.
+/// The terms among the user properties, if there are any, and how many of them are unknown.
 pub(super) fn terms_in(properties: &Properties<'_>) -> (Option<WorkTerms>, u64) {
     let mut terms = WorkTerms::default();
     let mut ignored = 0;
@@ -131,8 +131,8 @@ impl MqttFront {
         }
     }
 
-    /// A PUBLISH to `$load/report`: not routed, not kept, and nobody's to forbid; its sender is the connection. It is
-    /// acknowledged like any, whether or not the report is of use.
+    /// A PUBLISH to `$load/report`: not routed, not kept, and not subject to access rules; its sender is the
+    /// connection. It is acknowledged like any, whether or not the report is of use.
     #[inline(never)]
     pub(super) fn on_load_publish(cx: &mut Cx<'_>, publish: &Publish<'_>) -> Handled {
         let Some(front) = MqttFront::of(cx.links, cx.id) else {

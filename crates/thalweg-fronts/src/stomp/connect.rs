@@ -12,7 +12,7 @@ use thalweg_stomp::{ConnectFrame, ConnectedOut, Version, heart_beats};
 /// What clients offer that were told nothing: it counts as nothing where nothing is asked for.
 const DEFAULT_CREDENTIALS: &str = "guest";
 
-/// What RabbitMQ says in short to whoever may not come in.
+/// RabbitMQ's short message for a refused log-in.
 const BAD_CONNECT: &str = "Bad CONNECT";
 
 /// The shortest times, in milliseconds, in which we give and want a sign of life.
@@ -41,8 +41,8 @@ impl StompSettings {
         is_server.then_some(&*self.tenant)
     }
 
-    /// What we offer and what we want in view of what the peer gives and wants: as it likes it, within bounds, and
-    /// nothing where it says never.
+    /// The heart-beat to offer and to require, from what the peer offers and requires: its own value, within bounds;
+    /// none where it says 0.
     fn heart_beat(&self, (gives, wants): (u32, u32)) -> (u32, u32) {
         let millis = |span: Span| u32::try_from(span.nanos() / 1_000_000).unwrap_or(u32::MAX);
         let (give, want) = (millis(self.heart_beat_give), millis(self.heart_beat_want));

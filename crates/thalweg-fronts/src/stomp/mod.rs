@@ -57,7 +57,7 @@ pub struct StompFront {
     machine: ServerSide,
     settings: Arc<StompSettings>,
     state: State,
-    /// Makes names that nobody else has.
+    /// Makes names unique.
     nonce: u64,
     /// How many names it has made.
     named: u32,
@@ -81,7 +81,7 @@ pub struct StompFront {
     target: Option<Box<Target>>,
     /// Frames that are answered when other shards have answered about their messages.
     asked: Option<Box<publish::AllAsked>>,
-    /// Deliveries that nobody settles, for their names.
+    /// Deliveries that are not settled; numbers their names.
     unsettled_names: u64,
     /// A buffer for destinations.
     scratch: String,
@@ -133,7 +133,7 @@ impl StompFront {
         }
     }
 
-    /// A name that no queue has and nobody can guess.
+    /// A name that no queue has and that cannot be guessed.
     fn new_name(&mut self, prefix: &str, kernel: &Kernel) -> String {
         self.named += 1;
         let count = u128::from(self.named);

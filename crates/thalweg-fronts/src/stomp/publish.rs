@@ -54,7 +54,7 @@ pub(super) struct Target {
     kind: DestinationKind,
 }
 
-/// What is to be done if nobody takes a message.
+/// What to do with an unroutable message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DestinationKind {
     Topic,
@@ -224,7 +224,7 @@ impl StompFront {
                     is_made_here: false,
                 } => {}
                 DestinationKind::Queue { is_made_here: true } => {
-                    // Somebody has deleted it.
+                    // The queue was deleted meanwhile.
                     StompFront::make_queue(cx, session, send, &target.address)?;
                     published = cx.publish(session, draft());
                 }
@@ -242,7 +242,7 @@ impl StompFront {
         }
     }
 
-    /// Nobody may speak in another's name.
+    /// A client may not publish with another user's name.
     fn check_user(&self, said: &SendHeaders<'_>) -> Result<(), Trouble> {
         let user = said
             .properties
@@ -345,7 +345,7 @@ impl StompFront {
         Ok(target)
     }
 
-    /// Makes the queue of `/queue/…` unless there is one; whoever made it decides what it is like.
+    /// Makes the queue of `/queue/…` unless there is one, which then keeps its properties.
     fn make_queue(
         cx: &mut Cx<'_>,
         session: SessionId,

@@ -77,7 +77,7 @@ fn wrong(name: &str, value: &str, should: &str) -> Trouble {
 /// The longest name that every protocol can say.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The name of the queue behind a durable subscription: whoever says the same gets the same queue, on any connection.
+/// The name of the queue behind a durable subscription: the same parts give the same queue, on any connection.
 pub(super) fn durable_name(parts: &[&str]) -> String {
     let mut name = String::from(DURABLE_QUEUES);
     for part in parts {

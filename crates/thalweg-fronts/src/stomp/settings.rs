@@ -48,9 +48,9 @@ pub struct StompSettings {
     /// Names of this server: a peer whose `host` is one of them names no tenant. Names with a dot or a colon, and
     /// `localhost`, are names of servers anyhow, unless they are tenants.
     pub hosts: Box<[Box<str>]>,
-    /// How often we give a sign of life to peers that want one less often; zero is never, to anybody.
+    /// The longest interval between heart-beats that we send; zero sends none.
     pub heart_beat_give: Span,
-    /// How often we want one from peers that would give one less often; zero is never, from anybody.
+    /// The longest interval between heart-beats that we require; zero requires none.
     pub heart_beat_want: Span,
     /// What CONNECTED says in `server`.
     pub server: Box<str>,

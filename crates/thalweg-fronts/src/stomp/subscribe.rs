@@ -350,7 +350,7 @@ impl StompFront {
             false => cx.kernel.bind(session, &bind, cx.links),
         };
         bound.map_err(refused)?;
-        // Whoever comes back has had them.
+        // A subscriber that comes back has had them.
         if !existed && is_true(&frame.headers, &["x-last-value"]) {
             cx.kernel
                 .recall(session, &bind, cx.now, cx.links)

@@ -80,7 +80,7 @@ impl XmppFront {
         };
         let mechanism = login.mechanism;
         let first = !std::mem::replace(&mut login.has_begun, true);
-        // A client that could bind its exchange and believes that we cannot has not got what we sent. [5802#6]
+        // A client that supports channel binding and says that we do not has not got the list that we sent. [5802#6]
         if first
             && front.is_bindable
             && mechanism == Mechanism::ScramSha256

@@ -50,7 +50,7 @@ impl XmppFront {
     pub(super) fn on_rpc(cx: &mut Cx<'_>, stanza: Stanza<'_>, node: &str) {
         let done = match &*stanza.type_() {
             "get" | "set" => XmppFront::call(cx, stanza, node),
-            // Other protocols have no word for an error: the requester hears nothing.
+            // Other protocols have no error answer: nothing is sent to the requester.
             "result" => return XmppFront::respond(cx, stanza, node),
             _ => return,
         };

@@ -62,7 +62,7 @@ struct Peer {
     socket_type: SocketType,
     /// Its routing id; empty if it has none.
     identity: Box<[u8]>,
-    /// What it serves, in its own words. libzmq sends the routing id of a REP to nobody.
+    /// The service that it announces. libzmq does not send the routing id of a REP.
     service: Option<Box<[u8]>>,
     curve_key: Option<[u8; 32]>,
     takes_header: bool,
@@ -75,7 +75,7 @@ const HEADERS: [(&str, &[u8]); 1] = [(HEADER_FRAME, b"1")];
 const SERVICE: &str = "X-Service";
 
 impl Handshake {
-    /// NULL and PLAIN are always offered: whether somebody is let in without a name is for the server to say.
+    /// NULL and PLAIN are always offered: the server decides whether a peer without a name is admitted.
     pub(super) fn new(settings: &ZmtpSettings, nonce: u64) -> Self {
         let curve = settings.curve.as_ref().map(|curve| CurveServer {
             keys: curve.keys.clone(),
@@ -230,7 +230,8 @@ impl ZmtpFront {
         cx.ask_password(client, user, password);
     }
 
-    /// A peer that has shown its password is let in; one that has shown a key is the key's user; others are nobody.
+    /// A peer that has shown its password is admitted; one that has shown a key is the key's user; others are
+    /// anonymous.
     fn on_peer(cx: &mut Cx<'_>, peer: Peer) {
         let Some(front) = ZmtpFront::of(cx.links, cx.id) else {
             return;
@@ -371,7 +372,7 @@ impl ZmtpFront {
             };
             match &front.dial {
                 _ if role != Role::Publisher => {}
-                // All of it: a publisher drops what nobody asks for.
+                // Subscribes to everything: a publisher drops what is not subscribed to.
                 None => traffic.subscribe(b"", out),
                 Some(dial) => {
                     for prefix in &dial.prefixes {

@@ -181,7 +181,7 @@ impl ZmtpFront {
                 Role::Publisher | Role::Pusher => ZmtpFront::publish(cx, role, message),
                 Role::Requester => ZmtpFront::on_request(cx, message),
                 Role::Worker => ZmtpFront::on_answer(cx, message),
-                // XSUB may send messages up to its publishers; there is nobody to want them.
+                // XSUB may send messages up to its publishers; here there is no receiver for them.
                 Role::Subscriber | Role::Puller => {}
             },
             Event::Subscribe(prefix) => ZmtpFront::on_subscribe(cx, prefix),

@@ -177,7 +177,7 @@ impl ZmtpFront {
         match outcome {
             Some(Outcome::Accepted) => {}
             Some(Outcome::Asked) => calls.is_asked_of_shards(number, question),
-            // Nobody will answer.
+            // No answer will come.
             _ => _ = calls.take(number),
         }
     }
