@@ -62,7 +62,7 @@ pub struct AmqpFront {
     machine: ServerSide,
     settings: Arc<AmqpSettings>,
     state: State,
-    /// Makes names unique.
+    /// Part of the names that the broker makes up, so that they are unique in the process.
     nonce: u64,
     /// How many were made.
     names: u32,

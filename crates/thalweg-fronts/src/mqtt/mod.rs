@@ -99,7 +99,7 @@ pub struct MqttFront {
     machine: ServerSide,
     settings: Arc<MqttSettings>,
     state: State,
-    /// Makes client identifiers unique.
+    /// Part of the client identifiers that the broker makes up, so that they are unique in the process.
     nonce: u64,
     /// What a peer that offers no credentials may do, if it may come in.
     anonymous: Option<Access>,

@@ -57,7 +57,7 @@ pub struct StompFront {
     machine: ServerSide,
     settings: Arc<StompSettings>,
     state: State,
-    /// Makes names unique.
+    /// Part of the names that the broker makes up, so that they are unique in the process.
     nonce: u64,
     /// How many names it has made.
     named: u32,
