@@ -15,12 +15,14 @@ use crate::plugin::Asked;
 use crate::transport::{Departure, Outbound, Refusal};
 
 /// How many publishes may be under way: NSTART, until the server says that it keeps their order. Then it is more to begin with,
-/// one more for each answer, and half as many when something had to be repeated, but never fewer than NSTART. RFC 5681 §3.1,
-/// RFC 7252 §4.7
+/// one more for each answer as long as half of them are made use of, and half as many when something had to be repeated, but
+/// never fewer than NSTART. RFC 5681 §3.1, RFC 7661 §4.1, RFC 7252 §4.7
 #[derive(Debug)]
 pub(super) struct Congestion {
     size: usize,
     least: usize,
+    /// The most that were under way since it was opened or halved.
+    used: usize,
     /// Answers and repetitions so far.
     seen: (u64, u64),
     /// A repetition before then is of the same loss as the last one.
@@ -46,6 +48,7 @@ impl Congestion {
         Congestion {
             size: least,
             least,
+            used: 0,
             seen: (0, 0),
             cut_until: Time::ZERO,
         }
@@ -63,17 +66,25 @@ impl Congestion {
         }
     }
 
-    /// So much was answered and repeated until now. `is_full`: more would have been sent, had there been room.
-    fn note(&mut self, answered: u64, repeated: u64, is_full: bool, now: Time) {
+    /// So many publishes are under way, this one included.
+    fn use_of(&mut self, in_flight: usize) {
+        self.used = self.used.max(in_flight);
+    }
+
+    /// So much was answered and repeated until now. Many answers may come before the next publish is given to us: that there
+    /// was room at that moment does not mean that the window is too large.
+    fn note(&mut self, answered: u64, repeated: u64, now: Time) {
         let (before, again) = std::mem::replace(&mut self.seen, (answered, repeated));
         if repeated > again {
             if now >= self.cut_until {
                 self.size = (self.size / 2).max(self.least);
+                self.used = 0;
                 self.cut_until = now + LEAST_WAIT;
             }
-        } else if is_full && self.least > 1 {
+        } else if self.least > 1 {
             let more = usize::try_from(answered.saturating_sub(before)).unwrap_or(0);
-            self.size = (self.size + more).min(WINDOW_MAX.max(self.least));
+            let most = (2 * self.used).clamp(self.size, WINDOW_MAX.max(self.size));
+            self.size = (self.size + more).min(most);
         }
     }
 }
@@ -96,9 +107,7 @@ impl Coap {
         }
         let side = &mut self.requests.side;
         let (answered, repeated) = (side.answered(), side.retransmissions());
-        let is_full = self.conn.was_full();
-        self.window
-            .note(answered, repeated, is_full, self.conn.now());
+        self.window.note(answered, repeated, self.conn.now());
         side.set_nstart(u8::try_from(self.window.size()).unwrap_or(u8::MAX));
     }
 
@@ -164,6 +173,7 @@ impl Coap {
             .requests
             .ask(said, payload(message), purpose, &self.conn)?;
         self.in_flight += 1;
+        self.window.use_of(self.in_flight);
         self.bytes += message.payload.len();
         if let (true, Some((topic, _))) = (self.requests.keeps_order, purpose.topic()) {
             self.requests.last.insert(topic, request);

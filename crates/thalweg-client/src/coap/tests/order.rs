@@ -77,6 +77,29 @@ fn two_hundred_bodies_of_ten_topics_take_few_round_trips() {
     assert_eq!(world.lanes[0].counters().retransmissions, 0);
 }
 
+/// The answers of a round trip may come in one batch, before the engine gives the next message. 40 are under way, then 80, then
+/// all that are left; each is two blocks.
+#[test]
+fn answers_that_come_together_open_the_window_as_those_that_come_one_by_one() {
+    let mut world = World::up(38, 0, vec![settings()]);
+    world.delay = Span::from_millis(25);
+    let (mut id, mut rounds) = (1, 0);
+    while world.broker.book.published.len() < 200 {
+        while id <= 200 {
+            let (topic, payload) = (format!("bodies/{}", id % 10), payload(id, 2000));
+            match world.publish(0, &message(id, &topic, &payload)) {
+                Ok(_) => id += 1,
+                Err(Refusal::Window) => break,
+                Err(why) => panic!("{why:?}"),
+            }
+        }
+        world.run(Span::from_millis(50), |_| false);
+        rounds += 1;
+    }
+    assert_eq!(rounds, 4);
+    check(&world, 200, |_| 2000);
+}
+
 #[test]
 fn messages_of_a_topic_stay_in_order_whatever_is_lost() {
     let bytes = |id: u64| (id * 977 % 3000) as usize;
