@@ -1,6 +1,8 @@
 //! The whole way of a message without its sockets, for `cargo xtask bench-instructions`: bytes in at one link, bytes out
 //! at another. `list` names the operations, `NAME COUNT` does one COUNT times.
 
+#[path = "instructions/xmpp.rs"]
+mod xmpp;
 #[path = "instructions/zmtp.rs"]
 mod zmtp;
 
@@ -29,7 +31,7 @@ const NOW: Time = Time::from_secs(1);
 /// A name and what it does so many times.
 type Operation = (&'static str, fn(u32));
 
-const OPERATIONS: [Operation; 19] = [
+const OPERATIONS: [Operation; 24] = [
     ("path_qos0", |count| {
         path(QoS::AtMostOnce, 1, Version::V311, count)
     }),
@@ -65,6 +67,11 @@ const OPERATIONS: [Operation; 19] = [
     ("path_zmtp_push_pull", zmtp::push_pull),
     ("path_zmtp_to_mqtt", zmtp::to_mqtt),
     ("fan_out_zmtp_to_100", zmtp::fan_out),
+    ("path_xmpp", xmpp::item),
+    ("path_xmpp_acknowledged", xmpp::item_acknowledged),
+    ("path_xmpp_chat", xmpp::chat),
+    ("fan_out_xmpp_to_10", xmpp::fan_out_to_10),
+    ("fan_out_xmpp_to_100", xmpp::fan_out_to_100),
 ];
 
 fn main() {

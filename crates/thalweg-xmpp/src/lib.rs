@@ -37,4 +37,4 @@ pub use sasl::{Mechanism, Mechanisms, Plain, SaslFailure};
 pub use server::{ServerEvent, ServerSettings, ServerSide};
 pub use stanza::{ErrorType, Stanza, StanzaError, StanzaKind};
 pub use tree::{Attributes, Children, Descendants, Element, Tree};
-pub use write::{MESSAGE_END, is_xml_text, put_attribute, put_text};
+pub use write::{MESSAGE_END, is_xml_text, put_attribute, put_head, put_text};

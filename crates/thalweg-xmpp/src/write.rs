@@ -14,39 +14,43 @@ fn is_xml_char(character: char) -> bool {
     matches!(character, '\t' | '\n' | '\r' | '\u{20}'..='\u{FFFD}' | '\u{10000}'..)
 }
 
+/// Octets that [`put_text`] has to look at.
+const ESCAPED: [bool; 256] = {
+    let mut escaped = [false; 256];
+    let mut octet = 0;
+    while octet < 256 {
+        escaped[octet] =
+            octet < 0x20 || matches!(octet as u8, b'&' | b'<' | b'>' | b'\'' | b'"' | 0xEF);
+        octet += 1;
+    }
+    escaped
+};
+
 /// Appends text so that it is read back as it is, in an element as in an attribute. What XML cannot hold becomes U+FFFD.
 pub fn put_text(text: &str, out: &mut Vec<u8>) {
-    let mut from = 0;
-    for (at, octet) in text.bytes().enumerate() {
-        let escape: &str = match octet {
-            b'&' => "&amp;",
-            b'<' => "&lt;",
-            b'>' => "&gt;",
-            b'\'' => "&apos;",
-            b'"' => "&quot;",
-            b'\r' => "&#13;",
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|octet| ESCAPED[usize::from(*octet)]) {
+        let (plain, behind) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        let (escape, len): (&[u8], usize) = match behind {
+            [b'&', ..] => (b"&amp;", 1),
+            [b'<', ..] => (b"&lt;", 1),
+            [b'>', ..] => (b"&gt;", 1),
+            [b'\'', ..] => (b"&apos;", 1),
+            [b'"', ..] => (b"&quot;", 1),
+            [b'\r', ..] => (b"&#13;", 1),
             // Within an attribute these would become spaces.
-            b'\n' => "&#10;",
-            b'\t' => "&#9;",
-            0..=0x1F => "\u{FFFD}",
-            // U+FFFE and U+FFFF are EF BF BE and EF BF BF.
-            0xEF if matches!(
-                text.as_bytes().get(at + 1..at + 3),
-                Some([0xBF, 0xBE | 0xBF])
-            ) =>
-            {
-                out.extend_from_slice(&text.as_bytes()[from..at]);
-                out.extend_from_slice("\u{FFFD}".as_bytes());
-                from = at + 3;
-                continue;
-            }
-            _ => continue,
+            [b'\n', ..] => (b"&#10;", 1),
+            [b'\t', ..] => (b"&#9;", 1),
+            // U+FFFE and U+FFFF.
+            [0xEF, 0xBF, 0xBE | 0xBF, ..] => ("\u{FFFD}".as_bytes(), 3),
+            [0xEF, ..] => (&behind[..1], 1),
+            _ => ("\u{FFFD}".as_bytes(), 1),
         };
-        out.extend_from_slice(&text.as_bytes()[from..at]);
-        out.extend_from_slice(escape.as_bytes());
-        from = at + 1;
+        out.extend_from_slice(escape);
+        rest = &behind[len..];
     }
-    out.extend_from_slice(&text.as_bytes()[from..]);
+    out.extend_from_slice(rest);
 }
 
 /// Appends ` name='value'`.
@@ -56,6 +60,13 @@ pub fn put_attribute(name: &str, value: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"='");
     put_text(value, out);
     out.push(b'\'');
+}
+
+/// Appends `<name xmlns='namespace'`, neither of which needs escapes.
+pub fn put_head(name: &str, namespace: &str, out: &mut Vec<u8>) {
+    for part in ["<", name, " xmlns='", namespace, "'"] {
+        out.extend_from_slice(part.as_bytes());
+    }
 }
 
 /// Ends each WebSocket message in the octets of a stream: XML cannot have it.

@@ -13,13 +13,44 @@
 //! *Must never know:* a link, the kernel.
 
 use std::cell::RefCell;
-use thalweg_xmpp::payload::{JSON, JSON_TYPE, PAYLOAD, XML_TYPE, put_payload};
-use thalweg_xmpp::{Limits, Tree, is_xml_text, parse_document, put_text};
+use thalweg_xmpp::payload::{JSON, JSON_TYPE, PAYLOAD, XML_TYPE, put_payload, read_payload};
+use thalweg_xmpp::{Element, Limits, Tree, is_xml_text, parse_document, put_text};
 
-pub use thalweg_xmpp::payload::read_payload as read;
+/// Appends the octets that an item's element stands for, and returns their media type. `None`: it is `<data>` and no base64.
+pub fn read(element: Element<'_>, out: &mut Vec<u8>) -> Option<Option<Box<str>>> {
+    let media_type = read_payload(element, out)?;
+    // It was parsed with its stanza, and is written for this shard's subscribers next.
+    if is_payload(element) && element.raw().as_bytes() == &**out && out.len() <= ELEMENT_BYTES_MAX {
+        LAST.set(Last {
+            payload: out.as_slice().into(),
+            media_type: media_type.clone(),
+            element: out.clone(),
+        });
+    }
+    Some(media_type)
+}
 
 /// Appends the element that stands for a payload.
 pub fn write(payload: &[u8], media_type: Option<&str>, out: &mut Vec<u8>) {
+    if payload.len() > ELEMENT_BYTES_MAX {
+        return write_anew(payload, media_type, out);
+    }
+    LAST.with_borrow_mut(|last| {
+        let is_same = *last.payload == *payload && last.media_type.as_deref() == media_type;
+        if !is_same || last.element.is_empty() {
+            let mut element = Vec::with_capacity(payload.len() + WRAPPER_BYTES);
+            write_anew(payload, media_type, &mut element);
+            *last = Last {
+                payload: payload.into(),
+                media_type: media_type.map(Into::into),
+                element,
+            };
+        }
+        out.extend_from_slice(&last.element);
+    });
+}
+
+fn write_anew(payload: &[u8], media_type: Option<&str>, out: &mut Vec<u8>) {
     let Ok(text) = std::str::from_utf8(payload) else {
         return put_payload(payload, media_type, out);
     };
@@ -35,33 +66,29 @@ pub fn write(payload: &[u8], media_type: Option<&str>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"</json>");
 }
 
-/// Octets of the greatest payload that is written as the element that it is.
+/// Octets of the greatest payload that is written as the element that it is, and that is kept with its element.
 const ELEMENT_BYTES_MAX: usize = 1 << 20;
+/// What an element takes beside most payloads.
+const WRAPPER_BYTES: usize = 64;
 
 thread_local! {
     /// One for each shard, which is a thread.
     static LAST: RefCell<Last> = RefCell::default();
 }
 
-/// The payload that was parsed last. A message is written for all its subscribers in one go.
+/// The element that was written last. A message is written for all its subscribers in one go.
 #[derive(Default)]
 struct Last {
-    payload: String,
-    is_element: bool,
+    payload: Box<[u8]>,
+    media_type: Option<Box<str>>,
+    element: Vec<u8>,
 }
 
 /// Whether a payload is one element that may stand in an item as it is, and is read back as it is.
 fn is_own_element(text: &str) -> bool {
     let looks_like_it =
         text.starts_with('<') && text.ends_with('>') && text.len() <= ELEMENT_BYTES_MAX;
-    looks_like_it
-        && LAST.with_borrow_mut(|last| {
-            if last.payload != text {
-                text.clone_into(&mut last.payload);
-                last.is_element = parses_as_element(text);
-            }
-            last.is_element
-        })
+    looks_like_it && parses_as_element(text)
 }
 
 fn parses_as_element(text: &str) -> bool {
@@ -70,11 +97,14 @@ fn parses_as_element(text: &str) -> bool {
         ..Limits::default()
     };
     let mut tree = Tree::default();
-    parse_document(text.as_bytes(), &limits, &mut tree).is_some_and(|element| {
-        let is_wrapper = element.namespace() == PAYLOAD || element.is("json", JSON);
-        let is_whole = element.raw().len() == text.len() && element.is_self_contained();
-        is_whole && !element.namespace().is_empty() && !is_wrapper
-    })
+    parse_document(text.as_bytes(), &limits, &mut tree)
+        .is_some_and(|element| element.raw().len() == text.len() && is_payload(element))
+}
+
+/// Whether an element is the payload itself, wherever it stands.
+fn is_payload(element: Element<'_>) -> bool {
+    let is_wrapper = element.namespace() == PAYLOAD || element.is("json", JSON);
+    element.is_self_contained() && !element.namespace().is_empty() && !is_wrapper
 }
 
 /// Whether a text is likely to be JSON. Nothing depends on it but how it is wrapped.
@@ -173,20 +203,18 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_be_xml_is_parsed() {
-        written(b"<x/>", None);
-        written(b"<y/>", Some("text/plain"));
-        written(b"[<z/>]", None);
-        LAST.with_borrow(|last| assert_eq!(last.payload, "<x/>"));
-    }
-
-    #[test]
-    fn a_payload_is_parsed_once_for_all_its_subscribers() {
+    fn a_payload_is_written_once_for_all_its_subscribers() {
         let element = "<a xmlns='u'/>";
         assert_eq!(written(element.as_bytes(), None), element);
-        // Parsed again, it would be an element again.
-        LAST.with_borrow_mut(|last| last.is_element = false);
-        assert!(written(element.as_bytes(), None).starts_with("<text "));
+        LAST.with_borrow_mut(|last| last.element = b"kept".into());
+        assert_eq!(written(element.as_bytes(), None), "kept");
+        assert_ne!(written(element.as_bytes(), Some("text/plain")), "kept");
+        // What has just been read need not be parsed again.
+        let (payload, media_type) = back(element);
+        LAST.with_borrow_mut(|last| last.element = b"kept".into());
+        assert_eq!(written(&payload, media_type.as_deref()), "kept");
+        assert_ne!(written(b"", None), "kept");
+        assert_eq!(written(element.as_bytes(), None), element);
     }
 
     proptest! {

@@ -8,11 +8,12 @@ use super::node::PublishOptions;
 use super::pep::{self, Account};
 use super::{XmppFront, payload};
 use crate::front::{Cx, Variant};
+use std::borrow::Cow;
 use thalweg_kernel::{Content, Draft, Effects, Outcome};
 use thalweg_model::octets as address;
 use thalweg_model::place::{Place, place};
 use thalweg_model::{Address, Details, Message, Properties, Reliability, RetainOp};
-use thalweg_xmpp::{Element, ErrorType, Stanza, StanzaError, StanzaKind, put_attribute};
+use thalweg_xmpp::{Element, ErrorType, Stanza, StanzaError, StanzaKind, put_attribute, put_head};
 
 pub(super) const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
 pub(super) const EVENT: &str = "http://jabber.org/protocol/pubsub#event";
@@ -177,10 +178,13 @@ pub(super) fn address_of(node: &str) -> Option<String> {
 }
 
 /// The node of a canonical address.
-pub(super) fn node_of(canonical: &str) -> String {
+pub(super) fn node_of(canonical: &str) -> Cow<'_, str> {
+    if !canonical.contains('%') {
+        return canonical.into();
+    }
     let mut node = Vec::with_capacity(canonical.len());
     address::write(canonical, &mut node);
-    String::from_utf8_lossy(&node).into_owned()
+    String::from_utf8_lossy(&node).into_owned().into()
 }
 
 pub(super) fn node(element: Element<'_>) -> Result<String, Refused> {
@@ -320,7 +324,8 @@ impl XmppFront {
     ) {
         let from = self.home(account);
         self.put_answer("result", id, Some(&from), out, |out| {
-            out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><publish").as_bytes());
+            put_head("pubsub", PUBSUB, out);
+            out.extend_from_slice(b"><publish");
             put_attribute("node", node, out);
             out.extend_from_slice(b"><item");
             put_attribute("id", name, out);
@@ -648,7 +653,9 @@ impl XmppFront {
             Some(all @ ("purge" | "delete")) if is_gone => all,
             _ => "items",
         };
-        out.extend_from_slice(format!("<event xmlns='{EVENT}'><{all}").as_bytes());
+        put_head("event", EVENT, out);
+        out.extend_from_slice(b"><");
+        out.extend_from_slice(all.as_bytes());
         put_attribute("node", &node_of(canonical), out);
         if all != "items" {
             return out.extend_from_slice(b"/></event>");
