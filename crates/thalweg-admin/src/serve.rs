@@ -319,6 +319,6 @@ fn unix_fault(path: &Path, why: &str) -> String {
 
 fn thread_fault(error: &std::io::Error) -> String {
     format!(
-        "cannot start the admin interface's thread: {error}; the operating system is at fault, check its limits"
+        "cannot start the admin interface's thread: {error}; check the operating system's limits"
     )
 }

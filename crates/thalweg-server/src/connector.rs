@@ -157,7 +157,7 @@ impl Dialer {
                     };
                 }
                 Err(error) if pause == PAUSE_MIN => {
-                    tracing::warn!(peer = %self.spec.endpoint, %error, "cannot connect; trying on");
+                    tracing::warn!(peer = %self.spec.endpoint, %error, "cannot connect, retrying");
                 }
                 Err(error) => {
                     tracing::debug!(peer = %self.spec.endpoint, %error, "cannot connect");

@@ -33,7 +33,7 @@ pub(crate) struct JournalSettings {
     pub(crate) segment_bytes: u64,
     pub(crate) frame_bytes_max: usize,
     pub(crate) bytes_max: Option<u64>,
-    /// Time between syncs that nobody waits for; none leaves it to the system.
+    /// Time between syncs that no acknowledgement waits for; none leaves it to the system.
     pub(crate) lazy_interval: Option<Span>,
     /// How long a sync waits for more.
     pub(crate) max_linger: Span,
@@ -411,7 +411,7 @@ impl Metered {
     /// Nothing is lost, and an operator must know: the disk may be about to fail.
     fn tell_mended(&mut self) {
         if let Some(error) = self.log.take_mended() {
-            tracing::error!("the disk of the journal is at fault, look after it: {error}");
+            tracing::error!("the journal's disk failed; check it: {error}");
         }
     }
 }
@@ -492,7 +492,7 @@ impl Journal {
         }
     }
 
-    /// Another interval between syncs that nobody waits for.
+    /// Sets the interval between syncs that no acknowledgement waits for.
     pub(crate) fn set_lazy_interval(&self, interval: Option<Span>) {
         self.committer.set_lazy_interval(interval.map(duration));
     }

@@ -54,7 +54,7 @@ impl Keeper {
     /// Other duties from now on.
     pub(crate) fn change(&self, duties: Duties) {
         if let Some(sender) = &self.duties {
-            // It fails when the thread is gone, and then nobody is left to do them.
+            // It fails when the thread is gone, and then they are not carried out.
             let _ = sender.send(duties);
         }
     }
@@ -119,7 +119,7 @@ impl Rounds {
     }
 }
 
-/// Files that somebody may replace at any time, and what takes them over.
+/// Files that may be replaced at any time, and what reloads them.
 pub(crate) struct Watched {
     /// What they are, for the log.
     what: String,

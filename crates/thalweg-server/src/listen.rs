@@ -21,7 +21,7 @@ pub enum Bind {
     Tcp(SocketAddr),
     /// A unix socket, with the permission bits it gets.
     Unix {
-        /// Where the socket file appears. One that nobody listens on is removed first.
+        /// Where the socket file appears. A stale one, on which no process listens, is removed first.
         path: PathBuf,
         /// Permission bits, for instance `0o660`.
         mode: u32,

@@ -119,7 +119,7 @@ impl fmt::Debug for Command {
 pub struct Lobby;
 
 impl Lobby {
-    /// Starts the thread and accepts on all `listeners`; whoever is led in goes to `deliver`.
+    /// Starts the thread and accepts on all `listeners`; connections that are through go to `deliver`.
     pub fn start(
         listeners: Vec<Listener>,
         settings: LobbySettings,
@@ -168,7 +168,7 @@ impl LobbyHandle {
     }
 
     fn tell(&self, command: Command) {
-        // Both fail only when the thread is gone, and then there is nobody to tell.
+        // Both fail only when the thread is gone, and then the command has no addressee.
         let _ = self.commands.send(command);
         let _ = self.waker.wake();
     }

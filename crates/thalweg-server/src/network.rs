@@ -39,9 +39,9 @@ pub(crate) struct RoundTrip {
 
 /// Measures the network of a connection. Nothing if the system does not know it.
 ///
-/// What TCP calls the variance of its round trips contains what the peer does: acknowledgements ride on the answers of its
-/// program, or wait for them for some hundredths of a second. So it is believed only as far as a network is likely to
-/// go, a quarter of the shortest round trip; who takes it for more would take honest workers for silent ones.
+/// What TCP calls the variance of its round trips contains what the peer does: acknowledgements ride on the answers of
+/// its program, or wait for them for some hundredths of a second. So it is limited to what is likely of a network, a
+/// quarter of the shortest round trip; more would make punctual workers look silent.
 pub(crate) fn round_trip(socket: &Socket) -> Option<RoundTrip> {
     match socket {
         Socket::Unix(_) => Some(RoundTrip {

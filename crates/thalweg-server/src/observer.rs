@@ -78,7 +78,7 @@ pub struct Observer {
     pub(crate) shards: Arc<[Mailbox]>,
     pub(crate) overall: Arc<Overall>,
     pub(crate) journal: Option<Arc<Journal>>,
-    /// It ends with the shards, whoever looks on.
+    /// It ends with the shards, even while observers exist.
     pub(crate) logins: Weak<VaultPool>,
 }
 

@@ -1,4 +1,4 @@
-//! Numbers nobody can guess.
+//! Numbers that cannot be guessed.
 
 use ring::rand::{SecureRandom, SystemRandom};
 

@@ -1,5 +1,5 @@
 //! The broker's own secret: 32 random bytes in the data directory, so that what is derived from it is the same after a
-//! restart. Nobody but the broker's user may read it.
+//! restart. Only the broker's user may read it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

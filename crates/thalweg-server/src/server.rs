@@ -127,7 +127,7 @@ impl Server {
         listening.sort();
         let one = |what: &str, error: &dyn fmt::Display| {
             vec![StartError(format!(
-                "{what}: {error}; the operating system is at fault, check its limits"
+                "{what}: {error}; check the operating system's limits"
             ))]
         };
         let on_failure = options.on_failure.unwrap_or_else(|| Arc::new(|_| ()));
@@ -400,7 +400,7 @@ impl Server {
         Ok(())
     }
 
-    /// What peers of a DTLS listener are known by from now on. If it is the same files, whoever is known by them still may
+    /// The credentials of a DTLS listener from now on. If the files are the same, peers that are still valid under them
     /// stay; they have been read once to see whether they can be used.
     fn renewed_acceptor(
         &self,

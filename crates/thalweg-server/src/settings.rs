@@ -274,7 +274,7 @@ pub(crate) fn journal_settings(config: &Config, repair: bool) -> Option<JournalS
     })
 }
 
-/// Whether anybody is promised more than that the system will write it some time.
+/// Whether any listener or topic promises more than that the system will write it some time.
 fn is_ever_synced(config: &Config) -> bool {
     let listeners = config
         .enabled_listeners()

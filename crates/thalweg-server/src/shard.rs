@@ -49,7 +49,7 @@ pub(crate) enum ToShard {
     OpenPort(Box<PortParts>),
     /// The listener of this name has gone.
     ClosePort(Arc<str>),
-    /// Who somebody is. The serial tells the connection from a later one with the same number.
+    /// The verdict on a log-in. The serial distinguishes the connection from a later one with the same number.
     Login {
         link: LinkId,
         serial: u64,
@@ -75,7 +75,7 @@ pub(crate) enum ToShard {
     JournalFull(bool),
     /// Memory for buffers is short, and most of it is here.
     BoundBuffers,
-    /// Somebody wants to look in.
+    /// A question of an observer.
     Ask(Ask),
     Settings(Box<ShardSettings>),
     /// Say good-bye to everybody and end.

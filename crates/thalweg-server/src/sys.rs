@@ -1,4 +1,4 @@
-//! `$SYS`: the broker's own figures as last values, for whoever watches with a plain subscriber.
+//! `$SYS`: the broker's own figures as last values, for plain subscribers.
 
 use crate::observer::Observer;
 use crate::shard::LoopCounts;

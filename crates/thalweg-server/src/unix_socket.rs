@@ -18,8 +18,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Listens, not blocking, on a socket at `path` with permission bits `mode`. A socket there that nobody listens on is replaced;
-/// anything else of that name stays. The error says what is wrong, in words that follow the path.
+/// Listens, not blocking, on a socket at `path` with permission bits `mode`. A socket there on which no process listens
+/// is replaced; anything else of that name stays. The error says what is wrong, in words that follow the path.
 pub fn bind(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), String> {
     remove_leftover(path)?;
     let (socket, file) = named(path, mode).map_err(words)?;
@@ -28,8 +28,8 @@ pub fn bind(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), String
     Ok((socket.into(), file))
 }
 
-/// A socket of that name that does not listen yet. Until it has its mode it has the bits that the umask leaves, and nobody can
-/// connect to a socket that does not listen.
+/// A socket of that name that does not listen yet. Until it has its mode it has the bits that the umask leaves, and no
+/// process can connect to a socket that does not listen.
 fn named(path: &Path, mode: u32) -> io::Result<(Socket, SocketFile)> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
@@ -51,7 +51,7 @@ fn remove_leftover(path: &Path) -> Result<(), String> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).map_err(words)
         }
-        // Somebody's, who does not want us.
+        // It belongs to a process that does not accept us.
         Err(error) => Err(words(error)),
     }
 }

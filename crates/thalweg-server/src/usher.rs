@@ -25,7 +25,7 @@ impl Deliver for Usher {
     fn deliver(&self, key: u64, arrival: Arrival) {
         let count = self.shards.len();
         let shard = match key {
-            // No name yet: whoever's turn it is will name it, and be its home.
+            // No name yet: the next shard in turn names it, and is its home.
             0 => self.next.fetch_add(1, Ordering::Relaxed) % count,
             key => shard::home_of(key, count),
         };

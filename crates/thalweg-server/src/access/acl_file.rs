@@ -2,12 +2,9 @@
 //!
 //! ```text
 //! # before any user: for clients without a user name
-//! topic read $SYS/#
-//! user roger
-//! topic readwrite foo/bar           # the access word may be left out if the topic has no space
-//! topic deny foo/bar/secret
-//! pattern write sensor/%u/%c/data   # for everybody, wherever it stands
-//! vhost blue                        # ours: all of a virtual host; read, write, readwrite or deny as for topics
+//! topic read $SYS/# user roger topic readwrite foo/bar # the access word may be left out if the topic has no space
+//! topic deny foo/bar/secret pattern write sensor/%u/%c/data # for all clients, wherever it stands vhost blue # ours:
+//! all of a virtual host; read, write, readwrite or deny as for topics
 //! ```
 //!
 //! (A `#` is a comment only at the beginning of a line; the remarks above would not be.) What mosquitto means by it:
@@ -244,7 +241,7 @@ impl AccessWord {
     }
 }
 
-/// Whether a tree is that of the queues or exchanges of a tenant: what is in there is each somebody's.
+/// Whether a tree is that of the queues or exchanges of a tenant: each entry there has an owner.
 fn is_of_queues(tree: &str) -> bool {
     ["$q", "$x"].iter().any(|kind| {
         tree.strip_prefix(kind)

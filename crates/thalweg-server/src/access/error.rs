@@ -1,4 +1,4 @@
-//! What is wrong with an access file or key, in words for whoever wrote it.
+//! What is wrong with an access file or key, in words for its author.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

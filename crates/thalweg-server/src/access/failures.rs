@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Failures by network, and by network and user: whoever guesses a user's password elsewhere does not delay the user.
-/// Bounded: two generations of at most [`GENERATION_MAX`] entries, each forgotten at the latest when the next is full.
+/// Failures by network, and by network and user: password guesses from another network do not delay the user. Bounded:
+/// two generations of at most [`GENERATION_MAX`] entries, each forgotten at the latest when the next is full.
 #[derive(Default)]
 pub(super) struct Failures {
     young: HashMap<Key, Record>,

@@ -121,7 +121,7 @@ impl TokenKeys {
         self.settings.user_must_match
     }
 
-    /// Whether nothing but a token lets anybody in.
+    /// Whether a token is the only way to log in.
     pub fn are_required(&self) -> bool {
         self.settings.required
     }

@@ -69,7 +69,7 @@ impl PasswordHash {
             Form::Argon2id { params, salt, hash } => {
                 let mut computed = vec![0; hash.len()];
                 let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone());
-                // It can only fail for want of memory, and then nobody is let in.
+                // It can only fail for want of memory, and then the log-in is refused.
                 argon2
                     .hash_password_into(password, salt, &mut computed)
                     .is_ok()

@@ -1,8 +1,8 @@
 //! A few threads that verify credentials, so that no event loop waits for a slow hash.
 //!
 //! Four things keep one peer from taking them all: what is known already is answered before the queue; the queue takes
-//! turns between networks and users; a peer that has closed its side comes behind the others of its network; and who has
-//! failed repeatedly waits longer before each next attempt.
+//! turns between networks and users; a peer that has closed its side comes behind the others of its network; and one
+//! that has failed repeatedly waits longer before each next attempt.
 
 use super::failures::{Failures, Lines, LogLine};
 use super::fair_queue::{Asker, Bounds, FairQueue, Verdict};
@@ -69,10 +69,10 @@ pub struct LoginCounts {
     pub by_protocol: BTreeMap<&'static str, u64>,
 }
 
-/// Threads, unless somebody wants another number.
+/// Default number of threads.
 pub const VAULT_THREADS_DEFAULT: usize = 2;
 
-/// Waiting requests, unless somebody wants another number: a reconnect storm of 10,000 fits.
+/// Default bound of waiting requests: a reconnect storm of 10,000 fits.
 pub const VAULT_QUEUE_LIMIT_DEFAULT: usize = 16_384;
 
 /// Bytes of waiting requests: passwords may have 64 KiB.

@@ -5,11 +5,11 @@ use std::time::Duration;
 use thalweg_kernel::ClientIds;
 use thalweg_kernel::access::Otherwise;
 
-/// Where credentials and rules come from. The default knows nobody and allows the anonymous everything; whether the
-/// anonymous may come in at all is said by each [`LoginRequest`](super::LoginRequest).
+/// Where credentials and rules come from. The default has no users and allows anonymous clients everything; whether
+/// they are admitted at all is a field of each [`LoginRequest`](super::LoginRequest).
 #[derive(Clone, Debug)]
 pub struct AccessSettings {
-    /// Password file (mosquitto's format and ours); none: nobody can log in by password.
+    /// Password file (mosquitto's format and ours); none: log-in by password is not possible.
     pub password_file: Option<PathBuf>,
     /// ACL file (mosquitto's format); none: `otherwise` holds for all.
     pub acl_file: Option<PathBuf>,
@@ -70,7 +70,7 @@ pub struct TokenSettings {
     pub expiry_required: bool,
     /// Whether a user name sent beside the token must equal the token's user.
     pub user_must_match: bool,
-    /// Whether nobody gets in by a password that is not a token, nor by SCRAM.
+    /// Whether log-ins by a password that is not a token, and by SCRAM, are refused.
     pub required: bool,
 }
 

@@ -23,8 +23,8 @@ pub(super) const LISTENER_PRESETS: &[(&str, &str)] = &[
 /// The listeners that exist without being mentioned.
 pub(super) const LISTENERS_BUILT_IN: [&str; 2] = ["mqtt", "websocket"];
 
-/// Those that do so only where no other listener is mentioned: somebody who has said where MQTT is spoken may have
-/// another broker on these ports, or a reason to have no more doors than he named.
+/// Those that do so only where no other listener is mentioned: an operator who has configured an MQTT listener may have
+/// another broker on these ports, or a reason to open no other.
 ///
 /// `zmtp` is not among them: port 5555 is what examples of ZeroMQ bind themselves. Nor is `xmpp`, whose domain is to be chosen.
 pub(super) const LISTENERS_UNLESS_OTHERS: [&str; 4] = ["amqp", "coap", "coap-tcp", "stomp"];

@@ -129,7 +129,7 @@ impl Checks<'_> {
         let is_tcp = matches!(listener.bind, Bind::Socket(_)) && !listener.transport.is_datagrams();
         let trusts = !is_tcp || !listener.proxy_trusted.is_empty();
         refuse!(self, versions != ProxyProtocol::Off && !trusts; "{at}.proxy_protocol";
-            "{at}.proxy_protocol is {versions}, and {at}.proxy_trusted names no proxy whose headers are believed";
+            "{at}.proxy_protocol is {versions}, and {at}.proxy_trusted names no proxy whose headers are trusted";
             "Set {at}.proxy_trusted to the addresses of your proxies, such as [\"10.0.0.1\"]");
     }
 
@@ -198,7 +198,7 @@ impl Checks<'_> {
         };
         let so = listener
             .anonymous
-            .map_or("", |_| ", so that nobody could connect");
+            .map_or("", |_| ", so no client could connect");
         let ways = match (listener.kind.has_passwords(), listener.transport) {
             (false, Transport::Udp | Transport::Dtls) => {
                 "Set transport = dtls with tls.psk_file or client certificates"
@@ -218,7 +218,7 @@ impl Checks<'_> {
             let keys: Vec<String> = names
                 .map(|name| format!("listeners.{name}.enabled"))
                 .collect();
-            let what = "No listener is enabled, so that nobody could connect";
+            let what = "No listener is enabled, so no client could connect";
             self.report(&keys, what, "Enable at least one listener");
         }
         // UDP's ports are not TCP's.
@@ -292,7 +292,7 @@ impl Checks<'_> {
         }
         let has_rules = access.acl_file.is_some() || secret || public;
         refuse!(self, access.default == Some(Otherwise::Deny) && !has_rules; "access.default";
-            "access.default is deny, and there are no rules, so that nobody could publish or subscribe";
+            "access.default is deny, and there are no rules, so no client could publish or subscribe";
             "Set access.acl_file, or access.default to allow");
     }
 

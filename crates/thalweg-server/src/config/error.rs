@@ -34,7 +34,7 @@ pub enum Origin {
     Set,
 }
 
-/// Where each value that somebody set came from, by full key name.
+/// Origin of each value that was set, by full key name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Origins(BTreeMap<String, Origin>);
 
@@ -44,7 +44,7 @@ impl Origins {
         self.0.get(key).cloned().unwrap_or_default()
     }
 
-    /// Whether anybody set `key`.
+    /// Whether `key` was set.
     pub fn is_set(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }

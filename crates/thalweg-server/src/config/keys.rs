@@ -19,7 +19,7 @@ pub struct Key {
     /// The dotted name; `<name>` stands for the name of a listener.
     pub name: String,
     pub kind: KeyKind,
-    /// The value when nobody sets it, as it would be written behind `--set`; empty is "not set".
+    /// The default value, as it would be written behind `--set`; empty is "not set".
     pub default: &'static str,
     /// The word for "none", such as `off`, where there is one.
     pub none: Option<&'static str>,

@@ -189,7 +189,7 @@ impl KeyKind {
             KeyKind::Form(form) => (form.read)(self, text, base).map(Value::from),
             KeyKind::Mode => {
                 let digits = text.strip_prefix("0o").unwrap_or(text);
-                // A bare 660 in TOML is the decimal number, which nobody who writes it means.
+                // A bare 660 in TOML is the decimal number, which is never what its author means.
                 let ambiguous = matches!(written, Written::Bare(_)) && !text.starts_with("0o");
                 match u64::from_str_radix(digits, 8) {
                     Ok(mode) if mode <= 0o777 && !ambiguous => Ok(mode.into()),

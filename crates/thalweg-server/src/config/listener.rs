@@ -57,7 +57,7 @@ section! {
         /// Whether each connection opens with a PROXY protocol header that names the client's real address, and in
         /// which version. With a value other than `off`, connections without the header are closed.
         proxy_protocol: ProxyProtocol = Word(ProxyProtocol::WORDS), "off", NewConnections;
-        /// Addresses of the proxies whose headers are believed; connections from elsewhere are closed. With
+        /// Addresses of the proxies whose headers are trusted; connections from elsewhere are closed. With
         /// `proxy_protocol` it must name at least one, except on a Unix socket, where `unix_mode` decides who connects.
         proxy_trusted: Vec<IpAddr> = List(&ADDRESSES), "", NewConnections;
         /// Whether the common name of the client certificate that the proxy has verified is the user, without a

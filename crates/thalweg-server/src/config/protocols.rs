@@ -106,7 +106,7 @@ impl ListenerKind {
         self != ListenerKind::Coap
     }
 
-    /// The HTTP path that clients upgrade to a WebSocket if nobody tells them another.
+    /// The HTTP path that clients of this protocol upgrade to a WebSocket by default.
     fn websocket_path(self) -> &'static str {
         match self {
             ListenerKind::Stomp => "/ws",
@@ -140,7 +140,7 @@ impl Config {
 }
 
 impl Listener {
-    /// The HTTP path of the upgrade: the setting, or what clients of the protocol ask for if nobody tells them.
+    /// The HTTP path of the upgrade: the setting, or the default of the protocol's clients.
     pub fn websocket_path(&self) -> &str {
         match self.websocket.path.as_str() {
             "" => self.kind.websocket_path(),

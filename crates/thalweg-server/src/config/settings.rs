@@ -374,7 +374,7 @@ impl Config {
     }
 
     /// Whether `listener` lets in peers that offer neither password nor token, nor a certificate with a name: where it
-    /// admits the anonymous, and where a nameless certificate is all that anybody can show.
+    /// admits anonymous peers, and where a certificate without a name is the only credential.
     pub fn admits_strangers(&self, listener: &Listener) -> bool {
         listener.admits_anonymous()
             || (self.needs_certificate(listener) && !self.takes_passwords(listener))

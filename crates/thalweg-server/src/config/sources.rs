@@ -121,7 +121,7 @@ impl Gathered {
         }
     }
 
-    /// Somebody else's variables may begin like ours: Kubernetes makes `THALWEG_SERVICE_HOST` for a service called
+    /// Variables of other programs may begin like ours: Kubernetes makes `THALWEG_SERVICE_HOST` for a service called
     /// `thalweg`. What has no level separator is refused only if it reads like a key with the separator mistyped.
     fn refuse_variable(&mut self, variable: &str, name: &str, unknown: Unknown, origin: Origin) {
         let flattened = |name: &str| name.replace(['.', '_'], " ");

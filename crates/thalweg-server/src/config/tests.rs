@@ -87,7 +87,8 @@ fn with_no_configuration_every_protocol_and_the_admin_interface_are_on_loopback(
     );
 }
 
-/// Else a broker that has served MQTT beside RabbitMQ would not start any more, or would open doors that nobody asked for.
+/// Else a broker that has served MQTT beside RabbitMQ would not start any more, or would open listeners that were not
+/// asked for.
 #[test]
 fn queues_and_datagrams_have_ports_unasked_only_where_no_other_listener_is_mentioned() {
     let opened = |sets: &[&str]| -> Vec<String> {
@@ -489,7 +490,7 @@ fn settings_that_contradict_each_other_are_named_where_they_were_made() {
     for (text, wanted) in [
         (
             "[listeners.mqtt]\nanonymous = true\nproxy_protocol = \"any\"".to_owned(),
-            "thalweg.toml:3: listeners.mqtt.proxy_protocol is any, and listeners.mqtt.proxy_trusted names no proxy whose headers are believed. Set listeners.mqtt.proxy_trusted to the addresses of your proxies, such as [\"10.0.0.1\"].",
+            "thalweg.toml:3: listeners.mqtt.proxy_protocol is any, and listeners.mqtt.proxy_trusted names no proxy whose headers are trusted. Set listeners.mqtt.proxy_trusted to the addresses of your proxies, such as [\"10.0.0.1\"].",
         ),
         (
             "[listeners.mqtt]\nproxy_trusted = [\"127.0.0.1\"]\nproxy_protocol = \"any\""
@@ -506,7 +507,7 @@ fn settings_that_contradict_each_other_are_named_where_they_were_made() {
         ),
         (
             "[listeners.mqtt]\nanonymous = false".to_owned(),
-            "thalweg.toml:2: listeners.mqtt.anonymous is false, and no way to log in is configured, so that nobody could connect. Set access.password_file or access.jwt.*, or ask for client certificates, or let everybody in with listeners.mqtt.anonymous = true.",
+            "thalweg.toml:2: listeners.mqtt.anonymous is false, and no way to log in is configured, so no client could connect. Set access.password_file or access.jwt.*, or ask for client certificates, or let everybody in with listeners.mqtt.anonymous = true.",
         ),
         (
             "[listeners.plain]\nbind = \"127.0.0.1:1883\"".to_owned(),
@@ -558,7 +559,7 @@ fn settings_that_contradict_each_other_are_named_where_they_were_made() {
         ),
         (
             "[listeners]\nmqtt.enabled = false\nwebsocket.enabled = false".to_owned(),
-            "thalweg.toml:2: No listener is enabled, so that nobody could connect. Enable at least one listener.",
+            "thalweg.toml:2: No listener is enabled, so no client could connect. Enable at least one listener.",
         ),
         (
             "[access.jwt]\npublic_key_file = \"k\"".to_owned(),
@@ -578,7 +579,7 @@ fn settings_that_contradict_each_other_are_named_where_they_were_made() {
         ),
         (
             "[access]\ndefault = \"deny\"".to_owned(),
-            "thalweg.toml:2: access.default is deny, and there are no rules, so that nobody could publish or subscribe. Set access.acl_file, or access.default to allow.",
+            "thalweg.toml:2: access.default is deny, and there are no rules, so no client could publish or subscribe. Set access.acl_file, or access.default to allow.",
         ),
     ] {
         assert_eq!(sentences(load(&text, &[], &[])), [wanted], "{text}");

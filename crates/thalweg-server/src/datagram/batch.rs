@@ -60,7 +60,7 @@ pub(super) struct About {
     pub(super) overflown: Option<u32>,
 }
 
-/// Receives as many messages as there are and slots for them; how many. `each` hears about each.
+/// Receives as many messages as there are slots for, calls `each` with each, and returns how many.
 pub(super) fn receive(
     socket: RawFd,
     inbox: &mut Inbox,

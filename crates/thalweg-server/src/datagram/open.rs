@@ -38,7 +38,7 @@ pub(crate) fn open(spec: &DatagramSpec, count: usize) -> Result<DatagramSockets,
 }
 
 fn open_all(spec: &DatagramSpec, count: usize) -> io::Result<DatagramSockets> {
-    // The first one shares its address with nobody, so that another process that has it is noticed. Only then may the
+    // The first one does not share its address, so that another process that has it is noticed. Only then may the
     // others join it, and with them whatever process of the same user comes and asks for it: the system allows no less.
     let first = socket(spec, spec.bind)?;
     first.bind(&spec.bind.into())?;
@@ -67,7 +67,7 @@ fn socket(spec: &DatagramSpec, address: SocketAddr) -> io::Result<Socket> {
         // [::] means every address of the machine, whatever the system's default is.
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
-    // The system may give less than it is asked for (net.core.rmem_max, wmem_max); it says so to nobody.
+    // The system may give less than it is asked for (net.core.rmem_max, wmem_max), without an error.
     if let Some(bytes) = spec.receive_bytes {
         socket.set_recv_buffer_size(bytes)?;
     }

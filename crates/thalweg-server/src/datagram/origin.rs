@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Peers of unusual addresses that are remembered, twice: those that were not heard of for so many others are forgotten,
+/// Peers of unusual addresses that are remembered, twice: those that were silent while so many others came are removed,
 /// and then the system chooses.
 const PEERS_MAX: usize = 32 << 10;
 

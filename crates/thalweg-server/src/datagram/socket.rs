@@ -217,13 +217,13 @@ impl DatagramSocket {
                 self.is_readable = false;
                 None
             }
-            // A peer that we sent to is not there (ICMP). The call that says so takes the error away; the machine behind
-            // us finds out by silence, because anybody can invent an ICMP message.
+            // A peer that we sent to is not there (ICMP). The call that says so takes the error away; the machine
+            // behind us finds out by silence, because ICMP messages can be forged.
             Err(
                 Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ENETUNREACH | Errno::EMSGSIZE,
             ) => None,
             Err(error) => {
-                tracing::warn!(%error, "receiving datagrams failed: the operating system is at fault; trying on");
+                tracing::warn!(%error, "receiving datagrams failed, retrying");
                 self.is_readable = false;
                 None
             }

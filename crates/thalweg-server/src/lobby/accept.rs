@@ -25,7 +25,7 @@ pub(super) struct Door {
 /// What came of an accept.
 pub(super) enum Accepted {
     Connection(Socket, Option<SocketAddr>),
-    /// Nobody is there, or the listener is paused.
+    /// No connection waits, or the listener is paused.
     Nothing,
     /// The rate is used up; the listener pauses until it is not.
     Paused,

@@ -98,7 +98,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(ended) = &self.ended {
-            // Fails only where nobody waits any more.
+            // Fails only if the waiting thread is gone.
             let _ = ended.send(());
         }
         self.occupancy.open.fetch_sub(1, Ordering::Relaxed);

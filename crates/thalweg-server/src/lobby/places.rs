@@ -112,7 +112,7 @@ impl Drop for HalfOpen {
 #[derive(Debug, Default)]
 struct Crowd {
     count: usize,
-    /// Each network's connections, the one that was heard from longest ago first.
+    /// Each network's connections, the one silent for longest first.
     networks: HashMap<Option<IpAddr>, BTreeMap<Age, Holder>>,
     /// Last comes the network with most, and among equals the one with the oldest connection.
     by_size: BTreeSet<(usize, Reverse<Age>, Option<IpAddr>)>,

@@ -85,7 +85,7 @@ impl Bench {
         self.lobby.counters().read()
     }
 
-    /// Waits for what the thread counts without telling anybody.
+    /// Waits until the thread's counts are as wanted.
     fn until(&self, is_so: impl Fn(&LobbyCounts) -> bool) {
         let end = Instant::now() + PATIENCE;
         while !is_so(&self.counts()) {
@@ -321,7 +321,7 @@ fn a_storm_beyond_handshakes_max_is_refused_at_once_and_counted() {
     assert_eq!((bench.counts().accepted, bench.counts().delivered), (65, 2));
 }
 
-/// So many places on each listener, and nobody counts as silent.
+/// So many places on each listener, and no connection counts as silent.
 fn full_with(handshakes_max: usize) -> LobbySettings {
     LobbySettings {
         handshakes_max,
@@ -890,7 +890,7 @@ fn when_descriptors_run_out_peers_are_turned_away_at_once_and_later_served_again
     assert!(child.wait().unwrap().success(), "{said:?}");
 }
 
-/// A place where nobody arrives.
+/// A destination to which no connection is delivered.
 struct Abyss;
 
 impl Deliver for Abyss {

@@ -42,8 +42,9 @@ pub(super) struct Turns {
     places: SharedPlaces,
     /// Bytes that those who wait have sent.
     held: usize,
-    /// Who waits since when, oldest first. The timeout is the same for all, so this is the order of deadlines, too.
-    /// Whoever left is skipped: the serial number says whether a place in the slab has a new tenant.
+    /// Waiting connections by arrival, oldest first. The timeout is the same for all, so this is the order of
+    /// deadlines, too. Those that have left are skipped: the serial number says whether a place in the slab is in use
+    /// by another.
     line: VecDeque<(Instant, usize, u64)>,
     serial_next: u64,
     buffer: Box<[u8]>,
@@ -104,7 +105,8 @@ impl Turns {
             if let Err(failure) = self.poll.poll(&mut events, timeout)
                 && failure.kind() != ErrorKind::Interrupted
             {
-                // The descriptor is ours and valid, so this is a bug, and without this thread nobody can connect.
+                // The descriptor is ours and valid, so this is a bug, and without this thread no connection is
+                // accepted.
                 panic!("poll failed: {failure}");
             }
             let now = Instant::now();
@@ -173,7 +175,9 @@ impl Turns {
         for listener in reload.add {
             let name = listener.spec().name.clone();
             if let Err(failure) = self.add(listener) {
-                error!("listener `{name}` cannot be watched, nobody can connect there: {failure}");
+                error!(
+                    "listener `{name}` cannot be registered with the poll and accepts no connection: {failure}"
+                );
             }
         }
     }
@@ -283,8 +287,8 @@ impl Turns {
             return count(&counters.refused_address);
         }
         let door = door.serial;
-        // In a storm the first packet is often there already: then the poll need not hear of this socket at all, and
-        // nobody has to make room.
+        // In a storm the first packet is often there already: then this socket need not be registered with the poll,
+        // and no room has to be made.
         let step = waiting.advance(&mut self.buffer, &self.settings);
         if !matches!(step, Step::Drop(_)) && (waiting.stays_half_open() || !step.is_delivery()) {
             self.make_room(room);
@@ -472,7 +476,8 @@ impl Turns {
                 debug!("listener `{name}`: nothing useful came from {address:?} in time");
             }
         }
-        // Those who left behind somebody slow are forgotten now and then, so that the line stays as short as the crowd.
+        // Entries of connections that have left are removed now and then, so that the queue stays in proportion to the
+        // waiting ones.
         if self.line.len() > 2 * self.waiting.len() + LINE_SLACK {
             let waiting = &self.waiting;
             self.line.retain(|&(_, key, serial)| {
@@ -511,7 +516,7 @@ const WAKER: Token = Token(usize::MAX);
 const ACCEPTS_PER_TURN: usize = 64;
 const EVENTS_PER_TURN: usize = 1_024;
 const READ_BYTES: usize = 16 * 1024;
-/// How long nobody is accepted after the system said that it cannot.
+/// Pause after a failure of the system to accept.
 const BACK_OFF: Duration = Duration::from_millis(50);
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 /// Entries of the line that may be stale before it is tidied.

@@ -214,7 +214,7 @@ impl Waiting {
             .filter(|_| rule.takes_identity)
             .map(Arc::from);
         self.local = proxied.destination.or(self.local);
-        // `LOCAL` and `UNKNOWN` name nobody: then the balancer's own address stands.
+        // `LOCAL` and `UNKNOWN` name no peer: then the proxy's own address stands.
         self.address = proxied.source.or(self.address);
         if !self.occupy() {
             return Step::Drop(Why::Network);

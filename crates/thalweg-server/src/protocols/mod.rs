@@ -91,7 +91,7 @@ struct Extension;
 
 impl Protocol for Extension {}
 
-/// Nobody's name is in the first bytes: the shards take turns. The one who connects speaks first (RFC 8323 §5.3).
+/// The first bytes name no client: the shards take turns. The end that connects sends first (RFC 8323 §5.3).
 fn anywhere(_: &[u8], _: usize) -> Route {
     Route::Key(0)
 }

@@ -45,7 +45,7 @@ impl Shard {
         if self.connections.buffered() + self.buffered_elsewhere <= max {
             return;
         }
-        // Those whose peers have taken everything are nobody's fault.
+        // Buffers whose peers have taken everything are only shrunk.
         self.slim();
         let own = self.connections.buffered();
         if own + self.buffered_elsewhere <= max {

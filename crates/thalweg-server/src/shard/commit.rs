@@ -81,7 +81,7 @@ struct Open {
     since: Time,
 }
 
-/// Frames that were handed over and are not written. A batch may be complete before: when nobody waits for it.
+/// Frames that were handed over and are not written. A batch may be complete before, if no answer waits for it.
 #[derive(Default)]
 struct Backlog {
     frames: VecDeque<(u64, usize)>,
@@ -222,7 +222,7 @@ impl Commits {
         self.open.push_back(open);
     }
 
-    /// A frame is not written and never will be. The number of its batch: nobody may wait for that any more.
+    /// A frame is not written and never will be. Returns the number of its batch, for which nothing may wait any more.
     fn refuse(&mut self, frame: u64) -> Option<u64> {
         self.backlog.written(frame);
         let open = self.open.iter_mut().find(|open| open.frame == frame)?;
@@ -310,7 +310,7 @@ impl Shard {
         let spare = self.commits.spare.pop().unwrap_or_default();
         match self.kernel.take_batch(spare) {
             Some(batch) => self.commits.hand_over(self.id, batch, self.now),
-            // Nobody waits for what was sent away either.
+            // No answer waits for what was sent to other shards either.
             None => self.commits.needs.clear(),
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     pub(crate) stalled_since: Option<Time>,
     /// When the credentials end that it last showed.
     pub(crate) login_ends: Time,
-    /// It did not drain in time: nobody waits for it until it has drained wholly.
+    /// It did not drain in time: publishers do not wait for it until it has drained wholly.
     pub(crate) slow: bool,
     /// A timer for silence runs.
     pub(crate) silence_watched: bool,

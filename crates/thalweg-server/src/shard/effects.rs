@@ -112,7 +112,7 @@ impl Shard {
             return Some((connection.serial, visitor));
         }
         let port = self.ports.of_link(id)?;
-        // It has many peers: who one of them is was proven by DTLS, or nobody asks.
+        // It has many peers: the identity of each was proven by DTLS, or is not asked for.
         Some((
             port.serial,
             Visitor {

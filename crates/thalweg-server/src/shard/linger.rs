@@ -92,7 +92,7 @@ impl Shard {
         }
     }
 
-    /// The process ends: nobody is waited for, but what has arrived by now does not reset the connection.
+    /// The process ends and does not wait for peers, but what has arrived by now does not reset the connection.
     pub(super) fn discard_all(&mut self) {
         for serial in self.lingering.sockets.keys().copied().collect::<Vec<_>>() {
             self.discard(serial);

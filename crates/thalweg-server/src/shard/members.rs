@@ -1,5 +1,5 @@
-//! Connections whose sessions are members of shared subscriptions: their networks are measured, and little of what is for
-//! them lies where nobody can take it back.
+//! Connections whose sessions are members of shared subscriptions: their networks are measured, and little of what is
+//! for them is put into socket buffers, from which it cannot be taken back.
 //!
 //! A message that a socket has taken cannot go to another member any more. So such a connection counts as full as soon as
 //! its socket holds anything that it could not send, and its output is flushed in small pieces.

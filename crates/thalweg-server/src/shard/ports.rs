@@ -1,8 +1,8 @@
 //! Datagrams: a shard's sockets, one for each datagram listener. All peers of a socket are one link.
 //!
 //! Reading goes as for connections: what is ready is read once per pass, bounded, and what the front has put out leaves
-//! in batches. There is nobody to pause, so a socket that must wait is not read: the system's buffer fills, and what does
-//! not fit is lost, as CoAP expects of a network.
+//! in batches. A peer cannot be paused, so a socket that must wait is not read: the system's buffer fills, and what
+//! does not fit is lost, as CoAP expects of a network.
 
 use super::Shard;
 use crate::datagram::{DatagramCounts, DatagramSocket, Inbox};
@@ -76,7 +76,7 @@ impl Dtls {
         }
     }
 
-    /// Takes up files that were read again: whoever is known by what is no longer there goes.
+    /// Takes over files that were read again: peers whose credentials are no longer there are closed.
     fn renew(&mut self, out: &mut DtlsOutput) {
         let reloads = self.acceptor.reloads();
         if std::mem::replace(&mut self.reloads, reloads) != reloads {
@@ -198,7 +198,7 @@ impl Shard {
         let socket = match opened {
             Ok(socket) => socket,
             Err(error) => {
-                tracing::error!(%listener, %error, "a socket could not be registered: the operating system is at fault");
+                tracing::error!(%listener, %error, "a socket could not be registered with the poll");
                 return self.links.close(link, &mut self.kernel, self.now);
             }
         };
@@ -310,8 +310,8 @@ impl Shard {
                     .is_some_and(|dtls| !Arc::ptr_eq(&dtls.acceptor, &acceptor))
             {
                 let renewed = Dtls::new(acceptor, limits);
-                // Other files: whoever is known by the old ones begins anew. Peers hear that, and so does the front:
-                // what it has for them must not leave in an association to come. RFC 7252 §9.1
+                // Other files: peers known by the old ones must shake hands again. They are sent an alert, and the
+                // front is notified: what it has for them must not leave in an association to come. RFC 7252 §9.1
                 let mut opened = std::mem::take(&mut self.ports.opened);
                 opened.clear();
                 if let Some(mut old) = self
@@ -327,7 +327,7 @@ impl Shard {
         }
     }
 
-    /// Puts a new front behind a socket: whoever has come in without showing anything does not stay.
+    /// Puts a new front behind a socket: peers that were admitted without credentials are closed.
     fn renew_front(&mut self, index: usize) {
         let Some(port) = self.ports.at(index) else {
             return;

@@ -351,8 +351,8 @@ impl Shard {
         self.watch_front(id);
     }
 
-    /// When a peer last showed that it is there. One that we do not read cannot say so: while it may not send, nobody can
-    /// tell; while it has not taken our answers, what it takes counts.
+    /// When a peer last showed that it is there. A peer that we do not read cannot show it: while it is paused, it
+    /// counts as alive; while it has not taken our answers, what it takes counts.
     pub(super) fn alive_at(&mut self, id: LinkId) -> Time {
         let is_behind = self.waiting(id) > self.settings.links.output_max;
         let may_not_send = self
@@ -426,7 +426,7 @@ impl Shard {
         self.congested = congested;
     }
 
-    /// Flushes what has piled up without pausing anybody.
+    /// Flushes what has piled up, without pausing publishers.
     pub(super) fn relieve(&mut self) {
         let mut congested = std::mem::take(&mut self.congested);
         self.links.take_congested(&mut congested);
@@ -451,7 +451,7 @@ impl Shard {
         self.waiting(id) > self.settings.links.output_high / 2
     }
 
-    /// Receivers that others have waited for too long: nobody waits for them any more until they have caught up.
+    /// Receivers for which publishers have waited too long: they are not waited for again until they have caught up.
     pub(super) fn give_up_on_stalled(&mut self) {
         let (now, patience) = (self.now, self.settings.pace_max);
         let mut at = 0;

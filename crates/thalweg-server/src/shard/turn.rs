@@ -287,7 +287,7 @@ impl Shard {
         if let Err(error) = self.poll.poll(events, Some(timeout))
             && error.kind() != io::ErrorKind::Interrupted
         {
-            tracing::error!(%error, "waiting for sockets failed: the operating system is at fault; trying on");
+            tracing::error!(%error, "poll failed, retrying");
             std::thread::yield_now();
         }
         self.sleeping.store(false, Ordering::SeqCst);
@@ -381,7 +381,7 @@ impl Shard {
                     counts: self.counts,
                 };
                 ask(&mut inside);
-                // Before the next mail, so that whoever asks again finds it done.
+                // Before the next mail, so that a further question finds it done.
                 self.carry_out();
             }
             // The next look at all buffers finds it.
@@ -488,7 +488,7 @@ impl Shard {
             token,
             Interest::READABLE | Interest::WRITABLE,
         ) {
-            tracing::error!(%error, "a connection could not be registered: the operating system is at fault");
+            tracing::error!(%error, "a connection could not be registered with the poll");
             self.links.close(id, &mut self.kernel, self.now);
             return;
         }
@@ -633,7 +633,7 @@ impl Shard {
                     (Some(max), alive_at) if alive_at + max <= now => {
                         tracing::debug!(
                             link = id.0,
-                            "closed: nothing heard for too long; the peer is gone, or at fault"
+                            "closed: no packet within the keep-alive time; the peer is gone, or hangs"
                         );
                         self.links.on_silence(id);
                         self.start_closing(id);

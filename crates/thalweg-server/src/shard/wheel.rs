@@ -9,7 +9,7 @@ use thalweg_model::Time;
 pub(super) enum Deadline {
     /// The first packet must have come.
     Connect,
-    /// Something must have been heard.
+    /// The peer must have sent something by now.
     Silence,
     /// Something must have been said.
     Idle,

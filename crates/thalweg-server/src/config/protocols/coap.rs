@@ -21,7 +21,7 @@ section! {
         /// Whether the first wait follows the measured round trip to a peer, from 100 ms on, instead of being
         /// `coap.ack_timeout`, which then is for peers of whom nothing is known. A message is sent again as often as
         /// fits into the time that RFC 7252 gives it (45 s), each wait twice the one before. Where a quarter of all
-        /// datagrams is lost, an observer hears of a change after 0.3 s on average, not after 4 s. If not, waits are
+        /// datagrams is lost, an observer is notified of a change after 0.3 s on average, not after 4 s. If not, waits are
         /// those of RFC 7252.
         adaptive_timeout: bool = Flag, "true", Now;
         /// Confirmable CoAP messages on the way to one peer at once. Further ones wait. This is NSTART; RFC 7252 allows

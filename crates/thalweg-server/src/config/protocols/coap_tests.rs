@@ -96,7 +96,7 @@ fn only_coap_is_spoken_in_datagrams_and_without_proxies() {
     }
 }
 
-/// A password file lets nobody in where nobody can say a password.
+/// A password file is of no use where peers cannot send a password.
 #[test]
 fn datagrams_that_others_can_send_need_keys_or_a_word_that_anybody_may() {
     let open = [

@@ -7,7 +7,7 @@ use thalweg_model::Filter;
 section! {
     pub struct Dds {
         /// Whether the broker takes part in a domain of DDS. Only a program that was built with `--features dds` can.
-        /// DDS has no log-in: whoever reaches the interfaces has the rights of `dds.user`.
+        /// DDS has no log-in: every program that reaches the interfaces has the rights of `dds.user`.
         enabled: bool = Flag, "false", Restart;
         /// The number of the domain (ROS 2: `ROS_DOMAIN_ID`). Its UDP ports begin at 7400 + 250 x the number.
         domain: u32 = count(0, 232), "0", Restart;

@@ -16,7 +16,7 @@ use crate::access::AccessError;
 pub struct DtlsFiles {
     /// The key file, see [`PskTable`].
     pub keys: Option<PathBuf>,
-    /// Least bytes of a key: with a suite without key exchange, whoever records a handshake can try keys offline.
+    /// Least bytes of a key: with a suite without key exchange, a recorded handshake lets an attacker try keys offline.
     pub key_bytes_min: usize,
     /// What clients are told to choose their identity by (RFC 4279 §5.2); empty: nothing. No secret.
     pub identity_hint: String,
@@ -41,9 +41,9 @@ impl DtlsAcceptor {
         })
     }
 
-    /// Reads the files again. When one is not as it must be, everything stays as it was.
+    /// Reads the files again. When one is invalid, everything stays as it was.
     ///
-    /// Whoever sees that [`reloads`](Self::reloads) has changed gives what is [`loaded`](Self::loaded) to its sockets.
+    /// A shard that sees [`reloads`](Self::reloads) change gives what is [`loaded`](Self::loaded) to its sockets.
     pub fn reload(&self) -> Result<(), DtlsFault> {
         let loaded = Arc::new(read(&self.files)?);
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
