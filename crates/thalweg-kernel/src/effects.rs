@@ -31,8 +31,8 @@ pub trait Effects {
     fn observe(&mut self, link: LinkId, cookie: u64, observed: Observed<'_>);
     /// Ends a link; the kernel has already forgotten it.
     fn disconnect(&mut self, link: LinkId, why: CloseReason);
-    /// A consumer of a line has ended, and not because it said so. False if the peer could not be told: where
-    /// [`ConsumerEnd::Stalled`] cannot be said apart, the whole link ends.
+    /// A consumer of a line was ended by the kernel. False if the protocol has no message for that: where
+    /// [`ConsumerEnd::Stalled`] cannot be reported by itself, the whole link ends.
     fn consumer_ended(&mut self, link: LinkId, line: u16, ended: ConsumerEnd) -> bool;
     /// What is sent on this link from here on leaves only when batch `batch` of the journal, and all before it, are as
     /// safe as was asked for them, here and on the shards that were sent something: see
@@ -58,7 +58,8 @@ pub enum ConsumerEnd {
     QueueGone(u32),
     /// One message was asked for without a consumer; it has expired before it came, and the queue is empty.
     NothingCame,
-    /// What the line was given was not settled in time: all its consumers end, and the kernel forgets the line right after.
+    /// The line's deliveries were not settled in time: all its consumers end, and the kernel removes the line right
+    /// after.
     Stalled,
 }
 

@@ -3,8 +3,8 @@
 use crate::slots::SlotId;
 use std::num::NonZeroU32;
 
-/// A connection, as the machinery numbers it: the index of its link on this shard. Reused after the link is closed
-/// and the kernel has been told so.
+/// A connection, as the machinery numbers it: the index of its link on this shard. Reused after the kernel was notified
+/// that the link is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(pub u32);
 

@@ -91,7 +91,7 @@ pub struct Limits {
     pub watches_max: usize,
     /// Filters whose every publish is remembered as the last value of its address, retained or not; in memory only.
     pub kept_filters: Arc<[Filter]>,
-    /// Addresses of which [`Kernel::keep_last`](crate::Kernel::keep_last) was told; every shard has all of them.
+    /// Addresses for which [`Kernel::keep_last`](crate::Kernel::keep_last) is on; every shard has all of them.
     pub kept_addresses_max: usize,
     /// Values on this shard that are kept by `keep_last`, not by a retained publish.
     pub kept_messages_max: usize,
@@ -107,7 +107,7 @@ pub struct Limits {
     pub publishers_max: usize,
     /// A publisher that has sent nothing with a stamp for this long may be forgotten.
     pub publisher_expiry: Span,
-    /// Whether it is told who comes and goes.
+    /// Whether presence is published.
     pub presence: bool,
     /// For how long it is remembered of who has left.
     pub presence_offline: Span,

@@ -1,8 +1,8 @@
 //! Names that the broker makes up: for sessions, queues and answers
 //! ([ADR 0037](../../../docs/adr/0037-rights-hold-on-the-way.md)).
 //!
-//! Peers see some of them, and must not be able to tell others: who can name a queue for replies may answer there. So each
-//! is a keyed hash, and none tells the key.
+//! Peers see some of them, and must not be able to derive others: a peer that can name a queue for replies may answer
+//! there. So each is a keyed hash, which does not reveal the key.
 //!
 //! *Knows:* numbers and a key. *Must never know:* what is named.
 

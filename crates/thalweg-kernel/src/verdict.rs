@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a receiver says of a message it was given, through whatever it came.
+/// A receiver's verdict on a message, whether it came by subscription, queue or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is done with.
@@ -33,7 +33,7 @@ pub enum Refusal {
     Reserved,
     /// There are as many as there may be.
     TooMany,
-    /// What was said makes no sense.
+    /// The command contradicts the state.
     Invalid(&'static str),
     /// There is no room to write it down.
     Full,

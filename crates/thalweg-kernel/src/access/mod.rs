@@ -1,4 +1,4 @@
-//! Who may publish, subscribe and receive what.
+//! Access rules: which session may publish, subscribe to and receive what.
 
 pub(crate) mod change;
 pub(crate) mod client_ids;

@@ -1,4 +1,4 @@
-//! What groups are told of their members' work: deliveries, settlements, load reports, round trips, silence.
+//! Inputs of a group's balancer: deliveries, settlements, load reports, round trips, silence.
 
 use crate::Kernel;
 use crate::effects::Effects;
@@ -76,7 +76,7 @@ impl Kernel {
         }
     }
 
-    /// A consumer of a line has settled a copy, or gives it back.
+    /// A consumer of a line has settled a copy, or returns it.
     pub(crate) fn group_line_settled(
         &mut self,
         group_id: GroupId,

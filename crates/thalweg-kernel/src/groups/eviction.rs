@@ -1,10 +1,10 @@
 //! Members that were given something by a group and have fallen silent: their links are ended, and what they had goes to
 //! others.
 //!
-//! *Knows:* when silence is too long, and what is remembered of who was silent. *Must never know:* how a peer is
-//! notified. A copy goes to no other member while the link of its receiver is open, so the link ends first. That
-//! happens only where another connected member may receive the message and is not silent itself. Who comes back is on
-//! trial: it has one message until it settles one, and from the second time on it waits before that.
+//! *Knows:* when silence is too long, and which members were silent before. *Must never know:* how a peer is notified.
+//! A copy goes to no other member while the link of its receiver is open, so the link ends first. That happens only
+//! where another connected member may receive the message and is not silent itself. A member that comes back is on
+//! probation: it gets one message until it settles one, and from the second time on it waits before that.
 
 use crate::Kernel;
 use crate::effects::{CloseReason, ConsumerEnd, Effects};
@@ -24,7 +24,7 @@ const REMEMBERED: Span = Span::from_secs(600);
 const REMEMBERED_MAX: usize = 4096;
 /// Most evictions that are kept until the server takes them.
 const KEPT_MAX: usize = 64;
-/// Pause before the first message of who was silent for the second time, and the longest.
+/// Pause before the first message of a member that was silent for the second time, and the longest pause.
 const PAUSE: Span = Span::from_secs(1);
 const PAUSE_MAX: Span = Span::from_secs(30);
 /// How often a late member is checked again while the group has no other.
@@ -79,7 +79,7 @@ impl Stalls {
     }
 }
 
-/// How long who was silent so often waits for its first message.
+/// How long a member that was silent this often waits for its first message.
 fn pause(strikes: u32) -> Span {
     if strikes < 2 {
         return Span::ZERO;
@@ -202,7 +202,7 @@ impl Kernel {
         true
     }
 
-    /// Who is silent beside a member that is.
+    /// The members that are silent beside this one.
     pub(crate) fn silent_with(
         &mut self,
         id: SessionId,
@@ -234,7 +234,7 @@ impl Kernel {
         if let Some(line) = self.line_holding(id, group_id)
             && fx.consumer_ended(link, line, ConsumerEnd::Stalled)
         {
-            // Its other lines have done nothing wrong, but what it begins anew is on trial.
+            // Its other lines are not affected, but lines that it opens from now on are on probation.
             if let Some(client) = self.client_of(id).cloned() {
                 let trial = self.trial_of(&client, now);
                 if let Some(session) = self.sessions.get_mut(id) {

@@ -1,8 +1,8 @@
-//! Who has given which message of a group back: others come first, and where there are none it waits a moment.
+//! Which member has returned which message of a group: others come first, and where there are none it waits a moment.
 //!
-//! *Knows:* members by their keys, and moments. A message that was given back carries a number through the group's queue
-//! and its members' hands; what is known under it is here. It is a preference and no promise, so little of it is kept: the
-//! last of those who refused a message, and of messages the last that were refused.
+//! *Knows:* members by their keys, and times. A returned message carries a number through the group's queue and its
+//! deliveries; this file keeps what is known under that number. It is a preference and no promise, so little of it is
+//! kept: the last of those who refused a message, and of messages the last that were refused.
 
 use crate::Kernel;
 use crate::groups::seats::{Chosen, Key};
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use thalweg_model::{Message, Span, Time};
 
-/// Messages of a group that were given back and of which it is remembered by whom.
+/// Most returned messages of a group whose members are recorded.
 const MESSAGES_MAX: usize = 4096;
 /// Members that are remembered of each; of more, who refused it first may be offered it before everybody has been.
 const MEMBERS_MAX: usize = 16;
@@ -21,10 +21,10 @@ const MEMBERS_MAX: usize = 16;
 const PAUSE: Span = Span::from_millis(1);
 const PAUSE_MAX: Span = Span::from_secs(1);
 
-/// Names a message that was given back, within its group; 0 for all others.
+/// Number of a returned message within its group; 0 for all others.
 pub(crate) type BackId = u32;
 
-/// What a group remembers.
+/// The returned messages of a group.
 #[derive(Default)]
 pub(crate) struct GivenBack {
     last: BackId,
@@ -99,7 +99,7 @@ impl Kernel {
             .map_or(0, |group| group.given_back.note(known, by, now))
     }
 
-    /// What a group gave to a member, and was perhaps given back before, will not come back that way.
+    /// A copy that was perhaps returned before will not be returned again: its record is removed.
     #[inline]
     pub(crate) fn forget_given_back(&mut self, group_id: GroupId, number: BackId) {
         if number != 0

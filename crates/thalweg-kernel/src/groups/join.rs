@@ -1,5 +1,5 @@
-//! Who is in a group: sessions join and leave, other shards say how many they have, and with that what the group holds is
-//! written down or not.
+//! Membership of a group: sessions join and leave, other shards report how many members they have, and from that
+//! follows whether the group's messages are persisted.
 
 use crate::Kernel;
 use crate::books::Delta;
@@ -182,7 +182,8 @@ impl Kernel {
             group.leave(id);
             key = Some(group.key().clone());
         }
-        // It gets up now: what it still has is told of no more, and it may come back, or another in its place.
+        // It leaves its seat now: settlements of its remaining copies are not reported any more, and it or another may
+        // take the seat.
         self.seat_if_stale(group_id, now);
         let work = self
             .sessions
@@ -247,7 +248,7 @@ impl Kernel {
         if self.env.shards() == 1 {
             return 0;
         }
-        // Who has left has left before.
+        // Members that have left are reported first.
         self.send_reports();
         let Some(group) = self.groups.get(group_id) else {
             return 0;

@@ -1,4 +1,4 @@
-//! Groups: who of those that share a filter has the next message. The store is [`store::Groups`].
+//! Groups: which of the members that share a filter gets the next message. The store is [`store::Groups`].
 
 pub(crate) mod balance;
 pub(crate) mod eviction;

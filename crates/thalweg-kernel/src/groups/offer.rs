@@ -155,7 +155,7 @@ impl Kernel {
             // It must not stand in the way of what waits behind it.
             return self.drop_of_group(group_id, message, DropReason::AccessDenied);
         }
-        // Who waits behind others is wanted for reasons of its own.
+        // A message behind others wants a member for reasons of its own.
         let is_wanted = (waits && !is_behind)
             || upgrades
             || message.reliability() > Reliability::AtMostOnce
@@ -329,7 +329,7 @@ impl Kernel {
         true
     }
 
-    /// Hands a message that waited in the group to a member that can take it now; gives it back if there is none.
+    /// Delivers a message that waited in the group to a member that can take it now; returns it if there is none.
     fn give<E: Effects>(
         &mut self,
         group_id: GroupId,

@@ -1,8 +1,9 @@
 //! Order in a group: while copies of a key are with a member, the next message of that key goes only there.
 //!
 //! A key is a publisher or an address. A message whose key is bound waits for that member, and others of the queue may
-//! pass it. A key moves when nothing of it is with its old member any more: settled, or given back. What is with members
-//! is read off their sessions, so nothing has to be counted; what is remembered between two looks is a shortcut.
+//! pass it. A key moves when its old member has no message of it any more: all are settled or returned. What is with
+//! members is read off their sessions, so nothing has to be counted; what is remembered between two looks is a
+//! shortcut.
 //!
 //! Copies that are never settled give no such moment. Where there are such copies, a hash of the key names the member,
 //! as it does for the strategies that say so.
@@ -166,7 +167,7 @@ impl Kernel {
         self.order_mut(group_id).is_some()
     }
 
-    /// Who gets a message that no other of its key waits before.
+    /// Chooses the member for a message that is the first of its key.
     pub(crate) fn choose_in_order(
         &mut self,
         group_id: GroupId,

@@ -106,8 +106,8 @@ impl Kernel {
         is_too_often
     }
 
-    /// Gives up expired messages at the heads of groups of which no member takes any: they would stand in the way of what
-    /// comes, and operators would count them. A group's dead letters wait for the end of the command.
+    /// Drops expired messages at the heads of groups whose members take none: they would block later ones, and would be
+    /// counted as waiting. A group's dead letters wait for the end of the command.
     pub(crate) fn expire_waiting_of_groups(&mut self, now: Time) {
         for group_id in self.groups.with_expired(now) {
             self.expire_heads(group_id, now);

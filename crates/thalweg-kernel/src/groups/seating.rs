@@ -66,7 +66,7 @@ impl Kernel {
         })
     }
 
-    /// What the balancer is told of a member of the group of this key.
+    /// The terms under which the balancer knows a member of this group.
     pub(crate) fn terms_of(&self, member: &Member, group: &str) -> Terms {
         if let Some(away) = self.remote.aways.get(member.session) {
             return away.terms();
@@ -143,7 +143,7 @@ impl Kernel {
         }
     }
 
-    /// Who of those that are not excepted gets a message that is the next of its group.
+    /// Chooses the member for the next message of a group, among those that are not excepted.
     pub(crate) fn choose_member(
         &mut self,
         group_id: GroupId,

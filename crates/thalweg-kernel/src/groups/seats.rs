@@ -1,6 +1,6 @@
-//! The seats of a group: who sits where, and what the group's balancer is told.
+//! The seats of a group: which member has which seat, and the inputs of the group's balancer.
 //!
-//! A seat is a member with a link. Who comes back with a new link sits down anew, and nothing is known of it.
+//! A seat is a member with a link. A member that comes back with a new link gets a new seat, without a history.
 //!
 //! *Knows:* members by their keys. *Must never know:* a session.
 
@@ -61,7 +61,7 @@ pub(crate) struct Present {
     pub is_blocked: bool,
 }
 
-/// What the balancer says of a message.
+/// The balancer's choice for a message.
 pub(crate) enum Chosen {
     /// It goes to this member.
     Member(Member),
@@ -149,7 +149,7 @@ impl Seats {
         !self.stale && self.order.is_none()
     }
 
-    /// Who would have a message at once, of those of whom `may` says so. Nothing has happened yet.
+    /// The member that would get a message at once, among those for which `may` is true. Changes nothing.
     pub(crate) fn whose_turn(
         &mut self,
         head: &Head,
@@ -300,7 +300,8 @@ impl Seats {
         away.retain(|key, _| is_member(key));
     }
 
-    /// Who gets the head of the queue, of those of whom `may` says so; and when it is looked at again, if it waits.
+    /// Chooses the member for the head of the queue, among those for which `may` is true, or the time of the next
+    /// attempt if it waits.
     pub(crate) fn choose(
         &mut self,
         message: &Message,
@@ -364,7 +365,7 @@ impl Seats {
         &mut self.leavers
     }
 
-    // --- what the balancer is told
+    // --- inputs of the balancer
 
     /// A message came into the group.
     pub(crate) fn arrived(&mut self, now: Time) {

@@ -219,7 +219,7 @@ impl Kernel {
                 .unwrap_or_default();
             let waits = !session.is_trusted() || session.connection.is_congested();
             let online = session.link().is_some();
-            // Who is there is shown by the owner, who knows more.
+            // Connected members are shown by the owner, which has more of them.
             (is_owner || !online)
                 .then(|| member_view(session.client().clone(), online, waits, &tally, seen))
         });

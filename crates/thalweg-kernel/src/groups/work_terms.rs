@@ -8,7 +8,7 @@ use crate::kernel::Map;
 use std::sync::Arc;
 use thalweg_model::{Span, Time};
 
-/// What a receiver says of the way it works; all optional.
+/// What a receiver declares of the way it works; all optional.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkTerms {
     /// Its part beside others', for strategies that go by that.
@@ -40,7 +40,7 @@ pub enum OrderKey {
     Address,
 }
 
-/// What a session has said.
+/// The terms that a session has declared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionTerms {
     /// For all its groups.

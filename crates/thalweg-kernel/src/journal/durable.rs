@@ -107,7 +107,7 @@ pub(crate) enum Put {
     Waits,
     /// It waits, in memory only until it is written.
     WaitsForDisk,
-    /// It was at most once and is done with, or it was dropped.
+    /// Delivered at most once, or dropped: nothing remains to be persisted.
     Done,
 }
 
@@ -132,14 +132,15 @@ impl Kernel {
         }
     }
 
-    /// How safe a publish must be before it is acknowledged: the filters' word, else the listener's, else the general.
+    /// How safe a publish must be before it is acknowledged: by the policy of the matching filters, else of the
+    /// listener, else of the broker.
     pub(crate) fn safety_of(&self, publisher: Option<SessionId>, route: &Route) -> Safety {
         route.safety().unwrap_or_else(|| {
             publisher.map_or(self.env.limits().safety, |id| self.session_safety(id))
         })
     }
 
-    /// How safe what a session was told must be.
+    /// How safe the broker's answers to a session must be: by its listener, else by the broker's setting.
     pub(crate) fn session_safety(&self, id: SessionId) -> Safety {
         self.sessions
             .get(id)
@@ -338,7 +339,7 @@ impl Kernel {
         self.journal.persist(&record, safety);
     }
 
-    /// A waiting entry of a session was sent or is done with.
+    /// Records that a waiting entry of a session was sent or has ended.
     pub(crate) fn persist_put(
         &mut self,
         id: SessionId,
@@ -380,7 +381,7 @@ impl Kernel {
         }
     }
 
-    /// An entry is done with that was in flight under `tag`.
+    /// Records that an entry in flight under `tag` has ended.
     pub(crate) fn persist_settled(&mut self, id: SessionId, entry: &Entry, tag: Tag) {
         if entry.serial == 0 {
             return;
@@ -394,7 +395,7 @@ impl Kernel {
         self.journal.forget(session.uid(), entry.serial, tag);
     }
 
-    /// A waiting entry is done with.
+    /// Records that a waiting entry has ended.
     pub(crate) fn persist_removed(&mut self, id: SessionId, entry: &Entry) {
         match entry.of_group {
             true => self.persist_of_group_removed(entry),
@@ -403,14 +404,14 @@ impl Kernel {
         }
     }
 
-    /// A session's entry is done with that is in its group's queue.
+    /// Records that a session's entry in its group's queue has ended.
     pub(crate) fn persist_of_group_removed(&mut self, entry: &Entry) {
         if let Some(group) = entry.group() {
             self.persist_group_removed(group, entry.serial);
         }
     }
 
-    /// An entry of a group is done with.
+    /// Records that an entry of a group has ended.
     pub(crate) fn persist_group_removed(&mut self, group: GroupId, serial: u64) {
         let number = self.group_number(group);
         self.journal.remove(number, serial, Safety::Lazy);
@@ -428,7 +429,7 @@ impl Kernel {
         }
     }
 
-    /// What has terms is gone, and what it held.
+    /// Records that a session, group or queue is gone, with all its entries.
     pub(crate) fn persist_ended(&mut self, number: u64) {
         if number != 0 {
             let safety = self.env.limits().safety;

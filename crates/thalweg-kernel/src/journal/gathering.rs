@@ -18,7 +18,7 @@ use thalweg_records::{MessageRecord, Record, Reference};
 /// Records of one shard that are persisted together.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// The number that what waits for it was told; they rise by one, from 1 on.
+    /// The number under which answers wait for it; numbers rise by one, from 1 on.
     pub number: u64,
     /// Its frame; they rise by one, from 1 on. Frames of one batch follow each other.
     pub frame: u64,
@@ -34,7 +34,7 @@ impl Batch {
     pub const BYTES_MAX: usize = 1 << 30;
 }
 
-/// What says that an entry is done with is no longer than this.
+/// Longest record of an entry's end.
 const END_BYTES_MAX: usize = 32;
 
 /// A batch that is being gathered.
@@ -157,7 +157,7 @@ impl Gathering {
     fn note(&mut self, record: &Record<'_>, offset: usize) {
         match record {
             Record::Message(message) => self.mark(message, offset),
-            // With its session an entry is done with; nothing may be said of it afterwards.
+            // The end of a session ends its entries; no record of them may follow.
             Record::SessionEnded { queue } => self.forgotten.retain(|(_, of, ..)| of != queue),
             // Another record speaks of the entry: its message must be there.
             Record::Moved { serial, .. }
@@ -220,7 +220,7 @@ impl Gathering {
     /// The record that was persisted last must be written, and stay where it is.
     pub(super) fn pin(&mut self) {
         self.pinned = self.batch.bytes.len();
-        // Nothing before it was left out so far; what was void is written now.
+        // Nothing before it was left out so far; the void records are written now.
         self.void = 0;
     }
 
@@ -324,7 +324,7 @@ impl Gathering {
     }
 }
 
-/// What says that an entry is done with.
+/// The record of an entry's end.
 fn end_of(queue: u64, serial: u64, tag: Tag) -> Record<'static> {
     match tag {
         0 => Record::Removed { queue, serial },

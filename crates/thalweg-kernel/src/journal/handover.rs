@@ -1,7 +1,7 @@
 //! What the server takes from a kernel: batches of records, messages for other shards, and what is wanted back from disk.
 //!
-//! An effect names the batch that an answer waits for ([`Effects::hold`](crate::Effects::hold)); the server takes batches
-//! with [`Kernel::take_batch`] and says when they are safe.
+//! An effect names the batch that an answer waits for ([`Effects::hold`](crate::Effects::hold)); the server takes
+//! batches with [`Kernel::take_batch`] and reports when they are safe.
 
 use super::Batch;
 use crate::effects::{Effects, Fetch};
@@ -39,9 +39,9 @@ impl Kernel {
         self.journal.gathering.take_full()
     }
 
-    /// Batches up to this one are as safe as was asked for: deliveries that waited for them leave. [`Kernel::work`] goes on
-    /// with queues that waited. Shards that were sent something with those batches have confirmed it: what they were asked is
-    /// decided.
+    /// Batches up to this one are as safe as was asked for: deliveries that waited for them leave. [`Kernel::work`]
+    /// goes on with queues that waited. Shards that were sent something with those batches have confirmed it, and their
+    /// answers are known.
     pub fn batch_is_safe<E: Effects>(&mut self, number: u64, now: Time, fx: &mut E) {
         self.decide(number, fx);
         while let Some((_, session, tag)) = self

@@ -420,7 +420,8 @@ impl Kernel {
         }
     }
 
-    /// Who else has members of a group that is owned here will say so; until then its word is taken for granted.
+    /// Other shards will report their members of a group that is owned here; until then the restored members are
+    /// assumed.
     fn expect_members(
         &mut self,
         stored: &StoredGroup,

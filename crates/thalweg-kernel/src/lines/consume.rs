@@ -247,7 +247,7 @@ impl Kernel {
         for transaction in transactions {
             self.abort(id, transaction, now, fx);
         }
-        // All consumers first: what one line gives back must not go to another that ends, too.
+        // All consumers first: what one line returns must not go to another that ends, too.
         let mut leaving = Vec::new();
         for number in &numbers {
             let Some(of) = self.line_mut(id, *number) else {

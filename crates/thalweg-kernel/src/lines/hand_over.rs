@@ -13,7 +13,7 @@ use thalweg_model::{DeathReason, Time};
 pub(crate) enum HandedOver {
     /// It is to be settled, under this tag.
     Unsettled(u64),
-    /// It is done with.
+    /// The item was delivered or dropped.
     Done(Item),
 }
 

@@ -54,7 +54,7 @@ impl Kernel {
         }
     }
 
-    /// The same of one that waited; given back if its output does not take it.
+    /// The same of one that waited; returned if the output does not take it.
     pub(crate) fn give_to_line<E: Effects>(
         &mut self,
         group_id: GroupId,

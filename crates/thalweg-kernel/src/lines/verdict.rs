@@ -250,7 +250,7 @@ impl Kernel {
 
     /// A group's message waits again, first in line.
     fn return_to_group(&mut self, group_id: GroupId, by: Key, mut item: Item, now: Time) {
-        // Who leaves has not refused it.
+        // A consumer that leaves has not refused the message.
         let is_refused = self
             .line(by.0, by.1)
             .is_some_and(|line| line.consumer(by.2).is_some());

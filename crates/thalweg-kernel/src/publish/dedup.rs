@@ -25,7 +25,7 @@ pub(crate) struct Dedup {
     key: StampKey,
 }
 
-/// The publishers of one user, so that a user with many forgets its own first.
+/// The publishers of one user, so that a user with many evicts its own first.
 #[derive(Default)]
 struct Numbers {
     by_number: Map<u64, Publisher>,
@@ -129,9 +129,9 @@ impl Dedup {
         self.heard.insert(turn, (user.clone(), number));
     }
 
-    /// Forgets one publisher and names it, if one has to go: one that has been idle for longer than `expiry`; or, while
-    /// there are more than `max`, the one idle longest, among those of `user` if they are more than half of `max`, else
-    /// among all.
+    /// Evicts one publisher and returns it, if one has to go: one that has been idle for longer than `expiry`; or,
+    /// while there are more than `max`, the one idle longest, among those of `user` if they are more than half of
+    /// `max`, else among all.
     pub(crate) fn forget_one(
         &mut self,
         user: &str,

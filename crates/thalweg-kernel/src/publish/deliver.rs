@@ -38,8 +38,8 @@ impl<'a, 'k> Forms<'a, 'k> {
 }
 
 impl Kernel {
-    /// Copies for this shard's own sessions: those that may receive from the message's origins as well, and that want what it
-    /// says. Whether there are any that asked what it says, and want it.
+    /// Copies for this shard's own sessions: those that may receive from the message's origins as well, and whose
+    /// content filter it passes. Whether there are any with a content filter that it passes.
     #[inline(never)]
     pub(crate) fn spread_to_all<E: Effects>(
         &mut self,
@@ -351,8 +351,7 @@ impl Kernel {
         self.send_addressed(id, entry, None, now, fx)
     }
 
-    /// The same. Who knows the message's address gives it, because a kept message has to check its own before it is
-    /// text.
+    /// The same, with the message's address: reading it from a kept message costs a check of its encoding.
     fn send_addressed<E: Effects>(
         &mut self,
         id: SessionId,
@@ -478,7 +477,7 @@ fn deliver_overlapping<E: Effects>(
     deliver_apart(link, content, &delivery, fx)
 }
 
-/// What a group's balancer is told of a copy; tag 0 if it is not to be settled.
+/// A copy as a group's balancer counts it; tag 0 if it is not to be settled.
 pub(crate) fn parcel(message: &Message, tag: Tag, again: bool) -> Parcel {
     Parcel {
         tag: u64::from(tag),

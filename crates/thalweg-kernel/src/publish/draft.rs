@@ -9,7 +9,7 @@ pub struct Draft<'a> {
     /// The canonical address; the front has checked it.
     pub address: &'a str,
     pub payload: &'a [u8],
-    /// How surely the publisher wants it delivered.
+    /// The reliability that the publisher asks for.
     pub reliability: Reliability,
     /// What it does to the last value.
     pub retain: RetainOp,
@@ -66,7 +66,7 @@ pub enum Outcome {
     BadAddress,
     /// It would have to be kept and there is no room; nothing has happened. The publisher may try again later.
     Full,
-    /// A queue that rather refuses than forgets is full; other receivers may have got it.
+    /// A queue that refuses messages when it is full is full; other receivers may have got it.
     Refused,
     /// Other shards are asked whether they keep it. [`Answer::Published`](crate::Answer::Published) will say whether it is
     /// accepted or refused, under the number [`Kernel::question`](crate::Kernel::question), and nothing is acknowledged

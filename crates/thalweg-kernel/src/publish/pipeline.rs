@@ -1,4 +1,4 @@
-//! A message comes in: who wants it, and in what form.
+//! A publish: matching, and the form in which each receiver gets the message.
 
 use crate::Kernel;
 use crate::access::Permission;

@@ -1,4 +1,4 @@
-//! Whether there is room for a message: before anything is done with it, and in the queue of a session.
+//! Whether there is room for a message: before it is processed, and in the queue of a session.
 
 use crate::Kernel;
 use crate::books::Delta;

@@ -1,4 +1,5 @@
-//! Publishes that carry a stamp: who repeats one is answered as the first time, and it is routed once (decision 0022).
+//! Publishes that carry a stamp: a repetition is answered as the first time, and the message is routed once (decision
+//! 0022).
 //!
 //! What is known of publishers is on the shard of queues, whatever shard they publish on: there every stamped publish is
 //! looked up and spread. Other shards check what they must (rights, limits) and send it there, and its acknowledgement

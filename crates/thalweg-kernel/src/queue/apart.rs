@@ -322,7 +322,7 @@ impl Kernel {
         }
     }
 
-    /// What was taken is done with, or goes back.
+    /// Settles a message that was taken, or returns it to its queue.
     pub(crate) fn end_taken<E: Effects>(
         &mut self,
         taken: TakenId,

@@ -75,7 +75,7 @@ struct Deep {
     spill: Spill<Item>,
     /// The place in line of the first of all.
     first_order: i64,
-    /// Who asked for one message and waits for what is being fetched.
+    /// Requests for one message that wait for what is being fetched.
     asked: VecDeque<Asked>,
 }
 

@@ -223,7 +223,7 @@ impl Kernel {
         }
     }
 
-    /// Publishes a dead letter that could wait, and forgets it where it stood.
+    /// Publishes a dead letter that could wait, and removes the record under which it waited.
     pub(crate) fn bury_kept<E: Effects>(&mut self, given_up: GivenUp, now: Time, fx: &mut E) {
         self.books.left(Delta::memory(given_up.bytes()));
         let original = given_up.original;
@@ -235,8 +235,8 @@ impl Kernel {
         }
     }
 
-    /// A queue ends, and with it what is written down of its messages: those that have died need not wait any longer.
-    /// They are few ([`Agenda::can_end`](crate::agenda::Agenda::can_end)).
+    /// A queue ends, and with it the records of its messages: its dead letters need not wait any longer. They are few
+    /// ([`Agenda::can_end`](crate::agenda::Agenda::can_end)).
     pub(crate) fn bury_soon(&mut self, number: u64) {
         for mut given_up in self.agenda.take_kept_of(number) {
             self.books.left(Delta::memory(given_up.bytes()));
@@ -264,7 +264,7 @@ impl Kernel {
             self.books.unmatched();
             return;
         }
-        // Its life is over: where it is going it has another.
+        // The expiry that it died of does not apply to the dead letter.
         let expires = match message.expires() {
             Time::NEVER => Time::NEVER,
             _ if died_of_age => Time::NEVER,

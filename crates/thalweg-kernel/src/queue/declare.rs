@@ -294,7 +294,8 @@ impl Kernel {
         }
     }
 
-    /// Whether `access` lets publish wherever dead letters of a queue may go, as far as that can be told without a message.
+    /// Whether `access` permits to publish wherever dead letters of a queue may go, as far as that is known without a
+    /// message.
     fn may_bury(&self, access: &Access, to: &DeadLetter, queue: &str) -> bool {
         match (&*to.exchange, &to.key) {
             // The key is each message's: the queue of that name, which may be any.
@@ -309,7 +310,7 @@ impl Kernel {
         }
     }
 
-    /// Whether `access` lets publish to an exchange with a key, or for `None` with any, as far as that can be told.
+    /// Whether `access` permits to publish to an exchange with a key, or for `None` with any, as far as that is known.
     pub(crate) fn may_publish_in(
         &self,
         access: &Access,

@@ -154,7 +154,7 @@ impl Kernel {
         match holder {
             Holder::Session(_) => {}
             Holder::Queue(queue_id) => {
-                // Who has to wait again is in the next list, whatever becomes of this one's owner.
+                // Requests that have to wait again are in the next list, whatever becomes of this one's owner.
                 let queue = self.queues.get_mut(queue_id);
                 let asked = queue.map(|queue| queue.backlog.take_asked());
                 self.serve_again(queue_id, asked.unwrap_or_default(), now, fx);
@@ -220,8 +220,8 @@ impl Kernel {
 
     // --- the end of a queue, and of all that waits
 
-    /// Drops of what is on disk, the first first, `most` messages or few more; how many. Who asked for one message and will
-    /// not get any of these is served again.
+    /// Drops of what is on disk, the first first, `most` messages or few more; how many. Requests for one message that
+    /// will not get any of these are served again.
     pub(super) fn drop_from_depth<E: Effects>(
         &mut self,
         queue_id: QueueId,

@@ -171,8 +171,8 @@ impl Kernel {
         queue.backlog.insert_all(items);
     }
 
-    /// Hands an item to a consumer that can take it right now; gives it back if there is none. Says whether it is to be
-    /// settled. `fresh`: the item is not written down yet.
+    /// Delivers an item to a consumer that can take it right now; returns it if there is none. Also returns whether it
+    /// is to be settled. `fresh`: the item is not persisted yet.
     pub(super) fn hand_to_somebody<E: Effects>(
         &mut self,
         queue_id: QueueId,
@@ -195,7 +195,7 @@ impl Kernel {
         Err(item)
     }
 
-    /// Who is served next, and whose turn it is then.
+    /// Chooses the consumer or group that is served next, and advances the turn.
     fn choose_taker(
         &self,
         queue_id: QueueId,
@@ -253,8 +253,8 @@ impl Kernel {
             && self.may_have(consumer.session, queue_id, message)
     }
 
-    /// Gives an item to a consumer; gives it back if the consumer's output does not take it, and then the session is
-    /// congested. Says whether it is to be settled.
+    /// Delivers an item to a consumer; returns it if the consumer's output does not take it, and then the session is
+    /// congested. Also returns whether it is to be settled.
     pub(super) fn hand_to<E: Effects>(
         &mut self,
         queue_id: QueueId,
@@ -297,7 +297,7 @@ impl Kernel {
         }
     }
 
-    /// An item is done with: so its entry in the journal is, if it has one already.
+    /// An item has ended: so does its entry in the journal, if it has one already.
     pub(super) fn forget_item(&mut self, journal: u64, item: &Item, fresh: bool) {
         if journal != 0 && item.serial != 0 && !fresh {
             self.journal.forget(journal, item.serial, 0);
@@ -306,7 +306,7 @@ impl Kernel {
 
     // --- groups that take from queues
 
-    /// A member of a group takes an item; gives it back if none can.
+    /// A member of a group takes an item; it is returned if none can.
     fn give_to_group<E: Effects>(
         &mut self,
         queue_id: QueueId,

@@ -92,7 +92,7 @@ impl Kernel {
             .set_timer_soon(now, TimerKey::QueueIdle(queue_id));
     }
 
-    /// A queue is gone: its messages, its bindings, its consumers, who are told.
+    /// Ends a queue: its messages, its bindings, and its consumers, which are notified.
     pub(super) fn end_queue<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
         let Some(mut queue) = self.queues.remove(queue_id) else {
             return;
@@ -134,7 +134,7 @@ impl Kernel {
         self.routes.all_have_changed();
     }
 
-    /// What waited in a queue that ends is dropped, though its memory is given back later.
+    /// Books the messages of a queue that ends as dropped; their memory is freed later.
     fn book_ended(&mut self, queue: &Queue) {
         self.books.left(Delta::copies(
             queue.backlog.len(),

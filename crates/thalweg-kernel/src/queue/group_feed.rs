@@ -22,7 +22,7 @@ impl Kernel {
         if !self.has_queues() || !is_queue_address(address) || self.queues.find(address).is_some() {
             return;
         }
-        // Who cannot have it made will find that there is none.
+        // If it cannot be made, the consumer finds no queue.
         let _ = self.add_plain_queue(address, None);
     }
 

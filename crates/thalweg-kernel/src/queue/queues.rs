@@ -90,14 +90,14 @@ impl Queues {
 
     // --- ended queues
 
-    /// Keeps a queue that has ended until its messages' memory is given back.
+    /// Keeps a queue that has ended until its messages' memory is freed.
     pub(super) fn add_ended(&mut self, queue: Box<Queue>) {
         if !queue.backlog.is_empty() {
             self.ended.push_back(queue);
         }
     }
 
-    /// Gives back the memory of some messages of queues that have ended.
+    /// Frees the memory of some messages of queues that have ended.
     pub(crate) fn clear_ended(&mut self) {
         let mut left = DROPPED_PER_CALL;
         while let Some(queue) = self.ended.front_mut() {

@@ -1,4 +1,4 @@
-//! What peers say about queues, and what they are told.
+//! Declarations of queues by peers, and the answers to them.
 
 use crate::made_up::reserved_address;
 use thalweg_model::Span;
@@ -37,7 +37,7 @@ pub struct QueueLimits {
     pub overflow: QueueOverflow,
     /// Where messages go that the queue gives up.
     pub dead_letter: Option<DeadLetter>,
-    /// The highest priority that is told apart; 0 for none.
+    /// The highest priority that is distinguished; 0 for none.
     pub priority_max: u8,
     /// One consumer has them all, until it leaves.
     pub single_active: bool,
@@ -67,7 +67,7 @@ pub struct DeadLetter {
     pub key: Option<Box<str>>,
 }
 
-/// What is told of a queue.
+/// The state of a queue in the answer to its declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueStatus {
     /// It was there before.

@@ -1,4 +1,4 @@
-//! Who takes from a queue: consumers come and go, and receivers ask for one message each.
+//! Consumers of a queue come and go; single messages are taken without one.
 
 use super::Item;
 use super::depth::Asked;

@@ -1,4 +1,4 @@
-//! Who takes from a queue, and whose turn it is.
+//! The consumers and groups of a queue, and their turns.
 
 use crate::ids::{GroupId, SessionId};
 

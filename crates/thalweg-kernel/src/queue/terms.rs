@@ -18,7 +18,7 @@ pub(crate) struct Terms {
     /// The session that has it alone, and that it ends with.
     pub owner: Option<SessionId>,
     pub limits: QueueLimits,
-    /// Who said where its dead letters go.
+    /// The maker of the setting where its dead letters go.
     pub made_by: MadeBy,
 }
 

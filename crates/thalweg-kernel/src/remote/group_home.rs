@@ -1,8 +1,9 @@
 //! A group's owner, and its members on other shards (decision 0020).
 //!
-//! *Knows:* what other shards have said of their members: terms, rights, whether there is room. *Must never know:* their
-//! sessions. A member on another shard is a seat away: the balancer is told of it what it is told of others, and what is
-//! chosen for it leaves as an errand, which is answered by a settlement or comes back. The other side is `seat_away`.
+//! *Knows:* what other shards report of their members: terms, rights, whether there is room. *Must never know:* their
+//! sessions. A member on another shard is a seat away: the balancer gets the same inputs for it as for others, and what
+//! is chosen for it leaves as an errand, which is answered by a settlement or comes back. The other side is
+//! `seat_away`.
 
 use crate::Kernel;
 use crate::access::{Access, Permission};
@@ -28,8 +29,8 @@ pub(crate) fn owner_of(key: &str, filter: &str, shards: u16) -> ShardId {
     home(if is_queue_address(filter) { HOME } else { key }, shards)
 }
 
-/// Whether a member may be in a group at all: who may not take from a queue gets nothing of a group that does, however long
-/// it has been a member.
+/// Whether a member may be in a group at all: without the right to take from a queue it gets nothing of a group that
+/// does, however long it has been a member.
 pub(crate) fn may_sit(access: &Access, group: &Group) -> bool {
     !is_queue_address(group.filter()) || access.allows(Permission::Take, group.filter())
 }

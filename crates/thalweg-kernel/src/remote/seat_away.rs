@@ -119,7 +119,7 @@ impl Kernel {
             return self.send_back(owner, errand);
         }
         let group_id = place.3;
-        // Its rights may have changed since the owner was told of them.
+        // Its rights may have changed since they were reported to the owner.
         let is_denied = !self.is_member_allowed(group_id, member.session, &errand.message);
         if !is_denied && self.member_can_take(&member, &errand.message, self.upgrades(group_id)) {
             return self.run_errand(owner, group_id, &member, errand, now, fx);
@@ -377,7 +377,7 @@ impl Kernel {
         self.remote.seats.bring(owner, name, copy);
     }
 
-    /// A member here gives back what it was given of a group that another shard owns.
+    /// A member here returns a message of a group that another shard owns.
     pub(crate) fn refuse_errand(&mut self, group_id: GroupId, by: Key, item: Item) {
         let Some(group) = self.groups.get_mut(group_id) else {
             return self.book_drop(None, item.message.address(), DropReason::GroupEnded);
@@ -414,7 +414,7 @@ impl Kernel {
         }
     }
 
-    /// Tells owners what they have not been told, at the end of a turn.
+    /// Sends owners the changes of members here, at the end of a turn.
     pub(crate) fn tell_owners(&mut self) {
         for place in self.remote.seats.take_changed() {
             if let Some(member) = self.member_at(place) {

@@ -1,7 +1,7 @@
 //! Memberships of sessions here in groups that other shards own.
 //!
-//! *Knows:* which owner knows of which member, which deliveries are errands, and what owners are still to be told. *Must
-//! never know:* how the owner chooses, nor a session.
+//! *Knows:* which owner has which member, which deliveries are errands, and which changes are still to be reported.
+//! *Must never know:* how the owner chooses, nor a session.
 
 use crate::groups::seats::{Key, key_of};
 use crate::ids::{GroupId, SessionId, ShardId};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use thalweg_balance::{Parcel, Step};
 use thalweg_model::Time;
 
-/// What owners know of members here, and what they are still to be told.
+/// What owners have of members here, and which changes are still to be reported.
 #[derive(Default)]
 pub(crate) struct SeatsAway {
     /// By session, line, consumer and group.
@@ -31,7 +31,7 @@ pub(crate) struct SeatsAway {
     /// The sitting and number of one that did not fit, while it goes back.
     unsent: Option<(u32, u64, i64)>,
     reports: Vec<(ShardId, Report)>,
-    /// Members that owners are to be told of anew; and all of them.
+    /// Members that have to be reported to their owners again, and whether all have to be.
     retell: Vec<SessionId>,
     retell_all: bool,
 }
@@ -316,7 +316,7 @@ impl SeatsAway {
         self.unsent = unsent;
     }
 
-    // --- what owners are told
+    // --- reports to owners
 
     /// Says something of a session's own membership to the group's owner, if that knows of it.
     pub(crate) fn say_of(&mut self, group: GroupId, id: SessionId, said: SeatEvent) {
@@ -340,7 +340,7 @@ impl SeatsAway {
         std::mem::take(&mut self.reports)
     }
 
-    /// Memberships that owners are to be told of anew.
+    /// Takes the memberships that have to be reported again.
     pub(crate) fn take_changed(&mut self) -> Vec<Place> {
         let all = std::mem::take(&mut self.retell_all);
         let some = std::mem::take(&mut self.retell);

@@ -1,4 +1,4 @@
-//! What kernels tell each other. Every pair of shards has a channel that keeps order.
+//! Messages between kernels. Every pair of shards has a channel that keeps order.
 
 use crate::access::Access;
 use crate::effects::{Effects, Safety};
@@ -87,7 +87,7 @@ pub enum ShardMessage {
     Pace { publisher: u64, until: Time },
     /// A publish with a stamp, for the shard that deduplicates its publisher's stamps.
     PublishStamped(Box<StampedPublish>),
-    /// A session's peer came or left, and you are the home of the address where that is told.
+    /// A session's peer came or left; for the home of the address at which its presence is published.
     Presence(Box<PresenceNews>),
     /// Between a group's owner and a shard that has members of it.
     Group(GroupMail),
@@ -157,7 +157,7 @@ pub enum ShardMessage {
         asker: Asker,
         /// The address of the queue.
         queue: Box<str>,
-        /// What he may have of it.
+        /// The requester's rights.
         access: Access,
     },
     /// The answer to that: the message, how often it was delivered before, and how many are left; or why there is none.
@@ -462,7 +462,7 @@ impl Kernel {
                 messages_max,
             } => {
                 let made = self.make_queue_for(from, asker, (&queue, messages_max), now);
-                // Behind what tells that shard of the queue.
+                // Behind the message that announces the queue to that shard.
                 self.remote
                     .send(from, ShardMessage::QueueMade { asker, made });
             }
@@ -630,7 +630,7 @@ impl Kernel {
         }
     }
 
-    /// Tells every other shard that a filter is wanted here; how many there are, which answer a question unless it is 0.
+    /// Announces a filter to every other shard. Returns how many there are; each answers `question` unless it is 0.
     pub(crate) fn tell_interest(&mut self, filter: &str, question: u32) -> usize {
         self.tell_shards(|_| ShardMessage::Interest {
             filter: filter.into(),
@@ -639,7 +639,7 @@ impl Kernel {
         })
     }
 
-    /// Tells every other shard if a filter is not wanted here any more. Nothing waits for the answer.
+    /// Withdraws a filter at every other shard if no subscription here has it any more. Nothing waits for the answer.
     pub(crate) fn withdraw_interest(&mut self, filter: &str) {
         if !self.is_wanted_here(filter) {
             self.tell_shards(|_| ShardMessage::Interest {
@@ -650,7 +650,7 @@ impl Kernel {
         }
     }
 
-    /// Tells every other shard; how many there are.
+    /// Sends a message to every other shard. Returns how many there are.
     pub(crate) fn tell_shards(&mut self, message: impl Fn(ShardId) -> ShardMessage) -> usize {
         for shard in (0..self.env.shards())
             .map(ShardId)
@@ -661,7 +661,7 @@ impl Kernel {
         usize::from(self.env.shards()) - 1
     }
 
-    /// Who asks now, for an answer that may come later.
+    /// The requester of a question whose answer may come later.
     pub(crate) fn asker(&self, id: SessionId, link: LinkId, ticket: Ticket) -> Option<Asker> {
         let session = self
             .sessions

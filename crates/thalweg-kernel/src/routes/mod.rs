@@ -19,10 +19,10 @@ use thalweg_model::filter::{kind_of, prefix_of};
 use thalweg_model::{FilterKind, first_level};
 use trie::Trie;
 
-/// Filters and, for each, the sinks that want what it matches. `S` is the caller's word for a sink: small and copied.
+/// Filters and, for each, its sinks. `S` is the caller's word for a sink: small and copied.
 ///
 /// Filters are canonical, as `thalweg_model::Filter` checks them; the caller has checked. Text that is no filter is
-/// kept and given back, and matches no address.
+/// kept and returned, and matches no address.
 ///
 /// Filters without wildcards are one look-up in a hash table; the others are a trie, by levels or, for prefixes, by bytes. At a million filters of some 30
 /// bytes with one sink of 8 bytes a subscription costs about 105 bytes (120 just after growing), and a match looks at no
@@ -234,5 +234,5 @@ fn allocation_bytes(len: usize) -> usize {
     }
 }
 
-/// How many first levels can be told apart by stamp.
+/// Buckets of first levels, each with a stamp of its own.
 const BUCKETS: usize = 256;

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use thalweg_filter::Predicate;
 
-/// What has a say in a route that was worked out: the part of the table it came from, and the rights and limits then.
+/// The state that a computed route depends on: the part of the table it came from, and the rights and limits then.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AsOf {
     /// The table's stamp for the bucket.

@@ -171,7 +171,7 @@ impl Kernel {
         self.persist_session(id, Safety::Lazy);
     }
 
-    /// Forgets a session: its subscriptions, what waits for it, its name.
+    /// Removes a session: its subscriptions, what waits for it, its name.
     pub fn end_session<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
         // No answer waits for it now, but the next open of that name reports that there is no session.
         self.end_session_as(id, self.session_safety(id), now, fx);
@@ -195,7 +195,7 @@ impl Kernel {
         self.end_errands(id);
         self.close_lines(id, now, fx);
         if let Some(session) = self.sessions.get_mut(id) {
-            // It gets nothing of what it gives back.
+            // None of the messages that it returns may come back to it.
             session.connection.congest();
         }
         self.return_group_copies(id, now, fx);

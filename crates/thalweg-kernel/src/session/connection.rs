@@ -8,7 +8,7 @@ use thalweg_model::Time;
 /// See the module. Without a link, what held for the last one.
 pub(crate) struct Connection {
     link: Option<LinkId>,
-    /// How often the session was opened: tells a link from an earlier one of the same number.
+    /// How often the session was opened: distinguishes a link from an earlier one of the same number.
     openings: u32,
     in_flight_max: u16,
     /// The link's output is above its high-water mark; nothing that can wait is sent.
@@ -18,7 +18,7 @@ pub(crate) struct Connection {
     /// When the session was made, or its last link ended.
     since: Time,
     dialect: &'static str,
-    /// Where it is told that the peer is here, if anywhere.
+    /// The address at which its presence is published, if any.
     presence: Option<Box<str>>,
     grants: Grants,
     meters: Option<Box<Meters>>,
@@ -107,7 +107,7 @@ impl Connection {
         self.presence.as_deref()
     }
 
-    /// It is told no more that the peer is here.
+    /// Its presence is not published any more.
     pub(crate) fn forget_presence(&mut self) {
         self.presence = None;
     }

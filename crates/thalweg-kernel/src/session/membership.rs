@@ -7,7 +7,7 @@ use thalweg_model::Time;
 
 pub(crate) struct Membership {
     groups: Vec<GroupId>,
-    /// When the session was last done with the first of its groups' copies.
+    /// When the session last settled the first of its groups' copies.
     progress: Time,
     /// When it is looked at whether it settles them in time.
     due: Time,

@@ -1,7 +1,7 @@
-//! Who is here, and what waits for them.
+//! Sessions: their owners, subscriptions, backlogs and windows.
 //!
-//! *Knows:* who opened a session, what it wants, what waits for it and what it has not settled; each part keeps its own
-//! counts. *Must never know:* another store; what follows is the flows' part.
+//! *Knows:* who opened a session, its subscriptions, what waits for it and what it has not settled; each part keeps its
+//! own counts. *Must never know:* another store; what follows is the flows' part.
 
 mod backlog;
 mod close;

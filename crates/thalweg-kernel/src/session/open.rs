@@ -39,7 +39,7 @@ pub struct OpenSession<'a> {
     pub dialect: &'static str,
     /// How others know the peer, if it has a name.
     pub known_as: Option<KnownAs<'a>>,
-    /// What the peer was told that it may do.
+    /// The limits that were announced to the peer.
     pub grants: Grants,
 }
 
@@ -63,8 +63,8 @@ impl<'a> OpenSession<'a> {
     }
 }
 
-/// What holds for one connection whatever becomes of [`Limits`](crate::Limits) meanwhile, because its peer was told so
-/// or because its listener has rules of its own. The stricter of both counts.
+/// Limits of one connection that changes of [`Limits`](crate::Limits) do not touch, because they were announced to its
+/// peer or because its listener has its own. The stricter of both counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grants {
     /// The highest reliability that its subscriptions get.
@@ -75,7 +75,7 @@ pub struct Grants {
     pub groups: bool,
     /// Publishes per second in place of the limits' rate; 0 is no limit.
     pub publish_rate: Option<u64>,
-    /// How safe what it is told must be, in place of the limits' word.
+    /// How safe the broker's answers must be, in place of the general setting.
     pub safety: Option<Safety>,
     /// How many copies wait for it while its output is full, those sent at most once too; beyond that the newest is
     /// dropped, and counted. 0: what is sent at most once does not wait.

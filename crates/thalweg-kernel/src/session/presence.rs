@@ -1,4 +1,5 @@
-//! Who is here: told as the last value of an address of its own ([ADR 0025](../../../docs/adr/0025-presence-is-told-at-an-address.md)).
+//! Presence: the last value of an address of its own says whether a peer is connected ([ADR
+//! 0025](../../../docs/adr/0025-presence-is-told-at-an-address.md)).
 //!
 //! ```text
 //!  {"state":"online","protocol":"…","since_ms":1763823921123}
@@ -28,11 +29,12 @@ pub struct KnownAs<'a> {
     /// The name that the peer gave itself, or has proved to have.
     pub name: &'a str,
     /// The protocol, as addresses name it, if in that a name is only a claim: nothing is owned or found by it, and any
-    /// number of peers may say it. It is told apart then, unless the name is that of the peer's user.
+    /// number of peers may say it. Its presence then has an address below that protocol, unless the name is that of the
+    /// peer's user.
     pub claimed_in: Option<&'static str>,
 }
 
-/// A session's peer came or left; for the home of the address at which that is told.
+/// A session's peer came or left; for the home of the address at which that is published.
 #[derive(Clone, Debug)]
 pub struct PresenceNews {
     address: Box<str>,
@@ -51,7 +53,7 @@ impl PresenceNews {
     }
 }
 
-/// Who is here, of all whose address has its home on this shard.
+/// Presence of all peers whose address has its home on this shard.
 #[derive(Default)]
 pub(crate) struct Presences {
     here: crate::kernel::Map<Box<str>, Vec<Here>>,
@@ -68,9 +70,9 @@ struct Here {
 
 /// What it changes that a session of a name has left.
 enum Left {
-    /// Nothing that was told: another session of that name has come since, or it was not known.
+    /// Nothing that was published: another session of that name has come since, or it was not known.
     Unseen,
-    /// Another session is told of from now on.
+    /// Another session's presence is published from now on.
     Other(String),
     /// No session of that name is here.
     Last,
@@ -142,7 +144,8 @@ impl Kernel {
         self.env.limits().presence || !presence::is_presence(filter)
     }
 
-    /// Where it will be told that a peer is here, if anywhere: where it was told of `taken`, whose place it takes.
+    /// The address at which a peer's presence will be published, if any: that of `taken`, if it takes the place of that
+    /// session.
     pub(crate) fn presence_of(
         &self,
         open: &OpenSession<'_>,
@@ -181,7 +184,7 @@ impl Kernel {
         self.tell_presence(news, now, fx);
     }
 
-    /// Tells the home of the address, which may be here.
+    /// Reports to the home of the address, which may be here.
     pub(crate) fn tell_presence<E: Effects>(
         &mut self,
         news: Option<PresenceNews>,
@@ -278,7 +281,7 @@ fn offline(dialect: &str, since: Time, why: Closing) -> String {
 }
 
 impl Closing {
-    /// How others are told.
+    /// The word in the published value.
     fn word(self) -> &'static str {
         match self {
             Closing::Clean | Closing::CleanWithWill => "goodbye",

@@ -134,8 +134,8 @@ impl Kernel {
         self.book_had(id, &entry.message);
     }
 
-    /// A member of a group is done with a copy. Receivers of exactly-once messages may begin to work only when they are
-    /// told that it will not be repeated, so that is when they say so for the second time.
+    /// A member of a group is done with a copy. Receivers of exactly-once messages may begin to work only when they
+    /// know that it will not be repeated, so the copy counts as done at their second answer.
     fn group_copy_done(
         &mut self,
         id: SessionId,

@@ -18,7 +18,7 @@ const CLEARED_PER_CALL: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct Sessions {
-    /// Who is here, of all whose presence this shard tells.
+    /// Presence of the peers whose address has its home here.
     pub presences: Presences,
     /// What the publish that is being spread has met.
     pub crowd: Crowd,

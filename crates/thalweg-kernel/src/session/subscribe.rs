@@ -1,4 +1,4 @@
-//! A session says what it wants, and no longer wants.
+//! A session subscribes and unsubscribes.
 
 use crate::Kernel;
 use crate::access::Permission;
@@ -35,7 +35,7 @@ pub struct Wish<'a> {
     pub id: u32,
 }
 
-/// Which last values a subscriber wants at once.
+/// Which last values a subscriber gets at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastValueWish {
     Always,
@@ -72,7 +72,7 @@ impl Kernel {
         self.subscribe_if(id, ticket, wishes, None, now, fx);
     }
 
-    /// The same of subscriptions that want only what passes a content filter. They are no group's: members of groups have none.
+    /// The same of subscriptions with a content filter. They are no group's: members of groups have none.
     pub fn subscribe_if<E: Effects>(
         &mut self,
         id: SessionId,

@@ -1,4 +1,4 @@
-//! What a session wants: its subscriptions, and last values that it still looks for.
+//! The subscriptions of a session, and last values that it still waits for.
 
 use crate::ids::GroupId;
 use crate::memory::subscription_cost;

@@ -22,7 +22,7 @@ pub(crate) struct Exchange {
     pub auto_delete: bool,
     pub internal: bool,
     pub alternate: Option<Box<str>>,
-    /// Who said what its alternate is.
+    /// The maker of the setting of its alternate.
     pub made_by: MadeBy,
     /// Its number in the journal; 0 if it is not written down.
     pub number: u64,
@@ -332,7 +332,7 @@ impl Kernel {
         self.topology.insert_exchange(address, exchange);
     }
 
-    /// Tells the other shards, whose sessions publish to exchanges, too.
+    /// Reports it to the other shards, whose sessions publish to exchanges, too.
     fn tell_internal(&mut self, address: &str, is_internal: bool) {
         self.tell_shards(|_| ShardMessage::Internal {
             exchange: address.into(),

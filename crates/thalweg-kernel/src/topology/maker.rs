@@ -1,4 +1,4 @@
-//! Who made a binding, an alternate exchange or a place for dead letters.
+//! The maker of a binding, an alternate exchange or a place for dead letters.
 //!
 //! Messages follow these without their maker, so they do what the maker may do now and no more: a binding receives where
 //! it stands, and what leads on publishes there. Routes are judged when they are worked out, dead letters one by one; rules

@@ -101,7 +101,8 @@ impl Kernel {
         }
     }
 
-    /// What a shard has published before it knew of a cell on another is here: that one may have what there is.
+    /// Everything that a shard published before it knew of a cell on another has arrived: the cell may be given the
+    /// value.
     pub(crate) fn on_vouch(
         &mut self,
         by: ShardId,

@@ -45,7 +45,7 @@ pub enum WatchRefused {
 /// What a reader watches.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchSpec<'a> {
-    /// Where the reader is told.
+    /// The reader's link.
     pub link: LinkId,
     /// The reader's name for it.
     pub cookie: u64,
@@ -144,7 +144,7 @@ impl Kernel {
             let (message, left) = self.values.watches.take(watch.0)?;
             self.books.left(left);
             if message.properties().is_some() && !self.may_be_told(id, &message) {
-                // It took the place of what this reader was told of.
+                // It replaces the value of which this reader was notified.
                 self.book_drop(Some(id), message.address(), DropReason::Conflated);
                 continue;
             }

@@ -49,7 +49,7 @@ pub(crate) struct Cell {
     last: u32,
 }
 
-/// What a cell that begins has asked and been answered.
+/// The questions of a new cell and their answers.
 pub(crate) struct Asking {
     question: u32,
     /// Shards that have not answered yet, straight.
