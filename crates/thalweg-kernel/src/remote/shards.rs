@@ -157,7 +157,7 @@ pub enum ShardMessage {
         asker: Asker,
         /// The address of the queue.
         queue: Box<str>,
-        /// The requester's rights.
+        /// Rights of the requester, checked against the queue by its shard.
         access: Access,
     },
     /// The answer to that: the message, how often it was delivered before, and how many are left; or why there is none.

@@ -45,7 +45,7 @@ pub enum WatchRefused {
 /// What a reader watches.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchSpec<'a> {
-    /// The reader's link.
+    /// The link to which values of this watch are sent.
     pub link: LinkId,
     /// The reader's name for it.
     pub cookie: u64,
