@@ -110,7 +110,8 @@ impl<T> Calls<T> {
         is_its.then(|| self.take(number))?
     }
 
-    /// Text, since not every protocol carries bytes as they are. Who answers one request cannot guess that of another.
+    /// Text, since not every protocol carries bytes as they are. A responder to one request cannot guess that of
+    /// another.
     pub(crate) fn correlation(&self, number: u64) -> String {
         let proof = self.key.name("call", u128::from(number)) as u64;
         format!("{number:x}-{proof:016x}")

@@ -41,7 +41,7 @@ pub struct Capabilities {
     pub last_value_in: Option<&'static str>,
     /// How a subscriber gets last values.
     pub last_value_out: &'static str,
-    /// How a receiver is told that a message may have come before.
+    /// The mark of a message that may have come before.
     pub redelivered: Option<&'static str>,
     /// How a message is sent to a queue, and how one is taken from it.
     pub queue: &'static str,

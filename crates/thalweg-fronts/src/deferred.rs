@@ -147,7 +147,7 @@ pub struct Left {
 
 /// A protocol whose output verbs have kernel commands as a consequence. Its methods run while it is away from its link.
 pub trait DeferredFront: Send {
-    /// What it is told. [`Effect`] for fronts of other crates.
+    /// The type of its notes. [`Effect`] for fronts of other crates.
     type Note: From<Effect> + Send;
 
     /// The protocol, in lower case.
@@ -211,7 +211,7 @@ pub trait DeferredFront: Send {
 
     fn start(&mut self, _: &mut Cx<'_>) {}
 
-    /// Whether it is to be told ([`Effect::Room`]) that only so many bytes wait in its output.
+    /// Whether it gets a note ([`Effect::Room`]) when only so many bytes wait in its output.
     fn wants_room(&self, _is_all_noted: bool, _waiting: usize) -> bool {
         false
     }

@@ -108,7 +108,7 @@ impl Cx<'_> {
 /// What one step of a front did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A packet of so many bytes is done with.
+    /// A packet of so many bytes was processed.
     Consumed(usize),
     /// There is no whole packet.
     NeedMore,
@@ -141,7 +141,7 @@ pub enum ConsumerFate {
     Unsaid,
     /// The peer was told.
     Said,
-    /// The peer was told, and the link ends with it.
+    /// The peer was notified, and the link ends with it.
     EndsLink,
 }
 
@@ -194,7 +194,7 @@ pub trait Outbound {
     /// The peer was silent for [`Front::silence_max`]; the link ends.
     fn on_silence(&mut self, _: &mut Vec<u8>) {}
 
-    /// Nothing was sent for [`Front::idle_write`]: writes a sign of life.
+    /// Nothing was sent for [`Front::idle_write`]: writes a keep-alive packet.
     fn on_idle(&mut self, _: &mut Vec<u8>) {}
 
     /// Publishes that must be kept are refused from now on, or (`None`) no more.

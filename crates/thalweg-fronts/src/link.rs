@@ -244,7 +244,7 @@ impl Links {
         id
     }
 
-    /// Removes a link whose socket is closed, and tells the kernel. Its number may be used again afterwards.
+    /// Removes a link whose socket is closed, and closes it in the kernel. Its number may be used again afterwards.
     pub fn close(&mut self, id: LinkId, kernel: &mut Kernel, now: Time) {
         let Some(link) = self.get(id) else { return };
         each_front!(type of link.front, F => F::on_close(&mut self.cx(id, now, kernel)));
@@ -379,7 +379,7 @@ impl Links {
         let mut cx = self.cx(id, now, kernel);
         let mut consumed = 0;
         let stopped = loop {
-            // Not before anything is done: who does not take batches goes on, too.
+            // Not before anything is done: a server that does not take batches makes progress, too.
             if cx.links.should_flush() || (cx.kernel.is_batch_large() && consumed > 0) {
                 break Stopped::FlushFirst;
             }
@@ -585,7 +585,7 @@ impl Links {
         each_front!(&self.get(id)?.front, front => Front::silence_max(&**front))
     }
 
-    /// A link has been silent for too long: says so to the peer and ends the link.
+    /// A link has been silent for too long: notifies the peer and ends the link.
     pub fn on_silence(&mut self, id: LinkId) {
         if let Some(link) = self.get_mut(id) {
             link.front.outbound().on_silence(&mut link.out);
@@ -601,13 +601,13 @@ impl Links {
         each_front!(&self.get(id)?.front, front => Front::idle_write(&**front))
     }
 
-    /// Nothing has been sent to a peer for [`Links::idle_write`]: lets the front send a sign of life.
+    /// Nothing has been sent to a peer for [`Links::idle_write`]: lets the front send a keep-alive packet.
     pub fn on_idle(&mut self, id: LinkId, _now: Time) {
         self.write(id, |front, out| front.outbound().on_idle(out));
     }
 
     /// From now on publishes that must be kept are refused or will be, because of `why`; or no more (`None`). Fronts
-    /// whose protocol has words for it tell those who are here; who comes later looks at [`Links::blocked`].
+    /// whose protocol has a message for it notify their peers; links that open later read [`Links::blocked`].
     pub fn on_blocked(&mut self, why: Option<&'static str>) {
         self.blocked = why;
         for at in 0..self.links.len() {
@@ -647,7 +647,7 @@ impl Links {
         }
     }
 
-    /// Who is connected by a link.
+    /// The session of a link.
     pub fn session(&self, id: LinkId) -> Option<SessionId> {
         self.get(id)?.session
     }

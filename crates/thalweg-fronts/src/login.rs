@@ -1,4 +1,4 @@
-//! Who is it? Fronts ask, the server answers when it knows: checking a password may take a slow hash on another thread.
+//! Log-ins. Fronts ask, the server answers later: checking a password may take a slow hash on another thread.
 
 use thalweg_kernel::OpenRefusal;
 use thalweg_kernel::access::Access;
@@ -58,7 +58,7 @@ pub enum LoginAnswer {
 pub enum LoginRefusal {
     /// User or password are wrong.
     BadUserOrPassword,
-    /// It may not come in, whatever it offers.
+    /// It is not admitted, whatever credentials it has.
     NotAuthorized,
     /// Its user may not bear the client identifier that it chose.
     ClientId,

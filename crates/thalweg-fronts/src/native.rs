@@ -1,5 +1,5 @@
-//! Metadata as its publisher encoded it. A front that knows the encoding gives it back unchanged; all others ask here
-//! what it says in our words.
+//! Metadata as its publisher encoded it. A front of the same protocol writes it unchanged; all others translate it here
+//! into neutral metadata.
 //!
 //! *Must never know:* a link, the kernel.
 

@@ -4,7 +4,7 @@ use crate::address::{self, Place};
 use std::borrow::Cow;
 use thalweg_kernel::queue_address;
 
-/// The queue that does not exist: who consumes from it gets a queue of its own for replies.
+/// The pseudo queue: a client that consumes from it gets a queue of its own for replies.
 pub(super) const DIRECT_REPLY: &str = "amq.rabbitmq.reply-to";
 /// Begins the names that only the server gives.
 pub(super) const RESERVED: &str = "amq.";

@@ -1,4 +1,4 @@
-//! From the first bytes to an open connection: who is it, and which virtual host does it want?
+//! From the first bytes to an open connection: log-in and virtual host.
 
 use super::{AmqpFront, State};
 use crate::front::{Cx, Variant};
@@ -22,15 +22,15 @@ const ABOUT_BYTES_MAX: usize = 1024;
 /// What a client says that it understands.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Capabilities {
-    /// It wants to be told why it may not come in.
+    /// It accepts `connection.close` as the answer to a refused log-in.
     pub(super) authentication_failure_close: bool,
-    /// It wants to be told when a consumer's queue is gone.
+    /// It accepts `basic.cancel` when a consumer's queue is gone.
     pub(super) consumer_cancel_notify: bool,
-    /// It wants to be told when publishing is held back.
+    /// It accepts `connection.blocked` when publishing is held back.
     pub(super) blocked: bool,
 }
 
-/// A peer that may come in and has not said where.
+/// A peer that is admitted and has not named its virtual host yet.
 pub(super) struct Admitted {
     user: Option<Box<str>>,
     access: Access,
@@ -314,7 +314,7 @@ impl Credentials {
         }
     }
 
-    /// Whether these are what clients send that were told nothing.
+    /// Whether these are the credentials that libraries send by default.
     fn are_nobodys(&self) -> bool {
         match (self.user.as_deref(), self.password.as_deref()) {
             (None, None) => true,

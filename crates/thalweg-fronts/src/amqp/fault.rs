@@ -1,5 +1,4 @@
-//! What a peer is told when something cannot be done: codes and texts as RabbitMQ has them, because clients show them and
-//! tests look for them.
+//! Errors sent to peers: codes and texts as RabbitMQ has them, because clients show them and tests look for them.
 
 use thalweg_amqp::ReplyCode;
 use thalweg_kernel::Refusal;

@@ -66,7 +66,7 @@ pub struct AmqpFront {
     nonce: u64,
     /// How many were made.
     names: u32,
-    /// What a peer that offers no credentials may do, if it may come in.
+    /// What a peer without credentials may do, if it is admitted.
     anonymous: Option<Access>,
     client: Box<str>,
     /// What the peer said of itself: its client properties that are text.
@@ -376,7 +376,7 @@ impl Front for AmqpFront {
         &self.about
     }
 
-    /// Two intervals without a sign of life.
+    /// Two heartbeat intervals, after which the peer counts as gone.
     fn silence_max(&self) -> Option<Span> {
         let seconds = u64::from(self.machine.heartbeat_seconds());
         match self.state {

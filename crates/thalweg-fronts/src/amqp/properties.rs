@@ -117,7 +117,7 @@ fn decimal(scale: u8, value: i32) -> String {
 pub(super) struct Outgoing<'a> {
     pub(super) content: &'a Content<'a>,
     pub(super) expires_in: Option<Span>,
-    /// How often it was delivered before, if that is to be told; else 0.
+    /// Earlier deliveries, if they are to be sent along; else 0.
     pub(super) deliveries: u32,
     /// The whole address, if the routing key is not.
     pub(super) cut_address: Option<&'a str>,

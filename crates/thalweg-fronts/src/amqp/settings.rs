@@ -12,7 +12,7 @@ pub struct AmqpSettings {
     pub frame_max: u32,
     /// The highest channel number.
     pub channel_max: u16,
-    /// How often we send a sign of life and want one; whole seconds, zero is never. Clients may choose less.
+    /// The interval of heartbeats in both directions; whole seconds, zero is never. Clients may choose less.
     pub heartbeat: Span,
     /// The largest message body.
     pub message_bytes_max: usize,
@@ -22,7 +22,7 @@ pub struct AmqpSettings {
     pub cluster_name: Box<str>,
     /// Publishes per second of a connection in place of the kernel's limit; 0 is no limit.
     pub publish_rate: Option<u64>,
-    /// How safe what clients of this listener are told must be, in place of the kernel's word.
+    /// How safe answers to clients of this listener must be, in place of the kernel's setting.
     pub safety: Option<Safety>,
 }
 

@@ -247,7 +247,7 @@ impl<S: Side> Handler<S> {
         Ok(())
     }
 
-    /// Draft §2.5.5: the data go, too, and who observes them is told.
+    /// Draft §2.5.5: the data go, too, and their observers are notified.
     fn delete_topic(&mut self, id: TopicId, request: &Request<'_>, cx: &mut Cx<'_>) -> Done {
         let Some(desk) = self.desk else {
             return Err(not_yet());

@@ -222,7 +222,7 @@ impl<S: Side> Handler<S> {
             },
             cx.now,
         )?;
-        // Who may not read is told that it has changed.
+        // A peer that may not read gets 2.04 without the value.
         self.read(ticket, request.session, address, cx)
             .is_ok()
             .then_some(ticket)

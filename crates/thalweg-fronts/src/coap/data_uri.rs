@@ -26,7 +26,7 @@ const WRONG_PATH: &str = "topic-data has a level that cannot be read";
 const NO_ADDRESS: &str = "topic-data is no address that may be published to";
 
 impl DataUri {
-    /// Reads the reference of a topic in a tenant. The error is what a peer is told.
+    /// Reads the reference of a topic in a tenant. The error is the peer's diagnostic payload.
     pub(super) fn read(reference: &str, tenant: &str) -> Result<DataUri, &'static str> {
         if has_authority(reference) {
             return Ok(DataUri::Elsewhere);

@@ -31,7 +31,7 @@ pub struct Desk {
     /// The topics that existed when it opened have been read; until then no request may be answered with "no such
     /// topic".
     pub(super) is_known: bool,
-    /// What was told about topics before that: it is newer than what the list of them says.
+    /// Topics that were changed before that: the change is newer than the list.
     told_of: BTreeSet<Box<str>>,
     /// Before this time nothing tries again to delete topics that have ended: there was no room to write it down.
     expire_from: Time,
@@ -205,7 +205,7 @@ impl Desk {
         kernel.subscribe(session, 1, &wishes, now, links);
     }
 
-    /// Where the answer to a call of a link goes. Who answers one call cannot tell the addresses of others.
+    /// Where the answer to a call of a link goes. A responder to one call cannot derive the addresses of others.
     pub(super) fn reply_address(&self, link: LinkId, call: u64) -> String {
         let proof = self.key.name("call", number_of(link, call)) as u64;
         format!("{}{:x}-{call:x}-{proof:016x}", self.replies, link.0)
@@ -219,7 +219,7 @@ impl Desk {
         (*self.reply_address(link, call) == *address).then_some((link, call))
     }
 
-    /// Handles what its session was told.
+    /// Handles the effects on its session.
     fn on_notes(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
         while let Some(note) = Desk::of(links, id).and_then(|desk| desk.notes.pop_front()) {
             match note {
@@ -371,7 +371,7 @@ impl Desk {
         }
     }
 
-    /// Tells the other shards how many observers topics have here that limit them.
+    /// Publishes to the other shards how many observers here the topics have that limit them.
     pub(super) fn announce(links: &mut Links, id: LinkId, now: Time, kernel: &mut Kernel) {
         let session = links.session(id);
         let (Some(desk), Some(session)) = (Desk::of(links, id), session) else {

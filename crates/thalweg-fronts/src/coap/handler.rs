@@ -37,7 +37,7 @@ pub(super) struct Request<'r> {
     pub(super) confirmable: bool,
     pub(super) options: Options<'r>,
     pub(super) payload: &'r [u8],
-    /// It wants to be told of changes.
+    /// It asks to be notified of changes.
     pub(super) observes: bool,
     /// The observation that its sender has with its token.
     pub(super) relation: Option<u64>,

@@ -133,7 +133,7 @@ impl Identities {
         self.known.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// Whether an identity may come in; opens its session or asks the server if that has not been done.
+    /// Whether an identity is admitted; opens its session or asks the server if that has not been done.
     #[inline]
     pub(super) fn standing(
         &mut self,

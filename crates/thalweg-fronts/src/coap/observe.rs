@@ -37,7 +37,7 @@ enum NotifyOutcome {
 }
 
 impl<S: Side> Handler<S> {
-    /// A GET that wants to be told of changes.
+    /// A GET with Observe.
     pub(super) fn register(
         &mut self,
         address: &str,
@@ -377,7 +377,7 @@ impl<S: Side> Handler<S> {
         true
     }
 
-    /// An observer must be asked whether it is still there: it is told of the state as it is. RFC 7641 §4.5
+    /// An observer is checked by a confirmable notification of the present state. RFC 7641 §4.5
     pub(super) fn on_check_due(&mut self, cookie: u64, cx: &mut Cx<'_>) {
         let Some(relation) = self.relations.get_mut(cookie) else {
             return;

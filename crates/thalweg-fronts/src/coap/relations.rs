@@ -1,4 +1,4 @@
-//! Who observes what. There may be very many, so a record is small, and holds no address: the kernel's watch does.
+//! Observations. There may be very many, so a record is small, and holds no address: the kernel's watch does.
 
 use super::settings::Notify;
 use super::topics::TopicId;

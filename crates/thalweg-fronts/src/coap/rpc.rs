@@ -54,7 +54,7 @@ impl<X> Calls<X> {
         *generation = generation.wrapping_add(1);
         *slot = Some(exchange);
         let call = u64::from(*generation) << 32 | u64::from(index);
-        // Settings may have made times shorter; who began later then waits a little longer.
+        // Settings may have made times shorter; a call that began later then waits a little longer.
         let due = self.due.back().map_or(due, |(last, _)| due.max(*last));
         self.due.push_back((due, call));
         self.len += 1;
@@ -138,7 +138,8 @@ impl<S: Side> Handler<S> {
         let call = self
             .calls
             .insert(request.exchange, cx.now + self.settings.rpc_timeout);
-        // It tells a receiver what is repeated, and us nothing: the answer is what the caller waits for.
+        // It is for the receiver, which recognizes repetitions by it; here it is not used, because the caller waits for
+        // the answer.
         let stamp = stamp::read(wishes.stamp, cx.kernel);
         let mut properties = properties_of(&wishes, request, stamp, cx).unwrap_or_default();
         properties.reply_to = Some(desk.reply_address(self.link, call).into());

@@ -51,14 +51,14 @@ pub struct CoapSettings {
     pub topics_max: usize,
     /// Observations of one socket or connection.
     pub observers_max: usize,
-    /// Who is known on one socket at a time.
+    /// Most identities of one socket at a time.
     pub identities_max: usize,
     /// A session that was unused for this long is closed.
     pub session_idle: Span,
     /// Publishes per second of an identity, or of an anonymous peer's address, in place of the kernel's limit; 0 is no
     /// limit.
     pub publish_rate: Option<u64>,
-    /// How safe what clients of this listener are told must be, in place of the kernel's word.
+    /// How safe answers to clients of this listener must be, in place of the kernel's setting.
     pub safety: Option<Safety>,
     /// The longest a connection may be silent, if there is a limit.
     pub silence_max: Option<Span>,

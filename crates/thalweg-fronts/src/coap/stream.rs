@@ -1,8 +1,8 @@
 //! CoAP over TCP, TLS and WebSocket: one connection. RFC 8323
 //!
-//! Requests are those of datagrams (`handler`); what differs is that the transport repeats and puts in order. So an answer
-//! leaves when its batch is safe, in whatever order, and an observer that reads slowly is told only when its output has
-//! drained: what comes meanwhile waits with the kernel, where newer takes the place of older.
+//! Requests are those of datagrams (`handler`); what differs is that the transport repeats and puts in order. So an
+//! answer leaves when its batch is safe, in whatever order, and an observer that reads slowly is notified only when its
+//! output has drained: what comes meanwhile waits with the kernel, where newer takes the place of older.
 //!
 //! ```text
 //!  ExpectCsm --CSM--> Open --Abort, fault, Release and all is answered--> Closed
@@ -27,7 +27,7 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::{CloseReason, LinkId};
 use thalweg_model::{Span, Time};
 
-/// Bytes of output above which observers are not told more: what they are told then is newer.
+/// Bytes of output above which observers are not notified: a later notification is newer.
 const NOTIFY_BELOW: usize = 32 << 10;
 /// Bytes of output above which nothing more is read or answered.
 const ANSWER_BELOW: usize = 256 << 10;
@@ -35,7 +35,7 @@ const ANSWER_BELOW: usize = 256 << 10;
 const WAITING_MAX: usize = 1024;
 /// What a message may have beside its payload.
 const HEAD_BYTES: usize = 4 << 10;
-/// Our own buffer is given back when a burst has made it larger than this.
+/// Our own buffer is freed when a burst has made it larger than this.
 const BUFFER_KEPT: usize = 4 << 10;
 /// After so long without a sweep what was used is looked through.
 const SWEEP_AFTER: Span = Span::from_secs(30);
@@ -61,7 +61,7 @@ pub(super) struct StreamSide {
     out: Vec<u8>,
     /// Bytes that wait in the link's output already.
     waiting: usize,
-    /// Observations that could not be told of something.
+    /// Observations with a notification that did not fit.
     busy: Vec<(u64, u64)>,
 }
 

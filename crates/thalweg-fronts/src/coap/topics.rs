@@ -28,11 +28,11 @@ pub(super) struct Topic {
     pub(super) configuration: Configuration,
     /// The canonical address of its data; nothing if another server has them.
     pub(super) address: Option<Box<str>>,
-    /// Who observes its data, on this shard.
+    /// Observers of its data, on this shard.
     observers: u32,
-    /// What the other shards were told about that.
+    /// The number that was last published to the other shards.
     announced: u32,
-    /// Who observes them on other shards, by shard.
+    /// Observers of its data on other shards, by shard.
     elsewhere: BTreeMap<u16, u32>,
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Applied {
 /// What to do with a request to observe an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seat {
-    /// Let him. To be given back if there is a topic.
+    /// Admitted; to be counted down at the end if there is a topic.
     Taken,
     /// There are as many as the topic allows: answer without Observe. Draft §3.2.2
     None,
@@ -365,8 +365,8 @@ impl Topics {
         self.note_count(id);
     }
 
-    /// What the other shards have to be told: topics whose observers here have changed in number. Only of topics that
-    /// limit them.
+    /// What has to be published to the other shards: topics whose observers here have changed in number. Only of topics
+    /// that limit them.
     pub(super) fn take_announcements(&mut self) -> Vec<(TopicId, u32)> {
         let mut announcements = Vec::new();
         for id in std::mem::take(&mut self.changed_counts) {
@@ -486,7 +486,7 @@ impl Topic {
             .is_some_and(|max| self.observers.saturating_add(elsewhere) >= max)
     }
 
-    /// Who observes its data on this shard.
+    /// The observers of its data on this shard.
     pub(super) fn observers(&self) -> u32 {
         self.observers
     }
@@ -533,8 +533,8 @@ impl fmt::Debug for TopicId {
     }
 }
 
-/// FNV-1a and a last mixing. Nothing depends on it being hard to turn round: who may make topics may also make two whose
-/// ids want to be the same, and the second gets another.
+/// FNV-1a and a last mixing. Nothing depends on it being hard to invert: a client that may make topics may also make
+/// two with the same hash, and the second gets another id.
 fn scatter(bytes: &[u8], seed: u64) -> u64 {
     let start = 0xCBF2_9CE4_8422_2325 ^ seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut hash = bytes.iter().fold(start, |hash, byte| {

@@ -98,7 +98,7 @@ pub(super) struct Ask {
     pub(super) format: Option<u16>,
 }
 
-/// How many ETags of a request are looked at: who has more of one resource has wasted memory.
+/// How many ETags of a request are looked at: a client rarely caches more of one resource.
 const ETAGS_MAX: usize = 4;
 
 impl Ask {

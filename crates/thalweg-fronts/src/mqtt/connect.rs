@@ -53,7 +53,7 @@ impl super::MqttSettings {
         }
     }
 
-    /// What a peer is told that it may do; holds for its connection even if the settings change meanwhile.
+    /// The limits announced to a peer; they hold for its connection even if the settings change meanwhile.
     fn grants(&self) -> Grants {
         Grants {
             reliability_max: super::publish::reliability(self.maximum_qos),
@@ -72,7 +72,7 @@ const NO_ROOM_FOR_CONNACK: PeerFault = PeerFault {
     what: "the client's Maximum Packet Size has no room for CONNACK",
 };
 
-/// What MQTT 5 clients are told of us beside what the specification has words for.
+/// User properties of CONNACK that announce what the specification has no property for.
 const ANNOUNCED: [(&str, &str); 1] = [(STAMPS_ANNOUNCEMENT, "1")];
 
 impl MqttFront {
@@ -205,7 +205,7 @@ impl MqttFront {
         }
     }
 
-    /// Opens the session of a peer that may come in, and says so.
+    /// Opens the session of an admitted peer, and writes CONNACK.
     #[allow(clippy::too_many_arguments)] // The end of a chain that gathers exactly these.
     pub(super) fn open(
         cx: &mut Cx<'_>,
@@ -262,7 +262,7 @@ impl MqttFront {
         let granted = opened.expiry.secs().min(u64::from(u32::MAX)) as u32;
         MqttFront::write(cx.links, cx.id, |front, out| {
             let settings = front.settings.clone();
-            // Only MQTT 5 clients can be told; others are held to what they said.
+            // Only MQTT 5 clients can be notified; for others their own value counts.
             let server_keep_alive = settings
                 .keep_alive_for(opening.keep_alive)
                 .filter(|_| version == Version::V5);

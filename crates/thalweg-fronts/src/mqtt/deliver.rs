@@ -152,7 +152,7 @@ impl MqttFront {
     }
 }
 
-/// What a member of a shared subscription is told that has not acknowledged for too long.
+/// The reason sent to a member of a shared subscription that has not acknowledged for too long.
 const STALLED: &str =
     "messages of a shared subscription were not acknowledged in time and go to other members";
 

@@ -60,7 +60,7 @@ pub struct MqttSettings {
     pub assigned_may_return: bool,
     /// Publishes per second of a connection in place of the kernel's limit; 0 is no limit.
     pub publish_rate: Option<u64>,
-    /// How safe what clients of this listener are told must be, in place of the kernel's word.
+    /// How safe answers to clients of this listener must be, in place of the kernel's setting.
     pub safety: Option<Safety>,
 }
 
@@ -101,7 +101,7 @@ pub struct MqttFront {
     state: State,
     /// Part of the client identifiers that the broker makes up, so that they are unique in the process.
     nonce: u64,
-    /// What a peer that offers no credentials may do, if it may come in.
+    /// What a peer without credentials may do, if it is admitted.
     anonymous: Option<Access>,
     keep_alive: u16,
     /// The method of enhanced authentication the client began with.

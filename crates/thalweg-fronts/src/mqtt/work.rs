@@ -19,13 +19,13 @@ use thalweg_mqtt::{Load, Properties, Publish, QoS, ReasonCode, Version};
 pub(super) struct Work {
     /// The terms of CONNECT.
     terms: WorkTerms,
-    /// Whether the kernel has been told them, and how often to expect a report.
+    /// Whether the kernel has them, and how often to expect a report.
     told: bool,
     /// Reports of QoS 2 that wait for their PUBREL.
     held: Vec<Ticket>,
 }
 
-/// Reports of QoS 2 that are held at once; who has more gets an answer to PUBREL that says that it is unknown.
+/// Reports of QoS 2 that are held at once; beyond that PUBREL is answered with "packet identifier not found".
 const HELD_MAX: usize = 64;
 
 /// The terms among the user properties, if there are any, and how many of them are unknown.

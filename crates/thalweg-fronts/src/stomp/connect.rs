@@ -9,13 +9,13 @@ use thalweg_kernel::{Grants, KnownAs, OpenRefusal, OpenSession};
 use thalweg_model::{STAMPS_ANNOUNCEMENT, Span};
 use thalweg_stomp::{ConnectFrame, ConnectedOut, Version, heart_beats};
 
-/// What clients offer that were told nothing: it counts as nothing where nothing is asked for.
+/// The credentials that libraries send by default: they count as none where none are required.
 const DEFAULT_CREDENTIALS: &str = "guest";
 
 /// RabbitMQ's short message for a refused log-in.
 const BAD_CONNECT: &str = "Bad CONNECT";
 
-/// The shortest times, in milliseconds, in which we give and want a sign of life.
+/// The shortest intervals of heart-beats, in milliseconds, that we send and require.
 const GIVEN_MIN: u32 = 100;
 const WANTED_MIN: u32 = 1000;
 
@@ -117,7 +117,7 @@ impl StompFront {
         StompFront::give_up(cx, &Trouble::new(BAD_CONNECT, body), None);
     }
 
-    /// Opens the session of a peer that may come in, and says so.
+    /// Opens the session of an admitted peer, and writes CONNECTED.
     fn open(cx: &mut Cx<'_>, opening: &Opening, user: Option<Box<str>>, access: Access) {
         let Some(front) = StompFront::of(cx.links, cx.id) else {
             return;

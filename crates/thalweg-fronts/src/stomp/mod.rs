@@ -61,7 +61,7 @@ pub struct StompFront {
     nonce: u64,
     /// How many names it has made.
     named: u32,
-    /// What a peer that offers no credentials may do, if it may come in.
+    /// What a peer without credentials may do, if it is admitted.
     anonymous: Option<Access>,
     /// Its tenant; empty for the default one.
     tenant: Box<str>,

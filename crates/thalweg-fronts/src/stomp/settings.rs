@@ -56,7 +56,7 @@ pub struct StompSettings {
     pub server: Box<str>,
     /// How many deliveries of a subscription may be unsettled if SUBSCRIBE does not say; 0 is no limit.
     pub prefetch: u32,
-    /// Whether NACK without a word about it puts the message back into its queue, or rejects it.
+    /// Whether NACK without the header `requeue` puts the message back into its queue, or rejects it.
     pub nack_requeues: bool,
     /// Whether SUBSCRIBE with a selector is refused.
     pub selectors_refused: bool,
@@ -68,7 +68,7 @@ pub struct StompSettings {
     pub destination_bytes_max: usize,
     /// Publishes per second of a connection in place of the kernel's limit; 0 is no limit.
     pub publish_rate: Option<u64>,
-    /// How safe what clients of this listener are told must be, in place of the kernel's word.
+    /// How safe answers to clients of this listener must be, in place of the kernel's setting.
     pub safety: Option<Safety>,
 }
 

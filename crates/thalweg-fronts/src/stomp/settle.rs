@@ -77,7 +77,7 @@ impl StompFront {
             Some(Name::Unsettled) => return Ok(Handled::Done),
             None => return unknown(),
         };
-        // A subscription that has ended: what was unsettled has gone back, and the word about it comes too late.
+        // A subscription that has ended: its unsettled messages were requeued, and this frame comes too late.
         let Some(subscription) = front.subscriptions.get(line) else {
             return Ok(Handled::Done);
         };

@@ -139,7 +139,7 @@ impl Session {
 }
 
 impl Kernel {
-    /// Whether a filter may be subscribed to: addresses where presence is never published are refused.
+    /// Whether a filter may be subscribed to: those of presence are refused while presence is off.
     pub(crate) fn is_told_here(&self, filter: &str) -> bool {
         self.env.limits().presence || !presence::is_presence(filter)
     }
