@@ -1,4 +1,4 @@
-//! Who may come in: answers the fronts' questions, slow ones on the vault's threads.
+//! Log-ins of a shard: answers the fronts' questions, slow ones on the vault's threads.
 
 use crate::access::{
     BanFile, Login, LoginRequest, PeerState, Refusal, RefusalReason, Users, Vault, VaultPool,
@@ -27,7 +27,7 @@ const NONCE_BYTES: usize = 24;
 /// With so many log-ins waiting, those of peers that have closed their side are dropped.
 const MANY: usize = 32;
 
-/// Who asks, as far as the transport knows.
+/// The peer of a log-in, as far as the transport knows it.
 pub(crate) struct Visitor {
     /// The listener it came through.
     pub(crate) listener: Arc<str>,
@@ -45,7 +45,7 @@ pub(crate) struct Door {
     /// The shard's own mailbox, for answers that come later.
     mailbox: Mailbox,
     settings: Arc<DoorSettings>,
-    /// Who was in the password file when the sessions' rules were renewed last.
+    /// The users of the password file when the sessions' rules were renewed last.
     users: Users,
     /// The bans that were in force then.
     bans: Option<Arc<BanFile>>,
@@ -77,9 +77,9 @@ impl Door {
         self.settings = settings;
     }
 
-    /// Gives every session the rules that are in force now, and ends the links of users that the password file has no more and
-    /// of those that are banned; `address` says where a link comes from. Peers that were let in by earlier rules and have not
-    /// opened a session must log in again.
+    /// Gives every session the rules that are in force now, and ends the links of users that the password file has no
+    /// more and of those that are banned; `address` says where a link comes from. Peers that were admitted by earlier
+    /// rules and have not opened a session must log in again.
     pub(crate) fn renew_access(
         &mut self,
         kernel: &mut Kernel,

@@ -1,8 +1,8 @@
 //! The process's journal: opened and read at the start, then written by one thread, read back by another, and folded
 //! into checkpoints by a third.
 //!
-//! *Knows:* the store, and the shards' mailboxes. Shards hand their batches to the [`CommitterHandle`] and are told
-//! through their mailboxes what became of them.
+//! *Knows:* the store, and the shards' mailboxes. Shards submit their batches to the [`CommitterHandle`] and get the
+//! outcome through their mailboxes.
 
 use crate::shard::{Committed, Mailbox, ToShard};
 use crate::threads::{self, OnFailure, PanicGuard};

@@ -68,7 +68,7 @@ pub struct ListenerView {
     pub transport: &'static str,
     /// Address and port, or path.
     pub address: String,
-    /// Whether peers without credentials are let in.
+    /// Whether peers without credentials are admitted.
     pub anonymous: bool,
 }
 

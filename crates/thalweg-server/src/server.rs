@@ -38,7 +38,7 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// What a start is told beside the configuration.
+/// Options of a start beside the configuration.
 #[derive(Default)]
 pub struct StartOptions {
     /// Whether a damaged journal is used without what is damaged. What is missing is logged and set aside.

@@ -1,4 +1,4 @@
-//! From the configuration to what each part is told.
+//! From the configuration to the settings of each part.
 
 use crate::access::{AccessSettings, TokenKeySettings, TokenKeySource, TokenSettings};
 use crate::config::{self, Config, Words};
@@ -24,7 +24,7 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::{ClientIds, GroupPolicy, Limits, OrderKey, Safety};
 use thalweg_model::Span;
 
-/// What a shard is told. Sent to its thread, so what is shared within the shard is made there.
+/// Settings of a shard. They are sent to its thread, so what is shared within the shard is made there.
 #[derive(Clone)]
 pub(crate) struct ShardSettings {
     pub(crate) kernel: Limits,
@@ -63,12 +63,12 @@ pub(crate) fn unknown_extensions(config: &Config, extensions: &Extensions) -> Ve
 /// The files of DTLS listeners, by their names.
 pub(crate) type DtlsAcceptors = HashMap<Arc<str>, Arc<DtlsAcceptor>>;
 
-/// What decides who is let in, beside the vault.
+/// What decides on log-ins beside the vault.
 #[derive(Default)]
 pub(crate) struct DoorSettings {
     /// Whether SCRAM is offered.
     pub(crate) scram: bool,
-    /// The listeners that let in peers which offer no credentials.
+    /// The listeners that admit peers without credentials.
     pub(crate) open_to_strangers: HashSet<Arc<str>>,
     /// What each listener speaks, as the configuration calls it.
     pub(crate) protocols: HashMap<Arc<str>, &'static str>,
@@ -78,7 +78,7 @@ pub(crate) struct DoorSettings {
 #[derive(Clone)]
 struct ListenerSettings {
     fronts: Arc<dyn FrontSettings>,
-    /// Peers without credentials are let in, and none of them needs a check if the rules let them do everything.
+    /// Peers without credentials are admitted, and none of them needs a check if the rules allow them everything.
     trusts_strangers: bool,
 }
 
@@ -259,7 +259,7 @@ pub(crate) fn safety(fsync: config::Fsync) -> Safety {
     }
 }
 
-/// What the journal is told; nothing if there is none.
+/// Settings of the journal; none if there is none.
 pub(crate) fn journal_settings(config: &Config, repair: bool) -> Option<JournalSettings> {
     let journal = &config.journal;
     journal.enabled.then(|| JournalSettings {
@@ -369,7 +369,7 @@ pub(crate) fn seconds(span: Span) -> u16 {
     u16::try_from(span.secs()).unwrap_or(u16::MAX)
 }
 
-/// What the vault is told.
+/// Settings of the vault, with the files that it reads.
 pub(crate) fn access_settings(config: &Config, secret: [u8; 32]) -> AccessSettings {
     let jwt = &config.access.jwt;
     let key_file = jwt
@@ -404,7 +404,7 @@ pub(crate) fn access_settings(config: &Config, secret: [u8; 32]) -> AccessSettin
     }
 }
 
-/// What the lobby is told.
+/// Settings of the lobby, with limits and listeners.
 pub(crate) fn lobby_settings(config: &Config) -> LobbySettings {
     LobbySettings {
         connections_max: config.limits.connections_max,

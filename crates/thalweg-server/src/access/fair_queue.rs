@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::ops::Bound;
 use std::time::Instant;
 
-/// Who asks. The network is `None` for Unix sockets; the user is a hash that peers cannot foresee.
+/// The origin of a request. The network is `None` for Unix sockets; the user is a hash that peers cannot foresee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Asker {
     pub(super) network: Option<IpAddr>,
@@ -335,7 +335,7 @@ impl<T> Lane<T> {
         None
     }
 
-    /// Who may be judged now, and is next.
+    /// The next request that may be checked now.
     fn next(&self) -> Option<(Place, u64)> {
         let others = (self.held_until.is_none()).then_some(&self.turns.order);
         let orders = [Some(&self.welcome), others].into_iter().flatten();
@@ -387,7 +387,7 @@ impl<T> Lane<T> {
         Some(item)
     }
 
-    /// So many of a user's requests have become fewer; who has none left leaves.
+    /// Notes that a user has fewer requests now; a user without any is removed.
     fn recount(&mut self, user: u64, before: usize, after: usize) {
         self.turns.recount(user, before, after);
         self.count -= before - after;

@@ -57,10 +57,10 @@ impl fmt::Debug for LoginRequest {
     }
 }
 
-/// A peer that may come in.
+/// An accepted log-in: the user and its compiled rights.
 #[derive(Clone, Debug)]
 pub struct Login {
-    /// Who it is; none for the anonymous.
+    /// The user; none for anonymous peers.
     pub user: Option<Arc<str>>,
     /// What it may do.
     pub rules: Arc<Rules>,
@@ -70,16 +70,16 @@ pub struct Login {
     pub expires_at_unix: Option<u64>,
 }
 
-/// A peer that may not come in.
+/// A refused log-in: the reason for the peer and the text for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What the peer is told.
+    /// The reason that the peer gets, by its protocol's code.
     pub reason: RefusalReason,
-    /// What the log is told; never sent to the peer, never holds a password.
+    /// The text for the log; never sent to the peer, never holds a password.
     pub log: String,
 }
 
-/// What a refused peer is told; fronts have one table from this to their protocol's codes.
+/// Why a log-in was refused; fronts have one table from this to their protocol's codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalReason {
     /// The user is unknown, the password is wrong or the token is not ours. Which one, only the log knows.

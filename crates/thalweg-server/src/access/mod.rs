@@ -1,4 +1,4 @@
-//! Who may connect, and what they may then do.
+//! Authentication and rights: which peers may connect, and what they may do then.
 //!
 //! *Knows:* password files, ACL files, tokens, SCRAM, and how to turn all of them into one answer: a [`Login`] with
 //! compiled [`Rules`](thalweg_kernel::access::Rules), or a [`Refusal`]. *Must never know:* a connection, a packet or a

@@ -144,7 +144,8 @@ impl Vault {
         Some(loaded.bind(request, verdict))
     }
 
-    /// What SCRAM compares a user's proof with; an unknown user's cannot be told from a known one's. Cheap.
+    /// What SCRAM compares a user's proof with; that of an unknown user cannot be distinguished from a known one's.
+    /// Cheap.
     pub fn scram_verifier(&self, user: &str) -> ScramVerifier {
         match &self.loaded().passwords {
             Some(passwords) => passwords.scram_verifier(&self.secret, user),
@@ -326,7 +327,7 @@ impl Loaded {
         }
     }
 
-    /// Refuses who may come in, but is banned, or not under the client id that it chose.
+    /// Refuses an authenticated peer that is banned, or that may not use the client id it chose.
     fn bind(
         &self,
         request: &LoginRequest,

@@ -1,5 +1,5 @@
-//! Where settings are written: the file, the environment, `--set`. Each source turns into entries; who wins is decided
-//! by their order.
+//! Where settings are written: the file, the environment, `--set`. Each source turns into entries; of several for a key
+//! the last counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

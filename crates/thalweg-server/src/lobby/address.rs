@@ -62,7 +62,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The place of a connection that the broker has opened, which counts on no listener. `ended` is told of its end.
+    /// The place of a connection that the broker has opened, which counts on no listener. Its end is sent to `ended`.
     pub(crate) fn dialed(ended: mpsc::Sender<()>) -> Slot {
         let occupancy = Occupancy::default();
         occupancy.open.store(1, Ordering::Relaxed);

@@ -44,7 +44,7 @@ pub struct Moved {
     pub login_ends: Time,
 }
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
     /// The peer's address, from the PROXY header if there was one; `None` for a unix socket.

@@ -1,11 +1,11 @@
-//! Who gives its memory up when connections together hold too much.
+//! Which connections are closed when together they hold too much memory.
 
 use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 
-/// Who is to be closed so that `excess` bytes become free: always the connection with most of the network that still has
-/// most. So one network with many small parts is no better off than one with a large part, and hundreds of peers that
-/// hold little each are left alone for the sake of none.
+/// The connections to close so that `excess` bytes become free: always the connection with most of the network that
+/// still has most. So one network with many small parts is no better off than one with a large part, and hundreds of
+/// peers that hold little each are left alone for the sake of none.
 pub(crate) fn holders_to_close<K>(
     holders: impl Iterator<Item = (Option<IpAddr>, usize, K)>,
     excess: usize,

@@ -522,7 +522,7 @@ fn behind_a_balancer_the_network_of_the_header_counts() {
         })
         .collect();
     let _newcomer = bench.connect();
-    // 192.0.2.7 has two, and its older one ends: behind what the peer was told comes the end of the stream.
+    // 192.0.2.7 has two, and its older one ends: behind the reason comes the end of the stream.
     read_to_end(&clients[1]);
     assert_eq!(
         (bench.counts().displaced, bench.counts().refused_handshakes),

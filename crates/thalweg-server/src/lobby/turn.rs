@@ -220,8 +220,8 @@ impl Turns {
         }
     }
 
-    /// Out of descriptors: gives the spare one up to close what waits in the system's queue, so that peers learn at
-    /// once that they cannot come in.
+    /// Out of descriptors: gives the spare one up to close what waits in the system's queue, so that peers are refused
+    /// at once.
     fn turn_away(&mut self, key: usize, failure: &io::Error, now: Instant) {
         if self.may_complain(now) {
             error!(

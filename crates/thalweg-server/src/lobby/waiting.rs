@@ -39,7 +39,7 @@ pub(super) struct Waiting {
 enum Stage {
     ExpectProxy,
     ExpectKey,
-    /// The peer was told why it has to go. Its socket stays until it hangs up, because a close with unread bytes makes
+    /// The reason was sent to the peer. Its socket stays until the peer closes, because a close with unread bytes makes
     /// the system send a reset, which may overtake the explanation.
     Explained,
 }
@@ -180,7 +180,8 @@ impl Waiting {
                     };
                 }
                 Step::Explain(_) => {
-                    // The words go out with the next advance, after the caller counted: who reads them can rely on it.
+                    // The reason is sent at the next advance, after the caller has counted: a peer that reads it finds
+                    // itself counted.
                     self.stage = Stage::Explained;
                     return step;
                 }

@@ -1,4 +1,4 @@
-//! The protocols that listeners speak: from the configuration to what their fronts are told. The only place in the server
+//! The protocols of listeners: from the configuration to the settings of their fronts. The only place in the server
 //! that names them.
 
 mod amqp;
@@ -19,7 +19,7 @@ use thalweg_kernel::home;
 
 /// What the server must know of a protocol.
 pub(crate) trait Protocol: Sync {
-    /// What the fronts of a listener are told; nothing if the program that started the server says it.
+    /// Settings of a listener's fronts; none if the program that started the server provides them.
     fn fronts(&self, _: &Config, _: &Listener, _: usize) -> Option<Arc<dyn FrontSettings>> {
         None
     }

@@ -1,6 +1,6 @@
-//! What is in connections' buffers: input that is not a whole packet yet or must wait, output that peers do not take. Each
-//! buffer has a limit of its own; all of them together have a share of the memory budget, and when that is not enough,
-//! the connections at fault are closed.
+//! What is in connections' buffers: input that is not a whole packet yet or must wait, output that peers do not take.
+//! Each buffer has a limit of its own; all of them together have a share of the memory budget, and when that is not
+//! enough, the connections with the largest buffers are closed.
 
 use super::{Shard, ToShard};
 use crate::lobby::holders_to_close;
@@ -34,7 +34,7 @@ impl Shard {
         }
     }
 
-    /// Whether buffers are over half of their share: then empty ones are given back at once.
+    /// Whether buffers are over half of their share: then empty ones are freed at once.
     pub(super) fn is_short_of_buffers(&self) -> bool {
         self.connections.buffered() + self.buffered_elsewhere > self.settings.buffers_max / 2
     }

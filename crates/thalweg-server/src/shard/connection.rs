@@ -42,9 +42,9 @@ pub(crate) struct Connection {
     pub(crate) slow: bool,
     /// A timer for silence runs.
     pub(crate) silence_watched: bool,
-    /// Who is connected has been asked whether it wants signs of life; a timer runs if it does.
+    /// The front was asked for its keep-alive interval; a timer runs if it has one.
     pub(crate) idle_watched: bool,
-    /// Whatever comes is a sign of life, not only what is whole.
+    /// Any received byte counts as a sign of life, not only a whole packet.
     pub(crate) hears_parts: bool,
     /// TLS has begun within the stream, and its handshake is not known to be over.
     pub(crate) is_securing: bool,
@@ -54,7 +54,7 @@ pub(crate) struct Connection {
     pub(crate) shares: bool,
     /// The shortest round trip of the network that was measured.
     pub(crate) round_trip: Span,
-    /// Its output buffer is large; it is given back when it is not used for a while.
+    /// Its output buffer is large; it is freed when it was not used for a while.
     pub(crate) fat: bool,
     /// When a whole packet last came.
     pub(crate) heard_at: Time,

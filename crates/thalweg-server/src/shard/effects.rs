@@ -99,7 +99,7 @@ impl Shard {
         }
     }
 
-    /// Who is at the other end of a link, and what tells it from others of its number.
+    /// The peer of a link, and the serial that distinguishes it from others of its number.
     fn visitor(&mut self, id: LinkId) -> Option<(u64, Visitor)> {
         if let Some(connection) = self.connections.get_mut(id) {
             let peer = &connection.peer;

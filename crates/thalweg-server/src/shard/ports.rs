@@ -25,10 +25,10 @@ const FIRST_TOKEN: usize = usize::MAX / 2 + 1;
 const READ_MAX: u64 = 256;
 /// How long a port is not read while the journal or another shard does not keep up.
 const PAUSE: Span = Span::from_millis(1);
-/// Output buffers above this are given back after a burst.
+/// Output buffers above this are freed after a burst.
 const FAT_BYTES: usize = 1 << 20;
 
-/// What a shard is told to open.
+/// The parts of a port, sent to the shard that opens it.
 pub(crate) struct PortParts {
     pub(crate) listener: Arc<str>,
     /// Bound, together with those of the other shards.
@@ -47,7 +47,7 @@ pub(crate) struct Port {
     /// Between socket and front, if the listener is encrypted.
     dtls: Option<Dtls>,
     paused_until: Option<Time>,
-    /// Peers that offered nothing were let in.
+    /// Peers without credentials were admitted.
     admits_strangers: bool,
     since: Time,
 }
@@ -222,7 +222,7 @@ impl Shard {
         self.ports.list[index] = Some(port);
     }
 
-    /// Closes the port of a listener. Peers of DTLS are told; others hear nothing more and ask again.
+    /// Closes the port of a listener. Peers of DTLS are notified; others get no answer and ask again.
     pub(super) fn close_port(&mut self, listener: &str) {
         let is_it = |port: &Option<Port>| {
             port.as_ref()
@@ -548,7 +548,7 @@ impl Shard {
     }
 }
 
-/// Who a peer is, as fronts hear it.
+/// The identity of a peer, in the form that fronts get.
 fn security(identity: &PeerIdentity) -> PeerSecurity<'_> {
     match identity.name() {
         Some(name) => PeerSecurity::Identified(name),

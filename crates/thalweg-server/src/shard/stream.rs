@@ -13,7 +13,7 @@ use thalweg_model::{Span, Time};
 
 /// One read in so many is measured.
 const SAMPLE_EVERY: u64 = 64;
-/// Output buffers above this are given back when unused.
+/// Output buffers above this are freed when unused.
 const FAT_BYTES: usize = 4 << 10;
 /// How long a publisher is paused for a shard that does not keep up.
 const MAIL_PAUSE: Span = Span::from_millis(1);
@@ -197,7 +197,7 @@ impl Shard {
         }
     }
 
-    /// Lets packets run through front and kernel; how many bytes are done with.
+    /// Passes packets to front and kernel. Returns how many bytes were processed.
     pub(super) fn drive(&mut self, id: LinkId, bytes: &[u8]) -> usize {
         let mut used = 0;
         loop {
@@ -367,8 +367,8 @@ impl Shard {
         }
     }
 
-    /// Lets a front send a sign of life if nothing else has been sent for a while. What is still in the output will be
-    /// one when the socket takes it.
+    /// Lets a front send a keep-alive packet if nothing else has been sent for a while. What is still in the output
+    /// will be one when the socket takes it.
     pub(super) fn on_idle(&mut self, id: LinkId) {
         let now = self.now;
         let Some(max) = self.links.idle_write(id) else {

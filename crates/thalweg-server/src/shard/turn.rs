@@ -42,7 +42,7 @@ const ARRIVALS_MAX: usize = 64;
 const CLOSE_PATIENCE: Span = Span::from_secs(5);
 /// How long a shard that ends waits for its last commits.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
-/// How often unused large buffers are given back.
+/// How often unused large buffers are freed.
 const SLIM_EVERY: Span = Span::from_secs(1);
 
 /// Counters of one shard's loop.
@@ -184,7 +184,7 @@ impl Shard {
         }
     }
 
-    /// Turns until it is told to stop.
+    /// Runs until the command to stop.
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(1024);
         while !self.stopping {

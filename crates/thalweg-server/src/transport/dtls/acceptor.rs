@@ -18,7 +18,7 @@ pub struct DtlsFiles {
     pub keys: Option<PathBuf>,
     /// Least bytes of a key: with a suite without key exchange, a recorded handshake lets an attacker try keys offline.
     pub key_bytes_min: usize,
-    /// What clients are told to choose their identity by (RFC 4279 §5.2); empty: nothing. No secret.
+    /// The hint by which clients choose their identity (RFC 4279 §5.2); empty sends none. Not a secret.
     pub identity_hint: String,
     /// Certificate, key and authorities, the same as a TLS listener's.
     pub certificate: Option<TlsFiles>,
