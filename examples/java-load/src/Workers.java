@@ -19,7 +19,8 @@ import org.eclipse.paho.mqttv5.common.packet.MqttProperties;
  * Workers of one group, a connection each, that need so many milliseconds for a message.
  *
  * <p>{@code java Workers tcp://127.0.0.1:1883 '$share/workers/jobs' REPORT_MS SERVICE_MS...} works until its standard input
- * ends, and then says a line for each worker.
+ * ends, and then prints a line for each worker. For each line that it reads until then it prints how many messages the
+ * workers have received together.
  */
 final class Workers {
     private static final int KEEP_ALIVE_SECONDS = 5;
@@ -34,8 +35,10 @@ final class Workers {
             workers.add(new Worker(args[0], args[1], Long.parseLong(args[2]), Long.parseLong(args[at]), at - 2));
         }
         System.out.println("ready");
-        while (System.in.read() >= 0) {
-            // Whatever is said counts for nothing; the end counts.
+        for (int read = System.in.read(); read >= 0; read = System.in.read()) {
+            if (read == '\n') {
+                System.out.println(workers.stream().mapToLong(worker -> worker.received.get()).sum());
+            }
         }
         for (Worker worker : workers) {
             System.out.println(worker.leave());

@@ -540,11 +540,8 @@ fn who_never_says_csm_does_not_stay() {
     let (mut silent, mut half) = (Peer::silent(broker.coap()), Peer::silent(broker.coap()));
     half.stream.write_all(&[0x70]).expect("the broker reads");
     assert_eq!((silent.hear(), half.hear()), (None, None));
-    assert!(
-        (Duration::from_millis(800)..Duration::from_secs(6)).contains(&since.elapsed()),
-        "{:?}",
-        since.elapsed()
-    );
+    let took = since.elapsed();
+    assert!(took >= Duration::from_millis(800), "{took:?}");
 }
 
 #[test]

@@ -48,11 +48,6 @@ fn one_and_a_half_keep_alive_times_of_silence_end_the_connection() {
                         || oracle_deviates("counts whole seconds"),
                     "{silence:?}"
                 );
-                assert!(
-                    silence <= Duration::from_millis(4500)
-                        || oracle_deviates("looks every five seconds"),
-                    "{silence:?}"
-                );
                 assert_eq!(
                     watcher.message().text(),
                     "failed",

@@ -1,13 +1,13 @@
 //! Workers of a group: `thalweg sub --work` at a foreign broker, and Paho for Java with the thesis's extension at ours.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -282,12 +282,13 @@ fn java_workers(broker: &Broker, look: impl FnOnce()) -> Vec<WorkerReport> {
         .stdout(Stdio::piped())
         .spawn()
         .expect("java runs");
-    let mut output = workers.stdout.take().expect("the pipe was asked for");
-    let mut ready = [0; 6];
+    let mut input = workers.stdin.take().expect("the pipe was asked for");
+    let mut output = BufReader::new(workers.stdout.take().expect("the pipe was asked for"));
+    let mut line = String::new();
     output
-        .read_exact(&mut ready)
+        .read_line(&mut line)
         .expect("the workers say that they are ready");
-    assert_eq!(&ready, b"ready\n");
+    assert_eq!(line, "ready\n");
     let published = Command::new(thalweg_binary())
         .args([
             "pub", "jobs", "-m", "job", "--count", "600", "--rate", "100/s",
@@ -296,10 +297,18 @@ fn java_workers(broker: &Broker, look: impl FnOnce()) -> Vec<WorkerReport> {
         .status()
         .expect("thalweg runs");
     assert!(published.success());
-    // Those who have more waiting than they can do at once show it in what they received, not in what they did.
-    thread::sleep(Duration::from_millis(500));
+    // Workers that have more waiting than they can do at once show it in what they received, not in what they did.
+    let deadline = Instant::now() + PATIENCE;
+    while line != "600\n" {
+        assert!(Instant::now() < deadline, "of 600 have come: {line}");
+        writeln!(input).expect("the workers read");
+        line.clear();
+        output
+            .read_line(&mut line)
+            .expect("the workers say how many have come");
+    }
     look();
-    drop(workers.stdin.take());
+    drop(input);
     let mut text = String::new();
     output
         .read_to_string(&mut text)
