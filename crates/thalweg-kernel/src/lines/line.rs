@@ -101,8 +101,13 @@ pub(super) enum Step {
 impl Lines {
     // --- lines
 
+    #[inline]
     fn place_of(&self, number: u16) -> Result<usize, usize> {
-        self.lines.binary_search_by_key(&number, |line| line.number)
+        match &self.lines[..] {
+            // Most have one.
+            [only] if only.number == number => Ok(0),
+            lines => lines.binary_search_by_key(&number, |line| line.number),
+        }
     }
 
     pub(super) fn get(&self, number: u16) -> Option<&Channel> {

@@ -240,21 +240,16 @@ impl Kernel {
         if !self.values.watches.came(index, message, from, own) {
             return;
         }
-        if self.values.watches.has_conditions() {
+        if self.values.watches.has_conditions() || !message.origins().is_empty() {
             return self.offer_to_selected(index, message, fx);
         }
         let mut at = self.values.watches.first_of(index);
-        let is_moved = !message.origins().is_empty();
-        while let Some(watcher) = self.values.watches.get(at) {
-            let next = watcher.next();
-            if !is_moved || self.may_be_told(watcher.session(), message) {
-                self.offer_to_watcher(at, message, fx);
-            }
+        while let Some(next) = self.offer_to_watcher(at, message, fx) {
             at = next;
         }
     }
 
-    /// The same where watchers have content filters: a loop of its own, so that where none has they cost nothing for each watcher.
+    /// The same where not each watcher is told: a loop of its own, so that elsewhere nothing is asked of each.
     #[inline(never)]
     fn offer_to_selected<E: Effects>(&mut self, index: u32, message: &Message, fx: &mut E) {
         let mut at = self.values.watches.first_of(index);
@@ -281,14 +276,17 @@ impl Kernel {
                 .is_some_and(|session| session.access().may_receive_from(origins))
     }
 
-    /// A copy for one watcher. For one who wants the newest only, that is in the cell already.
+    /// A copy for one watcher. For one who wants the newest only, that is in the cell already. The next watcher of the cell.
     #[inline]
-    fn offer_to_watcher<E: Effects>(&mut self, watch: u32, message: &Message, fx: &mut E) {
-        let Some(offered) = self.values.watches.offer(watch, message) else {
-            return;
-        };
+    fn offer_to_watcher<E: Effects>(
+        &mut self,
+        watch: u32,
+        message: &Message,
+        fx: &mut E,
+    ) -> Option<u32> {
+        let offered = self.values.watches.offer(watch, message)?;
         let (id, is_first) = (offered.session, offered.is_first);
-        if offered.is_queued {
+        if offered.depth > 0 {
             self.bound_watcher(watch, &offered, message);
         } else if is_first {
             self.books.entered(Delta::copy(0));
@@ -301,6 +299,7 @@ impl Kernel {
         if is_first {
             fx.observe(offered.link, offered.cookie, Observed::Changed);
         }
+        Some(offered.next)
     }
 
     /// Counts a message that was queued for a watcher, and drops the oldest beyond its depth.

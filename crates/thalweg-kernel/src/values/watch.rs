@@ -133,15 +133,16 @@ impl Kernel {
     /// The oldest change that waits in a watch; nothing if there is none. After [`Observed::Changed`] a reader takes
     /// until there is nothing left, now or later: it is not told again before.
     pub fn take_watched(&mut self, watch: WatchId, now: Time) -> Option<Change> {
-        loop {
-            let watches = &self.values.watches;
-            let watcher = watches.get(watch.0).filter(|it| it.expects_take())?;
-            let (id, cell) = (watcher.session(), watcher.cell());
-            if watches.needs_recheck() && !self.may_still_see(id, cell) {
+        let watches = &self.values.watches;
+        if watches.needs_recheck() {
+            let watcher = watches.get(watch.0)?;
+            if !self.may_still_see(watcher.session(), watcher.cell()) {
                 // What becomes of it is seen to when rights are compared.
                 return None;
             }
-            let (message, left) = self.values.watches.take(watch.0)?;
+        }
+        loop {
+            let (id, message, left) = self.values.watches.take(watch.0)?;
             self.books.left(left);
             if message.properties().is_some() && !self.may_be_told(id, &message) {
                 // It replaces the value of which this reader was notified.

@@ -116,10 +116,10 @@ pub(crate) struct Offered {
     pub link: LinkId,
     pub cookie: u64,
     pub is_first: bool,
-    /// The message waits for this watcher by itself, and not as the cell's value.
-    pub is_queued: bool,
-    /// How many may wait.
+    /// How many may wait for this watcher by itself; 0 if only the cell's value does.
     pub depth: u16,
+    /// The next watcher of its cell.
+    pub next: u32,
 }
 
 impl Default for Watches {
@@ -267,8 +267,7 @@ impl Watches {
         let watcher = self.watchers.get_mut(watch)?;
         let is_first = watcher.state == WatchState::Idle;
         watcher.state = WatchState::ExpectTake;
-        let is_queued = watcher.depth > 0;
-        if is_queued {
+        if watcher.depth > 0 {
             let waiting = watcher.waiting.get_or_insert_default();
             waiting.push_back(message.clone());
         }
@@ -277,8 +276,8 @@ impl Watches {
             link: watcher.link,
             cookie: watcher.cookie,
             is_first,
-            is_queued,
             depth: watcher.depth,
+            next: watcher.cell_next,
         })
     }
 
@@ -291,13 +290,17 @@ impl Watches {
         }
     }
 
-    /// Takes the oldest of what waits for a watcher, and what leaves memory with it.
-    pub(crate) fn take(&mut self, watch: u32) -> Option<(Message, Delta)> {
+    /// Takes the oldest of what waits for a watcher, and what leaves memory with it; of which session the watcher is.
+    #[inline]
+    pub(crate) fn take(&mut self, watch: u32) -> Option<(SessionId, Message, Delta)> {
         let watcher = self.watchers.get_mut(watch)?;
+        if watcher.state != WatchState::ExpectTake {
+            return None;
+        }
         let Some(waiting) = &mut watcher.waiting else {
             watcher.state = WatchState::Idle;
             let value = self.cells.get(watcher.cell)?.value.clone()?;
-            return Some((value, Delta::copy(0)));
+            return Some((watcher.session, value, Delta::copy(0)));
         };
         let message = waiting.pop_front()?;
         if waiting.is_empty() {
@@ -305,7 +308,7 @@ impl Watches {
             watcher.state = WatchState::Idle;
         }
         let left = Delta::copy(message.bytes());
-        Some((message, left))
+        Some((watcher.session, message, left))
     }
 
     /// Whether some watcher has a content filter.
