@@ -22,12 +22,12 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let may_be_written =
-            self.env.limits().journal && draft.reliability > Reliability::AtMostOnce;
-        let serial = self.journal.serial_if(may_be_written);
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return false;
         };
+        let is_sure = draft.reliability > Reliability::AtMostOnce;
+        let is_written = queue.is_durable() && is_sure && self.env.limits().journal;
+        let serial = self.journal.serial_if(is_written);
         let ([to], []) = (queue.takers.consumers(), queue.takers.groups()) else {
             return false;
         };
@@ -87,7 +87,6 @@ impl Kernel {
             // The long way finds the same and knows what to do then.
             Sent::TooLarge => return false,
         }
-        let order = queue.backlog.next_order();
         queue.came += 1;
         session.counts.note_routed();
         self.books.routed_without_account();
@@ -101,10 +100,8 @@ impl Kernel {
         queue.unsettled += 1;
         self.books.sent(Delta::copy(message.bytes()));
         let source = Source::Queue(queue_id);
-        let number = queue.journal_number();
-        let serial = if number != 0 { serial } else { 0 };
         let item = Item {
-            order,
+            order: queue.backlog.next_order(),
             expires: until,
             ..Item::new(message, serial, 0)
         };
@@ -115,6 +112,7 @@ impl Kernel {
             item,
         });
         if serial != 0 {
+            let number = queue.journal_number();
             let pending = Pending::new(number, serial, draft.reliability, 0);
             self.journal.refer(pending.that_left());
         }
