@@ -451,7 +451,7 @@ pub struct Row {
     pub rss_broker_kib: u64,
     /// Context switches of the broker.
     pub switches_broker: u64,
-    /// System calls of the broker, or why they are not known; none if nobody asked.
+    /// System calls of the broker, or why they are not known; none if they were not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_broker: Option<Calls>,
     /// Ethernet-frame bytes of both legs, lost ones included, without set-up; only with namespaces.

@@ -120,7 +120,7 @@ pub enum BenchCommand {
   thalweg bench recommend --interactive --data results
   thalweg bench recommend --data results --write-calibration calibration.json")]
     Recommend(Box<RecommendArgs>),
-    /// Measure what is known, so that what is not may be believed
+    /// Measure known quantities, to show that unknown ones can be trusted
     ///
     /// Each test says what it expected and what it found. Exits with 3 if one of them did not come out.
     #[command(after_help = "Examples:

@@ -50,7 +50,7 @@ pub struct Running {
     configuration: String,
     /// The certificate that it shows, PEM, if it has one of ours.
     certificate: Option<PathBuf>,
-    /// None is one that somebody else has started, or none at all.
+    /// None if it was started outside the laboratory, or if there is no process.
     process: Option<Process>,
     /// Of peers, who have no process here.
     _ports: Option<ports::Ports>,

@@ -61,8 +61,8 @@ pub fn stand_in(system: System, site: Site<'_>) -> Result<Running, NoBroker> {
     })
 }
 
-/// Cyclone's configuration of one end; in one line, because the program reads lines, and without double quotes. Subscribers
-/// look for the publisher at the other end of the link, as nobody forwards multicasts over a router.
+/// Cyclone's configuration of one end; in one line, because the program reads lines, and without double quotes.
+/// Subscribers look for the publisher at the other end of the link, because multicasts are not forwarded over a router.
 fn cyclone(own: &str, peer: &str, is_multicast: bool, heartbeat: Option<&str>) -> String {
     let interval = heartbeat.map_or(String::new(), |every| {
         format!("<Internal><HeartbeatInterval max='8 s'>{every}</HeartbeatInterval></Internal>")

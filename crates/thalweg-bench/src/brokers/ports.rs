@@ -1,4 +1,4 @@
-//! Ports that nobody else has.
+//! Allocation of unused ports.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -201,7 +201,8 @@ fn inside<T: Send>(
     }
 }
 
-/// Whether somebody accepts at both ends. UDP has nothing to accept; there the kernel says who is there.
+/// Whether connections are accepted at both ends. UDP has nothing to accept; there the kernel's table of sockets is
+/// read.
 fn accepts((protocol, ends): (&Protocol, &Ends)) -> bool {
     match protocol {
         Protocol::Coap => {
@@ -263,7 +264,7 @@ fn clear(folder: &Path) {
         let mut numbers = line.split(' ');
         let process = numbers.next().and_then(|text| text.parse::<u32>().ok());
         let when = numbers.next().and_then(|text| text.parse::<u64>().ok());
-        // Its number may have gone to somebody else since.
+        // Its number may belong to another process since.
         if let Some(process) = process.filter(|process| when.is_some() && born(*process) == when) {
             end(process);
         }
@@ -303,7 +304,7 @@ mod tests {
             .spawn()
             .expect("sleep");
         let when = born(left.id()).expect("it runs");
-        // One whose number now is somebody else's is left alone.
+        // One whose number now belongs to another process is left alone.
         let own = std::process::id();
         let text = format!(
             "{} {when}\n{own} {}\n",

@@ -155,7 +155,7 @@ impl<'a> Site<'a> {
         Ok(addresses)
     }
 
-    /// An address: `usual` in a namespace, where nobody else is, a free port on the loopback.
+    /// An address: in a namespace, which is not shared, with the port `usual`; on the loopback with a free one.
     pub fn address(&self, kind: PortKind, usual: u16) -> io::Result<SocketAddr> {
         let port = match self.space {
             Some(_) => usual,

@@ -254,7 +254,7 @@ impl NullSink {
         let address = listener.local_addr()?;
         let (bytes, cpu) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (taken, used) = (bytes.clone(), cpu.clone());
-        // It ends with its connection; before that nobody needs it to.
+        // It ends with its connection.
         thread::spawn(move || {
             let begun = clock::thread_cpu();
             if let Ok((stream, _)) = listener.accept() {

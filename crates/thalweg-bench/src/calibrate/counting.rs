@@ -24,9 +24,9 @@ impl Injected {
             let mut left = of_each;
             while left > 0 {
                 let flow = (dice.draw() % u64::from(flows)) as u32;
-                // The last ones have nobody to be behind of.
+                // The last ones have no later message that could overtake them.
                 let number = dice.draw() % (messages - 4);
-                // Two messages between two incidents: a message that overtakes nobody is not reordered.
+                // Two messages between two incidents: a message that overtakes no other is not reordered.
                 let is_free = (number.saturating_sub(2)..=number + 2)
                     .all(|near| !fates.contains_key(&(flow, near)));
                 if is_free {

@@ -14,7 +14,7 @@ use thalweg_mqtt::{ConnAck, Event, PublishOut, QoS, ReasonCode, ServerLimits, Se
 
 use crate::load::clock;
 
-/// What becomes of a message. Whoever published it is told at that time, too.
+/// What becomes of a message. Its publisher is answered at that time, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It goes to its subscribers then, nanoseconds of the clock.

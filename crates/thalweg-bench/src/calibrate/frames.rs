@@ -79,13 +79,13 @@ const EXCHANGES: [Exchange; 5] = [
     },
 ];
 
-/// What was exchanged, reckoned by whoever wrote and read it.
+/// What was exchanged, as counted by the program that wrote and read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Reckoned {
     /// Frames with something in them.
     data: Wire,
     empty: Wire,
-    /// CoAP's questions whether somebody is there, and their answers.
+    /// CoAP's pings, and their answers.
     pings: Wire,
 }
 
@@ -338,7 +338,7 @@ impl Coap {
             subscriber: socket()?,
             qos,
         };
-        // The resource has to be there before somebody can observe it.
+        // The resource has to exist before it can be observed.
         talk.publisher.send(&talk.put(0x7000))?;
         response(&talk.publisher, &mut Reckoned::default())?;
         talk.subscriber
@@ -391,7 +391,7 @@ fn response(socket: &UdpSocket, reckoned: &mut Reckoned) -> io::Result<Vec<u8>> 
         let id = [*message.get(2).unwrap_or(&0), *message.get(3).unwrap_or(&0)];
         let asks = first >> 4 & 3 == 0;
         match (code, asks) {
-            // Is there somebody? Yes, says a reset (RFC 7252 4.3).
+            // A ping; the answer is a reset (RFC 7252 §4.3).
             (0, true) => {
                 reckoned.pings = reckoned.pings + short + short;
                 socket.send(&[0x70, 0, id[0], id[1]])?;

@@ -1,7 +1,7 @@
 //! Calibration: the laboratory measures what is known, before anything that it says of others counts.
 //!
-//! *Knows:* every part of the laboratory, and what each of them has to say of something whose answer is known. *Must never
-//! know:* a broker that somebody uses.
+//! *Knows:* every part of the laboratory, and what each of them has to say of something whose answer is known. *Must
+//! never know:* a broker that is in use.
 //!
 //! ```text
 //!  1 ceiling   null sinks: what a driver could send at most

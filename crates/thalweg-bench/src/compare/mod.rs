@@ -37,7 +37,7 @@ pub enum Verdict {
     Worse,
     /// Better, and not by chance.
     Better,
-    /// Another one, of which nobody can say whether that is good.
+    /// Different, where neither direction is better.
     Changed,
     /// It cannot be said.
     Unclear,

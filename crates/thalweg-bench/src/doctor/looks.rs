@@ -201,7 +201,7 @@ fn steal() -> Look {
         "time that the host took",
         format!("{part:.1} %"),
         good_if(part < 1.0),
-        "other machines of the host take time: latencies have gaps that are nobody's fault, rates are too low",
+        "other machines of the host take time: latencies have gaps that no broker causes, rates are too low",
     )
 }
 

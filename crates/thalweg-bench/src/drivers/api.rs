@@ -157,9 +157,10 @@ impl Publisher for Publishing {
         }
         match (listens, self.open.is_empty()) {
             (true, false) => self.wait(until.min(clock::now() + LOOK_EVERY)),
-            // The client's buffer is full, or nothing is under way: there is nobody to wake us.
+            // The client's buffer is full, or nothing is under way: no event will wake this thread.
             (true, true) => clock::sleep_until(until.min(clock::now() + ROOM_EVERY)),
-            // Nobody waits for what has been acknowledged: forty trials abreast that looked each millisecond took half a core.
+            // Nothing waits for acknowledgements here: forty trials abreast that looked each millisecond took half a
+            // core.
             (false, _) => clock::sleep_until(until),
         }
         self.look(through);
@@ -239,7 +240,7 @@ impl Subscribing {
                         ANSWERED_WITHIN,
                         client.subscribe_all(&filters, options.clone()),
                     )
-                    .ok_or_else(|| "nobody confirms the subscriptions".to_owned())?
+                    .ok_or_else(|| "the subscriptions were not confirmed".to_owned())?
                     .map_err(|error| format!("subscribing: {error}"))?;
                     // A message of a group comes once, to any of them.
                     subscriptions.push((if job.shared { 0 } else { copy }, subscription));
@@ -336,7 +337,8 @@ fn reconnects(status: &thalweg_client::Status) -> u64 {
         .sum()
 }
 
-/// Writes something to every topic, so that it is there: a server of RFC 7641 answers 4.04 to whoever observes what is not.
+/// Writes something to every topic, so that it is there: a server of RFC 7641 answers 4.04 to an observation of a
+/// resource that does not exist.
 fn write_first(job: &Job) -> Result<(), Fault> {
     let writer = client(
         job,
@@ -503,7 +505,7 @@ impl Parked {
         (parked.clone(), Waker::from(parked))
     }
 
-    /// Sleeps; false if the time has come and nobody woke it.
+    /// Sleeps; false if the time has come without a wake-up.
     fn park(&self, until: u64) -> bool {
         // A thread is unparked by others, too; only the flag counts.
         while !self.is_woken.swap(false, Ordering::Acquire) {

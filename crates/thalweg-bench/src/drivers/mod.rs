@@ -52,7 +52,7 @@ pub struct Job {
     pub connections: u32,
     /// The broker keeps what a CoAP observer has not taken yet; others skip states.
     pub keeps_all: bool,
-    /// The broker has no topic before something was written there: nobody can observe it until then.
+    /// The broker has no topic before something was written there: it cannot be observed until then.
     pub writes_first: bool,
     /// What the dice of clients begin with.
     pub seed: u64,
@@ -150,9 +150,9 @@ pub trait Publisher: Send {
     /// what was given before has not left.
     fn publish(&mut self, flow: u32, payload: &[u8]) -> Result<Gave, Fault>;
 
-    /// Sends what is gathered, then hears acknowledgements until `until` (nanoseconds of the clock; 0 is now). With `listens`
-    /// it comes back as soon as one has come or there is room; without it may, too. `through` is told the flow of each
-    /// message that is acknowledged.
+    /// Sends what is gathered, then reads acknowledgements until `until` (nanoseconds of the clock; 0 is now). With
+    /// `listens` it returns as soon as one has come or there is room; without it may, too. `through` is called with the
+    /// flow of each message that is acknowledged.
     fn turn(
         &mut self,
         until: u64,

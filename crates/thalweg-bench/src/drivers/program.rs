@@ -125,7 +125,7 @@ impl Program {
                     return;
                 }
             }
-            // Whoever is gone without a word has gone too early.
+            // A program that ended without a line has ended too early.
             let mut lines = stderr
                 .into_iter()
                 .flat_map(|err| BufReader::new(err).lines().map_while(Result::ok));

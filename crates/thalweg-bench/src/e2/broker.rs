@@ -55,7 +55,7 @@ impl Broker {
                 .into_iter()
                 .flat_map(|stderr| BufReader::new(stderr).lines().map_while(Result::ok))
             {
-                // Whoever waits for the first lines does not wait for the later ones.
+                // The receiver is gone after the first lines.
                 let _ = tell.send(line);
             }
         });
@@ -86,8 +86,9 @@ impl Drop for Broker {
 }
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// Nothing on disk, nobody else on the wire. To one observer of fifty topics goes more than one notification at once: with
-/// RFC 7252's NSTART of 1 and first wait of 2 s, five messages a second at 20 % loss wait in the broker for minutes.
+/// Nothing on disk, no other traffic on the wire. To one observer of fifty topics goes more than one notification at
+/// once: with RFC 7252's NSTART of 1 and first wait of 2 s, five messages a second at 20 % loss wait in the broker for
+/// minutes.
 const SETTINGS: &str = "\
 shards = 1
 listeners.websocket.enabled = false

@@ -655,10 +655,7 @@ mod tests {
             (regret.overall - (367.0 / 334.0 - 1.0)).abs() < 1e-9,
             "{regret:?}"
         );
-        assert!(
-            condition.regret(Goal::Latency).is_none(),
-            "nobody ran for it"
-        );
+        assert!(condition.regret(Goal::Latency).is_none(), "it was not run");
         assert_eq!(findings(&run).2, Outcome::Done);
         assert_eq!(findings(&run_of(400)).2, Outcome::ShapeFailed, "20 % above");
     }

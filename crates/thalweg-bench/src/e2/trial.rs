@@ -164,7 +164,7 @@ impl Trial {
         }
     }
 
-    /// Messages that nobody received.
+    /// Messages that were not received.
     pub fn lost(&self) -> usize {
         self.messages
             .iter()

@@ -77,7 +77,8 @@ impl Broker {
         fs::create_dir_all(&folder)?;
         let config = folder.join("thalweg.toml");
         fs::write(&config, policies())?;
-        // Nobody else is likely to take it within the moment until the broker has it; if so the broker says so.
+        // It is unlikely that another process takes it within the moment until the broker has it; if so the broker says
+        // so.
         let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
         let mut child = Command::new(program)
             .arg("serve")
@@ -107,7 +108,7 @@ impl Broker {
                 .into_iter()
                 .flat_map(|stderr| BufReader::new(stderr).lines().map_while(Result::ok))
             {
-                // Whoever waits for the first lines does not wait for the later ones.
+                // The receiver is gone after the first lines.
                 let _ = tell.send(line);
             }
         });
@@ -164,7 +165,7 @@ const TICKS: f64 = 100.0;
 /// How long a broker that runs may take to accept a connection.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// Nothing on disk, nobody else on the wire; one shard, so that a group and its members are in one place.
+/// Nothing on disk, no other traffic on the wire; one shard, so that a group and its members are in one place.
 const SETTINGS: [&str; 6] = [
     "groups.adaptive_eviction=true",
     "listeners.websocket.enabled=false",

@@ -35,7 +35,7 @@ pub enum Due {
     Incident(usize),
     /// An incident of the scenario ends.
     IncidentEnds(usize),
-    /// Nobody waits any longer.
+    /// The run is given up.
     GiveUp,
 }
 
@@ -349,7 +349,7 @@ impl Stage {
             .filter(|_| header.cell == self.cell.number)
         else {
             self.wrong
-                .get_or_insert("a message came that nobody sent".to_owned());
+                .get_or_insert("a message came that was not sent".to_owned());
             return Ok(());
         };
         message.deliveries += 1;

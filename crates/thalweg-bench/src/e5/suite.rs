@@ -253,7 +253,7 @@ fn drive(
             );
         }
     };
-    // It fails only if nobody writes any more, and that is told where it failed.
+    // It fails only if the writer has ended, and the writer reports why.
     let mut on_end = |stage: Stage| drop(tell.send(stage));
     Lab::new(broker.address())?.run(cells, args.rate_max, stop, &mut on_end, &mut say)
 }

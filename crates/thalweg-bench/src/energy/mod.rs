@@ -161,7 +161,8 @@ impl Message {
             per_message(row.wire_frames? as f64),
         );
         let more = |name: &str| row.more.get(name).map(|it| per_message(*it));
-        // A publisher's frames are a subscriber's, in the other direction: half of both legs where nobody has counted.
+        // A publisher's frames are a subscriber's, in the other direction: half of both legs where they were not
+        // counted.
         let up = (
             more("client_sent_frames")
                 .unwrap_or(frames / 2.0)

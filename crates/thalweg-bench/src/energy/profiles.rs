@@ -7,7 +7,7 @@ pub struct Profile {
     pub name: &'static str,
     /// Who published the coefficients, or what they were computed from.
     pub source: &'static str,
-    /// What of it is our assumption and nobody's measurement.
+    /// What of it is assumed and not measured.
     pub assumed: &'static str,
     /// Whose traffic and processor count.
     pub side: Side,

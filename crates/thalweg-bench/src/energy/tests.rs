@@ -80,7 +80,8 @@ fn pure_acknowledgements_decide_the_rank_and_bytes_alone_would_not() {
     assert_eq!((of("telosb", 0), of("telosb", 1)), ((2, true), (1, true)));
 }
 
-/// One has fewer bytes, the other takes less time: which is better depends on coefficients that nobody knows to a factor of two.
+/// One has fewer bytes, the other takes less time: which is better depends on coefficients that are known to a factor
+/// of two at best.
 #[test]
 fn a_rank_that_depends_on_a_coefficient_says_so() {
     let (computes, sends) = (trial(400, 4, 80.0), trial(520, 4, 10.0));

@@ -1,4 +1,4 @@
-//! What every message carries, so that whoever receives it knows what it is and how old.
+//! The header of every message, from which a receiver reads which message it is and how old.
 //!
 //! ```text
 //!  binary, 28 bytes or more:  run u32 | flow u32 | seq u32 | t_intended u64 | t_sent u64 | filler      (big-endian)

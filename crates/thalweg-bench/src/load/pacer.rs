@@ -1,8 +1,9 @@
 //! Gives messages to a driver when they are due, and never moves the schedule because the driver or the broker is slow.
 //!
-//! What a driver does not take waits here, by flow and in order, with the time at which it was due: so its response time
-//! has the wait in it, whoever made it wait (no coordinated omission). A sender that is slow itself is told from a broker
-//! that holds it back: the first tries late (*lag*), the second does not take what is tried (*held back*).
+//! What a driver does not take waits here, by flow and in order, with the time at which it was due: so its response
+//! time includes the wait, whether driver or broker caused it (no coordinated omission). A sender that is slow itself
+//! is told from a broker that holds it back: the first tries late (*lag*), the second does not take what is tried
+//! (*held back*).
 
 use std::collections::VecDeque;
 

@@ -70,7 +70,8 @@ pub fn judge(evidence: &Evidence) -> Standing {
             ));
         }
     }
-    // What the broker did not take is its own result. What nobody held back and is missing all the same is ours.
+    // What the broker held back is the broker's result. What is neither sent nor held back is a failure of the load
+    // generator.
     let missing = evidence
         .intended
         .saturating_sub(evidence.sent)

@@ -175,7 +175,7 @@ fn send(network: &Network, side: usize, packets: u64) -> io::Result<()> {
         0 => (network.client(), CLIENT_HOST, BROKER_HOST),
         _ => (network.broker(), BROKER_HOST, CLIENT_HOST),
     };
-    // Somebody listens, or the other side's system would answer that nobody does.
+    // A listening socket: without one the other side's system would refuse the connection.
     let _listener = socket_in(
         if side == 0 {
             network.broker()

@@ -43,7 +43,7 @@ pub fn enter_for(cells: &[Cell]) -> io::Result<()> {
     }
 }
 
-/// Whether somebody who is not root may do that here; if not, why, and what would allow it.
+/// Whether a user other than root may do that here; if not, why, and what would allow it.
 pub fn is_possible() -> Result<(), String> {
     let output = command(["true".into()].into_iter())
         .stdin(Stdio::null())

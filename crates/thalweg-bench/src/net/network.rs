@@ -122,7 +122,7 @@ impl Network {
         }
         let laid = Self::lay(name, plan);
         if laid.is_err() {
-            // Half a network helps nobody.
+            // A network that was made in part is removed.
             let _ = remove(name);
         }
         laid
@@ -284,7 +284,7 @@ impl Drop for Network {
     }
 }
 
-/// Removes what there is of a network, whoever made it.
+/// Removes what there is of a network, also one of an earlier process.
 pub fn remove(name: &str) -> io::Result<()> {
     for space in names(name).map(|name| Space::named(&name)) {
         if space.is_there() {
@@ -301,7 +301,7 @@ pub fn all() -> Vec<String> {
     Space::all().iter().filter_map(name_of).collect()
 }
 
-/// A name that nobody else uses, and by which [`sweep`] knows whether its process still runs.
+/// A unique name, from which [`sweep`] can tell whether its process still runs.
 pub fn name_of_ours(word: &str) -> String {
     format!("{}-{word}", std::process::id())
 }
@@ -398,7 +398,7 @@ fn lay_bridge(client: &Space, between: &Space, broker: &Space) -> io::Result<()>
     Ok(())
 }
 
-/// Nothing talks that nobody asked to, and no connection inherits what an earlier one found out.
+/// No traffic of the system's own, and no connection inherits what an earlier one measured.
 const QUIET: [(&str, &str); 3] = [
     ("ipv6/conf/all/disable_ipv6", "1"),
     ("ipv6/conf/default/disable_ipv6", "1"),

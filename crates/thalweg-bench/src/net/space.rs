@@ -56,12 +56,13 @@ impl Space {
         self.file().exists()
     }
 
-    /// Removes it, its devices with it as soon as nobody is in it.
+    /// Removes it, its devices with it as soon as no process is in it.
     pub fn remove(&self) -> io::Result<()> {
         run("ip", &["netns", "del", &self.name], "").map(drop)
     }
 
-    /// Moves this thread into it: what it opens, starts and spawns from now on is there as well. Nobody comes back.
+    /// Moves this thread into it: what it opens, starts and spawns from now on is there as well. A thread cannot leave
+    /// it again.
     pub fn enter(&self) -> io::Result<()> {
         let file = File::open(self.file()).map_err(|error| {
             io::Error::new(error.kind(), format!("no namespace {}: {error}", self.name))

@@ -202,7 +202,7 @@ impl Bars {
         let mut at = bottom + below + FOOT - 22.0;
         names_of_axes(&mut body, (&self.x, at), &self.y.label, PLOT);
         if self.parts.len() > 1 {
-            // A part that nobody has takes no place; its colour stays free, so that two charts of a kind agree.
+            // A part that no bar has takes no place; its colour stays free, so that two charts of a kind agree.
             let is_there = |part: usize| {
                 self.bars
                     .iter()

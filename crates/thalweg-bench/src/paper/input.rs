@@ -186,7 +186,7 @@ pub fn steps(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
             value.value_iterated_to() as f64 * 1e-3,
             100.0 * below as f64 / all,
         );
-        // What nobody can see need not be drawn: half a percent upwards, or 3 % to the right.
+        // Differences too small to be seen are not drawn: half a percent upwards, or 3 % to the right.
         let is_seen = points
             .last()
             .is_none_or(|last| point.1 - last.1 >= 0.5 || point.0 > last.0 * 1.03);

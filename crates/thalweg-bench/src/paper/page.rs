@@ -343,7 +343,7 @@ fn results(input: &Input, experiment: &str) -> Table {
 
 fn resources(input: &Input, experiment: &str) -> Table {
     let groups = sorted(input, experiment);
-    // Nobody misses a column that nobody asked for.
+    // A column that was not asked for is left out.
     let is_counted = groups.iter().any(|group| group.cell.calls.is_some());
     let mut names = vec![
         "broker, us of processor a message",

@@ -234,8 +234,7 @@ pub fn obstacles(spoken: Spoken, needs: &[Need], no_broker: bool, custom_ok: boo
     }
     if !custom_ok && spoken == Spoken::Other(Protocol::Zmtp) {
         out.push(
-            "it is a library and no broker: somebody has to build one of it (--custom-ok)"
-                .to_owned(),
+            "it is a library and no broker: you have to build one with it (--custom-ok)".to_owned(),
         );
     }
     out

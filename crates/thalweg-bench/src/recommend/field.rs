@@ -17,7 +17,7 @@ pub struct Field {
     pub source: usize,
     /// Publishers sent as fast as they could.
     pub is_flood: bool,
-    /// Somebody else sent bursts.
+    /// Other traffic on the network sent bursts.
     pub has_neighbour: bool,
     /// What is chosen is the strategy of a group.
     pub is_group: bool,
@@ -42,7 +42,7 @@ struct Spread {
     middle: f64,
     /// Half of the 95 % interval.
     half: f64,
-    /// Nobody knows the interval; so it was assumed.
+    /// The interval was not given, and was assumed.
     is_assumed: bool,
     /// Trials that have the metric.
     repeats: usize,

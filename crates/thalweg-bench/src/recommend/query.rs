@@ -64,7 +64,7 @@ pub struct RecommendArgs {
     /// A shared group, and what a message takes each member: 25ms,25ms,50ms; what is recommended is its strategy
     #[arg(long, value_name = "TIMES", value_parser = members)]
     pub members: Option<Members>,
-    /// Somebody else on the network sends large bursts
+    /// Other traffic on the network sends large bursts
     #[arg(long)]
     pub bursty_neighbour: bool,
     /// Whose energy is modelled

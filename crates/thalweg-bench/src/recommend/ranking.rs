@@ -488,7 +488,7 @@ mod tests {
     #[test]
     fn equal_is_what_is_shown_to_be_and_a_wide_interval_is_no_proof() {
         assert_eq!(standing((0.0, 0.01), (0.02, 0.01)), Standing::Equal);
-        // Different beyond doubt, but by less than anybody cares for.
+        // Significantly different, but by less than matters.
         assert_eq!(standing((0.0, 0.001), (0.05, 0.001)), Standing::Equal);
         assert_eq!(standing((0.0, 0.1), (0.126, 0.1)), Standing::NotToldApart);
         assert_eq!(standing((0.0, 0.1), (0.05, 0.1)), Standing::NotToldApart);

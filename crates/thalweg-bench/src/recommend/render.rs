@@ -198,7 +198,7 @@ fn write_ranking(
     if shown.iter().any(|(_, figure)| figure.is_stretched) {
         writeln!(
             out,
-            "Figures marked with ! lie outside of what was measured: the line goes on, nobody has looked. To measure:\n  {}",
+            "Figures marked with ! lie outside of what was measured: they are extrapolated. To measure:\n  {}",
             super::refusal::command(query)
         )?;
     }
@@ -428,7 +428,7 @@ fn write_stated(out: &mut String, stated: &Stated) -> std::fmt::Result {
     Ok(())
 }
 
-/// An interval in percent; nobody needs its digits.
+/// An interval in percent, rounded.
 fn rough(half: f64) -> String {
     match 100.0 * half {
         it if it < 0.05 => "0".to_owned(),

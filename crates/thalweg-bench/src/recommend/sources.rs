@@ -57,7 +57,7 @@ pub enum SourceKind {
     Measured,
     /// Published by a study.
     Published,
-    /// Computed by us from the protocols' rules; nobody has measured it.
+    /// Computed from the protocols' rules, not measured.
     Computed,
 }
 

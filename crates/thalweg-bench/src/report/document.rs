@@ -21,7 +21,7 @@ pub enum Block {
         /// The command that measures it again; empty where the page has one for all.
         command: String,
     },
-    /// A table that is shown when somebody asks for it.
+    /// A table that is folded until the reader opens it.
     Folded {
         words: String,
         table: Table,
@@ -128,7 +128,7 @@ impl Document {
         });
     }
 
-    /// Adds a table that is shown when somebody asks for it, unless it is empty.
+    /// Adds a table that is folded until the reader opens it, unless it is empty.
     pub fn folded(&mut self, words: impl Into<String>, table: Table) {
         if !table.rows.is_empty() {
             self.blocks.push(Block::Folded {
@@ -178,7 +178,7 @@ impl Document {
         self.blocks.push(Block::Code(lines.into()));
     }
 
-    /// As Markdown for a terminal: neither drawings nor what is shown only when somebody asks for it.
+    /// As Markdown for a terminal, without drawings and folded tables.
     pub fn brief(&self) -> String {
         let is_long = |block: &Block| {
             matches!(

@@ -148,7 +148,7 @@ impl Stat {
     }
 }
 
-/// A number with as many digits as anybody wants.
+/// A number with three significant digits.
 pub fn short(number: f64) -> String {
     match number.abs() {
         _ if number.is_nan() => "-".to_owned(),

@@ -1,4 +1,4 @@
-//! The raw files: `run.json`, `trials.csv`, `messages.csv`. Written while a run goes on, read by whoever renders it.
+//! The raw files: `run.json`, `trials.csv`, `messages.csv`. Written while a run goes on, read to render it.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -299,7 +299,7 @@ fn plain(words: &str) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    /// A trial of two messages, of which nobody got the second.
+    /// A trial of two messages, of which the second was lost.
     pub(crate) fn trial(number: u32) -> Trial {
         let got = Message {
             sent: 1_050_000,

@@ -12,7 +12,7 @@ pub struct Message {
     pub taken: u64,
     /// When it was processed first.
     pub done: u64,
-    /// Who processed it first, or else had it first; [`NOBODY`] if nobody had it.
+    /// The member that processed it first, or else received it first; [`NOBODY`] if none received it.
     pub member: u16,
     /// How often it was delivered.
     pub deliveries: u16,
@@ -199,8 +199,8 @@ impl Trial {
             .count()
     }
 
-    /// Messages that were with somebody who did not do them: somebody else got them, or the same one again. Those of which
-    /// nobody heard the first time are known by their mark.
+    /// Messages whose first receiver did not process them: another one got them, or the same one again. Those whose
+    /// first delivery was not seen are known by their mark.
     pub fn exposed(&self) -> impl Iterator<Item = &Message> {
         self.messages
             .iter()
@@ -208,7 +208,7 @@ impl Trial {
     }
 
     /// Longest time until a message that was with a member when something happened to it, or was sent there afterwards,
-    /// came to somebody who did it, in milliseconds.
+    /// came to a member that processed it, in milliseconds.
     pub fn resent_after_ms(&self) -> f64 {
         let after = |message: &Message| {
             // Without a mark it is a fault, but it came.

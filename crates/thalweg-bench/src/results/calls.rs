@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::cell::{CallCounter, Cell, Row, Standing};
 
-/// By what they were counted, and why not; nothing if nobody asked.
+/// By what they were counted, or why not; nothing if they were not asked for.
 pub fn said<'a>(trials: impl Iterator<Item = (&'a Cell, &'a Row)>) -> Vec<String> {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut by_perf, mut by_strace) = (0, 0);

@@ -1,4 +1,4 @@
-//! Latencies on disk, in HdrHistogram's own formats: they can be merged and plotted by whoever knows them.
+//! Latencies on disk, in HdrHistogram's own formats: they can be merged and plotted by other tools.
 
 use std::fs;
 use std::io::{self, Write};

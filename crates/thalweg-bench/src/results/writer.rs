@@ -205,7 +205,7 @@ impl Writer {
         self.events.append(format!("{line}\n").as_bytes())
     }
 
-    /// Adds to `run.json`; whoever ends a run says so by [`Writer::finish`].
+    /// Adds to `run.json`; the end of a run is written by [`Writer::finish`].
     pub fn set(&mut self, key: &str, value: Value) -> io::Result<()> {
         self.about[key] = value;
         self.write_about()
@@ -225,7 +225,7 @@ impl Writer {
     }
 }
 
-/// Writes a file beside the one that is there and puts it in its place: whoever reads sees one or the other.
+/// Writes a file beside the one that is there and renames it: a reader sees one or the other.
 pub fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".new");

@@ -18,7 +18,7 @@ pub fn publish(args: &PubArgs, out: &mut dyn Write) -> io::Result<Outcome> {
         .map_err(io::Error::other)?;
     if matches!(cell.load, Load::Closed { .. }) && role.qos == 0 {
         return Err(io::Error::other(
-            "nobody tells a publisher at most once that a message is through: --qos 1, or ping",
+            "a publish at most once is not acknowledged: use --qos 1, or ping",
         ));
     }
     let job = role

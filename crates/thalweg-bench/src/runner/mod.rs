@@ -86,7 +86,7 @@ pub fn run(
                 );
                 scope.spawn(move || {
                     let measured = trial(&cell, stop);
-                    // Nobody listens any more only after an error that is told.
+                    // The receiver is gone only after an error that is reported.
                     let _ = tell.send((cell, measured));
                 });
             }
@@ -98,7 +98,7 @@ pub fn run(
                     queue.ended(&cell);
                     ends.remove(&cell.key());
                     if let Err(error) = take(&cell, &measured, writer, &mut ended, stop, &voice) {
-                        // Whoever still measures would measure for nobody.
+                        // Results of measurements that still run would not be used.
                         stop.store(true, Ordering::Relaxed);
                         return Err(error);
                     }

@@ -81,7 +81,7 @@ fn is_tiny(cell: &Cell) -> bool {
     light && cell.rate().is_some_and(|rate| rate <= RATE_MAX / 2.0)
 }
 
-/// Whether two would measure each other: one broker that somebody else has started.
+/// Whether two would disturb each other: they use one broker that was started outside the laboratory.
 fn meets(one: &Cell, other: &Cell) -> bool {
     one.system == other.system && one.system.contains(':')
 }

@@ -59,7 +59,7 @@ pub struct Changes {
 #[derive(Args, Clone, Debug, Default)]
 pub struct CountingArgs {
     /// Count the broker's system calls, as system.count_system_calls does: by perf, which costs it little, or by strace
-    /// (`=strace`), which slows it down so much that the count is all that is to be believed
+    /// (`=strace`), which slows it down so much that only the count is of use
     #[arg(long, value_name = "BY", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "perf")]
     pub count_system_calls: Option<CallCounter>,
 }

@@ -251,7 +251,7 @@ impl Broker {
     /// what is held in it waits for.
     pub(super) fn asked(&mut self, asked: &mut Vec<Asked>) -> u64 {
         let batch = self.kernel.batch_number();
-        // What is written down is as safe as the scenario says; here nobody reads it again.
+        // What is persisted is as safe as the scenario says; it is not read again here.
         self.spare = (self.kernel.take_batch(std::mem::take(&mut self.spare)))
             .map_or_else(Vec::new, |batch| batch.bytes);
         self.spare.clear();

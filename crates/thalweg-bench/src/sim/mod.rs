@@ -1,8 +1,8 @@
 //! Shared groups in virtual time: the kernel that ships, members that work, a publisher, and no clock.
 //!
-//! [`scenario`] says what happens, [`run`] lets it happen to a strategy, [`limit::limit`] says what nobody could do
-//! better. [`rows`] are conditions with their bars (ADR 0019), [`thesis`] the study's own
-//! scenarios, and [`table::table`] measures all of them.
+//! [`scenario`] says what happens, [`run`] lets it happen to a strategy, [`limit::limit`] is the bound that no strategy
+//! can beat. [`rows`] are conditions with their bars (ADR 0019), [`thesis`] the study's own scenarios, and
+//! [`table::table`] measures all of them.
 
 mod broker;
 pub mod command;

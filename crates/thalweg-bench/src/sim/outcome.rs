@@ -13,9 +13,9 @@ pub struct Outcome {
     pub p99: f64,
     /// From publish until a handler took it, of all messages: the mean.
     pub wait_mean: f64,
-    /// Messages that nobody has processed.
+    /// Messages that were not processed.
     pub lost: usize,
-    /// Messages that were sent to somebody else, because whoever had them did not settle them.
+    /// Messages that were redelivered to another member, because the first one did not settle them.
     pub moved: usize,
     /// The longest time between the first and the second send of such a message.
     pub moved_after: f64,

@@ -493,8 +493,8 @@ impl Condition {
 }
 
 /// Fifty equal members of 20 ms (some messages take half of that, some half as long again), of which each is away for a
-/// tenth of the time; as many leave and come back each second as `rate` says. What somebody who leaves has begun is begun
-/// again by somebody else.
+/// tenth of the time; as many leave and come back each second as `rate` says. Work that a leaving member has begun is
+/// begun again by another.
 pub fn churn(rate: f64, seconds: f64) -> Scenario {
     let count = 50.0;
     let mean = 0.020;

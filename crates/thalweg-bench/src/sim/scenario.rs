@@ -109,7 +109,7 @@ pub enum What {
     Freeze,
     /// Its handlers do nothing for a while; the rest of it lives.
     Stuck,
-    /// It is gone, and nobody says so for the keep-alive's 15 s.
+    /// It is gone, which is noticed only after the keep-alive's 15 s.
     Death,
     /// Its process ends and its connection is reset.
     Crash,

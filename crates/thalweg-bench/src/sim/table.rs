@@ -23,7 +23,7 @@ pub struct Row {
     pub paper: Option<f64>,
     /// What we have: the mean over seeds, or the worst of them where a bar holds for each.
     pub ours: f64,
-    /// What nobody could do better.
+    /// The bound that no strategy can beat.
     pub limit: Option<f64>,
     /// `ours` in terms of `limit`; the mean over seeds of each seed's.
     pub ratio: Option<f64>,

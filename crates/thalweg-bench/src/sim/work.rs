@@ -42,7 +42,7 @@ struct Busy {
 pub(super) struct Client {
     pub(super) alive: bool,
     pub(super) slow: f64,
-    /// The connection it believes it has.
+    /// The connection that it has by its own state.
     pub(super) connection: Option<u32>,
     /// Messages that were sent to it and that it has not processed.
     pub(super) unprocessed: usize,
@@ -181,7 +181,7 @@ impl World<'_> {
                 );
             }
             Word::Closed => {
-                // What it has it goes on with; nobody hears of it.
+                // It goes on with what it has, without reporting it.
                 self.clients[worker].connection = None;
                 let rtt = self.scenario.workers[worker].rtt;
                 self.after(2.0 * rtt, Event::Connects(worker));

@@ -35,7 +35,7 @@ const BUSY_FOR: f64 = 0.004;
 /// How long after the last publish the run ends whatever is left.
 const LINGERS: f64 = 60.0;
 
-/// What waits and what a message takes, as nobody should say it.
+/// Implausible values of backlog and service time.
 const WILD: [(f64, f64); 8] = [
     (f64::NAN, 10.0),
     (0.0, f64::INFINITY),
@@ -452,7 +452,7 @@ impl<'a> World<'a> {
             .measured(session, span(spec.rtt), span(spec.rtt * spec.jitter * 0.75));
     }
 
-    /// The broker learns that a worker's connection has ended.
+    /// The broker is notified that a worker's connection has ended.
     fn lose(&mut self, worker: usize, how: Closing) {
         let Some(session) = self.unseat(worker) else {
             return;

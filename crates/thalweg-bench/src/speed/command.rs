@@ -48,7 +48,7 @@ pub enum SpeedCommand {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Surety {
-    /// Nobody says that it came
+    /// The broker does not acknowledge the message
     AtMostOnce,
     /// Each message is acknowledged (QoS 1)
     AtLeastOnce,

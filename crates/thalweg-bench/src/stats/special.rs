@@ -23,7 +23,7 @@ pub fn t_quantile(p: f64, degrees: f64) -> f64 {
     inverse(p, |t| t_cdf(t, degrees))
 }
 
-/// By halving: slow and safe, and nobody asks often.
+/// By bisection: slow and safe; it is called rarely.
 fn inverse(p: f64, cdf: impl Fn(f64) -> f64) -> f64 {
     if p <= 0.0 {
         return f64::NEG_INFINITY;

@@ -1,4 +1,4 @@
-//! E4: one device that publishes and hears itself, over MQTT, AMQP and STOMP (study D).
+//! E4: one device that publishes and receives its own messages, over MQTT, AMQP and STOMP (study D).
 
 use std::collections::BTreeSet;
 
@@ -383,7 +383,7 @@ fn memory(groups: &[Group], system: &str) -> Found {
     })
 }
 
-/// An order that is told, and that nobody has to keep.
+/// An order that is reported and not checked.
 fn told(groups: &[Group], system: &str, unit: &str, of: fn(&Row) -> Option<f64>) -> Found {
     let mut figures = Vec::new();
     for driver in [Driver::Common, Driver::Stock] {

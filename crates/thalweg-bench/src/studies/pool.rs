@@ -26,8 +26,7 @@ impl Room {
     };
 }
 
-/// Measures all cells in their order and hands over what came of each, one at a time. Whoever takes them says whether it
-/// goes on.
+/// Measures all cells in their order and passes each result to the consumer, which says whether to go on.
 pub fn drive(
     cells: &[Cell],
     room: Room,
@@ -77,7 +76,7 @@ struct Gate {
     last: Option<Instant>,
 }
 
-/// Waits for a place; false if there will be none. Whoever is let in is counted as running.
+/// Waits for a place; false if there will be none. The place is counted as running.
 fn admitted(
     gate: &Mutex<Gate>,
     room: Room,
@@ -206,7 +205,7 @@ mod tests {
     #[test]
     fn every_cell_is_measured_once_and_some_at_the_same_time() {
         let all = cells(8);
-        // Nobody passes alone: this ends only if two are measured side by side.
+        // A barrier of two: this ends only if two are measured side by side.
         let barrier = Barrier::new(2);
         let mut taken = Vec::new();
         let measure = |_: &Cell| {

@@ -52,7 +52,7 @@ pub fn mean_rate(trace: &Trace) -> f64 {
     }
 }
 
-/// To make one takes a second: nobody needs more than one of each.
+/// Making one takes a second, so each is made once.
 static DAYS: LazyLock<Mutex<Days>> = LazyLock::new(Mutex::default);
 
 /// By name and seed.

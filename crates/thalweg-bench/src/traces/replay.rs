@@ -166,7 +166,7 @@ impl Drawn {
                 continue;
             }
             let gap = bin.gaps.draw(&mut self.random) / rate;
-            // Whoever looks at a time of his own sees a part of the gap.
+            // A reader that starts at an arbitrary time sees a part of the gap.
             self.now += if self.is_first {
                 gap * self.random.unit()
             } else {

@@ -146,7 +146,7 @@ fn acknowledgements_that_come_on_receipt_are_not_believed() {
 
 #[test]
 fn the_first_seconds_of_members_that_acknowledge_on_receipt_are_stable() {
-    // Fifteen seconds: what goes wrong before anybody's acknowledgements are judged, and before the first reports, shows.
+    // Fifteen seconds: what goes wrong before any acknowledgements are judged, and before the first reports, shows.
     let condition = condition("acknowledged on receipt, reports").expect("there is");
     let (mean, p99) = condition
         .measure(GroupStrategy::Adaptive, 7_875, 101..107)

@@ -157,7 +157,7 @@ fn who_acknowledges_on_receipt_gets_no_more_for_saying_otherwise() {
     );
     assert!(liar < 30.0, "{liar} %");
     assert!((18.0..24.0).contains(&equal), "{equal} %");
-    // Five times and twice as fast, and believed: more than an equal share.
+    // Five times and twice as fast, and accepted: more than an equal share.
     for (mean, least) in [(0.002, 40.0), (0.005, 30.0)] {
         let fast = share_of_first(|worker| worker.mean = mean);
         println!("{mean}: {fast:.1} %");

@@ -38,7 +38,7 @@ pub struct BareConnection {
 }
 
 impl BareConnection {
-    /// Connects and says CONNECT; [`BareConnection::introduced`] hears the answer.
+    /// Connects and sends CONNECT; [`BareConnection::introduced`] reads the answer.
     pub fn open(
         address: SocketAddr,
         leg: &Leg,
@@ -89,7 +89,7 @@ impl BareConnection {
         Ok(line)
     }
 
-    /// Hears the answer to CONNECT, and subscribes if it is to; then it does not block any more.
+    /// Reads the answer to CONNECT, and sends SUBSCRIBE if there is a filter; then it does not block any more.
     pub fn introduced(&mut self, subscribe: Option<(&str, QoS)>) -> Result<(), Fault> {
         self.hear_until(|event| match event {
             ClientEvent::ConnAck(connack) if connack.values.reason.is_error() => Some(Err(
@@ -285,7 +285,7 @@ impl BareConnection {
         scratch: &mut [u8],
         tell: &mut dyn FnMut(&mut ClientSide, &mut Vec<u8>, &ClientEvent<'_>),
     ) -> Result<bool, Fault> {
-        // Not until nothing is left: others want to be heard, too.
+        // Not until nothing is left: other connections must be read, too.
         for _ in 0..READS_MAX {
             let count = match self.stream.read(scratch) {
                 Ok(0) => return Ok(false),
@@ -343,6 +343,6 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 const PACKET_MAX: u32 = 268_435_460;
 /// Written bytes that are kept in front of those to be written.
 const COMPACT: usize = 64 << 10;
-/// Bytes that are written before somebody else has his turn.
+/// Bytes that are written before the next connection has its turn.
 const WRITTEN_MAX: usize = 128 << 10;
 const READS_MAX: usize = 4;

@@ -188,7 +188,7 @@ pub struct Subscribing {
     lines: Vec<BareConnection>,
     doorbell: Doorbell,
     flows: u32,
-    /// Strings of topics, so that nobody decodes them.
+    /// Topics as strings, so that they need not be decoded.
     topics: Vec<String>,
     scratch: Vec<u8>,
 }

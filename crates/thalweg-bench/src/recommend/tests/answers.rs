@@ -566,7 +566,7 @@ fn e2d_answers_which_protocol_and_whether_to_let_the_client_choose() {
     );
 }
 
-/// A question of throughput that nobody has measured is one for a search.
+/// A question of throughput that was not measured is answered by a search.
 #[test]
 fn a_refusal_of_throughput_names_the_search_for_it() {
     let (_, text) = ask(

@@ -123,7 +123,7 @@ fn g3_large_messages_much_loss_bytes_mqtt() {
     assert!(names(&advice)[0].starts_with("MQTT QoS 1") && is_clear(&advice));
 }
 
-/// By the study CoAP, by arithmetic MQTT on a present kernel: whoever has numbers is told of both.
+/// By the study CoAP, by arithmetic MQTT on a present kernel: a user with numbers of his own gets both.
 #[test]
 fn g4_much_loss_latency_is_coap_by_the_study_and_the_difference_is_noted() {
     let flags = "--payload 60B --loss 25% --need at-least-once --objective latency";
