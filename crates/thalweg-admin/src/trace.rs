@@ -360,15 +360,9 @@ fn kept(parts: &[Part], groups: usize) -> String {
     format!("written down {whom}; QoS 1 and 2 are acknowledged when that {when}")
 }
 
-/// What `journal.filters` say of the address, or what holds in general. The publisher's listener may say otherwise.
+/// What policies and `journal.filters` say of the address, or what holds in general. The publisher's listener may say otherwise.
 fn safety_of(limits: &Limits, address: &str) -> Safety {
-    let said = limits
-        .safety_filters
-        .iter()
-        .filter(|(filter, _)| filter.matches(address));
-    said.map(|(_, safety)| *safety)
-        .max()
-        .unwrap_or(limits.safety)
+    limits.safety_at(address).unwrap_or(limits.safety)
 }
 
 /// Where [`SPANS`] has it. It has no samples: a commit is shared by all messages in it.

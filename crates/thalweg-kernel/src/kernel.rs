@@ -83,7 +83,8 @@ impl Kernel {
     pub fn set_limits(&mut self, limits: Limits) {
         self.values.set_limits(&limits);
         let before = self.env.replace_limits(limits);
-        if before.kept_filters != self.env.limits().kept_filters {
+        let limits = self.env.limits();
+        if before.kept_filters != limits.kept_filters || before.policies != limits.policies {
             self.values.forget_unkept(self.env.limits());
         }
         self.renew_strategies();

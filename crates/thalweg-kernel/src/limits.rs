@@ -2,6 +2,7 @@
 
 use crate::effects::Safety;
 use crate::groups::policy::GroupPolicy;
+use crate::policy::Policy;
 use std::sync::Arc;
 use thalweg_balance::GroupStrategy;
 use thalweg_model::{Filter, Reliability, Span};
@@ -127,6 +128,8 @@ pub struct Limits {
     pub safety: Safety,
     /// The same by address: of the filters that match, the safest word counts.
     pub safety_filters: Arc<[(Filter, Safety)]>,
+    /// What holds for messages by address, over all that is general.
+    pub policies: Arc<[Policy]>,
     /// Prefixes of addresses, of whole levels, that have books of their own. Those a kernel was made with count.
     pub ledger_prefixes: Arc<[Box<str>]>,
 }
@@ -196,6 +199,7 @@ impl Default for Limits {
             journal: false,
             safety: Safety::Durable,
             safety_filters: Arc::default(),
+            policies: Arc::new([]),
             ledger_prefixes: Arc::default(),
         }
     }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use thalweg_dtls::ServerLimits as DtlsLimits;
 use thalweg_fronts::{AnyFront, FrontSettings, LinksLimits};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{ClientIds, GroupPolicy, Limits, OrderKey, Safety};
+use thalweg_kernel::{ClientIds, GroupPolicy, Limits, OrderKey, Policy, Safety};
 use thalweg_model::Span;
 
 /// Settings of a shard. They are sent to its thread, so what is shared within the shard is made there.
@@ -224,6 +224,7 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
             .iter()
             .map(|(filter, fsync)| (filter.clone(), safety(*fsync)))
             .collect(),
+        policies: config.policy.iter().map(policy).collect(),
         ledger_prefixes: config
             .ledger
             .prefixes
@@ -232,6 +233,16 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
             .collect(),
         // What MQTT clients may do was told to each of them, and is granted connection by connection.
         ..Limits::default()
+    }
+}
+
+fn policy(policy: &config::Policy) -> Policy {
+    Policy {
+        filter: policy.filter.clone(),
+        lifespan_max: policy.lifespan_max,
+        priority_min: policy.priority_min,
+        last_value: policy.last_value,
+        safety: policy.fsync.map(safety),
     }
 }
 

@@ -234,9 +234,10 @@ pub enum ConfigCommand {
     #[command(after_help = "Examples:
   thalweg config explain queue.overflow
   thalweg config explain listeners.mqtt
+  thalweg config explain plant/7/temperature
   thalweg config explain")]
     Explain {
-        /// A setting, or a table of settings; all of them if left out
+        /// A setting, a table of settings, or a topic, whose policies are shown; all settings if left out
         key: Option<String>,
         #[command(flatten)]
         config: ConfigArgs,

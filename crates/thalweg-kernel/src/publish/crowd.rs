@@ -307,7 +307,8 @@ impl Kernel {
         let asked = usize::from(crowd.asked_groups);
         let here = (receivers + groups + crowd.further as usize).saturating_sub(asked);
         let left_out = crowd.left_out as usize;
-        let is_kept = retain == RetainOp::Set
+        let keeps_value = route.terms().is_none_or(|terms| !terms.keeps_no_value());
+        let is_kept = (retain == RetainOp::Set && keeps_value)
             || !route.queues().is_empty()
             || crowd.is_kept_further
             || is_kept_anyway(route);

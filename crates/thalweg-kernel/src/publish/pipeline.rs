@@ -393,6 +393,8 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Outcome {
+        let on_terms = self.on_terms(route, draft);
+        let draft = on_terms.as_ref().unwrap_or(draft);
         let cause = self.cause_of(publisher, route, draft);
         self.spread_caused(&cause, route, draft, None, now, fx)
     }

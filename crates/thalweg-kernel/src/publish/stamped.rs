@@ -274,6 +274,8 @@ impl Kernel {
                 };
             }
         };
+        let on_terms = self.on_terms(&route, draft);
+        let draft = on_terms.as_ref().unwrap_or(draft);
         self.hold_ticket(id, draft);
         let safety = self.asked_safety(Some(id), &route, draft);
         let (message, user) = (draft.keep(uid, now), self.user_of(id));

@@ -149,14 +149,15 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
+        let route = self.route(address);
+        let expires = route.expires(message.expires(), now);
         let message = &moved(
             message,
             address,
             properties,
-            (message.retain(), message.expires()),
+            (message.retain(), expires),
             now,
         );
-        let route = self.route(message.address());
         let draft = Draft::again(message, now);
         // What the queues of the original have of it is written down with that.
         let others = self.journal.take_references();

@@ -270,6 +270,8 @@ impl Kernel {
             _ if died_of_age => Time::NEVER,
             expires => expires.max(now + Span::from_millis(1)),
         };
+        let route = self.route(&address);
+        let expires = route.expires(expires, now);
         let message = moved(
             &message,
             &address,
@@ -278,7 +280,6 @@ impl Kernel {
             now,
         );
         let draft = Draft::again(&message, now);
-        let route = self.route(&address);
         let is_kept = !matches!(original, Original::Kept { serial: 0, .. });
         let must_arrive =
             is_kept && self.env.limits().journal && draft.reliability > Reliability::AtMostOnce;

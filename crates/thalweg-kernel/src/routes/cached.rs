@@ -4,10 +4,11 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::effects::Safety;
 use crate::ids::{BindingId, GroupId, QueueId, SessionId};
+use crate::policy::Terms;
 use crate::routes::filtered::Filtered;
 use crate::routes::store::{AsOf, Routes};
 use std::rc::Rc;
-use thalweg_model::Reliability;
+use thalweg_model::{Reliability, Time};
 
 /// What sits at a filter of the route table. Small, because there are millions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,8 @@ pub(crate) struct Route {
     onward: Option<Box<Onward>>,
     /// How safe publishes there are before they are acknowledged, if a filter says so.
     safety: Option<Safety>,
+    /// What the operator asks of messages there, if anything.
+    terms: Option<Box<Terms>>,
 }
 
 /// Whether all that wants an address is of one kind.
@@ -260,6 +263,18 @@ impl Route {
         self.safety
     }
 
+    /// What the operator asks of messages there.
+    #[inline]
+    pub(crate) fn terms(&self) -> Option<&Terms> {
+        self.terms.as_deref()
+    }
+
+    /// When a message expires there that was to expire then and comes now.
+    pub(crate) fn expires(&self, expires: Time, now: Time) -> Time {
+        self.terms()
+            .map_or(expires, |terms| terms.expires(expires, now))
+    }
+
     /// Where exchanges lead it on to.
     #[inline]
     pub(crate) fn onward(&self) -> &Onward {
@@ -382,7 +397,11 @@ impl Kernel {
         if !bindings.is_empty() || (self.topology.has_exchanges() && address.starts_with('$')) {
             self.follow(&[(address.to_owned(), bindings)], is_wanted, &mut route);
         }
-        if route.is_kept || route.cell.is_some() || route.filtered.is_some() {
+        if route.is_kept
+            || route.cell.is_some()
+            || route.filtered.is_some()
+            || route.terms.is_some()
+        {
             route.goes = Goes::Anywhere;
         } else if !route.receivers.is_empty()
             && route.groups.is_empty()
@@ -412,13 +431,8 @@ impl Kernel {
             as_of: self.routes.as_of_now(address),
             ..Route::default()
         };
-        let said = self
-            .env
-            .limits()
-            .safety_filters
-            .iter()
-            .filter(|(filter, _)| filter.matches(address));
-        route.safety = said.map(|(_, safety)| *safety).max();
+        route.safety = self.env.limits().safety_at(address);
+        route.terms = Terms::of(self.env.limits(), address);
         let mut sinks: Vec<Sink> = Vec::new();
         let mut bindings: Vec<BindingId> = Vec::new();
         self.routes.for_each_match(address, |sink| match sink.kind {

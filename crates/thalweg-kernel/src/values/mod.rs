@@ -111,7 +111,7 @@ impl Values {
     /// Whether every publish to an address is remembered.
     pub(crate) fn is_kept(&self, address: &str, limits: &Limits) -> bool {
         (!self.kept_addresses.is_empty() && self.kept_addresses.contains_key(address))
-            || limits.kept_filters.iter().any(|it| it.matches(address))
+            || limits.remembers(address)
     }
 
     /// Forgets what was remembered of addresses that are not kept any more.

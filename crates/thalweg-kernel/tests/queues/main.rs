@@ -35,6 +35,7 @@ mod origins;
 mod owners;
 mod owners_of_sessions;
 mod pass;
+mod policies;
 mod prefixes;
 mod promises;
 mod recorder;

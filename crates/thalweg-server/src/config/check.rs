@@ -397,10 +397,16 @@ impl Config {
             .filter(|(_, policy)| *policy == Fsync::Never);
         let filters =
             filters.map(|(filter, _)| format!("journal.filters has \"{filter}\" = \"never\""));
+        let policies = self
+            .policy
+            .iter()
+            .filter(|policy| policy.fsync == Some(Fsync::Never))
+            .map(|policy| format!("the policy of \"{}\" has fsync = \"never\"", policy.filter));
         let never = broker
             .into_iter()
             .chain(listeners)
             .chain(filters)
+            .chain(policies)
             .map(|which| format!("{which}: {NEVER}"));
         never.chain(self.frame_warning()).collect()
     }

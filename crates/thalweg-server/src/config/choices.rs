@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use thalweg_kernel::access::Otherwise;
-use thalweg_kernel::{ClientIds, GroupStrategy, Overflow};
+use thalweg_kernel::{ClientIds, GroupStrategy, LastValueRule, Overflow};
 
 use super::section::Setting;
 use crate::access::TokenAlgorithm;
@@ -144,6 +144,7 @@ words! { for TlsOldest { V12 = "1.2", V13 = "1.3", } }
 words! { for TokenAlgorithm { Hs256 = "HS256", Rs256 = "RS256", Es256 = "ES256", EdDsa = "EdDSA", } }
 words! { for Otherwise { Allow = "allow", Deny = "deny", } }
 words! { for ClientIds { Any = "any", User = "user", Prefix = "prefix", } }
+words! { for LastValueRule { Keep = "keep", Off = "off", } }
 words! { for Overflow { DropOldest = "drop-oldest", DropNewest = "drop-newest", Disconnect = "disconnect", } }
 
 impl Setting for GroupStrategy {

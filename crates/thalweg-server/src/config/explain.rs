@@ -91,7 +91,7 @@ impl Config {
     }
 
     /// Explains the key or table called `name`: what it is for, what it takes, its default, its value here and where
-    /// that came from. `listeners.<name>.…` explains the key for every listener.
+    /// that came from. `listeners.<name>.…` explains the key for every listener. Of an address it says which policies hold.
     pub fn explain(&self, origins: &Origins, name: &str) -> Result<String, ConfigError> {
         let keys: Vec<(&Key, Option<&str>)> = if let Some(key) =
             Key::all().find(|key| key.name == name)
@@ -109,7 +109,10 @@ impl Config {
         } else {
             match find(name) {
                 Ok(found) => vec![found],
-                Err(unknown) => return Err(refusal(name, unknown, Origin::Default)),
+                Err(unknown) => {
+                    let text = self.explain_address(name);
+                    return text.ok_or_else(|| refusal(name, unknown, Origin::Default));
+                }
             }
         };
         let explanations: Vec<String> = keys

@@ -199,10 +199,10 @@ mod tests {
                 "{set}"
             );
         }
-        let near = load("[[groups.policy]]\nfilter = \"a\"", &[]).expect_err("no such table");
+        let near = load("[[groups.polices]]\nfilter = \"a\"", &[]).expect_err("no such table");
         assert_eq!(
             near.iter().map(ConfigError::to_string).collect::<Vec<_>>(),
-            ["t.toml:1: groups.policy is not a setting. Did you mean groups.policies?"]
+            ["t.toml:1: groups.polices is not a setting. Did you mean groups.policies?"]
         );
     }
 

@@ -10,6 +10,7 @@ use super::access::{Access, Admin};
 use super::choices::*;
 use super::listener::Listener;
 use super::policies::{GroupPolicy, POLICIES};
+use super::policy::{POLICY, Policy};
 use super::protocols::Protocols;
 use super::section::section;
 
@@ -27,6 +28,13 @@ section! {
         /// Virtual hosts of AMQP and STOMP clients beside `/`, which is always there. Each has queues, exchanges and
         /// topics of its own; MQTT clients are in `/`. A client that names another one is refused.
         tenants: Vec<String> = List(&NAMES), "", NewConnections;
+        /// Quality of service by topic, for every protocol: see policies.md. Of the entries whose `filter` matches a topic
+        /// and that set a field the last one counts, and over it nothing else; `thalweg config explain plant/7/x` shows
+        /// them. With `lifespan_max`, messages that would live longer, or for ever, expire after that time. With
+        /// `priority_min`, messages of a lower priority have this one. With `last_value`, topics remember their latest
+        /// message although it was not retained, as with `last_values.keep` (`keep`), or no message is retained (`off`).
+        /// `fsync` is what acknowledgements wait for, as with `journal.filters`.
+        policy: Vec<Policy> = Tables(&POLICY), "", Now;
         in "log." log: Log;
         in "listeners." listeners: BTreeMap<String, Listener>;
         in "admin." admin: Admin;

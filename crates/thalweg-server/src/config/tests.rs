@@ -1129,10 +1129,9 @@ fn values_of(key: &Key) -> Vec<serde_json::Value> {
         KeyKind::Tables(_) => vec![
             "[{ filter = \"a/#\", upgrade_qos = true, settle_timeout = \"off\" }]".into(),
             "[{ endpoint = \"tcp://a:1\", as = \"sub\" }]".into(),
+            "[{ filter = \"a/#\", priority_min = 9, lifespan_max = \"unlimited\" }]".into(),
         ],
     };
-    let parsed = written
-        .into_iter()
-        .filter_map(|text| key.parse(&Written::Loose(text), Path::new("")).ok());
-    parsed.collect()
+    let parse = |text: String| key.parse(&Written::Loose(text), Path::new("")).ok();
+    written.into_iter().filter_map(parse).collect()
 }

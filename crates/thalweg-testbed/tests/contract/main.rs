@@ -14,6 +14,7 @@ mod memory;
 mod names;
 mod peer;
 mod place;
+mod policies;
 mod read;
 mod rehome;
 mod restart;

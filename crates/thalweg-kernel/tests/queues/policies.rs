@@ -1,0 +1,203 @@
+//! What the operator asks of messages by their addresses.
+
+use crate::world::{Terms, World, draft, firm, to_queue};
+use std::sync::Arc;
+use thalweg_kernel::access::Access;
+use thalweg_kernel::{Draft, LastValueRule, LastValueWish, Limits, Policy, Safety, Wish};
+use thalweg_model::{Filter, Reliability, RetainOp, Span};
+
+const ONCE: Reliability = Reliability::AtLeastOnce;
+const HOUR: Span = Span::from_secs(3600);
+
+fn policy(filter: &str) -> Policy {
+    Policy::new(Filter::new(filter).expect("a filter"))
+}
+
+fn lifespan(filter: &str, secs: u64) -> Policy {
+    Policy {
+        lifespan_max: Some(Span::from_secs(secs)),
+        ..policy(filter)
+    }
+}
+
+fn limits(policies: &[Policy]) -> Limits {
+    Limits {
+        policies: policies.into(),
+        ..Limits::default()
+    }
+}
+
+#[test]
+fn a_lifespan_is_a_ceiling_for_receivers_of_every_shard_and_survives_a_restart() {
+    for shards in [1, 3] {
+        for (asked, left) in [(None, 30), (Some(HOUR), 30), (Some(Span::from_secs(5)), 5)] {
+            let mut world = World::with(shards, limits(&[lifespan("t/#", 30)]));
+            let publisher = world.connect("p");
+            let name = world.name_on(usize::from(shards) - 1);
+            let away = world.connect_with(usize::from(shards) - 1, &name, Access::ALL, HOUR);
+            world.subscribe(away, "t/a", None, ONCE);
+            world.lose(away);
+            world.publish(
+                publisher,
+                Draft {
+                    expires_in: asked,
+                    ..firm("t/a", "m")
+                },
+            );
+            world.restart();
+            world.wait(Span::from_secs(left - 1));
+            let back = world.connect_with(usize::from(shards) - 1, &name, Access::ALL, HOUR);
+            let got = world.got(back);
+            assert_eq!(got.len(), 1, "{shards} shards, {asked:?}");
+            let rest = got[0].expires_in.expect("it has a lifespan");
+            assert!(rest <= Span::from_secs(1), "{rest:?}");
+        }
+    }
+}
+
+#[test]
+fn what_waits_in_queues_and_for_groups_expires_and_its_dead_letter_has_a_lifespan_of_its_own() {
+    let mut world = World::with(
+        1,
+        limits(&[
+            lifespan("$q/+", 30),
+            lifespan("$q/dead", 60),
+            lifespan("t/#", 5),
+        ]),
+    );
+    let client = world.connect("c");
+    world.queue(client, "dead", &Terms::durable());
+    let dead_letter = to_queue("dead");
+    world.queue(
+        client,
+        "q",
+        &Terms::durable().with(|limits| limits.dead_letter = dead_letter),
+    );
+    world.put(client, "q", "m");
+    world.wait(Span::from_secs(31));
+    assert_eq!((world.waits("q"), world.waits("dead")), (0, 1));
+    world.wait(Span::from_secs(59));
+    assert_eq!(world.waits("dead"), 1);
+    world.wait(Span::from_secs(2));
+    assert_eq!(world.waits("dead"), 0);
+    let member = world.connect_with(0, "member", Access::ALL, HOUR);
+    world.subscribe(member, "t/#", Some("g"), ONCE);
+    world.lose(member);
+    world.publish(client, firm("t/a", "m"));
+    assert_eq!(world.waiting_in_groups(), 1);
+    world.wait(Span::from_secs(6));
+    let member = world.connect_with(0, "member", Access::ALL, HOUR);
+    assert_eq!(world.texts(member), [""; 0]);
+}
+
+#[test]
+fn the_last_record_that_sets_a_field_counts_and_a_reload_applies_at_once() {
+    let raised = Policy {
+        priority_min: Some(7),
+        ..policy("t/+")
+    };
+    let mut world = World::without_prefixes(
+        1,
+        limits(&[lifespan("t/#", 30), raised.clone(), lifespan("t/b", 9)]),
+    );
+    let client = world.connect("c");
+    world.subscribe(client, "#", None, ONCE);
+    let seen = |world: &mut World, address: &str, priority| {
+        world.publish(
+            client,
+            Draft {
+                priority,
+                ..firm(address, "m")
+            },
+        );
+        let got = world.got(client).pop().expect("a copy");
+        world.settle_delivery(client, got.tag);
+        (got.expires_in.map(Span::secs), got.priority)
+    };
+    assert_eq!(seen(&mut world, "t/a", 0), (Some(30), 7));
+    assert_eq!(seen(&mut world, "t/b", 8), (Some(9), 8));
+    assert_eq!(seen(&mut world, "t/b/c", 0), (Some(30), 0));
+    assert_eq!(seen(&mut world, "u", 1), (None, 1));
+    world.kernels[0].set_limits(limits(&[Policy {
+        lifespan_max: Some(Span::FOREVER),
+        ..raised
+    }]));
+    assert_eq!(seen(&mut world, "t/b", 0), (None, 7));
+    world.kernels[0].set_limits(limits(&[]));
+    assert_eq!(seen(&mut world, "t/b", 0), (None, 0));
+}
+
+#[test]
+fn messages_become_last_values_or_do_not_whatever_their_publisher_says() {
+    let rule = |filter: &str, rule| Policy {
+        last_value: Some(rule),
+        ..policy(filter)
+    };
+    let policies = [
+        rule("a/#", LastValueRule::Off),
+        rule("a/kept", LastValueRule::Keep),
+    ];
+    let mut world = World::with(
+        2,
+        Limits {
+            kept_filters: Arc::new([Filter::new("a/#").expect("a filter")]),
+            ..limits(&policies)
+        },
+    );
+    let publisher = world.connect("p");
+    let retained = |address| Draft {
+        retain: RetainOp::Set,
+        ..draft(address, "v")
+    };
+    world.publish(publisher, retained("a/x"));
+    world.publish(publisher, retained("b"));
+    let reader = world.connect("r");
+    world.ask_for(
+        reader,
+        &Wish {
+            last_values: LastValueWish::Always,
+            ..crate::world::wish("#", None, ONCE)
+        },
+    );
+    assert_eq!(
+        world
+            .got(reader)
+            .iter()
+            .map(|got| &*got.address)
+            .collect::<Vec<_>>(),
+        ["b"]
+    );
+    let refused: u64 = world
+        .kernels
+        .iter()
+        .map(|kernel| kernel.ledger().retain_refused)
+        .sum();
+    assert_eq!(refused, 1);
+    world.publish(publisher, draft("a/kept", "1"));
+    let reader = world.connect("other");
+    for (address, value) in [("a/kept", Some("1")), ("a/x", None)] {
+        assert_eq!(
+            world.read(reader, address),
+            Some(value.map(Into::into)),
+            "{address}"
+        );
+    }
+}
+
+#[test]
+fn a_record_says_how_safe_an_acknowledgement_is_whatever_filters_say() {
+    let safe = |filter: &str, safety| Policy {
+        safety: Some(safety),
+        ..policy(filter)
+    };
+    let limits = Limits {
+        safety_filters: [(Filter::new("t/#").expect("a filter"), Safety::Durable)].into(),
+        ..limits(&[safe("t/fast", Safety::Written), safe("u", Safety::Durable)])
+    };
+    assert_eq!(limits.safety_at("t/fast"), Some(Safety::Written));
+    assert_eq!(limits.safety_at("t/other"), Some(Safety::Durable));
+    assert_eq!(
+        (limits.safety_at("u"), limits.safety_at("v")),
+        (Some(Safety::Durable), None)
+    );
+}

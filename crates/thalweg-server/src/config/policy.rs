@@ -1,0 +1,137 @@
+//! What is asked of messages by filter: of the entries that match an address and set a field the last one counts.
+
+use std::fmt::Write;
+
+use thalweg_kernel::LastValueRule;
+use thalweg_model::{Filter, Span};
+
+use super::choices::Fsync;
+use super::load::get;
+use super::section::{keys_of, section, settings_by_serde};
+use super::settings::Config;
+use super::tables::Tables;
+
+section! {
+    /// An entry of `policy`. What it leaves out is as entries before it say, and else as everywhere.
+    pub struct Policy {
+        /// Which messages: those whose address it matches.
+        filter: Filter = Form(&FILTER), "", Now;
+        /// How long messages live at most; [`Span::FOREVER`] ends what entries before it say.
+        lifespan_max: Option<Span> = millis(1, 10 * 365 * 86_400_000), "" or "unlimited", Now;
+        /// The least priority that messages have.
+        priority_min: Option<u8> = count(0, 9), "", Now;
+        /// Whether messages become last values.
+        last_value: Option<LastValueRule> = Word(LastValueRule::WORDS), "", Now;
+        /// What acknowledgements wait for.
+        fsync: Option<Fsync> = Word(Fsync::WORDS), "", Now;
+    }
+}
+
+settings_by_serde!(Policy);
+
+pub static POLICY: Tables = Tables {
+    title: "a list of policies",
+    entry: "a policy",
+    max: (1000, ": a new address is compared with each"),
+    takes: "[[policy]] with filter, lifespan_max, priority_min, last_value and fsync, or \
+            [{ filter = \"plant/#\", lifespan_max = \"30s\" }]",
+    mend: "Write [{ filter = \"plant/#\", lifespan_max = \"30s\" }], or tables [[policy]]",
+    mend_first: "Write filter = \"plant/#\" in it, a filter as in a subscription",
+    keys: keys_of::<Policy>,
+    check: |_| Ok(()),
+};
+
+impl Config {
+    /// Explains what the policies say of an address: each field with the entry that gives it. `None` if it cannot be an address
+    /// that somebody asks about: no policy matches it, and it has one level only.
+    pub(super) fn explain_address(&self, address: &str) -> Option<String> {
+        let matching: Vec<(usize, &Policy)> = (1..)
+            .zip(&self.policy)
+            .filter(|(_, policy)| policy.filter.matches(address))
+            .collect();
+        if matching.is_empty() && !address.contains('/') {
+            return None;
+        }
+        let tree = self.tree();
+        let entries = get(&tree, "policy").cloned().unwrap_or_default();
+        let mut text = format!("{address}\n");
+        for key in keys_of::<Policy>().iter().skip(1) {
+            let value = |at: usize| entries.get(at - 1).and_then(|entry| entry.get(&key.name));
+            let said = matching.iter().rev().find_map(|(at, policy)| {
+                let value = value(*at).filter(|value| !value.is_null())?;
+                Some((at, policy, value))
+            });
+            let _ = match said {
+                Some((at, policy, value)) => {
+                    let (name, value, filter) = (&key.name, key.show(value), &policy.filter);
+                    writeln!(text, "  {name:<20} {value} (policy {at}, \"{filter}\")")
+                }
+                None => writeln!(text, "  {:<20} no policy", key.name),
+            };
+        }
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::*;
+    use thalweg_model::Span;
+
+    fn load(text: &str) -> Result<(Config, Origins), Vec<ConfigError>> {
+        let file = Some((std::path::Path::new("t.toml"), text));
+        Config::from_text(file, std::iter::empty(), &[])
+    }
+
+    const TEXT: &str = "[[policy]]\nfilter = \"plant/#\"\nlifespan_max = \"30s\"\npriority_min = 4\nlast_value = \"keep\"\n\
+                        [[policy]]\nfilter = \"plant/+/x\"\nlifespan_max = \"unlimited\"\nfsync = \"interval\"\n";
+
+    #[test]
+    fn policies_keep_their_order_and_read_back_as_they_are_shown() {
+        let (config, origins) = load(TEXT).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let [plant, x] = config.policy.as_slice() else {
+            panic!("{:?}", config.policy)
+        };
+        assert_eq!(
+            (plant.lifespan_max, plant.priority_min, plant.last_value),
+            (
+                Some(Span::from_secs(30)),
+                Some(4),
+                Some(thalweg_kernel::LastValueRule::Keep)
+            )
+        );
+        assert_eq!(
+            (x.lifespan_max, x.priority_min, x.fsync),
+            (Some(Span::FOREVER), None, Some(Fsync::Interval))
+        );
+        let (again, _) =
+            load(&config.to_toml(&origins)).unwrap_or_else(|errors| panic!("{errors:?}"));
+        assert_eq!(again, config);
+    }
+
+    #[test]
+    fn an_address_is_explained_by_the_policy_that_gives_each_field() {
+        let (config, origins) = load(TEXT).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let explain = |name: &str| {
+            config
+                .explain(&origins, name)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            explain("plant/7/x").as_deref(),
+            Ok("plant/7/x\n  \
+                lifespan_max         \"unlimited\" (policy 2, \"plant/+/x\")\n  \
+                priority_min         4 (policy 1, \"plant/#\")\n  \
+                last_value           \"keep\" (policy 1, \"plant/#\")\n  \
+                fsync                \"interval\" (policy 2, \"plant/+/x\")\n")
+        );
+        assert!(explain("plant").is_ok_and(|text| text.contains("\"30s\" (policy 1")));
+        assert!(
+            explain("office/7").is_ok_and(|text| text.contains("priority_min         no policy"))
+        );
+        assert!(
+            explain("queue.overflw")
+                .is_err_and(|error| error.contains("Did you mean queue.overflow?"))
+        );
+    }
+}
