@@ -41,7 +41,7 @@ impl From<crate::Client> for Client {
 }
 
 impl Client {
-    /// What a client is to be; [`ClientBuilder::connect_blocking`] makes it.
+    /// Returns a builder with default settings; [`ClientBuilder::connect_blocking`] connects.
     pub fn builder() -> ClientBuilder {
         crate::Client::builder()
     }
@@ -256,7 +256,7 @@ impl Iterator for Subscription {
     }
 }
 
-/// Who comes and goes: an [`Iterator`] that waits.
+/// Presence of other clients: an [`Iterator`] that waits.
 #[derive(Debug)]
 pub struct PresenceSubscription {
     inner: crate::PresenceSubscription,

@@ -1,4 +1,4 @@
-//! What a client is to be: brokers, credentials, buffer, objective.
+//! The client's builder: brokers, credentials, buffer, objective.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::spool::WhenFull;
 use crate::transport::{Opening, Transport, Will};
 use crate::url::BrokerUrl;
 
-/// Which protocol carries messages.
+/// Protocol that carries messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Via {
     /// The one that serves the objective best, of those whose brokers were named; chosen anew as the network changes.
@@ -29,7 +29,7 @@ pub enum Via {
     Protocol(String),
 }
 
-/// How TLS and DTLS check the broker and show the client.
+/// Files with which TLS and DTLS verify the broker and authenticate the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
     /// Authorities to trust, PEM; none takes the system's.
@@ -47,14 +47,13 @@ pub struct TlsFiles {
 pub struct BufferSettings {
     /// Bytes that unsettled messages may take in memory, their metadata included. Default 16 MiB.
     pub bytes_max: usize,
-    /// How many messages may be unsettled. Default 100,000.
+    /// Most unsettled messages. Default 100,000.
     pub messages_max: usize,
     /// A folder of its own for this client: messages of at least and exactly once survive the process. Default: none.
     pub disk: Option<PathBuf>,
-    /// What happens to a message for which there is no room. Default: it is refused.
+    /// Action when the buffer is full. Default: publishes are refused.
     pub overflow: Overflow,
-    /// What happens to messages when the file system with the folder is full, or the disk fails. Default: they are
-    /// refused.
+    /// Action when the file system with the folder is full, or the disk fails. Default: publishes are refused.
     pub disk_full: WhenFull,
 }
 
@@ -94,7 +93,7 @@ pub struct ClientBuilder {
     pub(crate) events: Option<EventQueue>,
     pub(crate) seed: Option<u64>,
     pub(crate) plugins: PluginSettings,
-    /// What is wrong with the settings of a protocol.
+    /// Error in the settings of a protocol.
     pub(crate) fault: Option<String>,
     /// Connects a peer to others when the client starts; `None` for all other clients.
     pub(crate) hub: Option<StartHub>,
@@ -136,7 +135,7 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Which protocol carries messages. Default: [`Via::Auto`].
+    /// Sets the protocol that carries messages. Default: [`Via::Auto`].
     #[must_use]
     pub fn via(mut self, via: Via) -> Self {
         self.via = via;
@@ -185,9 +184,9 @@ impl ClientBuilder {
         self
     }
 
-    /// What the client's brokers publish for us when we vanish, that is, when a connection ends without a goodbye. Only MQTT
-    /// carries it: [`ClientBuilder::connect`] refuses other brokers beside it. A client that says goodbye, by
-    /// [`Client::close`] or by being dropped, has no will.
+    /// Sets the message that the client's brokers publish when a connection ends without a disconnect. Only MQTT
+    /// carries it: [`ClientBuilder::connect`] refuses other brokers besides it. A client that disconnects, by
+    /// [`Client::close`] or by being dropped, publishes no will.
     #[must_use]
     pub fn will(mut self, will: Will) -> Self {
         self.opening.will = Some(will);
@@ -201,15 +200,15 @@ impl ClientBuilder {
         self
     }
 
-    /// How long one attempt may take from its beginning to the broker's welcome, before the next is made. Default 10 s; over
-    /// datagrams that lose every fourth packet each way, some 4 of 100 attempts take longer.
+    /// Longest time of one connection attempt, up to the broker's acceptance, before the next begins. Default 10 s;
+    /// over datagrams that lose every fourth packet each way, some 4 of 100 attempts take longer.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// How TLS and DTLS check the broker and show the client.
+    /// Sets the files with which TLS and DTLS verify the broker and authenticate the client.
     #[must_use]
     pub fn tls(mut self, files: TlsFiles) -> Self {
         self.plugins.has_tls_files = files != TlsFiles::default();
@@ -224,21 +223,21 @@ impl ClientBuilder {
         self
     }
 
-    /// What [`Via::Auto`] makes small. Default: latency.
+    /// Sets the quantity that [`Via::Auto`] minimizes. Default: latency.
     #[must_use]
     pub fn objective(mut self, objective: Objective) -> Self {
         self.objective = objective;
         self
     }
 
-    /// What must hold before the objective counts.
+    /// Sets limits that apply before the objective.
     #[must_use]
     pub fn constraints(mut self, constraints: Constraints) -> Self {
         self.constraints = constraints;
         self
     }
 
-    /// What is known of the protocols beforehand. Default: what the laboratory measured.
+    /// Sets the prior measurements of the protocols. Default: the laboratory's.
     #[must_use]
     pub fn calibration(mut self, calibration: Calibration) -> Self {
         self.calibration = Some(calibration);
@@ -252,8 +251,8 @@ impl ClientBuilder {
         self
     }
 
-    /// What a subscription holds of messages that were received and not yet taken, in bytes of memory: above it, what was
-    /// sent at most once is dropped and counted. Default 4 MiB.
+    /// Limits the memory of messages that a subscription has received and the application has not yet taken. Above it,
+    /// at-most-once messages are dropped and counted. Default 4 MiB.
     #[must_use]
     pub fn receive_buffer(mut self, bytes_max: usize) -> Self {
         self.receive_bytes_max = Some(bytes_max);
@@ -274,15 +273,15 @@ impl ClientBuilder {
         self
     }
 
-    /// Adapts the rate of publishing to what the lane takes. Default: off.
+    /// Adapts the publish rate to the lane's capacity. Default: off.
     #[must_use]
     pub fn throttle(mut self, settings: ThrottleSettings) -> Self {
         self.throttle = settings;
         self
     }
 
-    /// What becomes of messages that wait when every broker has refused the log-in: they wait, as what is on disk does in
-    /// any case, or fail. Default: they wait.
+    /// Sets what happens to waiting messages when every broker has refused the login: they wait, as messages on disk
+    /// always do, or fail. Default: they wait.
     #[must_use]
     pub fn when_refused(mut self, what: WhenRefused) -> Self {
         self.when_refused = what;
@@ -296,7 +295,7 @@ impl ClientBuilder {
         self
     }
 
-    /// What the client's dice begin with, so that a test repeats. Default: the system's randomness.
+    /// Seed of the client's random numbers, for repeatable tests. Default: the system's randomness.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -338,7 +337,7 @@ impl ClientBuilder {
         Ok(())
     }
 
-    /// What the engine is to be.
+    /// Returns the settings of the engine.
     pub(crate) fn engine_settings(&self) -> EngineSettings {
         let defaults = EngineSettings::new(self.opening.clone());
         EngineSettings {

@@ -54,13 +54,13 @@ impl Client {
             .publish(message, destination, topic, options, None)
     }
 
-    /// What became of a publish. Takes no lock.
+    /// Outcome of a publish. Takes no lock.
     pub fn is_publish_success(&self, ticket: Ticket) -> Success {
         self.handle.shared.tickets.outcome(ticket.0)
     }
 
-    /// Publishes and waits: for room in the buffer, and for what becomes of the message. What is sent at most once is
-    /// [`Success::Unknown`] when it has left.
+    /// Publishes and waits for space in the buffer and for the outcome. An at-most-once message is [`Success::Unknown`]
+    /// once it was sent.
     ///
     /// If the future is dropped before, the message is published all the same, if there was room already.
     pub async fn publish(
@@ -104,10 +104,10 @@ impl Client {
         std::future::poll_fn(|context| wait.poll(context.waker())).await
     }
 
-    /// Whether a message would survive the end of this process: with a buffer on disk, whether it is there (once it is,
-    /// it is sent, if not by this process then by the next one with the same folder). Without a disk it is `true` as soon
-    /// as the message is given, because nothing more will be done for it. Each ticket has an answer of its own: what failed
-    /// is not stored, and what is sent at most once or to another destination is never on disk.
+    /// Whether a message would survive the end of this process. With a buffer on disk: whether it is stored; it is then
+    /// sent by this process or by the next one with the same folder. Without a disk: `true` as soon as the message is
+    /// accepted, because nothing more will be done for it. The answer is per ticket: failed messages are not stored,
+    /// and at-most-once messages and those to other destinations are never on disk.
     pub fn is_stored(&self, ticket: Ticket) -> bool {
         self.handle.is_stored(ticket)
     }
@@ -148,7 +148,7 @@ impl Client {
                 "what comes at most once cannot be settled by hand: subscribe at least once",
             ));
         }
-        // Made before the wait: whoever drops the future has no subscription either.
+        // Made before the wait: a future that is dropped ends its subscription.
         let mut subscription = Subscription {
             handle: self.handle.clone(),
             ids: Vec::with_capacity(filters.len()),
@@ -211,8 +211,8 @@ impl Client {
         }
     }
 
-    /// Who comes and goes, of the clients with this name (`+`: of all): first who is here, then each change. Only Thalweg
-    /// tells it, and only with `presence.enabled`; other brokers refuse, or never say anything if they speak MQTT 3.1.1.
+    /// Presence of the clients with this name (`+`: all): first those that are connected, then each change. Thalweg
+    /// only, with `presence.enabled`; other brokers refuse, or do not answer if they speak MQTT 3.1.1.
     pub async fn presence(&self, clients: &str) -> Result<PresenceSubscription, ClientError> {
         let inner = self
             .subscribe(&presence::filter(clients), SubscribeOptions::default())
@@ -230,9 +230,9 @@ impl Client {
         answer.await.unwrap_or(Err(ClientError::Closed))
     }
 
-    /// Waits as [`Client::flush`] does, says goodbye to the brokers and ends everything, subscriptions too. Takes a second
-    /// more at most, for the goodbyes. [`ClientError::TimedOut`] says that messages have no outcome: those on disk are
-    /// sent by the next process, others are lost. What is closed already is closed with success. When it returns, the
+    /// Waits as [`Client::flush`] does, disconnects from the brokers and ends everything, subscriptions too.
+    /// Disconnecting takes a second more at most. [`ClientError::TimedOut`] means that messages have no outcome: those
+    /// on disk are sent by the next process, others are lost. Closing a closed client succeeds. When it returns, the
     /// folder of a buffer on disk is free for the next client.
     pub async fn close(&self, timeout: Duration) -> Result<(), ClientError> {
         let (answer_to, answer) = reply();
@@ -245,7 +245,7 @@ impl Client {
         }
     }
 
-    /// How it is. Waits for the client's thread, some microseconds usually.
+    /// Returns the client's status. Waits for the client's thread, some microseconds usually.
     pub fn status(&self) -> Result<Status, ClientError> {
         self.ask(Command::Status)
     }
@@ -269,16 +269,16 @@ impl fmt::Debug for Client {
     }
 }
 
-/// How a client is.
+/// Status of a client, a snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
     /// Its lanes, in the order in which brokers were named; further destinations follow.
     pub lanes: Vec<Lane>,
-    /// What waits and is under way.
+    /// Messages that wait or are in flight.
     pub load: Load,
     /// Messages counted since the client was made.
     pub counts: Counts,
-    /// How the buffer on disk is.
+    /// State of the buffer on disk.
     pub buffer: SpoolStatus,
     /// The last 64 messages that failed, the oldest first.
     pub failures: Vec<Failure>,
@@ -323,13 +323,13 @@ pub struct Lane {
     pub under_way: usize,
     /// Connections that were up.
     pub connections: u64,
-    /// What the last connection ended with, in words; empty if none did.
+    /// Error that ended the last connection; empty if there was none.
     pub trouble: String,
     /// Bytes that were written to its sockets.
     pub bytes_sent: u64,
     /// Bytes that came from them.
     pub bytes_received: u64,
-    /// What the system knows of its connection, as of the last second.
+    /// The system's counters of the connection, as of the last second.
     pub network: Option<NetworkReading>,
 }
 
@@ -348,11 +348,11 @@ pub enum ClientError {
     Closed,
     /// Not in the time that was given.
     TimedOut,
-    /// What was given cannot be; the words say why.
+    /// An invalid argument, with the reason.
     Invalid(&'static str),
     /// Not the address of a broker.
     Url(UrlError),
-    /// Settings that cannot be; the words say which and what to do.
+    /// Invalid settings; the text names them and the remedy.
     Settings(String),
     /// The buffer on disk cannot be used.
     Spool(SpoolError),

@@ -1,4 +1,4 @@
-//! What happens to a client, as it happens: for logs, and for programs that react.
+//! Events of a client, for logs and for programs that react.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -71,12 +71,12 @@ pub enum Event {
     SubscriptionRefused {
         /// The topic filter as it was subscribed.
         filter: String,
-        /// What the broker said.
+        /// The reason that the broker gave.
         why: String,
     },
     /// The buffer on disk is in trouble, or no longer.
     Buffer {
-        /// What is wrong; empty once it works again.
+        /// The error; empty once the disk works again.
         trouble: String,
     },
     /// So many events were dropped here, because they were not taken in time.
@@ -86,7 +86,7 @@ pub enum Event {
     },
 }
 
-/// How much an event matters.
+/// Severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// For who looks for a fault.
@@ -100,7 +100,7 @@ pub enum Level {
 }
 
 impl Event {
-    /// How much it matters.
+    /// Returns the severity of the event.
     pub fn level(&self) -> Level {
         match self {
             Event::Connected { .. } | Event::Moved { .. } => Level::Info,
@@ -184,9 +184,9 @@ impl fmt::Display for Event {
     }
 }
 
-/// Events that wait to be taken, at most [`EventQueue::CAPACITY`]: then the oldest is dropped and counted. The client never
-/// waits for who takes them. Give it to [`ClientBuilder::events`](crate::ClientBuilder::events) and take from a clone, in
-/// one place; threads that may wait use [`blocking::wait`](crate::blocking::wait).
+/// A queue of events, at most [`EventQueue::CAPACITY`]: then the oldest is dropped and counted. The client never waits
+/// for the reader. Give it to [`ClientBuilder::events`](crate::ClientBuilder::events) and read from a clone, in one
+/// place; threads that may block use [`blocking::wait`](crate::blocking::wait).
 ///
 /// It ends when its client has ended, and does not keep it alive.
 #[derive(Clone, Debug, Default)]
@@ -212,7 +212,7 @@ impl EventQueue {
         EventQueue::default()
     }
 
-    /// A queue that is told the outcome of every message.
+    /// Creates a queue that also gets the outcome of every message.
     pub fn with_outcomes() -> EventQueue {
         EventQueue {
             wants_outcomes: true,

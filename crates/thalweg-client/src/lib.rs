@@ -87,7 +87,7 @@ const PROTOCOLS: &[(&str, Lanes)] = &[
     ("xmpp", xmpp::lanes),
 ];
 
-/// What makes the lanes to a broker that speaks a protocol; `None`: this build does not speak it.
+/// Returns the function that creates the lanes to a broker of this protocol; `None`: this build does not support it.
 pub(crate) fn lanes_of(protocol: &str) -> Option<Lanes> {
     let mut known = PROTOCOLS.iter();
     Some(known.find(|(name, _)| *name == protocol)?.1)

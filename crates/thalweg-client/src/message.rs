@@ -1,4 +1,4 @@
-//! What is published and what comes, in our words.
+//! Published and received messages, independent of the protocol.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,15 +9,14 @@ use thalweg_model::{Reliability, Span, Stamp};
 use crate::engine::DeliveryToken;
 use crate::transport::{Inbound, Properties};
 
-/// How a message is to be published. Everything has a default, so that `Options::default()` is a plain at-least-once
-/// message.
+/// Options of a publish. Everything has a default, so that `Options::default()` is a plain at-least-once message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How surely it arrives.
+    /// Delivery guarantee of the message.
     pub reliability: Reliability,
-    /// What it does to the topic's last value.
+    /// Effect on the topic's last value.
     pub retain: Retain,
-    /// How long it is worth delivering, from now on; also while it waits here. None: for ever.
+    /// Lifespan from now on, including the wait in this client. `None`: no expiry.
     pub lifespan: Option<Duration>,
     /// 0 to 9, higher goes first; 4 is usual, 9 is never batched.
     pub priority: u8,
@@ -29,11 +28,11 @@ pub struct Options {
     pub properties: Vec<(String, String)>,
     /// The topic where an answer goes.
     pub reply_to: Option<String>,
-    /// What ties an answer to its request.
+    /// Correlation data of the reply.
     pub correlation: Option<Vec<u8>>,
 }
 
-/// What publishing does to the topic's last value.
+/// Effect of a publish on the topic's last value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retain {
     /// Whatever the protocol that carries it does with a plain publish.
@@ -81,7 +80,7 @@ const HAS_REPLY_TO: u8 = 2;
 const HAS_CORRELATION: u8 = 4;
 
 impl Message {
-    /// What it holds of memory, and its places in lists, roughly.
+    /// Approximate memory of the message and its places in lists.
     pub(crate) fn memory_bytes(&self) -> u32 {
         (size_of::<Message>() + size_of::<DeliveryToken>() + self.bytes.len())
             .try_into()
@@ -157,7 +156,7 @@ impl Message {
         (self.has & HAS_REPLY_TO != 0).then(|| self.text(2))
     }
 
-    /// What ties an answer to its request.
+    /// Correlation data of the request.
     pub fn correlation(&self) -> Option<&[u8]> {
         (self.has & HAS_CORRELATION != 0).then(|| self.part(3))
     }
@@ -167,7 +166,7 @@ impl Message {
         Properties(self.part(4)).iter()
     }
 
-    /// How surely it came.
+    /// Delivery guarantee of this delivery.
     pub fn reliability(&self) -> Reliability {
         self.reliability
     }
@@ -182,12 +181,12 @@ impl Message {
         self.repeated
     }
 
-    /// Who published it, and as its how-manieth, if its publisher said so.
+    /// Publisher and sequence number, if the publisher sends them.
     pub fn stamp(&self) -> Option<Stamp> {
         self.stamp
     }
 
-    /// How long it was still worth delivering when it came, as far as the protocol told.
+    /// Remaining lifespan on arrival, as far as the protocol reports it.
     pub fn lifespan(&self) -> Option<Span> {
         (self.lifespan != Span::FOREVER).then_some(self.lifespan)
     }

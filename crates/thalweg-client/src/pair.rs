@@ -15,11 +15,11 @@ pub(crate) trait FarEnd {
     fn accept(&mut self);
     /// Takes what the lane has written, whole frames only.
     fn hear(&mut self, bytes: &[u8], now: Time);
-    /// What it has written.
+    /// Bytes that it has written.
     fn out(&mut self) -> &mut Vec<u8>;
 }
 
-/// A lane, its peer, and what lies between them.
+/// A lane, its peer, and the bytes between them.
 pub(crate) struct Pair<L, P> {
     pub(crate) lane: L,
     pub(crate) server: P,
@@ -30,7 +30,7 @@ pub(crate) struct Pair<L, P> {
     pub(crate) round_trip: Span,
     /// Bytes that the lane has not understood yet.
     input: Vec<u8>,
-    /// How many bytes reach the lane at once.
+    /// Size of the pieces in which bytes reach the lane.
     pub(crate) chunk: Chunk,
     pub(crate) opening: Opening,
     pub(crate) fault: Option<LinkFault>,
@@ -236,8 +236,8 @@ pub(crate) fn acknowledged(ids: impl IntoIterator<Item = u64>) -> Vec<EventCall>
         .collect()
 }
 
-/// Checks that a conversation comes to the same however the bytes of the peer are cut: at random, and once, behind each of
-/// the first `cuts` bytes.
+/// Checks that a conversation has the same events however the bytes of the peer are cut: at random, and once, behind
+/// each of the first `cuts` bytes.
 pub(crate) fn cuts_change_nothing(cuts: usize, run: impl Fn(Chunk) -> Vec<EventCall>) {
     let whole = run(Box::new(|| usize::MAX));
     assert_eq!(run(Box::new(|| 1)), whole, "byte by byte");

@@ -1,4 +1,4 @@
-//! Who comes and goes, as Thalweg's broker tells it at `$presence/<name>` and `$presence/<protocol>/<name>`.
+//! Presence of clients, as Thalweg publishes it at `$presence/<name>` and `$presence/<protocol>/<name>`.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ pub struct Presence {
     pub claimed: bool,
     /// Whether it is connected to the broker.
     pub online: bool,
-    /// What it speaks, as people write it: `MQTT 5.0`.
+    /// Protocol and version in readable form: `MQTT 5.0`.
     pub protocol: String,
     /// Since when, by the broker's clock.
     pub since: SystemTime,
@@ -39,7 +39,7 @@ pub enum Leaving {
     Goodbye,
     /// Its connection ended without a word.
     Lost,
-    /// It was not heard of for too long: its keep-alive, or an observer that does not answer.
+    /// Timed out: the keep-alive of the client, or an observer that does not answer.
     Silent,
     /// The broker ended it: an operator, a limit, or what it did.
     Cut,
@@ -57,8 +57,8 @@ impl Leaving {
     }
 }
 
-/// Who comes and goes: a [`Stream`], or [`PresenceSubscription::next`] in a loop. First those who are here, and who left a
-/// short while ago; then every change. One client may be told of twice.
+/// Presence of other clients: a [`Stream`], or [`PresenceSubscription::next`] in a loop. First the connected clients
+/// and those that left a short while ago, then every change. A client may be reported twice.
 #[derive(Debug)]
 pub struct PresenceSubscription {
     pub(crate) inner: Subscription,
@@ -84,7 +84,7 @@ impl PresenceSubscription {
             match self.inner.poll(waker) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => return Poll::Ready(None),
-                // What is not understood is not told: a later broker may say more.
+                // Messages that cannot be parsed are skipped: a later broker may send more kinds.
                 Poll::Ready(Some(message)) => {
                     if let Some(presence) = Presence::of(&message) {
                         return Poll::Ready(Some(presence));

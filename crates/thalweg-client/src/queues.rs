@@ -1,4 +1,4 @@
-//! What brokers of AMQP and STOMP have in common: queues and exchanges with names, and how canonical addresses tell of them.
+//! Common to brokers of AMQP and STOMP: named queues and exchanges, and their canonical addresses.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use thalweg_model::{Reliability, Span};
 
 use crate::transport::{Capabilities, Endpoint, Opening, RequestId};
 
-/// What is the same by both.
+/// Capabilities common to both.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     reliability_max: Reliability::AtLeastOnce,
     receive_max: Reliability::AtLeastOnce,
@@ -43,7 +43,7 @@ pub(crate) fn write_queue(name: &str, out: &mut String) {
 /// Begins a key of the default exchange that is a plain address. A convention of our broker, for answers.
 pub(crate) const ALIAS: &str = "$a/";
 
-/// Appends the canonical address that somebody's `reply-to` means by a key of the default exchange: a queue, or an address.
+/// Appends the canonical address of a `reply-to` that is a key of the default exchange: a queue, or an address.
 /// RabbitMQ hands a key of AMQP to STOMP as a queue, and a destination of STOMP to AMQP as a key.
 pub(crate) fn write_reply(key: &str, out: &mut String) {
     let queue = ["/queue/", "/amq/queue/", "/reply-queue/"]
@@ -56,7 +56,7 @@ pub(crate) fn write_reply(key: &str, out: &mut String) {
     }
 }
 
-/// Appends the canonical address of what was published to an exchange.
+/// Appends the canonical address of a message published to an exchange.
 pub(crate) fn write_exchange(name: &str, key: &str, out: &mut String) {
     if name == TOPICS {
         return DOTTED.read_address(key, out);
@@ -67,7 +67,7 @@ pub(crate) fn write_exchange(name: &str, key: &str, out: &mut String) {
         out.push('/');
         return CANONICAL.write(key, out);
     }
-    // What kind of exchange it is is not said; most whose keys are worth looking at compare words.
+    // The kind of the exchange is unknown; most exchanges with meaningful keys are topic exchanges.
     for word in key.split('.') {
         out.push('/');
         CANONICAL.write(word, out);
@@ -108,13 +108,13 @@ pub(crate) fn is_plain(text: &str) -> bool {
     !text.contains(['+', '#'])
 }
 
-/// What a client wants to find again after it was away.
+/// Names and lifetime of the queues that outlive the client's connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Session {
-    /// What stands before the names of queues that keep what comes while their client is away: the client, and the way it
-    /// takes, for whoever ends a subscription on one way must not end it on another. Empty without a client name.
+    /// Prefix of the queues that keep messages while their client is away: client and protocol, since ending a
+    /// subscription on one protocol must not end it on another. Empty without a client name.
     prefix: String,
-    /// How long it may be away; zero: subscriptions end with the connection.
+    /// Longest absence of the client; zero: subscriptions end with the connection.
     span: Span,
 }
 
@@ -139,7 +139,7 @@ impl Session {
         self.span > Span::ZERO
     }
 
-    /// How long a queue without consumers is kept, in milliseconds; nothing if without end.
+    /// How long a queue without consumers is kept, in milliseconds; `None` without limit.
     pub(crate) fn expires(&self) -> Option<u64> {
         let millis = self.span.millis().clamp(1, MILLIS_MAX);
         (self.span != Span::FOREVER).then_some(millis)
@@ -159,7 +159,7 @@ impl Session {
     }
 }
 
-/// What ties an answer to a question.
+/// Returns the correlation data of a request.
 pub(crate) fn correlation_of(request: RequestId) -> Vec<u8> {
     format!("{:x}", request.0).into_bytes()
 }

@@ -1,4 +1,4 @@
-//! What comes: a subscription, and the queue in which it has its messages.
+//! Subscriptions, and the queue of their received messages.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::message::Message;
 use crate::ticket::lock;
 use crate::transport::SubscriptionId;
 
-/// How a subscription is to be.
+/// Options of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscribeOptions {
     /// The surest delivery that is wanted. Default: at least once.
@@ -45,8 +45,8 @@ impl Default for SubscribeOptions {
 /// The messages of a filter, as they come: a [`Stream`], or [`Subscription::next`] in a loop. Ends when it was
 /// unsubscribed, when the client is closed, or when the broker refuses it later on. Dropping it unsubscribes.
 ///
-/// Who does not take its messages holds them up: what came at most once is dropped and counted while 4 MiB of them wait
-/// ([`Status::dropped`](crate::Status)), what is surer stays with the broker.
+/// A subscription. If its messages are not taken, they queue up: at-most-once messages are dropped and counted while 4
+/// MiB of them wait ([`Status::dropped`](crate::Status)), others stay with the broker.
 pub struct Subscription {
     pub(crate) handle: Handle,
     /// One for each of its filters.
@@ -71,7 +71,7 @@ impl Subscription {
         Some(message)
     }
 
-    /// The message that was taken longest ago is done with: the broker may forget it. Only with
+    /// Settles the message that was taken longest ago: the broker may remove it. Only with
     /// [`SubscribeOptions::settle_by_hand`]; otherwise it does nothing.
     pub fn settle(&mut self) {
         if let Some(token) = self.taken.pop_front() {
@@ -79,14 +79,14 @@ impl Subscription {
         }
     }
 
-    /// Ends it. What waits can still be taken.
+    /// Ends the subscription. Waiting messages can still be taken.
     pub fn unsubscribe(&self) {
         self.ids.iter().for_each(|id| self.handle.unsubscribe(*id));
     }
 
-    /// How surely messages come by it at best: what was wished, or what the broker granted when it confirmed the first time if
-    /// that is less; of several filters the least. At least once is as good as exactly once for messages that carry stamps
-    /// (`docs/client.md`): what comes twice is dropped here.
+    /// Best delivery guarantee: the requested one, or the broker's at its first confirmation if that is lower; of
+    /// several filters the lowest. At least once is as good as exactly once for stamped messages (`docs/client.md`):
+    /// duplicates are dropped here.
     pub fn granted(&self) -> Reliability {
         self.granted
     }
@@ -143,7 +143,7 @@ pub(crate) struct Mailbox {
 struct Waiting {
     messages: VecDeque<(Message, DeliveryToken)>,
     waker: Option<Waker>,
-    /// Why there will be no more: words, if nobody asked for it.
+    /// Set when the subscription has ended; the text is the reason, if the application did not end it.
     ended: Option<Option<String>>,
 }
 

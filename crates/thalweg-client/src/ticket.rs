@@ -1,4 +1,4 @@
-//! What became of a publish: tickets, and the table that knows their outcomes.
+//! Tickets of publishes, and the table of their outcomes.
 //!
 //! The table is a ring of the last 65,536 outcomes. Publishing writes nothing into it, and asking takes no lock: a slot
 //! says whose outcome it has, so a slot with an older number means that ours is still to come.
@@ -41,15 +41,15 @@ const fn of_bits(bits: u64) -> Success {
     }
 }
 
-/// How many outcomes are remembered.
+/// Number of outcomes that are kept.
 const RING: u64 = 65_536;
-/// The ring is made in pieces, when they are needed: who publishes little has little.
+/// Entries per piece; pieces of the ring are allocated on demand, so a client with few publishes uses little memory.
 const PIECE: u64 = 1_024;
 const PIECES: usize = (RING / PIECE) as usize;
 
 type Piece = [AtomicU64; PIECE as usize];
 
-/// The outcomes of one client. Written by the driver, read by anybody.
+/// The outcomes of one client. Written by the driver, read by any handle.
 pub(crate) struct Tickets {
     /// In each slot the number of a ticket and, in the lowest two bits, its outcome.
     pieces: [OnceLock<Box<Piece>>; PIECES],
@@ -62,13 +62,13 @@ pub(crate) struct Tickets {
     waiters: Mutex<HashMap<MessageId, Waiter>>,
     /// Nothing further will be settled.
     is_over: AtomicBool,
-    /// How many `waiters` there are, so that the driver need not lock to see that nobody waits.
+    /// Number of `waiters`, so that the driver need not lock to see that there are none.
     waiting: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Waiter {
-    /// How many wait for it.
+    /// Number of handles that wait for it.
     count: usize,
     wakers: Vec<Waker>,
     outcome: Option<Success>,
@@ -92,7 +92,7 @@ impl Tickets {
         self.next.store(next, Ordering::Release);
     }
 
-    /// What became of it.
+    /// Returns the outcome of a message.
     pub(crate) fn outcome(&self, id: MessageId) -> Success {
         if id < self.first.load(Ordering::Acquire) || id >= self.next.load(Ordering::Acquire) {
             return Success::Unknown;
@@ -126,7 +126,7 @@ impl Tickets {
             // Its place is taken by a later one.
             lock(&self.stragglers).remove(&id);
         } else {
-            // Who had this place before, if given by us and without an outcome, is overtaken now.
+            // The earlier message of this entry, if it has no outcome, becomes unknown now.
             if let Some(overtaken) = id.checked_sub(RING)
                 && overtaken >= self.first.load(Ordering::Relaxed)
                 && before < overtaken
@@ -140,7 +140,7 @@ impl Tickets {
         }
     }
 
-    /// Nothing further will be settled: what has no outcome is unknown, and who waits is told.
+    /// Nothing further will be settled: messages without an outcome are unknown, and waiting handles are notified.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
         let mut wakers = Vec::new();

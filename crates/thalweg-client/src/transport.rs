@@ -1,9 +1,9 @@
-//! What a protocol has to do to carry messages: the trait that every plugin implements, ours and anybody's.
+//! The trait that every protocol plugin implements, built-in or external.
 //!
-//! A transport is a machine without I/O: it is told what came and what time it is, and appends what goes out. One value
+//! A transport is a state machine without I/O: its caller passes input and time, and it appends output. One value
 //! serves one lane for as long as the client lives; each connection begins with [`Transport::open`] and ends with
-//! [`Transport::closed`]. What a machine remembers between connections (a session's packet identifiers) is its own affair.
-//! It never keeps messages: the engine gives them again after a connection was lost.
+//! [`Transport::closed`]. A transport may keep state between connections (a session's packet identifiers). It never
+//! keeps messages: the engine gives them again after a connection was lost.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ pub trait Transport: Send {
     /// The protocol's name, as `--via` and the calibration have it: `mqtt`, `coap`, `amqp`, `stomp`, `zmtp`, or yours.
     fn protocol(&self) -> &'static str;
 
-    /// What it can do with what is known now; after [`Events::up`] also what the peer said.
+    /// Capabilities as known now; after [`Events::up`] with those that the peer announced.
     fn capabilities(&self) -> Capabilities;
 
     /// Where it connects to and through what.
@@ -26,8 +26,8 @@ pub trait Transport: Send {
     /// A connection stands (for datagrams: a socket is bound). Appends what is said first. `peer` is where it goes.
     fn open(&mut self, opening: &Opening, peer: SocketAddr, now: Time, out: &mut Output);
 
-    /// What follows on this connection is the handshake of TLS, once what was written has left: the peer has agreed to it.
-    /// [`Transport::secured`] comes behind it.
+    /// The peer has agreed to TLS: its handshake follows on this connection once the output was sent.
+    /// [`Transport::secured`] is called after it.
     fn wants_tls(&self) -> bool {
         false
     }
@@ -35,8 +35,8 @@ pub trait Transport: Send {
     /// The handshake is over. Appends what is said then.
     fn secured(&mut self, _out: &mut Output) {}
 
-    /// Bytes from the peer. Of a stream: everything not consumed yet; returns how many bytes were understood, and gets the
-    /// rest again with what follows. Of datagrams: one whole datagram, all of it is consumed.
+    /// Handles bytes from the peer. Of a stream: everything not consumed yet; returns the number of consumed bytes, and
+    /// gets the rest again with the next input. Of datagrams: one whole datagram, all of it is consumed.
     fn handle_input(
         &mut self,
         input: &[u8],
@@ -45,7 +45,7 @@ pub trait Transport: Send {
         events: &mut dyn Events,
     ) -> Result<usize, LinkFault>;
 
-    /// When [`Transport::handle_timeout`] wants to be called; [`Time::NEVER`] if not.
+    /// Next time at which [`Transport::handle_timeout`] must be called; [`Time::NEVER`] if none.
     fn poll_timeout(&self) -> Time;
 
     /// The time of [`Transport::poll_timeout`] has come: repeat, keep alive, give up.
@@ -56,7 +56,7 @@ pub trait Transport: Send {
         events: &mut dyn Events,
     ) -> Result<(), LinkFault>;
 
-    /// Sends a message. `Ok(Gone)`: nothing will be heard of it. `Ok(Awaited)`: [`Events::settled`] says what became of
+    /// Sends a message. `Ok(Gone)`: there will be no outcome. `Ok(Awaited)`: [`Events::settled`] reports the outcome of
     /// `message.id`, or the connection ends. `Err`: nothing was written.
     fn publish(
         &mut self,
@@ -65,8 +65,8 @@ pub trait Transport: Send {
         out: &mut Output,
     ) -> Result<Departure, Refusal>;
 
-    /// Nobody waits for what becomes of this message any more: another lane has it now. It need not be repeated.
-    /// [`Events::settled`] may still tell of it or not, and the same message may be given again later, as a new one.
+    /// Ends the wait for this message, which another lane has now. It need not be repeated. [`Events::settled`] may
+    /// still report it or not, and the same message may be given again later, as a new one.
     fn abandon(&mut self, id: MessageId) {
         let _ = id;
     }
@@ -83,7 +83,7 @@ pub trait Transport: Send {
     /// Ends a subscription; what is still under way may come.
     fn unsubscribe(&mut self, subscription: SubscriptionId, now: Time, out: &mut Output);
 
-    /// A received message is done with: the peer may forget it.
+    /// Settles a received message: the peer may remove it.
     fn settle(&mut self, delivery: DeliveryId, now: Time, out: &mut Output);
 
     /// Publishes a question; [`Events::answered`] brings the answer. The engine gives up by itself when its time is over.
@@ -114,22 +114,22 @@ pub trait Transport: Send {
     /// Ends the connection politely.
     fn close(&mut self, now: Time, out: &mut Output);
 
-    /// The connection has ended, whoever ended it: what was awaited will not come.
+    /// The connection has ended, on either side: pending outcomes will not come.
     fn closed(&mut self);
 
-    /// What the machine has counted since it was made.
+    /// Counters since the transport was created.
     fn counters(&self) -> Counters;
 }
 
-/// Where what happened in a transport is told.
+/// Receiver of a transport's events.
 pub trait Events {
     /// The peer lets us in: messages may go.
     fn up(&mut self, welcome: &Welcome);
-    /// What became of an awaited message.
+    /// Outcome of an awaited message.
     fn settled(&mut self, id: MessageId, outcome: Settled);
     /// A message was received for a subscription of this client.
     fn received(&mut self, message: &Inbound<'_>);
-    /// What became of a subscription; how surely it delivers at best, which may be less than was wished.
+    /// Outcome of a subscription; its best delivery guarantee, which may be lower than requested.
     fn subscribed(&mut self, subscription: SubscriptionId, outcome: Result<Reliability, Refusal>);
     /// A subscription has ended by itself: the engine makes it again.
     fn unsubscribed(&mut self, subscription: SubscriptionId, why: Refusal);
@@ -146,7 +146,7 @@ pub trait Events {
 /// Bytes on their way out. Streams append to `bytes`; for datagrams each is closed by [`Output::end_datagram`].
 #[derive(Clone, Debug, Default)]
 pub struct Output {
-    /// What is to be sent, and before it what [`Output::consume`] has marked as sent. Transports append only.
+    /// Bytes to be sent, and before them those that [`Output::consume`] has marked as sent. Transports append only.
     pub bytes: Vec<u8>,
     ends: Vec<usize>,
     /// Bytes at the front that are sent.
@@ -156,7 +156,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// What was appended since the last call is one datagram; nothing if nothing was.
+    /// Ends a datagram of the bytes appended since the last call; does nothing without any.
     pub fn end_datagram(&mut self) {
         if self.bytes.len() > self.ends.last().copied().unwrap_or(0) {
             self.ends.push(self.bytes.len());
@@ -194,7 +194,7 @@ impl Output {
         Some((self.bytes.get(self.sent..self.sent + bytes)?, segment))
     }
 
-    /// What is not sent yet, of a stream.
+    /// Unsent bytes of a stream.
     pub fn unsent(&self) -> &[u8] {
         self.bytes.get(self.sent..).unwrap_or_default()
     }
@@ -244,7 +244,7 @@ const RUN_MAX: usize = 64;
 /// Capacity that an output keeps when it is empty.
 const KEPT_BYTES: usize = 256 << 10;
 
-/// Where a lane connects to and what carries its bytes.
+/// Address of a lane and the medium of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// A name or an address, without brackets.
@@ -270,7 +270,7 @@ pub enum Medium {
     Unix(std::path::PathBuf),
 }
 
-/// What a transport says of itself. "Can" means: against this peer, as far as is known.
+/// Properties of a transport. "Can" means: with this peer, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// It publishes. A lane that does not is there for subscriptions only.
@@ -289,12 +289,12 @@ pub struct Capabilities {
     pub wildcards: bool,
     /// Every message reaches a subscriber, not just the newest state.
     pub keeps_all: bool,
-    /// What is received at least once counts as received by [`Transport::settle`], and not when it comes: what was not settled
-    /// comes again on a later connection or to another consumer.
+    /// At-least-once messages count as received by [`Transport::settle`], not on arrival: unsettled ones come again on
+    /// a later connection or to another consumer.
     pub settles: bool,
     /// The peer publishes [`Opening::will`] when the connection ends without a goodbye.
     pub wills: bool,
-    /// What comes from the peer comes in the order in which it was sent.
+    /// Messages from the peer arrive in the order in which it sent them.
     pub keeps_order: bool,
     /// Messages of a topic arrive in the order in which they were given, also while several are under way. If not, the engine
     /// gives one at a time of each topic.
@@ -314,7 +314,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// What every lane over a stream has: order. All else is none, or without a limit.
+    /// Capabilities common to stream transports: order. All else is absent, or without a limit.
     pub const STREAM: Capabilities = Capabilities {
         publishes: true,
         subscribes: true,
@@ -352,7 +352,7 @@ pub struct RequestId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeliveryId(pub u64);
 
-/// Who opens a connection and how.
+/// Client identity and session parameters of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
     /// The client's name; empty: the peer may choose.
@@ -363,13 +363,13 @@ pub struct Opening {
     pub password: Option<Vec<u8>>,
     /// The peer is to keep what it has for us from an earlier connection, and for so long after this one; zero: nothing.
     pub session: Span,
-    /// What is published for us when we vanish.
+    /// Message published for this client when its connection is lost.
     pub will: Option<Will>,
     /// Silence after which a stream is asked whether it lives; zero: never.
     pub keep_alive: Span,
 }
 
-/// What is published for a client that vanishes.
+/// Message published for a client whose connection is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Will {
     /// The canonical address that it is published to.
@@ -382,7 +382,7 @@ pub struct Will {
     pub retain: bool,
 }
 
-/// What the peer said when it let us in.
+/// The peer's answer that accepts the connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Welcome {
     /// It still has what it kept for us: what was awaited before is continued by the engine with `repeated`.
@@ -402,9 +402,9 @@ pub struct Outbound<'m> {
     pub payload: &'m [u8],
     /// The delivery guarantee that is asked for, at most [`Capabilities::reliability_max`].
     pub reliability: Reliability,
-    /// What it does to the last value.
+    /// Effect on the last value of the topic.
     pub retain: Retain,
-    /// How long it is still worth delivering; [`Span::FOREVER`] without end.
+    /// Remaining lifespan; [`Span::FOREVER`] without expiry.
     pub lifespan: Span,
     /// 0 to 9, 4 is usual.
     pub priority: u8,
@@ -416,7 +416,7 @@ pub struct Outbound<'m> {
     pub properties: Properties<'m>,
     /// Where an answer goes, as a canonical address.
     pub reply_to: Option<&'m str>,
-    /// What ties an answer to its request.
+    /// Correlation data of a request or reply.
     pub correlation: Option<&'m [u8]>,
     /// To be carried along, if the protocol can.
     pub stamp: Option<Stamp>,
@@ -469,7 +469,7 @@ impl<'m> Properties<'m> {
 /// A message that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inbound<'m> {
-    /// Which subscription brought it; None where the protocol does not tell: the engine compares filters.
+    /// Subscription that the message belongs to; `None` where the protocol does not say: the engine compares filters.
     pub subscription: Option<SubscriptionId>,
     /// To be given to [`Transport::settle`]; None if nothing is to be settled.
     pub delivery: Option<DeliveryId>,
@@ -477,7 +477,7 @@ pub struct Inbound<'m> {
     pub address: &'m str,
     /// The payload, as it was published.
     pub payload: &'m [u8],
-    /// How surely this delivery goes.
+    /// Delivery guarantee of this delivery.
     pub reliability: Reliability,
     /// It is a last value from before the subscription.
     pub is_last_value: bool,
@@ -489,11 +489,11 @@ pub struct Inbound<'m> {
     pub properties: Properties<'m>,
     /// Where an answer goes, as a canonical address.
     pub reply_to: Option<&'m str>,
-    /// What ties an answer to its request.
+    /// Correlation data of a request or reply.
     pub correlation: Option<&'m [u8]>,
-    /// Who published it, and as its how-manieth.
+    /// Publisher and sequence number.
     pub stamp: Option<Stamp>,
-    /// How long it is still worth delivering, as far as the protocol tells; [`Span::FOREVER`] if not.
+    /// Remaining lifespan, if the protocol reports it; else [`Span::FOREVER`].
     pub lifespan: Span,
 }
 
@@ -531,7 +531,7 @@ pub struct SubscribeWish<'m> {
     pub last_values: bool,
 }
 
-/// How a message left.
+/// Result of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
     /// Nobody will say what became of it.
@@ -540,7 +540,7 @@ pub enum Departure {
     Awaited,
 }
 
-/// What became of an awaited message.
+/// Outcome of an awaited message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settled {
     /// The peer took it.
@@ -607,14 +607,14 @@ impl std::error::Error for Refusal {}
 /// Why a connection cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkFault {
-    /// What happened, who is at fault, what to do.
+    /// The error, its cause and the remedy.
     pub words: String,
     /// Trying again as we are makes no sense: wrong password, unknown version.
     pub is_final: bool,
 }
 
 impl LinkFault {
-    /// What may be over when the engine tries again.
+    /// Creates an error that a retry may overcome.
     pub fn temporary(words: impl fmt::Display) -> Self {
         LinkFault {
             words: words.to_string(),
@@ -622,7 +622,7 @@ impl LinkFault {
         }
     }
 
-    /// What trying again does not mend.
+    /// Creates an error that a retry does not overcome.
     pub fn permanent(words: impl fmt::Display) -> Self {
         LinkFault {
             is_final: true,
@@ -639,13 +639,13 @@ impl fmt::Display for LinkFault {
 
 impl std::error::Error for LinkFault {}
 
-/// What a transport has counted. Never goes back.
+/// Counters of a transport. They never decrease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages that the transport itself sent for the first time and for which it expects an acknowledgement of its own
     /// (CoAP's confirmable messages; 0 over TCP, where the system repeats).
     pub confirmable: u64,
-    /// How often it repeated one.
+    /// Number of repeated datagrams.
     pub retransmissions: u64,
 }
 

@@ -9,7 +9,7 @@ use crate::transport::{Endpoint, Medium};
 /// The address of a broker, what is spoken there, and the credentials to use there.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BrokerUrl {
-    /// What is spoken, and what carries its bytes.
+    /// Protocol and medium of the URL.
     pub scheme: Scheme,
     /// A name or an address; an IPv6 address stands here without its brackets. Empty for a Unix socket.
     pub host: String,
@@ -19,9 +19,10 @@ pub struct BrokerUrl {
     pub path: String,
     /// The path of the Unix socket.
     pub unix: Option<PathBuf>,
-    /// What the path names in MQTT, CoAP, ZeroMQ and XMPP: `coap://host/a/b` is the topic `a/b`, and so is `coap://host/ps/data/a/b`.
+    /// Path of an MQTT, CoAP, ZeroMQ or XMPP URL: `coap://host/a/b` is the topic `a/b`, and so is
+    /// `coap://host/ps/data/a/b`.
     pub topic: Option<String>,
-    /// What the path names in AMQP and STOMP: the virtual host (`amqp://host/%2f` is `/`).
+    /// Path of an AMQP or STOMP URL: the virtual host (`amqp://host/%2f` is `/`).
     pub virtual_host: Option<String>,
     /// The user name, percent-decoded; it must be UTF-8.
     pub user: Option<String>,
@@ -29,7 +30,7 @@ pub struct BrokerUrl {
     pub password: Option<Vec<u8>>,
 }
 
-/// What is spoken and what carries the bytes.
+/// Protocol and medium of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// MQTT over TCP: `mqtt`, `tcp`.
@@ -78,7 +79,7 @@ pub enum Scheme {
     XmppWss,
 }
 
-/// What a scheme means.
+/// Properties of a scheme.
 struct Row {
     names: &'static [&'static str],
     scheme: Scheme,
@@ -209,7 +210,7 @@ impl Scheme {
         self.row().protocol
     }
 
-    /// How it is written.
+    /// Returns the scheme as it is written in a URL.
     pub fn name(self) -> &'static str {
         self.row().names.first().copied().unwrap_or_default()
     }
@@ -254,7 +255,7 @@ impl From<&str> for UrlError {
 }
 
 impl Default for BrokerUrl {
-    /// What `thalweg serve` listens on when nothing is configured.
+    /// The default address of `thalweg serve`.
     fn default() -> Self {
         BrokerUrl::at(Scheme::Mqtt, "127.0.0.1")
     }
@@ -287,7 +288,7 @@ impl BrokerUrl {
         }
     }
 
-    /// What a `Host` header says: the port is left out where the scheme of HTTP implies it (RFC 9110 §7.2).
+    /// Value of a `Host` header: the port is left out where the scheme of HTTP implies it (RFC 9110 §7.2).
     pub fn host_header(&self) -> String {
         self.endpoint().host_header()
     }
@@ -312,7 +313,7 @@ impl BrokerUrl {
 }
 
 impl Endpoint {
-    /// What a `Host` header says: the port is left out where the scheme of HTTP implies it (RFC 9110 §7.2).
+    /// Value of a `Host` header: the port is left out where the scheme of HTTP implies it (RFC 9110 §7.2).
     pub fn host_header(&self) -> String {
         let host = match self.host.contains(':') {
             true => format!("[{}]", self.host),
@@ -386,7 +387,7 @@ impl FromStr for BrokerUrl {
 }
 
 impl BrokerUrl {
-    /// Takes the path for what it is to the scheme.
+    /// Interprets the path by the scheme.
     fn take_path(&mut self, path: &str) -> Result<(), UrlError> {
         if path.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
             return Err("the path contains a space or a control character".into());
@@ -424,7 +425,7 @@ impl BrokerUrl {
     }
 }
 
-/// What neither a name nor an address can contain; everything that resolvers may know is let pass.
+/// Characters that neither a name nor an address can contain; all others are left to the resolver.
 fn is_no_letter_of_hosts(letter: char) -> bool {
     letter.is_whitespace() || letter.is_control() || "\"#<>?@[\\]^`{|}".contains(letter)
 }

@@ -65,7 +65,7 @@ impl Got {
 pub(crate) struct Witness {
     pub(crate) told: Vec<EventCall>,
     pub(crate) round_trips: Vec<Span>,
-    /// How surely subscriptions deliver, in the order of their confirmations.
+    /// Granted reliability of subscriptions, in the order of their confirmations.
     pub(crate) granted: Vec<Reliability>,
 }
 

@@ -1,4 +1,4 @@
-//! What was measured before: coefficients of the model, and a table of what a laboratory measured.
+//! The calibration of the model: its coefficients, and a table of laboratory measurements.
 
 use std::fmt;
 use std::fmt::Write;
@@ -8,8 +8,8 @@ use thalweg_model::Span;
 use super::conditions::millis;
 use super::json::{self, Object, wrong};
 
-/// What is known before anything was measured here. Read from JSON, strictly: an unknown key, a missing one, a number out of
-/// range or another version is an error. Names end in their units.
+/// Prior measurements for the choice of a protocol. Read from JSON, strictly: an unknown key, a missing one, a number
+/// out of range or another version is an error. Names end in their units.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibration {
     /// Where it comes from: date, machine, program, in one line.
@@ -18,7 +18,7 @@ pub struct Calibration {
     pub(super) datagrams: Datagrams,
     pub(super) protocols: Vec<Protocol>,
     pub(super) profiles: Vec<EnergyProfile>,
-    /// Which of the profiles is meant.
+    /// Name of the selected profile.
     pub(super) profile: String,
     pub(super) table: Vec<Row>,
 }
@@ -26,11 +26,11 @@ pub struct Calibration {
 /// Why a calibration cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CalibrationError {
-    /// What is wrong, and where.
+    /// The invalid entry and the reason.
     pub words: String,
 }
 
-/// How the system's TCP behaves.
+/// Retransmission behaviour of the system's TCP.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tcp {
     /// Payload of a full segment.
@@ -41,7 +41,7 @@ pub(super) struct Tcp {
     pub(super) repeat_min_ms: f64,
 }
 
-/// How CoAP over datagrams behaves.
+/// Retransmission behaviour of CoAP over datagrams.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Datagrams {
     /// Ethernet, IP and UDP headers of a datagram.
@@ -56,7 +56,7 @@ pub(super) struct Datagrams {
     pub(super) repeat_round_trips: f64,
     /// No first wait is shorter, however short the round trip.
     pub(super) repeat_floor_ms: f64,
-    /// How often it is repeated.
+    /// Largest number of repetitions of a message.
     pub(super) repeats_max: f64,
     /// The broker's first wait before it repeats a notification, and to how many it does not wait for another.
     pub(super) notify_min_ms: f64,
@@ -64,18 +64,18 @@ pub(super) struct Datagrams {
     pub(super) notify_at_once: f64,
 }
 
-/// What a protocol adds to a payload, with a topic of 12 bytes.
+/// Bytes and exchanges that a protocol adds to a payload, with a topic of 12 bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Protocol {
     pub(super) protocol: String,
     pub(super) is_stream: bool,
     pub(super) overhead_bytes: f64,
     pub(super) stamp_bytes: f64,
-    /// What the peer answers to an at-most-once message; 0: nothing.
+    /// Bytes of the peer's answer to an at-most-once message; 0: no answer.
     pub(super) answer_at_most_once_bytes: f64,
-    /// What it answers otherwise.
+    /// Bytes of the peer's answer to any other message.
     pub(super) answer_bytes: f64,
-    /// What each side says once more for the protocol's own exactly once; 0: it has none.
+    /// Bytes of each side's second exchange for exactly once; 0: the protocol has none.
     pub(super) second_exchange_bytes: f64,
 }
 

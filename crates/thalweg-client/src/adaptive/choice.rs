@@ -11,7 +11,7 @@ use super::{
 };
 use crate::transport::{Capabilities, Counters, Medium, Settled};
 
-/// Chooses the lane that publishes. It is told what happens on every lane and asked to decide.
+/// Chooses the lane that publishes, from what the engine reports of every lane.
 #[derive(Debug)]
 pub struct Chooser {
     pub(super) objective: Objective,
@@ -39,7 +39,7 @@ pub struct Chooser {
     pub(super) why: Why,
 }
 
-/// What led to the last decision.
+/// Reason for the last decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Why {
     /// Nothing was decided yet.
@@ -63,7 +63,7 @@ pub(super) enum Why {
     Only,
 }
 
-/// A candidate and what is known of it.
+/// A candidate lane and the measurements of it.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) candidate: Candidate,
@@ -102,7 +102,7 @@ pub(super) struct Judged {
     pub(super) index: usize,
     pub(super) expectation: Expectation,
     pub(super) energy_uj: f64,
-    /// What is to be small.
+    /// Value of the objective; the smallest wins.
     pub(super) cost: f64,
     /// 0 if all constraints hold; by how much they are exceeded in sum.
     pub(super) excess: f64,
@@ -227,7 +227,7 @@ impl Chooser {
         host.losses(tried, lost, now);
     }
 
-    /// What system and driver know of a lane's connection, now and then: about every second.
+    /// Takes in the readings of system and driver for a lane's connection; called about every second.
     pub fn network(&mut self, lane: usize, reading: &NetworkReading, now: Time) {
         let header = match self
             .lane(lane)
@@ -304,7 +304,7 @@ impl Chooser {
         }
     }
 
-    /// What the user's messages and subscriptions need.
+    /// Sets the requirements of the user's messages and subscriptions.
     pub fn demand(&mut self, demand: &Demand) {
         if self.demand != *demand {
             self.demand = *demand;
@@ -324,7 +324,8 @@ impl Chooser {
         self.decide_at
     }
 
-    /// Which lane publishes. May be called at any time; the answer changes only when [`Chooser::poll_timeout`] has come.
+    /// Returns the lane that publishes. May be called at any time; the answer changes only when
+    /// [`Chooser::poll_timeout`] has come.
     pub fn decide(&mut self, now: Time) -> Decision {
         self.turn(now);
         if now < self.decide_at {
@@ -417,12 +418,12 @@ impl Chooser {
         }
     }
 
-    /// What is known and why it was chosen.
+    /// Explains the current choice and the measurements behind it.
     pub fn explain(&self, now: Time) -> Explanation {
         super::explain::explain(self, now)
     }
 
-    /// The lane that follows from what is known, and why.
+    /// Returns the lane to use and the reason for it.
     fn weigh(&self, current: usize, judged: &[Judged], now: Time) -> (usize, Why) {
         let is_up = self.is_up(Some(current));
         let mine = judged.iter().find(|it| it.index == current);
@@ -453,7 +454,7 @@ impl Chooser {
         if !is_up && self.is_up(Some(best.index)) {
             return (best.index, Why::Down);
         }
-        // What only breaks a constraint by a little more is no reason; what breaks one where the other does not, is.
+        // A broken constraint is a reason to change only if the best lane meets it, or breaks it clearly less.
         let breaks = mine.excess > 0.0 && best.excess < mine.excess / (1.0 + HYSTERESIS) - 1e-9;
         // Back to where we were in this same network: what was measured there spoke against it.
         let margin = match self.left == Some(best.index) {
@@ -503,7 +504,7 @@ impl Chooser {
         if !fit.is_empty() {
             return fit;
         }
-        // None can do all that is asked for, or all are down: the best of what there is.
+        // If no lane meets the requirements, or all are down, the best of the existing ones is taken.
         let usable: Vec<_> = all()
             .filter(|((_, it), _)| usable(it))
             .map(|((index, it), at)| judge(index, it, at))
@@ -516,7 +517,7 @@ impl Chooser {
             .collect()
     }
 
-    /// What each lane is in for.
+    /// The expected network situation of each lane.
     pub(super) fn situations(&self, now: Time) -> Vec<Situation> {
         let situation = |it: &Lane| Situation {
             payload_bytes: self.traffic.payload_bytes().unwrap_or(PRIOR_PAYLOAD_BYTES),
@@ -535,7 +536,7 @@ impl Chooser {
         self.lanes.iter().map(situation).collect()
     }
 
-    /// A lane's own losses, and what other lanes to the same host tell, which counts for less.
+    /// A lane's loss: its own measurements, and with less weight those of other lanes to the same host.
     pub(super) fn loss(&self, lane: &Lane) -> Known {
         let own = lane.path.loss();
         let Some((_, path)) = self.hosts.get(lane.host) else {
@@ -655,7 +656,7 @@ impl Chooser {
         protocols.is_empty() || protocols.iter().any(|name| name == it.candidate.protocol)
     }
 
-    /// What is asked for and a lane cannot.
+    /// Returns a required capability that the lane does not have.
     pub(super) fn misses(&self, it: &Lane) -> Option<&'static str> {
         let (can, wish) = (&it.candidate.capabilities, &self.demand);
         // Before it was up a lane does not know about stamps: it gets the benefit of the doubt.
@@ -683,8 +684,8 @@ impl Chooser {
             .map(|(_, what)| what)
     }
 
-    /// How much longer than the calibration's the user's topics and options are on a lane, as measured there or else on
-    /// other lanes.
+    /// Bytes by which the user's topics and options exceed the calibration's, as measured on this lane or else on
+    /// others.
     fn extra_bytes(&self, lane: &Lane) -> f64 {
         let of = |it: &Lane| {
             let is_stream = it.candidate.medium != Medium::Datagrams;
@@ -722,7 +723,7 @@ impl Chooser {
         lane.candidate.capabilities.stamps && self.lanes.len() > 1
     }
 
-    /// Takes in what was counted since the last turn.
+    /// Takes in the counts since the last turn.
     fn turn(&mut self, now: Time) {
         if now < self.turn_at {
             return;
@@ -762,8 +763,8 @@ impl Chooser {
                 self.changed();
             }
             for it in &mut self.lanes {
-                // What the model was off by then it need not be now; and until now it was asked for another network. A lane
-                // whose latencies surprised us is likely to do so again, though.
+                // The old deviation may not hold for the new network, so it counts less. Its variance stays: a lane
+                // whose latencies deviated before is likely to do so again.
                 it.settle.changed(1.0);
                 it.bytes.changed(3.0);
             }
@@ -861,7 +862,7 @@ impl Lane {
         }
     }
 
-    /// Compares what was measured since the last turn with what was predicted. Returns the bytes that it carried.
+    /// Compares the measurements since the last turn with the predictions. Returns the bytes that the lane carried.
     fn learn(&mut self, seconds: f64) -> f64 {
         let told = &self.told;
         self.downs.fade(seconds, DOWN_SECONDS);
@@ -879,7 +880,7 @@ impl Lane {
                 count,
             );
         }
-        // Frames of deliveries to us cannot be told from those of messages.
+        // Frames of received deliveries cannot be separated from those of published messages.
         if told.sent > 0 && told.received == 0 && told.frame_bytes > 0.0 {
             let count = told.sent as f64;
             self.bytes
@@ -935,7 +936,7 @@ const DOWN_SECONDS: f64 = 300.0;
 const TRY_AGAIN: Span = Span::from_secs(60);
 const PROBE_AFTER: Span = Span::from_secs(30);
 const PROBE_AFTER_OTHERS: Span = Span::from_secs(120);
-/// What a probe is thought to cost until [`Chooser::probed`] says.
+/// Assumed bytes of a probe until [`Chooser::probed`] reports one.
 const PROBE_BYTES: f64 = 160.0;
 const PROBE_BYTES_PER_MINUTE: f64 = 320.0;
 const PROBE_SHARE: f64 = 0.001;

@@ -1,4 +1,4 @@
-//! Loss, round trip and traffic, from what the transports know anyway. Nothing here sends.
+//! Loss, round trip and traffic, from the counters of the transports. This module sends nothing.
 //!
 //! What was counted enters in turns of about a second. Two memories are kept of losses: a long one, which is exact, and a
 //! short one, which is fresh. When the short one contradicts the long one, the network has changed, and the long one
@@ -29,7 +29,7 @@ impl Fading {
     }
 }
 
-/// Packets and how many of them were lost, as a share of what was tried.
+/// Packets that were sent, and the share of them that was lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct Losses {
     tried: Fading,
@@ -60,14 +60,14 @@ pub(super) struct Known {
     pub(super) samples: f64,
 }
 
-/// What is known of the way that packets take, from one lane or from all lanes to a host.
+/// Measurements of a network path, from one lane or from all lanes to a host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
     long: Losses,
     short: Losses,
     fresh: RoundTrips,
     seen: Option<Time>,
-    /// How often the network was found to have changed, and for how many seconds it has been as it is.
+    /// How often the network has changed, and for how many seconds it has been stable.
     pub(super) changes: u32,
     /// When its losses were found to be others.
     pub(super) changed_at: Option<Time>,
@@ -92,12 +92,12 @@ impl Path {
         }
     }
 
-    /// What was counted before is of another network.
+    /// Forgets the losses: the earlier counts belong to another network.
     pub(super) fn forget_losses(&mut self) {
         (self.long, self.short) = (Losses::default(), Losses::default());
     }
 
-    /// A round trip that held no repetition, or cannot be told from one that did.
+    /// Adds a round trip without a repetition, or one that cannot be told from such.
     pub(super) fn round_trip(&mut self, ms: f64, now: Time) {
         self.fresh.add(ms, now);
         self.seen = Some(now);
@@ -138,7 +138,7 @@ impl Path {
         }
     }
 
-    /// Round trip in milliseconds; None if nothing was heard.
+    /// Round trip in milliseconds; `None` without a measurement.
     pub(super) fn round_trip_ms(&self, now: Time) -> Option<Known> {
         let samples = self.fresh.count(now) as f64;
         self.fresh
@@ -151,12 +151,12 @@ impl Path {
         self.fresh.deviation_ms
     }
 
-    /// When something was heard of it.
+    /// Time of the last measurement.
     pub(super) fn seen(&self) -> Option<Time> {
         self.seen
     }
 
-    /// The short memory cannot be a sample of what the long one says.
+    /// Whether the recent losses cannot be a sample of the long-term rate.
     fn is_contradicted(&self) -> bool {
         let (n, old) = (
             self.short.tried.get(),
@@ -223,7 +223,7 @@ impl RoundTrips {
     }
 }
 
-/// What the user publishes, over whatever lane.
+/// The user's publishes, on all lanes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Traffic {
     messages: Fading,
@@ -317,7 +317,7 @@ impl Traffic {
         }
     }
 
-    /// Mean payload in bytes: of what we publish, or else of what comes to us; None if there was neither.
+    /// Mean payload in bytes: of published messages, or else of received ones; `None` without either.
     pub(super) fn payload_bytes(&self) -> Option<f64> {
         let messages = self.shares.iter().map(|it| it.get()).sum::<f64>();
         let of = |bytes: f64, messages: f64| (messages > 1e-9).then(|| bytes / messages);
@@ -343,7 +343,7 @@ impl Traffic {
     }
 }
 
-/// What one lane told: differences of counts, what came of the model's predictions.
+/// Counts and prediction errors of one lane since its last report.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LaneReport {
     counters: Counters,
@@ -368,7 +368,7 @@ impl LaneReport {
         self.reading = NetworkReading::default();
     }
 
-    /// What the transport counted: packets tried and lost since the last time.
+    /// Returns the transport's packets sent and lost since the last call.
     pub(super) fn counters(&mut self, counters: Counters) -> (f64, f64) {
         let first = counters
             .confirmable
@@ -384,7 +384,7 @@ impl LaneReport {
         (2.0 * succeeded + 1.45 * failed, failed)
     }
 
-    /// What the system counted: packets tried and lost since the last time. `loss`: as known so far.
+    /// Returns the system's packets sent and lost since the last call. `loss` is the current estimate.
     pub(super) fn network(
         &mut self,
         reading: &NetworkReading,
@@ -404,8 +404,8 @@ impl LaneReport {
             before.retransmitted_segments,
         );
         let needless = grown(reading.duplicate_segments, before.duplicate_segments);
-        // A needless repetition is told by the peer, unless that is lost as well. Not cut at zero here: a needless
-        // repetition is often told one turn after it was made.
+        // Only the peer reports a needless repetition, unless that report is lost as well. Not cut at zero here: the
+        // report often arrives one turn after the repetition.
         (tried, repeated - needless / (1.0 - loss).max(0.3))
     }
 
@@ -457,7 +457,7 @@ pub(super) fn millis(span: Span) -> f64 {
     span.nanos() as f64 / 1e6
 }
 
-/// What is assumed of a network nothing is known of: a loss that is none to speak of.
+/// Assumed loss of an unknown network: close to none.
 const PRIOR_LOSS: f64 = 0.005;
 const LONG_SECONDS: f64 = 90.0;
 const SHORT_SECONDS: f64 = 10.0;
@@ -472,7 +472,8 @@ const RING: usize = 64;
 /// Of fewer round trips all may be unlucky ones.
 const ROUND_TRIPS_FEW: usize = 8;
 const SAMPLES_PER_TURN: u32 = 8;
-/// What is not settled for so long counts while it waits. Longer than what losses cost: those count when it is settled.
+/// From this age on an unsettled message counts while it waits. Longer than the delays that losses cause: those are
+/// counted when the message is settled.
 const OVERDUE: Span = Span::from_secs(10);
 const ROUND_TRIP_MEMORY: Span = Span::from_secs(60);
 const TRAFFIC_SECONDS: f64 = 30.0;

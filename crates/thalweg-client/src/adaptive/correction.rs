@@ -10,8 +10,8 @@ pub(super) struct Correction {
     measured: Fading,
     predicted: Fading,
     samples: Fading,
-    /// What was compared lately: the loss it was predicted with is known some seconds late. When the network turns out to
-    /// have changed, the surprise was the network's and not the model's.
+    /// Recent comparisons: the loss at the time of the prediction is known some seconds later. If the network turns out
+    /// to have changed, the deviation is not the model's.
     young: VecDeque<Young>,
 }
 
@@ -75,7 +75,7 @@ impl Correction {
         ratio.powf(self.weight())
     }
 
-    /// How much of the deviation is believed.
+    /// The weight of the deviation, from 0 to 1.
     pub(super) fn weight(&self) -> f64 {
         self.samples.get() / (self.samples.get() + CORRECTION_SAMPLES)
     }

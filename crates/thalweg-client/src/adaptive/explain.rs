@@ -1,5 +1,5 @@
-//! The choice in words: what is known, what was chosen, what the next best would cost, how sure that is, and what would
-//! change it.
+//! The choice in words: the measurements, the chosen lane, the cost of the next best, the confidence, and the change of
+//! conditions that would reverse it.
 
 use std::fmt;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use super::choice::{Chooser, DECIDE, Judged, State, Why};
 use super::model::Situation;
 use crate::transport::Medium;
 
-/// What the chooser knows, what it chose and why. [`fmt::Display`] says it in words.
+/// The chooser's measurements, its choice and the reason. [`fmt::Display`] writes it as text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explanation {
     /// The lane that publishes, by its number at the engine.
@@ -26,7 +26,7 @@ pub struct Explanation {
     pub words: String,
 }
 
-/// What a message is expected to take on a lane, the publisher's leg.
+/// Expected cost of a message on a lane, for the publisher's leg.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// The lane, by its number at the engine.
@@ -57,9 +57,9 @@ pub struct Estimate {
     pub samples: f64,
     /// Bytes a second that the peer took of late; 0 where the system does not tell.
     pub goodput_bytes_per_s: f64,
-    /// What live measurement multiplies the model's latency by.
+    /// Factor of live measurement on the model's latency.
     pub latency_correction: f64,
-    /// What live measurement multiplies the model's bytes by.
+    /// Factor of live measurement on the model's bytes.
     pub bytes_correction: f64,
     /// Measured cells of the calibration that the model was corrected by; 0 where it computes alone.
     pub measured_cells: usize,
@@ -299,7 +299,7 @@ fn obstacle(chooser: &Chooser, index: usize) -> String {
     }
 }
 
-/// What the nearest change of one condition would have to be. Each is moved away from what it is, step by step.
+/// Finds the smallest change of one condition that reverses the choice. Each condition is moved step by step.
 fn crossover(chooser: &Chooser, situations: &[Situation], now: Time) -> String {
     let Some(current) = chooser.current else {
         return String::new();

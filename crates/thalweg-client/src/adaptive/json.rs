@@ -1,7 +1,7 @@
 //! The part of JSON that a calibration needs: objects, arrays, texts without escapes, numbers. Everything else is an error.
 //!
-//! A reader of our own, because the smallest gateway reads exactly one file of this kind, the one that is built in, and
-//! has no other use for JSON but what a broker tells of presence, which is a flat object of our own words.
+//! A small JSON reader, because the smallest gateway reads only two kinds of JSON: the built-in calibration, and the
+//! broker's presence messages, which are flat objects.
 
 use super::calibration::CalibrationError;
 

@@ -1,4 +1,4 @@
-//! Which protocol carries the next message: measured, weighed by what the user wants, and said in words.
+//! Chooses the protocol that carries the next message: measures, weighs by the user's objective, and explains.
 //!
 //! ```text
 //!  engine ── sent, settled, round_trip, counters, network, up, down ──> Conditions (loss, round trip, rate)
@@ -29,7 +29,7 @@ pub use explain::{Estimate, Explanation};
 
 use crate::transport::{Capabilities, Medium, Transport};
 
-/// What is to be small.
+/// Quantity that the choice minimizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Objective {
     /// The mean time from publishing to the peer's having the message.
@@ -51,7 +51,7 @@ pub enum Objective {
     },
 }
 
-/// What must hold before anything is weighed. A lane that breaks a constraint is chosen only if all do.
+/// Limits that apply before the objective. A lane that breaks a constraint is chosen only if all do.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Constraints {
     /// 99 of 100 messages have arrived after so long.
@@ -75,16 +75,16 @@ pub struct Candidate {
     pub encrypted: bool,
     /// WebSocket between stream and protocol.
     pub websocket: bool,
-    /// What carries its bytes: the system repeats what streams lose, datagrams are repeated by the transport.
+    /// Medium below the protocol: streams are retransmitted by the system, datagrams by the transport.
     pub medium: Medium,
     /// Where it goes: lanes to one host share a path, what one measures of it helps to judge the others.
     pub host: String,
-    /// What it can do, as far as is known before it was up.
+    /// Capabilities of the lane, as far as they are known before the first connection.
     pub capabilities: Capabilities,
 }
 
 impl Candidate {
-    /// What a transport says of itself.
+    /// Describes a lane from its transport's own properties.
     pub fn new(lane: usize, transport: &dyn Transport) -> Self {
         let endpoint = transport.endpoint();
         Candidate {
@@ -139,7 +139,7 @@ impl Candidate {
     }
 }
 
-/// What the user's messages and subscriptions need of a lane. Reported again whenever it grows or shrinks.
+/// Requirements of the user's messages and subscriptions on a lane. Reported again on every change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// The surest reliability that is published. Exactly once is met by stamps or by the protocol's own.
@@ -169,7 +169,7 @@ pub struct Sent {
     pub payload_bytes: usize,
     /// As it was asked for.
     pub reliability: Reliability,
-    /// What the transport appended to its output for it; 0 if that is not known.
+    /// Bytes that the transport appended to its output for it; 0 if unknown.
     pub wire_bytes: usize,
     /// Any hash of its topic ([`topic_hash`]): so that topics can be counted about.
     pub topic_hash: u32,
@@ -183,9 +183,9 @@ pub fn topic_hash(topic: &str) -> u32 {
     (hash ^ (hash >> 32)) as u32
 }
 
-/// What system and driver know of a connection. All counts since the connection began, never going back; 0 where the
-/// system does not tell. The names of Linux's `tcp_info` are given. For datagrams the driver counts frames and bytes, the
-/// rest stays 0: [`crate::transport::Counters`] tell of repetitions.
+/// Counters of system and driver for a connection. All count from its beginning and never decrease; 0 where the system
+/// has no value. The names of Linux's `tcp_info` are given. For datagrams the driver counts frames and bytes and the
+/// rest stays 0: [`crate::transport::Counters`] has the repetitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkReading {
     /// Smoothed round trip, `rtt`. For a sender that is mostly silent it holds the peer's delayed acknowledgements too.
@@ -212,7 +212,7 @@ pub struct NetworkReading {
     pub bytes_delivered: u64,
 }
 
-/// Which lane publishes from now on.
+/// The lane that publishes from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// Its number at the engine.

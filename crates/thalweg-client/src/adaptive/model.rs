@@ -1,4 +1,4 @@
-//! What a message is expected to take: latency, bytes and energy of the publisher's leg, from loss, round trip, size and rate.
+//! Expected latency, bytes and energy of a message on the publisher's leg, from loss, round trip, size and rate.
 //!
 //! Analytical, from the protocols' rules, with what was measured on a kernel (docs/adaptive.md has the comparison). Where
 //! the calibration's table has cells around a situation, the ratio of measured to computed is interpolated between them
@@ -10,11 +10,11 @@ use super::Candidate;
 use super::calibration::{Calibration, Datagrams, EnergyProfile, Protocol, Row};
 use crate::transport::Medium;
 
-/// What the network and the user's messages are like.
+/// Conditions of the network, and size and rate of the user's messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Situation {
     pub(super) payload_bytes: f64,
-    /// How much longer than the calibration's topic and options the user's are, in bytes.
+    /// Bytes by which the user's topics and options exceed the calibration's.
     pub(super) extra_bytes: f64,
     /// Shares of at most once, at least once, exactly once; their sum is 1.
     pub(super) shares: [f64; 3],
@@ -30,7 +30,7 @@ pub(super) struct Situation {
     pub(super) received_per_s: f64,
 }
 
-/// What a message is expected to take.
+/// Expected latency, bytes and energy of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Expectation {
     /// From publishing until the peer has it.
@@ -45,7 +45,7 @@ pub(super) struct Expectation {
     pub(super) frames_down: f64,
     pub(super) bytes_up: f64,
     pub(super) bytes_down: f64,
-    /// How often something is sent after silence.
+    /// Expected number of transmissions after a silence.
     pub(super) wakes: f64,
     /// Measured cells of the calibration that corrected it.
     pub(super) cells: usize,
@@ -64,7 +64,7 @@ impl Expectation {
             + self.wakes * profile.wake_uj
     }
 
-    /// The model's word with what live measurement says of it.
+    /// Multiplies the expectation by the factors of live measurement.
     pub(super) fn correct(&mut self, latency: f64, bytes: f64) {
         for part in [
             &mut self.latency_mean_ms,
@@ -105,7 +105,7 @@ impl Expectation {
     }
 }
 
-/// What a message is expected to take on a lane.
+/// Computes the expected cost of a message on a lane.
 pub(super) fn expect(
     calibration: &Calibration,
     lane: &Candidate,
@@ -128,7 +128,7 @@ pub(super) fn expect(
             over_datagrams(&calibration.datagrams, situation, &cost)
         };
         let measured = measured(calibration, protocol, situation, reliability, computed);
-        // What does not arrive has to be said again by somebody: its cost is that of what does.
+        // Lost messages are published again, so the cost is divided by the share that arrives.
         let arrived = measured.delivered.max(0.01);
         let mut fair = measured.scaled_bytes(1.0 / arrived);
         fair.latency_mean_ms /= arrived;
@@ -148,8 +148,8 @@ pub(super) fn expect(
     sum
 }
 
-/// How long messages take from the broker to us: mean and 99th percentile. A receiver of datagrams cannot see what is lost
-/// on their way, so some loss is assumed; the timers are the broker's.
+/// Latency from the broker to this client: mean and 99th percentile. A receiver of datagrams cannot see losses on the
+/// way to it, so some loss is assumed; the timers are the broker's.
 fn receiving(calibration: &Calibration, protocol: &Protocol, at: &Situation) -> (f64, f64) {
     let blind = Situation {
         loss: at.loss.max(UNSEEN_LOSS),
@@ -193,7 +193,7 @@ fn receiving(calibration: &Calibration, protocol: &Protocol, at: &Situation) -> 
     (it.latency_mean_ms, it.latency_p99_ms)
 }
 
-/// What the two sides say for one message, in bytes above TCP or UDP.
+/// Bytes that both sides send for one message, above TCP or UDP.
 struct WireCost {
     message_bytes: f64,
     /// 0: no answer.
@@ -276,7 +276,7 @@ fn over_stream(calibration: &Calibration, at: &Situation, cost: &WireCost) -> Ex
         }
     };
     let segments = (cost.message_bytes / tcp.segment_bytes).ceil().max(1.0);
-    // A hole before the last segment is told by the last; measured, a further segment adds 0.4 of what the first adds.
+    // The last segment reveals a hole before it; as measured, each further segment adds 0.4 of the first one's risk.
     let spread = 1.0 + 0.4 * (segments - 1.0).min(20.0);
     let own = geometric(p, p, wait, STREAM_REPEATS);
     // The peer repeats its answer by itself, so an acknowledgement that was lost is found by either side: what follows
@@ -297,8 +297,8 @@ fn over_stream(calibration: &Calibration, at: &Situation, cost: &WireCost) -> Ex
         + quantile(1.0 - (1.0 - p).powf(segments), wait, STREAM_REPEATS, 0.99)
         + 4.0 * behind_ms;
 
-    // What is lost is sent again. The end of a message is sent again as well when its acknowledgement was lost, unless
-    // a later message's acknowledgement comes before the timer.
+    // Lost segments are retransmitted. The end of a message is also retransmitted when its acknowledgement was lost,
+    // unless a later message's acknowledgement comes before the timer.
     let alone = (-1.2 * at.rate_per_s * timer_ms / 1000.0 / (1.0 - q).max(0.1)).exp();
     let times = 1.0 / (1.0 - p);
     let times_last = times.powf(1.0 + alone);
@@ -550,8 +550,8 @@ struct Axis {
     margin: f64,
 }
 
-/// Linear in the logarithms of size and rate, in round trip and loss, of the logarithm of a ratio: axis by axis, so that
-/// each size may have losses of its own. None outside of what was measured.
+/// Interpolates linearly in the logarithms of size and rate, and in round trip and loss; the value is the logarithm of
+/// a ratio. It goes axis by axis, so each size may have its own losses. `None` outside of the measured range.
 fn interpolate(
     rows: &[&Row],
     at: &Situation,
@@ -668,7 +668,7 @@ const INITIAL_WINDOW: f64 = 10.0;
 /// Block1 or Block2 with its number. RFC 7959 §2.1
 const BLOCK_OPTION_BYTES: f64 = 3.0;
 
-/// What a full load more than a topic can carry is held to cost: as much as nobody wants.
+/// Latency of a load above a lane's capacity: higher than any acceptable value.
 const OVERLOAD_MS: f64 = 60_000.0;
 
 /// Messages a second from which on receiving counts.

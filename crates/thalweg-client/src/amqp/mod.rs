@@ -42,11 +42,12 @@ use crate::transport::{
 };
 use crate::url::BrokerUrl;
 
-/// The channel whose publishes nobody confirms.
+/// The channel for publishes without confirms.
 const PLAIN: u16 = 1;
 /// The channel with confirms.
 const CONFIRMED: u16 = 2;
-/// The queue that does not exist: who consumes from it gets the answers to what the channel publishes. RabbitMQ's.
+/// RabbitMQ's direct reply-to: a pseudo-queue. Its consumer gets the replies to the requests published on the same
+/// channel.
 const DIRECT_REPLY: &str = "amq.rabbitmq.reply-to";
 
 /// The lane to a broker.
@@ -78,11 +79,11 @@ pub struct Amqp {
     target: Target,
     origin: Origin,
     writer: Writer,
-    /// Properties and reply addresses of what comes.
+    /// Buffers for properties and reply addresses of received messages.
     scratch: Scratch,
 }
 
-/// What the peer has said of itself.
+/// The peer's properties from its `start` method.
 #[derive(Clone, Copy, Debug, Default)]
 struct Peer {
     is_known: bool,
@@ -97,8 +98,8 @@ struct Questions {
     waiting: Pending<Vec<u8>>,
     /// The consumer of answers was asked for on this channel.
     has_consumer: bool,
-    /// Last values that are wanted, and what they are asked for as; without a request if nobody waits any more. The first was
-    /// asked for: answers could overtake each other, and "there is none" does not say of what.
+    /// Pending reads of last values with the address asked for; `None` if the read was abandoned. Kept in order: a
+    /// reply cannot overtake another, and an empty reply does not name its address.
     reads: VecDeque<(Option<RequestId>, String)>,
 }
 
@@ -273,7 +274,7 @@ impl Plugin for Amqp {
     }
 
     fn drop_question(&mut self, id: RequestId) {
-        // What was asked is answered all the same.
+        // The broker has replied to an abandoned read all the same.
         let mut reads = self.questions.reads.iter_mut();
         if let Some((waiting, _)) = reads.find(|(waiting, _)| *waiting == Some(id)) {
             *waiting = None;
@@ -412,7 +413,7 @@ impl Amqp {
                 cx.events.pressed();
             }
             ClientEvent::Unblocked => self.is_blocked = false,
-            // What was published without `mandatory` never comes back, and nothing is fetched one by one.
+            // Publishes without `mandatory` are never returned, and the client never polls with `basic.get`.
             ClientEvent::Content { .. }
             | ClientEvent::CloseConnectionOk
             | ClientEvent::UpdateSecretOk
@@ -449,7 +450,7 @@ impl Amqp {
         }
         let mut response = Vec::new();
         if !self.settings.external {
-            // RFC 4616. Who was told nothing is `guest`, as everywhere.
+            // RFC 4616. Without a user name the login is `guest`, the default of AMQP brokers.
             let user = opening.user.as_deref().unwrap_or("guest");
             let password = match (&opening.user, &opening.password) {
                 (None, None) => b"guest",
@@ -487,7 +488,7 @@ impl Amqp {
             .as_ref()
             .map_or(Span::ZERO, |opening| opening.keep_alive);
         let wanted = u16::try_from(wanted.secs_ceil()).unwrap_or(u16::MAX);
-        // The shorter of both; who says 0 leaves it to the other, but if we say so there are none. [§1.4.2.6]
+        // The shorter of both; 0 means that the other side decides, but a 0 of ours disables heartbeats. [§1.4.2.6]
         let heartbeat = if offer.heartbeat == 0 {
             wanted
         } else {
@@ -545,8 +546,8 @@ impl Amqp {
         }
     }
 
-    /// The channel with confirms has ended for one of the messages on it, and the peer does not say for which: what came
-    /// behind it was thrown away, and of what came before it the confirms may be missing.
+    /// The channel with confirms was closed because of one message, and the peer does not say which: later messages
+    /// were discarded, and confirms of earlier ones may be missing.
     fn on_publishes_lost(&mut self, why: &Refusal, events: &mut dyn Events) {
         self.window.take_culprit(|id, blame| {
             let why = match blame {
@@ -578,7 +579,7 @@ impl Amqp {
         ];
         LinkFault {
             words: format!("the broker ends the connection: {code} {text}"),
-            // Before we are in it is about who we are and where we want to; afterwards about what we did.
+            // Before the connection is open an error concerns login or virtual host; afterwards a request.
             is_final: !self.conn.is_up() && refused.iter().any(|refused| refused.code() == code),
         }
     }
@@ -628,7 +629,7 @@ impl Amqp {
                 }
             }
             Method::ChannelFlowOk(_) => _ = self.conn.answered(events),
-            // Confirmations of what was said in one go with something that is confirmed later.
+            // Settles confirms whose messages were written together with a later confirmed one.
             _ => {}
         }
     }
@@ -712,7 +713,7 @@ impl Amqp {
 }
 
 impl Scratch {
-    /// What came, and whether its queue says that it was delivered before.
+    /// Decodes a delivery, and whether the queue marks it as redelivered.
     fn inbound<'m>(
         &'m mut self,
         origin: &'m Origin,
@@ -757,7 +758,7 @@ fn is_text(value: Option<FieldValue<'_>>, text: &str) -> bool {
     value.and_then(|value| value.as_str()) == Some(text)
 }
 
-/// What a code of the peer's means for whoever asked.
+/// Maps the peer's reply code to a refusal.
 fn refusal_of(code: u16, text: &str) -> Refusal {
     match ReplyCode::of(code) {
         Some(ReplyCode::ResourceLocked | ReplyCode::ResourceError | ReplyCode::InternalError) => {

@@ -121,23 +121,23 @@ pub(super) enum Source {
     Queue(String),
     /// A queue of its own, bound to an exchange.
     Bound(Binding),
-    /// What members of a group share.
+    /// A queue shared by the members of a group.
     Group {
         /// The group and its filter, as our broker knows it, and STOMP.
         name: String,
-        /// What the group gets: how others have to be told.
+        /// The group's source, which decides how other members must declare the queue.
         inner: Box<Source>,
     },
 }
 
-/// What comes into a queue.
+/// Exchange and routing key that feed a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Binding {
     pub(super) exchange: String,
     pub(super) key: String,
 }
 
-/// What a filter in our words means.
+/// Translates a filter into queue and bindings.
 pub(super) fn source(filter: &str) -> Result<Source, Refusal> {
     if let Some((group, behind)) = shared(filter) {
         let inner = Box::new(source(behind)?);

@@ -1,4 +1,4 @@
-//! What travels beside a payload, as a content header says it. [§4.2.6.1]
+//! Properties of a message in its content header. [§4.2.6.1]
 
 use std::io::Write as _;
 
@@ -12,11 +12,11 @@ use crate::transport::{Outbound, Properties, Refusal};
 
 /// Correlations that are no text, or too long for a short string. A convention of our broker.
 const CORRELATION_HEADER: &str = "x-correlation-id";
-/// What a publish does to the last value of its address. A convention of our broker.
+/// Header for the effect of a publish on the last value of its address. Thalweg's convention.
 const RETAIN_HEADER: &str = "x-retain";
 /// The whole address, where the routing key is only its beginning. A convention of our broker.
 const ADDRESS_HEADER: &str = "x-address";
-/// How often the message was delivered before. RabbitMQ's.
+/// Header with the number of earlier deliveries. RabbitMQ's.
 const DELIVERIES_HEADER: &str = "x-delivery-count";
 
 /// Names that mean something to a broker, so that no property of a user can have one.
@@ -134,7 +134,8 @@ impl Writer {
         let headers = headers.finish();
 
         let mut buffer = [0; 20];
-        // Rounded up: what has some life left is worth delivering. What lives longer than can be said lives for ever.
+        // Rounded up: a message with some lifespan left is worth delivering. A lifespan above the field's range means
+        // no expiry.
         let millis = message.lifespan.nanos().div_ceil(1_000_000);
         let expiration =
             (millis <= MILLIS_MAX).then(|| written(format_args!("{millis}"), &mut buffer));
@@ -152,7 +153,7 @@ impl Writer {
     }
 }
 
-/// What `text` says, in a buffer that is large enough.
+/// Formats `text` into a buffer that is large enough.
 fn written<'b>(text: std::fmt::Arguments<'_>, buffer: &'b mut [u8]) -> &'b str {
     let size = buffer.len();
     let mut rest = &mut *buffer;
@@ -164,10 +165,10 @@ fn written<'b>(text: std::fmt::Arguments<'_>, buffer: &'b mut [u8]) -> &'b str {
     std::str::from_utf8(written).unwrap_or_default()
 }
 
-/// What the headers of a delivery say beside the user's properties.
+/// Headers of a delivery besides the user's properties.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeliveryFields<'b> {
-    /// What was left of its life when the broker wrote it, as far as that tells.
+    /// Remaining lifespan when the broker wrote the message, if it says so.
     pub(super) lifespan: Span,
     pub(super) stamp: Option<Stamp>,
     pub(super) correlation: Option<&'b [u8]>,

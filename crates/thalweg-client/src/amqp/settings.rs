@@ -1,6 +1,6 @@
-//! How the AMQP lane behaves.
+//! Settings of the AMQP lane.
 
-/// How the AMQP lane behaves.
+/// Settings of the AMQP lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmqpSettings {
     /// The virtual host that the connection opens; `/` unless the URL names one.

@@ -18,7 +18,7 @@ const LAST: u16 = 0xFFF;
 /// The name of the only consumer of a channel.
 const CONSUMER_TAG: &str = "s";
 
-/// What all subscriptions of a connection have in common.
+/// State that all subscriptions of a connection share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Common {
     /// Deliveries of each that may be unsettled; 0: no limit.
@@ -61,12 +61,12 @@ enum Stage {
     Asked,
     Active,
     Cancelling,
-    /// What came is being settled; then the channel ends.
+    /// Its deliveries are being settled; then the channel ends.
     Draining,
     Closing,
 }
 
-/// What a delivery needs to know of its subscription.
+/// Properties of a subscription that a delivery needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Receiver {
     pub(super) id: SubscriptionId,
@@ -188,7 +188,7 @@ impl Subscriptions {
         }
     }
 
-    /// Ends a subscription. What was delivered can still be settled.
+    /// Ends a subscription. Its earlier deliveries can still be settled.
     pub(super) fn end(&mut self, id: SubscriptionId, machine: &mut ClientSide, out: &mut Vec<u8>) {
         let Some(ch) = self.channel_of(id) else {
             return;
@@ -258,7 +258,7 @@ impl Subscriptions {
         self.remove(ch);
     }
 
-    /// We close a channel because the peer is at fault there.
+    /// Handles a channel that we close because of the peer's error.
     pub(super) fn on_fault(&mut self, ch: u16, why: &Refusal, events: &mut dyn Events) {
         let Some(it) = self.get(ch) else { return };
         it.tell_end(why.clone(), why.clone(), events);
@@ -270,7 +270,7 @@ impl Subscriptions {
         self.remove(ch);
     }
 
-    /// Whose a delivery is.
+    /// Returns the subscription that a delivery belongs to.
     #[inline]
     pub(super) fn receiver(&mut self, ch: u16, tag: u64) -> Option<Receiver> {
         let it = self.get(ch)?;
@@ -282,7 +282,7 @@ impl Subscriptions {
         })
     }
 
-    /// A delivery is done with.
+    /// Settles a delivery on its channel.
     #[inline]
     pub(super) fn settle(
         &mut self,
@@ -330,8 +330,8 @@ impl Subscription {
         }
     }
 
-    /// Says all that makes it, without waiting for answers: who declares, binds and consumes in one go means the queue that
-    /// was declared last. [§1.7.2.1: an empty name is the current queue of the channel]
+    /// Writes all methods of a subscription without waiting for replies: in a pipelined declare, bind and consume an
+    /// empty queue name means the queue declared last. [§1.7.2.1]
     fn ask(&self, ch: u16, common: &Common, machine: &mut ClientSide, out: &mut Vec<u8>) {
         let mut say = |method: Method<'_>| machine.method(ch, &method, out);
         if self.settles && common.prefetch > 0 {

@@ -17,14 +17,14 @@ mod bytes;
 mod departure;
 mod subscribing;
 
-/// A broker for one client: exchanges that compare words, queues, and what it was told to do wrong.
+/// A broker for one client: exchanges that compare words, queues, and configured misbehaviour.
 struct Server {
     side: ServerSide,
     limits: ServerLimits,
     product: &'static str,
     announces_stamps: bool,
     mechanisms: &'static str,
-    /// What it closes the connection for instead of letting anybody in.
+    /// Close code that it sends instead of `tune`.
     turns_away: Option<(ReplyCode, &'static str)>,
     /// The channel is closed when something is published with this key.
     forbidden_key: Option<&'static str>,
@@ -35,7 +35,7 @@ struct Server {
     queues: BTreeMap<String, Queue>,
     /// Exchange, key and queue.
     bindings: Vec<(String, String, String)>,
-    /// What is in force by channel.
+    /// Consumers and bindings by channel.
     channels: HashMap<u16, Channel>,
     published: Vec<Published>,
     /// Methods that are worth looking at, as text.
@@ -326,7 +326,7 @@ impl Server {
             self.channel(ch).takes_answers = true;
             return;
         }
-        // Groups are there for whoever asks.
+        // Group queues may be declared by any client.
         if name.starts_with('$') {
             self.queues.entry(name.clone()).or_default();
         }
@@ -513,7 +513,7 @@ impl Pair {
         Pair::of(lane, Server::new(), "pump-7")
     }
 
-    /// A pair that is connected; nothing of that is told any more.
+    /// A connected pair; the events up to there are cleared.
     fn up(settings: AmqpSettings) -> Pair {
         let mut pair = Pair::new(settings);
         pair.connect();

@@ -41,9 +41,9 @@ pub struct Coap {
     /// Bytes of their payloads.
     bytes: usize,
     window: Congestion,
-    /// Until when the server wants to be left alone.
+    /// Until then the server has asked for a pause.
     pause_until: Time,
-    /// When it was heard last.
+    /// Time of the last datagram from the peer.
     heard: Time,
     /// Messages that were given up since then.
     unheard: u32,
@@ -55,21 +55,21 @@ pub struct Coap {
     wording: Wording,
 }
 
-/// Requests that wait for what becomes of them.
+/// Requests that wait for their response.
 #[derive(Debug)]
 struct Requests {
     side: ClientSide,
-    /// What they are for.
+    /// The purpose of each request.
     asked: HashMap<thalweg_coap::RequestId, Purpose, FixedState>,
     /// The server takes messages in the order that we name.
     keeps_order: bool,
     /// The last message of each topic, by hash, that is under way.
     last: HashMap<u64, thalweg_coap::RequestId, FixedState>,
-    /// Datagrams that were not handed over yet.
+    /// Datagrams that were not sent yet.
     scratch: Datagrams,
 }
 
-/// What a request is for.
+/// Purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Hello,
@@ -79,7 +79,7 @@ enum Purpose {
         topic: u64,
         bytes: usize,
     },
-    /// A publish of which nothing is to be told.
+    /// A publish without a reported outcome.
     Unawaited {
         topic: u64,
         bytes: usize,
@@ -98,7 +98,7 @@ const FIRST_WAIT: Span = Span::from_secs(1);
 /// With that first wait, as many repetitions as take RFC 7252's time until a message is given up: 45 s.
 const REPETITIONS: u8 = 5;
 
-/// As many messages may be given up in a row, with nothing heard in between, before the peer is thought to be gone.
+/// So many messages in a row may fail without a datagram from the peer before the connection counts as lost.
 const GIVEN_UP_MAX: u32 = 2;
 
 /// Bytes that may go without a sign of life. At half of it a ping asks for one.
@@ -243,7 +243,7 @@ impl Coap {
     /// A request has ended without an answer.
     fn on_failure(&mut self, purpose: Purpose, why: Failure, events: &mut dyn Events) -> Step {
         match purpose {
-            // It is there, and knows nothing of resources. RFC 7252 §4.2
+            // The server is reachable and has no resource directory. RFC 7252 §4.2
             Purpose::Hello if matches!(why, Failure::Reset | Failure::Body) => {
                 self.conn.be_up(&Welcome::default(), events);
             }
@@ -274,8 +274,8 @@ impl Coap {
         Ok(())
     }
 
-    /// Something was given up. Where much is lost that happens; twice in a row, with nothing heard in between, it means that
-    /// nobody is there.
+    /// A message was given up. Under heavy loss that happens; twice in a row without any datagram from the peer means
+    /// that the peer is gone.
     fn gave_up(&mut self, since: Time) -> Step {
         if self.heard <= since {
             self.unheard += 1;
@@ -520,14 +520,14 @@ impl Plugin for Coap {
     }
 
     fn drop_question(&mut self, id: RequestId) {
-        // What still comes is answered by the machine and told to nobody.
+        // Later responses are acknowledged by the protocol machine and not reported.
         self.requests.asked.retain(
             |_, purpose| !matches!(purpose, Purpose::Question(asked) | Purpose::Read(asked) if *asked == id),
         );
     }
 
     fn ping(&mut self, _: &mut Vec<u8>) {
-        // An answer would say that nothing more comes of what has left.
+        // A reply to the question would claim that no more messages of ended observations come.
         if !self.observations.are_any_leaving() {
             self.ask_whether_there();
         }

@@ -28,7 +28,7 @@ pub(crate) fn lanes(url: &BrokerUrl, settings: &PluginSettings) -> Vec<Box<dyn T
     }]
 }
 
-/// What is the same over datagrams and streams. Nothing is settled: a notification is acknowledged when it comes.
+/// Capabilities common to datagrams and streams. Nothing is settled: a notification is acknowledged on arrival.
 const CAPABILITIES: Capabilities = Capabilities {
     reliability_max: Reliability::AtLeastOnce,
     requests: true,
@@ -36,7 +36,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::STREAM
 };
 
-/// What a server is known to offer.
+/// Returns the capabilities that a server has announced.
 fn offers(wording: &wording::Wording) -> Capabilities {
     let is_ours = !wording.settings().is_plain();
     let receive_max = match is_ours {

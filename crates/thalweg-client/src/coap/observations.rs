@@ -10,7 +10,7 @@ use super::wording::Answer;
 use crate::plugin::Asked;
 use crate::transport::{Events, Inbound, Refusal, SubscribeWish, SubscriptionId};
 
-/// A subscription, by what the connection calls its request.
+/// A subscription, by the connection's id of its request.
 #[derive(Debug)]
 pub(super) struct Observation<R> {
     pub(super) subscription: SubscriptionId,
@@ -19,7 +19,7 @@ pub(super) struct Observation<R> {
     last_values: bool,
     /// The request that is under way, or the observation.
     pub(super) request: Option<R>,
-    /// The engine has heard that it is in force.
+    /// Whether the engine was notified that it is in force.
     is_told: bool,
     /// A state came on this or an earlier registration.
     has_state: bool,
@@ -28,8 +28,8 @@ pub(super) struct Observation<R> {
     /// When to register again, after it has ended.
     retry_at: Time,
     retries: u32,
-    /// It is over as soon as what is being fetched in blocks has come: what the server believes to be delivered must not be
-    /// dropped half-way.
+    /// It ends once the block-wise transfer in progress is complete: a message that the server counts as delivered must
+    /// not be dropped half-way.
     pub(super) is_leaving: bool,
 }
 
@@ -141,7 +141,7 @@ impl<R> Observation<R> {
         let state = hasher.finish();
         let is_known = !is_first && std::mem::replace(&mut self.state, state) == state;
         self.state = state;
-        // Registered again, and it is as it was; or nobody has published anything yet.
+        // A new registration with the value unchanged, or with no value published yet.
         if is_state && (is_known || answer.is_nothing() || (is_first && !self.last_values)) {
             return;
         }
@@ -149,7 +149,7 @@ impl<R> Observation<R> {
             subscription: Some(self.subscription),
             reliability: self.reliability.min(Reliability::AtLeastOnce),
             is_last_value: is_state && is_first,
-            // What has changed while nobody told us may have been told before.
+            // A change during the gap may have been notified before.
             repeated: is_state && !is_first,
             ..answer.inbound(&self.address)
         });
@@ -170,8 +170,8 @@ impl<R> Observation<R> {
             }
             Some(answer) => answer.refusal(),
         };
-        // Who was let in before is again, as a rule: the value was cleared, the server has begun anew, or nothing was heard.
-        // Rights that are gone, and requests that make no sense, stay so.
+        // The server usually accepts an observation that it accepted before: the value was cleared, the server
+        // restarted, or nothing arrived in time. Revoked rights and invalid requests are final.
         let may_return = match response.map(|answer| answer.code) {
             Some(Code::NOT_FOUND | Code::NOT_ACCEPTABLE) | None => self.is_told,
             Some(_) => {

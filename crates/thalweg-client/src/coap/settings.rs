@@ -1,4 +1,4 @@
-//! How the CoAP lanes behave.
+//! Settings of the CoAP lanes.
 
 /// Settings of both CoAP lanes; what only concerns datagrams says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,8 +15,8 @@ pub struct CoapSettings {
     /// Whether waits before repetitions follow the measured round trip (datagrams), from 100 ms on; otherwise they are RFC
     /// 7252's 2 to 3 seconds.
     pub adaptive_timeout: bool,
-    /// Bytes of a token in plain datagrams, 1 to 8; encrypted ones have one byte. Who cannot see our messages has to guess
-    /// port, message id and token to forge an answer.
+    /// Bytes of a token in plain datagrams, 1 to 8; encrypted ones have one byte. An off-path attacker must guess port,
+    /// message id and token to forge an answer.
     pub token_bytes: u8,
     /// Changes that Thalweg is to keep for a subscription while we do not take them.
     pub queue: u16,

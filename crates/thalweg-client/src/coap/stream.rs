@@ -226,7 +226,7 @@ impl Plugin for CoapStream {
 
     fn connect(&mut self, _: &Opening, out: &mut Vec<u8>) -> Step {
         self.requests.side.open(out);
-        // It is smaller than what every server takes. §5.3.1
+        // It is smaller than the size that every server accepts. §5.3.1
         let get = (Code::GET, &wording::hello()[..]);
         let _ = self
             .requests
@@ -341,7 +341,7 @@ impl Plugin for CoapStream {
         let is_it = |request: &Request| matches!(request.purpose, Purpose::Question(asked) | Purpose::Read(asked) if asked == id);
         let mut asked = self.requests.asked.iter();
         if let Some(token) = asked.find(|(_, it)| is_it(it)).map(|(token, _)| *token) {
-            // What still comes is ignored.
+            // Later responses to this token are ignored.
             self.requests.forget(token);
         }
     }

@@ -45,12 +45,12 @@ fn wish(number: u32, filter: &str) -> SubscribeWish<'_> {
     }
 }
 
-/// What a broker keeps, whatever carries it.
+/// State of a broker, for datagrams and streams.
 #[derive(Default)]
 struct Book {
     announces: bool,
     is_plain: bool,
-    /// What every publish is answered with.
+    /// Response to every publish.
     verdict: Option<(Code, u32)>,
     values: BTreeMap<String, Kept>,
     /// Publishes that were carried out.
@@ -78,7 +78,7 @@ impl Kept {
     }
 }
 
-/// What a request is about.
+/// Resource that a request addresses.
 fn path(options: &Options<'_>) -> String {
     let levels: Vec<_> = options
         .all(option::URI_PATH)
@@ -826,8 +826,8 @@ fn a_subscription_brings_the_last_value_and_then_every_change() {
     assert_eq!(world.broker.observers.len(), 1);
 }
 
-/// A client that moves its subscriptions to another lane ends those of this one. The server has sent the beginning of a large
-/// message, and whoever subscribes elsewhere now does not get it any more.
+/// A client that moves its subscriptions to another lane ends those of this one. The server has sent the beginning of a
+/// large message, and a subscription on the other lane will not receive it.
 #[test]
 fn what_is_being_fetched_in_blocks_comes_before_a_subscription_ends() {
     let large = vec![b'x'; 3000];
@@ -1006,7 +1006,7 @@ fn where_nobody_is_the_link_is_at_fault() {
     assert!(world.fault.is_some());
 }
 
-/// RFC 7252 §4.7: who says nothing must not be flooded.
+/// RFC 7252 §4.7: a server that does not respond must not be flooded.
 #[test]
 fn at_most_once_stops_where_nobody_shows_a_sign_of_life_and_goes_on_when_somebody_does() {
     let mut world = World::up(13, 0, vec![settings()]);
@@ -1049,7 +1049,7 @@ fn noise_does_no_harm() {
             .act(0, |lane, now, out| lane.subscribe(&wish(1, "a"), now, out))
             .expect("it goes");
         world.publish(0, &message(1, "a", b"x")).expect("it goes");
-        // What really comes, damaged, and sheer noise.
+        // Recorded datagrams, damaged, and random bytes.
         for _ in 0..20 {
             let flight = world.flights.pop();
             let Some(Reverse((at, number, from, to, mut bytes))) = flight else {

@@ -1,4 +1,4 @@
-//! How our words are said in CoAP, and its words in ours; the same for datagrams and streams.
+//! Translation between Thalweg's terms and CoAP's, for datagrams and streams.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -60,7 +60,7 @@ impl<'o> OptionList<'o> {
     }
 }
 
-/// What a request needs beside its payload, in memory that is used again.
+/// Options of a request besides its payload, in reused memory.
 #[derive(Debug)]
 pub(super) struct Wording {
     settings: CoapSettings,
@@ -86,12 +86,12 @@ struct LastPath {
     bytes: usize,
 }
 
-/// What a request is about.
+/// Resource that a request addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resource {
     /// The data of an address.
     Data,
-    /// Who answers questions at an address.
+    /// The responder of an address.
     Rpc,
 }
 
@@ -184,7 +184,7 @@ impl Wording {
             .unwrap_or_default()
     }
 
-    /// The code and options of a question to who answers at an address.
+    /// Code and options of a request to the responder of an address.
     pub(super) fn question(&mut self, message: &Outbound<'_>) -> Asked<(Code, OptionList<'_>)> {
         let question = Outbound {
             reliability: Reliability::AtLeastOnce,
@@ -237,7 +237,7 @@ impl Wording {
         if let Some(format) = format.filter(|_| !is_clear) {
             options.push(option::CONTENT_FORMAT, Value::Uint(u32::from(format)));
         }
-        // What Thalweg reads as `?expiry=`, and shorter.
+        // The short form of `?expiry=`, which Thalweg reads.
         if message.lifespan != Span::FOREVER && !self.settings.is_plain() {
             options.push(
                 option::MAX_AGE,
@@ -315,7 +315,8 @@ pub(super) struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// Whether the answer to [`hello`] names this resource type. RFC 6690 §4.1: who does not filter shows everything.
+    /// Whether the answer to [`hello`] names this resource type. RFC 6690 §4.1: a server without filtering lists
+    /// everything.
     pub(super) fn announces(&self, resource_type: &str) -> bool {
         let Ok(text) = std::str::from_utf8(self.payload) else {
             return false;
@@ -372,7 +373,7 @@ impl Answer<'_> {
         self.payload.is_empty() && !is_marked
     }
 
-    /// What became of a publish that was answered like this.
+    /// Outcome of a publish with this response.
     pub(super) fn outcome(&self) -> Settled {
         match self.code.is_success() {
             true => Settled::Acknowledged,
@@ -380,7 +381,7 @@ impl Answer<'_> {
         }
     }
 
-    /// What a response means that is no success.
+    /// Maps an error response to a refusal.
     pub(super) fn refusal(&self) -> Refusal {
         let code = self.code;
         let words = match std::str::from_utf8(self.payload).unwrap_or_default() {
@@ -399,7 +400,7 @@ impl Answer<'_> {
         }
     }
 
-    /// How long a server that is busy wants to be left alone: Max-Age, at most half a minute. RFC 8516 §3, RFC 7252 §5.9.3.4
+    /// Pause that a busy server asks for: Max-Age, at most half a minute. RFC 8516 §3, RFC 7252 §5.9.3.4
     pub(super) fn pause(&self) -> Option<Span> {
         let is_busy = matches!(
             self.code,

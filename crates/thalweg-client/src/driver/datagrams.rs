@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use mio::net::UdpSocket;
 
-/// A socket that sends to one peer and hears only it.
+/// A UDP socket connected to one peer.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     pub(super) socket: UdpSocket,
@@ -28,7 +28,7 @@ impl Datagrams {
         Ok(Datagrams::new(socket))
     }
 
-    /// How many bytes of datagrams may leave by one call; 0: one datagram each.
+    /// Largest number of bytes of datagrams per call; 0: one datagram each.
     pub(super) fn run_bytes_max(&self) -> usize {
         if self.sends_runs { RUN_BYTES_MAX } else { 0 }
     }
@@ -137,7 +137,7 @@ impl Datagrams {
     }
 }
 
-/// What fits one IP packet, with room for extension headers.
+/// Largest payload of one IP packet, with space for extension headers.
 const RUN_BYTES_MAX: usize = 65_000;
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
                     assert!(segment == 20 || bytes == segment);
                     all.extend_from_slice(&buffer[..bytes]);
                 }
-                // On the loopback it is there at once; what is asked before mio was told otherwise is asked again.
+                // On the loopback a datagram is there at once; a read before mio has noticed it is repeated.
                 Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}"),
             }
         }

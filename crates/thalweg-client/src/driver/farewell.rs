@@ -7,7 +7,7 @@ use thalweg_model::{Span, Time};
 use super::lane_socket::READS_MAX;
 use super::socket::{Socket, is_later};
 
-/// How long it may take to send what is left and to hear the end.
+/// Longest time to send the remaining bytes and receive the peer's end of stream.
 const PATIENCE: Span = Span::from_secs(1);
 
 /// A connection that was given up: it sends what is left and waits for the peer's end, so that the system does not take

@@ -1,4 +1,4 @@
-//! What a client's clones, subscriptions and futures share, and how they reach the driver.
+//! State that a client's clones, subscriptions and futures share, and their way to the driver.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -19,18 +19,18 @@ use crate::ticket::{Ticket, Tickets, lock};
 use crate::transport::{Properties, Refusal, SubscriptionId};
 use crate::url::BrokerUrl;
 
-/// What handles and driver share.
+/// State shared by handles and driver.
 pub(crate) struct Shared {
     pub(crate) inbox: Mutex<Inbox>,
     pub(crate) tickets: Tickets,
-    /// Which messages are taken by the buffer, as durably as it is.
+    /// Tickets of the messages that are in the buffer, on disk if it has one.
     pub(crate) stored: Stored,
     /// The last messages that failed, the oldest first.
     pub(crate) failures: Mutex<VecDeque<Failure>>,
     pub(crate) limits: Limits,
-    /// Where it is told what happens; nobody may want to know.
+    /// Queue of events, if the application asked for one.
     pub(crate) events: Option<EventQueue>,
-    /// The driver sleeps, or is about to: who gives it something wakes it.
+    /// Set while the driver sleeps or is about to: a handle that puts something into the inbox must wake it.
     pub(crate) is_asleep: AtomicBool,
     pub(crate) bell: mio::Waker,
     /// Moments are counted from here, by handles and driver alike.
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     next_subscription: AtomicU32,
 }
 
-/// What a handle takes.
+/// Limits of the messages that a handle accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Messages that may wait or be under way.
@@ -96,8 +96,8 @@ impl Shared {
         }
     }
 
-    /// Wakes the driver if it sleeps. To be called after the inbox's lock was given back: the driver says that it sleeps
-    /// before it looks into the inbox for the last time, so either it finds what was put in, or it is found asleep.
+    /// Wakes the driver if it sleeps. To be called after the inbox was unlocked: the driver sets `is_asleep` before it
+    /// looks into the inbox for the last time, so it either finds the new entry or is woken.
     pub(crate) fn ring(&self) {
         if self.is_asleep.load(Ordering::SeqCst) && self.is_asleep.swap(false, Ordering::SeqCst) {
             // It fails only if the driver is gone.
@@ -211,7 +211,7 @@ impl Handle {
     /// Gives the driver something to do.
     pub(crate) fn command(&self, command: Command) -> Result<(), ClientError> {
         let mut inbox = lock(&self.shared.inbox);
-        // Who closes what is being closed waits for the end, too.
+        // A second close waits for the end, too.
         if inbox.is_over || inbox.is_closed && !matches!(command, Command::Close { .. }) {
             return Err(ClientError::Closed);
         }
@@ -288,7 +288,7 @@ impl Handle {
         )
     }
 
-    /// A user is done with a message.
+    /// Settles a message that the application has finished with.
     pub(crate) fn settle(&self, token: DeliveryToken) {
         lock(&self.shared.inbox).taken.push(token);
         self.shared.ring();
@@ -346,7 +346,7 @@ impl Handle {
         })
     }
 
-    /// What was said of a message when it failed, while that is remembered.
+    /// Reason why a message failed, while it is remembered.
     pub(crate) fn why_failed(&self, ticket: Ticket) -> Option<String> {
         let failures = lock(&self.shared.failures);
         failures

@@ -1,4 +1,4 @@
-//! What handles give to the driver: publishes, encoded one behind the other in one piece of memory, and wishes.
+//! Input of the driver from handles: publishes, encoded one after the other in one buffer, and commands.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -17,37 +17,37 @@ use crate::subscription::{Mailbox, SubscribeOptions};
 use crate::transport::{MessageId, Refusal, SubscriptionId};
 use crate::url::BrokerUrl;
 
-/// What waits for the driver.
+/// Entries that wait for the driver.
 #[derive(Default)]
 pub(crate) struct Inbox {
     /// [`crate::engine::Draft`]s, encoded. Their ways are numbers of destinations here.
     pub(crate) drafts: Vec<u8>,
-    /// How many there are.
+    /// Number of encoded messages.
     pub(crate) messages: usize,
     pub(crate) commands: Vec<Command>,
     /// Messages that users have taken.
     pub(crate) taken: Vec<DeliveryToken>,
-    /// What the resolver found.
+    /// Results of the resolver.
     pub(crate) resolved: Vec<Resolved>,
     /// Number of the next publish.
     pub(crate) next_id: MessageId,
-    /// What the engine has, as of its last turn, in messages.
+    /// Messages in the engine, as of its last turn.
     pub(crate) behind_messages: usize,
-    /// What the engine has, as of its last turn, in bytes.
+    /// Bytes in the engine, as of its last turn.
     pub(crate) behind_bytes: usize,
-    /// Who waits for room.
+    /// Wakers of publishers that wait for space.
     pub(crate) room_wakers: Vec<Waker>,
     /// Where messages were sent to beside the client's own brokers; their numbers begin at 1.
     pub(crate) destinations: Vec<String>,
     /// Properties of one message while they are encoded; empty between calls.
     pub(crate) scratch: Vec<u8>,
-    /// Nothing is taken any more, but further wishes to be told of the end.
+    /// Set when the inbox accepts nothing but further close commands.
     pub(crate) is_closed: bool,
     /// The thread has ended.
     pub(crate) is_over: bool,
 }
 
-/// What a handle wants of the driver.
+/// A command of a handle to the driver.
 pub(crate) enum Command {
     /// Another broker: the next destination.
     Open(Box<BrokerUrl>),

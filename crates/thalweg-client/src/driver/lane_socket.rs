@@ -49,7 +49,7 @@ pub(super) struct LaneSocket {
     /// Protocol bytes that the engine has not understood yet.
     input: Vec<u8>,
     is_readable: bool,
-    /// The peer has said its last: after what lies there comes the end, and the poll tells of neither again.
+    /// The peer has closed its side: the end of stream follows the buffered bytes, and the poll reports neither again.
     is_ending: bool,
     is_writable: bool,
     pub(super) bytes_sent: u64,
@@ -482,7 +482,7 @@ impl LaneSocket {
                     return moved;
                 }
                 Err(error) => {
-                    // What the peer said before it hung up is worth more than our broken pipe.
+                    // Read what the peer sent before it closed: its reason is more useful than our broken pipe.
                     if self.is_readable && matches!(error.kind(), io::ErrorKind::BrokenPipe) {
                         self.is_writable = false;
                         return moved;
@@ -529,7 +529,7 @@ impl LaneSocket {
                 let Some(dtls) = &mut self.dtls else {
                     return Ok(false);
                 };
-                // What DTLS has to say goes first.
+                // Send DTLS' own records first.
                 let mut sealed = Vec::new();
                 let (datagram, taken) = match dtls.take_datagram() {
                     Some(own) => (own, None),
@@ -544,7 +544,7 @@ impl LaneSocket {
                 };
                 let mut is_full = false;
                 match datagrams.send(&datagram) {
-                    // What was sealed or is DTLS' own cannot be kept back: as good as lost, and repeated as such.
+                    // Sealed records and DTLS' own cannot be kept: they count as lost and are repeated as such.
                     Err(error) if is_later(&error) => is_full = true,
                     Err(error) if is_like_loss(&error) => {}
                     Err(error) => return Err(error),
@@ -621,12 +621,12 @@ impl LaneSocket {
         }
     }
 
-    /// What the system knows of the connection; once a second, while anything moves.
+    /// Reads the system's counters of the connection; once a second, while there is traffic.
     fn measure(&mut self, engine: &mut Engine, now: Time) {
         self.measure_at = now + Span::from_secs(1);
         let bytes = self.bytes_sent + self.bytes_received;
         let reading = match &self.socket {
-            // What is under way moves what the system knows for a while after us.
+            // Bytes in flight change the system's counters for a while after our last write.
             _ if bytes == self.measured_bytes && self.reading.is_some() => return,
             Some(Socket::Tcp(stream)) => super::network::reading(stream),
             Some(Socket::Udp(_)) => Some(self.counts),
@@ -669,7 +669,8 @@ impl LaneSocket {
             .min(measuring)
     }
 
-    /// The engine wants it no more: what waits is sent if that goes soon, then the socket goes.
+    /// The engine has ended the connection: pending bytes are sent if that is possible at once, then the socket is
+    /// closed.
     pub(super) fn disconnect(
         &mut self,
         engine: &mut Engine,
@@ -764,7 +765,7 @@ impl LaneSocket {
     }
 }
 
-/// What all lines use.
+/// Resources that all lanes use.
 pub(super) struct Means<'d> {
     pub(super) registry: &'d Registry,
     pub(super) security: &'d Security,

@@ -1,4 +1,4 @@
-//! What the operating system knows of a connection's network: Linux's `TCP_INFO`.
+//! The operating system's counters of a connection: Linux's `TCP_INFO`.
 
 use std::sync::OnceLock;
 
@@ -42,7 +42,7 @@ mod option {
     pub(super) struct TcpInfo;
 }
 
-/// What the system knows of a connection; nothing if it is too old to know all of it.
+/// Reads the system's counters of a connection; `None` if the kernel is too old for all of them.
 #[cfg(target_os = "linux")]
 pub(super) fn reading(stream: &TcpStream) -> Option<NetworkReading> {
     if !knows_head() {

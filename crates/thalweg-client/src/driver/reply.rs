@@ -1,4 +1,4 @@
-//! One answer from the driver to whoever waits for it, in any runtime or none.
+//! One answer from the driver to a waiting handle, in any runtime or none.
 
 use std::future::Future;
 use std::pin::Pin;

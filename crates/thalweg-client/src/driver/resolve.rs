@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::handle::Shared;
 use crate::ticket::lock;
 
-/// What the resolver found out for a lane.
+/// Addresses that the resolver found for a lane.
 pub(crate) struct Resolved {
     pub(crate) lane: usize,
     pub(crate) outcome: Result<Vec<SocketAddr>, String>,

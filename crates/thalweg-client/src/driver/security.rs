@@ -1,4 +1,4 @@
-//! What stands between a lane's socket and its protocol: TLS and WebSocket, as far as this build has them.
+//! Layers between a lane's socket and its protocol: TLS and WebSocket, as far as this build has them.
 
 #[cfg(feature = "dtls")]
 use ring::rand::{SecureRandom, SystemRandom};
@@ -81,7 +81,7 @@ impl Security {
             };
             let tls = match thalweg_transport::client::TlsConnector::new(&files_of_client) {
                 Ok(connector) => Some(connector),
-                // A system without authorities is no obstacle to who uses none.
+                // A system without certificate authorities is an error only for clients that use TLS.
                 Err(_) if !is_needed && *files == TlsFiles::default() => None,
                 Err(fault) => return Err(ClientError::Settings(fault.to_string())),
             };

@@ -27,7 +27,7 @@ impl Socket {
         UnixStream::connect(path).map(Socket::Unix)
     }
 
-    /// A socket that sends to this peer and hears only it.
+    /// A UDP socket connected to this peer.
     pub(super) fn udp(peer: SocketAddr) -> io::Result<Socket> {
         Datagrams::connect(peer).map(Socket::Udp)
     }
@@ -43,7 +43,7 @@ impl Socket {
     }
 
     pub(super) fn deregister(&mut self, registry: &Registry) {
-        // It fails only for what was not registered.
+        // Fails only for a socket that was not registered.
         let _ = match self {
             Socket::Tcp(stream) => registry.deregister(stream),
             Socket::Unix(stream) => registry.deregister(stream),
@@ -68,7 +68,7 @@ impl Socket {
         }
     }
 
-    /// What we write leaves at once: batches are made before (Nagle's algorithm would wait for acknowledgements).
+    /// Disables Nagle's algorithm, which would wait for acknowledgements: the client makes its own batches.
     pub(super) fn set_nodelay(&self) {
         if let Socket::Tcp(stream) = self {
             // Only slower without.
@@ -104,7 +104,7 @@ impl Socket {
     }
 }
 
-/// What `read` and `write` are told by a socket that is not ready, or by a signal in between.
+/// Whether the error means that the socket is not ready, or that a signal interrupted the call.
 pub(super) fn is_later(error: &io::Error) -> bool {
     matches!(
         error.kind(),

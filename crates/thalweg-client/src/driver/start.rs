@@ -175,8 +175,7 @@ fn spool(buffer: &BufferSettings) -> Result<Box<dyn Spool>, ClientError> {
     }
 }
 
-/// A number that nobody guesses by accident: two processes do not take the same. The standard library seeds its hashers
-/// from the system.
+/// Returns a random number, different in each process. The standard library seeds its hashers from the system.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

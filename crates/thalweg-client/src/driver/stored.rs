@@ -1,4 +1,4 @@
-//! Which messages are on disk, ticket by ticket, and which will never be.
+//! Tickets of messages that are on disk, and of those that will never be.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,13 +11,13 @@ use crate::transport::MessageId;
 /// Ranges of exceptions that are remembered.
 const RANGES_MAX: usize = 65_536;
 
-/// What is known of each ticket. The usual case, that all up to some ticket are on disk, costs one number; the tickets that
-/// are not there are remembered as ranges.
+/// Storage state by ticket. The usual case, that all up to some ticket are on disk, costs one number; exceptions are
+/// stored as ranges.
 pub(crate) struct Stored {
     /// All up to this one are on disk, but for the exceptions.
     through: AtomicU64,
     exceptions: Mutex<Exceptions>,
-    /// How many ranges there are, so that the driver need not lock to see that there is none.
+    /// Number of ranges, so that the driver need not lock to see that there are none.
     ranges: AtomicUsize,
 }
 
@@ -30,7 +30,7 @@ struct Exceptions {
     wakers: Vec<Waker>,
 }
 
-/// What is said of one ticket.
+/// Storage state of one ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storing {
     /// It is on disk.
@@ -51,8 +51,8 @@ impl Stored {
         }
     }
 
-    /// What is known of a ticket. `is_on_disk` is false for a client without a disk, whose messages are as safe as they
-    /// will be when they are given.
+    /// Returns the state of a ticket. `is_on_disk` is false for a client without a disk, whose messages are as safe as
+    /// they will be when they are accepted.
     pub(crate) fn of(&self, id: MessageId, is_on_disk: bool) -> Storing {
         // Exceptions are noted before the number rises above them.
         let through = self.through.load(Ordering::SeqCst);
@@ -75,7 +75,7 @@ impl Stored {
         self.wake();
     }
 
-    /// This one will not be on disk. Wakes nobody: what else is to be known of it may not be said yet.
+    /// Marks a ticket that will not be on disk. Wakes no waiter: its outcome may not be known yet.
     pub(crate) fn never(&self, id: MessageId) {
         let mut exceptions = lock(&self.exceptions);
         exceptions.add(id);

@@ -20,7 +20,7 @@ use crate::subscription::SubscribeOptions;
 use crate::ticket::Ticket;
 use crate::transport::Will;
 
-/// The URL of a port where nobody listens.
+/// The URL of a port without a listener.
 fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
     format!("mqtt://{}", listener.local_addr().expect("it is bound"))
@@ -100,7 +100,7 @@ fn stored_is_said_of_each_message_and_who_waits_for_a_failed_one_is_told() {
         client.close(Duration::ZERO),
         Err(ClientError::TimedOut)
     ));
-    // What was said is what the next process finds.
+    // The next process finds the messages reported as stored.
     let mut found = BTreeSet::new();
     let mut spool = Disk::open_on(disk, SETTINGS).expect("the folder is free");
     spool
@@ -143,7 +143,7 @@ fn whoever_closes_finds_the_folder_free() {
             .expect("the folder is free")
             .into();
         publish(&client, Reliability::AtLeastOnce);
-        // Both are told when it is over, not when it begins to be.
+        // Both are notified when the client has ended, not when it begins to.
         let other = client.clone();
         let closer = std::thread::spawn(move || other.close(Duration::ZERO));
         let closed = client.close(Duration::ZERO);

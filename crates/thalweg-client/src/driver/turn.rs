@@ -31,7 +31,7 @@ use crate::transport::{Endpoint, Medium, MessageId, Refusal, RequestId, Subscrip
 /// The bell's place among what the poll watches; lanes have their numbers, farewells count down from it.
 pub(super) const BELL: Token = Token(usize::MAX);
 
-/// How often lanes and engine take turns before the inbox is looked at again.
+/// Most rounds of lanes and engine before the inbox is looked at again.
 const ROUNDS_MAX: usize = 16;
 
 /// Bytes of drafts that are given to the engine before it sends: so that what was copied is still near when it is sent.
@@ -68,7 +68,7 @@ pub(super) struct Driver {
     taken: Vec<DeliveryToken>,
     commands: Vec<Command>,
     scratch: Vec<u8>,
-    /// What was wrong with the disk when it was last told.
+    /// Error of the disk in the last notification.
     trouble: String,
     /// Of a peer. It ends after the sockets above.
     hub: Option<PeerHub>,
@@ -78,7 +78,7 @@ struct Entry {
     mailbox: Arc<Mailbox>,
     /// As it was asked for.
     filter: String,
-    /// Who waits for the broker's answer.
+    /// The handle that waits for the broker's answer.
     reply: Option<Reply<Result<Reliability, Refusal>>>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) type PeerHub = Box<dyn Fn() -> PeerCounts + Send>;
 struct Flush {
     /// The last of these messages.
     through: MessageId,
-    /// How many of them have no outcome yet.
+    /// Number of them without an outcome.
     outstanding: usize,
     until: Time,
     reply: Reply<Result<(), ClientError>>,
@@ -109,11 +109,12 @@ struct Closing {
     outcome: Result<(), ClientError>,
 }
 
-/// What the client's thread does.
+/// Main function of the client's thread.
 pub(super) fn run(driver: Driver, shared: Arc<Shared>) {
-    // Whatever ends this thread, nobody waits for it afterwards.
+    // However this thread ends, no handle keeps waiting.
     let _last_words = LastWords(shared.clone());
-    // Sockets, buffer and the lock of its folder are given back when this returns: who is told of the end may use them.
+    // Sockets, buffer and the lock of its folder are free when this returns: a handle that is notified of the end may
+    // reuse them.
     let Some(closing) = driver.run() else { return };
     shared.tickets.end();
     for reply in closing.reply {
@@ -158,7 +159,7 @@ impl Driver {
         }
     }
 
-    /// Runs until the client is closed; returns whom to tell what, when everything it had is given back.
+    /// Runs until the client is closed; returns the handles to notify, once all resources are released.
     fn run(mut self) -> Option<Closing> {
         let mut events = mio::Events::with_capacity(64);
         loop {
@@ -224,8 +225,8 @@ impl Driver {
         for token in self.taken.drain(..) {
             self.engine.settle(token, now);
         }
-        // Wishes in the order in which they were said, but before messages: who subscribes and then publishes hears it.
-        // Goodbyes and flushes count what was given before them.
+        // Commands run in order, but before messages: a handle that subscribes and then publishes receives its own
+        // message. Closes and flushes count the messages given before them.
         let mut commands = std::mem::take(&mut self.commands);
         for command in commands.drain(..) {
             self.obey(command, now);
@@ -354,7 +355,7 @@ impl Driver {
                     .read(question, 0, &address, now + span_of(timeout), now);
             }
             Command::Flush { timeout, reply } => {
-                // What was settled before is told before, so that it is not counted twice.
+                // Earlier settlements are reported first, so that they are not counted twice.
                 self.tell_all(now);
                 let inbox = lock(&self.shared.inbox);
                 let through = inbox.next_id.saturating_sub(1);
@@ -388,7 +389,7 @@ impl Driver {
                 }
             }
             Command::Status(answer_to) => {
-                // Who asked may have gone.
+                // The handle may have been dropped.
                 let _ = answer_to.send(self.status());
             }
             Command::Explain(answer_to) => {
@@ -530,7 +531,7 @@ impl Driver {
                 closing.outcome = Err(ClientError::TimedOut);
             }
             self.engine.close(now);
-            // What has an outcome by now is told, then the goodbyes; what they leave over is said by the farewells.
+            // Reports known outcomes, then disconnects; the farewells send the rest.
             self.work(now);
             self.subscriptions.clear();
             self.questions.clear();
@@ -565,7 +566,7 @@ impl Driver {
                 // First said, then looked: see `Shared::ring`.
                 shared.is_asleep.store(true, Ordering::SeqCst);
                 let mut inbox = lock(&shared.inbox);
-                // What was settled in this turn has made room.
+                // Settlements of this turn have freed space.
                 let room = self.tell_room(&mut inbox);
                 let is_empty = (inbox.messages == 0 || self.backlog_at < self.backlog.len())
                     && inbox.commands.is_empty()
@@ -648,7 +649,7 @@ impl Driver {
                 ..Explanation::default()
             }
         });
-        // Who is not reached, by name: that may be the answer.
+        // Name the brokers that were not reached: that may be the reason.
         for status in (0..self.engine.lanes()).filter_map(|lane| self.engine.lane_status(lane)) {
             if status.state != LaneState::Up && !status.words.is_empty() {
                 let (protocol, place, words) =
@@ -670,7 +671,7 @@ fn place(endpoint: &Endpoint) -> String {
     }
 }
 
-/// However the thread ends, handles are told.
+/// Notifies the handles however the thread ends.
 struct LastWords(Arc<Shared>);
 
 impl Drop for LastWords {

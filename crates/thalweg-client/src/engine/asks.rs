@@ -173,7 +173,7 @@ impl Engine {
                         self.core.care_at = self.core.care_at.min(closed.link.retry_at);
                     }
                 }
-                // What a peer can is known for sure only when it has let us in.
+                // The peer's capabilities are certain only after the connection is open.
                 None if way.lanes.iter().any(|lane| is_up(*lane)) => {
                     let what = match ask.what {
                         What::Request { .. } => "requests",
@@ -191,7 +191,7 @@ impl Engine {
         let asked = match &ask.what {
             What::Request { entry, .. } => match Draft::decode(entry) {
                 Some((draft, _)) => {
-                    // A question is nobody's repetition: it has no stamp, and is at least once where it can be.
+                    // A request is never a repetition: it has no stamp, and is sent at least once where the lane can.
                     let reliability = draft.reliability.min(Reliability::AtLeastOnce);
                     let message = outbound(&draft, reliability, None, false, now);
                     at.transport.request(name, &message, now, &mut at.out)

@@ -1,4 +1,4 @@
-//! What happens to every message in the end, and who is told: outbox, spool, counts and notices in one hand.
+//! Outcomes of all messages and their reports: outbox, spool, counts and notices in one place.
 
 use std::collections::VecDeque;
 
@@ -12,11 +12,11 @@ use super::settings::{EngineSettings, Overflow};
 use crate::spool::{Recovered, Spool, SpoolError};
 use crate::transport::{MessageId, Refusal};
 
-/// How long the spool's settlements wait for company.
+/// Longest time that the spool's settlements are gathered before they are written.
 const SPOOL_IDLE: Span = Span::from_secs(1);
 
-/// What an entry in the spool has beside the draft: the sequence of its stamp, and when it expires in nanoseconds since
-/// 1970 (all ones: never), both little-endian.
+/// Bytes of an entry in the spool after the draft: the sequence of its stamp, and its expiry in nanoseconds since 1970
+/// (all ones: never), both little-endian.
 const TRAILER_BYTES: usize = 16;
 
 pub(super) struct Books {
@@ -75,7 +75,7 @@ impl Books {
         Ok((books, keys))
     }
 
-    /// Takes back a message of an earlier process. What cannot be read is let go.
+    /// Restores a message of an earlier process. An entry that cannot be decoded is dropped.
     fn restore(&mut self, id: MessageId, entry: &[u8]) -> Option<Key> {
         let restored = Draft::decode(entry).and_then(|(draft, trailer)| {
             let trailer = trailer.first_chunk::<TRAILER_BYTES>()?;
@@ -165,7 +165,7 @@ impl Books {
         };
         self.commit_at = Time::NEVER;
         match self.spool.commit() {
-            // With a full disk the messages go, but nobody is told that they are safe.
+            // With a full disk the messages are sent, but not reported as stored.
             Ok(()) if self.spool.is_behind() => {
                 self.stored_later = Some(through);
                 self.commit_at = now + SPOOL_IDLE;
@@ -255,7 +255,7 @@ impl Books {
         }
     }
 
-    /// What became of a message.
+    /// Reports the outcome of a message.
     pub fn tell(&mut self, id: MessageId, success: Success, why: Option<Refusal>) {
         match success {
             Success::Pending => return,
@@ -278,12 +278,12 @@ impl Books {
         }
     }
 
-    /// When [`Books::tidy`] wants to be called.
+    /// Next time at which [`Books::tidy`] must be called.
     pub fn poll_timeout(&self) -> Time {
         self.commit_at
     }
 
-    /// Writes down settlements that have waited long enough. What fails is tried with the next commit.
+    /// Writes settlements that have waited long enough. After an error they are written with the next commit.
     pub fn tidy(&mut self, now: Time) {
         if self.commit_at <= now && self.uncommitted.is_none() {
             self.commit_at = Time::NEVER;
@@ -298,7 +298,7 @@ impl Books {
     /// Writes down all there is, at the end.
     pub fn close(&mut self) {
         self.commit_at = Time::NEVER;
-        // Whoever is told of a failure now could do nothing; an entry that stays is sent again by the next process.
+        // A failure cannot be reported any more; an entry that stays is sent again by the next process.
         let _ = self.spool.commit();
     }
 
@@ -307,12 +307,12 @@ impl Books {
         self.spool.is_lasting()
     }
 
-    /// How the spool does.
+    /// Status of the spool.
     pub fn spool_status(&self) -> crate::spool::SpoolStatus {
         self.spool.status()
     }
 
-    /// What is wrong with it; empty if nothing is.
+    /// Error of the spool; empty if there is none.
     pub fn spool_trouble(&self) -> &str {
         self.spool.trouble()
     }

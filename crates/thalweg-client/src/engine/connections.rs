@@ -1,4 +1,4 @@
-//! Connections of lanes: how they begin and end, and what transports tell while they are called.
+//! Connections of lanes: how they begin and end, and the events of their transports.
 
 use std::net::SocketAddr;
 
@@ -147,7 +147,7 @@ impl Engine {
         }
     }
 
-    /// A transport that gives up on message after message speaks to nobody.
+    /// Ends a connection whose transport gives up one message after another.
     fn check_give_ups(&mut self, lane: usize, now: Time) {
         if self
             .lanes
@@ -161,13 +161,13 @@ impl Engine {
     }
 
     fn fault(&mut self, lane: usize, fault: &LinkFault, now: Time) {
-        // What was told before the fault holds: an acknowledgement is one.
+        // Events before the fault are valid: one may be an acknowledgement.
         self.work_off(lane, now);
         self.core.actions.push_back(Action::Disconnect(lane));
         self.lost(lane, &fault.words, fault.is_final, now);
     }
 
-    /// A connection was lost, or could not be made. What was awaited on it waits again.
+    /// Handles a lost or failed connection. Messages in flight wait again.
     pub(super) fn lost(&mut self, lane: usize, words: &str, is_final: bool, now: Time) {
         let random = self.core.random();
         let Some(it) = self.lanes.get_mut(lane) else {
@@ -198,7 +198,7 @@ impl Engine {
         }
     }
 
-    /// Nobody needs a lane: says goodbye. What is awaited on it waits again.
+    /// Disconnects a lane that is not needed. Messages in flight wait again.
     pub(super) fn dismiss(&mut self, lane: usize, now: Time) {
         let Some(it) = self.lanes.get_mut(lane) else {
             return;
@@ -307,7 +307,7 @@ impl Engine {
         self.core.care_at = now;
     }
 
-    /// Reads conditions, and closes what nobody needs.
+    /// Reads conditions, and closes unneeded lanes.
     pub(super) fn tick(&mut self, now: Time) {
         let mut any_open = false;
         for lane in 0..self.lanes.len() {
@@ -335,14 +335,14 @@ impl Engine {
             }
         }
         self.probe(now);
-        // One lane that is needed and nobody to choose: nothing is to be looked at.
+        // With one needed lane and no chooser there is nothing to compare.
         let watches = any_open
             && (self.core.chooser.is_some()
                 || (0..self.lanes.len()).any(|lane| !self.is_needed(lane)));
         self.core.tick_at = if watches { now + TICK } else { Time::NEVER };
     }
 
-    /// Measures where the chooser wants to know more.
+    /// Sends probes on lanes of which the chooser needs measurements.
     fn probe(&mut self, now: Time) {
         let Some(lane) = self
             .core
@@ -517,7 +517,7 @@ impl Events for Listener<'_> {
     }
 }
 
-/// The peer said: not now. What it says of messages that had left before counts once.
+/// Applies the peer's request for a pause. Its responses to several earlier messages count once.
 pub(super) fn hold_off(link: &mut Link, settings: &EngineSettings, now: Time) {
     if link.resume_at > now {
         return;

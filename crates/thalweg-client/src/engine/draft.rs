@@ -5,20 +5,20 @@ use thalweg_model::{Reliability, Time};
 use crate::message::Retain;
 use crate::transport::{MessageId, Properties};
 
-/// What is to be published, borrowed from whoever publishes.
+/// A message to publish, borrowed from the publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draft<'m> {
     /// Its name and the sequence of its stamp: rises from [`crate::engine::Engine::next_id`] on by one for each.
     pub id: MessageId,
-    /// Which brokers it goes to: 0 are the client's, others come from [`crate::engine::Engine::add_way`].
+    /// The brokers that it is sent to: 0 are the client's, others come from [`crate::engine::Engine::add_way`].
     pub way: u32,
     /// Canonical address: levels joined by `/`; at most 65,535 bytes.
     pub address: &'m str,
-    /// What is said; at most 4 GiB.
+    /// Payload, at most 4 GiB.
     pub payload: &'m [u8],
     /// The delivery guarantee that is asked for; what a lane cannot give by itself stamps add.
     pub reliability: Reliability,
-    /// What it does to the last value.
+    /// Effect on the last value of the topic.
     pub retain: Retain,
     /// When it is not worth delivering any more; [`Time::NEVER`] without end.
     pub expires: Time,
@@ -32,7 +32,7 @@ pub struct Draft<'m> {
     pub properties: Properties<'m>,
     /// Where an answer goes; at most 65,535 bytes.
     pub reply_to: Option<&'m str>,
-    /// What ties an answer to its request; at most 65,535 bytes.
+    /// Correlation data of a request; at most 65,535 bytes.
     pub correlation: Option<&'m [u8]>,
 }
 
@@ -66,7 +66,7 @@ impl<'m> Draft<'m> {
         }
     }
 
-    /// How many bytes [`Draft::encode`] appends.
+    /// Number of bytes that [`Draft::encode`] appends.
     pub fn encoded_len(&self) -> usize {
         HEAD_BYTES
             + self.address.len()
@@ -122,7 +122,7 @@ impl<'m> Draft<'m> {
         true
     }
 
-    /// Reads what [`Draft::encode`] wrote, and what follows it.
+    /// Decodes the output of [`Draft::encode`]; returns the remaining bytes too.
     pub fn decode(bytes: &'m [u8]) -> Option<(Draft<'m>, &'m [u8])> {
         let (head, _) = bytes.split_first_chunk::<HEAD_BYTES>()?;
         let long =

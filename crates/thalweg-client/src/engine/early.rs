@@ -1,5 +1,5 @@
-//! What a peer kept for an earlier process of ours and says before we have asked for anything: it waits for the
-//! subscription that it belongs to.
+//! Messages that a peer kept for an earlier process of this client and delivers before any subscription was made: they
+//! wait for the subscription that they belong to.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use super::{Core, Engine};
 use crate::message::Message;
 use crate::transport::{DeliveryId, Inbound, SubscriptionId};
 
-/// How long a message waits for a subscription. Then it is settled: nobody wants it.
+/// How long a message waits for a subscription. Then it is settled as unwanted.
 const PATIENCE: Span = Span::from_secs(10);
 
 /// A message without a subscription yet.
@@ -23,7 +23,7 @@ pub(super) struct Early {
 }
 
 impl Core {
-    /// Keeps a message that nobody wants yet, if we asked for a session and there is room; `false` if not.
+    /// Keeps a message without a subscription, if the client has a session and there is space; `false` if not.
     pub(super) fn keep_early(
         &mut self,
         lane: usize,
@@ -90,7 +90,7 @@ impl Engine {
         self.core.early = left;
     }
 
-    /// Settles what nobody has asked for in time.
+    /// Settles messages that no subscription has matched in time.
     pub(super) fn end_early(&mut self, now: Time) {
         while let Some(early) = self.core.early.pop_front_if(|early| early.until <= now) {
             self.core

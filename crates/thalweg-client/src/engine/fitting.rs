@@ -1,4 +1,4 @@
-//! Which lanes can carry a subscription.
+//! Selection of the lanes that can carry a subscription.
 
 use thalweg_model::Reliability;
 
@@ -22,7 +22,7 @@ impl Subscription {
         self.misses(can).is_none()
     }
 
-    /// What it cannot do without and a lane cannot.
+    /// Returns a required capability that the lane does not have.
     pub(super) fn misses(&self, can: &Capabilities) -> Option<&'static str> {
         if !can.subscribes {
             return Some("subscriptions");

@@ -1,4 +1,4 @@
-//! What goes between an engine, its driver and the handles.
+//! Types between an engine, its driver and the handles.
 
 use thalweg_model::Reliability;
 
@@ -12,11 +12,11 @@ use crate::transport::{
 pub struct LaneSpec {
     /// The plugin of the protocol that it speaks.
     pub transport: Box<dyn Transport>,
-    /// What it is for.
+    /// Purpose of the lane.
     pub role: Role,
 }
 
-/// What a lane is for.
+/// Purpose of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// One of those that carry what is published to the client's brokers; one of them at a time.
@@ -35,7 +35,7 @@ pub enum Full {
     Spool(SpoolError),
 }
 
-/// What became of a message.
+/// Outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Success {
     /// It waits, or it was sent and its acknowledgement is awaited.
@@ -44,11 +44,11 @@ pub enum Success {
     Acknowledged,
     /// It was refused, has expired, or was dropped to make room.
     Failed,
-    /// It has left and nobody says whether it arrived; or it is so long ago that nobody remembers.
+    /// Sent without an acknowledgement, or so long ago that the outcome is not stored any more.
     Unknown,
 }
 
-/// What the driver has to do.
+/// A request to the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Connect a lane to [`Engine::endpoint`], then say [`Engine::connected`] or [`Engine::connect_failed`].
@@ -57,14 +57,14 @@ pub enum Action {
     Disconnect(usize),
 }
 
-/// What a handle has to know.
+/// A notification for a handle.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
-    /// What became of a message; `why`, if it failed.
+    /// A message has its outcome; `why`, if it failed.
     Settled {
         /// The message that was published.
         id: MessageId,
-        /// What became of it; never [`Success::Pending`].
+        /// The outcome, never [`Success::Pending`].
         success: Success,
         /// Why it failed; None unless `success` is [`Success::Failed`].
         why: Option<Refusal>,
@@ -97,7 +97,7 @@ pub enum Notice {
     Subscribed {
         /// The number that [`Wish::subscription`] gave.
         subscription: SubscriptionId,
-        /// How surely it delivers at best, or why it cannot be.
+        /// The highest reliability of its deliveries, or the reason for the failure.
         outcome: Result<Reliability, Refusal>,
     },
     /// The answer to a request or a read; `Ok(None)`: there is no value.
@@ -123,7 +123,7 @@ pub enum Notice {
         /// Trying again as we are makes no sense; it is tried again all the same, but rarely.
         is_final: bool,
     },
-    /// We ended a lane's connection: nobody needs it, or the client is being closed.
+    /// We ended a lane's connection: it is not needed, or the client is being closed.
     Left {
         /// Its index at the engine.
         lane: usize,
@@ -152,7 +152,7 @@ pub struct DeliveryToken {
     pub(super) bytes: u32,
 }
 
-/// What is to be subscribed.
+/// A subscription to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish<'m> {
     /// A number of the handle's choice, unique at the engine.
@@ -167,11 +167,11 @@ pub struct Wish<'m> {
     pub last_values: bool,
     /// Every message is wanted, not just the newest state.
     pub keeps_all: bool,
-    /// The handle settles messages when it is done with them: only lanes with [`crate::Capabilities::settles`] will do.
+    /// The handle settles messages by itself: only lanes with [`crate::Capabilities::settles`] are used.
     pub settle_by_hand: bool,
 }
 
-/// How a lane does.
+/// State of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LaneState {
     /// Not connected, because nothing needs it.
@@ -187,7 +187,7 @@ pub enum LaneState {
     Waiting,
 }
 
-/// What an engine holds.
+/// Messages and bytes in an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Messages taken from handles and not settled.
@@ -198,7 +198,7 @@ pub struct Load {
     pub under_way: usize,
 }
 
-/// What an engine has counted.
+/// Counters of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Messages taken from handles.

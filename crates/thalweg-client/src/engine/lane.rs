@@ -10,13 +10,13 @@ use super::settings::EngineSettings;
 use crate::pace::{Batcher, Throttle};
 use crate::transport::{Capabilities, DeliveryId, MessageId, Output, SubscriptionId, Transport};
 
-/// How long a connection has to have been up that the next back-off begins anew.
+/// A connection must have been up so long before the next back-off starts from the beginning.
 const STEADY: Span = Span::from_secs(10);
 
 /// After so many messages in a row on which a transport gave up, its connection is made anew.
 pub(super) const GIVE_UPS_MAX: u32 = 3;
 
-/// What is assumed of a round trip that was never measured.
+/// Assumed round trip before the first measurement.
 const ROUND_TRIP_UNKNOWN: Span = Span::from_millis(500);
 
 pub(super) struct Lane {
@@ -25,7 +25,7 @@ pub(super) struct Lane {
     pub link: Link,
 }
 
-/// What the engine knows of a lane's connection.
+/// The engine's state of a lane and its connection.
 #[derive(Debug)]
 pub(super) struct Link {
     pub way: usize,
@@ -43,29 +43,29 @@ pub(super) struct Link {
     pub attempt: u32,
     /// Trying again as we are makes no sense.
     pub is_final: bool,
-    /// What is awaited, in the order of sending.
+    /// Messages in flight, in the order of sending.
     pub flight: VecDeque<Key>,
     /// Of these, under the protocol's own exactly once.
     pub pinned: usize,
-    /// What was awaited until another lane took over: an acknowledgement that comes late counts all the same.
+    /// Messages that were in flight when another lane took over: a late acknowledgement still counts.
     pub former: VecDeque<Key>,
     /// The transport takes more messages.
     pub has_room: bool,
     /// The peer asked us to wait until then.
     pub resume_at: Time,
-    /// How often in a row it did.
+    /// Number of consecutive times that it did.
     pub busy: u32,
     /// Messages in a row on which the transport gave up.
     pub give_ups: u32,
     /// The round trip, smoothed by an eighth (RFC 6298 §2.3); None before the first measurement.
     pub round_trip: Option<Span>,
-    /// How often a round trip was measured.
+    /// Number of round trips measured.
     pub answers: u64,
-    /// How often we asked for it; answers never run ahead.
+    /// Number of pings sent; answers come in order.
     pub questions: u64,
     /// When a message was last sent at most once.
     pub gone_at: Option<Time>,
-    /// Since when nobody needs it.
+    /// Time since which the lane is not needed.
     pub unneeded: Option<Time>,
     /// Subscriptions of which the peer may still have messages for us, although they are elsewhere now; and when we say
     /// that they are.
@@ -134,8 +134,8 @@ impl Lane {
 }
 
 impl Lane {
-    /// Asks the peer something, and how many answers there have to be that this one is among them. What the peer sent before
-    /// it answered has come then, where the transport keeps order. Never, if nothing could be asked.
+    /// Pings the peer; returns the ping's number and bytes. Once it is answered, all that the peer sent before has arrived,
+    /// where the transport keeps order. [`u64::MAX`] stands for a ping that could not be sent.
     pub fn question(&mut self, now: Time) -> (u64, usize) {
         match self.transport.probe(now, &mut self.out) {
             0 => (u64::MAX, 0),
@@ -182,7 +182,7 @@ impl Link {
         self.round_trip = Some(Span::from_nanos(smoothed));
     }
 
-    /// How long what was sent here is awaited after another lane took over: twice the round trip and a second.
+    /// How long messages in flight are awaited after another lane took over: twice the round trip and a second.
     pub fn drain(&self, settings: &EngineSettings) -> Span {
         let round_trip = self.round_trip.unwrap_or(ROUND_TRIP_UNKNOWN);
         let span = Span::from_nanos(
@@ -194,7 +194,7 @@ impl Link {
         span.min(settings.drain_max)
     }
 
-    /// Takes a message out of what is awaited.
+    /// Takes a message out of those in flight.
     pub fn landed(&mut self, id: MessageId) -> Option<Key> {
         // Nearly always the first: acknowledgements come in order.
         let at = self.flight.iter().position(|key| key.id == id)?;
@@ -225,7 +225,7 @@ impl Link {
     }
 }
 
-/// What a transport told in a call, to be done when it has returned.
+/// Events of a transport during a call, handled after it has returned.
 #[derive(Debug)]
 pub(super) enum Todo {
     Up {

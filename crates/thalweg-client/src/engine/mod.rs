@@ -1,11 +1,13 @@
-//! The client without its sockets: what waits, what is under way, which lane carries it, and what came.
+//! The client without its sockets: waiting messages, messages in flight, the choice of their lane, and received
+//! messages.
 //!
 //! *Knows:* transports, messages, time as a value. *Must never know:* sockets, threads, clocks, which protocol a transport
 //! speaks.
 //!
 //! # How a driver turns it
 //!
-//! 1. [`Engine::publish`], [`Engine::subscribe`] … for what handles asked since the last turn, then [`Engine::turn`].
+//! 1. [`Engine::publish`], [`Engine::subscribe`] … for the requests of handles since the last turn, then
+//!   [`Engine::turn`].
 //! 2. [`Engine::poll_action`] until there is none: connect a lane ([`Engine::endpoint`] says where) or close its socket.
 //! 3. [`Engine::poll_notice`] until there is none: tell the handles.
 //! 4. For each lane of [`Engine::lanes`]: write [`Engine::unwritten`] (streams) or [`Engine::datagram`] (datagrams) unless
@@ -54,7 +56,7 @@ use lane::{Lane, Todo};
 use subscriptions::Subscription;
 use switching::Way;
 
-/// How often conditions are read and unneeded lanes are looked at.
+/// Interval at which conditions are read and unneeded lanes are closed.
 const TICK: Span = Span::from_secs(1);
 
 /// The client without its sockets.
@@ -89,8 +91,9 @@ struct Core {
 }
 
 impl Engine {
-    /// An engine with the lanes of the client's brokers (way 0). What an earlier process left in the spool goes first.
-    /// `chooser` decides between the lanes; without one the first that works is taken. `seed` jitters back-offs.
+    /// Creates an engine with the lanes of the client's brokers (way 0). Messages that an earlier process left in the
+    /// spool are sent first. `chooser` decides between the lanes; without one the first that works is taken. `seed`
+    /// jitters back-offs.
     pub fn new(
         settings: EngineSettings,
         lanes: Vec<LaneSpec>,
@@ -177,8 +180,8 @@ impl Engine {
         }
     }
 
-    /// Says goodbye on every lane and writes down what the spool has gathered; nothing is sent after that, and what is
-    /// unsettled stays unsettled.
+    /// Disconnects every lane and writes the spool's gathered entries; nothing is sent after that, and unsettled
+    /// messages stay unsettled.
     pub fn close(&mut self, now: Time) {
         self.turn(now);
         self.core.is_closed = true;
@@ -188,15 +191,15 @@ impl Engine {
         self.core.books.close();
     }
 
-    /// From now on a lane publishes, as soon as it is up, whatever the chooser says; None: the chooser decides again. For
-    /// laboratories, and for who knows better.
+    /// Makes a lane publish, as soon as it is up, whatever the chooser decides; `None`: the chooser decides again. For
+    /// laboratories, and for callers that know better.
     pub fn prefer(&mut self, lane: Option<usize>, now: Time) {
         self.core.preferred =
             lane.filter(|lane| self.lanes.get(*lane).is_some_and(|it| it.link.way == 0));
         self.turn(now);
     }
 
-    /// How many lanes there are: their numbers are below. Grows with [`Engine::add_way`].
+    /// Number of lanes; a lane's number is below it. Grows with [`Engine::add_way`].
     pub fn lanes(&self) -> usize {
         self.lanes.len()
     }
@@ -254,7 +257,7 @@ impl Engine {
         }
     }
 
-    /// What the system knows of a lane's connection.
+    /// Takes in the system's counters of a lane's connection.
     pub fn network(&mut self, lane: usize, reading: NetworkReading, now: Time) {
         if let Some(chooser) = &mut self.core.chooser
             && self
@@ -317,17 +320,17 @@ impl Engine {
             .any(|it| it.is_stuffed(lane, &self.core.settings))
     }
 
-    /// What the driver has to do.
+    /// Returns the next action for the driver.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.core.actions.pop_front()
     }
 
-    /// What handles have to know.
+    /// Returns the next notice for handles.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.core.books.notices.pop_front()
     }
 
-    /// When [`Engine::handle_timeout`] wants to be called.
+    /// Next time at which [`Engine::handle_timeout`] must be called.
     pub fn poll_timeout(&self) -> Time {
         if self.core.is_closed {
             return Time::NEVER;
@@ -372,7 +375,7 @@ impl Engine {
         self.turn(now);
     }
 
-    /// What waits and is under way.
+    /// Number of messages that wait or are in flight.
     pub fn load(&self) -> Load {
         Load {
             messages: self.core.books.outbox.len(),
@@ -386,17 +389,17 @@ impl Engine {
         self.core.books.counts
     }
 
-    /// How the spool does.
+    /// Status of the spool.
     pub fn spool_status(&self) -> SpoolStatus {
         self.core.books.spool_status()
     }
 
-    /// What is wrong with the spool, in words; empty if nothing is. Cheap, unlike [`Engine::spool_status`].
+    /// Error of the spool as text; empty if there is none. Cheap, unlike [`Engine::spool_status`].
     pub fn spool_trouble(&self) -> &str {
         self.core.books.spool_trouble()
     }
 
-    /// How a lane does.
+    /// Status of a lane.
     pub fn lane_status(&self, lane: usize) -> Option<LaneStatus<'_>> {
         let it = self.lanes.get(lane)?;
         let publishes = self
@@ -421,7 +424,7 @@ impl Engine {
         })
     }
 
-    /// What a lane can do, as far as is known.
+    /// Capabilities of a lane, as far as they are known.
     pub fn capabilities(&self, lane: usize) -> Option<Capabilities> {
         self.lanes
             .get(lane)
@@ -436,7 +439,7 @@ impl Engine {
             .map(|chooser| chooser.explain(now))
     }
 
-    /// What has to be done after anything happened on a lane.
+    /// Does the work that an event of a lane has caused.
     fn follow_up(&mut self, lane: usize, now: Time) {
         self.work_off(lane, now);
         let Some(way) = self.lanes.get(lane).map(|it| it.link.way) else {

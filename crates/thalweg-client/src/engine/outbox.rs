@@ -9,15 +9,15 @@ use thalweg_model::{Reliability, Time};
 use super::draft::Draft;
 use crate::transport::MessageId;
 
-/// How far the stamps of messages that are sent may lie above the lowest one that is unsettled: so that nothing falls out
-/// of the windows in which brokers and receivers recognize repetitions (1,024 at least), however long one message waits.
+/// Largest distance of a sent message's stamp from the lowest unsettled one. It keeps every message within the windows
+/// in which brokers and receivers recognize repetitions (1,024 at least), however long one message waits.
 pub(super) const STAMP_HORIZON: u64 = 1_000;
 
 /// Free slots that keep their memory, and how much of it each.
 const WARM_SLOTS: usize = 1_024;
 const WARM_BYTES: usize = 2_048;
 
-/// What a message takes beside its bytes, for [`super::EngineSettings::bytes_max`].
+/// Bytes of a message besides its content, for [`super::EngineSettings::bytes_max`].
 const SLOT_BYTES: usize = size_of::<Slot>() + 2 * size_of::<Key>();
 
 /// Names a slot as long as the same message is in it.
@@ -38,7 +38,7 @@ pub(super) enum Place {
     UnderWay(u32),
 }
 
-/// A message and what became of it so far.
+/// A message and its state.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub id: MessageId,
@@ -86,7 +86,7 @@ impl Outbox {
         }
     }
 
-    /// How many messages are unsettled.
+    /// Number of unsettled messages.
     pub fn len(&self) -> usize {
         self.live
     }
@@ -196,7 +196,7 @@ impl Outbox {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.free.push(key.slot);
         if self.live == 0 && self.slots.len() > 4 * WARM_SLOTS {
-            // After a long time without network: what it took is given back.
+            // Releases the memory that a long time without network has cost.
             let next_stamp = self.next_stamp;
             *self = Outbox::new(next_stamp);
         }

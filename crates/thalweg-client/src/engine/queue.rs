@@ -1,5 +1,5 @@
-//! Who goes next to the brokers of one way: by priority, then in the order of publishing; and who has to wait for an
-//! earlier message of its topic.
+//! Order of sending to the brokers of one way: by priority, then in the order of publishing; a message may have to wait
+//! for an earlier one of its topic.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,21 +14,21 @@ pub(super) const CLASSES: usize = 10;
 /// Where messages of a way wait.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// One line per priority, each sorted. What has settled meanwhile is passed over.
+    /// One queue per priority, each sorted. Entries that are settled meanwhile are skipped.
     lines: [VecDeque<Key>; CLASSES],
     /// Topics with a message under way or parked; kept only while `is_serial`.
     topics: HashMap<u64, Topic, TopicHash>,
     /// One message of a topic at a time.
     is_serial: bool,
-    /// What is sent at most once has to wait: earlier ones may still be on another lane.
+    /// At-most-once messages have to wait: earlier ones may still be in flight on another lane.
     holds_gone: bool,
     /// Those that wait for it, in order.
     held: VecDeque<Key>,
-    /// How many entries are passed over, at most.
+    /// Upper bound of the entries to skip.
     stale: usize,
 }
 
-/// What is known of a topic.
+/// State of a topic.
 #[derive(Debug, Default)]
 struct Topic {
     /// Its messages that are awaited.
@@ -111,7 +111,7 @@ impl Queue {
             && !self.topics.contains_key(&topic)
     }
 
-    /// A message that was awaited is not any more. What waited for it may go.
+    /// Returns a message in flight to the queue. Messages that waited for it may be sent.
     pub fn returned(&mut self, topic: u64, outbox: &Outbox) {
         if let Some(known) = self.topics.get_mut(&topic) {
             known.under_way = known.under_way.saturating_sub(1);
@@ -207,8 +207,8 @@ impl Queue {
         }
     }
 
-    /// The oldest that waits, of the lowest priority: who has to go when there is no room. None of a priority above
-    /// `class_max`.
+    /// The oldest waiting message of the lowest priority, which is dropped when the buffer is full. None of a priority
+    /// above `class_max`.
     pub fn oldest(&self, class_max: usize, outbox: &Outbox) -> Option<(usize, Key)> {
         let class_of = |key: &Key| {
             outbox

@@ -1,4 +1,4 @@
-//! Messages that come: whose they are, and what becomes of them if nobody's.
+//! Received messages: the subscriptions that they belong to, and the handling of those without one.
 
 use thalweg_model::{Reliability, Time};
 
@@ -25,7 +25,8 @@ impl Core {
                 }
             }
             None => {
-                // The protocol does not tell: everybody's who wants it. Only one of them settles it.
+                // The protocol does not name the subscription: every matching one gets the message, and only one of
+                // them settles it.
                 let mut from = SubscriptionId(0);
                 while let Some(name) = self.next_match(from, lane, link, message.address) {
                     is_anybodys = true;
@@ -51,7 +52,7 @@ impl Core {
         };
         // A peer that kept messages for us may deliver them before it is asked again.
         let is_awaited = it.lost.is_some_and(|(lost, _)| lost == lane);
-        // Nor does it wait for that with what it kept for an earlier process of ours.
+        // Nor does the lane wait for that with messages kept for an earlier process of this client.
         let is_early =
             it.lane().is_none() && it.lost.is_none() && it.moving.is_none() && it.way == link.way;
         it.is_at(lane)
@@ -61,7 +62,7 @@ impl Core {
             || link.remnants.iter().any(|(remnant, _)| *remnant == name)
     }
 
-    /// The first subscription from a name on that wants messages of an address over a lane.
+    /// Returns the first subscription from `from` on that matches an address on a lane.
     fn next_match(
         &self,
         from: SubscriptionId,

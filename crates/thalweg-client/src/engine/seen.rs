@@ -1,4 +1,4 @@
-//! Which messages a subscription has already got: a window for each publisher that stamps.
+//! Messages that a subscription has already received: a window for each publisher that stamps.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ const WORDS: usize = (WINDOW / 64) as usize;
 /// Publishers that are remembered at least; twice as many at most.
 const PUBLISHERS: usize = 256;
 
-/// What was seen. Bounded: of publishers that were silent while many others spoke nothing is known any more.
+/// Windows of received stamps. Bounded: the publishers that were silent longest are removed.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// Two generations: what is used moves into the young one, and the old one is forgotten as a whole.

@@ -1,4 +1,4 @@
-//! From a handle to a lane's output: what is taken, what leaves when, and what comes back.
+//! The path from a handle to a lane's output: admission, time of sending, and outcomes.
 
 use thalweg_model::{Reliability, Span, Stamp, Time};
 
@@ -11,10 +11,10 @@ use super::{Core, Engine};
 use crate::adaptive::{Chooser, Sent, topic_hash};
 use crate::transport::{Capabilities, Departure, Outbound, Refusal};
 
-/// How long a message that the lane of the hour cannot carry waits for another lane to be chosen.
+/// How long a message that the current lane cannot carry waits for another lane to be chosen.
 pub(super) const PATIENCE: Span = Span::from_secs(5);
 
-/// How a message goes over a lane.
+/// Terms under which a lane sends a message.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
     reliability: Reliability,
@@ -128,7 +128,7 @@ impl Engine {
             .filter(|_| way.queue.is_waiting())
             .and_then(|lane| self.lanes.get(lane));
         let soonest = lane.map_or(Time::NEVER, |lane| lane.sends_at(&self.core.settings, now));
-        // What may go now has gone, or waits for an event.
+        // Every message that may be sent has been sent, or waits for an event.
         way.send_at = if soonest > now { soonest } else { Time::NEVER };
     }
 
@@ -193,7 +193,7 @@ impl Engine {
                                 only_class = Some(class);
                                 continue;
                             }
-                            // That is under way, or waits for one that is.
+                            // The entry is in flight, or waits for one that is.
                             _ => break,
                         }
                     }
@@ -317,7 +317,7 @@ impl Engine {
 }
 
 impl Core {
-    /// What was gathered since the last turn is made safe, and stands in line from now on.
+    /// Commits the messages since the last turn to the spool, then queues them.
     pub(super) fn commit(&mut self, now: Time) {
         let mut first = true;
         for way in &mut self.ways {
@@ -371,8 +371,8 @@ impl Core {
         way.queue.put_back(key, topic, &self.books.outbox);
     }
 
-    /// Exactly once was some connection's own affair, and that has forgotten it, or another lane takes over: nobody can say
-    /// whether these have arrived, and sending them again could make two of them.
+    /// Ends the wait of exactly-once messages whose connection lost its state, or whose lane was replaced: their
+    /// arrival is unknown, and sending them again could duplicate them.
     pub(super) fn unpin(&mut self, way: usize, is_lost: impl Fn(u32) -> bool, now: Time) {
         let waits = |slot: &super::outbox::Slot| {
             slot.way as usize == way
@@ -416,7 +416,7 @@ impl Core {
     }
 }
 
-/// What is said of a message that comes to its end while it waits.
+/// Outcome of a message that ends while it waits.
 fn ended_in_line(repeated: bool, why: Refusal) -> (Success, Option<Refusal>) {
     // One that had left before may have arrived.
     if repeated {
@@ -440,7 +440,7 @@ fn class_of_lowest(outbox: &mut Outbox, key: Key, way: usize) -> Option<Option<u
     )
 }
 
-/// How a message goes over a lane that can do so much.
+/// Terms under which a lane with these capabilities sends a message.
 fn terms(
     draft: &Draft<'_>,
     can: &Capabilities,

@@ -1,30 +1,30 @@
-//! What an engine may use and how long it waits.
+//! Limits and timeouts of an engine.
 
 use thalweg_model::Span;
 
 use crate::pace::{BatchSettings, ThrottleSettings};
 use crate::transport::Opening;
 
-/// How an engine behaves. [`EngineSettings::new`] has the defaults.
+/// Settings of an engine. [`EngineSettings::new`] has the defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineSettings {
-    /// Who opens connections and how.
+    /// Identity and session parameters of the connections.
     pub opening: Opening,
     /// Bytes that unsettled messages may take, their metadata included. Default 16 MiB.
     pub bytes_max: usize,
-    /// How many messages may be unsettled. Default 100,000.
+    /// Most unsettled messages. Default 100,000.
     pub messages_max: usize,
-    /// What happens when one of both is reached.
+    /// Action when one of both limits is reached.
     pub overflow: Overflow,
-    /// What becomes of messages that wait when every broker has refused the log-in. What is on disk waits in any case.
+    /// What happens to waiting messages when every broker has refused the login. Messages on disk wait in any case.
     pub when_refused: WhenRefused,
     /// The first wait after a connection was lost or refused. Default 200 ms; jittered down to the half.
     pub backoff_min: Span,
     /// The longest wait. Default 30 s.
     pub backoff_max: Span,
-    /// How long a lane that is not wanted now stays connected. Default 60 s.
+    /// How long an unneeded lane stays connected. Default 60 s.
     pub standby: Span,
-    /// How long what was sent on the old lane is awaited at most before it is sent again on the new one. Default 5 s.
+    /// Longest wait for messages in flight on the old lane before they are sent again on the new one. Default 5 s.
     pub drain_max: Span,
     /// Unwritten bytes of a lane above which nothing more is put into its output. Default 64 KiB.
     pub high_water: usize,
@@ -33,10 +33,10 @@ pub struct EngineSettings {
     /// Messages whose sender waits until they are taken, per subscription: of more than twice as many a lane is not read.
     /// Default 1024.
     pub receive_max: u32,
-    /// What was received and not yet taken, per subscription, in bytes of memory: above it nothing more that was sent at
-    /// most once is kept. Bytes and not messages, as one read may bring thousands of small ones. Default 4 MiB.
+    /// Most bytes of memory, per subscription, of received messages that were not yet taken: above it, at-most-once
+    /// messages are dropped. Bytes and not messages, as one read may bring thousands of small ones. Default 4 MiB.
     pub receive_bytes_max: usize,
-    /// How long a connection may take from its beginning to the peer's welcome. Default 10 s.
+    /// Longest time of a connection attempt, up to the peer's acceptance. Default 10 s.
     pub connect_timeout: Span,
     /// Nanoseconds since 1970 at [`thalweg_model::Time::ZERO`]: so that what waits on disk expires in the next process too.
     pub wall_at_zero: u64,
@@ -46,24 +46,25 @@ pub struct EngineSettings {
     pub throttle: ThrottleSettings,
 }
 
-/// What happens to a message for which there is no room.
+/// Action for a message that does not fit into the buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
     /// It is refused: [`super::Full`].
     #[default]
     Refuse,
-    /// The oldest that waits, of the lowest priority, fails to make room. What was sent and is not acknowledged stays.
+    /// The oldest waiting message of the lowest priority fails to free space. Messages that were sent and are not
+    /// acknowledged stay.
     DropOldest,
 }
 
-/// What becomes of messages that wait while the brokers do not let us in: a wrong password, a client that is not allowed.
-/// It is tried again all the same, rarely, as passwords get corrected.
+/// What happens to waiting messages while the brokers refuse the login: a wrong password, a client that is not allowed.
+/// The client still tries again, rarely, as passwords get corrected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenRefused {
     /// They wait, as they do for a network.
     #[default]
     Wait,
-    /// They fail, but for what is on disk.
+    /// Waiting messages fail, except those on disk.
     Fail,
 }
 

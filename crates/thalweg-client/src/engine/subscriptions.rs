@@ -18,15 +18,16 @@ use super::{Core, Engine};
 use crate::message::Message;
 use crate::transport::{Capabilities, DeliveryId, Refusal, SubscribeWish, SubscriptionId};
 
-/// How long a lane that may have kept messages for us is waited for before its subscriptions are made elsewhere.
+/// How long a lane that may have kept messages for the client is waited for before its subscriptions are made
+/// elsewhere.
 const LOYALTY: Span = Span::from_secs(5);
 
-/// How long a peer may deliver what it kept of a subscription that is elsewhere now.
+/// How long a peer may deliver the kept messages of a subscription that is elsewhere now.
 const REMNANT: Span = Span::from_secs(3);
 
-/// How long both lanes have a subscription that leaves one which does not keep order. What was lost on it is repeated within a
-/// second or two while the peer is heard of: with a quarter of all packets lost, eleven attempts miss one message in four
-/// million, six one in four thousand.
+/// How long both lanes have a subscription that leaves one which does not keep order. Lost messages are repeated within
+/// a second or two while the peer is reachable: with a quarter of all packets lost, eleven attempts miss one message in
+/// four million, six one in four thousand.
 const BOTH: Span = Span::from_secs(10);
 
 /// How long a peer may take to answer a subscription.
@@ -50,7 +51,7 @@ pub(super) struct Subscription {
     /// Since it moved: until its lane has measured so many round trips, or then, what has no stamp and must not come twice
     /// may be what the lane before has brought.
     pub deaf: Option<(u64, Time)>,
-    /// The handle was told that it stands.
+    /// The handle was notified that it is in force.
     pub is_told: bool,
     /// Messages may have been missed since it stood.
     pub has_gap: bool,
@@ -82,7 +83,7 @@ pub(super) enum Home {
 #[derive(Debug)]
 pub(super) struct Move {
     pub to: usize,
-    /// What the new lane has brought.
+    /// Messages that came over the new lane during the move.
     pub held: VecDeque<(Message, u32, Option<DeliveryId>)>,
     pub state: MoveState,
 }
@@ -91,9 +92,9 @@ pub(super) struct Move {
 pub(super) enum MoveState {
     /// The new lane was asked, then.
     Asked(Time),
-    /// The new lane has it as well; the old one is told then that it is over.
+    /// The new lane has it as well; then it is ended on the old one.
     Both(Time),
-    /// The old lane was told that it is over, and still brings what the peer had in line.
+    /// It was ended on the old lane, which still delivers the peer's queued messages.
     Leaving,
     /// It was asked whether that was all: until it has measured so many round trips, or then.
     Questioned { answers: u64, until: Time },
@@ -114,7 +115,7 @@ impl Move {
 }
 
 impl MoveState {
-    /// The old lane was told that it is over.
+    /// Whether it was ended on the old lane.
     fn has_left(self) -> bool {
         matches!(self, MoveState::Leaving | MoveState::Questioned { .. })
     }
@@ -389,7 +390,7 @@ impl Engine {
         }
     }
 
-    /// What a peer said to a subscription.
+    /// Handles a peer's answer to a subscription.
     pub(super) fn subscribed(
         &mut self,
         lane: usize,
@@ -468,7 +469,7 @@ impl Engine {
         }
     }
 
-    /// A subscription cannot be: its handle is told, and it is forgotten.
+    /// Ends a subscription that cannot be made, and notifies its handle.
     fn refuse(&mut self, name: SubscriptionId, why: Refusal) {
         if self.core.subscriptions.remove(&name).is_some() {
             self.core.books.notices.push_back(Notice::Subscribed {
@@ -515,7 +516,7 @@ impl Engine {
         }
     }
 
-    /// What a peer had kept of subscriptions that are elsewhere has come: they end there.
+    /// Ends the old subscriptions whose kept messages have all arrived.
     fn end_remnants(&mut self, now: Time) {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             if !lane.link.is_up() {
@@ -551,7 +552,7 @@ impl Engine {
 
     /// A lane's connection was lost.
     pub(super) fn subscriptions_lost(&mut self, lane: usize, now: Time) {
-        // What came after a subscription had left may not have been all.
+        // Messages may be missing after a subscription has left a lane.
         let left = |it: &mut Subscription| it.tail.take_if(|tail| *tail == lane).is_some();
         let tails = self
             .core
@@ -697,7 +698,8 @@ impl Engine {
         }
     }
 
-    /// The new lane has a subscription: the old one is told to end it, at once or when what is under way has had its time.
+    /// The new lane has a subscription: ends it on the old one, at once or when the messages in flight have had their
+    /// time.
     fn has_both(&mut self, name: SubscriptionId, now: Time) {
         let Some(it) = self.core.subscriptions.get_mut(&name) else {
             return;
@@ -722,7 +724,7 @@ impl Engine {
         }
     }
 
-    /// The new lane has a subscription: the old one is told to end it.
+    /// The new lane has a subscription: ends it on the old one.
     fn leave_home(&mut self, name: SubscriptionId, now: Time) {
         let Some(it) = self.core.subscriptions.get_mut(&name) else {
             return;

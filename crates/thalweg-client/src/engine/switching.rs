@@ -1,9 +1,9 @@
-//! Which lane publishes for the brokers of a way, and how another one takes over: make before break.
+//! Choice of the publishing lane for the brokers of a way, and the move to another: make before break.
 //!
-//! The new lane is up before the old one ends. What was sent on the old lane and is not acknowledged is awaited for a while
-//! ([`super::lane::Link::drain`]); messages of other topics go over the new lane meanwhile, those of the same topics wait.
-//! What is not acknowledged then is sent again on the new lane, before everything that came after it. Messages sent at most
-//! once wait until the old lane has answered a question, so that they do not overtake one another.
+//! The new lane is up before the old one ends. Messages in flight on the old lane are awaited for a while
+//! ([`super::lane::Link::drain`]). Messages of other topics are sent over the new lane meanwhile; those of the same
+//! topics wait. Unacknowledged messages are then sent again on the new lane, before all later ones. At-most-once
+//! messages wait until the old lane has answered a ping, so that they do not overtake one another.
 
 use thalweg_model::Time;
 
@@ -43,7 +43,7 @@ pub(super) struct Way {
     pub without_since: Option<Time>,
 }
 
-/// What is awaited on the lane that published before.
+/// Messages in flight on the lane that published before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drain {
     pub lane: usize,
@@ -428,8 +428,8 @@ impl Engine {
         at
     }
 
-    /// Every lane of a way was told that trying again is useless: who waits for an answer is told, and messages wait or fail
-    /// as [`WhenRefused`] says.
+    /// Handles a final refusal by every lane of a way: waiting handles are notified, and messages wait or fail as
+    /// [`WhenRefused`] says.
     pub(super) fn give_up_if_final(&mut self, way_number: usize, why: &str, now: Time) {
         let Some(way) = self.core.ways.get(way_number) else {
             return;
@@ -450,7 +450,7 @@ impl Engine {
         if self.core.settings.when_refused == WhenRefused::Wait {
             return;
         }
-        // What is on disk is there for the time after: it waits.
+        // Messages on disk are kept: they wait.
         let is_on_disk = self.core.books.spool_status().bytes_max > 0;
         let Some(way) = self.core.ways.get_mut(way_number) else {
             return;
@@ -473,5 +473,5 @@ impl Engine {
     }
 }
 
-/// How long the lane that was chosen may take before another one does its work.
+/// How long the chosen lane may take to connect before another publishes in its place.
 const PATIENCE: thalweg_model::Span = thalweg_model::Span::from_nanos(2 * TICK.nanos());

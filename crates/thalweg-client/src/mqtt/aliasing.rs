@@ -1,5 +1,6 @@
-//! Which topics are worth an alias. An alias costs three bytes whenever it stands, and the whole topic the first time, so
-//! it goes to topics that come again; and nobody loses one, since topics in turn would otherwise push each other out.
+//! Selection of the topics that get an alias. An alias costs three bytes in every packet, and the whole topic the first
+//! time, so it goes to topics that come again. No topic loses its alias, since alternating topics would otherwise evict
+//! each other.
 
 use std::hash::BuildHasher;
 

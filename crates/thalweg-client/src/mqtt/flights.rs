@@ -21,7 +21,7 @@ pub(super) struct Flight {
     order: u64,
 }
 
-/// Whose publish it is.
+/// Purpose of a publish in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Message(MessageId),
@@ -92,7 +92,7 @@ impl Flights {
         self.resumed.get(&message).copied()
     }
 
-    /// How many QoS 2 publishes were sent on this connection and are not finished.
+    /// Number of QoS 2 publishes of this connection that are not completed.
     pub(super) fn exactly_once(&self) -> usize {
         self.exactly_once
     }
@@ -132,7 +132,8 @@ impl Flights {
         taken
     }
 
-    /// The connection has ended. What was not given again while it lasted never will be; questions have no second try.
+    /// The connection has ended. Publishes that were not given again during it never will be; requests are not
+    /// repeated.
     pub(super) fn connection_ended(&mut self, connection: u32) {
         self.resumed.clear();
         self.by_id.retain(|_, flight| {

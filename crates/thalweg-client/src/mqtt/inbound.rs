@@ -1,4 +1,4 @@
-//! What a server says, in our words.
+//! Handles the server's packets.
 
 use thalweg_model::{Reliability, Span};
 use thalweg_mqtt::{
@@ -17,7 +17,7 @@ fn delivery(connection: u32, qos: QoS, id: u16) -> DeliveryId {
     DeliveryId(u64::from(connection) << 24 | (qos as u64) << 16 | u64::from(id))
 }
 
-/// What [`delivery`] put together.
+/// Splits a delivery id into the parts that [`delivery`] put together.
 pub(super) fn parts(delivery: DeliveryId) -> Option<(u32, QoS, u16)> {
     let qos = QoS::from_bits((delivery.0 >> 16) as u8)?;
     Some(((delivery.0 >> 24) as u32, qos, delivery.0 as u16))
@@ -213,7 +213,7 @@ impl Mqtt {
         self.scratch = scratch;
     }
 
-    /// Gives a last value to who asked for it. Says whether somebody did.
+    /// Passes a last value to the reads that wait for it. Returns whether there was one.
     fn answer_reads(&mut self, value: &Inbound<'_>, cx: &mut Cx<'_>) -> bool {
         let mut is_answer = false;
         let is_it = |read: &Read| read.address == value.address;
@@ -339,7 +339,7 @@ impl Mqtt {
     }
 }
 
-/// What the subscription identifiers of a message say.
+/// Subscription identifiers of a message.
 struct Identifiers {
     /// The one identifier of the user's subscriptions.
     only: Option<u32>,

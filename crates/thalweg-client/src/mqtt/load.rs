@@ -1,4 +1,4 @@
-//! What a member of shared subscriptions tells a server of how much it has to do.
+//! Load reports of a member of shared subscriptions to a server.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use thalweg_mqtt::{ReportRules, Reporter};
 
 use crate::transport::DeliveryId;
 
-/// Messages of shared subscriptions that came and were not settled, and what they say about us.
+/// Received and unsettled messages of shared subscriptions, and the load computed from them.
 #[derive(Debug)]
 pub(super) struct LoadBook {
     /// Nothing if the server takes no reports, or no subscription is shared.
@@ -55,7 +55,7 @@ impl LoadBook {
         self.plan(now);
     }
 
-    /// It is done with. Who takes one after the other began with it when the one before was done.
+    /// A message was settled. A member that works one by one began with it when the previous one was settled.
     pub(super) fn finished(&mut self, delivery: DeliveryId, now: Time) {
         let Some(reporter) = &mut self.reporter else {
             return;
@@ -79,7 +79,7 @@ impl LoadBook {
         self.next
     }
 
-    /// What is to be said now.
+    /// Returns the report that is due now.
     pub(super) fn report(&mut self, now: Time) -> Option<Report> {
         let report = self
             .reporter

@@ -1,4 +1,4 @@
-//! How our words are said in MQTT, and its words in ours.
+//! Translation between the client's terms and MQTT's.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use thalweg_mqtt::{PublishError, QoS, ReasonCode, TextPairs};
 
 use crate::transport::{Capabilities, LinkFault, Properties, Refusal};
 
-/// What is the same whatever the version and the server.
+/// Capabilities common to all versions and servers.
 pub(super) const CAPABILITIES: Capabilities = Capabilities {
     receive_max: Reliability::ExactlyOnce,
     keeps_all: true,
@@ -25,7 +25,7 @@ pub(super) const fn qos(reliability: Reliability) -> QoS {
     }
 }
 
-/// How sure a QoS is.
+/// Returns the reliability of a QoS.
 pub(super) const fn reliability(qos: QoS) -> Reliability {
     match qos {
         QoS::AtMostOnce => Reliability::AtMostOnce,
@@ -81,7 +81,7 @@ pub(super) fn sort<'b>(
     stamp
 }
 
-/// What a failure means that answers one of our packets.
+/// Maps a reason code of a response to a refusal.
 pub(super) fn refusal(reason: ReasonCode, words: Option<&str>) -> Refusal {
     use ReasonCode::*;
     match reason {

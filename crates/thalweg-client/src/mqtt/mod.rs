@@ -67,7 +67,7 @@ impl ClientBuilder {
 pub struct Mqtt {
     conn: Connection,
     settings: MqttSettings,
-    /// The version that is spoken: that of the settings, or an older one if the server knows no other.
+    /// Protocol version: that of the settings, or an older one if the server supports no other.
     version: Version,
     side: ClientSide,
     /// Number of the connection, from 1.
@@ -87,7 +87,7 @@ pub struct Mqtt {
     /// QoS 2 messages that came: true once PUBREC has left. [MQTT-4.3.3-10]
     incoming: HashMap<u16, bool, FixedState>,
     subscriptions: Subscriptions,
-    /// What an awaited SUBACK answers.
+    /// Purpose of each awaited SUBACK, by packet identifier.
     awaited: Vec<(u16, Awaited)>,
     questions: Questions,
     /// Counts identifiers of our own subscriptions.
@@ -100,7 +100,7 @@ pub struct Mqtt {
     scratch: Vec<u8>,
 }
 
-/// What a SUBACK is awaited for.
+/// Purpose of an awaited SUBACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaited {
     Subscription(SubscriptionId),
@@ -111,10 +111,10 @@ enum Awaited {
 /// QoS 2 publishes under way at a time in MQTT 3.
 const EXACTLY_ONCE_MAX_V3: usize = 20;
 
-/// How long after SUBACK a last value may take, beside four round trips: the specification does not say when it comes.
+/// Longest time from SUBACK to the last value, besides four round trips: the specification sets no time.
 const VALUE_WITHIN: Span = Span::from_millis(250);
 
-/// Bytes of a PUBLISH beside address and payload that are kept free when the largest payload is told.
+/// Bytes of a PUBLISH reserved for properties when the largest payload is computed.
 const ROOM_FOR_HEADERS: usize = 256;
 
 impl Mqtt {
@@ -158,7 +158,7 @@ impl Mqtt {
         &self.settings
     }
 
-    /// What the server said it offers; before that, the defaults of the specification.
+    /// Features that the server has announced; before that, the defaults of the specification.
     pub fn offer(&self) -> &ServerOffer {
         self.side.offer()
     }
@@ -305,7 +305,7 @@ impl Mqtt {
         }
     }
 
-    /// Whether the server wants identifiers of subscriptions.
+    /// Whether the server supports subscription identifiers.
     fn has_identifiers(&self) -> bool {
         self.version.is_v5() && self.side.offer().subscription_ids_available
     }
@@ -344,7 +344,7 @@ impl Mqtt {
         self.questions.held = held;
     }
 
-    /// A last value is known, or nobody wants it any more: its subscription ends, if it is nobody else's.
+    /// A read of a last value has ended: its subscription ends, unless it has another user.
     fn finish_read(&mut self, read: &Read, out: &mut Vec<u8>) {
         let mut reads = self.questions.reads.iter();
         let is_shared = self.subscriptions.of_filter(&read.address).is_some()
@@ -388,7 +388,7 @@ impl Plugin for Mqtt {
         self.awaited.clear();
         self.load.begin(None, self.conn.now());
         let v5 = self.version.is_v5();
-        // MQTT 3.1.1 keeps nothing for who has no name. [MQTT3-3.1.3-7]
+        // MQTT 3.1.1 keeps no session for a client without an identifier. [MQTT3-3.1.3-7]
         self.wants_session = opening.session > Span::ZERO && (v5 || !opening.client_id.is_empty());
         self.client_id.clone_from(&opening.client_id);
         if self.wants_session {

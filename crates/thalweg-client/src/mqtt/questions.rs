@@ -8,7 +8,8 @@ use crate::transport::{Outbound, Properties, RequestId};
 /// Everything that was asked on a connection.
 #[derive(Debug)]
 pub(super) struct Questions {
-    /// Before the number of a request in its correlation data: answers to somebody who had our name before are not ours.
+    /// Precedes the number of a request in its correlation data: it tells our responses from those to an earlier client
+    /// with our client identifier.
     nonce: [u8; 4],
     pub(super) way_back: WayBack,
     /// Questions that wait for the way back.

@@ -1,6 +1,6 @@
-//! How the MQTT lane behaves.
+//! Settings of the MQTT lane.
 
-/// How the MQTT lane behaves.
+/// Settings of the MQTT lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MqttSettings {
     /// 5, or 4 for MQTT 3.1.1, or 3 for MQTT 3.1 (which needs a client name). With 5, a server that says that it knows 3.1.1 only is spoken to in that from then on.
@@ -8,13 +8,13 @@ pub struct MqttSettings {
     /// Whether the first connection begins a new session; later ones go on with it if it outlives its connection. None: a
     /// session that outlives its connection is resumed, any other begins anew.
     pub clean_start: Option<bool>,
-    /// What this connection publishes does not come back by its own subscriptions (MQTT 5).
+    /// Publishes of this connection are not delivered to its own subscriptions (MQTT 5).
     pub no_local: bool,
-    /// How long the server waits before it publishes the will, in seconds (MQTT 5).
+    /// Delay before the server publishes the will, in seconds (MQTT 5).
     pub will_delay_secs: u32,
     /// Messages that the server may have under way to us, unacknowledged (MQTT 5); at least 1.
     pub receive_max: u16,
-    /// Largest packet that is taken, in bytes; the server hears of it (MQTT 5).
+    /// Largest packet that is accepted, in bytes; announced to the server (MQTT 5).
     pub packet_bytes_max: u32,
     /// Most topic aliases that are given when the server allows them, and that the server may give (MQTT 5); 0: none.
     pub aliases_max: u16,

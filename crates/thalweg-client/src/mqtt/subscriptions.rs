@@ -1,4 +1,4 @@
-//! What is subscribed, and which subscription a message belongs to.
+//! Subscriptions, and the mapping of messages to them.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -19,7 +19,7 @@ pub(super) struct Entry {
     pub(super) last_values: bool,
     /// Whether messages of it are shared with others.
     pub(super) is_shared: bool,
-    /// What the server is told to call it; 0: nothing.
+    /// Subscription identifier sent to the server; 0: none.
     pub(super) identifier: u32,
     /// SUBACK has come on a connection of this session.
     pub(super) is_confirmed: bool,
@@ -28,9 +28,9 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     entries: Vec<Entry>,
-    /// How many entries an identifier stands for, and the last of them.
+    /// Subscription and number of entries by identifier.
     by_identifier: HashMap<u32, (SubscriptionId, u32), FixedState>,
-    /// Filters that a session has on the server and nobody wants any more.
+    /// Filters that a session has on the server and the client no longer needs.
     unwanted: Vec<String>,
     /// The session began before this machine: what its identifiers mean is not known.
     pub(super) is_inherited: bool,
@@ -79,12 +79,12 @@ impl Subscriptions {
         is_last.then_some(entry)
     }
 
-    /// The server is to be told as soon as there is a connection.
+    /// The filter is unsubscribed as soon as there is a connection.
     pub(super) fn leave_later(&mut self, filter: String) {
         self.unwanted.push(filter);
     }
 
-    /// What the server is to be told now.
+    /// Returns the filters to unsubscribe now.
     pub(super) fn take_unwanted(&mut self) -> Vec<String> {
         std::mem::take(&mut self.unwanted)
     }
@@ -114,7 +114,7 @@ impl Subscriptions {
         (count == 1 && !self.is_inherited).then_some(subscription)
     }
 
-    /// Whether anybody wants last values.
+    /// Whether any subscription asks for last values.
     pub(super) fn want_last_values(&self) -> bool {
         self.entries.iter().any(|entry| entry.last_values)
     }

@@ -23,16 +23,16 @@ struct Server {
     /// Filter, QoS and identifier.
     subscriptions: Vec<(String, QoS, Option<u32>)>,
     retained: HashMap<String, Vec<u8>>,
-    /// What was published, in order, with duplicates as QoS 2 has none.
+    /// Published messages, in order, without QoS 2 duplicates.
     published: Vec<Published>,
     /// QoS 2 publishes that wait for PUBREL.
     unreleased: Vec<u16>,
     /// Whether publishes are acknowledged.
     answers: bool,
-    /// What all acknowledgements say.
+    /// Reason code of all acknowledgements.
     reason: ReasonCode,
     next_id: u16,
-    /// What the client acknowledged: packet type and identifier.
+    /// The client's acknowledgements: packet type and identifier.
     acks: Vec<(&'static str, u16)>,
     reports: usize,
     pings: usize,

@@ -5,7 +5,7 @@
 
 use thalweg_model::{Span, Time};
 
-/// How writes are put together.
+/// When writes are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchSettings {
     /// Every message leaves as it comes.
@@ -14,14 +14,14 @@ pub enum BatchSettings {
     Fixed {
         /// Bytes of one batch, at most.
         max_bytes: usize,
-        /// How long its first message waits, at most.
+        /// Longest wait of the first message of a batch.
         max_delay: Span,
     },
     /// As [`BatchSettings::Fixed`], but only where more messages are about to come.
     Turbo {
         /// Bytes of one batch, at most.
         max_bytes: usize,
-        /// How long its first message waits, at most.
+        /// Longest wait of the first message of a batch.
         max_delay: Span,
     },
 }
@@ -34,12 +34,12 @@ impl BatchSettings {
     };
 }
 
-/// What one arrival counts in the smoothed gap and size.
+/// Weight of one arrival in the smoothed gap and size.
 const SHARE: f64 = 0.125;
 /// The rate is judged by so many arrivals, if they came faster than the smoothed gap says: a step is noticed at once, and
 /// so many do not come together by chance.
 const RECENT: usize = 6;
-/// Who was to come within so many gaps and did not, does not come now.
+/// After so many gaps without an arrival no further one is expected.
 const SILENT_GAPS: f64 = 8.0;
 /// After a wait that brought nothing, so many batches leave at once at most before the next is tried.
 const SKIPS_MAX: u32 = 64;
@@ -85,7 +85,7 @@ impl Batcher {
         }
     }
 
-    /// A message of so many bytes is ready. `express`: priority 9, or somebody waits for it.
+    /// Adds a message of `bytes`. `express`: priority 9, or a caller waits for it.
     pub fn arrived(&mut self, bytes: usize, express: bool, now: Time) {
         if let Some(last) = self.last_arrival {
             let gap = now.since(last).nanos() as f64;
@@ -136,14 +136,14 @@ impl Batcher {
         }
     }
 
-    /// What has gathered is being written, but for so many bytes.
+    /// The batch is being written, except for `left_bytes`.
     pub fn flushed(&mut self, left_bytes: usize, now: Time) {
         if let (BatchSettings::Turbo { max_delay, .. }, Some(began)) = (self.settings, self.began) {
             let (left, next) = self.skips;
             let has_waited = now > began && !self.is_express;
             self.skips = match self.messages {
                 _ if left > 0 => (left - 1, next),
-                // It waited for others, and none came: who publishes waits for an answer itself, perhaps.
+                // The batch waited and no other message came: the publisher may be waiting for the answer.
                 1 if has_waited && self.pays(max_delay) => (next, (next * 2).min(SKIPS_MAX)),
                 1 => (left, next),
                 _ => (0, 1),
@@ -154,7 +154,7 @@ impl Batcher {
         self.is_express &= left_bytes > 0;
     }
 
-    /// How many bytes one write takes, at most.
+    /// Most bytes of one write.
     pub const fn max_bytes(&self) -> usize {
         match self.settings {
             BatchSettings::Off => usize::MAX,

@@ -1,5 +1,5 @@
-//! When to send and how much at once: batches that cost no delay when little is sent, and a rate that the other side
-//! can take ([ADR 0024](../../../../docs/adr/0024-pace-is-off-by-default.md)). Pure: the time is told, nothing is slept.
+//! Time and size of writes: batches that add no delay under light load, and a rate that the peer can handle ([ADR
+//! 0024](../../../../docs/adr/0024-pace-is-off-by-default.md)). Pure: the caller passes the time, and no call sleeps.
 
 mod batch;
 mod throttle;

@@ -12,7 +12,7 @@
 
 use thalweg_model::{Span, Time};
 
-/// How fast may be sent.
+/// Limits of the publish rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThrottleSettings {
     /// As fast as the transport takes it.
@@ -23,9 +23,9 @@ pub enum ThrottleSettings {
         window_min: u32,
         /// So many at most.
         window_max: u32,
-        /// How much longer than the shortest a confirmation may take.
+        /// Allowed delay of a confirmation above the shortest.
         target_delay: Span,
-        /// How often the window is looked at; less often where confirmations take longer.
+        /// Interval at which the window is adapted; longer where confirmations take longer.
         period: Span,
     },
 }
@@ -40,11 +40,11 @@ impl ThrottleSettings {
     };
 }
 
-/// What one confirmation counts in the smoothed delay.
+/// Weight of one confirmation in the smoothed delay.
 const SHARE: f64 = 0.125;
-/// What is left of the window after a period that was too slow.
+/// Factor of the window after a period that was too slow.
 const SHRINK: f64 = 0.7;
-/// What a period adds that was not.
+/// Factor of the window after a fully used period.
 const GROW: f64 = 1.05;
 /// The window counts as used up when so much of it was under way.
 const USED: f64 = 0.8;
@@ -52,9 +52,9 @@ const USED: f64 = 0.8;
 const GAIN: f64 = 1.2;
 /// So long messages may be sent without a pause between them, beyond an eighth of the window: timers are no better.
 const BURST: f64 = 2e6;
-/// How long the shortest delay is believed, twice.
+/// The shortest delay is kept for one to two times this long.
 const MEMORY: Span = Span::from_secs(10);
-/// How often the window shrinks until nothing of ours stands in a queue.
+/// Interval at which the window shrinks until no message of ours is queued.
 const DRAIN: Span = Span::from_secs(2);
 
 /// Paces what is sent over one lane and confirmed one by one.
@@ -104,7 +104,7 @@ impl Throttle {
         }
     }
 
-    /// How many messages may be unconfirmed.
+    /// Largest number of unconfirmed messages.
     pub fn window(&self) -> u32 {
         self.window as u32
     }
@@ -160,7 +160,7 @@ impl Throttle {
         self.look(now);
     }
 
-    /// The connection has ended: nothing that is under way will be confirmed. What was learned of the way is forgotten.
+    /// The connection has ended: nothing in flight will be confirmed. The measured delays are reset.
     pub fn closed(&mut self) {
         *self = Throttle::new(self.settings);
     }

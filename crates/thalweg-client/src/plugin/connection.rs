@@ -7,7 +7,7 @@ use thalweg_model::{Span, Time};
 use super::Liveness;
 use crate::transport::{Endpoint, Events, LinkFault, Welcome};
 
-/// What a plugin has of its connection. Time is that of the call into the plugin that is being made.
+/// Connection state of a plugin. Its time is that of the current call into the plugin.
 #[derive(Debug)]
 pub(crate) struct Connection {
     endpoint: Endpoint,
@@ -65,7 +65,7 @@ impl Connection {
         self.now
     }
 
-    /// How long ago the connection was opened.
+    /// Time since the connection was opened.
     pub(crate) fn age(&self) -> Span {
         self.now.since(self.opened)
     }
@@ -93,7 +93,7 @@ impl Connection {
         Some(span)
     }
 
-    /// Messages have to wait, and the engine hears when that is over.
+    /// Makes messages wait; the engine is notified when they may be sent.
     pub(crate) fn hold(&mut self) {
         self.was_full = true;
     }

@@ -10,7 +10,7 @@ use crate::url::BrokerUrl;
 /// Makes the lanes to a broker, most often one.
 pub(crate) type Lanes = fn(&BrokerUrl, &PluginSettings) -> Vec<Box<dyn Transport>>;
 
-/// What a user sets of protocols: each plugin's own settings, by their type.
+/// The user's settings of each plugin, by their type.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PluginSettings {
     own: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,

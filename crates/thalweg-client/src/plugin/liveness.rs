@@ -4,7 +4,7 @@ use thalweg_model::{Span, Time};
 
 use crate::transport::LinkFault;
 
-/// How long an answer may take at least.
+/// Shortest timeout of an answer.
 const PATIENCE: Span = Span::from_secs(5);
 
 /// When a peer is asked for a sign of life, when it gets one of ours, and when it is given up.
@@ -17,7 +17,7 @@ pub(crate) struct Liveness {
     ask_after: Span,
     /// Silence of ours after which the peer gets a sign of life; zero: none is agreed.
     say_after: Span,
-    /// How long the peer may be silent; zero: for ever.
+    /// Longest silence of the peer; zero: unlimited.
     hear_within: Span,
     sent: Time,
     heard: Time,
@@ -111,7 +111,7 @@ impl Liveness {
             return Err(LinkFault::temporary(words));
         }
         if self.asks() {
-            // Something was heard, only not the answer: the peer is asked anew.
+            // Other input arrived, but not the answer: send a new ping.
             self.asked = None;
         }
         Ok(true)

@@ -1,4 +1,4 @@
-//! What every protocol plugin of ours shares: [`Plugin`] is a [`Transport`] of which only the protocol itself is left to write.
+//! Common part of all protocol plugins: [`Plugin`] is a [`Transport`] reduced to the protocol itself.
 //!
 //! Here, once for all: the course of a connection and its handshake ([`Connection`]), signs of life ([`Liveness`]), questions
 //! that wait for answers ([`Pending`]), publishes that wait for acknowledgements and how many may ([`Window`]), the loop over
@@ -32,7 +32,7 @@ pub(crate) struct Cx<'c> {
     pub(crate) events: &'c mut dyn Events,
 }
 
-/// What becomes of the connection.
+/// Result of a step of the connection.
 pub(crate) type Step<T = ()> = Result<T, LinkFault>;
 /// Whether something could be asked of the peer.
 pub(crate) type Asked<T = ()> = Result<T, Refusal>;
@@ -61,7 +61,7 @@ pub(crate) trait Plugin: Send {
     /// The surest subscription; what is surer is refused.
     const SUBSCRIBES: Reliability = Reliability::ExactlyOnce;
 
-    /// What [`Plugin::ping`] is called.
+    /// Name of [`Plugin::ping`] in errors.
     const QUESTION: &'static str = "a ping";
 
     /// Memory that serves while one read is taken apart.
@@ -76,7 +76,7 @@ pub(crate) trait Plugin: Send {
     /// Writes what is said first on a new connection; a fault if that cannot be said.
     fn connect(&mut self, opening: &Opening, out: &mut Vec<u8>) -> Step;
 
-    /// Takes one frame from the front of what came and returns its length; nothing if there is no whole one.
+    /// Takes one frame from the front of the input and returns its length; nothing if there is no whole one.
     fn step(
         &mut self,
         input: &[u8],
@@ -114,7 +114,7 @@ pub(crate) trait Plugin: Send {
         cx.events.room();
     }
 
-    /// Writes a message. [`Refusal::Window`]: the engine hears when there is room.
+    /// Writes a message. With [`Refusal::Window`] the engine is notified when there is space.
     fn send(&mut self, message: &Outbound<'_>, out: &mut Vec<u8>) -> Asked<Departure>;
 
     /// See [`Transport::abandon`].
@@ -164,7 +164,7 @@ pub(crate) trait Plugin: Send {
     }
 }
 
-/// What was written since there were so many bytes is flushed, and is a sign of life.
+/// Flushes the bytes written since `before`, which also count as a sign of life.
 #[inline]
 fn finish<P: Plugin>(plugin: &mut P, before: usize, out: &mut Output) {
     plugin.flush(out);
@@ -409,7 +409,7 @@ impl<P: Plugin> Transport for P {
         if !conn.is_up() || conn.liveness().is_asking() {
             return 0;
         }
-        // What is left over from a call that had no output is not the question.
+        // Bytes left over from a call without output do not belong to the ping.
         self.flush(out);
         let before = out.bytes.len();
         self.ping(&mut out.bytes);

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use crate::transport::{Events, Refusal, RequestId};
 
-/// Questions that wait for their answers, each by what its answer names: correlation data, or an id.
+/// Requests in flight, each by the key in its answer: correlation data, or an id.
 #[derive(Debug)]
 pub(crate) struct Pending<K>(Vec<(K, RequestId)>);
 

@@ -7,10 +7,10 @@ use crate::transport::MessageId;
 
 /// Nothing is awaited at this number (any more).
 const NOTHING: MessageId = MessageId::MAX;
-/// Nobody wants to hear of the publish of this number, but what becomes of it is to be known.
+/// The engine does not wait for the publish of this number, but its outcome must be known.
 const ANONYMOUS: MessageId = MessageId::MAX - 1;
 
-/// Who waits at which number.
+/// Messages in flight, by number.
 ///
 /// After something was refused without a word about which, it is *careful* for a while: one at a time, so that the next
 /// refusal names its culprit.
@@ -22,7 +22,7 @@ pub(crate) struct Window {
     /// Entries that are not [`NOTHING`].
     count: usize,
     max: usize,
-    /// How many more go one at a time.
+    /// Number of further messages to send one at a time.
     careful: usize,
 }
 
@@ -36,7 +36,7 @@ impl Window {
         }
     }
 
-    /// Numbers begin with this one; who waited is forgotten.
+    /// Restarts the numbering with `first` and forgets the messages in flight.
     pub(crate) fn restart(&mut self, first: u64) {
         self.entries.clear();
         (self.first, self.count) = (first, 0);
@@ -74,14 +74,14 @@ impl Window {
         self.entries.contains(&id)
     }
 
-    /// The next number, and who waits for it.
+    /// Assigns the next number to a message.
     #[inline]
     pub(crate) fn push(&mut self, id: MessageId) {
         self.entries.push_back(id);
         self.count += 1;
     }
 
-    /// The next number, for which nobody waits.
+    /// Assigns the next number to a publish that the engine does not wait for.
     pub(crate) fn push_anonymous(&mut self) {
         self.push(ANONYMOUS);
     }
@@ -92,7 +92,7 @@ impl Window {
         self.first.wrapping_add(self.entries.len() as u64)
     }
 
-    /// The peer has dealt with this number: who waited, if anybody did.
+    /// Takes the message of a number that the peer has settled, if there is one.
     #[inline]
     pub(crate) fn take(&mut self, number: u64) -> Option<MessageId> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
@@ -156,7 +156,7 @@ impl Window {
     }
 }
 
-/// What can be said of a message whose connection or channel was ended for one of several.
+/// Outcome of a message whose connection or channel was closed because of one of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blame {
     /// It was this one.

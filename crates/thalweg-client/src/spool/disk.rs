@@ -1,4 +1,4 @@
-//! The spool on disk: a journal of entries and of what was settled.
+//! The spool on disk: a journal of entries and settlements.
 //!
 //! Everything is written at the newest end. The oldest segment is released when nothing in it is unsettled; when room gets
 //! short, what is unsettled in the oldest is written again at the newest end first ([`super::room`]). So nothing in a
@@ -18,7 +18,7 @@ use crate::transport::MessageId;
 
 /// So many identifiers are given away at a time, each time durably: a process that finds them given away goes on behind.
 const RESERVE: u64 = 1 << 16;
-/// What a message takes at most beside its entry: a frame of its own and the record's head.
+/// Most bytes of a message besides its entry: a frame of its own and the record's head.
 const OVERHEAD_BYTES: u64 = (48 + 8 + ENTRY_HEAD_BYTES) as u64;
 /// Segments that only tidying may fill: otherwise there would be no way out of a full buffer.
 const SEGMENTS_KEPT_FREE: u64 = 2;
@@ -27,14 +27,14 @@ const SETTLED_LAZY: usize = 64;
 /// So many ranges of settled messages go into one frame.
 const RANGES_MAX: usize = 128;
 
-/// How a buffer on disk is kept. May differ from one process to the next.
+/// Settings of a buffer on disk. May differ from one process to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSettings {
-    /// How many bytes its files may take, at least [`DiskSettings::BYTES_MIN`]. Messages, each counted with 69 bytes
-    /// more than it has, may take half of that; the other half keeps the cost of tidying low. One message may take
+    /// Most bytes of its files, at least [`DiskSettings::BYTES_MIN`]. Messages, each counted with 69 bytes more than it
+    /// has, may take half of that; the other half keeps the cost of compaction low. One message may take
     /// [`DiskSettings::entry_bytes_max`].
     pub bytes_max: u64,
-    /// What becomes of messages when there is no room, or the disk fails.
+    /// Action when the disk is full or fails.
     pub when_full: WhenFull,
     /// Go on without what was safe and is damaged now; the damaged bytes are copied to `quarantine/`. Otherwise a damaged
     /// buffer is not opened. A torn end, as a crash leaves it, is no damage.
@@ -54,7 +54,7 @@ impl DiskSettings {
         }
     }
 
-    /// How long a file is: a sixteenth of all, up to 8 MiB.
+    /// Size of a file: a sixteenth of the total, up to 8 MiB.
     fn segment_bytes(&self) -> u64 {
         (self.bytes_max / 16).min(8 << 20) & !4095
     }
@@ -102,7 +102,7 @@ pub struct Disk<D: FileSystem = OsDisk> {
     reserved: MessageId,
     /// The last one that is given away on the disk.
     reserved_durable: MessageId,
-    /// What was written of that since the last commit.
+    /// The reservation written since the last commit.
     written_state: Option<MessageId>,
     /// The number of the newest segment that says who we are, and of the newest that says so durably.
     state_in: u64,
@@ -110,27 +110,27 @@ pub struct Disk<D: FileSystem = OsDisk> {
     /// All that is not settled, and how many bytes that is.
     pub(super) kept: BTreeMap<MessageId, Kept>,
     kept_bytes: u64,
-    /// How many are unsettled in each segment, by its number.
+    /// Number of unsettled entries in each segment, by the segment's number.
     pub(super) held: BTreeMap<u64, u64>,
     /// Settled and not yet written, and where the entry is.
     pub(super) settled: BTreeMap<MessageId, Place>,
     /// Entries that are not written: encoded, one after the other; and where in it each begins.
     gathered: Vec<u8>,
     gathered_ids: Vec<(MessageId, usize)>,
-    /// How many of them are settled already.
+    /// Number of gathered entries that are settled already.
     gathered_dead: usize,
     /// Settlements were written since the last commit.
     has_lazy: bool,
     /// Entries that were written since the last commit.
     uncommitted: Vec<MessageId>,
-    /// What is gathered stays in memory, since it could not be written.
+    /// Gathered entries stay in memory, since they could not be written.
     is_stuck: bool,
     /// So many commits are let pass before the disk is tried again, and so many after the next failure.
     patience: (u32, u32),
     frame: Vec<u8>,
-    /// What went wrong with the last commit, or before the next.
+    /// Error of the last commit, or of a write since.
     trouble: String,
-    /// What was found damaged when it was opened. That stays.
+    /// Damage that was found on opening; never cleared.
     damage: String,
     has_failed: bool,
 }
@@ -235,7 +235,7 @@ impl<D: FileSystem> Disk<D> {
                 },
             );
         }
-        // Who we are, and which numbers are ours from now on, is durable before anybody hears it.
+        // Publisher id and reserved numbers are durable before any message uses them.
         spool
             .write_gathered()
             .and_then(|()| spool.sync())
@@ -244,7 +244,7 @@ impl<D: FileSystem> Disk<D> {
         Ok(spool)
     }
 
-    /// How many messages are unsettled.
+    /// Number of unsettled messages.
     pub fn len(&self) -> usize {
         self.kept.len()
     }
@@ -317,7 +317,7 @@ impl<D: FileSystem> Disk<D> {
                 self.settings.bytes_max
             )));
         }
-        // What is in memory only must not use numbers that are not given away on the disk.
+        // An entry in memory only must not use identifiers that are not reserved on the disk.
         if self.is_stuck && id > self.reserved_durable {
             return Err(SpoolError::Full(format!(
                 "{} (and no more messages are kept in memory only)",
@@ -327,7 +327,7 @@ impl<D: FileSystem> Disk<D> {
         Ok(())
     }
 
-    /// Writes what was gathered and what was settled. Not durable yet. What could not be written is still gathered.
+    /// Writes gathered entries and settlements, not yet durably. After an error they are still gathered.
     fn write_gathered(&mut self) -> Result<(), LogError> {
         if self.gathered_dead > 0 {
             self.drop_dead();
@@ -380,8 +380,8 @@ impl<D: FileSystem> Disk<D> {
         !self.settled.is_empty() || self.reserved > self.reserved_written()
     }
 
-    /// Writes one frame: who we are, if that has changed; what is settled; and entries, whose places in `gathered` begin
-    /// at `base`.
+    /// Writes one frame: publisher and reservation, if changed; settlements; and entries, whose places in `gathered`
+    /// begin at `base`.
     fn write_frame(
         &mut self,
         entries: &[u8],
@@ -463,8 +463,8 @@ impl<D: FileSystem> Disk<D> {
         Ok(())
     }
 
-    /// The first of the settled ones as ranges, and the last of those. What lies between two of them and is not kept is
-    /// not there at all, so that the range may as well cover it.
+    /// The first of the settled ones as ranges, and the last of those. A gap between two of them that has no kept entry
+    /// is empty, so the range may cover it.
     fn settled_ranges(&self) -> (Vec<(MessageId, MessageId)>, Option<MessageId>) {
         let mut ranges: Vec<(MessageId, MessageId)> = Vec::new();
         for id in self.settled.keys().copied() {
@@ -509,7 +509,7 @@ impl<D: FileSystem> Disk<D> {
         Ok(())
     }
 
-    /// Takes what is settled out of what was gathered.
+    /// Removes settled entries from the gathered ones.
     fn drop_dead(&mut self) {
         let mut left = Vec::with_capacity(self.gathered.len());
         let entries = self.gathered_ids.iter().filter_map(|(id, at)| {
@@ -522,7 +522,7 @@ impl<D: FileSystem> Disk<D> {
         self.gathered_dead = 0;
     }
 
-    /// How many messages are not on the disk although they should be.
+    /// Number of messages that are in memory although they should be on the disk.
     fn unsaved(&self) -> usize {
         let lost = if self.has_failed {
             self.uncommitted.len()
@@ -543,7 +543,7 @@ impl<D: FileSystem> Spool for Disk<D> {
         if id.saturating_add(RESERVE / 2) > self.reserved {
             self.reserved = id.saturating_add(RESERVE);
         }
-        // Much in one turn: a frame that is long enough is written now. What does not work will be said by the commit.
+        // Many entries in one turn: a frame of sufficient length is written now. An error is reported by the commit.
         if !self.is_stuck
             && self.gathered.len() + entry.len() > self.settings.frame_bytes_max()
             && let Err(error) = self.write_gathered()
@@ -574,7 +574,7 @@ impl<D: FileSystem> Spool for Disk<D> {
                 && !self.is_stuck
                 && !self.has_failed
             {
-                // What does not work now is said by the commit.
+                // An error is reported by the commit.
                 let _ = self.write_gathered();
                 self.has_lazy = true;
             }
@@ -594,7 +594,7 @@ impl<D: FileSystem> Spool for Disk<D> {
         if !self.gathered_ids.is_empty() && self.is_tight() {
             self.tidy();
         }
-        // What the commit itself has to say is said anew; a disk that failed for good is not asked again.
+        // The commit sets its own error; a disk that failed for good is not tried again.
         if !self.has_failed {
             self.trouble.clear();
         }
@@ -661,7 +661,7 @@ impl<D: FileSystem> Drop for Disk<D> {
     }
 }
 
-/// What an opening finds in the frames.
+/// Contents of the frames that an opening has read.
 #[derive(Default)]
 struct Found {
     state: Option<(u64, MessageId)>,

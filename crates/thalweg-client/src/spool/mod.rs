@@ -5,8 +5,8 @@
 //!
 //! # What the engine promises
 //!
-//! - Identifiers rise. What carries a stamp was appended and committed before it leaves; so an identifier is never
-//!   given to two messages, not even after power loss. What is sent at most once is neither appended nor stamped.
+//! - Identifiers rise. A stamped message was appended and committed before it is sent; so an identifier is never given
+//!   to two messages, not even after power loss. At-most-once messages are neither appended nor stamped.
 //! - [`Spool::commit`] is called once for all that gathered in a turn, and a while after [`Spool::is_dirty`].
 use std::fmt;
 
@@ -30,12 +30,12 @@ pub trait Spool: Send {
     /// taken, and it may be tried again when others were settled.
     fn append(&mut self, id: MessageId, entry: &[u8]) -> Result<(), SpoolError>;
 
-    /// A message is done with: acknowledged, failed for good, expired or dropped. Written lazily: after a crash it may be
-    /// shown again, if it was settled shortly before.
+    /// Settles a message: acknowledged, failed for good, expired or dropped. Written lazily: after a crash a message
+    /// settled shortly before may be restored.
     fn settled(&mut self, id: MessageId);
 
-    /// Makes everything appended safe. After an error none of what was appended since the last commit is taken: the
-    /// spool has forgotten it, and the engine fails it or goes on without.
+    /// Makes everything appended safe. After an error the entries since the last commit are removed from the spool, and
+    /// the engine fails them or sends them without storage.
     fn commit(&mut self) -> Result<(), SpoolError>;
 
     /// Shows what an earlier process left unsettled, in the order of identifiers. To be called once, before anything else.
@@ -46,17 +46,17 @@ pub trait Spool: Send {
         false
     }
 
-    /// Settlements wait to be written: whoever has nothing else to do calls [`Spool::commit`] within a second or so.
+    /// Whether settlements wait to be written: an idle caller calls [`Spool::commit`] within a second or so.
     fn is_dirty(&self) -> bool {
         false
     }
 
-    /// What was appended is in memory only, although the last commit returned `Ok`: see [`WhenFull::Memory`].
+    /// Whether appended entries are in memory only although the last commit returned `Ok`: see [`WhenFull::Memory`].
     fn is_behind(&self) -> bool {
         false
     }
 
-    /// Bytes used and free, and what is wrong, if something is.
+    /// Returns bytes used and free, and the current error.
     fn status(&self) -> SpoolStatus {
         SpoolStatus::default()
     }
@@ -67,7 +67,7 @@ pub trait Spool: Send {
     }
 }
 
-/// What becomes of messages when the disk has no room, or fails.
+/// Action when the disk is full or fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// They are refused, or fail.
@@ -78,7 +78,7 @@ pub enum WhenFull {
     Memory,
 }
 
-/// Who publishes, and from where on it counts.
+/// Publisher id and first free identifier of a spool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// The publisher of [`crate::Stamp`]s, the same for all processes that used this spool.
@@ -87,19 +87,19 @@ pub struct Recovered {
     pub next_sequence: u64,
 }
 
-/// How a spool does.
+/// Status of a spool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpoolStatus {
     /// Bytes that its files take, those kept ready included.
     pub bytes_used: u64,
-    /// How many bytes they may take; 0 if it has no files.
+    /// Most bytes of its files; 0 without files.
     pub bytes_max: u64,
     /// Unsettled messages that the next process would find.
     pub kept: u64,
     /// Unsettled messages that are in memory only although they should not be: the disk is full or broken.
     pub unsaved: u64,
-    /// What is wrong with the disk, in words; empty if nothing is. It ends with the next write that succeeds, but for damage
-    /// that was found at the start.
+    /// Error of the disk as text; empty if there is none. Cleared by the next successful write, except for damage that
+    /// was found at the start.
     pub trouble: String,
 }
 
@@ -111,14 +111,14 @@ pub enum SpoolError {
     Full(String),
     /// An entry is longer than there can ever be room for.
     TooLarge {
-        /// How long it is, in bytes.
+        /// Size of the entry in bytes.
         bytes: usize,
-        /// How long it may be.
+        /// Largest allowed size in bytes.
         limit: usize,
     },
     /// Another process has the directory.
     Locked(String),
-    /// What was safe cannot be read, or is of another program or version. Nothing was changed.
+    /// Stored data cannot be read, or is of another program or version. Nothing was changed.
     Damaged(String),
     /// The settings contradict each other, or the directory cannot be used.
     Settings(String),

@@ -1,4 +1,4 @@
-//! What the disk spool writes into frames of the journal: four kinds of records, numbers little-endian.
+//! Records of the disk spool in frames of the journal: four kinds, numbers little-endian.
 //!
 //! ```text
 //! kind  what follows
@@ -14,13 +14,13 @@ const ENTRY: u8 = 2;
 const SETTLED: u8 = 3;
 const VERSION: u8 = 1;
 
-/// How many bytes precede an entry.
+/// Bytes before an entry.
 pub(super) const ENTRY_HEAD_BYTES: usize = 13;
 
 /// A record, borrowed from its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record<'f> {
-    /// Who publishes, and up to where identifiers are given away.
+    /// Publisher id, and the identifiers reserved so far.
     State { publisher: u64, reserved: MessageId },
     /// A message, and where in the frame its entry begins.
     Entry {

@@ -7,8 +7,8 @@ use super::records;
 use crate::transport::MessageId;
 
 impl<D: FileSystem> Disk<D> {
-    /// Releases the oldest segments as far as nothing in them is unsettled; if room is short, writes again what still is
-    /// in the oldest. What does not work now works later: there is no error here.
+    /// Releases the oldest segments up to the first unsettled entry; if space is short, rewrites the entries of the
+    /// oldest. There is no error here: a failed step is repeated later.
     pub(super) fn tidy(&mut self) {
         self.release();
         // Each at most once: what was written again is not looked at again now.
@@ -34,7 +34,7 @@ impl<D: FileSystem> Disk<D> {
             {
                 break;
             }
-            // What was in it needs no more to be said to be settled.
+            // Settlements of entries in released segments need not be kept.
             self.settled.retain(|_, place| place.number() >= behind);
         }
     }

@@ -11,7 +11,7 @@ pub(super) struct Deliveries {
 
 #[derive(Debug, Default)]
 struct Place {
-    /// Counts who was here, so that nobody is taken for its predecessor.
+    /// Counts the users of a slot, so that a stale id does not match a new one.
     generation: u32,
     is_taken: bool,
     /// `ack` of MESSAGE.

@@ -24,7 +24,7 @@ const PASSING: [&str; 2] = ["amq.", "stomp."];
 /// Bytes of a destination that our broker takes.
 const BYTES_MAX: usize = 4096;
 
-/// Whose destinations these are.
+/// The broker's naming of destinations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Idiom {
     pub(super) dialect: Dialect,
@@ -113,7 +113,7 @@ impl Idiom {
         }
     }
 
-    /// What a filter in our words means.
+    /// Translates a filter into a destination.
     pub(super) fn source(self, filter: &str) -> Result<Source, Refusal> {
         if let Some((group, inner)) = shared(filter) {
             if !is_group(group, inner) {
@@ -126,7 +126,7 @@ impl Idiom {
                     destination,
                     queue: name,
                 }),
-                // Who takes from a queue shares it.
+                // All consumers of a queue share it.
                 queue => Ok(queue),
             };
         }
@@ -177,7 +177,7 @@ pub(super) enum Source {
     Bound(String),
     /// A queue that members of a group share, where there are no groups.
     Shared {
-        /// What comes into it.
+        /// Destination that feeds the queue.
         destination: String,
         queue: String,
     },

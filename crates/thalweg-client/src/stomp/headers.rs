@@ -1,4 +1,4 @@
-//! What travels beside a payload, as headers of SEND and MESSAGE say it.
+//! Properties of a message in the headers of SEND and MESSAGE.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -94,7 +94,8 @@ pub(super) fn write(
         w.put_display("priority", message.priority);
     }
     if message.lifespan != Span::FOREVER {
-        // Rounded up: what has some life left is worth delivering. What lives longer than can be said lives for ever.
+        // Rounded up: a message with some lifespan left is worth delivering. A lifespan above the field's range means
+        // no expiry.
         let millis = message.lifespan.nanos().div_ceil(1_000_000);
         if millis <= MILLIS_MAX {
             w.put_display("expiration", millis);
@@ -120,17 +121,17 @@ pub(super) fn write(
     w.extend(message.properties.iter());
 }
 
-/// What the headers of a MESSAGE say beside the user's properties.
+/// Headers of a MESSAGE besides the user's properties.
 #[derive(Debug)]
 pub(super) struct MessageFields {
-    /// What was left of its life when the broker wrote it, as far as that tells.
+    /// Remaining lifespan when the broker wrote the message, if it says so.
     pub(super) lifespan: Span,
     pub(super) stamp: Option<Stamp>,
     pub(super) has_reply_to: bool,
     pub(super) has_correlation: bool,
 }
 
-/// What the headers of a MESSAGE are read into; keeps its memory.
+/// Reused memory into which the headers of a MESSAGE are decoded.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// Encoded as [`Properties`].

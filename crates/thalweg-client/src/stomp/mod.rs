@@ -39,7 +39,7 @@ use crate::url::BrokerUrl;
 const ANSWERS: &str = "/temp-queue/answers";
 /// The transaction, and the receipt, of a probe.
 const PROBE: &str = "p";
-/// How many of its intervals a peer may be silent.
+/// Number of its heart-beat intervals that a peer may be silent.
 const PATIENCE: u64 = 3;
 
 /// The lane to a broker.
@@ -61,14 +61,14 @@ pub struct Stomp {
     /// The peer has said what it is.
     is_known: bool,
     common: Common,
-    /// How often we like to hear something, in milliseconds.
+    /// Desired interval of the peer's heart-beats, in milliseconds.
     keep_alive: u32,
     /// Publishes that wait for their receipts, which are their numbers.
     window: Window,
     /// The last connection ended with an ERROR for one of several things: on this one they are done one at a time.
     is_careful: bool,
     was_ambiguous: bool,
-    /// Something was sent without a receipt behind this number of receipts, and may be at fault, too.
+    /// Number of receipts requested before the last message without one, which may be the cause of an ERROR, too.
     loose_since: Option<u64>,
     subscriptions: Subscriptions,
     deliveries: Deliveries,
@@ -164,7 +164,7 @@ impl Plugin for Stomp {
         };
         let keep_alive = u32::try_from(opening.keep_alive.millis()).unwrap_or(u32::MAX);
         self.keep_alive = keep_alive;
-        // Who was told nothing is `guest`, as everywhere.
+        // Without credentials the login is `guest`, the default of STOMP brokers.
         let password = opening.password.as_deref().map(String::from_utf8_lossy);
         let credentials = match (&opening.user, &password) {
             (None, None) => (Some("guest"), Some("guest")),
@@ -404,7 +404,7 @@ impl Stomp {
             is_thalweg,
         };
         if idiom != self.idiom {
-            // What was worked out before was said to somebody else.
+            // The resolved destinations belong to an earlier connection.
             (self.target, self.origin) = Default::default();
         }
         self.idiom = idiom;
@@ -463,7 +463,7 @@ impl Stomp {
             None if self.conn.is_up() => self.blame(&why, events),
             None => {}
         }
-        // Before we are in it is about who we are and where we want to; afterwards about what we did.
+        // Before CONNECTED an ERROR concerns login or host; afterwards a frame of ours.
         LinkFault {
             words: format!("the broker ends the connection: {words}"),
             is_final: !self.conn.is_up(),

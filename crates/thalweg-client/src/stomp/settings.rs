@@ -1,13 +1,13 @@
-//! How the STOMP lane behaves.
+//! Settings of the STOMP lane.
 
 use thalweg_stomp::Dialect;
 
-/// How the STOMP lane behaves.
+/// Settings of the STOMP lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StompSettings {
     /// The virtual host; empty: the endpoint's name.
     pub vhost: String,
-    /// How the broker writes topics. STOMP does not say; a broker's settings do.
+    /// The broker's syntax of topics. STOMP defines none; it depends on the broker's settings.
     pub dialect: Dialect,
     /// Deliveries of one subscription that may be unsettled; at least 1.
     pub prefetch: u16,

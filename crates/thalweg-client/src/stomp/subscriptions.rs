@@ -7,7 +7,7 @@ use super::destination::{Idiom, Source};
 use crate::queues::Session;
 use crate::transport::{Events, Refusal, SubscribeWish, SubscriptionId};
 
-/// What all subscriptions of a connection have in common.
+/// State that all subscriptions of a connection share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Common {
     /// Deliveries of each that may be unsettled.
@@ -50,7 +50,7 @@ impl Subscriptions {
         self.entries.clear();
     }
 
-    /// How many wait for their receipt.
+    /// Number of subscriptions that wait for their receipt.
     pub(super) fn asked_count(&self) -> usize {
         self.entries
             .iter()
@@ -170,7 +170,7 @@ impl Subscriptions {
         }
     }
 
-    /// Whose a message is.
+    /// Returns the subscription that a message belongs to.
     #[inline]
     pub(super) fn receiver(&self, name: &str) -> Option<SubscriptionId> {
         self.entries

@@ -17,13 +17,13 @@ mod arrival;
 mod bytes;
 mod departure;
 
-/// A broker for one client: topics, queues, and what it was told to do wrong.
+/// A broker for one client: topics, queues, and configured misbehaviour.
 struct Server {
     side: ServerSide,
     name: &'static str,
     announces_stamps: bool,
     heart_beat: (u32, u32),
-    /// What it says instead of CONNECTED.
+    /// Frame that it sends instead of CONNECTED.
     turns_away: Option<&'static str>,
     /// The connection ends when something is sent or subscribed to here.
     forbidden: Option<&'static str>,
@@ -223,7 +223,7 @@ impl Server {
         self.closed = true;
     }
 
-    /// Gives a message to whoever wants it.
+    /// Delivers a message to the matching subscriptions.
     fn route(&mut self, sent: &Sent) {
         let is_wanted = |wanted: &str| match (
             wanted.strip_prefix("/topic/"),
@@ -298,7 +298,7 @@ impl Pair {
         Pair::of(lane, Server::new(), "pump-7")
     }
 
-    /// A pair that is connected; nothing of that is told any more.
+    /// A connected pair; the events up to there are cleared.
     fn up(settings: StompSettings) -> Pair {
         let mut pair = Pair::new(settings);
         pair.connect();

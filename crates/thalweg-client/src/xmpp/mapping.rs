@@ -1,4 +1,4 @@
-//! What of XMPP is words of the client: nodes, items, errors.
+//! Translation between XMPP and the client's terms: nodes, items, errors.
 
 use crate::transport::{LinkFault, Refusal};
 use thalweg_model::octets;
@@ -33,7 +33,7 @@ pub(super) fn read_items(
     let mut content_type = None;
     if let Some(element) = item.children().next() {
         content_type = read_payload(element, &mut octets).unwrap_or_else(|| {
-            // What is no base64 is taken as it is.
+            // Text that is not base64 is taken as it is.
             octets.extend_from_slice(element.text().as_bytes());
             None
         });

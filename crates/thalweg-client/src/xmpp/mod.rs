@@ -39,7 +39,7 @@ const PENDING_MAX: usize = 1024;
 /// Octets of XML beside a payload, which may be six times as long by escapes.
 const STANZA_BYTES: usize = 64 << 10;
 
-/// How the XMPP lane behaves.
+/// Settings of the XMPP lane.
 #[derive(Clone, PartialEq, Eq)]
 pub struct XmppSettings {
     /// Octets that cannot be guessed and that no other lane has.
@@ -214,7 +214,7 @@ impl Xmpp {
             ClientEvent::Consumed | ClientEvent::Acknowledged => {}
             ClientEvent::StartTls => self.is_securing = true,
             ClientEvent::Bound(jid) => {
-                // The stream of before is lost, and what it has not answered.
+                // The earlier stream is lost, and with it the answers that it owed.
                 self.window.restart(1);
                 self.unsettled.clear();
                 (self.arrived, self.acknowledged) = (0, 0);
@@ -382,7 +382,7 @@ impl Xmpp {
     }
 }
 
-/// What became of a read.
+/// Result of a read of a last value.
 fn on_value(
     stanza: Stanza<'_>,
     request: RequestId,

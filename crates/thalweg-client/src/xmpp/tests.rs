@@ -7,7 +7,7 @@ use crate::transport::{Output, Properties, Transport};
 use thalweg_model::Time;
 use thalweg_xmpp::{Again, Mechanism, ServerEvent, ServerSettings, ServerSide, StartTls};
 
-/// A server that logs everybody in, and keeps what it is asked.
+/// A server that accepts every login and stores its requests.
 struct Server {
     side: ServerSide,
     /// The stream of the connection before.
@@ -92,7 +92,7 @@ impl Server {
     }
 }
 
-/// What a lane says.
+/// Output of a lane.
 #[derive(Default)]
 struct Calls(Vec<String>, Vec<DeliveryId>);
 

@@ -1,7 +1,7 @@
 //! ZeroMQ as lanes: [`Zmtp`]. ZMTP 3.0 and 3.1.
 //!
-//! A socket of ZeroMQ publishes or subscribes, so one place has two lanes: a PUB and a SUB. Nothing is acknowledged, except
-//! that PONG tells that what was said before PING has been heard.
+//! A socket of ZeroMQ publishes or subscribes, so one endpoint has two lanes: a PUB and a SUB. Nothing is acknowledged,
+//! except that PONG confirms everything sent before PING.
 
 mod peer;
 mod prefixes;
@@ -41,12 +41,12 @@ const LATER: &[u8] = b"300";
 const ALIVE: &[u8] = b"a";
 const SUBSCRIBED: u8 = b's';
 
-/// What a lane is for.
+/// Role of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZmtpSocket {
-    /// What is published leaves by it.
+    /// Sends the client's publishes.
     Pub,
-    /// What is subscribed to comes by it.
+    /// Receives messages of subscriptions.
     Sub,
 }
 
@@ -58,10 +58,10 @@ pub struct Zmtp {
     stage: Stage,
     /// A publisher says then that it is up, whether or not it was asked for anything.
     up_by: Time,
-    /// Of a SUB: what we want. Of a PUB: what the peer wants.
+    /// Of a SUB: the client's subscriptions. Of a PUB: the peer's.
     prefixes: Prefixes,
     subscriptions: BTreeMap<SubscriptionId, Vec<Vec<u8>>>,
-    /// Subscriptions at a peer that answers no PING, of which the engine has to be told.
+    /// Subscriptions at a peer that does not answer PING, to be confirmed to the engine.
     told: Vec<SubscriptionId>,
     /// Connections so far, counted by twos.
     connections: u64,
@@ -117,7 +117,7 @@ impl Plugin for Zmtp {
         Capabilities {
             publishes: self.socket == ZmtpSocket::Pub,
             subscribes: self.socket == ZmtpSocket::Sub,
-            // What is too much is filtered out by the engine.
+            // The engine filters out messages that match only the prefix.
             wildcards: true,
             keeps_all: true,
             ..Capabilities::STREAM
@@ -271,7 +271,7 @@ impl Zmtp {
         }
         self.stage = Stage::Open(Box::new(traffic));
         match self.socket {
-            // What is published before the peer has asked for it is lost.
+            // Messages published before the peer has subscribed are lost.
             ZmtpSocket::Pub => self.up_by = self.conn.now() + ASKED_WITHIN,
             ZmtpSocket::Sub => self.be_up(events),
         }

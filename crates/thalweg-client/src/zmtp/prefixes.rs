@@ -1,4 +1,4 @@
-//! What is asked for: prefixes of first frames, each as often as it is needed.
+//! Subscriptions as prefixes of first frames, with a count of uses.
 
 use std::collections::BTreeMap;
 
@@ -67,10 +67,10 @@ impl Prefixes {
     }
 }
 
-/// What the first frames begin with that a filter matches, and often others too.
+/// Returns the prefixes of the first frames that a filter matches; they often match others too.
 ///
-/// `a/#` matches `a` as well. Where a user may read only `a/#`, the prefix `a` is refused without a word, so that the
-/// one of what lies below stands beside it.
+/// `a/#` matches `a` as well. For a user who may read only `a/#`, the broker silently refuses the prefix `a`, so the
+/// prefix of the levels below is sent besides it.
 pub(super) fn of_filter(filter: &str) -> Result<Vec<Vec<u8>>, Refusal> {
     if filter.starts_with("$share/") || filter.starts_with("$q/") {
         return Err(Refusal::Unsupported(

@@ -1,4 +1,4 @@
-//! How ZeroMQ's lanes behave.
+//! Settings of the ZeroMQ lanes.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::builder::{ClientBuilder, random};
 use crate::client::ClientError;
 use crate::transport::Opening;
 
-/// Keys of CURVE: whom a lane trusts, and who it is.
+/// Keys of CURVE: the trusted server key, and the client's own.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CurveKeys {
     server: [u8; 32],
@@ -49,7 +49,7 @@ impl ClientBuilder {
     }
 }
 
-/// How ZeroMQ's lanes behave.
+/// Settings of the ZeroMQ lanes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZmtpSettings {
     /// Largest payload that is sent, in bytes. A peer that takes less ends the connection; Thalweg takes messages of 1 MiB,
@@ -57,14 +57,14 @@ pub struct ZmtpSettings {
     pub payload_bytes_max: usize,
     /// Largest message that is taken, in bytes.
     pub message_bytes_max: usize,
-    /// What ends the address in a message of one frame.
+    /// Bytes that end the address in a message of one frame.
     pub separators: Vec<u8>,
     /// Keys of CURVE; with them user and password are not shown.
     pub curve: Option<CurveKeys>,
 }
 
 impl ZmtpSettings {
-    /// How a client shows who it is, on its connection of this number.
+    /// Returns the client's authentication for its connection of this number.
     pub(crate) fn mechanism(&self, opening: &Opening, number: u64) -> ClientMechanism {
         if let Some(CurveKeys {
             server,

@@ -13,7 +13,7 @@ struct Server {
     side: ServerSide,
     traffic: Option<Traffic>,
     ours: SocketType,
-    /// What a publisher is asked for at once.
+    /// Subscriptions that a publisher gets at once.
     asks_for: Option<&'static [u8]>,
     refuses: Option<&'static str>,
     is_mute: bool,
@@ -263,7 +263,7 @@ fn silence_is_broken_by_ping_and_a_dead_peer_is_noticed() {
     pair.timeout().expect("it lives");
     pair.exchange();
     pair.server.is_mute = true;
-    // What we say is no sign of life of the peer.
+    // Our own output is no sign of life of the peer.
     let mut lived = 0;
     while pair.timeout().is_ok() {
         pair.must_publish(&at_most_once(1, "a", b""));

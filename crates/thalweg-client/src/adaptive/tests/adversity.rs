@@ -28,7 +28,7 @@ fn at(second: u64) -> Time {
     Time::from_secs(second)
 }
 
-/// What a lane's connection has counted.
+/// The counters of a lane's connection.
 #[derive(Default)]
 struct Feed {
     tcp: NetworkReading,
@@ -75,8 +75,8 @@ impl Feed {
     }
 }
 
-/// What other messages of a stream have lost, and what was repeated or went in blocks over datagrams, is no round trip: a
-/// lane whose waits follow the round trip looked as slow as a stream that stalls (L2 of the audit: 264 ms for 77).
+/// The losses of other messages in a stream, and repetitions or blocks over datagrams, are no round trips: a lane whose
+/// timers follow the round trip looked as slow as a stream that stalls (L2 of the audit: 264 ms for 77).
 #[test]
 fn waits_for_what_was_lost_are_no_round_trips() {
     let of = |lanes: &[usize]| {
@@ -195,7 +195,7 @@ fn a_lane_that_is_not_in_use_does_not_stay_as_good_as_it_was() {
         "{:?}",
         known(&chooser)
     );
-    // That messages took 300 ms from one second to the next was the network's doing, not the model's error.
+    // The network, and not the model, is the reason that messages took 300 ms from one second to the next.
     let (latency, _) = chooser.corrections(&chooser.lanes[0]);
     assert!(latency < 3.0, "{latency}");
 }

@@ -39,7 +39,7 @@ enum Event {
     },
 }
 
-/// What a frame of TCP says; `sack` and `sent` are numbers of transmissions, as RACK has them.
+/// Contents of a TCP segment; `sack` and `sent` are numbers of transmissions, as RACK has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Frame {
     start: u64,
@@ -49,7 +49,7 @@ struct Frame {
     sent: u64,
 }
 
-/// What a message came to.
+/// Outcome of a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fate {
     pub(super) lane: usize,
@@ -96,7 +96,7 @@ pub(super) struct Network {
     events: BinaryHeap<Reverse<(Micros, u64, Event)>>,
     pub(super) wire: [Wire; 2],
     pub(super) fates: Vec<Fate>,
-    /// Messages whose settlement has not been told yet.
+    /// Messages whose settlement has not been reported yet.
     pub(super) settled: Vec<usize>,
     client: End,
     server: End,
@@ -125,7 +125,7 @@ struct End {
     srtt: f64,
     timer: u64,
     armed: bool,
-    /// The timer is that of a tail loss probe; one was sent since something was heard.
+    /// The timer is that of a tail loss probe; one was sent since the last acknowledgement.
     is_probe: bool,
     has_probed: bool,
     clock: u64,
@@ -226,7 +226,7 @@ impl Network {
         payload + COAP_OVERHEAD
     }
 
-    /// What the client's system knows of its connection.
+    /// The counters of the client's system for its connection.
     pub(super) fn tcp(&self) -> NetworkReading {
         let (client, server) = (&self.client, &self.server);
         NetworkReading {

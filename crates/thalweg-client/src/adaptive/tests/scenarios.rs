@@ -16,7 +16,7 @@ pub(super) enum Policy {
     Adaptive(Objective),
 }
 
-/// What one run came to, per step of loss.
+/// Results of one run, per step of loss.
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) latency_ms: [f64; 5],
@@ -256,9 +256,10 @@ fn courses(timers: CoapTimers) -> impl Iterator<Item = Course> {
         .map(of)
 }
 
-/// 20 % loss from the first message on: the median of five runs, each against the better fixed protocol. For large messages
-/// over 150 ms it is told and not judged: the simulated TCP is much quicker there than the kernel's that the calibration has
-/// measured at 100 ms (306 ms against 435 ms). With the kernel's the choice is within the bar (docs/adaptive.md).
+/// 20 % loss from the first message on: the median of five runs, each against the better fixed protocol. For large
+/// messages over 150 ms the result is printed and not asserted: the simulated TCP is much quicker there than the
+/// kernel's that the calibration has measured at 100 ms (306 ms against 435 ms). With the kernel's the choice is within
+/// the bar (docs/adaptive.md).
 #[test]
 fn regret_is_small_at_a_loss_of_a_fifth() {
     for (payload, delay) in [(60, 25_000), (60, 75_000), (2000, 25_000), (2000, 75_000)] {

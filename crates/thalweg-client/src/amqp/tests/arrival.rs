@@ -1,4 +1,4 @@
-//! What arrives, in our words.
+//! Received messages in the client's terms.
 
 use super::*;
 use thalweg_model::Stamp;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::pair::{self, Chunk};
 
-/// Some of everything; what was told, and every byte that came.
+/// Runs every kind of operation; returns the events and every received byte.
 fn conversation(chunk: Chunk) -> Vec<EventCall> {
     let mut pair = Pair::new(AmqpSettings {
         unconfirmed_max: 8,
@@ -34,7 +34,7 @@ fn conversation(chunk: Chunk) -> Vec<EventCall> {
     pair.unsubscribe(1);
     pair.exchange();
     told.extend(pair.witness.take());
-    // How often there is room again depends on what comes together.
+    // The number of notices of free space depends on what arrives together.
     told.retain(|told| *told != EventCall::Room);
     told
 }
@@ -63,7 +63,7 @@ fn a_cut_at_every_byte_changes_nothing() {
     pair::cuts_change_nothing(600, run);
 }
 
-/// What a broken or hostile broker says: the lane may give up, and nothing else.
+/// Input of a broken or hostile broker: the lane may end the connection, and nothing else.
 #[test]
 fn nonsense_ends_a_connection_at_worst() {
     let prepared = || {

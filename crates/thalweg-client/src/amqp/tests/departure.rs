@@ -1,4 +1,4 @@
-//! What leaves: logins, publishes and their confirms, questions, heartbeats.
+//! Sent frames: logins, publishes and their confirms, requests, heartbeats.
 
 use super::*;
 use thalweg_model::Stamp;
@@ -233,7 +233,7 @@ fn confirms_of_many_and_out_of_order_reach_whom_they_mean() {
         .ack(CONFIRMED, 0, true, &mut pair.server.out);
     pair.exchange();
     assert_eq!(pair.witness.take(), acknowledged(16..20));
-    // Numbers that were never given, or again, are nobody's.
+    // Confirms of unknown or repeated numbers settle no message.
     pair.server
         .side
         .ack(CONFIRMED, 99, false, &mut pair.server.out);
@@ -255,7 +255,7 @@ fn a_window_holds_and_opens() {
         assert_eq!(pair.publish(&message(id, "a", b"")), Ok(Departure::Awaited));
     }
     assert_eq!(pair.publish(&message(4, "a", b"")), Err(Refusal::Window));
-    // What nobody confirms may go.
+    // A publish without confirms may be sent.
     let zero = at_most_once(5, "a", b"");
     assert_eq!(pair.publish(&zero), Ok(Departure::Gone));
     pair.exchange();
@@ -380,7 +380,7 @@ fn questions_are_answered_on_their_channel() {
         })
         .collect();
     assert_eq!(answered, [2, 1]);
-    // The channel goes: whoever waits hears of it, and the next question has its consumer again.
+    // The channel is closed: pending requests fail, and the next request has its consumer again.
     let question = message(4, "ask", b"?");
     pair.must_request(4, &question);
     pair.exchange();

@@ -14,9 +14,9 @@ use crate::message::Retain;
 use crate::plugin::Asked;
 use crate::transport::{Departure, Outbound, Refusal};
 
-/// How many publishes may be under way: NSTART, until the server says that it keeps their order. Then it is more to begin with,
-/// one more for each answer as long as half of them are made use of, and half as many when something had to be repeated, but
-/// never fewer than NSTART. RFC 5681 §3.1, RFC 7661 §4.1, RFC 7252 §4.7
+/// Limit of publishes in flight: NSTART, until the server announces that it keeps their order. Then it begins higher,
+/// grows by one for each answer while at least half of it is used, and halves after a repetition, but never goes below
+/// NSTART. RFC 5681 §3.1, RFC 7661 §4.1, RFC 7252 §4.7
 #[derive(Debug)]
 pub(super) struct Congestion {
     size: usize,
@@ -29,8 +29,8 @@ pub(super) struct Congestion {
     cut_until: Time,
 }
 
-/// How many there are to begin with, in percent of NSTART: 40, with blocks of 1 KiB nearly three times what TCP begins with
-/// (RFC 6928).
+/// Initial limit in percent of NSTART: 40 publishes; with blocks of 1 KiB nearly three times TCP's initial window (RFC
+/// 6928).
 const BEGIN_PERCENT: usize = 250;
 
 /// Our server takes 255 bodies of a peer at a time.
@@ -58,7 +58,7 @@ impl Congestion {
         self.size
     }
 
-    /// The server keeps their order. Who wants one at a time (RFC 7252's NSTART) has that.
+    /// Raises the limit because the server keeps the order. A configured NSTART of one still means one at a time.
     pub(super) fn open(&mut self) {
         if self.least > 1 {
             self.size =
@@ -111,7 +111,7 @@ impl Coap {
         side.set_nstart(u8::try_from(self.window.size()).unwrap_or(u8::MAX));
     }
 
-    /// What messages of one topic have in common.
+    /// Returns the number that all messages of a topic share.
     pub(super) fn topic(&self, address: &str) -> u64 {
         self.requests.last.hasher().hash_one(address)
     }

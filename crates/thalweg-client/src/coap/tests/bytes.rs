@@ -1,4 +1,4 @@
-//! What a message costs.
+//! Bytes that a message costs.
 
 use super::super::wording;
 use super::*;
@@ -7,7 +7,7 @@ fn lane(settings: CoapSettings) -> World {
     World::up(1, 0, vec![settings])
 }
 
-/// Bytes that a publish takes, and what comes back.
+/// Bytes of a publish and of its response.
 fn cost(world: &mut World, message: &Outbound<'_>) -> (usize, usize) {
     let mut out = Output::default();
     world.lanes[0]

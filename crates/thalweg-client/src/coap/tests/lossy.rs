@@ -11,8 +11,8 @@ pub(super) fn stamped(sequence: u64) -> Option<Stamp> {
     })
 }
 
-/// What an engine does: one message of a topic at a time, again under its stamp if nobody knows what became of it.
-/// Returns how long each took.
+/// Does as the engine: one message of a topic at a time, again with its stamp if its outcome is unknown. Returns how
+/// long each took.
 fn publish_all(world: &mut World, count: u64) -> Vec<Span> {
     let mut waits = Vec::new();
     for sequence in 1..=count {
@@ -77,7 +77,7 @@ fn ten_thousand_messages_arrive_at_a_loss_of_a_quarter() {
         "the broker has each once, in order"
     );
     let got = world.heard[1].take_received();
-    // What comes again after a new registration has a stamp that is known: the engine drops it.
+    // A message that comes again after a new registration has a known stamp: the engine drops it.
     let mut stamps = HashSet::new();
     let fresh = got
         .iter()
@@ -96,7 +96,7 @@ fn number(payload: &[u8]) -> u64 {
     payload.try_into().map_or(0, u64::from_be_bytes)
 }
 
-/// What E2 has to show: with waits that follow the round trip a quarter lost costs some hundred milliseconds.
+/// Experiment E2: with timers that follow the round trip, the loss of a quarter costs some hundred milliseconds.
 #[test]
 fn waits_that_follow_the_round_trip_are_worth_seconds() {
     let mut adaptive = World::up(21, QUARTER, vec![settings()]);

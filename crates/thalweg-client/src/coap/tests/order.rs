@@ -11,8 +11,8 @@ fn payload(id: u64, bytes: usize) -> Vec<u8> {
     payload
 }
 
-/// What an engine does: gives messages in order as long as there is room, and those again that were put off or of which
-/// nothing is known. Message `id` goes to topic `id % topics`. Returns how long it took.
+/// Does as the engine: sends messages in order as long as there is space, and those again that were refused or have an
+/// unknown outcome. Message `id` goes to topic `id % topics`. Returns how long it took.
 fn publish_all(world: &mut World, count: u64, topics: u64, bytes: impl Fn(u64) -> usize) -> Span {
     let since = world.now;
     let mut waiting: BTreeSet<u64> = (1..=count).collect();
@@ -115,7 +115,7 @@ fn messages_of_a_topic_stay_in_order_whatever_is_lost() {
     }
 }
 
-/// What is put off goes again before those that came after it.
+/// Refused messages are sent again before later ones.
 #[test]
 fn a_server_that_is_busy_takes_messages_in_order_afterwards() {
     let mut world = World::up(35, 0, vec![settings()]);

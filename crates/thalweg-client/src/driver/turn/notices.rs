@@ -1,4 +1,4 @@
-//! What the engine tells: to tickets, subscriptions, who waits, and the queue of events.
+//! Notices of the engine: to tickets, subscriptions, waiting handles, and the queue of events.
 
 use thalweg_model::Time;
 
@@ -23,7 +23,7 @@ impl Driver {
 
     pub(super) fn settle(&mut self, id: MessageId, success: Success, why: Option<String>) {
         if success == Success::Failed {
-            // Before the outcome: who has seen that it failed must not hear that it is stored.
+            // Before the outcome: a message reported as failed must not be reported as stored.
             self.shared.stored.never(id);
         }
         self.shared.tickets.settle(id, success);
@@ -152,7 +152,7 @@ impl Driver {
         Some((status.protocol, place(status.endpoint)))
     }
 
-    /// Tells of a lane, if anybody wants to know.
+    /// Reports an event of a lane if there is an event queue.
     fn tell_event(&self, lane: usize, event: impl FnOnce(&'static str, String) -> Event) {
         if let Some(events) = &self.shared.events
             && let Some((protocol, place)) = self.name_of(lane)

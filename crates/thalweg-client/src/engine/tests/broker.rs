@@ -20,13 +20,13 @@ pub struct Taken {
     pub lane: usize,
 }
 
-/// A lane, its connection, and what goes over it.
+/// A lane, its connection, and the message sent over it.
 pub type Answer = (usize, u64, Frame);
 
 #[derive(Default)]
 pub struct Broker {
     pub log: Vec<Taken>,
-    /// What stamps or sessions showed to be a repetition.
+    /// Repetitions that stamps or sessions revealed.
     pub repetitions: usize,
     windows: BTreeMap<u64, (u64, BTreeSet<u64>)>,
     sessions: BTreeMap<usize, Session>,
@@ -48,7 +48,7 @@ struct Session {
     waiting: VecDeque<Frame>,
     /// Identifiers of exactly once.
     known: BTreeSet<u64>,
-    /// What was answered to datagrams, by connection and number.
+    /// Responses to datagrams, by connection and number.
     numbers: BTreeMap<(u64, u64), Option<Frame>>,
 }
 
@@ -70,7 +70,7 @@ impl Broker {
         self.sessions.remove(&lane);
     }
 
-    /// What comes over a lane; the answers, each with the lane and the connection over which it goes.
+    /// Handles input of a lane; returns the responses, each with its lane and connection.
     pub fn hear(
         &mut self,
         lane: usize,
@@ -170,7 +170,7 @@ impl Broker {
                     let is_of = |frame: &Frame| matches!(frame, Frame::Deliver { name: of, .. } if *of == name);
                     session.unsettled.retain(|_, frame| !is_of(frame));
                     session.waiting.retain(|frame| !is_of(frame));
-                    // Their places are free for what waits of other subscriptions.
+                    // This frees places for queued messages of other subscriptions.
                     session.feed(lane, &mut out);
                 }
             }
@@ -274,7 +274,7 @@ impl Broker {
 }
 
 impl Session {
-    /// What is not settled, once more.
+    /// Sends unsettled messages again.
     fn repeated(&self, lane: usize) -> Vec<Answer> {
         let Some(connection) = self.connection else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What lanes of datagrams lose, and what becomes of it.
+//! Losses of datagram lanes, and their repair.
 
 use thalweg_model::{Reliability, Span};
 

@@ -1,5 +1,5 @@
-//! What must hold whatever happens, over many seeds: nothing acknowledged is lost, exactly once is once, order per topic
-//! holds, memory is bounded, every ticket ends.
+//! Invariants over many seeds: nothing acknowledged is lost, exactly once is once, order per topic holds, memory is
+//! bounded, every ticket ends.
 //!
 //! `THALWEG_SEEDS=20000` runs more of them; `THALWEG_SEED=17` only that one.
 
@@ -95,7 +95,7 @@ fn live(world: &mut World, steps: u64, lanes: usize, may_expire: bool) {
     }
 }
 
-/// What must hold in the end.
+/// Invariants at the end of a run.
 fn check(world: &World, kinds: &[LaneTraits], order_of_gone: bool, has_busy: bool) {
     let mut copies: BTreeMap<u64, usize> = BTreeMap::new();
     let mut last: BTreeMap<(&str, Reliability, u8), u64> = BTreeMap::new();
@@ -187,7 +187,7 @@ fn nothing_acknowledged_is_lost_nor_doubled_whatever_breaks() {
             world.engine.load(),
             world.notices
         );
-        // What left at most once is still on its way.
+        // At-most-once messages are still in flight.
         world.run(Span::from_secs(5));
         check(&world, &kinds, is_calm, has_busy);
     });
@@ -249,7 +249,7 @@ fn a_subscriber_gets_everything_once_while_lanes_change_and_break() {
             let ticket = &world.tickets[&id];
             let count = copies.entry(id).or_default();
             *count += 1;
-            // What the peer of a lost lane had in line comes when that lane is there again: late, rather than never.
+            // The queued messages of a lost lane's peer arrive when that lane is up again: late, rather than never.
             if *count == 1 && ticket.reliability != Reliability::AtMostOnce && keeps_order {
                 let before = last.insert(
                     (ticket.address.clone(), ticket.reliability, ticket.priority),

@@ -31,7 +31,7 @@ fn what_the_handle_settles_itself_comes_only_over_lanes_that_wait_for_it() {
         refused.is_some_and(|words| words.contains("the application settles")),
         "{refused:?}"
     );
-    // With a lane that can, that one is taken, whoever publishes.
+    // A lane that can settle is chosen, whichever lane publishes.
     let mut world = World::new(1, &[LaneTraits::DATAGRAMS, LaneTraits::STREAM], settings());
     world.prefer(0);
     world.wish(&BY_HAND);

@@ -1,4 +1,4 @@
-//! What users rely on, each as a story of its own.
+//! Guarantees to users, one test each.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -333,7 +333,7 @@ fn what_waits_for_a_log_in_that_is_refused_waits() {
         "{:?}",
         world.engine.counts()
     );
-    // Who waits for an answer is told all the same.
+    // The waiting handle is notified all the same.
     assert!(
         world
             .notices
@@ -473,7 +473,7 @@ fn a_burst_at_most_once_waits_for_its_handle() {
         ),
         (3_000, 0)
     );
-    // Nobody but the handle waits for them: acknowledgements of what is published are still read.
+    // Only the handle waits for them: acknowledgements of publishes are still read.
     assert!(world.engine.wants_input(0));
     // Every one gives its room back.
     world.takes = true;

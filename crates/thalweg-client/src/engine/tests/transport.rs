@@ -13,7 +13,7 @@ use crate::transport::{
     SubscriptionId, Transport, Welcome,
 };
 
-/// How a simulated lane behaves.
+/// Properties of a simulated lane.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneTraits {
     pub name: &'static str,
@@ -70,7 +70,7 @@ impl LaneTraits {
 const REPEAT: Span = Span::from_secs(2);
 const REPEATS_MAX: u32 = 4;
 
-/// What is awaited: repeated on a lane of datagrams until it comes.
+/// Awaited messages: repeated on a lane of datagrams until they are settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Awaited {
     // The first, so that they are a range.
@@ -81,7 +81,7 @@ enum Awaited {
     Subscribed(u32),
 }
 
-/// What was said, when it is repeated, and how often it was.
+/// The packet, when it is repeated, and how often it was.
 struct Asked {
     frame: Frame,
     at: Time,
@@ -96,7 +96,7 @@ pub struct SimTransport {
     next_number: u64,
     asked: BTreeMap<Awaited, Asked>,
     was_refused: bool,
-    /// What is awaited although nobody waits.
+    /// Settlements that the engine does not wait for.
     abandoned: BTreeSet<MessageId>,
 }
 

@@ -5,7 +5,7 @@ use thalweg_model::{Reliability, Stamp};
 /// Declares the frames. A line is the name of a frame and its fields in this order.
 macro_rules! frames {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $kind:ty),* })*) => {
-        /// What goes between a simulated transport and the simulated broker.
+        /// Packets between a simulated transport and the simulated broker.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum Frame {
             $($(#[$doc])* $name { $($field: $kind),* },)*

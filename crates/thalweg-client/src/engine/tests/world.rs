@@ -18,7 +18,7 @@ use crate::engine::{
 use crate::spool::{Memory, Spool};
 use crate::transport::{MessageId, Opening, SubscriptionId};
 
-/// What goes wrong, and how often.
+/// Kinds of failures, and how often they occur.
 #[derive(Clone, Copy, Debug)]
 pub struct Chaos {
     /// Of datagrams, in percent.
@@ -27,9 +27,9 @@ pub struct Chaos {
     pub twice: u64,
     /// The longest delay of a datagram, in milliseconds.
     pub delay: u64,
-    /// How often in a thousand steps of the network a connection is cut.
+    /// Cuts of a connection in a thousand steps of the network.
     pub cuts: u64,
-    /// What was written before a cut may reach the broker after it.
+    /// Bytes written before a cut may reach the broker after it.
     pub late: bool,
     /// Connections that cannot be made, in percent.
     pub unreachable: u64,
@@ -82,7 +82,7 @@ struct Link {
     broker_rest: BTreeMap<u64, Vec<u8>>,
 }
 
-/// What was published and what became of it.
+/// A published message and its outcome.
 #[derive(Clone, Debug)]
 pub struct Ticket {
     pub address: String,
@@ -100,7 +100,7 @@ pub struct World {
     pub now: Time,
     pub chaos: Chaos,
     pub tickets: BTreeMap<MessageId, Ticket>,
-    /// What handles were given, per subscription: payloads.
+    /// Payloads delivered to handles, per subscription.
     pub got: BTreeMap<SubscriptionId, Vec<String>>,
     pub standing: BTreeMap<SubscriptionId, bool>,
     pub notices: Vec<String>,
@@ -114,7 +114,7 @@ pub struct World {
     links: Vec<Link>,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
     count: u64,
-    /// How often something happened without time passing.
+    /// Number of steps without time passing.
     wakes: u32,
     next_id: MessageId,
 }
@@ -249,7 +249,7 @@ impl World {
         });
     }
 
-    /// Subscribes to what the wish says.
+    /// Makes the subscription of a wish.
     pub fn wish(&mut self, wish: &Wish<'_>) {
         self.engine.subscribe(wish, self.now);
         self.standing.insert(wish.subscription, false);
@@ -520,7 +520,7 @@ impl World {
                 let link = &mut self.links[lane];
                 link.is_open = false;
                 let (connection, after) = (link.connection, link.to_broker);
-                // Whatever comes from this connection later is not heard.
+                // Later input from this connection is ignored.
                 link.connection += 1;
                 let event = Event::Lane(lane, connection, Step::BrokerClosed);
                 self.at(after.max(self.now), event);

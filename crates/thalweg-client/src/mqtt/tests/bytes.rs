@@ -1,4 +1,4 @@
-//! What a message costs.
+//! Bytes that a message costs.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn sizes(pair: &mut Pair, messages: &[Outbound<'_>]) -> Vec<usize> {
     messages.iter().map(size).collect()
 }
 
-/// The smallest PUBLISH there is: nothing is added to what §3.3 demands.
+/// The smallest possible PUBLISH: nothing is added to the requirements of §3.3.
 #[test]
 fn a_plain_publish_is_as_small_as_can_be() {
     let mut pair = Pair::of_version(4);
@@ -36,7 +36,8 @@ fn a_topic_that_comes_again_goes_by_its_alias() {
     let topic = "building/7/floor/3/room/12/temperature";
     let reading = at_most_once(1, topic, b"21.5");
     let plain = 2 + 2 + topic.len() + 1 + 4;
-    // The first time nobody knows whether it comes again; the second time the alias is told; from then on it is enough.
+    // The first publish has no alias, since the topic may not come again; the second sets the alias; from then on the
+    // alias is enough.
     let short = plain - topic.len() + 3;
     assert_eq!(
         sizes(&mut pair, &[reading; 4]),
@@ -75,7 +76,7 @@ fn aliases_are_understood_by_the_server_also_after_a_new_connection() {
     }
 }
 
-/// What a stamp costs in MQTT 5, where the name of the property goes with every message.
+/// Bytes of a stamp in MQTT 5, where the name of the property is in every message.
 #[test]
 fn a_stamp_takes_thirty_three_bytes() {
     let mut pair = Pair::up(settings());

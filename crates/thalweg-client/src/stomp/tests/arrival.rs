@@ -1,4 +1,4 @@
-//! Subscriptions, and what arrives, in our words.
+//! Subscriptions, and received messages in the client's terms.
 
 use super::*;
 use thalweg_model::Stamp;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::pair::{self, Chunk};
 
-/// Some of everything, up to an ERROR; what was told.
+/// Runs every kind of operation, up to an ERROR; returns the events.
 fn conversation(chunk: Chunk) -> Vec<EventCall> {
     let mut pair = Pair::new(StompSettings {
         unconfirmed_max: 8,
@@ -39,7 +39,7 @@ fn cuts_change_nothing() {
     pair::cuts_change_nothing(1000, conversation);
 }
 
-/// What a broken or hostile broker says: the lane may give up, and nothing else.
+/// Input of a broken or hostile broker: the lane may end the connection, and nothing else.
 #[test]
 fn nonsense_ends_a_connection_at_worst() {
     let prepared = || {

@@ -1,4 +1,4 @@
-//! What leaves: logins, publishes and their receipts, whose fault an ERROR is, questions, heart-beats.
+//! Sent frames: logins, publishes and their receipts, causes of ERROR, requests, heart-beats.
 
 use super::*;
 use thalweg_model::Stamp;
@@ -24,7 +24,7 @@ fn a_login_says_who_where_to_and_how_often_we_speak() {
     assert_eq!(pair.server.heard, [login]);
     assert_eq!(pair.witness.take(), [EventCall::Up(Welcome::default())]);
     assert!(pair.lane.capabilities().stamps);
-    // Who is told nothing is guest; without a virtual host the broker's name is one.
+    // Without credentials the login is `guest`; without a virtual host the broker's name is used.
     let mut pair = Pair::new(StompSettings {
         vhost: String::new(),
         ..settings()
@@ -311,7 +311,7 @@ fn a_culprit_is_found_though_nobody_names_it() {
     assert_eq!(arrived, 5);
 }
 
-/// A message that nobody acknowledges is forbidden; the one that is acknowledged must not be blamed for it.
+/// A message without a receipt is forbidden; the one with a receipt must not fail for it.
 #[test]
 fn who_only_stood_beside_the_culprit_is_not_blamed() {
     let mut pair = Pair::new(settings());
@@ -409,7 +409,8 @@ fn silence_is_broken_and_not_suffered() {
     pair.server.heart_beat = (4000, 20_000);
     pair.connect();
     let start = pair.now;
-    // We are to be heard every 20 s, the broker every 10: it can oftener, and we do not want it.
+    // The client sends every 20 s and the broker every 10 s: the broker could send more often, but the client does not
+    // ask for it.
     pair.now += Span::from_secs(10);
     assert_eq!(pair.lane.poll_timeout(), pair.now);
     pair.timeout().expect("all is well");

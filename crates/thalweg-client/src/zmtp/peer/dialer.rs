@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Between two attempts: at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// How long a connection has to have lived that the pauses begin anew.
+/// Lifetime of a connection after which the pauses start from the beginning.
 const STEADY: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(5);
 

@@ -1,4 +1,4 @@
-//! What came already, directly or by the broker.
+//! Messages that were already received, directly or from the broker.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

@@ -1,4 +1,4 @@
-//! What the hub does with what its sockets say, without the sockets.
+//! Handles the input of the hub's sockets, without the sockets.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::zmtp::Prefixes;
 
 /// The line of a header frame that tells the messages of a peer apart, as text of a [`Stamp`].
 const PEER_STAMP: &str = "x-peer-stamp";
-/// What an end announces that takes header frames.
+/// Metadata of a peer that accepts header frames.
 const HEADERS: [(&str, &[u8]); 1] = [(HEADER_FRAME, b"1")];
 /// Bytes that wait for a socket, at most; what does not fit is dropped, the newest first, as every PUB does.
 const OUTPUT_BYTES_MAX: usize = 8 << 20;
@@ -24,30 +24,30 @@ const OUTPUT_BYTES_MAX: usize = 8 << 20;
 const ASKED_BYTES_MAX: usize = 1 << 20;
 /// Largest message that is taken.
 const MESSAGE_BYTES_MAX: u64 = 16 << 20;
-/// What libzmq takes for a wrong login, and does not try again. [27#Reply]
+/// The error code that libzmq takes for a failed login and does not retry. [27#Reply]
 const REFUSED: &str = "400";
 
-/// What the client shows its hub, and how its messages are numbered.
+/// Credentials between the client and its hub, and the publisher id of its messages.
 pub(super) struct Secrets {
     pub(super) user: String,
     pub(super) password: String,
     pub(super) publisher: u64,
 }
 
-/// What another end is to the client.
+/// Role of a peer of the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// The client's own lanes.
     OwnPublisher,
     OwnSubscriber,
-    /// It gets what it has asked for of what the client publishes.
+    /// Receives the client's publishes that match its subscriptions.
     Sink,
-    /// The client gets what it has asked for of what comes from there.
+    /// The client receives its messages that match the client's subscriptions.
     Source,
 }
 
 impl Role {
-    /// What a socket of this type is here, and the type that it finds.
+    /// Returns the role of a peer with this socket type, and our socket type towards it.
     fn of(peer: SocketType, is_own: bool) -> Option<(Role, SocketType)> {
         Some(match (peer, is_own) {
             (SocketType::Pub | SocketType::Xpub, true) => (Role::OwnPublisher, SocketType::Xsub),
@@ -74,7 +74,7 @@ pub(super) struct End {
     is_direct: bool,
     /// Messages have a header frame behind the first.
     has_header: bool,
-    /// What it wants of the client.
+    /// Its subscriptions to the client's messages.
     asked: Prefixes,
     out: Output,
 }
@@ -100,10 +100,10 @@ impl End {
     }
 }
 
-/// What is between a client's lanes and its peers.
+/// State between a client's lanes and its peers.
 pub(super) struct Hub {
     ends: BTreeMap<usize, End>,
-    /// What the client wants of its peers.
+    /// The client's subscriptions to its peers.
     wanted: Prefixes,
     duplicates: Duplicates,
     secrets: Secrets,
@@ -124,7 +124,7 @@ impl Hub {
         }
     }
 
-    /// A connection was accepted: of the client itself, or of a socket that wants its messages.
+    /// A connection was accepted: from the client itself, or from a subscriber to its messages.
     pub(super) fn accept(&mut self, number: usize) {
         let mechanisms = ServerMechanisms {
             null: true,
@@ -351,7 +351,7 @@ impl Hub {
         }
     }
 
-    /// A message for the client. What it has had already, from its peer or by the broker, is left out.
+    /// Handles a message for the client. Those that it has already received, from its peer or the broker, are dropped.
     fn receive(&mut self, number: usize, message: Message<'_>) {
         let Some(end) = self.ends.get(&number) else {
             return;
@@ -433,7 +433,7 @@ impl Hub {
         counts
     }
 
-    /// What waits to be written.
+    /// Bytes that wait to be written.
     pub(super) fn unsent(&self, number: usize) -> &[u8] {
         self.ends.get(&number).map_or(&[], |end| end.out.unsent())
     }
@@ -459,7 +459,7 @@ fn limits() -> Limits {
     }
 }
 
-/// What a header frame says of a peer's message.
+/// Returns the stamp in the header frame of a peer's message.
 fn stamp_of(header: &[u8]) -> Option<Stamp> {
     let mut lines = header.split(|byte| *byte == b'\n');
     let text = lines.find_map(|line| {

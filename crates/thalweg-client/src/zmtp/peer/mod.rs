@@ -5,9 +5,9 @@
 //!                                  └──── what it subscribes to <── PUB sides of its peers, and the broker
 //! ```
 //!
-//! The hub is a thread of its own, between the two lanes of ZeroMQ that the client has to it and all others. What comes
-//! from one of them it passes on to none of them. What a client publishes is numbered, so that what comes to a peer directly and
-//! by the broker comes once.
+//! The hub is a thread of its own, between the client's two ZeroMQ lanes to it and all peers. A message from one peer
+//! is not forwarded to another. A client's publishes are numbered, so that a message that reaches a peer both directly
+//! and by the broker is received once.
 //!
 //! - `hub` is what it does, without sockets; `duplicates` what came already; `sockets` the loop; `dialer` connects to peers.
 //!
@@ -32,7 +32,7 @@ use crate::client::{ClientError, PeerCounts};
 use crate::transport::{Endpoint, Medium, Transport};
 use crate::zmtp::{Zmtp, ZmtpSettings};
 
-/// How a client is a peer.
+/// Settings of a client in peer mode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerSettings {
     /// Where its peers connect to, as `HOST:PORT`. Any program that reaches it may subscribe to all
@@ -43,9 +43,9 @@ pub struct PeerSettings {
 }
 
 impl ClientBuilder {
-    /// The client is a peer: it publishes to those that connect to it, gets the messages of its peers directly, and needs no
-    /// broker. One that is named, by `zmtp://`, joins them to everybody else while it is there. At most once; each message
-    /// comes once, also when it comes directly and by the broker.
+    /// Makes the client a peer: it publishes to those that connect to it, receives its peers' messages directly, and
+    /// needs no broker. A broker given by `zmtp://` connects them to all other clients while it is reachable. At most
+    /// once; a message that comes directly and by the broker is received once.
     #[must_use]
     pub fn peer(mut self, settings: PeerSettings) -> Self {
         self.hub = Some(Box::new(move |builder| {
@@ -138,7 +138,7 @@ impl Hub {
 }
 
 impl Drop for Hub {
-    /// Waits for what is left to be sent, for a second at most.
+    /// Waits until the remaining bytes are sent, for a second at most.
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::SeqCst);
         // It fails only if the thread is gone.
@@ -158,7 +158,7 @@ fn loopback(bound: IpAddr) -> IpAddr {
     }
 }
 
-/// What the client shows its own hub, and who it is for its peers.
+/// Creates the client's credentials for its own hub, and its publisher id.
 fn secrets() -> Result<Secrets, ClientError> {
     let random = random()?;
     let (publisher, password) = random.split_at(8);

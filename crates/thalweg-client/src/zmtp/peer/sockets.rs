@@ -22,17 +22,17 @@ const BELL: Token = Token(usize::MAX - 1);
 const READ_BYTES: usize = 64 << 10;
 /// Sockets that may be connected to the listener.
 const ACCEPTED_MAX: usize = 1000;
-/// How long a handshake may take, and how long the end waits for what is left to be sent.
+/// Longest time of a handshake, and of sending the remaining bytes at the end.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How often sockets are looked after.
+/// Interval of the housekeeping of sockets.
 const CARE_EVERY: Duration = Duration::from_secs(1);
 
-/// Where the hub connects to, and as what.
+/// A peer's address and socket type to connect to.
 pub(super) struct Target {
     address: String,
     ours: SocketType,
-    /// How the client shows a broker who it is.
+    /// Credentials of the client at a broker.
     login: Option<(ZmtpSettings, Opening)>,
 }
 
@@ -64,7 +64,7 @@ impl Target {
     }
 }
 
-/// What the client and its hub's thread have in common.
+/// State shared by the client and its hub's thread.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// Set by the client, when it ends.
@@ -88,7 +88,7 @@ impl Shared {
     }
 }
 
-/// A target, and what tells its dialer that the connection was lost.
+/// A target, and the flag that tells its dialer of a lost connection.
 struct Dialed {
     target: Target,
     lost: Sender<()>,
@@ -158,7 +158,7 @@ impl Sockets {
         Ok((sockets, bell))
     }
 
-    /// Runs until the client is gone and what it has published is sent.
+    /// Runs until the client is closed and its publishes are sent.
     pub(super) fn run(mut self) {
         let mut events = mio::Events::with_capacity(64);
         let mut care_at = Instant::now() + CARE_EVERY;

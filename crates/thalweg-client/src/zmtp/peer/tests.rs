@@ -27,7 +27,7 @@ struct Far {
     is_refused: bool,
 }
 
-/// The hub, and what is connected to it.
+/// The hub, and the sockets connected to it.
 struct World {
     hub: Hub,
     ends: Vec<Far>,
@@ -238,7 +238,7 @@ fn what_the_client_publishes_goes_to_those_that_asked_and_to_itself() {
     let numbered = ["a/b|x-peer-stamp:a-1\n|1", "a/c|x-peer-stamp:a-2\n|2"];
     assert_eq!(world.got(peer), numbered);
     assert_eq!(world.got(broker)[2], "c|x-peer-stamp:a-3\n|3");
-    // What it gets it passes on to none.
+    // The hub does not forward a peer's messages to other peers.
     let source = world.bind(SocketType::Sub, SocketType::Pub, true);
     assert_eq!(world.hub.counts().publishers, 1);
     world.send(source, &["a/b", "x-peer-stamp:b-1\n", "4"]);
@@ -272,7 +272,7 @@ fn what_comes_directly_and_by_the_broker_comes_once() {
     world.send(stock, &["a", "x-peer-stamp:b-1\n", "same"]);
     world.send(stock, &["a same"]);
     assert_eq!(world.got(own).len(), 6);
-    // What comes behind what the peer has sent later comes too late.
+    // A stamp below a later message of the peer comes too late.
     for (way, number) in [(peer, 4), (broker, 3), (broker, 4)] {
         world.send(way, &["a", &stamped(number), "text"]);
     }
