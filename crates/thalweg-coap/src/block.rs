@@ -58,7 +58,7 @@ impl Block {
         self.number << 4 | (self.more as u32) << 3 | (self.size_exponent & 7) as u32
     }
 
-    /// How many bytes a block has; with [`Block::BERT`], the unit its number counts in.
+    /// Size of a block in bytes; with [`Block::BERT`], the unit of its number.
     #[inline]
     pub const fn size(self) -> usize {
         if self.size_exponent >= Block::SIZE_EXPONENT_MAX {

@@ -9,7 +9,7 @@ use thalweg_wire::{Span, Time};
 use crate::slots::NONE;
 use crate::{Code, OptionOut, Options, ServerSettings, SharedBody, Token, Value, option};
 
-/// Bodies by what names them: peer and cache key, see [`key_of`].
+/// Bodies by the hash of peer and cache key, see [`key_of`].
 type Bodies<T> = HashMap<u64, T, FixedState>;
 
 /// A request of which not all blocks have come.
@@ -31,7 +31,7 @@ pub(crate) struct Transfers {
     pub displaced: u64,
 }
 
-/// What a block did.
+/// Result of adding a block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Gathered {
     /// There are more to come.
@@ -52,7 +52,7 @@ pub(crate) enum Gathered {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'b> {
     pub key: u64,
-    /// What the peer is named by.
+    /// The peer's name, see `Peer::name`.
     pub peer: u64,
     pub offset: usize,
     pub bytes: &'b [u8],
@@ -136,7 +136,7 @@ impl Transfers {
         self.all.len()
     }
 
-    /// How many a peer has under way.
+    /// Number of a peer's bodies in progress.
     pub fn count_of(&self, peer: u64) -> usize {
         self.all
             .values()
@@ -192,7 +192,7 @@ impl Transfers {
     }
 }
 
-/// What further blocks may be asked for of.
+/// State of a body whose further blocks may be requested.
 #[derive(Debug)]
 pub(crate) enum KeptBody {
     /// A response: its code, its options as they are on the wire, and its payload.
@@ -424,11 +424,11 @@ fn note_dropped(dropped: &mut Option<Box<Dropped>>, awaited: u32) {
     }
 }
 
-/// What blocks of one request have in common: peer, method, and all options but those that speak of blocks or of one
-/// message alone. Request-Tag is one of them, so that blocks with different tags are not put together. RFC 9175 §3
+/// Key that the blocks of one request share: peer, method, and all options except those that concern blocks or a single
+/// message. Request-Tag is one of them, so that blocks with different tags are not put together. RFC 9175 §3
 ///
-/// It is worked out for every request, so it is a quick one. What two requests of one peer with the same key would spoil
-/// is that peer's; others cannot be hit on purpose, because `peer` is a hash with a key of its own.
+/// It is computed for every request, so it is a fast hash. A collision between two requests of one peer harms only that
+/// peer; others cannot be hit on purpose, because `peer` is a hash with a key of its own.
 #[inline]
 pub(crate) fn key_of(peer: u64, code: Code, options: &Options<'_>) -> u64 {
     let mut key = peer ^ u64::from(code.0);

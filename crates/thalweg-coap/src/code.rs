@@ -13,14 +13,14 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code(pub u8);
 
-/// One line per code: its constant, class, detail and what it says.
+/// One line per code: its constant, class, detail and name.
 macro_rules! codes {
     ($($name:ident $class:literal $detail:literal $what:literal;)*) => {
         impl Code {
             $(#[doc = concat!(stringify!($class), ".", $detail, " ", $what)]
             pub const $name: Code = Code(($class << 5) | $detail);)*
 
-            /// What the registry of codes calls it; nothing for a code that is not there.
+            /// Name in the registry of codes; `None` for an unregistered code.
             pub fn name(self) -> Option<&'static str> {
                 match self {
                     $(Code::$name => Some($what),)*

@@ -1,4 +1,4 @@
-//! What a payload is, as a number: the registry of Content-Formats. RFC 7252 §12.3
+//! The registry of Content-Formats: numbers for media types and codings. RFC 7252 §12.3
 
 /// One line per format: its constant, number and media type.
 macro_rules! formats {
@@ -81,8 +81,7 @@ formats! {
     SVG 30_000 "image/svg+xml";
 }
 
-/// The media type of a number; nothing for an unknown one. See [`content_coding`] for the rest of what some
-/// numbers say.
+/// Media type of a number; `None` for an unknown one. See [`content_coding`] for the coding that some numbers imply.
 pub fn media_type(number: u16) -> Option<&'static str> {
     let at = TABLE
         .binary_search_by_key(&number, |(number, _)| *number)
@@ -90,7 +89,7 @@ pub fn media_type(number: u16) -> Option<&'static str> {
     TABLE.get(at).map(|(_, media_type)| *media_type)
 }
 
-/// How the payload is compressed, if a number says that it is.
+/// Compression of the payload, if the number implies one.
 pub const fn content_coding(number: u16) -> Option<&'static str> {
     match number {
         JSON_DEFLATE | CBOR_DEFLATE => Some("deflate"),

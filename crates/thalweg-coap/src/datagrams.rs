@@ -2,8 +2,8 @@
 
 use core::net::SocketAddr;
 
-/// Datagrams on their way out. One buffer holds all their bytes, so that nothing is allocated per datagram; whoever
-/// owns the socket reads them and calls [`Datagrams::clear`], which keeps the buffer.
+/// Outgoing datagrams. One buffer holds all their bytes, so that nothing is allocated per datagram; the owner of the
+/// socket reads them and calls [`Datagrams::clear`], which keeps the buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Datagrams {
     bytes: Vec<u8>,
@@ -36,8 +36,7 @@ impl Datagrams {
         }
     }
 
-    /// Receiver and bytes of each, in order. Neighbours with one receiver and one size are what segmentation offload
-    /// wants.
+    /// Receiver and bytes of each, in order. Adjacent ones with one receiver and one size suit segmentation offload.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> + '_ {
         let mut start = 0;
@@ -69,7 +68,7 @@ impl Datagrams {
         before.map_or(0, |(_, end)| *end as usize)
     }
 
-    /// How many there are.
+    /// Number of outgoing datagrams.
     #[inline]
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -81,7 +80,7 @@ impl Datagrams {
         self.ends.is_empty()
     }
 
-    /// How many bytes they have together.
+    /// Their bytes in total.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes.len()

@@ -1,4 +1,4 @@
-//! What was answered to whom, for as long as the question may be repeated: RFC 7252 §4.2, §4.5.
+//! Answered messages, kept for as long as a repetition may come: RFC 7252 §4.2, §4.5.
 //!
 //! Entries are in the order in which they were made, and their bodies in a second ring in the same order: the oldest
 //! goes first in both, and nothing is allocated per entry. A peer is named by the keyed hash of its address, so that
@@ -11,7 +11,7 @@ use thalweg_wire::{Span, Time};
 
 use crate::Code;
 
-/// What is done about a repetition.
+/// Action for a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
     /// The response is sent again in an acknowledgement.
@@ -22,7 +22,7 @@ pub(crate) enum Again {
     Ignore,
 }
 
-/// Who sent which message.
+/// Sender and message id of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     /// Hash of the address.
@@ -51,7 +51,7 @@ const AT_ONCE: u32 = 32;
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
     entries: VecDeque<Entry>,
-    /// How many entries have gone, wrapping: entry `n` is at `n - gone`.
+    /// Number of removed entries, wrapping: entry `n` is at `n - gone`.
     gone: u32,
     /// Entries by peer and id, those from this number on in the first. Nothing is taken out: what has gone is not found,
     /// and when all of the second has gone the first takes its place. So forgetting costs no look at a table.
@@ -64,7 +64,8 @@ pub(crate) struct Remembered {
 }
 
 impl Remembered {
-    /// What to do about this message if it is a repetition, and the body of the response. `lifetime` is that of its kind.
+    /// Returns the action for this message if it is a repetition, and the body of the response. `lifetime` is that of
+    /// its type.
     #[inline]
     pub fn find(&self, key: Key, lifetime: Span, now: Time) -> Option<(Again, [&[u8]; 2])> {
         let matches = |n: &u32| {
@@ -85,7 +86,8 @@ impl Remembered {
         Some((entry.again, self.body(entry)))
     }
 
-    /// What was done about the last message of a peer with this id, whatever it said, if that was within `lifetime`.
+    /// Returns the action taken for the peer's last message with this id, whatever its content, if that was within
+    /// `lifetime`.
     pub fn find_id(&self, peer: u64, id: u16, lifetime: Span, now: Time) -> Option<Again> {
         let matches = |n: &u32| {
             self.entry(*n)

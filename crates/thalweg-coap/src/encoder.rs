@@ -110,7 +110,7 @@ impl<'v> Encoder<'v> {
     }
 }
 
-/// The four bits that say `number`, and what the bytes behind them say. No value is longer than fits.
+/// The four bits that encode `number`, and the value of the extension bytes. No value is longer than fits.
 #[inline]
 fn nibble(number: usize) -> (u8, u16) {
     match number {

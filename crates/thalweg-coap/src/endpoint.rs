@@ -1,5 +1,5 @@
-//! What both ends of datagram conversations share: message ids, confirmable messages in flight, their repetition and
-//! their queue. RFC 7252 §4
+//! Common to both ends of datagram exchanges: message ids, confirmable messages in flight, their repetition and their
+//! queue. RFC 7252 §4
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::slots::{NONE, Slots};
 use crate::timers::{TimerKind, Timers};
 use crate::{Datagrams, Delivery, Encoder, SharedBody, Token, Transmission, Type, empty};
 
-/// Whose confirmable message it is.
+/// Owner of a confirmable message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// No caller to report the outcome to.
@@ -26,7 +26,7 @@ pub(crate) enum Owner {
     Request(u32),
 }
 
-/// What a confirmable message says.
+/// Content of a confirmable message.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// Nothing: the receiver answers with a reset.
@@ -36,7 +36,7 @@ pub(crate) enum Content {
     Notification(Notification),
 }
 
-/// A notification: what it shares with others, and what is its own.
+/// A notification: the part shared with other observers, and its own.
 #[derive(Debug)]
 pub(crate) struct Notification {
     pub body: Arc<SharedBody>,
@@ -64,11 +64,11 @@ pub(crate) struct Sending {
     content: Content,
     /// When it is due to be repeated or given up.
     at: Time,
-    /// How long the wait is that ends then.
+    /// Length of the current wait.
     wait: Span,
     sent_at: Time,
     pub id: u16,
-    /// How often it was sent; 0: it waits.
+    /// Number of transmissions; 0: it waits.
     transmissions: u8,
     /// Whether there is a newer state to be sent in its place. RFC 7641 §4.5.2
     pub is_outdated: bool,
@@ -76,14 +76,14 @@ pub(crate) struct Sending {
     pub insists: bool,
 }
 
-/// What is to be done about a timer of a confirmable message.
+/// Action for an expired timer of a confirmable message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Nothing, or it has been sent again.
     Done,
     /// Its owner has something newer to say in its place, by [`Endpoint::replace`]; the next repetition is planned.
     Replaceable(Owner),
-    /// It was given up. `is_there`: though the peer was heard of meanwhile, and the message was not one that insists.
+    /// It was given up. `is_there`: the peer was heard from in the meantime, and the message is not an insistent one.
     GivenUp {
         owner: Owner,
         peer: u32,
@@ -107,7 +107,7 @@ pub(crate) struct Endpoint {
     pub sendings: Slots<Sending>,
     pub timers: Timers,
     pub counts: EndpointCounts,
-    /// How many may wait per peer.
+    /// Most waiting messages per peer.
     pub waiting_per_peer: u8,
     pub sendings_max: usize,
     /// State of the generator for the first waits.
@@ -261,9 +261,10 @@ impl Endpoint {
         if let Some(record) = self.peers.slots.get_mut(peer) {
             record.proven = true;
             record.failures = 0;
-            // What was sent twice does not tell which was answered (Karn); unless the answer comes sooner after the
-            // second than it could: then it is the first one's. The mean says nothing of the least where round trips vary;
-            // to take an answer to the second for one to the first would measure our own wait, and lengthen the next.
+            // An acknowledgement of a repeated message does not show which transmission it answers (Karn), unless it
+            // comes sooner after the second than any round trip: then it answers the first. The mean says nothing of
+            // the shortest round trip where they vary; taking an answer to the second for one to the first would
+            // measure our own wait, and lengthen the next.
             let least = record
                 .round_trip
                 .saturating_sub(record.deviation().saturating_mul(4));
@@ -341,7 +342,7 @@ impl Endpoint {
                 is_there,
             };
         }
-        // Who was heard of since the last repetition can be reached: it was lost by itself, and nothing is congested.
+        // A peer that was heard from since the last repetition is reachable: the loss was random, and not congestion.
         let is_reached = self.transmission.adaptive_least.is_some()
             && self
                 .peers

@@ -86,7 +86,7 @@ impl std::error::Error for LinkError {}
 /// A link of a list; it borrows from the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link<'b> {
-    /// What it leads to, as it is written between `<` and `>`.
+    /// Target of the link, as it is written between `<` and `>`.
     pub target: &'b str,
     /// Everything behind the `>`: it was checked.
     attributes: &'b str,
@@ -194,7 +194,7 @@ fn attribute(text: &str) -> Option<(&str, Option<&str>, &str)> {
     Some((name, Some(value.trim_end()), behind))
 }
 
-/// How many bytes there are up to the quotation mark that ends it, and with it.
+/// Number of bytes up to and including the closing quotation mark.
 fn quoted_len(text: &str) -> Option<usize> {
     let mut escaped = false;
     let end = text.bytes().position(|byte| {
@@ -228,7 +228,7 @@ fn unquoted(value: &str) -> Cow<'_, str> {
     text.into()
 }
 
-/// Which links a client wants: one argument of the query, `name=value` or `name=prefix*`. RFC 6690 §4.1
+/// Filter of a client for links: one argument of the query, `name=value` or `name=prefix*`. RFC 6690 §4.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter<'b> {
     name: &'b str,
@@ -238,7 +238,7 @@ pub struct Filter<'b> {
 }
 
 impl<'b> Filter<'b> {
-    /// Reads a Uri-Query option; nothing if it is not of that form. Which names are attributes is not asked here.
+    /// Parses a Uri-Query option; `None` if it is not of that form. Attribute names are not checked here.
     pub fn parse(query: &'b str) -> Option<Filter<'b>> {
         let (name, value) = query.split_once('=').filter(|(name, _)| !name.is_empty())?;
         Some(match value.strip_suffix('*') {
@@ -255,7 +255,7 @@ impl<'b> Filter<'b> {
         })
     }
 
-    /// What is compared: the name of an attribute, or `href` for the target.
+    /// Attribute to compare, or `href` for the target.
     pub fn name(&self) -> &'b str {
         self.name
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{Code, Encoder, Options, Token};
 
-/// What a message asks of the message layer. RFC 7252 §4.2, §4.3
+/// Type of a message for the message layer. RFC 7252 §4.2, §4.3
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Type {
@@ -45,13 +45,13 @@ impl Type {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'b> {
-    /// What it asks of the message layer.
+    /// Type of the message.
     pub kind: Type,
     /// Method, response code, or nothing.
     pub code: Code,
-    /// What acknowledgements and repetitions of it have in common with it.
+    /// Message id, common to the message, its repetitions and acknowledgement.
     pub id: u16,
-    /// What a response has in common with its request.
+    /// Token, common to a request and its responses.
     pub token: Token,
     /// Options of the message, in their order.
     pub options: Options<'b>,
@@ -59,7 +59,7 @@ pub struct Message<'b> {
     pub payload: &'b [u8],
 }
 
-/// What is wrong with a message.
+/// Reason why a message is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Malformed {
     /// Fewer bytes than a head has.
@@ -104,12 +104,12 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// A datagram that is no message, and what is needed to reset or ignore it.
+/// A datagram that is no message, with the fields needed to reset or ignore it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     /// Why it could not be read.
     pub why: Malformed,
-    /// What it asks of the message layer. Nothing if it must be ignored in silence: too short, or of another version.
+    /// Type of the message. `None` if it must be silently ignored: too short, or of another version.
     pub kind: Option<Type>,
     /// Its message id; there when `kind` is.
     pub id: Option<u16>,
@@ -191,7 +191,8 @@ impl<'b> Message<'b> {
         })
     }
 
-    /// Writes it. What [`Message::decode`] read is written as it was, to the byte: no message has two forms.
+    /// Encodes the message. The result of [`Message::decode`] is encoded to the same bytes: a message has only one
+    /// form.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut encoder = Encoder::start(out, self.kind, self.code, self.id, self.token);
         self.options.iter().for_each(|(number, value)| {

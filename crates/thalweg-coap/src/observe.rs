@@ -8,18 +8,18 @@ use crate::{Delivery, Token};
 /// Sequence numbers have 24 bits. RFC 7641 §2
 pub(crate) const SEQUENCE: u32 = (1 << 24) - 1;
 
-/// How many message ids of an observation are remembered, for resets. RFC 7641 §3.6
+/// Number of recent message ids of an observation that are kept, for resets. RFC 7641 §3.6
 const IDS: usize = 4;
 
-/// How many notifications in a row are given up before an observer that is heard of is taken for gone.
+/// Consecutive failed notifications after which an observer that is heard from counts as gone.
 const GIVEN_UP_MAX: u8 = 3;
 
-/// What a server keeps of an observation. There may be a hundred thousand: whatever is added here is paid that often.
+/// A server's record of an observation. There may be a hundred thousand, so each byte counts.
 #[derive(Debug)]
 pub(crate) struct Relation {
-    /// What the application calls it.
+    /// The application's identifier of it.
     pub cookie: u64,
-    /// What further blocks of its notifications are recognized by.
+    /// Key by which further blocks of its notifications are recognized.
     pub cache_key: u64,
     pub peer: u32,
     /// Neighbours among the peer's observations.
@@ -35,7 +35,7 @@ pub(crate) struct Relation {
     pub sequence: u32,
     /// When a notification was last confirmed, in seconds.
     pub confirmed_at: u32,
-    /// How long it may go unconfirmed, in seconds.
+    /// Longest time without a confirmation, in seconds.
     pub check: u32,
     /// When its timer comes up, in seconds.
     pub timer_at: u32,
@@ -56,7 +56,7 @@ pub(crate) struct Relation {
     pub is_woken: bool,
     /// Whether the notification that is due must be confirmable.
     pub wants_confirmable: bool,
-    /// Whether there is something newer than what is in flight.
+    /// Whether there is a newer state than the one in flight.
     pub is_outdated: bool,
     /// Whether what is in flight is due to be repeated, and may be replaced.
     pub is_replaceable: bool,
@@ -131,8 +131,8 @@ impl Relation {
         self.given_up = 0;
     }
 
-    /// A notification was given up: whether an observer that is there is told again. As often, with the repetitions of each,
-    /// as one that insists is sent.
+    /// A notification was given up: returns whether a reachable observer is notified again. With the repetitions of
+    /// each, that is as often as an insistent one is sent.
     pub fn has_patience(&mut self) -> bool {
         self.given_up = self.given_up.saturating_add(1);
         self.given_up < GIVEN_UP_MAX

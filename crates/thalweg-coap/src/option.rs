@@ -1,4 +1,4 @@
-//! The registry of options: numbers, and what each number says of how its option is treated. RFC 7252 §5.4, §5.10
+//! The registry of options: numbers, and the properties that each number implies. RFC 7252 §5.4, §5.10
 
 use std::ops::RangeInclusive;
 
@@ -17,7 +17,7 @@ macro_rules! options {
             }
         }
 
-        /// How many bytes a value may have. RFC 7252 §5.4.3
+        /// Allowed lengths of a value in bytes. RFC 7252 §5.4.3
         #[inline]
         pub const fn lengths(number: u16) -> RangeInclusive<usize> {
             match number {
@@ -26,7 +26,7 @@ macro_rules! options {
             }
         }
 
-        /// What the registry calls it; nothing for an unknown option.
+        /// Name in the registry; `None` for an unknown option.
         pub const fn name(number: u16) -> Option<&'static str> {
             match number {
                 $($number => Some(stringify!($name)),)*

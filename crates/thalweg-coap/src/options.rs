@@ -21,8 +21,8 @@ use crate::option::{URI_PATH, URI_QUERY, is_critical, is_legal_length, is_repeat
 pub struct Options<'b> {
     /// Options as they are on the wire, without the payload marker; they were checked.
     bytes: &'b [u8],
-    /// Bit n: there is an option n, or n + 64, and so on. So that asking for what is not there, as handlers do all the
-    /// time, is free. Bits [`BEYOND`] and [`ODD`] say more.
+    /// Bit n: there is an option n, or n + 64, and so on. A look-up of an absent option, which handlers do all the
+    /// time, costs nothing. Bits [`BEYOND`] and [`ODD`] have meanings of their own.
     present: u64,
 }
 
@@ -35,7 +35,7 @@ const ODD: u16 = 0;
 /// The critical options that are nearly everywhere, may be repeated and are legal as long as nothing is [`ODD`].
 const PLAIN: [u16; 2] = [URI_PATH, URI_QUERY];
 
-/// The bits of what [`Options::refused`] must have a closer look at.
+/// Bits of the options that [`Options::refused`] must examine.
 const SUSPECT: u64 = {
     let critical = 0xAAAA_AAAA_AAAA_AAAA;
     critical & !(bit(PLAIN[0]) | bit(PLAIN[1])) | bit(BEYOND) | bit(ODD)
@@ -79,7 +79,7 @@ impl<'b> Options<'b> {
         if number > u16::MAX.into() {
             return Err(Malformed::OptionNumber);
         }
-        // What is left of `rest` is the marker and the payload, or nothing.
+        // The remaining bytes are the marker and the payload, or none.
         if payload.is_empty() && !rest.is_empty() {
             return Err(Malformed::PayloadMissing);
         }
@@ -206,7 +206,7 @@ pub(crate) fn uint(value: &[u8]) -> Option<u32> {
     })
 }
 
-/// Delta and length of an option with at least one of them in further bytes, and what follows these.
+/// Decodes delta and length of an option, at least one of them with extension bytes; returns the rest too.
 #[inline(never)]
 fn extended(delta: u32, len: usize, rest: &[u8]) -> Result<(u32, usize, &[u8]), Malformed> {
     let (delta, rest) = nibble(delta, rest)?;
@@ -214,7 +214,7 @@ fn extended(delta: u32, len: usize, rest: &[u8]) -> Result<(u32, usize, &[u8]), 
     Ok((delta, len as usize, rest))
 }
 
-/// What four bits and, depending on them, further bytes say.
+/// Decodes the value of four bits and their extension bytes.
 #[inline]
 fn nibble(bits: u32, rest: &[u8]) -> Result<(u32, &[u8]), Malformed> {
     match bits {

@@ -1,4 +1,4 @@
-//! What is on its way out: options, responses, and bodies that many observers share.
+//! Outgoing options, responses, and bodies that many observers share.
 
 use crate::option;
 use crate::{Block, Code, Encoder, Options};
@@ -40,7 +40,7 @@ impl Response<'_> {
     }
 }
 
-/// What a notification says, encoded once and shared by all whom it goes to: only head, token and Observe are each
+/// Content of a notification, encoded once and shared by all observers: only head, token and Observe are each
 /// observer's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedBody {
@@ -111,7 +111,7 @@ impl SharedBody {
         self.code
     }
 
-    /// How many bytes of memory it takes.
+    /// Allocated memory in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.before.capacity() + self.after.capacity() + self.large.capacity()
     }
@@ -151,7 +151,7 @@ impl SharedBody {
         )
     }
 
-    /// How many bytes it adds to head and token, Observe included and at its longest, in one message.
+    /// Bytes besides head and token, with the longest Observe, in one message.
     pub(crate) fn encoded_len(&self, block_exponent: u8) -> usize {
         let block = 16 << block_exponent.min(Block::SIZE_EXPONENT_MAX);
         if self.large.is_empty() && self.after.len() <= block {
@@ -221,10 +221,10 @@ impl SharedBody {
 /// The part of a body that goes into one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut<'p> {
-    /// What Block2 says; nothing if the whole body fits.
+    /// Value of Block2; `None` if the whole body fits.
     pub block: Option<Block>,
     pub bytes: &'p [u8],
-    /// How large the whole body is.
+    /// Size of the whole body.
     pub whole: u32,
 }
 

@@ -9,7 +9,7 @@ use thalweg_wire::{Span, Time};
 
 use crate::slots::{NONE, Slots};
 
-/// What is kept of a peer. There may be a hundred thousand: whatever is added here is paid that often.
+/// Record of a peer. There may be a hundred thousand, so each byte counts.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub address: SocketAddr,
@@ -17,7 +17,7 @@ pub(crate) struct Peer {
     pub paced_until: Time,
     /// When, by its rate, the next request would come.
     pub requests_until: Time,
-    /// When it was last heard of, in seconds: the order in which peers are forgotten is no finer.
+    /// Time of its last datagram, in seconds: peers are evicted in this order.
     seen: u32,
     /// Estimate of the round trip in microseconds; 0: unknown.
     pub round_trip: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Peer {
     /// Confirmable notifications given up in a row.
     pub failures: u8,
     pub next_id: u16,
-    /// Bytes sent since it was last heard of; a client's account of RFC 7252 §4.7.
+    /// Bytes sent since its last datagram; a client's account of RFC 7252 §4.7.
     pub unanswered: u32,
     /// Whether it is where it seems to be.
     pub proven: bool,
@@ -54,7 +54,7 @@ pub(crate) struct Peer {
     pub pace_timer: bool,
     /// Whether it is in the list of those that may be forgotten.
     listed: bool,
-    /// How many peers had gone when it came: distinguishes it from earlier peers at its address.
+    /// Number of peers that had gone when it came: distinguishes it from earlier peers at its address.
     incarnation: u32,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Peer {
 const DEVIATION_UNIT: u32 = 100;
 
 impl Peer {
-    /// How much the round trip deviates, in microseconds.
+    /// Deviation of the round trip, in microseconds.
     pub fn deviation(&self) -> u32 {
         u32::from(self.deviation) * DEVIATION_UNIT
     }
@@ -86,7 +86,7 @@ impl Peer {
         self.unmeasured = 0;
     }
 
-    /// Whether it was heard of since then; not in the same second, which is as fine as it is known.
+    /// Whether a datagram came from it since then; the same second, which is the resolution, does not count.
     pub fn was_heard_since(&self, time: Time) -> bool {
         u64::from(self.seen) > time.since(Time::ZERO).secs()
     }
@@ -105,7 +105,7 @@ pub(crate) struct Peers {
     oldest: u32,
     newest: u32,
     seed: u64,
-    /// How many have gone.
+    /// Number of peers that have gone.
     departures: u32,
     pub displaced: u64,
 }
@@ -124,7 +124,8 @@ impl Peers {
         }
     }
 
-    /// What a peer is named by where its record may be gone. Where peers are never reported as gone, that is its address.
+    /// Name of a peer that stays valid when its record may be gone. Where peers are never reported as gone, that is its
+    /// address.
     #[inline]
     pub fn name(&self, index: u32, hash: u64) -> u64 {
         let incarnation = self.slots.get(index).map_or(0, |peer| peer.incarnation);
@@ -139,7 +140,7 @@ impl Peers {
         }
     }
 
-    /// What an address is found by.
+    /// Hash of an address for the index.
     #[inline]
     pub fn hash(&self, address: SocketAddr) -> u64 {
         hash(&self.hasher, address)

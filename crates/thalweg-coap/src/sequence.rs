@@ -1,6 +1,6 @@
 //! The value of Observe: what a request asks for, and how notifications are put in order. RFC 7641 §2, §3.4
 
-/// What a GET or FETCH with Observe asks for. RFC 7641 §2
+/// Observe option of a GET or FETCH. RFC 7641 §2
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Observe {

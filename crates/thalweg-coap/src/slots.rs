@@ -1,10 +1,10 @@
 //! Records with numbers that stay theirs. Chunks instead of one growing array: a hundred thousand records cost what a
 //! hundred thousand records take, and growing copies nothing.
 
-/// How many records are allocated at a time.
+/// Number of records per chunk.
 const CHUNK: usize = 256;
 
-/// How many chunks stay when there is no record.
+/// Chunks that are kept while there is no record.
 const CHUNKS_KEPT: usize = 16;
 
 pub(crate) const NONE: u32 = u32::MAX;
@@ -15,7 +15,7 @@ pub(crate) struct Slots<T> {
     chunks: Vec<Vec<Slot<T>>>,
     free: Vec<u32>,
     len: usize,
-    /// Where generations of new slots begin: above all that there were, because a number may have been given back.
+    /// First generation of new slots: above all earlier ones, because a number may have been reused.
     generation: u32,
 }
 
@@ -37,7 +37,7 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// How many records there are.
+    /// Number of records in use.
     pub fn len(&self) -> usize {
         self.len
     }

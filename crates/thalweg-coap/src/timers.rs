@@ -1,12 +1,12 @@
-//! What is due when: one heap of small entries. An entry is never moved; when it comes up, its owner says
-//! whether it is really due, due later, or of no interest any more.
+//! Timers: one heap of small entries. An entry is never moved; when it fires, its owner decides whether it is really
+//! due, due later, or obsolete.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use thalweg_wire::Time;
 
-/// What a timer is for.
+/// Purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum TimerKind {
@@ -102,7 +102,7 @@ impl Timers {
         }
     }
 
-    /// Whether entries of what has ended may have piled up: then [`Timers::tidy`].
+    /// Whether obsolete entries may have piled up: then call [`Timers::tidy`].
     #[inline]
     pub fn are_many(&self) -> bool {
         self.heap.len() > self.many

@@ -31,7 +31,7 @@ impl Token {
         Some(token)
     }
 
-    /// The token at the start of `bytes`, and what follows it; `len` is at most eight.
+    /// The token at the start of `bytes`, and the rest; `len` is at most eight.
     #[inline]
     pub(crate) fn split(bytes: &[u8], len: usize) -> Option<(Token, &[u8])> {
         let (head, rest) = bytes.split_at_checked(len)?;
@@ -82,7 +82,7 @@ impl Token {
         &self.bytes
     }
 
-    /// How many bytes it has.
+    /// Length of the token in bytes.
     #[inline]
     pub const fn len(&self) -> usize {
         self.len as usize

@@ -17,10 +17,10 @@ pub struct Transmission {
     pub probing_rate: u32,
     /// MAX_LATENCY: how long a datagram is thought to be under way at most.
     pub max_latency: Span,
-    /// If given, the first wait follows the measured round trip once there is one, as TCP's does (RFC 6298), and is at least
-    /// this long; `ack_timeout` is for peers of whom nothing is known. A message is then sent again as often as fits into
-    /// MAX_TRANSMIT_SPAN. RFC 7252 §4.8.1 allows it to who adapts to congestion: each wait is twice the one before, unless
-    /// the peer was heard of meanwhile, and what had to be repeated does not make the estimate smaller.
+    /// If given, the first wait follows the measured round trip once there is one, as TCP's does (RFC 6298), and is at
+    /// least this long; `ack_timeout` is for peers without a measurement. A message is then repeated as often as fits
+    /// into MAX_TRANSMIT_SPAN. RFC 7252 §4.8.1 allows it to implementations with congestion control: each wait is twice
+    /// the one before, unless the peer was heard from meanwhile, and repeated messages do not lower the estimate.
     pub adaptive_least: Option<Span>,
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{Encoder, Options, option};
 
-/// How a resource is reached.
+/// Scheme of a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// `coap`: UDP.
@@ -96,7 +96,7 @@ impl std::error::Error for UriError {}
 /// An address in its parts, with nothing escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uri {
-    /// How it is reached.
+    /// Scheme of the URI.
     pub scheme: Scheme,
     /// A name in lower case, or an IP address; one of version 6 without its brackets.
     pub host: String,
@@ -185,8 +185,8 @@ impl Uri {
         self.host.parse::<core::net::IpAddr>().is_ok()
     }
 
-    /// Writes Uri-Host, unless the host is an IP address. What a request has of lower numbers must be written before.
-    /// Uri-Port is not written: a request goes to the port that it is for.
+    /// Writes Uri-Host, unless the host is an IP address. Options of lower numbers must be written before. Uri-Port is
+    /// not written: a request is sent to its own port.
     pub fn write_host(&self, encoder: &mut Encoder<'_>) {
         if !self.host_is_address() {
             encoder.option(option::URI_HOST, self.host.as_bytes());
@@ -299,7 +299,7 @@ fn percent_decoded(text: &str) -> Result<String, UriError> {
     String::from_utf8(bytes).map_err(|_| UriError::PercentEncoding)
 }
 
-/// Writes `text` with everything escaped but what RFC 3986 leaves as it is, less `&`, and what is in `free`.
+/// Writes `text` percent-encoded, except for RFC 3986's allowed characters without `&`, and those in `free`.
 fn encoded(text: &str, free: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for byte in text.bytes() {
         let is_sub_delimiter = b"!$'()*+,;=".contains(&byte);

@@ -60,7 +60,7 @@ impl Alert {
     }
 }
 
-/// An alert's name, for what a peer sends us.
+/// Name of an alert that a peer has sent.
 pub(crate) fn name(description: u8) -> &'static str {
     match description {
         CLOSE_NOTIFY => "close_notify",

@@ -1,4 +1,4 @@
-//! What suites with certificates need from outside: a library that knows certificates, and randomness for ephemeral keys.
+//! External parts of the suites with certificates: a certificate library, and randomness for ephemeral keys.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ pub trait Certificate: Send + Sync {
     /// The certificate and its intermediates, as DER.
     fn chain(&self) -> &[Vec<u8>];
 
-    /// Which of the signatures that a client understands is made in this exchange; none: the key does not serve for it.
-    /// Only those in [`SCHEMES`] are asked for.
+    /// Returns the signature scheme for this exchange among those that the client understands; `None`: the key does not
+    /// fit. Only those in [`SCHEMES`] are passed.
     fn scheme(&self, exchange: Exchange, understood: &[u16]) -> Option<u16>;
 
     /// Signs a message. The error is for the log.

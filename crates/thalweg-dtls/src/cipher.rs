@@ -1,9 +1,9 @@
-//! Cipher suites, the pseudo-random function, and what protects a record (RFC 5246 §5, RFC 5288, RFC 6655).
+//! Cipher suites, the pseudo-random function, and record protection (RFC 5246 §5, RFC 5288, RFC 6655).
 //!
 //! Every suite here is an AEAD with AES-128 and SHA-256. GCM is *ring*'s; CCM, which *ring* lacks and RFC 7252 §9.1
-//! makes mandatory, is RustCrypto's. What is computed from a key is computed anew for every record: for 80 bytes that
-//! makes CCM 690 ns instead of 660 and GCM 260 ns instead of 80, far less than the system call beside it, and an
-//! association keeps 40 bytes of keys instead of 350 (CCM) or 1,090 (GCM).
+//! makes mandatory, is RustCrypto's. Key schedules are computed anew for every record: for 80 bytes that makes CCM 690
+//! ns instead of 660 and GCM 260 ns instead of 80, far less than the system call that follows. In return an association
+//! keeps 40 bytes of keys instead of 350 (CCM) or 1,090 (GCM).
 
 use ccm::aead::{AeadInOut, KeyInit};
 use ccm::consts::{U8, U12, U16};
@@ -13,7 +13,7 @@ use ring::hmac;
 
 use super::record::{PLAIN_MAX, VERSION_1_2, place, write_header};
 
-/// How both ends come to a secret.
+/// Key exchange of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
     /// A key that both have already (RFC 4279).
@@ -123,7 +123,7 @@ const KEY_BYTES: usize = 16;
 const SALT_BYTES: usize = 4;
 const EXPLICIT_NONCE_BYTES: usize = 8;
 
-/// What a record is longer than its text, at most: header, explicit nonce and tag.
+/// Most bytes that a record adds to its text: header, explicit nonce and tag.
 pub const OVERHEAD_MAX: usize = 13 + EXPLICIT_NONCE_BYTES + 16;
 
 impl Keys {
@@ -248,7 +248,7 @@ impl Keys {
 }
 
 impl Protection {
-    /// How long the fragment of a protected record with `length` bytes of text is.
+    /// Size of a protected record's fragment with `length` bytes of text.
     pub fn fragment_bytes(self, length: usize) -> usize {
         EXPLICIT_NONCE_BYTES + length + self.tag_bytes()
     }
@@ -270,7 +270,7 @@ impl DirectionKey {
     }
 }
 
-/// What is authentic beside the text (RFC 5246 §6.2.3.3).
+/// Additional authenticated data of a record (RFC 5246 §6.2.3.3).
 fn associated(place: [u8; 8], content: u8, length: usize) -> [u8; 13] {
     let mut data = [0; 13];
     data[..8].copy_from_slice(&place);

@@ -23,7 +23,7 @@ use crate::record::{
     NUMBER_MAX, PLAIN_MAX, Record, ReplayWindow, VERSION_1_2, content, write_header,
 };
 
-/// What is offered, the best first: the one that RFC 7252 makes mandatory, and its kin.
+/// Offered suites, the best first: the one that RFC 7252 makes mandatory, and two related ones.
 const SUITES: [u16; 3] = [0xc0a8, 0xc0a4, 0x00a8];
 
 /// The first wait for an answer, doubled with each repetition (RFC 6347 §4.2.4.1).
@@ -58,7 +58,7 @@ pub struct ClientSide {
     window: ReplayWindow,
     master: [u8; 48],
     keys: Option<Keys>,
-    /// What was said last, to be said again.
+    /// The last flight, for retransmission.
     flight: Vec<Part>,
     /// Datagrams on their way out.
     out: Vec<Vec<u8>>,
@@ -87,7 +87,7 @@ impl ClientSide {
         now: Time,
     ) -> Result<ClientSide, ClientFault> {
         if identity.len() > 128 || key.is_empty() || key.len() > 64 {
-            // What RFC 4279 §5.3 asks implementations to take.
+            // Largest key that RFC 4279 §5.3 asks implementations to accept.
             return Err(fault("an identity has at most 128 bytes, a key 1 to 64"));
         }
         let mut client = ClientSide {
@@ -147,7 +147,8 @@ impl ClientSide {
         }
     }
 
-    /// Takes a datagram; each text in it goes to `plain`. What is not authentic is passed over (RFC 6347 §4.1.2.7).
+    /// Handles a datagram; each text in it is appended to `plain`. Records that are not authentic are ignored (RFC 6347
+    /// §4.1.2.7).
     pub fn handle_datagram(
         &mut self,
         datagram: &[u8],
@@ -242,7 +243,8 @@ impl ClientSide {
                 self.end();
                 Ok(())
             }
-            // Before the handshake is complete they are not signed; who can put one in can as well hold ours back.
+            // Before the handshake is complete they are not authenticated; an attacker who can inject one can as well
+            // block ours.
             [alert::FATAL, what] => {
                 let meaning = match what {
                     40 => {

@@ -213,9 +213,9 @@ pub fn write_server_hello(
     }
 }
 
-/// Makes and checks cookies. A cookie is a code over the peer's address, the time and what RFC 6347 §4.2.1 has a client
-/// say in both of its hellos, so nothing has to be remembered, and a peer that cannot receive at its address gets
-/// nowhere.
+/// Makes and checks cookies. A cookie is a MAC over the peer's address, the time and the fields that RFC 6347 §4.2.1
+/// requires in both hellos of a client, so no state has to be kept, and a peer that cannot receive at its address gets
+/// no further.
 #[derive(Debug)]
 pub struct Cookies {
     key: hmac::Key,

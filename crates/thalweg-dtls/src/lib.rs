@@ -1,12 +1,12 @@
 //! DTLS 1.2 (RFC 6347), both ends, without I/O: datagrams, seeds and times go in, datagrams, texts and events come out.
 //!
-//! *Knows:* RFC 6347 and what it rests on, the cipher suites of RFC 7252 §9, the peers of one socket by address. *Must
-//! never know:* sockets, files, the clock, the system's randomness, X.509, what the texts say. Start reading at
-//! [`ServerSide`] (all peers of a socket) or [`ClientSide`] (one association with a key); `server/handshake.rs` has the
-//! drawing of what comes when. ADR 0018 says why this is our own.
+//! *Knows:* RFC 6347 and the specifications below it, the cipher suites of RFC 7252 §9, the peers of one socket by
+//! address. *Must never know:* sockets, files, the clock, the system's randomness, X.509, the contents of the texts.
+//! Start reading at [`ServerSide`] (all peers of a socket) or [`ClientSide`] (one association with a key);
+//! `server/handshake.rs` has the diagram of the message flow. ADR 0018 says why this is our own.
 //!
-//! Peers prove themselves with a pre-shared key or a certificate, whichever of the suites in `cipher.rs` they ask for
-//! first. What takes a library of certificates is behind the trait [`Certificate`]. Not spoken: renegotiation,
+//! Peers authenticate with a pre-shared key or a certificate, by the first of their suites that is in `cipher.rs`.
+//! Everything that needs a certificate library is behind the trait [`Certificate`]. Not supported: renegotiation,
 //! resumption, raw public keys, connection identifiers (RFC 9146), DTLS 1.3.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -34,5 +34,5 @@ pub use server::{
     ServerSide,
 };
 
-/// What a record is longer than its text, at most. With CCM and a tag of 8 bytes it is 29 bytes.
+/// Most bytes that a record adds to its text. With CCM and a tag of 8 bytes it is 29 bytes.
 pub const RECORD_OVERHEAD_MAX: usize = cipher::OVERHEAD_MAX;

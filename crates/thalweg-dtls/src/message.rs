@@ -109,7 +109,7 @@ struct Part {
     gaps: Vec<(usize, usize)>,
 }
 
-/// How far ahead of the next message one is kept: a client's flight has five messages (RFC 5246 §7.3).
+/// Most messages that are kept ahead of the next one: a client's flight has five messages (RFC 5246 §7.3).
 const AHEAD_MAX: u16 = 5;
 
 /// A message in more pieces than this is a nuisance.
@@ -171,7 +171,7 @@ impl Reassembly {
             .retain(|part| part.message.sequence != sequence || part.message.kind == kind);
     }
 
-    /// What it keeps, in bytes.
+    /// Size of the kept messages in bytes.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         let gaps = |part: &Part| part.gaps.capacity() * size_of::<(usize, usize)>();

@@ -22,14 +22,14 @@ pub struct PskTable {
     entries: HashMap<Box<str>, Arc<PskEntry>>,
 }
 
-/// What is wrong with a line of a key file, and how to mend it.
+/// Error in a line of a key file, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PskFault {
     /// Counted from 1.
     pub line: usize,
-    /// What is wrong with the line, for people.
+    /// Description of the error.
     pub problem: String,
-    /// What to do about it.
+    /// Remedy of the error.
     pub mend: &'static str,
 }
 
@@ -112,7 +112,7 @@ impl PskTable {
         Ok(())
     }
 
-    /// How many identities there are.
+    /// Number of identities in the file.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -159,7 +159,7 @@ impl PskTable {
     }
 }
 
-/// What became of an identity.
+/// Result of looking up an identity.
 pub struct Lookup {
     /// `None`: the identity is unknown.
     pub entry: Option<Arc<PskEntry>>,

@@ -2,8 +2,8 @@
 
 use ring::hmac;
 
-/// Any number of random bytes from an unpredictable seed of 32. The seed is replaced with each use, so that what
-/// was made before cannot be made again from what is kept.
+/// Generator of random bytes from an unpredictable seed of 32 bytes. The seed is replaced with each use, so that
+/// earlier output cannot be computed from the stored one.
 pub struct Random([u8; 32]);
 
 impl Random {

@@ -9,7 +9,7 @@
 
 use thalweg_wire::Reader;
 
-/// What a record carries.
+/// Content types of records.
 pub mod content {
     pub const CHANGE_CIPHER_SPEC: u8 = 20;
     pub const ALERT: u8 = 21;
@@ -82,7 +82,7 @@ pub fn place(epoch: u16, number: u64) -> u64 {
     u64::from(epoch) << 48 | number
 }
 
-/// Which of the last 64 record numbers were seen (RFC 6347 §4.1.2.6).
+/// Window of the last 64 received record numbers (RFC 6347 §4.1.2.6).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplayWindow {
     /// The number after the highest one seen.

@@ -1,4 +1,4 @@
-//! What a client says and hears.
+//! Events and commands of a client.
 
 use core::net::SocketAddr;
 use std::borrow::Cow;
@@ -48,7 +48,7 @@ pub enum Cancel {
     Deregister,
 }
 
-/// What a datagram meant.
+/// Meaning of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEvent<'b> {
     /// The answer to a request, which has ended by that.
@@ -75,7 +75,7 @@ pub struct ResponseIn<'b> {
     pub payload: Cow<'b, [u8]>,
 }
 
-/// What happened without a datagram that says so.
+/// An event that no datagram reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClientNotice {
     /// A request was acknowledged; its response will come separately.

@@ -48,7 +48,7 @@ pub struct ClientSide {
 /// again within NON_LIFETIME with the same bytes for a repetition. RFC 7252 §4.5
 #[derive(Debug, Default)]
 struct Telling {
-    /// How many had this round's token.
+    /// Number of messages sent in this round.
     count: u32,
     round: u8,
     began: Time,
@@ -162,11 +162,12 @@ impl ClientSide {
         Ok(self.id_of(index))
     }
 
-    /// Says something that is not to be answered: non-confirmable, without any token as long as there are ids, and known to
-    /// nobody afterwards. `options` ought to have No-Response. Writes one datagram to `out`, which goes to `to`. What is
-    /// answered all the same is passed over.
+    /// Sends a message that needs no response: non-confirmable, without a token as long as there are ids, and not
+    /// tracked afterwards. `options` ought to have No-Response. Writes one datagram to `out`, addressed to `to`. A
+    /// response that comes all the same is ignored.
     ///
-    /// `Err(Probing)`: so much was said without a sign of life that the peer must be heard first; a ping does that.
+    /// `Err(Probing)`: so many bytes were sent without a sign of life that the peer must answer first; a ping asks for
+    /// that.
     pub fn tell(
         &mut self,
         to: SocketAddr,
@@ -202,7 +203,7 @@ impl ClientSide {
         probed
     }
 
-    /// Bytes that went to this peer since it was last heard of, by `tell` and in requests that are not confirmable.
+    /// Bytes sent to this peer since its last datagram, by `tell` and in requests that are not confirmable.
     pub fn unanswered(&self, to: SocketAddr) -> u32 {
         let peers = &self.endpoint.peers;
         let peer = peers
@@ -264,9 +265,9 @@ impl ClientSide {
             .is_some_and(|pending| pending.is_gathering)
     }
 
-    /// Every notification of this observation counts, not only the newest state: when it is registered again and the server
-    /// goes on with it, the state of that moment, which comes with the answer, does not make those older that are still to
-    /// come, and is not told.
+    /// Makes every notification of this observation count, not only the newest state. When it is registered again and
+    /// the server continues it, the answer's state does not outdate notifications that are still to come, and is not
+    /// reported.
     pub fn keep_all(&mut self, request: RequestId) {
         if self
             .requests
@@ -326,17 +327,17 @@ impl ClientSide {
         self.endpoint.timers.next()
     }
 
-    /// What happened without a datagram that says so.
+    /// Returns the next event that no datagram reports.
     pub fn poll_event(&mut self) -> Option<ClientNotice> {
         self.notices.pop_front()
     }
 
-    /// How many requests and observations there are.
+    /// Number of requests and observations.
     pub fn requests(&self) -> usize {
         self.requests.len()
     }
 
-    /// How many confirmable messages were sent, repetitions not counted.
+    /// Number of confirmable messages sent, without repetitions.
     pub fn confirmable(&self) -> u64 {
         self.endpoint.counts.confirmable
     }
@@ -346,7 +347,7 @@ impl ClientSide {
         self.endpoint.sample.take()
     }
 
-    /// How many confirmable messages were acknowledged or rejected.
+    /// Number of confirmable messages that were acknowledged or rejected.
     pub fn answered(&self) -> u64 {
         self.endpoint.counts.answered
     }
@@ -356,7 +357,7 @@ impl ClientSide {
         self.endpoint.transmission.nstart = nstart;
     }
 
-    /// How many messages were sent again.
+    /// Number of repetitions sent.
     pub fn retransmissions(&self) -> u64 {
         self.endpoint.counts.retransmissions
     }

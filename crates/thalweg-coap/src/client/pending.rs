@@ -7,10 +7,10 @@ use thalweg_wire::Time;
 use crate::slots::NONE;
 use crate::{Block, Code, Options, RequestId, Sequence, Token};
 
-/// What a request waits for.
+/// Next event that a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The answer to what was sent last.
+    /// The response to the last message.
     ExpectResponse,
     Observing,
     /// The response to its deregistration.
@@ -18,7 +18,7 @@ pub(crate) enum Phase {
     ExpectPong,
 }
 
-/// A request that has not ended: all that is needed to send the next part of it, and what has come of the response.
+/// A request in progress: everything needed to send its next part, and the response received so far.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub peer: u32,

@@ -1,4 +1,4 @@
-//! What a datagram means to a client.
+//! Handling of a client's received datagrams.
 
 use core::net::SocketAddr;
 use std::borrow::Cow;
@@ -17,7 +17,7 @@ use crate::{
     Sequence, Type, empty, option,
 };
 
-/// How often a body may change while its blocks are fetched, and how often an Echo may be asked for.
+/// How often a body may change while its blocks are fetched, and how often the server may ask for an Echo.
 const RESTARTS_MAX: u8 = 3;
 
 /// Acknowledged responses that are remembered, in case their acknowledgements were lost.
@@ -31,7 +31,7 @@ fn is_transient(code: Code) -> bool {
         || code == Code::PRECONDITION_FAILED
 }
 
-/// What is to be done with a response.
+/// Action for a response.
 enum Verdict {
     /// It is complete; the payload is that of the message, or this one.
     Whole(Option<Vec<u8>>),

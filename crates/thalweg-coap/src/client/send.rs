@@ -1,4 +1,4 @@
-//! What a client sends: requests, their blocks, and requests for blocks of responses.
+//! Messages that a client sends: requests, their blocks, and requests for blocks of responses.
 
 use thalweg_wire::Time;
 
@@ -14,7 +14,7 @@ use crate::{
     Value, option,
 };
 
-/// What a message of a request is for.
+/// Purpose of a message that belongs to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Say {
     /// The request, or the block of its payload that is next.

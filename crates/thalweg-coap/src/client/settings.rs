@@ -1,4 +1,4 @@
-//! How a client behaves, and what it allows servers.
+//! Settings of a client, and its limits for servers.
 
 use thalweg_wire::Span;
 
@@ -7,7 +7,7 @@ use crate::{Block, Transmission};
 /// Limits and behaviour of a [`ClientSide`](crate::ClientSide).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// How messages are repeated.
+    /// Repetition of confirmable messages.
     pub transmission: Transmission,
     /// Requests and observations at a time.
     pub requests_max: usize,
@@ -15,8 +15,8 @@ pub struct ClientSettings {
     pub waiting_per_peer: u8,
     /// Peers that are known at a time. A new one displaces one that nothing is going on with.
     pub peers_max: usize,
-    /// How long a response may take after the request was acknowledged, or sent if it is not confirmable. The time
-    /// begins anew with each block.
+    /// Longest time of a response after the request was acknowledged, or sent if it is not confirmable. It starts again
+    /// with each block.
     pub response_within: Span,
     /// SZX of the largest blocks to send, and to ask for.
     pub block_exponent_max: u8,
@@ -26,8 +26,8 @@ pub struct ClientSettings {
     pub register_again: bool,
     /// Options that the application understands; a response with another critical one is rejected. RFC 7252 §5.4.1
     pub understood_options: Vec<u16>,
-    /// Bytes of a token, 1 to 8. Four are hard to guess for who does not see them (RFC 7252 §5.3.1); behind DTLS nobody
-    /// has to guess.
+    /// Bytes of a token, 1 to 8. Four are hard to guess for an off-path attacker (RFC 7252 §5.3.1); DTLS makes guessing
+    /// useless.
     pub token_bytes: u8,
     /// Bytes that may go to a peer that has not answered before `probing_rate` holds them back. RFC 7252 §4.7
     pub probing_allowance: u32,

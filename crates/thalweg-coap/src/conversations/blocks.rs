@@ -9,7 +9,7 @@ fn proven() -> ServerSettings {
     }
 }
 
-/// An application that keeps what is put, gives it on GET, and answers POST with what it got.
+/// An application that stores PUT bodies, returns them on GET, and echoes POST bodies.
 #[derive(Default)]
 struct Store {
     value: Vec<u8>,
@@ -58,7 +58,7 @@ fn ask(code: Code, payload: &[u8]) -> RequestOut<'_> {
     }
 }
 
-/// Does a request and waits for what comes of it.
+/// Sends a request and waits for its result.
 fn exchange<A: Application>(world: &mut World<A>, request: &RequestOut<'_>) -> Reply {
     world.request(0, request);
     loop {
@@ -767,8 +767,8 @@ fn an_error_is_an_error_whichever_block_was_asked_for() {
     );
 }
 
-/// Many bodies of one client in parallel, each block 50 ms after the one before: the network of everybody who is not on the
-/// server's own.
+/// Many bodies of one client in parallel, each block 50 ms after the one before, as over any network beyond the local
+/// one.
 #[test]
 fn bodies_in_parallel_over_a_network_with_delay_all_arrive() {
     let weather = Weather {

@@ -181,7 +181,7 @@ fn whatever_comes_a_server_goes_on() {
             .server
             .end_observation(relation, None, bench.now, &mut bench.out);
     }
-    // Timers of what has ended may come up in vain.
+    // Timers of ended exchanges may still fire.
     bench.wait(Span::from_secs(2 * 86_400));
     assert_eq!(
         (bench.server.relations(), bench.server.poll_timeout()),

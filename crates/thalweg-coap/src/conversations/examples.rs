@@ -147,7 +147,7 @@ fn figure_21_a_separate_response_to_a_client_that_has_forgotten() {
     bench.wait(millis(1000));
     bench.respond(exchange, &content(TEMPERATURE));
     let response = bench.sent(0).remove(1);
-    // The client has started again and knows nothing of it.
+    // The client has restarted and does not know the message.
     let mut client = ClientSide::new(Arc::default(), 12);
     let mut out = Datagrams::new();
     assert!(

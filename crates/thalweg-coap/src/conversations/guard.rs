@@ -110,7 +110,7 @@ fn a_lost_question_does_not_end_what_was_answered_otherwise() {
     });
     let relation = bench.observe(0, &[1]);
     bench.out.clear();
-    // With its repetitions larger than what an unproven address is sent for nothing.
+    // With its repetitions it is larger than the bytes that an unproven address is sent.
     let question = |bench: &mut Bench| {
         assert_eq!(
             bench.notify(relation, &[1; 400], Delivery::Confirmable),
@@ -155,7 +155,7 @@ fn somebody_elses_reset_proves_nothing() {
     assert!(get_and_answer(&mut bench, 2, 1000).len() <= 152);
 }
 
-/// The demand for Echo that a later block gets, which is too large for who has not shown where it is.
+/// The demand for Echo that a later block gets, which is too large for an unproven address.
 fn demand(bench: &mut Bench, id: u16) -> Vec<u8> {
     let datagram = message(Type::Confirmable, Code::GET, id, &[1], |encoder| {
         encoder.uint(

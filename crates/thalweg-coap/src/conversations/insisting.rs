@@ -1,5 +1,5 @@
-//! What the common middleware needs beyond the specifications' defaults: observers that want every change, waits that
-//! follow the round trip, and messages that nobody answers.
+//! Requirements of the common middleware beyond the specifications' defaults: observers that need every change, timers
+//! that follow the round trip, and messages without an answer.
 
 use super::*;
 
@@ -69,7 +69,7 @@ fn what_waits_behind_an_insistent_notification_may_leave_when_it_is_acknowledged
     );
 }
 
-/// A first state, then changes; every registration is answered with the newest, and goes on with what waits.
+/// A first state, then changes; every registration gets the newest one, and waiting changes follow.
 #[derive(Default)]
 struct Counting {
     relation: Option<RelationId>,
@@ -313,7 +313,7 @@ fn first_waits_follow_the_round_trip() {
     world.take_heard(0);
     world.run_for(millis(400));
     assert!(matches!(world.take_heard(0)[..], [Reply::Response(..)]));
-    // What had to be repeated says nothing of the round trip (Karn).
+    // A repeated message gives no sample of the round trip (Karn).
     assert_eq!(world.clients[0].take_round_trip(), None);
 }
 
@@ -537,8 +537,8 @@ fn comes_soon(delivery: Delivery, bytes: usize, delay: [usize; 2]) {
     }
 }
 
-/// How late each of 200 changes, four seconds apart, comes to an observer of every change that loses a quarter of all
-/// datagrams each way; in milliseconds, the soonest first.
+/// Delays of 200 changes, four seconds apart, at an observer of every change that loses a quarter of all datagrams each
+/// way; in milliseconds, sorted.
 fn latenesses(transmission: &Transmission, seed: u64) -> Vec<u64> {
     let server = ServerSettings {
         transmission: transmission.clone(),

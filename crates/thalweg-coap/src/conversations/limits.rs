@@ -1,4 +1,4 @@
-//! What happens at each limit.
+//! Behaviour at each limit.
 
 use super::*;
 
@@ -246,7 +246,7 @@ fn made_up_addresses_take_no_more_than_half_of_the_places_of_bodies() {
         };
         assert_eq!(codes(&bench.sent(n)), [expected], "{n}");
     }
-    // Who is where it seems to be has room.
+    // A peer with a proven address finds space.
     bench.feed(0, &first_block(1, &[]));
     let demand = bench.sent(0).remove(0);
     let echo = decoded(&demand).options.get(option::ECHO).expect("an Echo");
@@ -283,7 +283,7 @@ fn who_takes_a_peers_address_leaves_it_half_of_its_bodies() {
         bench.feed(0, &first(id, &[]));
         assert_eq!(codes(&bench.sent(0)), [Code::CONTINUE], "{id}");
     }
-    // The answer goes to the peer, and nobody else can know what it says.
+    // The answer goes to the peer's address, so no other host can know it.
     bench.feed(0, &first(6, &[]));
     let demand = bench.sent(0).remove(0);
     let echo = decoded(&demand).options.get(option::ECHO).expect("an Echo");

@@ -1,4 +1,4 @@
-//! What holds over a bad network.
+//! Invariants over a bad network.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -214,7 +214,7 @@ fn requests_that_are_not_confirmable_are_done_at_most_once() {
     }
 }
 
-/// A state that changes, and everybody who observes it.
+/// A state that changes, and its observers.
 struct Stateful {
     state: u32,
     payload_len: usize,
@@ -354,7 +354,7 @@ fn observe(seed: u64, delivery: Delivery, payload_len: usize, lost: usize) -> us
                         *newest = state;
                         seen += 1;
                     }
-                    // A client that nobody hears tries anew, as an application would.
+                    // A client whose datagrams are all lost tries again, as an application would.
                     Reply::Notice(ClientNotice::Failed { .. }) | Reply::Response(..) => {
                         world.request(n, &get);
                     }

@@ -1,4 +1,4 @@
-//! What an observer costs, in bytes.
+//! Memory of an observer, in bytes.
 
 use super::*;
 use crate::dedup::{Again, Key, Remembered};

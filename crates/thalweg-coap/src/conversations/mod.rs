@@ -41,7 +41,7 @@ fn millis(n: u64) -> Span {
     Span::from_millis(n)
 }
 
-/// What a network does to datagrams.
+/// Behaviour of the network.
 #[derive(Clone, Copy, Default)]
 struct Weather {
     /// Of 100 datagrams, how many are lost, and how many come twice.
@@ -54,7 +54,7 @@ struct Weather {
 /// A datagram under way: when it arrives, which one it is, from and to whom.
 type Flight = Reverse<(Time, u64, SocketAddr, SocketAddr, Vec<u8>)>;
 
-/// What the application of a server does in a test.
+/// Behaviour of a server's application in a test.
 trait Application {
     fn on_request(
         &mut self,
@@ -78,7 +78,7 @@ trait Application {
     }
 }
 
-/// What a client heard.
+/// An event at a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reply {
     Response(RequestId, Code, Vec<u8>),
@@ -96,7 +96,7 @@ struct World<A> {
     server: ServerSide,
     application: A,
     clients: Vec<ClientSide>,
-    /// What each client heard, and has not been taken.
+    /// Events of each client that the test has not taken yet.
     heard: Vec<Vec<Reply>>,
     /// Every datagram of the server, and of the clients.
     server_bytes: u64,
@@ -342,7 +342,7 @@ impl Bench {
         self.now = until;
     }
 
-    /// What has been sent to client `n` since the last time.
+    /// Datagrams sent to client `n` since the last call.
     fn sent(&mut self, n: usize) -> Vec<Vec<u8>> {
         let sent = self
             .out

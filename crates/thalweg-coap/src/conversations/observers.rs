@@ -433,7 +433,7 @@ fn many_observations_of_one_peer_take_turns() {
                 other => panic!("{other:?}"),
             })
             .collect();
-        // Whoever was told wants to again.
+        // After the notice the observer is due for another notification.
         for relation in &relations {
             if !pending.contains(relation)
                 && bench
@@ -751,7 +751,7 @@ fn a_client_registers_again_after_max_age_and_some_seconds() {
     );
 }
 
-/// An application with one state, which everybody may observe.
+/// An application with one observable state.
 struct Plain {
     relations: Vec<RelationId>,
 }

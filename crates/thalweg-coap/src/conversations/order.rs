@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// An application that notes the first byte of what is put, and may refuse one.
+/// An application that records the first byte of each PUT, and may refuse one.
 #[derive(Default)]
 struct Log {
     taken: Vec<u8>,

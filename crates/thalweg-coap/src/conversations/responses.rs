@@ -603,7 +603,7 @@ fn the_fate_of_a_response_is_told_also_if_it_cannot_be_sent() {
     assert_eq!(bench.notices(), [Notice::ResponseLost { cookie: 5 }]);
 }
 
-/// Asks for block `number` of what was answered to [`get`]; whether that was the application's business.
+/// Requests block `number` of the response to [`get`]; returns whether the application was asked.
 fn ask_for(bench: &mut Bench, id: u16, number: u32) -> bool {
     let next = message(CON, Code::GET, id, &[2], |encoder| {
         encoder.option(option::URI_PATH, b"t");

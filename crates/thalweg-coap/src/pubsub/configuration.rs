@@ -7,10 +7,10 @@ use super::{OBSERVER_CHECK_DEFAULT, walk};
 use minicbor::Encoder;
 use std::num::NonZeroU32;
 
-/// What is said about a topic.
+/// Configuration of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// What the application calls it.
+    /// The application's name of the topic.
     pub name: Box<str>,
     /// The URI reference of its data; empty until it is set.
     pub data: Box<str>,
@@ -18,15 +18,15 @@ pub struct Configuration {
     pub resource_type: Box<str>,
     /// The Content-Format of its data; any if nothing is said.
     pub content_format: Option<u16>,
-    /// What its data are about.
+    /// Kind of its data.
     pub topic_type: Option<Box<str>>,
     /// When it ends, in seconds since 1970; never if nothing is said.
     pub expiration: Option<u64>,
-    /// How many may observe its data; any number if nothing is said.
+    /// Most observers of its data; `None`: unlimited.
     pub max_subscribers: Option<u32>,
     /// After how many seconds a notification must be confirmable.
     pub observer_check: Option<NonZeroU32>,
-    /// What its data are before the first publish.
+    /// Value of its data before the first publish.
     pub initialize: Option<Box<[u8]>>,
 }
 
@@ -45,7 +45,7 @@ impl Configuration {
         made.checked()
     }
 
-    /// What becomes of it by POST to the topic, §2.5.3: what the map does not name is as if it had never been said.
+    /// Applies a POST to the topic, §2.5.3: properties that the map does not contain are reset.
     pub fn replaced_by(&self, payload: &[u8]) -> Result<Configuration, Refusal> {
         let kept = Configuration {
             name: self.name.clone(),
@@ -56,8 +56,8 @@ impl Configuration {
         self.overlaid(kept, payload)
     }
 
-    /// What becomes of it by iPATCH of the topic, §2.5.4: what the map does not name stays. Null takes a property away,
-    /// about which the draft says nothing; it is how other merge formats do it.
+    /// Applies an iPATCH to the topic, §2.5.4: properties that the map does not contain stay. Null removes a property;
+    /// the draft does not define that, but other merge formats do.
     pub fn patched_by(&self, payload: &[u8]) -> Result<Configuration, Refusal> {
         self.overlaid(self.clone(), payload)
     }
@@ -101,7 +101,7 @@ impl Configuration {
         self.encode_selected(Selection::ALL, out);
     }
 
-    /// Appends it as a map of what is said and asked for, §2.5.2. Labels ascend and numbers are short, so that equal
+    /// Appends the selected properties as a map, §2.5.2. Labels ascend and numbers are short, so that equal
     /// configurations are equal bytes (RFC 8949 §4.2.1).
     pub fn encode_selected(&self, selection: Selection, out: &mut Vec<u8>) {
         let fields = || {
@@ -137,7 +137,7 @@ impl Configuration {
         }
     }
 
-    /// What is true of the whole and not of a property alone.
+    /// Checks the rules that concern several properties.
     fn checked(self) -> Result<Configuration, Refusal> {
         // §2.2.1: when there is a first value, there must be its format.
         if self.initialize.is_some() && self.content_format.is_none() {

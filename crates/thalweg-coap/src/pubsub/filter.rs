@@ -1,4 +1,4 @@
-//! Which topics of a collection are asked for. Draft §2.4.2.
+//! Filters of a collection's topics. Draft §2.4.2.
 
 use super::configuration::Configuration;
 use super::field::Field;

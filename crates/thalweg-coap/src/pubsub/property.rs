@@ -9,7 +9,7 @@ use minicbor::data::Type;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Property {
-    /// What the application calls the topic. Required, never changes.
+    /// The application's name of the topic. Required, never changes.
     TopicName = 0,
     /// Where its data are: a URI reference. Required, but the broker may choose it; never changes.
     TopicData = 1,
@@ -17,11 +17,11 @@ pub enum Property {
     ResourceType = 2,
     /// The Content-Format of its data.
     TopicContentFormat = 3,
-    /// What the data are about, such as `temperature`.
+    /// Kind of the data, such as `temperature`.
     TopicType = 4,
     /// When the topic ends, in seconds since 1970.
     ExpirationDate = 5,
-    /// How many may observe its data at the same time.
+    /// Most concurrent observers of its data.
     MaxSubscribers = 6,
     /// Seconds after which a notification must be confirmable.
     ObserverCheck = 7,
@@ -32,7 +32,7 @@ pub enum Property {
 /// The label of the list of properties that are asked for.
 const CONF_FILTER: i128 = 9;
 
-/// What a property's value is in CBOR.
+/// CBOR type of a property's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// A text that is not empty.
@@ -73,7 +73,7 @@ impl Property {
             .and_then(|at| Property::ALL.get(at).copied())
     }
 
-    /// What the draft calls it.
+    /// Name in the draft.
     pub const fn name(self) -> &'static str {
         match self {
             Property::TopicName => "topic-name",
@@ -96,7 +96,7 @@ impl Property {
         )
     }
 
-    /// Draft §4, Table 1; the bounds are those of what the number means.
+    /// Draft §4, Table 1; the bounds follow from the meaning of the number.
     pub(super) const fn shape(self) -> Shape {
         match self {
             Property::TopicName

@@ -5,7 +5,7 @@ use super::{PAYLOAD_BYTES_MAX, TEXT_BYTES_MAX};
 use crate::Code;
 use std::fmt;
 
-/// What is wrong with what a peer sent, and in which property.
+/// Error in a peer's configuration, and the property that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The property; nothing when it is the payload as a whole.
@@ -14,7 +14,7 @@ pub struct Refusal {
     pub why: Unfit,
 }
 
-/// What can be wrong.
+/// Kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
     /// It is not well-formed CBOR, or ends early, or something stands behind it.
@@ -39,7 +39,7 @@ pub enum Unfit {
     Immutable,
     /// It must not be empty.
     Empty,
-    /// Its value lies outside of what it can mean.
+    /// Its value is out of range.
     OutOfRange,
     /// The topic would have ended already.
     Past,

@@ -1,4 +1,4 @@
-//! The draft's own examples byte for byte, what is refused and why, and maps nobody would send.
+//! The draft's own examples byte for byte, refusals and their reasons, and unusual maps.
 
 use super::*;
 use proptest::prelude::*;
@@ -75,7 +75,7 @@ fn a_part_is_answered_as_in_the_drafts_example() {
     let mut out = Vec::new();
     read(GOT).encode_selected(selection, &mut out);
     assert_eq!(out, bytes(FETCHED));
-    // The list alone, as before the map; what nobody knows is left out.
+    // The list alone, as before the map; unknown labels are left out.
     assert_eq!(Selection::decode(&bytes("820103")), Ok(selection));
     assert_eq!(Selection::decode(&bytes("a1098401030a20")), Ok(selection));
     assert_eq!(Selection::decode(&bytes("a10980")), Ok(Selection::NONE));

@@ -5,7 +5,7 @@ use super::refusal::{Refusal, Unfit};
 use minicbor::Decoder;
 use minicbor::data::Type;
 
-/// How deeply a value may be nested that is only passed over. Nothing in the draft is nested more than twice.
+/// Deepest nesting of a value that is skipped. The draft nests nothing more than twice.
 const DEPTH_MAX: u8 = 8;
 
 /// Whether a payload begins as a list.

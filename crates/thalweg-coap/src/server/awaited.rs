@@ -12,7 +12,7 @@ pub(super) struct Awaited {
     cookie: u64,
     /// The observation that it is a notification of, or [`NONE`]: then no event is made.
     relation: u32,
-    /// What the rest of its body is kept by, if it goes in several blocks.
+    /// Key of the rest of its body, if it is sent in several blocks.
     body: Option<u64>,
     /// The message with the first block was acknowledged.
     is_acknowledged: bool,

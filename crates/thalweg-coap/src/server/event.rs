@@ -1,4 +1,4 @@
-//! What a server's application hears.
+//! Events for a server's application.
 
 use core::net::SocketAddr;
 use std::borrow::Cow;
@@ -38,7 +38,7 @@ impl RelationId {
     }
 }
 
-/// What a datagram meant.
+/// Meaning of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'b> {
     /// A request, once: [`ServerSide::respond`](crate::ServerSide::respond) to it now or later, or
@@ -46,7 +46,7 @@ pub enum Event<'b> {
     Request(Request<'b>),
 }
 
-/// A request. What the message layer needs to know of it is known; the options are all there.
+/// A request. The fields for the message layer are decoded; `options` has all options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'b> {
     /// The peer that asks.
@@ -65,35 +65,35 @@ pub struct Request<'b> {
     pub options: Options<'b>,
     /// Its payload, put together if it came in blocks.
     pub payload: Cow<'b, [u8]>,
-    /// What it says of observing.
+    /// Observe option of the request.
     pub observe: Option<Observe>,
     /// The observation that this peer has with this token, and its cookie. On [`Observe::Register`] it goes on if the
     /// application calls `observe` with this exchange; on [`Observe::Deregister`] it has ended, and there is no notice.
     pub relation: Option<(RelationId, u64)>,
 }
 
-/// What happened without a request, or what may be done now.
+/// An event without a request, or permission for an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// `notify` was refused as busy, and would not be any more: notify of the newest state.
     Ready {
         /// The observation that it concerns.
         relation: RelationId,
-        /// What the application calls it.
+        /// The application's identifier of the observation.
         cookie: u64,
     },
     /// No notification was confirmed for as long as `observe` said: notify of the state as it is, changed or not.
     CheckDue {
         /// The observation that it concerns.
         relation: RelationId,
-        /// What the application calls it.
+        /// The application's identifier of the observation.
         cookie: u64,
     },
     /// An observation has ended.
     ObservationEnded {
         /// The observation that ended.
         relation: RelationId,
-        /// What the application called it.
+        /// The application's identifier before it ended.
         cookie: u64,
         /// The peer that observed.
         peer: PeerId,
@@ -102,12 +102,12 @@ pub enum Notice {
     },
     /// The response of `respond_confirmed` has arrived.
     ResponseConfirmed {
-        /// What the application calls it.
+        /// The application's identifier of the response.
         cookie: u64,
     },
     /// The response of `respond_confirmed` has not arrived, as far as can be known.
     ResponseLost {
-        /// What the application calls it.
+        /// The application's identifier of the response.
         cookie: u64,
     },
     /// The application took too long; the request has been answered with 5.03.
@@ -130,7 +130,7 @@ pub enum ObservationEnd {
     PeerGone,
 }
 
-/// What became of a call of `notify`.
+/// Result of a call of `notify`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Notified {
@@ -145,7 +145,7 @@ pub enum Notified {
     Gone,
 }
 
-/// How a notification is to be sent.
+/// How a notification is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Delivery {
     /// Not confirmable, but now and then: see `ServerSettings::confirm_every`.
@@ -161,7 +161,7 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    /// How often an insistent notification is sent at most; the wait does not grow any more after MAX_RETRANSMIT
+    /// Most transmissions of an insistent notification; the wait does not grow any more after MAX_RETRANSMIT
     /// repetitions. Where every second message is lost with its acknowledgement, one in 65,536 is still given up.
     pub const INSISTING: u8 = 16;
 }
@@ -177,12 +177,12 @@ pub enum ObserveRefused {
     TooManyOfPeer,
 }
 
-/// What is known of an observation.
+/// State of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelationState {
     /// The peer that observes.
     pub peer: PeerId,
-    /// What the application calls it.
+    /// The application's identifier of the observation.
     pub cookie: u64,
     /// Token that the observer chose.
     pub token: Token,
@@ -192,7 +192,7 @@ pub struct RelationState {
 
 macro_rules! counts {
     ($($name:ident $what:literal;)*) => {
-        /// What a server has seen and done since it began.
+        /// Counters of a server since it was created.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct ServerCounts {
             $(#[doc = $what] pub $name: u64,)*
@@ -230,7 +230,7 @@ counts! {
     responses_dropped "Separate responses that found no room in a queue.";
 }
 
-/// Bytes of memory by what they are for: estimates of what is allocated, whether it is used or not.
+/// Bytes of memory by purpose: estimates of the allocated sizes, whether used or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerBytes {
     /// Peers and the table that finds them.

@@ -14,9 +14,9 @@ pub(crate) struct Exchange {
     pub peer: u32,
     /// The next one of this peer.
     pub next: u32,
-    /// What it is recognized by when it is repeated.
+    /// Key by which a repetition is recognized.
     pub key: Key,
-    /// What further blocks of its response are recognized by.
+    /// Key by which requests for further blocks are recognized.
     pub cache_key: u64,
     /// The observation that its response is the first notification of.
     pub relation: u32,
@@ -27,12 +27,12 @@ pub(crate) struct Exchange {
     /// Block1 of a request in blocks, for its response; and Block2 if it has one.
     pub block1: Option<u32>,
     pub block2: Option<u32>,
-    /// How large it was.
+    /// Size of the request.
     pub len: u16,
     pub token: Token,
     pub code: Code,
     pub observe: Option<Observe>,
-    /// Which responses are not wanted, as No-Response says.
+    /// Response classes that the client declined by No-Response.
     pub no_response: NoResponse,
     pub is_confirmable: bool,
     /// Whether its acknowledgement has left.

@@ -104,7 +104,7 @@ impl ServerSide {
         &self.settings
     }
 
-    /// Other settings from now on. What they limit and is there already stays.
+    /// Replaces the settings. Existing peers and observations above a new limit stay.
     pub fn set_settings(&mut self, settings: Arc<ServerSettings>) {
         let own = [option::BLOCK1, option::BLOCK2];
         let understood = settings
@@ -159,7 +159,7 @@ impl ServerSide {
         }
     }
 
-    /// Takes away timers of what has ended, if there may be many.
+    /// Removes stale timers, if there may be many.
     #[inline]
     fn tidy_timers(&mut self) {
         if self.endpoint.timers.are_many() {
@@ -179,7 +179,7 @@ impl ServerSide {
             .min(blocks)
     }
 
-    /// What happened beside requests.
+    /// Returns the next event that is not a request.
     pub fn poll_event(&mut self) -> Option<Notice> {
         if self.notices.is_empty() && self.notices.capacity() > NOTICES_KEPT {
             self.notices = VecDeque::new();
@@ -210,7 +210,7 @@ impl ServerSide {
         }
         self.kept.forget_awaited(peer);
         self.tell_dropped();
-        // What was in flight has gone with that.
+        // Messages in flight were removed with it.
         let mut index = self
             .endpoint
             .peers
@@ -255,17 +255,17 @@ impl ServerSide {
         }
     }
 
-    /// How many peers are known.
+    /// Number of known peers.
     pub fn peers(&self) -> usize {
         self.endpoint.peers.slots.len()
     }
 
-    /// How many observations there are.
+    /// Number of current observations.
     pub fn relations(&self) -> usize {
         self.relations.len()
     }
 
-    /// What was seen and done.
+    /// Counters since the server was created.
     pub fn counts(&self) -> ServerCounts {
         ServerCounts {
             peers_displaced: self.endpoint.peers.displaced,
@@ -278,7 +278,7 @@ impl ServerSide {
         }
     }
 
-    /// Memory by what it is for.
+    /// Memory in use, by purpose.
     pub fn bytes(&self) -> ServerBytes {
         ServerBytes {
             peers: self.endpoint.peers.bytes(),

@@ -1,4 +1,4 @@
-//! How a server notifies its observers. RFC 7641 §4
+//! Notifications of a server to its observers. RFC 7641 §4
 
 use std::sync::Arc;
 
@@ -196,8 +196,8 @@ impl ServerSide {
         self.wake(peer, self.now);
     }
 
-    /// Ends an observation, with a last notification that says why, such as 4.04, or without a word: the next thing the
-    /// observer hears of it is then silence. There is no notice.
+    /// Ends an observation, with a last notification that has the reason, such as 4.04, or silently. There is no
+    /// notice.
     pub fn end_observation(
         &mut self,
         relation: RelationId,
@@ -241,7 +241,7 @@ impl ServerSide {
         }
     }
 
-    /// What is known of an observation.
+    /// Returns the state of an observation.
     pub fn relation(&self, relation: RelationId) -> Option<RelationState> {
         let relation = self.relations.get_of(relation.index, relation.generation)?;
         Some(RelationState {
@@ -262,7 +262,7 @@ impl ServerSide {
         let at = if due > now {
             due
         } else {
-            // What is in flight will confirm or end it.
+            // The message in flight will confirm or end it.
             if relation.sending == NONE {
                 let relation_id = RelationId { index, generation };
                 self.notices.push_back(Notice::CheckDue {
@@ -303,9 +303,9 @@ impl ServerSide {
         }
     }
 
-    /// RFC 7641 §4.5: who does not acknowledge does not observe any more. Who is heard of all the while was unlucky where many
-    /// messages are lost: it is told the newest state a few times more before it is taken for gone, because it would
-    /// learn of that only when Max-Age is over.
+    /// RFC 7641 §4.5: an observer that does not acknowledge is removed. If other datagrams of it arrive, its losses may
+    /// be random: it is notified of the newest state a few times more before it counts as gone, because it would learn
+    /// of its removal only when Max-Age is over.
     fn on_given_up(
         &mut self,
         owner: Owner,
@@ -347,7 +347,7 @@ impl ServerSide {
         self.wake(peer, now);
     }
 
-    /// What was in flight is not any more.
+    /// Marks that the message in flight has ended.
     pub(super) fn has_landed(&mut self, index: u32) {
         let Some(relation) = self.relations.get_mut(index) else {
             return;
@@ -387,8 +387,8 @@ impl ServerSide {
         }
     }
 
-    /// Tells the next observation in a peer's queue that it may notify, if it may. The one after it is told when this
-    /// one has notified, or has nothing to say.
+    /// Lets the next observation in a peer's queue notify, if the peer may be sent more. The one after it follows when
+    /// this one has notified, or has nothing to send.
     pub(super) fn wake(&mut self, peer: u32, now: Time) {
         let Some(record) = self.endpoint.peers.slots.get(peer) else {
             return;
@@ -542,7 +542,7 @@ impl ServerSide {
         Ok(index)
     }
 
-    /// There is something newer than what is in flight, or than the response to the registration that is yet to come.
+    /// Records a newer state than the one in flight, or than the pending response to the registration.
     fn supersede(&mut self, index: u32, body: &Arc<SharedBody>, out: &mut Datagrams) -> Notified {
         let Some(relation) = self.relations.get_mut(index) else {
             return Notified::Gone;
@@ -572,7 +572,7 @@ impl ServerSide {
             .is_some_and(|peer| !peer.proven)
             && self.is_too_large(body, index)
         {
-            // Not to be told before its peer has acknowledged something: what is in flight is repeated as it is.
+            // Not to be sent before its peer has acknowledged a message: the one in flight is repeated unchanged.
             if let Some(relation) = self.relations.get_mut(index) {
                 relation.is_outdated = true;
             }

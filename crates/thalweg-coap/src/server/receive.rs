@@ -1,4 +1,4 @@
-//! What a datagram means to a server.
+//! Handling of a server's received datagrams.
 
 use core::net::SocketAddr;
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ use crate::{
     option,
 };
 
-/// Who asked what: everything an answer needs that the application has no part in.
+/// Sender and request: everything that a response needs besides the application's part.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     from: SocketAddr,
@@ -30,7 +30,7 @@ struct Asked {
     token: Token,
 }
 
-/// What was made of Block1.
+/// Result of handling Block1.
 enum Body {
     /// The payload of the message is all there is.
     Inline,
@@ -43,7 +43,7 @@ enum Body {
 /// For how long a message is remembered for those that have to come after it: shorter than it takes to use an id again.
 const AFTER_WITHIN: Span = Span::from_secs(2);
 
-/// The largest blocks of a kept body for who has not shown where it is: 128 bytes, as the first one at most had.
+/// Largest block exponent of a kept body for an unproven address: 128 bytes, the most that its first block had.
 const UNPROVEN_EXPONENT_MAX: u8 = 3;
 
 impl ServerSide {
@@ -80,7 +80,7 @@ impl ServerSide {
         }
     }
 
-    /// What cannot be understood is rejected if it wants an acknowledgement, and ignored otherwise. RFC 7252 §4.2, §4.3
+    /// Rejects a malformed confirmable message, and ignores any other. RFC 7252 §4.2, §4.3
     #[cold]
     fn on_malformed(&mut self, from: SocketAddr, error: DecodeError, out: &mut Datagrams) {
         self.counts.malformed += 1;
@@ -89,7 +89,7 @@ impl ServerSide {
         }
     }
 
-    /// Acknowledgements, resets, pings, and what makes no sense here.
+    /// Handles acknowledgements, resets, pings, and messages that are invalid here.
     fn on_other(
         &mut self,
         from: SocketAddr,
@@ -590,8 +590,8 @@ impl ServerSide {
             }
     }
 
-    /// Refuses a message whose predecessor is missing. That is remembered: a copy of it that comes late must not be taken
-    /// when its sender has sent it anew.
+    /// Refuses a message whose predecessor is missing. The refusal is recorded: a late copy of it must not be accepted
+    /// after its sender has sent it anew.
     #[cold]
     fn comes_too_soon(&mut self, asked: &Asked, now: Time, out: &mut Datagrams) {
         self.counts.refused += 1;
@@ -623,7 +623,7 @@ impl ServerSide {
             .slots
             .get(asked.peer)
             .is_some_and(|peer| peer.proven);
-        // Who has not shown where it is was given small blocks, and asks for such.
+        // An unproven address was sent small blocks, and asks for such.
         let most = if is_proven {
             Block::SIZE_EXPONENT_MAX
         } else {

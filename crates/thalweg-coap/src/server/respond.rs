@@ -1,4 +1,4 @@
-//! How a server answers: in the acknowledgement, separately, in blocks, or not at all.
+//! Responses of a server: in the acknowledgement, separate, in blocks, or none.
 
 use thalweg_wire::Time;
 
@@ -16,7 +16,7 @@ use crate::{
     Token, Type, Value, empty, option,
 };
 
-/// A response as it goes out: what the application gave and what the machine adds.
+/// An outgoing response: the application's part and the options that are added here.
 #[derive(Clone, Copy)]
 struct Shape<'r> {
     code: Code,
@@ -36,7 +36,7 @@ impl Shape<'_> {
     }
 }
 
-/// What head and options of a response are thought to take.
+/// Assumed bytes of a response's head and options.
 const OPTIONS_BYTES: usize = 64;
 
 impl ServerSide {
@@ -128,13 +128,13 @@ impl ServerSide {
         true
     }
 
-    /// As [`ServerSide::respond`], but in a confirmable message of its own, whose fate the application hears of: exactly
-    /// one of [`Notice::ResponseConfirmed`] and [`Notice::ResponseLost`] comes, with this cookie. If the body goes in
-    /// several blocks, it is confirmed when the first was acknowledged and the last was asked for; blocks but the first are
-    /// served without asking the application again. It is lost if no block is asked for within
+    /// As [`ServerSide::respond`], but in a confirmable message of its own whose outcome is reported: exactly one of
+    /// [`Notice::ResponseConfirmed`] and [`Notice::ResponseLost`] comes, with this cookie. A body in several blocks is
+    /// confirmed when the first was acknowledged and the last was requested; later blocks are served without the
+    /// application. It is lost if no block is requested within
     /// [`ServerSettings::transfer_idle`](crate::ServerSettings::transfer_idle), or the last not within
-    /// [`ServerSettings::fetch_within`](crate::ServerSettings::fetch_within), or others need the room; then no block of it
-    /// is served any more.
+    /// [`ServerSettings::fetch_within`](crate::ServerSettings::fetch_within), or if the memory is needed for others;
+    /// then no block of it is served any more.
     pub fn respond_confirmed(
         &mut self,
         exchange: ExchangeId,
@@ -246,7 +246,7 @@ impl ServerSide {
             .iter()
             .any(|(number, _)| *number == option::ETAG);
         let whole = Value::Uint(response.payload.len() as u32);
-        // What turns out to fit after all is no block unless one was asked for.
+        // A response that fits after all is sent without blocks, unless one was requested.
         let was_asked = exchange.block2.and_then(Block::decode).is_some();
         let mut is_shrunk = false;
         loop {
@@ -296,7 +296,8 @@ impl ServerSide {
             // A body that is kept for the same question is not mixed with this one.
             let keeps =
                 !exchange.is_safe() || observe.is_some() || self.kept.has(exchange.cache_key);
-            // Who registers again while fetching what must not be missed goes on with that, and reads this later.
+            // A client that registers again while it fetches an insistent notification continues that, and reads this
+            // response later.
             let is_fetching = self
                 .relations
                 .get(exchange.relation)
@@ -336,7 +337,7 @@ impl ServerSide {
         }
     }
 
-    /// How large a response may be.
+    /// Largest size of a response.
     fn allowed(&self, exchange: &Exchange) -> usize {
         if self
             .endpoint
@@ -405,8 +406,8 @@ impl ServerSide {
         }
     }
 
-    /// A response that is too large for a peer whose address is not proven: it shows where it is and asks again; but what
-    /// has been done already must not be asked for again, so that the response loses its payload. RFC 9175 §2.4
+    /// Shortens a response that is too large for an unproven address: the client proves its address and asks again. The
+    /// request was already executed and must not be repeated, so the response loses its payload. RFC 9175 §2.4
     #[cold]
     fn shorten(
         &mut self,

@@ -1,4 +1,4 @@
-//! What a server allows its peers, and how it treats them.
+//! Limits of a server for its peers.
 
 use thalweg_wire::Span;
 
@@ -19,10 +19,10 @@ pub enum EchoForObserve {
 /// Limits and behaviour of a [`ServerSide`](crate::ServerSide). Each limit says what happens when it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// How messages are repeated.
+    /// Repetition of confirmable messages.
     pub transmission: Transmission,
     /// Options that the application understands. A request with another critical one is answered with 4.02, or ignored
-    /// if it is not confirmable; Block1, Block2 and what is elective need not be here. RFC 7252 §5.4.1
+    /// if it is not confirmable; Block1, Block2 and elective options need not be listed. RFC 7252 §5.4.1
     pub understood_options: Vec<u16>,
 
     /// Peers that are known at a time. A new one displaces the one that was silent the longest and that nothing is
@@ -32,7 +32,7 @@ pub struct ServerSettings {
     pub peer_idle: Span,
     /// Whether another layer, such as DTLS, has verified the addresses of peers.
     pub addresses_are_proven: bool,
-    /// How many times its request's size a response to an unproven peer may have…
+    /// Largest ratio of a response's size to its request's for an unproven peer…
     pub amplification_factor: u8,
     /// …unless it has at most this many bytes. Larger ones become 4.01 with Echo, or go in small blocks.
     pub amplification_allowance: u16,
@@ -43,7 +43,7 @@ pub struct ServerSettings {
     /// Requests that a peer may send a second, on average; 0: any number. Beyond, 4.29 for confirmable ones, and
     /// nothing for others.
     pub requests_per_second: u32,
-    /// How many a peer may send at once.
+    /// Largest burst of requests from a peer.
     pub request_burst: u32,
 
     /// Requests that wait for the application's answer at a time. Further ones are answered with 5.03.
@@ -52,7 +52,7 @@ pub struct ServerSettings {
     pub exchanges_per_peer: u16,
     /// After how long without an answer a confirmable request is acknowledged, for an answer that comes separately.
     pub acknowledge_within: Span,
-    /// How long the application may take; then the request is answered with 5.03.
+    /// Longest time of the application; then the request is answered with 5.03.
     pub answer_within: Span,
     /// Answers that are remembered for repeated requests. The oldest are forgotten first.
     pub remembered_max: usize,
@@ -63,16 +63,16 @@ pub struct ServerSettings {
     pub relations_max: usize,
     /// The same for one peer.
     pub relations_per_peer: u16,
-    /// Of this many notifications in a row one is confirmable, if the choice is the machine's: often enough to miss an
-    /// observer that is gone and to keep the estimate of the round trip fresh, seldom enough to cost a sixteenth.
+    /// Of this many notifications in a row one is confirmable, if the choice is left to the server: often enough to
+    /// notice a lost observer and to keep the estimate of the round trip fresh, seldom enough to cost a sixteenth.
     pub confirm_every: u8,
-    /// How long notifications may go unconfirmed: a day. RFC 7641 §4.5
+    /// Longest time without a confirmable notification: a day. RFC 7641 §4.5
     pub confirm_within: Span,
     /// Notifications to one peer in a round trip that are not confirmable, on average; 0: any number. RFC 7641 §4.5.1
     pub notifications_per_round_trip: u16,
-    /// How many of them may come at once.
+    /// Largest burst of notifications.
     pub notification_burst: u16,
-    /// What counts as a round trip while none was measured. RFC 7641 §4.5.1
+    /// Assumed round trip before the first measurement. RFC 7641 §4.5.1
     pub round_trip_unknown: Span,
     /// How many confirmable notifications in a row a peer may leave unacknowledged (each repeated MAX_RETRANSMIT times)
     /// and keep its observations. RFC 7641 §4.5: none.
@@ -102,7 +102,7 @@ pub struct ServerSettings {
     pub kept_responses_max: usize,
     /// Bytes of kept responses at most, over all peers.
     pub kept_responses_bytes_max: usize,
-    /// How long a peer has for all blocks of a response that the application wants confirmed; then it is lost.
+    /// Longest time in which a peer must fetch all blocks of a confirmed response; then it is lost.
     pub fetch_within: Span,
 }
 

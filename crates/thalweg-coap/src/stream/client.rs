@@ -7,10 +7,10 @@ use super::connection::{Connection, PeerMessage, verbs_of_both_ends};
 use super::{Abort, Csm, NotSent, PeerFault, Release, StreamMessage, StreamSettings};
 use crate::{Code, Encoder, Token, option};
 
-/// What a server said.
+/// An event from a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEvent<'b> {
-    /// What the server can do: the first event, and whenever it says so anew.
+    /// The server's capabilities: the first event, and again on every change.
     Csm(Csm),
     /// A response to the request of its token; or a notification, if more may follow.
     Response {
@@ -23,9 +23,9 @@ pub enum ClientEvent<'b> {
     Request(StreamMessage<'b>),
     /// As `Event::Ping`.
     Ping {
-        /// Whose Pong this will be.
+        /// Token for the Pong.
         token: Token,
-        /// Whether the Pong waits until what came before has been dealt with.
+        /// Whether the Pong must wait until all earlier messages have been processed.
         custody: bool,
     },
     /// As `Event::Pong`.
@@ -35,7 +35,7 @@ pub enum ClientEvent<'b> {
         /// Whether it is promised that all was dealt with.
         custody: bool,
     },
-    /// The server wants the connection to end: ask nothing new, wait for what was asked, close.
+    /// The server asks to end the connection: send no new request, wait for pending responses, close.
     Release(Release<'b>),
     /// The server has ended the connection: close.
     Abort(Abort<'b>),
@@ -56,7 +56,7 @@ pub struct ClientSide {
 }
 
 impl ClientSide {
-    /// How many requests and observations may wait at once: fewer than there are tokens of two bytes.
+    /// Most pending requests and observations: fewer than there are tokens of two bytes.
     pub const WAITING_MAX: usize = 1 << 15;
 
     /// A machine that has not said anything yet.
@@ -71,7 +71,7 @@ impl ClientSide {
 
     verbs_of_both_ends!();
 
-    /// How many requests and observations wait.
+    /// Number of pending requests.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }

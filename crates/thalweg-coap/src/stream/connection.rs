@@ -1,14 +1,14 @@
-//! What both ends of a connection have in common: framing, signals, what the peer takes. §3, §5
+//! Common to both ends of a connection: framing, signals, limits of the peer. §3, §5
 
 use super::frame::{self, StreamMessage};
 use super::signal::{self, Abort, Csm, Release, has_custody, number};
 use super::{PeerFault, decode};
 use crate::{Code, Encoder, Token};
 
-/// What this end of a connection allows its peer, and says so in its CSM.
+/// Limits of this end, announced in its CSM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamSettings {
-    /// How large a message may be, from the first byte of its length to the last of its payload.
+    /// Largest message, from the first byte of its length to the last of its payload.
     pub message_bytes_max: u32,
     /// Whether this end understands block-wise transfer.
     pub blockwise: bool,
@@ -28,7 +28,7 @@ impl Default for StreamSettings {
 pub enum NotSent {
     /// It is larger than the peer takes, which is this many bytes; block-wise transfer may help.
     TooLarge {
-        /// What the peer takes.
+        /// The peer's largest message.
         message_bytes_max: u32,
     },
     /// As many requests as are allowed wait for their response.
@@ -44,7 +44,7 @@ pub(super) struct Connection {
     peer: Csm,
     state: State,
     has_said_csm: bool,
-    /// What Abort must name.
+    /// Option number that Abort must name.
     bad_csm_option: Option<u16>,
 }
 
@@ -55,7 +55,7 @@ enum State {
     Closed,
 }
 
-/// What a peer said, whichever end it is.
+/// A message of the peer, at either end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PeerMessage<'b> {
     Csm(Csm),
@@ -270,7 +270,8 @@ impl Connection {
         }
     }
 
-    /// Ends the connection: nothing is heard or said after it. `diagnostic` is left out if it is too much for the peer.
+    /// Ends the connection: no message is read or written after it. `diagnostic` is left out if it is too long for the
+    /// peer.
     pub fn abort(&mut self, diagnostic: &str, out: &mut Vec<u8>) {
         let bad = self.bad_csm_option;
         let options = |encoder: &mut Encoder<'_>| {
@@ -302,7 +303,7 @@ impl Connection {
 /// The verbs that both ends of a connection have, for a machine whose `connection` it is.
 macro_rules! verbs_of_both_ends {
     () => {
-        /// What the peer can do, as far as it has said so.
+        /// Capabilities that the peer has announced so far.
         pub fn peer(&self) -> Csm {
             self.connection.peer()
         }

@@ -1,4 +1,4 @@
-//! What a peer can do wrong on a connection: one constant per broken clause, in one table.
+//! Protocol errors of a peer on a connection: one constant per broken clause, in one table.
 
 use crate::Malformed;
 
@@ -7,7 +7,7 @@ use crate::Malformed;
 pub struct PeerFault {
     /// The clause that was broken: number of the RFC and section.
     pub clause: &'static str,
-    /// What was wrong, as half a sentence.
+    /// The error, as half a sentence.
     pub what: &'static str,
 }
 

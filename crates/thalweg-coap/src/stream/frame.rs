@@ -15,7 +15,7 @@ use crate::{Code, Encoder, Malformed, Options, Token};
 pub struct StreamMessage<'b> {
     /// Method, response code, signal, or nothing.
     pub code: Code,
-    /// What a response has in common with its request.
+    /// Token, common to a request and its responses.
     pub token: Token,
     /// Its options; those of signals have numbers of their own.
     pub options: Options<'b>,
@@ -67,7 +67,7 @@ impl<'b> StreamMessage<'b> {
         })
     }
 
-    /// Writes it. What [`decode`] read is written as it was, to the byte: no message has two forms.
+    /// Encodes the message. The result of [`decode`] is encoded to the same bytes: a message has only one form.
     pub fn encode(&self, out: &mut Vec<u8>) -> usize {
         encode(
             out,
@@ -86,10 +86,10 @@ pub(super) fn copy(options: Options<'_>, encoder: &mut Encoder<'_>) {
     }
 }
 
-/// What stands before the code.
+/// The bytes before the code.
 pub(super) struct Head<'b> {
     pub token_len: usize,
-    /// What Len and its further bytes say.
+    /// Value of Len and its extension bytes.
     pub len: u64,
     pub rest: &'b [u8],
 }
@@ -176,7 +176,7 @@ pub(super) fn encode_body(
     out.len() - start
 }
 
-/// Writes Len and what extends it; says in how many further bytes.
+/// Writes Len and its extension; returns the number of extension bytes.
 #[inline]
 pub(super) fn put_length(len: usize, head: &mut [u8; 5]) -> usize {
     let [first, more @ ..] = head;

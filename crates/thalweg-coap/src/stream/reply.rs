@@ -1,11 +1,12 @@
-//! How a response is said on a connection: whole if the client takes so much, else in the largest blocks it takes. §6
+//! Encoding of a response on a connection: whole if the client accepts its size, else in the largest blocks that it
+//! accepts. §6
 
 use super::{NotSent, ServerSide};
 use crate::outgoing::{etag_of, merged, put};
 use crate::why;
 use crate::{Block, Code, OptionOut, Token, Value, option};
 
-/// A response, and what was asked of it.
+/// A response, and the blocks that its request asked for.
 #[derive(Clone, Copy)]
 pub(super) struct Reply<'r> {
     pub token: Token,
@@ -13,14 +14,14 @@ pub(super) struct Reply<'r> {
     pub options: &'r [OptionOut<'r>],
     /// The number of a notification. Clients need not look at it (RFC 8323 §7.1), but aiocoap drops what does not rise.
     pub observe: Option<u32>,
-    /// What its request said of itself.
+    /// Block1 option of the request.
     pub block1: Option<Block>,
     /// The block that was asked for.
     pub block2: Option<Block>,
     pub payload: &'r [u8],
 }
 
-/// How much was said.
+/// Extent of the body that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
     /// Everything, up to the end.

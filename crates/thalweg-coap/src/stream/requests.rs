@@ -1,5 +1,5 @@
-//! The server's end of a connection, with what it keeps of requests: which wait for an answer, who observes, and which are
-//! in blocks. The stream's sibling of the message layer that datagrams have. §5.4, §6, §7
+//! The server's end of a connection with its requests: those that wait for a response, observations, and bodies in
+//! blocks. Counterpart of the message layer of datagrams. §5.4, §6, §7
 
 mod blocks;
 
@@ -22,7 +22,7 @@ use crate::{
     Options, RelationId, Response, ServerSettings, SharedBody, Token, Value, option,
 };
 
-/// What came on a connection and matters to an application.
+/// A message on a connection that concerns the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamEvent<'b> {
     /// A request: [`Requests::respond`] to it now or later.
@@ -31,10 +31,10 @@ pub enum StreamEvent<'b> {
     Opened,
     /// The client has got the response of [`Requests::respond_confirmed`] that has this cookie.
     Confirmed {
-        /// What the application calls it.
+        /// The application's identifier of the observation.
         cookie: u64,
     },
-    /// The client wants the connection to end: it may when [`Requests::is_done`].
+    /// The client asks to end the connection: close it when [`Requests::is_done`].
     Released,
     /// The client has ended the connection, and said why.
     Aborted {
@@ -56,9 +56,9 @@ pub struct StreamRequest<'b> {
     pub options: Options<'b>,
     /// Its payload, put together if it came in blocks.
     pub payload: Cow<'b, [u8]>,
-    /// What it says of observing.
+    /// Observe option of the request.
     pub observe: Option<Observe>,
-    /// What the application called the observation that the client had with this token. It has ended.
+    /// The application's identifier of an observation that had this token. It has ended.
     pub ended: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ pub struct StreamRequest<'b> {
 pub struct Requests {
     settings: Arc<ServerSettings>,
     machine: ServerSide,
-    /// What keys are made of, beside requests.
+    /// Seed of the cache keys.
     seed: u64,
     /// Those that wait for an answer, by number; numbers rise.
     exchanges: HashMap<u64, Exchange, FixedState>,
@@ -87,7 +87,7 @@ pub struct Requests {
     kept: KeptResponses,
     /// Kept responses that are to be confirmed when their last block has left: key and cookie.
     to_confirm: Vec<(u64, u64)>,
-    /// Our own Pings that were not answered: cookies of what stands before them, or 0.
+    /// Our unanswered Pings: cookies of the responses before them, or 0.
     pinged: VecDeque<u64>,
     /// Pings whose Pong waits for all exchanges up to a number.
     pings: VecDeque<(u64, Token)>,
@@ -108,7 +108,7 @@ struct Exchange {
     relation: Option<u64>,
     block1: Option<Block>,
     block2: Option<Block>,
-    /// What further blocks of its response are recognized by.
+    /// Key by which requests for further blocks are recognized.
     key: u64,
     /// When it is answered with 5.03.
     until: Time,
@@ -131,7 +131,7 @@ impl Relation {
     }
 }
 
-/// What was made of Block1.
+/// Result of handling Block1.
 enum Body<'b> {
     /// This is the whole payload.
     Whole(Cow<'b, [u8]>),
@@ -188,12 +188,12 @@ impl Requests {
         self.is_released
     }
 
-    /// How many requests wait for an answer.
+    /// Number of requests that wait for a response.
     pub fn waiting(&self) -> usize {
         self.exchanges.len()
     }
 
-    /// How many observations there are.
+    /// Number of current observations.
     pub fn relations(&self) -> usize {
         self.relations.len()
     }
@@ -350,7 +350,7 @@ impl Requests {
         false
     }
 
-    /// How long the client ought to wait, if it asks more often than it may. RFC 8516
+    /// Pause for a client that exceeds its request rate; `None` if it does not. RFC 8516
     #[inline]
     fn over_rate(&mut self, now: Time) -> Option<Span> {
         let rate = u64::from(self.settings.requests_per_second);
@@ -541,7 +541,7 @@ impl Requests {
         Ok(RelationId::from_number(number))
     }
 
-    /// What the application calls an observation; nothing if there is none.
+    /// The application's identifier of an observation; `None` if it does not exist.
     pub fn cookie(&self, relation: RelationId) -> Option<u64> {
         self.relations
             .get(&relation.number())
@@ -625,7 +625,8 @@ impl Requests {
             .ping(Token::from_number(cookie), cookie != 0, out);
     }
 
-    /// Which of our Pings this answers. libcoap's Pongs have no token, against §5.4: they come in the order of the Pings.
+    /// Finds the Ping that a Pong answers. libcoap's Pongs have no token, against §5.4: they come in the order of the
+    /// Pings.
     fn on_pong(&mut self, token: Token) -> Option<u64> {
         let at = match token.number()? {
             0 => 0,

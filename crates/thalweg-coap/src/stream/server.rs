@@ -4,19 +4,19 @@ use super::connection::{Connection, PeerMessage, verbs_of_both_ends};
 use super::{Abort, Csm, NotSent, PeerFault, Release, StreamMessage, StreamSettings};
 use crate::{Code, Encoder, Token};
 
-/// What a client said.
+/// An event from a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'b> {
-    /// What the client can do: the first event, and whenever it says so anew.
+    /// The client's capabilities: the first event, and again on every change.
     Csm(Csm),
     /// A request, with a code of class 0.
     Request(StreamMessage<'b>),
     /// The client asks whether we are there: owes a [`ServerSide::pong`] of this token. With `custody` it should wait
     /// until everything asked before has been dealt with. RFC 8323 §5.4.1
     Ping {
-        /// Whose Pong this will be.
+        /// Token for the Pong.
         token: Token,
-        /// Whether the Pong waits until what came before has been dealt with.
+        /// Whether the Pong must wait until all earlier messages have been processed.
         custody: bool,
     },
     /// The client is there. With `custody` it has dealt with everything that was sent before the Ping.
@@ -26,11 +26,11 @@ pub enum Event<'b> {
         /// Whether that is promised.
         custody: bool,
     },
-    /// The client wants the connection to end: answer what waits, then close.
+    /// The client asks to end the connection: answer pending requests, then close.
     Release(Release<'b>),
     /// The client has ended the connection: close.
     Abort(Abort<'b>),
-    /// A sign of life and nothing else, or a response, of which a server knows nothing.
+    /// A sign of life without content, or a response, which a server does not expect.
     Ignored,
 }
 
@@ -105,8 +105,8 @@ impl ServerSide {
         self.connection.say_body(code, token, bytes, body, out)
     }
 
-    /// Asks the client to end the connection, in order; it may go to `alternatives` (`host:port`) instead, or come back
-    /// after a while. What it asked already can still be answered.
+    /// Asks the client to end the connection, in order; it may connect to `alternatives` (`host:port`) instead, or come
+    /// back later. Pending requests can still be answered.
     pub fn release(
         &mut self,
         alternatives: &[&str],

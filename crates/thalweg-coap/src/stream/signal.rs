@@ -13,17 +13,17 @@ pub(super) mod number {
     pub const ABORT_BAD_CSM_OPTION: u16 = 2;
 }
 
-/// What an end of a connection can do: Capabilities and Settings. §5.3
+/// Announced capabilities of an end: Capabilities and Settings. §5.3
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Csm {
-    /// How large a message it takes, from the first byte of its length to the last of its payload.
+    /// Largest accepted message, from the first byte of its length to the last of its payload.
     pub message_bytes_max: u32,
     /// Whether it understands block-wise transfer.
     pub blockwise: bool,
 }
 
 impl Csm {
-    /// What holds for an end that has not said anything else. §5.3.1
+    /// Defaults of an end that has not announced anything else. §5.3.1
     pub const BASE: Csm = Csm {
         message_bytes_max: 1152,
         blockwise: false,
@@ -34,7 +34,7 @@ impl Csm {
         self.blockwise && self.message_bytes_max > Csm::BASE.message_bytes_max
     }
 
-    /// What is said anew; what is not said stays as it was.
+    /// Applies the announced values; others stay as they were.
     pub(super) fn update(&mut self, options: Options<'_>) {
         for (option, value) in options {
             match (option, crate::options::uint(value)) {

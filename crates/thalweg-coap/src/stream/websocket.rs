@@ -1,14 +1,13 @@
 //! Messages inside WebSocket: one per WebSocket message, whose length makes Len needless. §4.2
 //!
-//! The machines of this module speak the form that TCP has. Who carries them over WebSocket turns each WebSocket message
-//! that arrives into that form with [`append_from_websocket`], and what a machine wrote into WebSocket messages with
-//! [`next_for_websocket`].
+//! The machines of this module use TCP's framing. Over WebSocket, the caller converts each received message into that
+//! framing with [`append_from_websocket`], and a machine's output into WebSocket messages with [`next_for_websocket`].
 
 use super::frame::{self, Head, put_length};
 use super::{StreamMessage, decode};
 use crate::{Code, Encoder, Malformed, Token};
 
-/// A message to send in one binary WebSocket message: the first byte, and what follows it.
+/// A message to send in one binary WebSocket message: the first byte and the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebSocketMessage<'b> {
     /// Len, which is 0, and the length of the token.
@@ -17,7 +16,7 @@ pub struct WebSocketMessage<'b> {
     pub rest: &'b [u8],
 }
 
-/// Reads a WebSocket message. What its Len says makes no difference.
+/// Decodes a WebSocket message. The value of its Len is ignored.
 pub fn decode_websocket(message: &[u8]) -> Result<StreamMessage<'_>, Malformed> {
     let (token_len, body) = split(message)?;
     StreamMessage::decode_body(token_len, body)
@@ -70,7 +69,7 @@ pub fn next_for_websocket(stream: &[u8]) -> Option<(usize, WebSocketMessage<'_>)
     ))
 }
 
-/// The length of the token, and code and what follows.
+/// Returns the length of the token, and the bytes from the code on.
 fn split(message: &[u8]) -> Result<(usize, &[u8]), Malformed> {
     let (first, body) = message.split_first().ok_or(Malformed::HeadCutShort)?;
     let token_len = usize::from(first & 0x0F);

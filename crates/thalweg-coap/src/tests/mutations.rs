@@ -1,5 +1,5 @@
-//! Valid datagrams with random damage: nothing panics, and what is still a message is written as it was read. The fuzz
-//! targets in `/fuzz` do the same with a guided generator.
+//! Valid datagrams with random damage: nothing panics, and a datagram that is still a message is encoded to the same
+//! bytes. The fuzz targets in `/fuzz` do the same with a guided generator.
 
 use thalweg_wire::testkit::{Dice, Mark};
 

@@ -1,4 +1,4 @@
-//! For all messages: what is written is read as it was meant, and what is read is written as it was.
+//! Round trips of all messages: encoded and decoded they are equal, and decoded and encoded they are the same bytes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -112,7 +112,7 @@ fn options_are_found_by_number() {
         options.refused(|number| number != option::ACCEPT),
         Some(option::ACCEPT)
     );
-    // An elective option that is not understood is nobody's business.
+    // An unknown elective option is ignored.
     assert_eq!(options.refused(|number| number != option::ETAG), None);
 }
 

@@ -132,7 +132,7 @@ fn nonsense_ends_in_words_or_in_silence_and_never_in_a_panic() {
             }
         }
     }
-    // An alert that nobody signed ends an unfinished handshake with words that help.
+    // An unauthenticated alert ends an unfinished handshake with a helpful error.
     let mut alert = Vec::new();
     write_header(&mut alert, content::ALERT, VERSION_1_2, 0, 1, 2);
     alert.extend_from_slice(&[2, 51]);

@@ -1,4 +1,4 @@
-//! What is left of a handshake: keys, numbers and a name.
+//! Remains of a handshake: keys, numbers and a name.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ pub(super) struct Association {
     /// Of the next record.
     number: u64,
     window: ReplayWindow,
-    /// The beginning of the cookie of the ClientHello that led here, so that a copy of it does not start anything. (Its
-    /// random would not do: a device whose randomness begins anew with it would be taken for its own copy.)
+    /// The beginning of the cookie of the ClientHello that led here, so that a copy of it starts no new handshake. (Its
+    /// random would not do: a device whose random generator restarts with it would be taken for its own copy.)
     began_with: [u8; 8],
     pub identity: PeerIdentity,
-    /// Whose key it is; none with certificates.
+    /// Entry of the peer's key; `None` with certificates.
     pub psk: Option<Arc<PskEntry>>,
     /// Until the client shows that it has come.
     last_flight: Option<Box<LastFlight>>,

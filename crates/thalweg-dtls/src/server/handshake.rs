@@ -13,8 +13,7 @@
 //!                         <-------     ChangeCipherSpec, Finished
 //! ```
 //!
-//! ChangeCipherSpec is sent and not waited for: that the epoch changed is said by every record, and what makes the
-//! change authentic is Finished.
+//! ChangeCipherSpec is sent and not awaited: every record has its epoch, and Finished authenticates the change.
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -73,7 +72,7 @@ pub(super) struct Handshake {
     gives_up_at: Time,
 }
 
-/// What comes next from the client.
+/// Next message expected from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Expects {
     Certificate,
@@ -82,7 +81,7 @@ pub(super) enum Expects {
     Finished,
 }
 
-/// What a handshake leaves.
+/// Result of a completed handshake.
 pub(super) struct Done {
     pub keys: Keys,
     pub window: ReplayWindow,
@@ -100,7 +99,7 @@ pub(super) struct LastFlight {
     message: Vec<u8>,
 }
 
-/// What became of a protected record.
+/// Result of opening a protected record.
 pub(super) enum Opened {
     /// It was ours; this is what it carried.
     Yes(u8, Vec<u8>),
@@ -114,7 +113,7 @@ pub(super) enum Opened {
 /// §4.2.4.1).
 const RESEND_AFTER: Span = Span::from_secs(1);
 
-/// How often our answer leaves at most, whether the clock or the client asks for it.
+/// Most transmissions of our flight, after timeouts and after the client's repetitions together.
 const SENT_MAX: u8 = 8;
 
 /// A message without a certificate in it is shorter than this.
@@ -126,7 +125,7 @@ const CERTIFICATE_BYTES_MAX: usize = 8 * 1024;
 /// With more than this, the authorities are not listed: a client then chooses its certificate by itself.
 const AUTHORITIES_BYTES_MAX: usize = 2 * 1024;
 
-/// What a Finished says (RFC 5246 §7.4.9).
+/// Length of a Finished body (RFC 5246 §7.4.9).
 const VERIFY_BYTES: usize = 12;
 
 impl Handshake {
@@ -406,12 +405,12 @@ impl Handshake {
         self.suite.exchange == Exchange::Psk && self.may_be_finished(record)
     }
 
-    /// Whose key it is.
+    /// Entry of the peer's key.
     pub fn psk(&self) -> Option<&Arc<PskEntry>> {
         self.psk.as_ref()
     }
 
-    /// What it keeps, and what it waits for.
+    /// Bytes that the handshake keeps, and the message that it waits for.
     #[cfg(test)]
     pub fn footprint(&self) -> (usize, Expects) {
         let chain: usize = self.client_chain.iter().map(|der| der.len()).sum();
@@ -583,7 +582,7 @@ impl Handshake {
         };
     }
 
-    /// The last flight, and what remains. The record of Finished has number 0 in its epoch.
+    /// Returns the last flight and the association. The record of Finished has number 0 in its epoch.
     pub fn finish(mut self) -> Option<Done> {
         self.flight.clear();
         let verify = self.finished(b"server finished");
@@ -658,8 +657,8 @@ impl LastFlight {
     }
 }
 
-/// What a server says when records or Finished were made with another key than the configured one. An unknown identity
-/// ends here, too.
+/// Alert for records or a Finished made with another key than the configured one. It is sent for an unknown identity,
+/// too.
 pub(super) fn wrong_key() -> Alert {
     Alert::new(
         alert::DECRYPT_ERROR,
@@ -689,7 +688,8 @@ struct ChosenAgreement {
 
 /// The first of the client's suites that can be served.
 fn choose(config: &ServerConfig, hello: &ClientHello<'_>) -> Result<Chosen, Alert> {
-    // What cannot be served is not tried again for each suite: lists of thousands would make that dear.
+    // A scheme that is not supported is not looked up again for each suite: lists of thousands would make that
+    // expensive.
     let mut futile = Vec::new();
     for suite in hello.suites().filter_map(Suite::by_id) {
         if futile.contains(&suite.exchange) {

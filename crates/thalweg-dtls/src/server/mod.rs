@@ -1,8 +1,9 @@
 //! The server's end, for all peers of one socket.
 //!
-//! What a stranger can cost: one answer, shorter than its datagram, and no memory. A peer that can receive at its address
-//! can cost a handshake, of which there are at most [`ServerLimits::handshakes_max`], and four in ten seconds that come to
-//! nothing. When all places are taken, those of the network that has the most are given away first.
+//! Costs that an unknown address can cause: one answer, shorter than its datagram, and no memory. A peer that can
+//! receive at its address can cause a handshake, of which there are at most [`ServerLimits::handshakes_max`], and four
+//! failed ones in ten seconds. When all places are taken, those of the network with the most handshakes are evicted
+//! first.
 
 mod association;
 mod handshake;
@@ -30,7 +31,7 @@ use handshake::{Handshake, Opened, wrong_key};
 use pace::Pace;
 use peers::Peers;
 
-/// What peers are known by: keys, a certificate or both.
+/// Credentials for peers: keys, a certificate or both.
 pub struct ServerConfig {
     keys: Option<PskTable>,
     certificate: Option<Box<dyn Certificate>>,
@@ -86,17 +87,17 @@ impl fmt::Display for ConfigFault {
 
 impl std::error::Error for ConfigFault {}
 
-/// How much a server spends on the peers of a socket.
+/// Limits of a server for the peers of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Peers with an association. When one more comes, the one of which nothing was heard for the longest time goes.
+    /// Most peers with an association. When one more comes, the one that has been silent longest is evicted.
     pub peers_max: usize,
     /// Handshakes under way. When one more comes, the oldest of the network that has the most goes; among equals, unless
     /// it is younger than two seconds.
     pub handshakes_max: usize,
-    /// How long a handshake may take.
+    /// Longest time of a handshake.
     pub handshake_timeout: Span,
-    /// How long a peer may be silent. The default is longer than an observer may be (24 hours, RFC 7641 §4.5).
+    /// Longest silence of a peer. The default is longer than an observer's (24 hours, RFC 7641 §4.5).
     pub idle_timeout: Span,
     /// The longest datagram of a handshake. (Later ones are as long as their text asks.)
     pub mtu: usize,
@@ -121,7 +122,7 @@ const HANDSHAKE_YOUNG: Span = Span::from_secs(2);
 /// The last record number that a ClientHello may have: behind it are more than a handshake uses.
 const HELLO_NUMBER_MAX: u64 = NUMBER_MAX - (1 << 24);
 
-/// Who a peer is. Equal ones are the same user.
+/// Identity of a peer. Equal ones are the same user.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PeerIdentity {
     /// It has the key of this identity.
@@ -142,21 +143,21 @@ impl PeerIdentity {
     }
 }
 
-/// What has happened, in order.
+/// Events of a server, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A handshake is complete.
     Ready {
         /// Address of the peer.
         peer: SocketAddr,
-        /// Who the peer has proven to be.
+        /// Authenticated identity of the peer.
         identity: PeerIdentity,
     },
     /// A text came; [`Output::text`] has it.
     Received {
         /// Address of the peer.
         peer: SocketAddr,
-        /// Who the peer has proven to be.
+        /// Authenticated identity of the peer.
         identity: PeerIdentity,
         /// Where the text is.
         text: Range<usize>,
@@ -185,7 +186,7 @@ pub enum Ended {
     ByPeer,
     /// The peer has a new one: its [`Event::Ready`] follows.
     Replaced,
-    /// Nothing was heard for [`ServerLimits::idle_timeout`].
+    /// No datagram came for [`ServerLimits::idle_timeout`].
     Idle,
     /// There were [`ServerLimits::peers_max`], and another one came.
     Crowded,
@@ -193,7 +194,7 @@ pub enum Ended {
     KeyChanged,
 }
 
-/// What a call gives: datagrams to send, texts, events. The caller keeps one and clears it.
+/// Results of a call: datagrams to send, texts, events. The caller keeps one and clears it.
 #[derive(Debug, Default)]
 pub struct Output {
     wire: Vec<u8>,
@@ -215,7 +216,7 @@ impl Output {
         })
     }
 
-    /// What has happened, in order.
+    /// Events of the call, in order.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
@@ -246,7 +247,7 @@ impl Output {
     }
 }
 
-/// What has been counted since the beginning.
+/// Counters since the server was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// ClientHellos that were answered with a cookie.
@@ -323,7 +324,7 @@ impl ServerSide {
                     self.take_handshake(from, &record, &mut greeted, now, out)
                 }
                 (0, content::ALERT) => self.take_plain_alert(from, record.fragment, out),
-                // That the client changes its keys is also said by the epoch of the next record.
+                // The epoch of the client's next record implies its change of keys.
                 (0, content::CHANGE_CIPHER_SPEC) => {}
                 (1, _) => self.take_protected(from, &record, now, out),
                 _ => self.counts.discarded += 1,
@@ -425,7 +426,7 @@ impl ServerSide {
         }
     }
 
-    /// Who a peer is; `None`: there is no association with it.
+    /// Identity of a peer; `None` without an association.
     pub fn identity(&mut self, peer: SocketAddr) -> Option<&PeerIdentity> {
         let place = self.peers.place(&peer)?;
         self.peers
@@ -433,17 +434,17 @@ impl ServerSide {
             .map(|association| &association.identity)
     }
 
-    /// How many peers have an association.
+    /// Number of peers with an association.
     pub fn peers(&self) -> usize {
         self.peers.associations()
     }
 
-    /// How many handshakes are under way.
+    /// Number of handshakes in progress.
     pub fn handshakes(&self) -> usize {
         self.peers.handshakes()
     }
 
-    /// What has been counted.
+    /// Counters since the server was created.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -498,8 +499,8 @@ impl ServerSide {
             self.counts.discarded += 1;
             return;
         };
-        // Again the hello that began a handshake. That its sender is where it says was shown by the cookie when it was
-        // young; another cookie now would make another hello of it, and another transcript.
+        // A copy of the hello that began a handshake. The cookie proved the sender's address when it was valid; another
+        // cookie now would make another hello of it, and another transcript.
         let known = self.peers.place(&from).filter(|_| !hello.cookie.is_empty());
         if let Some(handshake) = known.and_then(|place| self.peers.handshake(place))
             && handshake.began_with(hello.random)
@@ -661,7 +662,7 @@ impl ServerSide {
         }
     }
 
-    /// What came under the keys of a handshake that is not complete: Finished, or an alert.
+    /// Handles input under the keys of an incomplete handshake: Finished, or an alert.
     fn take_last_messages(
         &mut self,
         place: usize,
@@ -694,7 +695,7 @@ impl ServerSide {
         }
     }
 
-    /// What came in an association and is not text.
+    /// Handles records of an association that are not application data.
     fn take_control(&mut self, place: usize, content: u8, plain: &[u8], out: &mut Output) {
         match (content, plain) {
             (content::ALERT, [_, alert::CLOSE_NOTIFY] | [alert::FATAL, _]) => {

@@ -1,5 +1,5 @@
-//! How often an address begins a handshake: a cookie is good for two minutes, and within them each copy of its hello
-//! would bring a flight and cost a signature, if their sender gave the handshake up in between.
+//! Limit of handshakes per address: a cookie is valid for two minutes, in which each copy of its hello would cause a
+//! flight and cost a signature, if the sender aborted the handshake in between.
 
 use core::net::SocketAddr;
 
@@ -8,8 +8,8 @@ use thalweg_wire::{Span, Time};
 
 use crate::hello::update_with_address;
 
-/// Which addresses began handshakes lately. Of a fixed size: a peer with many addresses evicts some of them, but
-/// does not choose which.
+/// Addresses that began handshakes recently. Of a fixed size: a peer with many addresses evicts some of them, but
+/// cannot choose which.
 pub(super) struct Pace {
     /// So that peers cannot predict which entry an address evicts.
     key: hmac::Key,

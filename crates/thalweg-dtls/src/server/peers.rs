@@ -1,4 +1,4 @@
-//! The peers of one socket, by address, by what they wait for and by how long nothing was heard of them.
+//! The peers of one socket, by address, by timer and by the time of their last datagram.
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::collections::{BTreeSet, HashMap};
@@ -16,9 +16,9 @@ pub(super) struct Peers {
     slots: Slab<Peer>,
     /// When handshakes want to be woken.
     wakes: BTreeSet<(Time, usize)>,
-    /// How many handshakes each network has under way.
+    /// Number of handshakes in progress by network.
     networks: HashMap<IpAddr, usize>,
-    /// Peers with an association: of which nothing was heard for the longest time, and for the shortest.
+    /// Peers with an association: the one silent for longest, and the one silent for shortest.
     quietest: usize,
     loudest: usize,
     associations: usize,
@@ -36,7 +36,7 @@ pub(super) struct Peer {
     louder: usize,
 }
 
-/// What an address takes, beside its entry in the index.
+/// Bytes of a peer, besides its entry in the index.
 #[cfg(test)]
 pub(super) const PEER_BYTES: usize = size_of::<Peer>();
 
@@ -70,17 +70,17 @@ impl Peers {
         self.slots.get_mut(place)?.handshake.as_deref_mut()
     }
 
-    /// How many have an association.
+    /// Number of peers with an association.
     pub fn associations(&self) -> usize {
         self.associations
     }
 
-    /// How many have a handshake under way.
+    /// Number of peers with a handshake in progress.
     pub fn handshakes(&self) -> usize {
         self.wakes.len()
     }
 
-    /// How many addresses are remembered.
+    /// Number of addresses in the index.
     #[cfg(test)]
     pub fn addresses(&self) -> usize {
         assert_eq!(self.places.len(), self.slots.len());
@@ -224,7 +224,7 @@ impl Peers {
         }
     }
 
-    /// The peer of which nothing was heard for the longest time, and when something was.
+    /// The peer that has been silent longest, and the time of its last datagram.
     pub fn quietest(&self) -> Option<(Time, usize)> {
         let quietest = (self.associations > 0).then_some(self.quietest)?;
         self.slots

@@ -65,7 +65,7 @@ impl Identity {
     }
 }
 
-/// What stands for an authority's signature.
+/// Stand-in for an authority's signature.
 fn code(authority: u8, key: &[u8], name: &[u8]) -> Vec<u8> {
     digest(&SHA256, &[&[authority], key, name].concat())
         .as_ref()
@@ -83,7 +83,7 @@ pub enum Wanted {
 pub struct ServerIdentity {
     identity: Identity,
     wanted: Wanted,
-    /// How often it was asked for a signature that a client understands.
+    /// Number of requests for a signature that a client understands.
     pub asked: Arc<AtomicUsize>,
 }
 

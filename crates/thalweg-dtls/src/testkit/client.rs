@@ -14,7 +14,7 @@ use crate::message::{self, Message, Piece, Reassembly, bytes24, push_u24};
 use crate::psk::premaster;
 use crate::record::{Record, ReplayWindow, VERSION_1_2, content, write_header};
 
-/// What a client is made of.
+/// Parameters of a client.
 #[derive(Clone)]
 pub struct Plan {
     pub suites: Vec<u16>,
@@ -251,7 +251,7 @@ impl Client {
             return;
         }
         if self.suite.is_none() && message.kind != message::SERVER_HELLO {
-            // What answers a hello that was damaged on its way may be numbered as if it answered ours.
+            // The answer to a damaged hello may have the number of an answer to ours.
             return;
         }
         let length = message.body.len();

@@ -1,5 +1,5 @@
-//! What the fuzz targets in `/fuzz` drive, and tests by seed: each of the three reads its input as a script and checks
-//! after each step what must hold whatever comes.
+//! Entry points of the fuzz targets in `/fuzz` and of seeded tests: each of the three reads its input as a script and
+//! checks the invariants after each step.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ use crate::{
     ServerLimits, ServerSide,
 };
 
-/// So long that everything can be reached, and so short that nobody falls silent for too long in it.
+/// Long enough to reach every state, and short enough that no peer times out.
 const SCRIPT_BYTES_MAX: usize = 4096;
 
 const KEYS: &str = "dev1:\"secret\"\ndev2:\"other\"\n";
@@ -112,8 +112,8 @@ fn damaged(mut datagram: Vec<u8>, script: &mut Reader<'_>) -> Vec<u8> {
     datagram
 }
 
-/// Datagrams of strangers, who cannot know a cookie: they cost no memory, and what answers them is shorter. A script has
-/// for each datagram its sender, its length in two bytes, and it.
+/// Datagrams of unknown senders without a cookie: they cost no memory, and each answer is shorter than its datagram. A
+/// script has for each datagram its sender, its length in two bytes, and its bytes.
 pub fn strangers(input: &[u8]) -> Counts {
     let (mut server, mut out, mut script) = (server(), Output::default(), Reader::new(input));
     while let (Some(host), Some(length)) = (script.u8(), script.u16()) {
@@ -136,7 +136,7 @@ pub fn strangers(input: &[u8]) -> Counts {
     server.counts()
 }
 
-/// How deep a script has reached.
+/// States that a script has reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
     /// Handshakes that were completed.
@@ -173,9 +173,9 @@ struct Stage {
     bystander: Client,
     client: Client,
     clients: u8,
-    /// Whom the clients so far have what it takes to be.
+    /// Identities for which the clients so far have credentials.
     allowed: Vec<PeerIdentity>,
-    /// Who the peer is at present.
+    /// The authenticated identity of the current peer.
     open: Option<PeerIdentity>,
     /// Texts that have left the peer and not come.
     texts: Vec<Vec<u8>>,
@@ -316,7 +316,7 @@ impl Stage {
         }
     }
 
-    /// What the client has to say, or has said.
+    /// Returns a new datagram of the client, or an earlier one.
     fn next_datagram(&mut self) -> Vec<u8> {
         if self.client.out.is_empty() {
             self.client.send();
@@ -344,7 +344,7 @@ impl Stage {
         self.note(true);
     }
 
-    /// Checks what the server said, and tells the client if it is to hear it.
+    /// Checks the server's output, and passes it to the client if `is_heard`.
     fn note(&mut self, is_heard: bool) {
         let out = std::mem::take(&mut self.out);
         for event in out.events() {
@@ -383,7 +383,7 @@ impl Stage {
                 "{to} {}",
                 answer.len()
             );
-            // What answers invented messages is not for the client, which takes the server to be sincere.
+            // Answers to invented messages are not passed to the client, which takes the server to be consistent.
             if is_heard && self.client.alerts.is_empty() {
                 self.client.handle_datagram(answer);
             }
@@ -423,8 +423,8 @@ impl Stage {
     }
 }
 
-/// Datagrams into a client: those of a server that is or is not sincere, which have its key, and those of somebody who
-/// has none; repeated, damaged, invented, in any order and late.
+/// Datagrams to a client: those of a consistent or inconsistent server, which has its key, and those of an attacker
+/// without one; repeated, damaged, invented, reordered and late.
 pub fn client(input: &[u8]) -> Reached {
     let mut script = script(input);
     let mut line = FuzzedPair {
@@ -507,7 +507,7 @@ impl FuzzedPair {
                 self.give_server(&goodbye);
             }
             _ => {
-                // What is on its way is overtaken.
+                // Reorders datagrams in flight.
                 self.answers
                     .rotate_left(usize::from(self.answers.len() > 1));
             }

@@ -1,4 +1,4 @@
-//! What tests and fuzz targets need: a client that can be made to do wrong, certificates without a library of them.
+//! Support for tests and fuzz targets: a client that can misbehave, certificates without a certificate library.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 pub mod certificate;

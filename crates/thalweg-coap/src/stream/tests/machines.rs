@@ -1,4 +1,4 @@
-//! What the machines do and do not.
+//! Behaviour of the state machines.
 
 use super::*;
 
@@ -384,7 +384,7 @@ fn a_server_knows_nothing_of_responses() {
     );
 }
 
-/// Before its CSM nobody has been told that more than the base value is taken (RFC 8323 §5.3.1).
+/// Before its CSM a peer cannot know that more than the base value is accepted (RFC 8323 §5.3.1).
 #[test]
 fn a_first_message_above_the_base_value_is_refused_before_it_is_awaited() {
     let mut server = ServerSide::new(StreamSettings {

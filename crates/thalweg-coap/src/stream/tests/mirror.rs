@@ -1,9 +1,9 @@
-//! Says again what one machine heard, with the verbs of the other: decoding and encoding must cancel out.
+//! Encodes the events of one machine with the other's methods: decoding and encoding must cancel out.
 
 use super::super::frame::copy;
 use super::*;
 
-/// Repeats what the server heard, as the client would say it.
+/// Encodes the server's events as a client would.
 pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Vec<u8>) {
     match event {
         Event::Csm(_) => client.open(out),
@@ -28,7 +28,7 @@ pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Ve
     }
 }
 
-/// Repeats what the client heard, as the server would say it.
+/// Encodes the client's events as a server would.
 pub(super) fn by_server(event: &ClientEvent<'_>, server: &mut ServerSide, out: &mut Vec<u8>) {
     match event {
         ClientEvent::Csm(_) => server.open(out),

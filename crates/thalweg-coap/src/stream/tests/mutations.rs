@@ -9,7 +9,7 @@ use crate::tests::mutations::damage;
 const ROUNDS: usize = 50_000;
 const SEED: u64 = 20_261_121;
 
-/// What a machine hears, and how it is offended at last.
+/// Events of a machine, and its final protocol error.
 fn hears(
     input: &[u8],
     cuts: &[usize],

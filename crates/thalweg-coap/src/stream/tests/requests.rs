@@ -84,7 +84,7 @@ impl Talk {
         events
     }
 
-    /// A request, and what the server made of it.
+    /// A request, and the server's decoding of it.
     fn asks(
         &mut self,
         code: Code,

@@ -97,7 +97,7 @@ fn every_fault_is_met_somewhere() {
     }
 }
 
-/// What a server hears, and what is left over.
+/// Events of a server, and the remaining bytes.
 fn server_hears(input: &[u8], bytewise: bool) -> (Vec<String>, Result<Vec<u8>, PeerFault>) {
     let mut server = ServerSide::new(settings());
     let mut heard = Vec::new();

@@ -52,7 +52,7 @@ fn websocket_messages_that_are_none_are_refused() {
         assert_eq!(decode_websocket(message), Err(why));
     }
     assert!(stream.is_empty());
-    // What is wrong behind the token is the machine's to find.
+    // Errors after the token are left to the machine.
     assert_eq!(append_from_websocket(&[0, 1, 0xFF], &mut stream), Ok(()));
     assert_eq!(decode(&stream, 100), Err(Malformed::PayloadMissing));
 }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::ClientSide;
 
-/// Carries datagrams between the two until both are silent; what the client heard. Datagrams for which `loses` is true
-/// do not arrive.
+/// Carries datagrams between the two until both are silent; returns the texts at the client. Datagrams for which
+/// `loses` is true do not arrive.
 fn exchange(
     bench: &mut Bench,
     client: &mut ClientSide,

@@ -130,7 +130,7 @@ impl Bench {
         );
     }
 
-    /// What the last refusal said.
+    /// Text of the last refusal.
     fn refusal(&self) -> &str {
         match self.events.last() {
             Some(Event::Refused { why, .. }) => why,
@@ -559,7 +559,7 @@ fn a_new_association_replaces_the_old_one_only_when_it_is_complete() {
     let mut bench = Bench::new(ServerLimits::default());
     let mut old = bench.connect(HERE, Plan::default());
     bench.events.clear();
-    // Somebody else at the same address, or somebody who pretends to be there.
+    // Another peer at the same address, or one that spoofs it.
     let wrong = Plan {
         key: b"wrong".to_vec(),
         ..Plan::default()
@@ -651,7 +651,7 @@ fn renegotiation_is_declined_and_goodbyes_are_answered() {
     bench.exchange(&mut client);
     assert_eq!(client.alerts, [(alert::WARNING, alert::NO_RENEGOTIATION)]);
     bench.check(&mut client, &psk("dev1"));
-    // An alert that is not protected is anybody's.
+    // An unprotected alert can come from any sender.
     client.send_record(
         content::ALERT,
         false,
@@ -761,7 +761,7 @@ fn servers_without_anything_to_know_peers_by_are_refused() {
     );
 }
 
-/// Nothing that a peer sends can panic the server, and nothing that was changed under way lets anybody in as another.
+/// No input of a peer can panic the server, and no modified datagram authenticates a peer as another.
 #[test]
 fn damaged_datagrams_do_no_harm() {
     let mut bench = Bench::with_certificate(Wanted::Optional);
@@ -791,7 +791,7 @@ fn damaged_datagrams_do_no_harm() {
                     }
                 }
                 for (_, answer) in bench.take(client.address, &datagram) {
-                    // What answers damaged messages is for whoever sent them; our client need not understand it.
+                    // Answers to damaged messages are meant for their sender; our client need not understand them.
                     if client.alerts.is_empty() {
                         client.handle_datagram(&answer);
                     }
@@ -821,7 +821,7 @@ fn damaged_datagrams_do_no_harm() {
     );
 }
 
-/// What an association takes, beside 50 to 90 bytes in the index of addresses; its name is that of its key's entry.
+/// Memory of an association, besides 50 to 90 bytes in the index of addresses; its name is that of its key's entry.
 #[test]
 fn an_association_is_small() {
     let bytes = peers::PEER_BYTES;

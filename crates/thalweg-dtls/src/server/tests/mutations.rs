@@ -1,6 +1,6 @@
-//! Whole handshakes in which one message is not as it should be: its lengths, its body, its header, its protection, its
-//! pieces. A sincere client believes in the change (its transcript has it, so its Finished fits), an insincere one does
-//! not. What is seen of the machine is counted, so that it is known how deep this reaches.
+//! Whole handshakes in which one message is modified: its lengths, body, header, protection or fragments. A consistent
+//! client includes the change in its transcript, so its Finished fits; an inconsistent one does not. The states that
+//! the machine reaches are counted, to show how deep the test goes.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,8 @@ use super::*;
 /// Of each kind of message, in each kind of suite, in either manner.
 const SEEDS: u64 = 240;
 
-/// What a handshake may keep: transcript and flight with the server's certificate, and what a client may send ahead.
+/// Most bytes of a handshake: transcript and flight with the server's certificate, and messages that a client sends
+/// ahead.
 const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
 
 struct Case {
@@ -23,7 +24,7 @@ struct Case {
 
 #[derive(Default)]
 struct Seen {
-    /// Suite and what was waited for.
+    /// Suite, and the message that the server waited for.
     states: BTreeSet<(bool, String)>,
     refusals: BTreeMap<String, usize>,
     completed: usize,

@@ -1,4 +1,4 @@
-//! What the review of 2026-11-21 found, and what it looked at and found in order (ADR 0018).
+//! Findings of the review of 2026-11-21, and the points that it confirmed (ADR 0018).
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ fn good_hello(bench: &mut Bench, client: &mut Client) -> Vec<u8> {
     client.out.remove(0)
 }
 
-/// A record as somebody makes it who has no key.
+/// A record made without the keys.
 fn foreign(content: u8, epoch: u16, number: u64, fragment: &[u8]) -> Vec<u8> {
     let mut record = Vec::new();
     write_header(
@@ -28,7 +28,7 @@ fn foreign(content: u8, epoch: u16, number: u64, fragment: &[u8]) -> Vec<u8> {
     record
 }
 
-/// What a protected Finished takes with CCM_8: nonce, header, verify_data, tag.
+/// Size of a protected Finished with CCM_8: nonce, header, verify_data, tag.
 const FINISHED_FRAGMENT: [u8; 8 + 12 + 12 + 8] = [7; 40];
 
 /// 25 hellos of 54 bytes fit where one answer of 44 would; with the headers of IP and UDP the answers would be more.
@@ -109,7 +109,7 @@ fn what_cannot_be_a_finished_does_not_end_a_handshake() {
     }
 }
 
-/// Before there are keys nobody can tell a Finished from what only looks like one: the client says its own again.
+/// Before there are keys a server cannot tell a Finished from similar bytes: the client sends its own again.
 #[test]
 fn a_false_finished_that_comes_early_does_not_end_a_handshake() {
     let mut bench = Bench::new(ServerLimits::default());
@@ -169,8 +169,9 @@ fn a_wrong_key_is_told_beside_an_old_association_too() {
     bench.check(&mut old, &psk("dev1"));
 }
 
-/// A cookie is good for two minutes, also for somebody who has left its address since and makes it up now: whoever gives
-/// up a handshake with an alert (which nobody has to sign) must not get a new flight for the same hello at once.
+/// A cookie is valid for two minutes, also for an attacker who has left the address since and spoofs it now: a
+/// handshake that was aborted by an alert (which need not be authenticated) must not be answered by a new flight for
+/// the same hello at once.
 #[test]
 fn giving_up_does_not_bring_more_handshakes_than_waiting() {
     let mut bench = Bench::new(ServerLimits::default());
@@ -446,7 +447,8 @@ fn a_text_that_is_longer_than_a_record_may_be_is_not_taken() {
     bench.check(&mut client, &psk("dev1"));
 }
 
-/// RFC 7252 §9.1: the front must hear that a peer has gone, or it would answer whoever comes next at its address.
+/// RFC 7252 §9.1: the front must be notified that a peer has gone, or it would send its responses to the next peer at
+/// that address.
 #[test]
 fn when_the_files_are_others_all_peers_are_told_and_the_front_is() {
     let mut bench = Bench::new(ServerLimits::default());
