@@ -87,7 +87,7 @@ impl ClientSide {
         now: Time,
     ) -> Result<ClientSide, ClientFault> {
         if identity.len() > 128 || key.is_empty() || key.len() > 64 {
-            // Largest key that RFC 4279 §5.3 asks implementations to accept.
+            // Largest sizes that RFC 4279 §5.3 asks implementations to accept.
             return Err(fault("an identity has at most 128 bytes, a key 1 to 64"));
         }
         let mut client = ClientSide {

@@ -688,8 +688,7 @@ struct ChosenAgreement {
 
 /// The first of the client's suites that can be served.
 fn choose(config: &ServerConfig, hello: &ClientHello<'_>) -> Result<Chosen, Alert> {
-    // A scheme that is not supported is not looked up again for each suite: lists of thousands would make that
-    // expensive.
+    // An exchange that cannot be served is not tried again for each suite: lists of thousands would make that expensive.
     let mut futile = Vec::new();
     for suite in hello.suites().filter_map(Suite::by_id) {
         if futile.contains(&suite.exchange) {

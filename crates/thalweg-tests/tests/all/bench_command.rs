@@ -120,7 +120,8 @@ fn a_broker_that_is_not_there_is_named() {
     assert!(String::from_utf8_lossy(&run.stderr).contains(&url));
 }
 
-/// Runs a scenario of forty messages, with these keys set, against a broker of its own; the cell and what came of it.
+/// Runs a scenario of forty messages, with these keys set, against a broker of its own; returns the cell and its
+/// results.
 fn tiny(sets: &[&str]) -> (Value, Value) {
     let folder = Folder::new();
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -131,7 +132,7 @@ fn tiny(sets: &[&str]) -> (Value, Value) {
          phases: {settle: 0ms, warmup: 0ms, measure: 500ms, drain: 20s}\n",
     )
     .expect("the folder is writable");
-    // What `workload.payload` names, beside the scenario.
+    // Value of `workload.payload`, besides the scenario.
     fs::write(path("body.json"), [b'j'; 200]).expect("the folder is writable");
     let (scenario, out) = (path("tiny.yaml"), path("out"));
     let mut args = vec!["run", &scenario, "--quiet", "--out", &out];
@@ -251,7 +252,7 @@ fn networks_lose_and_count_what_they_say() {
         eprintln!("not run: {why}");
         return;
     }
-    // Late packets are told and are no fault: how busy the machine is that tests this is not for a test to say.
+    // Late packets are reported and are not an error: the load of the testing machine is no criterion.
     let run = bench(&["net", "check", "--packets", "10000"]);
     let found = String::from_utf8_lossy(&run.stdout);
     assert_eq!(

@@ -15,7 +15,7 @@ use crate::certificates::Certificates;
 use crate::folder::Folder;
 use crate::guard::Guarded;
 
-/// How long a broker may take from start to its `ready` line.
+/// Longest time from a broker's start to its `ready` line.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// A running broker; dropping it kills it and, unless the test fails, removes its folder.
@@ -29,7 +29,7 @@ pub struct Broker {
     log: Arc<Log>,
 }
 
-/// Which program plays the broker.
+/// The program that runs as the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokerProgram {
     /// The binary of this workspace.
@@ -38,7 +38,7 @@ pub enum BrokerProgram {
     Mosquitto,
 }
 
-/// What a test asks of its broker before it starts.
+/// Options of a test's broker.
 #[derive(Debug, Default)]
 pub struct Options {
     sets: Vec<(String, String)>,
@@ -79,7 +79,7 @@ impl Broker {
         Options::default()
     }
 
-    /// Which program answers; a test of what only Thalweg does returns early for the oracle.
+    /// The program under test; a test of a feature that only Thalweg has returns early for the oracle.
     pub fn kind(&self) -> BrokerProgram {
         self.kind
     }
@@ -234,7 +234,7 @@ impl Options {
         self
     }
 
-    /// Nobody anonymous: users with mosquitto's password hashes, and what they may do in mosquitto's ACL format.
+    /// No anonymous clients: users with mosquitto's password hashes, and their rights in mosquitto's ACL format.
     pub fn guarded(mut self, passwords: &str, acl: &str) -> Self {
         self.guarded = true;
         self.file("users", passwords)
@@ -521,7 +521,7 @@ fn port_range() -> (u16, u16) {
         .unwrap_or_else(|| panic!("THALWEG_TEST_PORTS={text}: write FIRST-LAST"))
 }
 
-/// What a process wrote, growing line by line, with a bell for those who wait.
+/// Output of a process, by lines, with a condition variable for waiting readers.
 #[derive(Debug, Default)]
 struct Log {
     state: Mutex<LogState>,

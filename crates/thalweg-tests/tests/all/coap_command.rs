@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-/// What a client prints: the answer's payload, an error code with words, or why it has no answer.
+/// Output of a client: the answer's payload, an error code with text, or the reason for a missing answer.
 pub fn ask(client: &str, arguments: &[&str], uri: &str) -> String {
     let output = Command::new(client)
         .args(["-B", "8"])

@@ -1,10 +1,10 @@
 //! CoAP over a network that loses a quarter of all packets, each way: what a client saw acknowledged reaches a subscriber
 //! exactly once.
 //!
-//! Two network namespaces with a link between them: the broker is in one, ten clients are in the other, and nftables drops
-//! packets where they arrive. The subscriber speaks MQTT with QoS 1 over a unix socket, which loses nothing. Clients are
-//! `thalweg_coap::ClientSide` with the default timers of RFC 7252 (2 to 3 s, four repetitions, NSTART 1), so an exchange takes
-//! 3.6 s on average and 93 s until it is given up; each client therefore has many endpoints, which work side by side.
+//! Two network namespaces with a link between them: the broker is in one, ten clients are in the other, and nftables
+//! drops packets on arrival. The subscriber uses MQTT with QoS 1 over a unix socket, which loses nothing. Clients are
+//! `thalweg_coap::ClientSide` with the default timers of RFC 7252 (2 to 3 s, four repetitions, NSTART 1). An exchange
+//! takes 3.6 s on average and 93 s until it is given up, so each client has many endpoints, which work side by side.
 //!
 //! `cargo xtask test` sends 1,000 messages, which takes up to three minutes of waiting. All 10,000:
 //! `THALWEG_LOSS_MESSAGES=10000 cargo test -p thalweg-tests coap_loss -- --nocapture`. The report goes to standard output and to
@@ -47,7 +47,7 @@ struct Network {
 }
 
 impl Network {
-    /// None where nobody may make one, with the reason.
+    /// `None` where no namespace can be created, with the reason.
     fn new() -> Result<Self, String> {
         let process = std::process::id();
         let network = Self {
@@ -118,11 +118,11 @@ fn run(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// What an endpoint knows of one message: a line of the clients' report.
+/// An endpoint's record of one message: a line of the clients' report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Outcome {
     payload: String,
-    /// How often it was published anew after nobody had acknowledged it.
+    /// Number of new publishes after an unacknowledged one.
     given_up: u32,
     acknowledged: bool,
     /// From the first datagram to the last answer.
@@ -315,7 +315,7 @@ fn clients_behind_the_loss() {
     fs::write(report, lines).expect("the report can be written");
 }
 
-/// How often each payload came to a subscriber with QoS 1.
+/// Number of deliveries of each payload to a subscriber with QoS 1.
 fn subscribed(
     socket: &Path,
     is_over: Arc<AtomicBool>,
@@ -451,7 +451,7 @@ fn what_a_client_saw_acknowledged_arrives_exactly_once_though_a_quarter_of_all_p
     );
 }
 
-/// What became of all messages.
+/// Outcomes of all messages.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Verdict {
     /// Acknowledged at once, and received exactly once.
@@ -460,7 +460,7 @@ struct Verdict {
     repeated: BTreeMap<u32, u64>,
     /// Never acknowledged, by how often they came.
     unacknowledged: BTreeMap<u32, u64>,
-    /// What must not be.
+    /// Outcomes that are errors.
     wrong: Vec<String>,
 }
 

@@ -14,7 +14,7 @@ use thalweg_wire::{Span, Time};
 /// Room for the largest datagram.
 const DATAGRAM: usize = 65_536;
 
-/// Who asks, and observes.
+/// A client that sends requests and observes.
 pub struct Peer {
     side: ClientSide,
     socket: UdpSocket,
@@ -197,10 +197,10 @@ impl Peer {
             .ok()
     }
 
-    /// Sends what there is to send and waits for one datagram, at most until the machine wants something else.
+    /// Sends pending datagrams and waits for one, at most until the machine's next timer.
     fn turn(&mut self, deadline: Option<Instant>) -> Option<(RequestId, Answer)> {
         for (to, bytes) in self.out.iter() {
-            // What a socket does not take is lost, as on any network.
+            // A datagram that the socket does not accept is lost, as on any network.
             let _ = self.socket.send_to(bytes, to);
         }
         self.out.clear();

@@ -303,7 +303,7 @@ impl Peer {
             let message = [&[message.first], message.rest].concat();
             return self.frame(0x82, &message);
         }
-        // Who aborts may have closed before everything has arrived.
+        // A peer that aborts may have closed before all bytes have arrived.
         let _ = self.stream.write_all(&bytes);
     }
 
@@ -454,7 +454,7 @@ fn many_requests_in_one_segment_and_one_in_many_are_all_answered() {
         peer.stream.write_all(&[byte]).expect("the broker reads");
     }
     assert_eq!(peer.hear().map(|heard| heard.code), Some(Code::CHANGED));
-    // Half a message, and then nobody.
+    // Half a message, and then silence.
     peer.stream
         .write_all(&[0xD3, 0x20, 0x03])
         .expect("the broker reads");

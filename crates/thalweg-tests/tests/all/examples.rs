@@ -1,4 +1,4 @@
-//! What `examples/` promises is run as a stranger would run it.
+//! Runs the examples of `examples/` as a new user would.
 
 use crate::broker::thalweg_binary;
 use std::process::Command;
@@ -107,8 +107,8 @@ mod interop {
         let [_, after] = shares[..] else {
             panic!("{line}")
         };
-        // 60 ms a job allow 17 of 90 in a second at the most. How three equal workers share while two of them would do
-        // depends on which of them answered sooner at first; the simulator's bars, with seeds, speak of that.
+        // 60 ms a job allow 17 of 90 in a second at the most. The shares of three equal workers, of which two would be
+        // enough, depend on the first answers; the simulator's bars, with seeds, cover that.
         assert!(after <= 22, "{said}");
         assert!(said.contains("990 jobs, 990 done"), "{said}");
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An empty folder. Dropping it removes it with what is in it; a test that fails keeps it and prints where it is.
+/// An empty folder. Dropping it removes it with its contents; a test that fails keeps it and prints its path.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 

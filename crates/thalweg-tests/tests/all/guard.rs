@@ -1,7 +1,8 @@
 //! Ends the brokers of a test program that dies without ending them itself: by SIGKILL, or when a test's panic aborts it.
 //!
-//! One shell watches for the whole program. It is told over a pipe which processes there are, and kills them when the pipe
-//! closes. PR_SET_PDEATHSIG would not do: it fires when the thread that started a process ends, and tests share brokers.
+//! One shell guards the whole program. It gets the ids of the processes over a pipe, and kills them when the pipe
+//! closes. PR_SET_PDEATHSIG would not do: it fires when the thread that started a process ends, and tests share
+//! brokers.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -48,7 +49,7 @@ fn tell(change: &str, pid: u32) {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // What ends our process group must not end it.
+            // A signal to our process group must not end it.
             .process_group(0)
             .spawn();
         Mutex::new(shell.expect("a shell runs"))
@@ -69,7 +70,7 @@ fn holds_a_broker_until_its_input_ends() {
 
 #[test]
 fn a_broker_ends_with_the_test_program_that_started_it() {
-    // Ended is what this one must not hear of, and the first must not be lost by it.
+    // The guard must drop the id of the second when it ends, and keep that of the first.
     let (first, second) = (Broker::start(), Broker::start());
     if first.kind() != BrokerProgram::Thalweg {
         return;

@@ -1,6 +1,6 @@
-//! What peers leave in connections' buffers: the beginning of a packet, of a CONNECT, of a message in frames.
-//! All buffers together have a share of the memory budget, and who holds most is closed.
-//! With `THALWEG_ABUSE_SECONDS=60` each goes on for a minute.
+//! Bytes that peers leave in connections' buffers: the beginning of a packet, of a CONNECT, of a message in frames. All
+//! buffers together have a share of the memory budget, and the connections with the largest are closed. With
+//! `THALWEG_ABUSE_SECONDS=60` each test runs for a minute.
 
 use super::memory::{Amqp, GROWTH_MAX, victim};
 use super::*;
@@ -158,7 +158,7 @@ fn names_of_consumers_and_transactions_stay_within_the_budget() {
             .expect("it reads");
         for number in 0..60 {
             let name = format!("{number}-{}", "x".repeat(4_000));
-            // What is too much is refused with ERROR, after which the broker hangs up.
+            // Excess bytes are refused with ERROR, after which the broker closes the connection.
             let _ = stomp.write_all(format!("BEGIN\ntransaction:{name}\n\n\0").as_bytes());
             transactions += 1;
         }

@@ -1,7 +1,7 @@
 //! Datagrams from everywhere: sources that are made up, requests that are never finished, observers that vanish.
 //!
-//! A stranger is a socket on a loopback address of its own (127.0.0.0/8). Floods are paced: what overflows a socket's buffer is
-//! lost for everybody, as on any network, and no broker can do anything about that.
+//! An unknown peer is a socket on a loopback address of its own (127.0.0.0/8). Floods are paced: datagrams that
+//! overflow a socket's buffer are lost for every client, as on any network, and no broker can prevent that.
 
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicUsize;
@@ -16,11 +16,11 @@ use crate::coap_peer::{Ask, Peer};
 const BURST: usize = 50;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What an answer may have to a peer that has not shown where it is (docs/protocols/coap.md).
+/// Largest answer to a peer with an unproven address (docs/protocols/coap.md).
 const FACTOR: usize = 3;
 const ALLOWANCE: usize = 152;
 
-/// A ping that asks whether somebody is there, with its repetitions.
+/// A ping, with its repetitions.
 const QUESTION: usize = 4 * (1 + 4);
 
 /// A broker with an ordinary pair of MQTT clients and one of CoAP.
@@ -35,7 +35,7 @@ impl Scene {
         let mut victim = Victim::with(options.coap())?;
         let address = victim.broker.coap();
         let pair = CoapPair::start(address);
-        // The first requests of anybody bring in code and the allocator's pages, in steps of 2 MB.
+        // The first requests load code and the allocator's pages, in steps of 2 MB.
         pair.wait_for(300);
         victim.begin_here();
         Some(Self {
@@ -63,7 +63,7 @@ impl Scene {
     }
 }
 
-/// Who puts and who observes, one value at a time; fails at the first that is lost or late.
+/// A publisher and an observer, one value at a time; fails at the first that is lost or late.
 struct CoapPair {
     stop: Arc<AtomicBool>,
     exchanged: Arc<AtomicUsize>,
@@ -99,7 +99,7 @@ impl CoapPair {
                     .ask(&Ask::of(Code::PUT, &path, text.as_bytes()))
                     .expect("it is answered");
                 assert_eq!(answer.code, Code::CHANGED, "{}", answer.text());
-                // The machine leaves out what it was told before, so the next one is the next value.
+                // The machine leaves out values that it has notified before, so the next one is the next value.
                 let told = observer
                     .notification(3 * PATIENCE)
                     .expect("the observer is told");
@@ -139,7 +139,7 @@ impl CoapPair {
     }
 }
 
-/// A socket on a loopback address by lot, which hears and never answers.
+/// A socket on a random loopback address that receives and never answers.
 fn stranger(luck: &mut Luck) -> UdpSocket {
     let address = [
         127,
@@ -238,7 +238,8 @@ fn anything(luck: &mut Luck) -> Vec<u8> {
     }
 }
 
-/// `datagram` from so many strangers as two threads come to, at the pace of floods; what they sent and heard.
+/// Sends `datagram` from as many addresses as two threads manage, at the rate of a flood; returns the counts sent and
+/// received.
 fn flood(
     address: SocketAddr,
     datagram: impl Fn(&mut Luck) -> Vec<u8> + Send + Sync + 'static,
@@ -394,7 +395,7 @@ fn nobody_is_made_to_hear_much_more_than_was_said_in_his_name() {
                 .expect("a datagram leaves");
         });
         scene.settle();
-        // Every state of a value that is observed is told, confirmably, as long as it is not acknowledged…
+        // Every state of an observed value is notified, confirmably, as long as it is not acknowledged…
         for round in 0..10 {
             for (level, size) in [
                 ("small", 20),
@@ -448,7 +449,7 @@ fn one_peer_takes_no_more_than_its_share_of_observations_and_calls() {
     let Some(scene) = Scene::with(Broker::with()) else {
         return;
     };
-    // Somebody to whom calls go, and who never answers.
+    // A responder that gets requests and never answers.
     let mut mute = Talker::tcp(scene.victim.broker.mqtt()).named("mute");
     assert_eq!(mute.subscribe("mute", 0), 0);
     let mut luck = Luck::new(Luck::seed());
@@ -568,7 +569,7 @@ fn bodies_that_are_never_finished_fill_their_share_of_memory_and_no_more() {
         codes.get("2.31").is_some_and(|count| *count > 1000),
         "{codes:?}"
     );
-    // 4 MiB of bodies, and what allocators keep at hand.
+    // 4 MiB of bodies, and the allocator's reserve.
     assert!(most < 24 << 10, "{most} KiB");
     scene.assert_unharmed("bodies never finished", 24 << 10);
 }
@@ -684,7 +685,7 @@ fn options_beyond_all_numbers_and_paths_of_thousands_of_levels_are_refused() {
             2 => [&head[..], &[0xbe, 0xff, 0xff], b"x"].concat(),
             // 1,400 empty levels.
             3 => [&head[..], &[0xb0], &[0; 1400]].concat(),
-            // As many options that nobody knows, one number each.
+            // So many unknown options, one number each.
             _ => [&head[..], &[0x10; 1400]].concat(),
         }
     });

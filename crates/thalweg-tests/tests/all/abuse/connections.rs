@@ -16,7 +16,7 @@ fn connect(address: SocketAddr, client: &str) -> Option<TcpStream> {
     (head[0] == 0x20 && head[3] == 0).then_some(stream)
 }
 
-/// How long ten thousand connections may take that a debug build on a busy machine serves within seconds.
+/// Longest time for ten thousand connections, which a debug build on a busy machine serves within seconds.
 const LONG: Duration = Duration::from_secs(300);
 
 #[test]
@@ -77,7 +77,7 @@ fn ten_thousand_connections_come_and_go_and_leave_nothing_behind() {
         victim.wait_long_for("thalweg_subscriptions", LONG, |count| count == 1);
         after.push(victim.growth());
     }
-    // What the allocator keeps it uses again: later rounds need no more than the first two.
+    // The allocator reuses its memory: later rounds need no more than the first two.
     let most = |rounds: &[u64]| rounds.iter().copied().max().unwrap_or(0);
     let (first, later) = after.split_at(2);
     assert!(
@@ -109,7 +109,7 @@ fn is_open(stream: &mut TcpStream) -> bool {
     loop {
         match stream.read(&mut [0; 1_024]) {
             Ok(0) => return false,
-            // What it says to everybody who comes.
+            // The broker's answer to every new connection.
             Ok(_) => {}
             Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
         }
@@ -118,7 +118,7 @@ fn is_open(stream: &mut TcpStream) -> bool {
 
 const CURVE_SECRET: [u8; 32] = [7; 32];
 
-/// How far a stranger goes, and what a whole log-in is.
+/// The last step of a connection, and the bytes of a whole login.
 struct HalfWay {
     protocol: &'static str,
     address: SocketAddr,
@@ -130,7 +130,7 @@ struct HalfWay {
 #[test]
 fn handshakes_that_stop_half_way_are_bounded_in_every_protocol() {
     const PLACES: usize = 32;
-    // Longer than the test: whoever goes makes room, and is not merely too late.
+    // Longer than the test: connections are closed to free space, and not for a timeout.
     let options = Broker::with()
         .set("limits.handshakes_max", &PLACES.to_string())
         .set("limits.connect_timeout", "1h")

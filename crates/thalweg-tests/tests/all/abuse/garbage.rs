@@ -32,7 +32,7 @@ fn with_every_listener() -> Option<(Victim, Vec<SocketAddr>)> {
     Some((victim, places))
 }
 
-/// What a well-behaved client of one kind or another might begin with.
+/// First bytes of valid clients of each protocol.
 fn beginnings() -> Vec<Vec<u8>> {
     let upgrade = b"GET /mqtt HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n";
@@ -79,7 +79,7 @@ fn random_and_damaged_bytes_on_every_listener_harm_nobody() {
         let tail = luck.below(2000);
         bytes.extend(luck.bytes(tail));
         let place = luck.below(places.len() + 1);
-        // What a broker closes early cannot be written any more; that is its right.
+        // A write fails if the broker has closed the connection early, which it may.
         if let Some(place) = places.get(place) {
             let Ok(mut stream) = abrupt(*place) else {
                 return;

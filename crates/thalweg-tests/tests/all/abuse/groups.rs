@@ -34,7 +34,7 @@ fn ack_saying(id: u16, report: &str) -> Vec<u8> {
     )
 }
 
-/// What no report may be.
+/// Values that no load report may have.
 fn nonsense() -> Vec<String> {
     let numbers = [
         "NaN",
@@ -57,7 +57,7 @@ fn nonsense() -> Vec<String> {
     all
 }
 
-/// Bodies of PINGREQ that are broken before the report begins, and units that nobody knows.
+/// Bodies of PINGREQ that are malformed before the report begins, and unknown units.
 fn broken_pings() -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = [
         &[0x7F][..],
@@ -82,7 +82,7 @@ fn broken_pings() -> Vec<Vec<u8>> {
     all
 }
 
-/// How a liar acknowledges a message, and what else it says with it.
+/// How a lying member acknowledges a message, and its report.
 type Talk = fn(&mut MqttConnection, u16, u32);
 
 fn claims_to_be_idle_in_pings(line: &mut MqttConnection, id: u16, _: u32) {

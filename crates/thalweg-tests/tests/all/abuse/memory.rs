@@ -1,13 +1,12 @@
-//! What peers have the broker keep beside messages, or all at once: it stays within the budget, and what is too much is
-//! refused by name.
-//! With `THALWEG_ABUSE_SECONDS=60` each goes on for a minute.
+//! Memory that peers make the broker keep besides messages, alone or together: it stays within the budget, and requests
+//! above it are refused with a reason. With `THALWEG_ABUSE_SECONDS=60` each test runs for a minute.
 
 use super::*;
 use std::io::ErrorKind;
 
-/// What these brokers may use, in MiB.
+/// Memory budget of these brokers, in MiB.
 pub(super) const BUDGET: u64 = 64;
-/// What they may grow by: the budget and 64 MiB for all that is not counted, such as what the allocator has free.
+/// Allowed growth in MiB: the budget and 64 MiB for uncounted memory, such as the allocator's reserve.
 pub(super) const GROWTH_MAX: u64 = (BUDGET + 64) << 10;
 
 pub(super) fn victim() -> Option<Victim> {
@@ -69,7 +68,7 @@ impl Amqp {
         self.write(&Amqp::frame(1, channel, &body));
     }
 
-    /// The next method, whatever its channel; heartbeats and what memory makes the broker say are passed over.
+    /// Returns the next method on any channel; heartbeats and memory alarms are skipped.
     pub(super) fn next(&mut self) -> (u16, u16, u16, Vec<u8>) {
         loop {
             let mut head = [0; 7];
@@ -114,7 +113,7 @@ impl Amqp {
         self.expect(90, 11);
     }
 
-    /// Publishes to a queue that nobody has, without waiting for anything.
+    /// Publishes to a queue that does not exist, without waiting for an answer.
     fn publish(&mut self, channel: u16, body: &[u8]) {
         let method = [&[0, 60, 0, 40, 0, 0, 0, 7][..], b"nowhere", b"\0"].concat();
         let header = [
@@ -134,7 +133,7 @@ impl Amqp {
         self.write(&bytes);
     }
 
-    /// Whether the broker has closed the channel, and with what words.
+    /// Whether the broker has closed the channel, and its reply text.
     fn closed(&mut self) -> Option<String> {
         self.0
             .set_nonblocking(true)

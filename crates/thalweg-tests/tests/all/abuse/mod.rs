@@ -1,8 +1,8 @@
-//! What hostile, broken and merely numerous peers do to a broker that others rely on.
+//! Hostile, broken and very many peers at a broker that serves ordinary clients.
 //!
-//! Each test does one kind of harm to a broker of its own, while a [`Pair`] of ordinary clients exchanges messages there;
-//! at the end the pair has lost nothing and was never disconnected, the broker has not grown beyond a bound, nothing
-//! panicked, and an ordinary client is served. Figures go to standard output (`--nocapture`).
+//! Each test does one kind of harm to a broker of its own, while a [`Pair`] of ordinary clients exchanges messages
+//! there. At the end the pair has lost no message and no connection, the broker has grown less than a bound, there was
+//! no panic, and an ordinary client is served. Figures go to standard output (`--nocapture`).
 //!
 //! `THALWEG_ABUSE_SECONDS=60` makes each test last that long; otherwise each is done within seconds. Random choices come
 //! from a seed that is printed; `THALWEG_ABUSE_SEED=n` repeats it.
@@ -65,8 +65,8 @@ impl Victim {
         Some(victim)
     }
 
-    /// From here on it counts what the broker grows by: what its ordinary clients cost is not what a test does to it, nor is
-    /// the first page of metrics, of which a debug build takes 7 to 9 MB for good.
+    /// Growth is counted from here on: without the cost of the ordinary clients, and without the first page of metrics,
+    /// which permanently takes 7 to 9 MB in a debug build.
     fn begin_here(&mut self) {
         self.figure("thalweg_shards_answering");
         self.rss_before = rss(&self.broker);
@@ -98,7 +98,7 @@ impl Victim {
         }
     }
 
-    /// What must be true however the broker was treated. `growth_max` is in KiB.
+    /// Checks the broker's invariants after any abuse. `growth_max` is in KiB.
     fn assert_unharmed(mut self, what: &str, growth_max: u64) {
         let talker = Talker::tcp(self.broker.mqtt()).named("an ordinary client");
         talker.vanish();
@@ -124,7 +124,7 @@ struct Pair {
     thread: Option<JoinHandle<Vec<Duration>>>,
 }
 
-/// How the pair fared.
+/// Results of the pair.
 struct Exchanged(Vec<Duration>);
 
 impl Pair {
@@ -188,7 +188,7 @@ impl std::fmt::Display for Exchanged {
     }
 }
 
-/// How long the harm is done.
+/// Duration of the abuse.
 fn duration() -> Duration {
     let seconds = std::env::var("THALWEG_ABUSE_SECONDS")
         .ok()

@@ -126,7 +126,7 @@ fn a_qos_1_flood_fills_the_queues_of_receivers_that_do_not_read_up_to_their_limi
     victim.assert_unharmed("QoS 1 flood with 10 deaf receivers", 64 << 10);
 }
 
-/// Runs floods side by side and watches the broker's memory meanwhile: the largest growth in KiB, and what was sent.
+/// Runs floods side by side and samples the broker's memory: returns the largest growth in KiB, and the messages sent.
 fn watch(
     victim: &Victim,
     threads: usize,

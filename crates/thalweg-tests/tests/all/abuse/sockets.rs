@@ -1,6 +1,5 @@
-//! What sockets of ZeroMQ and clients of XMPP have the broker keep: it stays within the budget, and who wants more is closed
-//! or refused.
-//! With `THALWEG_ABUSE_SECONDS=60` each goes on for a minute.
+//! Memory that sockets of ZeroMQ and clients of XMPP make the broker keep: it stays within the budget, and clients
+//! above it are closed or refused. With `THALWEG_ABUSE_SECONDS=60` each test runs for a minute.
 
 use thalweg_zmtp::{
     Announcement, ClientMechanism, ClientSide, CurveClient, CurveServer, KeyPair, Limits,

@@ -91,7 +91,7 @@ fn stamps_cross_from_amqp() {
     }
 }
 
-/// A broker where everybody may do everything but touch secrets.
+/// A broker where every user may access everything except secrets.
 pub(super) fn guarded() -> Option<Broker> {
     let rules =
         "topic deny secret/#\ntopic readwrite #\ntopic readwrite $q/#\ntopic readwrite $x/#\n";

@@ -1,4 +1,4 @@
-//! What has to hold between any two protocols of one broker; `amqp.rs` and `stomp.rs` say for which.
+//! Requirements between any two protocols of one broker; `amqp.rs` and `stomp.rs` list the pairs.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use thalweg_client::{ClientError, Options, Reliability, Retain, SubscribeOptions
 
 use super::{PATIENCE, builder, connect, subscribe, take};
 
-/// What a message says beside its payload comes along, whoever publishes and whoever listens.
+/// Properties of a message reach the subscriber, whatever the protocols.
 pub(super) fn what_is_said_comes_along(publisher: &str, listener: &str) {
     let (publisher, listener) = (connect(&[publisher]), connect(&[listener]));
     let mut heard = subscribe(&listener, "plant/+/temperature/#");
@@ -140,7 +140,7 @@ pub(super) fn a_group_shares(publisher: &str, members: &[&str]) {
     assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
 }
 
-/// What comes while a client with a session is away waits for it.
+/// Messages published while a client with a session is away wait for it.
 pub(super) fn sessions_keep_what_comes(url: &str, publisher: &str) {
     let publisher = connect(&[publisher]);
     let start = || {
@@ -168,13 +168,13 @@ pub(super) fn sessions_keep_what_comes(url: &str, publisher: &str) {
     let mut heard = subscribe(&client, "kept/#");
     let mut came = take(&mut heard, 1);
     if came == ["1"] {
-        // The client was closed before the broker had heard that it was taken.
+        // The client was closed before its settlement reached the broker.
         came = take(&mut heard, 1);
     }
     assert_eq!(came, ["2"]);
 }
 
-/// A last value that one protocol set is the first that another's subscriber hears.
+/// A last value set over one protocol is the first message of a subscriber over another.
 pub(super) fn last_values_come_first(publisher: &str, listener: &str) {
     let (publisher, listener) = (connect(&[publisher]), connect(&[listener]));
     let keep = Options {
@@ -216,7 +216,7 @@ pub(super) fn last_values_are_read(publisher: &str, reader: &str) {
         "read//h",
     ] {
         assert_eq!(reader.last_value(topic), Ok(None), "{topic}");
-        // What is not retained is no last value, also if it comes just now.
+        // A message that is not retained is no last value, even if it comes right now.
         assert_eq!(
             publisher.publish(topic, b"0", &Options::default()),
             Ok(Success::Acknowledged)
@@ -333,7 +333,7 @@ pub(super) fn what_is_forbidden_fails_alone(url: &str) {
     let mut came = Vec::new();
     while came.len() < 4 {
         for topic in take(&mut heard, 1) {
-            // What was behind the forbidden one may have been taken before, and came again.
+            // Messages after the forbidden one may have been accepted before, and were sent again.
             if !came.contains(&topic) {
                 came.push(topic);
             }

@@ -1,4 +1,4 @@
-//! The async face in a runtime and in none, and what both faces share.
+//! The async interface with and without a runtime, and its common parts with the blocking one.
 
 use std::sync::Arc;
 use std::time::Duration;

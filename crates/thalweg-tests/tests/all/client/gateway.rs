@@ -1,4 +1,4 @@
-//! The minimal gateway of `examples/gateway`: what it weighs, and what it needs.
+//! The minimal gateway of `examples/gateway`: its size and its memory.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The client library against the real broker: every protocol both ways, both faces, and what happens when the broker is
-//! not there, goes away and comes back.
+//! The client library against the real broker: every protocol in both directions, both interfaces, and brokers that are
+//! down, stop and come back.
 
 mod amqp;
 mod crossing;

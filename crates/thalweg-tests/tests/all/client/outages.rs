@@ -85,7 +85,7 @@ fn a_restart_in_the_middle_loses_nothing_that_was_acknowledged_and_subscriptions
     for ticket in waiting {
         assert_eq!(client.outcome(ticket, PATIENCE), Success::Acknowledged);
     }
-    // The subscription is made anew, before or after they went; from then on it hears.
+    // The subscription is made anew, before or after these messages; later ones arrive.
     let mut last = 20;
     loop {
         let payload = last.to_string();

@@ -1,4 +1,4 @@
-//! Who is online: of each protocol's clients, by each protocol.
+//! Presence of each protocol's clients, seen by each protocol.
 
 use thalweg_client::blocking::{Client, PresenceSubscription};
 use thalweg_client::{ClientError, Leaving, Presence, Success};
@@ -58,7 +58,7 @@ fn clients_of_every_protocol_are_seen_by_every_protocol() {
     {
         // One level of the address, whatever is in the name.
         let name = format!("pump/{number}.#");
-        // AMQP and STOMP clients only claim their names: they are told of apart.
+        // Names of AMQP and STOMP clients are unverified: they are published under addresses of their own.
         let claimed = protocol != "MQTT 5.0";
         let mut one = (!claimed).then(|| listen(&coap, &name));
         let pump = builder(&[url])
@@ -87,7 +87,7 @@ fn clients_of_every_protocol_are_seen_by_every_protocol() {
             );
             assert!(Some(change.since) >= came);
         }
-        // Who asks only now is told, too.
+        // A later subscriber gets the state, too.
         let mut late = listen(&listeners[0], "+");
         assert_eq!(
             wait_for(&mut late, &name, false).why,

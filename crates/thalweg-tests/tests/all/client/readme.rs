@@ -1,4 +1,4 @@
-//! What README shows is what runs, against a broker on other ports.
+//! The commands and code of README, run against a broker on other ports.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! Each protocol, over each thing that carries it: what is published by it is heard by MQTT, and the other way round.
+//! Each protocol over each of its transports: its messages reach an MQTT client, and the other way round.
 
 use thalweg_client::blocking::Client;
 use thalweg_client::{Options, Reliability, Retain, Success, TlsFiles};

@@ -36,7 +36,7 @@ fn until_heard(client: &Client, topic: &str, heard: &mut Subscription) {
         client
             .publish(topic, own.as_bytes(), &at_most())
             .expect("it goes");
-        // What was published earlier may come by a longer way.
+        // An earlier message may arrive by a longer path.
         while let Ok(Some(message)) = heard.next_timeout(Duration::from_millis(100)) {
             if message.payload() == own.as_bytes() {
                 return;
@@ -92,7 +92,7 @@ fn messages_cross_between_zmtp_and_mqtt_and_each_comes_once() {
             assert_nothing_more(&mut heard, filter);
         }
     }
-    // What is to be surer cannot go by ZeroMQ, and says so.
+    // A message above at most once cannot be sent over ZeroMQ, and the error says so.
     assert_eq!(
         clients[0].publish("plant", b"x", &Options::default()),
         Ok(Success::Failed)

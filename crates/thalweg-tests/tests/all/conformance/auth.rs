@@ -1,4 +1,4 @@
-//! Who may come in and what they may do: passwords, SCRAM-SHA-256 and re-authentication, and refused publishes.
+//! Authentication and authorization: passwords, SCRAM-SHA-256 and re-authentication, and refused publishes.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ const METHOD: &str = "SCRAM-SHA-256";
 const SALT: &[u8] = b"salt of the tests";
 const ITERATIONS: u32 = 4096;
 
-/// A broker that knows the user `ada` with the password `pencil`, and where nobody may touch `secret/…`.
+/// A broker that knows the user `ada` with the password `pencil`, and denies every user access to `secret/…`.
 fn guarded() -> Option<Arc<Broker>> {
     static GUARDED: Kept = OnceLock::new();
     if oracle_deviates("is not configured so") {

@@ -274,8 +274,8 @@ fn connack_tells_no_limit_that_is_none() {
     assert_eq!(ids.len(), all, "no property twice");
 }
 
-/// What cannot be said within the client's Maximum Packet Size is not said, and nothing else instead of it.
-/// [MQTT-3.1.2-24] [MQTT-3.2.0-1]
+/// A packet above the client's Maximum Packet Size is not sent, and no other instead of it. [MQTT-3.1.2-24]
+/// [MQTT-3.2.0-1]
 #[test]
 fn a_client_that_has_no_room_for_connack_is_closed_without_a_word() {
     let mut peer = Peer::open(V5);
@@ -336,7 +336,7 @@ fn nothing_behind_a_refused_connect_is_processed() {
     let topic = unique("refused");
     let mut watcher = Peer::new(V5);
     watcher.subscribe(&topic, 0);
-    // MQTT 3.1.1: an empty client id with a session. MQTT 5: an authentication method that nobody has.
+    // MQTT 3.1.1: an empty client id with a session. MQTT 5: an unknown authentication method.
     let refused = [
         Connect::new(V311, "").clean(false),
         Connect::new(V5, unique("refused"))

@@ -30,7 +30,7 @@ fn narrow() -> Option<Arc<Broker>> {
     }))
 }
 
-/// A client of the narrow broker; keep-alive is short there, so nobody stays silent for long.
+/// A client of the broker with low limits; keep-alive is short there, so no client stays silent for long.
 fn client(broker: &Arc<Broker>, version: Version) -> Peer {
     Peer::open_to(Arc::clone(broker), version)
         .accepted(&Connect::new(version, unique("n")))

@@ -1,4 +1,4 @@
-//! What workers say of their load: an extension of MQTT, and what it must leave as it was. The bytes are those that the
+//! Load reports of workers: an extension of MQTT, and its effects on standard behaviour. The bytes are those that the
 //! thesis's clients send; docs/protocols/mqtt.md has the rules.
 
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ fn alone() -> Arc<Broker> {
     kept(&ALONE, || Broker::with().set("shards", "1"))
 }
 
-/// How often a CONNACK says that reports are taken. (It says more of itself in other properties of this kind.)
+/// Number of CONNACK properties that announce load reports. (Other properties of this kind have other purposes.)
 fn announced(connack: &Connack) -> usize {
     connack
         .properties

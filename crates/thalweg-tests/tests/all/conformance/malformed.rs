@@ -1,4 +1,4 @@
-//! What no packet may look like: reserved bits, lengths, properties in the wrong place, packets in the wrong direction.
+//! Malformed packets: reserved bits, lengths, properties in the wrong place, packets in the wrong direction.
 
 use super::BOTH;
 use super::packet::Version::*;

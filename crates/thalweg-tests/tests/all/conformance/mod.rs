@@ -1,8 +1,8 @@
 //! MQTT's normative statements, shown one by one over raw sockets. Each test names the statements it shows in its comment
 //! (`[MQTT-…]` for 5.0, `[MQTT3-…]` for 3.1.1); `cargo xtask docs` joins them into docs/conformance-mqtt.md.
 //!
-//! All tests share one broker and use client ids and topics of their own. None sleeps: what must happen is awaited, and what
-//! must not happen is shown absent by a later message (a mark) that has arrived.
+//! All tests share one broker and use client ids and topics of their own. None sleeps: expected packets are awaited,
+//! and the absence of others is shown by a later message (a mark) that has arrived.
 
 pub mod packet;
 mod peer;

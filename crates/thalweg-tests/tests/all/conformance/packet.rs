@@ -1,7 +1,7 @@
 //! MQTT packets written and read by hand: the specification's tables, and nothing of our codec, so that a mistake there
 //! cannot hide behind the same mistake here. Builders write malformed packets as willingly as good ones.
 
-/// Which MQTT a peer speaks.
+/// MQTT version of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// MQTT 3.1, protocol level 3.

@@ -1,4 +1,4 @@
-//! A client made of one blocking socket: it sends what a test tells it to and waits for what comes, never answering by itself.
+//! A client made of one blocking socket: it sends what a test says and waits for answers, never answering by itself.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::packet::*;
 use crate::broker::{Broker, BrokerProgram, Options};
 
-/// How long an awaited packet may take before the test fails.
+/// Longest wait for an expected packet before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One connection to the broker.
@@ -24,7 +24,7 @@ pub struct Peer {
     next_id: u16,
     /// Bytes of the largest packet this peer said it takes.
     packet_bytes_max: usize,
-    // A broker of the test's own lives for as long as somebody talks to it.
+    // A test's own broker lives for as long as a connection to it is open.
     broker: Arc<Broker>,
 }
 
@@ -53,7 +53,7 @@ pub fn shared_broker() -> Arc<Broker> {
     kept(&SHARED, || Broker::with().set("shards", "3"))
 }
 
-/// A broker that stays until this program ends, and what ends it then.
+/// A broker that runs until this program ends, and the guard that stops it then.
 pub type Kept = OnceLock<(Arc<Broker>, Child)>;
 
 /// The broker in `place`, started with `options` when it is not there yet.
@@ -84,7 +84,7 @@ pub fn oracle_deviates(_why: &str) -> bool {
     std::env::var("THALWEG_TEST_BROKER").is_ok_and(|broker| broker == "mosquitto")
 }
 
-/// A name nobody else uses, fit as a client id and as a topic level.
+/// A unique name, valid as a client id and as a topic level.
 pub fn unique(stem: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     format!("{stem}{}", NEXT.fetch_add(1, Ordering::Relaxed))
@@ -312,8 +312,8 @@ impl Peer {
     /// Everything this peer gets up to retained messages that it asks for now, and those not counted: which retained
     /// messages an earlier subscription brought. Settles it all.
     ///
-    /// Retained messages may be kept in several places and come later than SUBACK. The marks are many, so that some are in
-    /// each place, and asked for after what is looked for.
+    /// Retained messages may be stored in several places and arrive after SUBACK. The marks are many, so that some are
+    /// in each place, and are requested after the messages in question.
     pub fn messages_until_retained_marks(&mut self) -> Vec<Message> {
         const MARKS: usize = 32;
         static SET: OnceLock<()> = OnceLock::new();
@@ -346,7 +346,7 @@ impl Peer {
 
     /// Waits for PINGRESP, so that everything this connection sent before has been processed and answered.
     ///
-    /// What came before PINGRESP is returned.
+    /// Packets before PINGRESP are returned.
     pub fn until_pong(&mut self) -> Vec<Packet> {
         self.send(&pingreq());
         let mut before: Vec<Packet> = self.pending.drain(..).collect();

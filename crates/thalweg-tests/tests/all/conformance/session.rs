@@ -1,4 +1,4 @@
-//! Sessions: what outlives a connection, for how long, and what is sent again when the client returns.
+//! Sessions: state that outlives a connection, its lifetime, and repeated packets when the client returns.
 
 use super::BOTH;
 use super::packet::Version::*;

@@ -7,10 +7,10 @@ use super::packet::Version::*;
 use super::packet::*;
 use super::peer::*;
 
-/// What the members of a group got, each message settled, `count` of them in all and not one more.
+/// Messages of a group's members, each settled, `count` of them in all and not one more.
 ///
-/// Messages wait in the group until a member is about to be free, so members are asked in turns. That there are no more is
-/// shown by a mark that each gets on its own.
+/// Messages wait in the group until a member is about to be free, so members are asked in turns. A mark that each gets
+/// on its own shows that there are no more.
 fn collect(members: &mut [Peer], publisher: &mut Peer, count: usize) -> Vec<Vec<Message>> {
     let begun = Instant::now();
     let mut got: Vec<Vec<Message>> = members.iter().map(|_| Vec::new()).collect();

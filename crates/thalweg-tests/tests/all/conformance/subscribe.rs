@@ -1,4 +1,4 @@
-//! SUBSCRIBE and UNSUBSCRIBE: their answers, options, overlaps, and what filters match.
+//! SUBSCRIBE and UNSUBSCRIBE: their answers, options, overlaps, and the matches of filters.
 
 use super::BOTH;
 use super::packet::Version::*;

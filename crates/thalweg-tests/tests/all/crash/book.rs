@@ -1,7 +1,7 @@
-//! The book: what publishers were promised and what subscribers got, and every way in which the two can disagree.
+//! The book: acknowledgements to publishers and deliveries to subscribers, and every way in which the two can disagree.
 //!
-//! It knows no socket and no broker. A promise is an acknowledgement that a client has read; what a broker did and could
-//! not say before it died is held against nobody, except that it must not be done twice at QoS 2.
+//! It uses no socket and no broker. A promise is an acknowledgement that a client has read. Work whose acknowledgement
+//! the broker could not send before it died is no breach, except that it must not be done twice at QoS 2.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -13,13 +13,13 @@ use crate::conformance::packet::{Message, Version, property};
 /// Nanoseconds since the run began. No two events share one, so that moments order them.
 pub type Moment = u64;
 
-/// Breaches whose story is told; more are counted.
+/// Breaches that are described in full; more are counted.
 const STORIES_MAX: usize = 12;
 
-/// How far a message expiry may have counted down.
+/// Tolerance of a message expiry's countdown.
 const EXPIRY_ELAPSED_MAX: u32 = 1800;
 
-/// What can be wrong.
+/// Kinds of breaches that are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wrong {
     /// An acknowledged message never reached a persistent session that was entitled to it.
@@ -44,7 +44,7 @@ pub enum Wrong {
     Ledger,
     /// The broker refused what it has to accept.
     Refused,
-    /// An acknowledgement that nobody asked for, or a packet identifier in use twice.
+    /// An acknowledgement without a request, or a packet identifier in use twice.
     Protocol,
     /// A publish was never acknowledged although the broker was left alone at the end.
     Stuck,
@@ -72,7 +72,7 @@ pub struct Stream {
     sent: Vec<Sent>,
 }
 
-/// What is done with a stream's messages.
+/// Receivers of a stream's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     Plain,
@@ -92,7 +92,7 @@ struct Sent {
     done: Moment,
 }
 
-/// What one persistent session, or one group of them, is owed and has got.
+/// Expected and received messages of one persistent session, or of one group of them.
 #[derive(Debug)]
 pub struct Reception {
     pub name: String,
@@ -113,13 +113,13 @@ pub struct Claim {
     pub granted: Moment,
     pub withdrawn: Moment,
     pub gone: Moment,
-    /// The session was ended, and what waited in it with it.
+    /// The session was ended, and its waiting messages with it.
     pub ended: bool,
 }
 
 #[derive(Debug, Default)]
 struct Arrivals {
-    /// How often each message came, by its number.
+    /// Deliveries of each message, by its number.
     times: Vec<u8>,
     /// The highest number so far that came for the first time.
     latest: u32,
@@ -133,7 +133,7 @@ pub struct Book {
     pub receptions: Vec<Reception>,
     /// By client: its wills by number, and when each connection that carried one was lost.
     wills: BTreeMap<String, BTreeMap<u32, Will>>,
-    /// Whether somebody has subscribed to wills.
+    /// Whether there is a subscriber to wills.
     pub wills_count: bool,
     pub trail: Trail,
     breaches: Vec<Breach>,
@@ -193,7 +193,7 @@ impl Book {
         }
     }
 
-    /// How often each thing was wrong.
+    /// Number of breaches by kind.
     pub fn counted(&self) -> &BTreeMap<Wrong, u64> {
         &self.counted
     }
@@ -327,7 +327,7 @@ impl Book {
         self.receptions.len() - 1
     }
 
-    /// A message that a client has taken: for QoS 2 after what the protocol itself sorts out.
+    /// Records a message that a client has accepted: for QoS 2 after the protocol's own deduplication.
     pub fn hear(&mut self, reception: usize, client: &str, version: Version, message: &Message) {
         let Some((stream, number)) = self.identify(client, message) else {
             return;
@@ -412,7 +412,7 @@ impl Book {
         }
     }
 
-    /// Which message this is; says so when it is none, or not as it was sent.
+    /// Identifies a message; reports it if it is unknown, or differs from the sent one.
     pub fn identify(&mut self, client: &str, message: &Message) -> Option<(usize, u32)> {
         let head = message
             .payload
@@ -518,7 +518,7 @@ impl Book {
 
     // --- at the end
 
-    /// What is owed and has not come: reception, stream, number.
+    /// Returns the missing messages: reception, stream, number.
     pub fn missing(&self) -> Vec<(usize, usize, u32)> {
         let mut missing = Vec::new();
         for (id, reception) in self

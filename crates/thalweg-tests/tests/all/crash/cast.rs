@@ -1,4 +1,4 @@
-//! Who takes part in a run.
+//! Clients of a run.
 
 use super::book::{Book, Use};
 use super::client::{Ask, Client, Presence};

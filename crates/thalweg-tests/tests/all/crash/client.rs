@@ -1,5 +1,5 @@
-//! A client as the specification wants it: what it must remember over connections, it remembers, and after a reconnect it
-//! does what clause 4.4 says. What it does otherwise is its [`Habit`].
+//! A client as the specification requires: it keeps its session state over connections, and after a reconnect it does
+//! what clause 4.4 says. Its other behaviour is its [`Habit`].
 //!
 //! Written against sockets and the hand-made packets of `conformance::packet`: nothing of our codec.
 
@@ -12,7 +12,7 @@ use super::habit::Habit;
 use super::luck::Luck;
 use crate::conformance::packet::*;
 
-/// How long a persistent session may be away.
+/// Longest absence of a persistent session.
 const SESSION_EXPIRY: u32 = 3600;
 
 /// Between two attempts to connect.
@@ -25,7 +25,7 @@ pub struct Client {
     pub name: String,
     pub version: Version,
     pub habit: Habit,
-    /// Where what it hears is written down; `None` when nobody counts it.
+    /// Book of its received messages; `None` if they are not counted.
     pub reception: Option<usize>,
     pub presence: Presence,
     pub luck: Luck,
@@ -43,7 +43,7 @@ pub struct Client {
     pub was_online: bool,
 }
 
-/// What a client knows about its session at the broker.
+/// A client's record of its session at the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Session {
     /// There is none, or it was ended with an acknowledgement.
@@ -59,7 +59,7 @@ pub enum Session {
 pub struct Presence {
     pub stays: (f64, f64),
     pub away: (f64, f64),
-    /// How likely it is to say DISCONNECT.
+    /// Probability that it sends DISCONNECT.
     pub polite: f64,
 }
 
@@ -71,7 +71,7 @@ impl Presence {
     };
 }
 
-/// A way for what a client wants to say at [`Client::act`].
+/// Output of a client's [`Client::act`].
 pub struct Link {
     socket: TcpStream,
     pub greeted: bool,
@@ -295,7 +295,7 @@ impl Client {
         Habit::greeted(self, book, present);
     }
 
-    /// What waits unacknowledged goes again, in the order of its first time [MQTT-4.4.0-1, 4.6.0-1].
+    /// Unacknowledged messages are sent again, in the order of their first time [MQTT-4.4.0-1, 4.6.0-1].
     fn send_again(&mut self, present: bool, book: &mut Book) {
         let now = book.now();
         let all: Vec<(u16, usize, u32, Stage)> = self
@@ -318,7 +318,7 @@ impl Client {
         }
     }
 
-    /// The broker knows nothing of this client any more: what the client knew about that is void, too.
+    /// The broker has no session of this client any more: the client's own state of it is void, too.
     fn forget(&mut self, book: &mut Book) {
         self.held.clear();
         // A PUBREC was seen, so the message is the broker's; PUBREL has nothing to release any more.
@@ -736,7 +736,7 @@ impl Client {
             0.0
         };
         let Some(link) = &mut self.link else { return };
-        // In the order of what they answer [MQTT-4.6.0-2]: none overtakes one that is kept back.
+        // In the order of the packets that they answer [MQTT-4.6.0-2]: none overtakes one that is kept back.
         let earliest = link.owed.back().map_or(0, |(due, _)| *due);
         link.owed
             .push_back((earliest.max(now + (delay * 1e9) as Moment), answer));
@@ -767,7 +767,7 @@ impl Client {
                 Ok(count) => drop(link.unsent.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // What came before the end is read first: it may hold acknowledgements.
+                // Bytes before the end are read first: they may hold acknowledgements.
                 Err(_) => {
                     self.receive(book);
                     return self.lose(book);
@@ -786,7 +786,7 @@ impl Client {
     }
 }
 
-/// What the trail calls a message: `<stream#number>` from its payload's head.
+/// Name of a message in the trail: `<stream#number>` from its payload's head.
 fn mark(message: &Message) -> String {
     let head = message
         .payload

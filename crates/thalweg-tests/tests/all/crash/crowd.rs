@@ -14,17 +14,17 @@ const REST: Duration = Duration::from_micros(400);
 const SETTLED_WITHIN: Duration = Duration::from_secs(90);
 const SILENCE: Duration = Duration::from_secs(6);
 
-/// How long to listen for what should not come.
+/// How long to wait for messages that should not come.
 const LISTENING: Duration = Duration::from_millis(400);
 
-/// Who is not greeted and answered in full within this, at the end, is stuck.
+/// At the end, a client without a complete answer within this time counts as stuck.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 pub struct Crowd {
     pub book: Book,
     broker: SocketAddr,
     clients: Vec<Client>,
-    /// Publishers wait until everybody has subscribed.
+    /// Publishers wait until all subscriptions are made.
     opened: bool,
 }
 
@@ -38,7 +38,7 @@ impl Crowd {
         }
     }
 
-    /// Lets everybody do as they please until `over`.
+    /// Runs all clients until `over`.
     pub fn go_on(&mut self, mut over: impl FnMut() -> bool) {
         while !over() {
             self.turn(false);
@@ -72,7 +72,7 @@ impl Crowd {
             .all(|client| client.is_greeted() && client.is_quiet())
     }
 
-    /// Publishers stop, everybody stays online, and what is owed comes; then the books are closed.
+    /// Publishers stop, all clients stay online, and outstanding messages arrive; then the books are closed.
     pub fn settle(&mut self) {
         let begun = Instant::now();
         let rest_began = self.book.now();
@@ -98,7 +98,7 @@ impl Crowd {
             let given_up = begun.elapsed() > SETTLED_WITHIN
                 || (quiet && begun.elapsed() > SILENCE * 3)
                 || (quiet && !self.book.counted().is_empty() && begun.elapsed() > SILENCE);
-            // What is wrong already does not get better by waiting for more.
+            // After a breach there is no point in waiting longer.
             let silence = if self.book.counted().is_empty() {
                 SILENCE
             } else {

@@ -73,8 +73,8 @@ impl Disk {
     /// Power goes: what the image holds at this moment is what there is; what the system had not written is gone, and so is
     /// the broker. Then the power comes back.
     ///
-    /// The process is stopped first, so that the copy is of one moment: nothing is written between its first and its last
-    /// byte, for what the broker had asked to be synced is, and nobody asks for more.
+    /// The process is stopped first, so that the copy is of one moment: there are no writes between its first and its
+    /// last byte, as all requested syncs are complete and no process requests more.
     pub fn cut(&self, process: Process) -> String {
         let image = self
             .image
@@ -106,7 +106,7 @@ impl Disk {
     }
 
     fn unmount(&self) {
-        // Somebody may still look (an indexer, a dying process): a moment later nobody does.
+        // Another process may still have a file open (an indexer, a dying process): a moment later none does.
         let deadline = Instant::now() + STOPPED_WITHIN;
         while let Err(why) = say(Command::new("umount").arg(&self.at)) {
             assert!(Instant::now() < deadline, "{why}");

@@ -189,7 +189,7 @@ fn a_directory_that_cannot_be_written_is_refused_by_name() {
     refused(&home, &[&disk.path().display().to_string()]);
 }
 
-// --- somebody else is there
+// --- another process holds the folder
 
 #[test]
 fn a_second_broker_on_the_same_directory_is_refused_with_the_pid_of_the_first() {

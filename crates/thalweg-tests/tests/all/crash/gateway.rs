@@ -72,7 +72,7 @@ fn for_minutes() {
     );
 }
 
-/// What a run came to.
+/// Results of a run.
 #[derive(Debug, Default)]
 struct Toll {
     kills: u64,

@@ -1,4 +1,4 @@
-//! What each kind of client does with its time.
+//! Schedule of each kind of client.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub enum Habit {
         sizes: Sizes,
     },
     Listener,
-    /// Takes what comes into a session that ends with each connection; nobody counts it.
+    /// Receives over a session that ends with each connection; its messages are not counted.
     Passer {
         filter: &'static str,
     },
@@ -243,7 +243,7 @@ impl Habit {
                     let size = sizes.draw(client);
                     client.publish(stream, size, book);
                     if book.streams[stream].kind == Use::Erased {
-                        // What is kept is erased in the next breath.
+                        // A retained message is cleared right afterwards.
                         client.publish(stream, 0, book);
                     }
                 }

@@ -12,7 +12,7 @@ use crate::conformance::packet::*;
 /// For what has to come, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How marks of [`Hand::take_numbers`] begin.
+/// Prefix of the marks of [`Hand::take_numbers`].
 const MARK: &str = "mark";
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Hand {
     next_id: u16,
 }
 
-/// What became of a publish.
+/// Outcome of a publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The reason code of PUBACK.
@@ -83,7 +83,7 @@ impl Hand {
         while self.next(PATIENCE).is_some() {}
     }
 
-    /// One QoS 1 message, and what became of it within `patience`.
+    /// Publishes one QoS 1 message; returns its outcome within `patience`.
     pub fn publish(&mut self, topic: &str, payload: &[u8], patience: Duration) -> Answer {
         self.next_id = self.next_id % 60_000 + 1;
         let id = self.next_id;

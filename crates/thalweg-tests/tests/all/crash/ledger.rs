@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, Default)]
 pub struct Sums(BTreeMap<String, i64>);
 
-/// `GET` of the admin interface; `None` when nobody answers, as happens to a broker that is killed meanwhile.
+/// `GET` of the admin interface; `None` without an answer, as from a broker that is killed meanwhile.
 pub fn get(admin: SocketAddr, path: &str) -> Option<Value> {
     let mut stream = TcpStream::connect(admin).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -29,7 +29,7 @@ pub fn get(admin: SocketAddr, path: &str) -> Option<Value> {
     Some(serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error} in {body}")))
 }
 
-/// What does not add up in `/v1/ledger`: in each shard, and in all.
+/// Sums in `/v1/ledger` that do not balance: in each shard, and in all.
 pub fn faults(ledger: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let shards = ledger["shards"]
@@ -58,7 +58,7 @@ pub fn faults(ledger: &Value) -> Vec<String> {
     faults
 }
 
-/// What waits or is in flight.
+/// Number of messages that wait or are in flight.
 pub fn queued(ledger: &Value) -> Option<i64> {
     Some(ledger["copies"]["waiting"].as_i64()? + ledger["copies"]["in_flight"].as_i64()?)
 }

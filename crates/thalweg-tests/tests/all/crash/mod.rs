@@ -1,8 +1,8 @@
 //! Nothing acknowledged is ever lost: the broker as a process that is killed, or whose disk fails, while clients hold it
 //! to its word.
 //!
-//! A [`crowd::Crowd`] of clients publishes and subscribes; a [`supervisor::Supervisor`] kills the broker with `kill -9` and
-//! starts it on what is left; a [`book::Book`] compares what was promised with what came. Start reading at [`run`].
+//! A [`crowd::Crowd`] of clients publishes and subscribes; a [`supervisor::Supervisor`] kills the broker with `kill -9`
+//! and restarts it on its data; a [`book::Book`] compares acknowledgements with deliveries. Start reading at [`run`].
 //!
 //! The short form is an ordinary test. `cargo xtask soak kills --minutes 3 --seed 1` is the long one; the broker's part can be
 //! played by mosquitto (`THALWEG_TEST_BROKER=mosquitto`), which loses what it acknowledged: so the run can fail.
@@ -117,7 +117,7 @@ fn for_minutes() {
     );
 }
 
-/// How long, and with which seed.
+/// Duration and seed of a run.
 fn asked_for() -> (u64, u64) {
     let number = |name: &str, otherwise: u64| {
         std::env::var(name).map_or(otherwise, |text| text.parse().expect(name))
@@ -131,7 +131,7 @@ fn asked_for() -> (u64, u64) {
 /// Makes those who take part, and writes them into the book.
 type Cast = fn(&mut Book, &Luck) -> Vec<Client>;
 
-/// What a run came to.
+/// Results of a run.
 struct Verdict {
     book: Book,
     text: String,

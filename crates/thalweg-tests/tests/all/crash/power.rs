@@ -1,5 +1,5 @@
-//! Power cuts: the broker's data lies on an ext4 in a file, and what that file holds at a moment drawn by lot is all that is
-//! left.
+//! Power cuts: the broker's data is on an ext4 file system in a file, and a copy of that file at a random moment is all
+//! that remains.
 //!
 //! By default nothing acknowledged may be lost. With `fsync = never` it must be, or the test proves nothing.
 

@@ -40,7 +40,7 @@ pub struct Process {
     pub ready_after: Duration,
 }
 
-/// What a process wrote to its two outputs, with a bell for those who wait.
+/// Output of a process, with a condition variable for waiting readers.
 #[derive(Debug, Default)]
 struct Printed {
     state: Mutex<(String, usize)>,
@@ -169,7 +169,7 @@ impl Home {
         }
     }
 
-    /// Starts it and waits for `ready`; otherwise how it ended and what it said.
+    /// Starts it and waits for `ready`; otherwise returns its exit status and output.
     pub fn start(&self) -> Result<Process, String> {
         let begun = Instant::now();
         let mut process = self.spawn();
@@ -202,7 +202,7 @@ impl Process {
         self.said.state.lock().expect("no holder panics").0.clone()
     }
 
-    /// What its threads are doing: names, states, system calls.
+    /// State of its threads: names, states, system calls.
     pub fn threads(&self) -> String {
         let mut all = String::new();
         for task in std::fs::read_dir(format!("/proc/{}/task", self.pid()))
@@ -235,7 +235,7 @@ impl Process {
         state.0.contains(needle)
     }
 
-    /// How it ended, if it did.
+    /// Its exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child
             .try_wait()
@@ -260,7 +260,7 @@ impl Process {
         }
     }
 
-    /// SIGKILL. What it said until then.
+    /// Sends SIGKILL. Returns the output up to then.
     pub fn kill(mut self) -> String {
         let _ = self.child.kill();
         let _ = self.child.wait();

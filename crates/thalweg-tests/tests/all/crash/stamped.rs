@@ -107,7 +107,7 @@ fn check(shards: u16, ways: &[&str]) {
         (0..sent).collect::<Vec<u32>>(),
         "{shards} shards, {ways:?}: each once, in order"
     );
-    // What is published now comes next: nothing waits behind.
+    // A message published now comes next: the queue is empty.
     assert_eq!(
         client.publish("stamped", b"end", &options),
         Ok(Success::Acknowledged)

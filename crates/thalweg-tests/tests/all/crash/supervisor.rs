@@ -1,4 +1,4 @@
-//! Kills the broker again and again, at moments drawn by lot, and starts it again on what is left.
+//! Kills the broker again and again, at random moments, and restarts it on its data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::broker::BrokerProgram;
 /// From `ready` to the kill, in seconds; short lives are likelier, so that an hour holds many.
 const LIFE: (f64, f64) = (0.05, 1.5);
 
-/// How likely a broker is killed before it is ready: recovery must survive its own interruption.
+/// Probability that a broker is killed before it is ready: recovery must survive its own interruption.
 const KILLED_AT_START: f64 = 0.08;
 
 /// A life of a control ends after so many acknowledgements: without any there would be nothing to lose.
@@ -39,10 +39,10 @@ impl Promises {
     }
 }
 
-/// What becomes of the broker and its data.
+/// Faults of the broker and its data.
 #[derive(Debug)]
 pub enum Way {
-    /// It is killed, and starts on what it left.
+    /// It is killed, and restarts on its data.
     Kill,
     /// It is killed, and its data is thrown away: a control, which must be found out.
     Forget,
@@ -58,7 +58,7 @@ pub enum End {
     At(Instant),
 }
 
-/// What came of it.
+/// Results of the rounds.
 #[derive(Debug, Default)]
 pub struct Toll {
     pub rounds: u32,
@@ -71,7 +71,7 @@ pub struct Toll {
     pub killed_at: Vec<Duration>,
 }
 
-/// What came of it, the broker of the last round, which lives, and the disk it lives on.
+/// Results, the running broker of the last round, and its disk.
 pub type Outcome = (Toll, Option<Process>, Way);
 
 /// The thread that does it.
@@ -120,7 +120,7 @@ impl Supervisor {
         }
     }
 
-    /// How often a broker was begun; it rises only while none runs.
+    /// Number of starts of the broker; it rises only while none runs.
     pub fn lives(&self) -> Arc<AtomicU32> {
         Arc::clone(&self.lives)
     }
@@ -169,7 +169,7 @@ impl Rounds {
                 (Way::Spare, End::At(moment)) => moment
                     .saturating_duration_since(Instant::now())
                     .as_secs_f64(),
-                // In the first one everybody subscribes.
+                // In the first one all clients subscribe.
                 _ if self.toll.rounds == 1 => self.life.1,
                 _ => self.life.0 + (self.life.1 - self.life.0) * self.luck.part().powi(3),
             };

@@ -1,5 +1,5 @@
-//! XMPP under `kill -9`: what was acknowledged to who published it reaches the subscriber, and what was acknowledged to who
-//! wrote it reaches the user, who may have been away meanwhile.
+//! XMPP under `kill -9`: acknowledged publishes reach the subscriber, and acknowledged messages reach the user, even if
+//! she was away meanwhile.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{Read, Write};
@@ -171,7 +171,7 @@ fn messages(name: &str, shards: usize, length: Length) {
                 let first = sender.sent.front().copied().expect("there is one");
                 sender.acknowledge(first);
             }
-            // She takes some of what is certainly there.
+            // She reads some of the messages that are certainly there.
             if let Some(juliet) = &mut juliet
                 && sender
                     .acknowledged
@@ -202,7 +202,7 @@ fn messages(name: &str, shards: usize, length: Length) {
     drop(process);
 }
 
-/// What a sender has sent, and what of that was acknowledged.
+/// Messages of a sender, and the acknowledged ones of them.
 #[derive(Default)]
 struct Numbers {
     last: u64,
@@ -218,7 +218,7 @@ impl Numbers {
         self.again.extend(std::mem::take(&mut self.sent));
     }
 
-    /// What may be sent now.
+    /// Messages that may be sent now.
     fn next(&mut self) -> Vec<u64> {
         let room = WINDOW.saturating_sub(self.sent.len());
         let next: Vec<u64> = (0..room)
@@ -308,7 +308,7 @@ impl Reader {
     }
 }
 
-/// What is left of a stream: its name, and its counts.
+/// Saved state of a stream: its name, and its counts.
 type Stream = (String, Management);
 
 /// A client of XMPP with XEP-0198, which acknowledges what it has read.
@@ -378,7 +378,7 @@ impl Client {
         Some(client)
     }
 
-    /// The user, who is there now, with her stream.
+    /// The connected user, with her stream.
     fn juliet(broker: SocketAddr, stream: &mut Option<Stream>) -> Client {
         let client = Client::connect(broker, Some("juliet"), stream.take());
         let mut juliet = client.expect("the broker is ready");
@@ -482,7 +482,7 @@ impl Client {
             .map_or(0, |management| management.unacknowledged() as usize)
     }
 
-    /// Waits for an answer to what is sent last.
+    /// Waits for an answer to the last stanza.
     fn synced(&mut self) {
         self.ask("sync", "localhost", "<ping xmlns='urn:xmpp:ping'/>");
         while !self.stanza().expect("the broker answers").contains("sync") {}

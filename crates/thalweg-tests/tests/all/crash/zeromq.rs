@@ -1,4 +1,4 @@
-//! What PUSH sockets of ZeroMQ have sent is there after `kill -9`, once the broker has it, with its frames.
+//! Messages of ZeroMQ's PUSH sockets survive `kill -9` with their frames, once the broker has received them.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

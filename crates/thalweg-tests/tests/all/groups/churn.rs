@@ -18,7 +18,7 @@ const FILTER: &str = "$share/crew/jobs";
 const SEED: u64 = 6;
 const JOINS_MIN: usize = 200;
 
-/// How a member goes.
+/// How a member leaves.
 #[derive(Clone, Copy)]
 enum Way {
     /// It settles what it has: that is its own afterwards. [MQTT-3.10.4-3]
@@ -107,7 +107,8 @@ fn members_come_and_go(shards: &str) {
     });
     restless.into_iter().for_each(Worker::stop);
     let count = publisher.count;
-    // A PUBACK that was on its way when its connection was reset was not heard by the broker: it gives to the next.
+    // A PUBACK in flight when its connection was reset did not reach the broker, which delivers the message to the next
+    // member.
     log.wait_for_all(count);
     let (joins, entries) = (joins.load(Ordering::Relaxed), log.read());
     println!(
@@ -123,7 +124,7 @@ fn members_come_and_go(shards: &str) {
     let counter = |name: &str| group["counters"][name].as_u64().expect("a number");
     assert_eq!((counter("dropped"), counter("expired")), (0, 0), "{group}");
     assert_eq!(counter("arrived"), u64::from(count), "{group}");
-    // What was on its way to a member of another shard may come back before it was counted as given.
+    // A message in flight to a member of another shard may come back before it was counted as delivered.
     if shards == "1" {
         assert_eq!(
             counter("chosen") - counter("returned"),

@@ -1,4 +1,4 @@
-//! A connection that is asked for the next packet, and never waits longer than it is told.
+//! A connection that returns the next packet, with a timeout.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -28,7 +28,7 @@ pub enum Came {
 }
 
 impl MqttConnection {
-    /// Connects; `None` if nobody is there, or who is there dies meanwhile. Whether the session was known.
+    /// Connects; `None` if the broker does not answer or dies meanwhile. Returns whether the session was present.
     pub fn open(broker: SocketAddr, connect: &Connect) -> Option<(MqttConnection, bool)> {
         let socket = TcpStream::connect(broker).ok()?;
         let ready = socket

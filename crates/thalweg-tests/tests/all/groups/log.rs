@@ -1,4 +1,4 @@
-//! Who got what, in the order in which it was taken.
+//! Deliveries and their receivers, in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -24,7 +24,7 @@ pub struct Log(Arc<(Mutex<Entries>, Condvar)>);
 #[derive(Debug, Default)]
 pub struct Entries {
     pub all: Vec<Taken>,
-    /// All that was taken by somebody who settled it.
+    /// All messages that were settled by a receiver.
     pub settled: BTreeSet<u32>,
     /// Nothing more will be published.
     pub is_over: bool,
@@ -79,7 +79,7 @@ impl Log {
             .expect("no holder panics");
     }
 
-    /// Waits until somebody has settled each of the first so many.
+    /// Waits until each of the first `count` messages is settled.
     pub fn wait_for_all(&self, count: u32) {
         let all_settled =
             self.wait(|entries| entries.settled.range(1..=count).count() == count as usize);
@@ -96,7 +96,7 @@ impl Log {
 }
 
 impl Entries {
-    /// How many each got.
+    /// Number of deliveries to each receiver.
     pub fn shares(&self) -> BTreeMap<&str, usize> {
         let mut shares = BTreeMap::new();
         for taken in &self.all {

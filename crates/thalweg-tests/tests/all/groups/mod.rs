@@ -1,7 +1,7 @@
 //! Members of a group that work, stall, break off, come and go, over real connections to a real broker.
 //!
-//! Workers have threads and sleep as long as their work takes; what each got goes into one [`log::Log`]. Tests look at
-//! who got what, how often and in which order, never at how long it took: that is for `thalweg bench`.
+//! Workers have threads and sleep as long as their work takes; each delivery goes into one [`log::Log`]. Tests check
+//! receivers, counts and order, never durations: those are for `thalweg bench`.
 
 pub mod line;
 pub mod log;
@@ -22,7 +22,7 @@ use crate::crash::ledger;
 /// Longer than anything here takes; a test that waits for it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What the broker says of its only group.
+/// The broker's statistics of its only group.
 pub fn group(admin: SocketAddr) -> Value {
     let groups = ledger::get(admin, "/v1/groups").expect("the broker runs");
     let items = groups["items"]
@@ -46,7 +46,7 @@ pub fn wait_for_group(admin: SocketAddr, what: &str, is_it: impl Fn(&Value) -> b
     }
 }
 
-/// When all is over: nothing waits, and what came in is all accounted for.
+/// At the end no message waits, and all accepted ones are accounted for.
 pub fn assert_books_are_even(admin: SocketAddr) {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! One group, members of three protocols: who is slow gets less, whatever it speaks.
+//! One group, members of three protocols: slow members get less, whatever their protocol.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const QUICK: Duration = Duration::from_millis(4);
 /// Ten times as slow as each of two others.
 const SLOW: Work = Work::Behind(20);
 
-/// What a consumer does with what it gets.
+/// What a consumer does with its messages.
 #[derive(Clone, Copy)]
 enum Habit {
     Works(Work),

@@ -13,7 +13,7 @@ pub struct Publisher {
     line: MqttConnection,
     topic: String,
     qos: u8,
-    /// How many messages were published and acknowledged: their numbers begin with 1.
+    /// Number of messages published and acknowledged: they are numbered from 1.
     pub count: u32,
 }
 
@@ -29,7 +29,7 @@ impl Publisher {
         }
     }
 
-    /// One message, which somebody subscribes to.
+    /// Publishes one message that has a subscriber.
     pub fn publish(&mut self) -> u32 {
         let id = self.line.id();
         let number = self.count + 1;

@@ -30,7 +30,7 @@ impl Hand {
         }
     }
 
-    /// The next message, which is noted and not settled; `None` at the end of the connection, after what it was told.
+    /// The next message, which is recorded and not settled; `None` at the end of the connection, after its DISCONNECT.
     fn take(&mut self, told: &mut Option<u8>) -> Option<Message> {
         loop {
             match self.line.next(PATIENCE) {
@@ -52,7 +52,7 @@ impl Hand {
     }
 }
 
-/// Publishes from a thread of its own until it is told to stop; how many it were.
+/// Publishes from a thread of its own until it is stopped; returns the number of messages.
 fn publishing(
     broker: &Broker,
     log: &Log,
@@ -91,7 +91,7 @@ fn a_frozen_member_is_closed_and_its_messages_go_to_others_and_it_is_on_trial_wh
     });
     assert!(broker.log().contains("frozen"), "the log names it");
     let mut with_it: Vec<u32> = Vec::new();
-    // What it finds when it wakes up is not its own any more.
+    // When it resumes, its messages are no longer assigned to it.
     hand.log = Log::default();
     while let Some(message) = hand.take(&mut told) {
         assert!(!message.dup);
@@ -180,7 +180,7 @@ fn what_a_reset_member_had_goes_to_others_at_once() {
         wait_for_group(broker.admin(), "the reset to be noticed", |group| {
             group["members_online"] == 2
         });
-        // What it had comes to others without anything else having to come.
+        // Its messages go to others without a further event.
         log.wait_for_all(publisher.count);
         let entries = log.read();
         let again: Vec<u32> = entries

@@ -1,4 +1,4 @@
-//! A worker of MQTT: takes a message, works, acknowledges, until its connection ends or it is told to stop.
+//! An MQTT worker: receives a message, works, acknowledges, until its connection ends or it is stopped.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::publisher::number;
 use crate::conformance::packet::Version::V5;
 use crate::conformance::packet::*;
 
-/// How often one that has nothing to do asks whether it should stop.
+/// How often an idle worker checks whether it should stop.
 pub const GLANCE: Duration = Duration::from_millis(5);
 
-/// What a member does between taking a message and settling it.
+/// Work of a member between a delivery and its settlement.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     Lasts(Duration),

@@ -1,5 +1,6 @@
-//! Every cell of `docs/interop.md` that live subscribers can show: each library publishes, each receives, and what they see is
-//! what the capability records say. A test per group of aspects; each names all cells that fail, not only the first.
+//! Every cell of `docs/interop.md` that live subscribers can show: each library publishes, each receives, and the
+//! results equal the capability records. A test per group of aspects; each names all cells that fail, not only the
+//! first.
 
 use serde_json::{Value, json};
 use thalweg_fronts::capabilities::{Aspect, Cell, Rule, expected};
@@ -16,7 +17,7 @@ struct Case {
     look: fn(&Case, Cell, &Seen) -> Result<(), String>,
 }
 
-/// What a cell says of two speakers.
+/// Entry of a cell for two speakers.
 fn cell(from: &Speaker, to: &Speaker, aspect: Aspect) -> Cell {
     expected(
         from.protocol.capabilities(),
@@ -25,7 +26,7 @@ fn cell(from: &Speaker, to: &Speaker, aspect: Aspect) -> Cell {
     )
 }
 
-/// All subscribers hear of all cases.
+/// All subscribers get all cases.
 fn listen(subscribers: &[Speaker], filter: &str, cases: &[Case]) {
     let places: Vec<&Place> = cases.iter().map(|case| &case.place).collect();
     subscribers
@@ -101,7 +102,7 @@ fn payloads_are_exact_between_all_libraries() {
     listen(&speakers, "pay/load", &small);
     play(&speakers, &speakers, &small);
     drop(speakers);
-    // A megabyte; go-coap and node-coap lose their way in notifications that come in blocks, whoever sends them.
+    // A megabyte; go-coap and node-coap fail on notifications in blocks, whoever sends them.
     let publishers = Speaker::all(&broker, &[&ONE_EACH[..], &SOCKETS[..1]].concat());
     let can = |library: &Library| !matches!(library, Library::GoCoap | Library::NodeCoap);
     let subscribers: Vec<_> = everybody()
@@ -293,7 +294,7 @@ fn what_is_said_beside_the_payload_arrives_as_the_records_say() {
     let case = |aspect: Aspect, post: Post, look: fn(&Case, Cell, &Seen) -> Result<(), String>| {
         let mut post = post;
         post.payload = format!("{aspect:?}").into_bytes();
-        // An observer of CoAP is told when the content format of its resource changes, and no more after that.
+        // A CoAP observer is notified of a changed content format of its resource, and of no change after that.
         Case {
             aspect,
             place: Place::plain(&format!("said/{aspect:?}")),

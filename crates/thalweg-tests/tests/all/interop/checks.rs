@@ -1,4 +1,4 @@
-//! What every foreign client must be able to do through the broker: written once, run through each library.
+//! Requirements on every external client through the broker: written once, run through each library.
 //!
 //! Each check starts a broker of its own. Where a message must *not* arrive, a later one on the same path is waited for first;
 //! nothing here waits for time to pass except the check of message expiry, which is about time.
@@ -162,7 +162,7 @@ pub fn wills_follow_a_lost_connection_only(library: Library, version: u8) {
     assert_eq!(late.receive(), will.retained());
 }
 
-/// What was published at QoS 1 and 2 while a session had no connection waits for it, in order.
+/// Messages published at QoS 1 and 2 while a session had no connection wait for it, in order.
 pub fn sessions_resume_with_what_was_queued(library: Library, version: u8) {
     let broker = Broker::start();
     let publisher = connect(&broker, library, version);
@@ -243,8 +243,8 @@ pub fn a_second_connection_takes_over(library: Library, version: u8) {
 
 /// Each message of a group goes to exactly one member, and none is left out.
 pub fn shared_subscriptions_balance(library: Library, version: u8) {
-    // By itself a message goes to whoever will be done with it first, and where members have nothing to do that may always be
-    // the same one: a JVM's first acknowledgements take longer than all of another's. In turns each has half.
+    // By default a message goes to the member that will finish first, and for idle members that may always be the same
+    // one: a JVM's first acknowledgements take longer than all of another's. In turns each has half.
     let broker = Broker::with().set("groups.policies", POLICIES).start();
     let publisher = connect(&broker, library, version);
     let members = [
@@ -339,7 +339,7 @@ pub fn properties_travel_unchanged(library: Library, version: u8) {
     assert_eq!(responder.receive(), kept);
 }
 
-/// MQTT 5: the expiry a receiver sees is what is left, and what has none left is not delivered.
+/// MQTT 5: a receiver sees the remaining expiry, and an expired message is not delivered.
 pub fn message_expiry_counts_down(library: Library, version: u8) {
     let broker = Broker::start();
     let publisher = connect(&broker, library, version);

@@ -1,4 +1,4 @@
-//! `coap-client` of libcoap, Debian's, as people use it in shells; and what tshark says of a conversation with it.
+//! `coap-client` of libcoap, Debian's, as used in shells; and tshark's view of its traffic.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -35,7 +35,7 @@ fn run(arguments: &[&str]) -> Output {
     run.expect("coap-client runs (Debian package libcoap3-bin)")
 }
 
-/// What it prints: the payload of the response, or its code if that is an error.
+/// Its output: the payload of the response, or its code if that is an error.
 fn ask(arguments: &[&str]) -> Vec<u8> {
     let output = run(arguments);
     assert!(
@@ -197,7 +197,7 @@ fn coap_client_finds_reads_and_deletes() {
     assert!(text(&ask(&["-m", "get", &uri("coap", &broker, "/nowhere")])).starts_with("4.04"));
 }
 
-/// What tshark is asked about afterwards. Captured by `dumpcap` itself: tshark would leave one behind when it is killed.
+/// Capture for a later analysis by tshark. Made by `dumpcap` itself: tshark would leave one behind when it is killed.
 struct Capture {
     child: Child,
     file: std::path::PathBuf,
@@ -205,7 +205,7 @@ struct Capture {
 }
 
 impl Capture {
-    /// None where nobody may capture.
+    /// `None` without the right to capture.
     fn start(folder: &Path, port: u16) -> Option<Self> {
         let file = folder.join("capture.pcap");
         let mut child = Command::new("dumpcap")
@@ -427,9 +427,9 @@ fn bodies_of_one_peer_in_parallel_arrive_over_a_network_with_delay() {
     );
 }
 
-/// Bodies of two blocks by our own client, 25 ms each way: 20 of each topic, several at a time, which the broker takes in
-/// order. How long it takes is told and not judged: this machine may be busy. In virtual time it is: `thalweg-client`,
-/// `coap::tests::order`.
+/// Bodies of two blocks by our own client, 25 ms each way: 20 of each topic, several at a time, which the broker
+/// accepts in order. The duration is printed and not asserted: this machine may be busy. In virtual time it is
+/// asserted: `thalweg-client`, `coap::tests::order`.
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn two_hundred_bodies_of_our_client_arrive_over_a_network_with_delay() {

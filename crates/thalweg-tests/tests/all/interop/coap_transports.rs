@@ -74,13 +74,13 @@ fn libraries_speak_over_tcp_and_websocket() {
         return;
     };
     let other = Endpoint::open(Library::NodeCoap, broker.coap());
-    // It never says that it takes more than the 1,152 bytes that everybody takes, nor that it knows blocks.
+    // It never announces a message size above the 1,152 bytes that every peer accepts, nor support of blocks.
     everything_works("tcp", Library::GoCoap, broker.coap(), 1000, &other);
     everything_works("tcp", Library::Aiocoap, broker.coap(), 20_000, &other);
     everything_works("ws", Library::Aiocoap, websocket, 20_000, &other);
 }
 
-/// An address that nobody has proven is not sent much for little, and of these libraries none knows Echo (RFC 9175): they get
+/// An unproven address is sent only small responses, and none of these libraries supports Echo (RFC 9175): they get
 /// small blocks at first.
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]

@@ -1,5 +1,5 @@
-//! A client of CoAP behind the verbs of a speaker: a publish is a PUT, a subscription observes one resource, and a queue gives
-//! to whoever asks. Written by hand from the documents, and from nothing of the broker's code.
+//! A CoAP client behind the interface of a speaker: a publish is a PUT, a subscription observes one resource, and a
+//! queue is read by POST requests. Written from the documents, and without the broker's code.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -110,7 +110,7 @@ impl Endpoint {
             let answer = self.request("GET", path, json!({}));
             match answer["code"].as_str() {
                 Some("2.05") => return Some(seen(path, &answer)),
-                // Nothing is there; whoever asks waits for a while already.
+                // The queue is empty; the request has waited for a while already.
                 Some("4.04" | "2.03" | "2.04") if Instant::now() < deadline => {}
                 Some("4.04" | "2.03" | "2.04") => return None,
                 _ => panic!("taking from {path}: {answer}"),
@@ -143,7 +143,8 @@ pub fn path_of(topic: &str) -> String {
         path.push('/');
         let mut rest = level;
         while let Some(first) = rest.chars().next() {
-            // What a topic name cannot hold is escaped there, and so is a `%` before what would be read as such.
+            // Characters that a topic name cannot contain are escaped there, and so is a `%` that would look like an
+            // escape.
             let (byte, used) = match rest.get(..3) {
                 Some("%2F") => ('/', 3),
                 Some("%2B") => ('+', 3),

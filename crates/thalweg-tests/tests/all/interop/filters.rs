@@ -54,7 +54,7 @@ fn one_filter_selects_the_same_for_clients_of_four_protocols() {
         let passing = format!(r#"{{"temp": {temp}, "site": "north"}}"#);
         let cold = r#"{"temp": 20, "site": "north"}"#;
         let elsewhere = r#"{"temp": 40, "site": "south"}"#;
-        // Who waits for what passes would get one of the others first.
+        // If the filter did not work, the subscriber would get one of the others first.
         for payload in [cold, elsewhere, "no map", &passing] {
             command_line::publish(&broker, &["-q", "1", "-t", "room/1", "-m", payload]);
         }

@@ -41,7 +41,7 @@ fn mosquitto() -> Server {
         .expect("a port")
         .port();
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
-    // Without a file mosquitto lets anybody in from this machine.
+    // Without a password file mosquitto accepts any client of this machine.
     let child = Command::new("mosquitto")
         .env("PATH", path)
         .args(["-p", &port.to_string()])

@@ -71,7 +71,7 @@ fn what_a_lost_member_had_goes_to_members_of_other_protocols() {
         for number in 0..10 {
             publisher.publish(&Place::plain("work/item"), &Post::new(format!("{number}")));
         }
-        // It has the first; the others wait in the group until somebody is free.
+        // It has the first; the others wait in the group until a member is free.
         lost.receive();
         let others = who_can(&ONE_EACH, |can| can.group.is_some()).filter(|other| other.0 != who.0);
         let others: Vec<Speaker> = others.map(|other| Speaker::open(&broker, other)).collect();

@@ -16,14 +16,14 @@ use crate::folder::Folder;
 
 const MESSAGES: usize = 100;
 
-/// A network with a name of its own, and what runs in it; gone when dropped.
+/// A named network namespace and its processes; removed on drop.
 struct Network {
     name: String,
     children: Vec<Child>,
 }
 
 impl Network {
-    /// None where nobody may make one.
+    /// `None` where no namespace can be created.
     fn new(loss: &str) -> Option<Self> {
         let name = format!("{}-lossy", std::process::id());
         let made = Command::new(thalweg_binary())
@@ -68,7 +68,7 @@ impl Network {
     ) -> Receiver<String> {
         let mut command = self.command(side, program);
         command.args(arguments).stdin(Stdio::null());
-        // What is wanted of a broker is what it says, of others what they print.
+        // The broker's standard error is captured, and the others' standard output.
         let (output, error) = if is_log {
             (Stdio::null(), Stdio::piped())
         } else {
@@ -145,9 +145,8 @@ fn what_the_adaptive_client_publishes_through_a_lossy_network_reaches_mosquitto_
         .contains("ready")
     {}
 
-    // Both observe until they are killed. A queue, because an observation is of a state: of what follows too fast it would
-    // otherwise be told the newest only.
-    // What `-d` says waits in a buffer when it goes to a pipe.
+    // Both observe until they are killed. A queue, because an observation is of a state: of quick changes only the
+    // newest would be notified. The output of `-d` is buffered when it goes to a pipe.
     let listen = [
         "-oL",
         "mosquitto_sub",

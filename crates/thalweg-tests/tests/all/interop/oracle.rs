@@ -1,4 +1,4 @@
-//! What RabbitMQ does, recorded, and what we do: the same scenarios in `../../../interop/oracle`, fact by fact.
+//! RabbitMQ's recorded behaviour against ours: the same scenarios in `../../../interop/oracle`, fact by fact.
 //!
 //! `cargo xtask oracle` records anew. A fact may differ for two reasons: the words of an error are ours (its code is not), or
 //! `differences.json` says so and why; `docs/protocols/` shows that table. A row that is no longer true fails, too.
@@ -109,7 +109,7 @@ fn differences(protocol: &str) -> Vec<Difference> {
         .collect()
 }
 
-/// The part of a fact about an error that programs look at: who closed what, and the code; for STOMP that it is an ERROR.
+/// The part of a fact about an error that programs check: what was closed, and the code; for STOMP that it is an ERROR.
 fn without_words(fact: &str) -> &str {
     if let Some(at) = fact.find("closed ") {
         return fact[at..]

@@ -64,7 +64,7 @@ pub fn everybody() -> Vec<(Protocol, Library)> {
     [&SPEAKERS[..], &SOCKETS].concat()
 }
 
-/// One of each protocol that has queues, for what costs time.
+/// One of each protocol that has queues, for slow tests.
 pub const ONE_EACH: [(Protocol, Library); 5] = [
     SPEAKERS[0],
     SPEAKERS[2],

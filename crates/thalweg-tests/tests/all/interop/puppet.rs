@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::relay::Relay;
 
-/// How long a message, a close or a reply may take. The puppets give up sooner and say so.
+/// Longest wait for a message, a close or a reply. The puppets time out sooner and report it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client library that we did not write.
@@ -183,7 +183,7 @@ impl Puppet {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 library.puppet().take(&line);
             }
-            // Dropping the senders wakes everybody who waits for this process.
+            // Dropping the senders wakes every thread that waits for this process.
             *library.puppet().routes.lock().expect("no holder panics") = Routes::default();
             let _ = child.wait();
         });
@@ -417,7 +417,7 @@ impl Peer {
     /// A graceful end: DISCONNECT, then close.
     pub fn disconnect(self) {
         self.expect("disconnect", Map::new());
-        // Dropping the relay sooner would cut off the DISCONNECT; and what is published next should find the client gone.
+        // Dropping the relay sooner would cut off the DISCONNECT; and the next publish should find the client gone.
         assert!(
             self.relay.wait_until_both_closed(PATIENCE),
             "{:?} and the broker close",

@@ -1,4 +1,4 @@
-//! What every library of AMQP and of STOMP must be able to do with queues: written once, run through each.
+//! Requirements on queues with every library of AMQP and of STOMP: written once, run through each.
 
 use std::time::Duration;
 
@@ -277,7 +277,7 @@ fn headers_of_every_type(library: Library) {
     assert_eq!(seen, properties);
 }
 
-/// What comes in over TLS goes out in the clear, and back.
+/// Input over TLS is forwarded in the clear, and back.
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
 fn libraries_speak_over_tls() {

@@ -12,7 +12,7 @@ use thalweg_client::{ClientError, Options, Reliability, SubscribeOptions, Succes
 
 /// Longer than anything takes that works.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The first of six ports that nobody else uses.
+/// The first of six free ports.
 const PORT: u16 = 21_930;
 
 /// A RabbitMQ of our own, gone when it is dropped: it ends with its input.
@@ -256,7 +256,7 @@ fn questions_are_answered(asker: &str, answerer: &str) {
     answering.join().expect("it answered");
 }
 
-/// Who shares a filter, or takes from a queue, gets some; together they get all.
+/// Each member of a group or consumer of a queue gets some; together they get all.
 fn groups_and_queues_share(publisher: &str, listener: &str) {
     let (publisher, one, two) = (connect(publisher), connect(listener), connect(listener));
     let mut members = [&one, &two].map(|client| subscribe(client, "$share/crew/jobs/+"));
@@ -323,7 +323,7 @@ fn sessions_keep_what_comes(url: &str) {
     let mut heard = subscribe(&client, "kept/#");
     let mut came = take(&mut heard, 1);
     if came == ["1"] {
-        // It was closed before the broker had heard that it was taken.
+        // It was closed before its settlement reached the broker.
         came = take(&mut heard, 1);
     }
     assert_eq!(came, ["2"]);

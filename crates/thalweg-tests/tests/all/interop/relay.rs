@@ -74,7 +74,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.cut();
-        // Wakes an accept that nobody came for, so that its thread ends.
+        // Wakes a pending accept, so that its thread ends.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -88,7 +88,7 @@ fn carry(from: &TcpStream, to: &TcpStream) -> thread::JoinHandle<()> {
     })
 }
 
-/// A datagram on its way: when it arrives, by which socket, and to whom; nobody if the socket is connected.
+/// A datagram in flight: time of arrival, socket, and receiver; `None` if the socket is connected.
 type Flight = (Instant, Arc<UdpSocket>, Option<SocketAddr>, Vec<u8>);
 
 /// Carries datagrams between clients and a server, each so much later, in the order in which they came; each client is a

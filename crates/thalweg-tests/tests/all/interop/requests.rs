@@ -1,5 +1,5 @@
-//! Requests and answers across protocols: each asks in its own way, each answers as its servers do, and knows nothing of who
-//! asked. Above all an AMQP server that nobody changed answers an MQTT 5 requester.
+//! Requests and answers across protocols: each asks by its own means, and each answers as its servers do, independently
+//! of the requester. Above all an unmodified AMQP server answers an MQTT 5 requester.
 
 use serde_json::json;
 use thalweg_fronts::capabilities::{Aspect, Cell, expected};
@@ -108,7 +108,7 @@ fn a_request_of_coap_is_answered_by_whoever_can_answer() {
         let mut asker = Speaker::open(&broker, who);
         for (place, server) in &servers {
             let path = place.coap.replacen("/ps/data", "/rpc", 1);
-            // A library waits for the answer, so somebody else must give it.
+            // The library blocks until the answer, so another thread must give it.
             let asking = std::thread::spawn(move || {
                 let answer = asker
                     .endpoint()

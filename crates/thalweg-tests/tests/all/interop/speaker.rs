@@ -1,5 +1,5 @@
-//! A client of any protocol behind one set of verbs: what a publisher says goes into the words that its protocol has for it,
-//! and what a subscriber sees comes out of them. Written by hand from the documents, and from nothing of the broker's code.
+//! A client of any protocol behind one interface: a publisher's options are translated into its protocol's, and a
+//! subscriber's view back. Written from the documents, and without the broker's code.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +29,7 @@ pub fn broker_in_turns() -> Option<Broker> {
 }
 
 fn options() -> Options {
-    // An observer of what has no value yet waits for the first one.
+    // An observer of a resource without a value waits for the first one.
     Broker::with()
         .queues()
         .coap()
@@ -37,7 +37,7 @@ fn options() -> Options {
         .set("coap.observe_empty", "true")
 }
 
-/// Where a message goes or what is wanted, in everybody's words.
+/// Destination or filter of a message, in common terms.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Topic name or filter.
@@ -89,14 +89,14 @@ impl Place {
     }
 }
 
-/// What a publisher says of its message.
+/// Options of a publish.
 #[derive(Clone, Debug, Default)]
 pub struct Post {
     pub payload: Vec<u8>,
     pub content_type: Option<String>,
     /// Names and typed values, as the puppets write them.
     pub user: Vec<(String, Value)>,
-    /// What ties an answer to its request.
+    /// Correlation data of a request or reply.
     pub correlation: Option<Vec<u8>>,
     /// Where the answer goes, in the publisher's own words.
     pub reply_to: Option<String>,
@@ -118,7 +118,7 @@ impl Post {
     }
 }
 
-/// What a subscriber saw.
+/// A message as a subscriber sees it.
 #[derive(Clone, Default)]
 pub struct Seen {
     /// Topic, routing key or destination.
@@ -126,9 +126,9 @@ pub struct Seen {
     pub payload: Vec<u8>,
     pub content_type: Option<String>,
     pub user: Vec<(String, Value)>,
-    /// What ties an answer to its request, decoded.
+    /// Correlation data of a request or reply, decoded.
     pub correlation: Option<Vec<u8>>,
-    /// How it came, for rules: `text`, `header`, `base64`.
+    /// How it was encoded, for rules: `text`, `header`, `base64`.
     pub correlation_form: &'static str,
     /// Where the answer goes, in the subscriber's words.
     pub reply_to: Option<String>,
@@ -139,7 +139,7 @@ pub struct Seen {
     pub redelivered: bool,
     /// The name by which it is settled.
     pub tag: Value,
-    /// What a header `x-address` said.
+    /// Value of a header `x-address`.
     pub whole_address: Option<String>,
 }
 
@@ -297,7 +297,7 @@ impl Speaker {
         }
     }
 
-    /// Subscribes to a filter; whoever has no wildcards subscribes to these places instead.
+    /// Subscribes to a filter; a protocol without wildcards subscribes to these places instead.
     pub fn listen(&self, filter: &Place, places: &[&Place]) {
         if self.protocol.capabilities().syntax.wildcards.is_some() {
             return self.subscribe(filter, false);
@@ -344,7 +344,7 @@ impl Speaker {
         }
     }
 
-    /// Consumes from a queue (`queue`), or as a member of a group (`$g/group/filter`). What is `manual` waits for
+    /// Consumes from a queue (`queue`), or as a member of a group (`$g/group/filter`). `manual` deliveries wait for
     /// [`Speaker::settle`], where the protocol has that.
     pub fn consume(&self, queue: &str, manual: bool) {
         match &self.door {
@@ -382,7 +382,7 @@ impl Speaker {
         }
     }
 
-    /// Settles what was consumed `manual`ly. MQTT libraries have done it already, and what CoAP takes is settled.
+    /// Settles a `manual` delivery. MQTT libraries have done it already, and CoAP's are settled on reading.
     pub fn settle(&self, seen: &Seen) {
         match &self.door {
             Door::Mqtt(_) | Door::Coap(_) | Door::Zmtp(_) => {}
@@ -485,7 +485,7 @@ impl Speaker {
     }
 }
 
-/// What a publisher of this protocol sends to so that it reaches a queue.
+/// Destination of this protocol that reaches a queue.
 fn queue_to(protocol: Protocol, queue: &str) -> String {
     match protocol {
         Protocol::Mqtt3 | Protocol::Mqtt5 | Protocol::Zmtp => format!("$q/{queue}"),
@@ -612,7 +612,7 @@ fn of_amqp(event: &Value) -> Seen {
         form = "header";
     }
     let whole_address = headers.remove("x-address").map(|value| word(&value[1]));
-    // What the broker adds for servers that know MQTT.
+    // Properties that the broker adds for servers that support MQTT.
     headers.remove("x-reply-to-topic");
     headers.remove("x-retain");
     Seen {

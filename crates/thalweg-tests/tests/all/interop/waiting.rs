@@ -1,5 +1,5 @@
-//! Messages that wait in a queue: each protocol sends, each takes; what is left of a lifetime, and what comes again after a
-//! consumer is gone. MQTT reaches a queue `q` as `$q/q` and takes from it as `$share/q/$q/q`.
+//! Messages that wait in a queue: each protocol sends, each consumes; the remaining lifetime, and redeliveries after a
+//! consumer is gone. MQTT reaches a queue `q` as `$q/q` and consumes from it as `$share/q/$q/q`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

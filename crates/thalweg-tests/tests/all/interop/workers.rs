@@ -84,7 +84,7 @@ fn worker(address: SocketAddr, arguments: &[&str]) -> Child {
         .expect("thalweg runs")
 }
 
-/// A worker's 40 jobs at a broker that puts up with it to the end: what it said, and what it printed.
+/// A worker's 40 jobs at a broker that serves it to the end: its reports, and its output.
 fn forty_jobs(kind: BrokerProgram, arguments: &[&str]) -> (Vec<(u8, Vec<u8>)>, String) {
     let broker = Broker::with().start_as(kind);
     let (address, told) = recorded(broker.mqtt());
@@ -211,7 +211,7 @@ fn compile_java_example() -> String {
     format!("{}:{jars}", classes.display())
 }
 
-/// What the Java example says of a worker at its end.
+/// Final output of the Java example's worker.
 #[derive(Debug)]
 struct WorkerReport {
     service: u64,
@@ -243,7 +243,7 @@ impl WorkerReport {
     }
 }
 
-/// What the broker says of its groups.
+/// The broker's statistics of its groups.
 fn groups(broker: &Broker) -> Value {
     let mut stream = TcpStream::connect(broker.admin()).expect("the admin listener accepts");
     stream
@@ -297,7 +297,7 @@ fn java_workers(broker: &Broker, look: impl FnOnce()) -> Vec<WorkerReport> {
         .status()
         .expect("thalweg runs");
     assert!(published.success());
-    // Workers that have more waiting than they can do at once show it in what they received, not in what they did.
+    // A backlog above the workers' capacity shows in the messages that they received, not in those that they completed.
     let deadline = Instant::now() + PATIENCE;
     while line != "600\n" {
         assert!(Instant::now() < deadline, "of 600 have come: {line}");

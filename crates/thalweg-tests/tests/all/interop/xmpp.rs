@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 const PASSWORD: &[u8] = b"wherefore";
-/// What clients without a name, and the users below, may do.
+/// Rights of clients without a name, and of the users below.
 const RULES: &str = "\
 topic readwrite #
 topic readwrite $q/#

@@ -1,4 +1,4 @@
-//! Every way to log in, and what may be done then.
+//! Every way to log in, and the rights that follow.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -374,7 +374,7 @@ impl Amqp {
             .expect("it is sent");
     }
 
-    /// Class and method of what the server says next.
+    /// Class and method of the server's next frame.
     fn next(&mut self) -> (u8, u8) {
         let mut head = [0; 7];
         self.0
@@ -592,7 +592,7 @@ fn client_ids_can_be_bound_to_users() {
             );
             assert_eq!(code(&home, &bob(V311, client)), 2, "{rule} {client}");
         }
-        // Nobody in particular may have what nobody chose.
+        // The anonymous user has no rights that were not configured.
         assert_eq!(
             code(&home, &Connect::new(V5, "eve")),
             if rule == "any" { 0 } else { NOT_ALLOWED },

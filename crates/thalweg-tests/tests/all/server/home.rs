@@ -37,7 +37,7 @@ pub fn configuration(folder: &Folder, sets: &[&str]) -> Result<Config, Vec<Strin
 }
 
 impl Home {
-    /// A server with the listener `mqtt` on a port of its own, and what `sets` say.
+    /// A server with the listener `mqtt` on a port of its own, and the settings in `sets`.
     pub fn new(sets: &[&str]) -> Home {
         Home::in_folder(Folder::new(), sets)
     }
@@ -57,7 +57,7 @@ impl Home {
             .unwrap_or_else(|errors| panic!("{errors:?}"));
     }
 
-    /// What is wrong with other settings; those in force stay.
+    /// Errors of other settings; those in force stay.
     pub fn refused_reload(&mut self, sets: &[&str]) -> String {
         let config =
             configuration(&self.folder, sets).unwrap_or_else(|errors| panic!("{errors:?}"));
@@ -97,7 +97,7 @@ impl Home {
     }
 }
 
-/// Asks again and again until the answer is yes: for what the server does on its own time.
+/// Polls until the condition holds: for work that the server does in the background.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {

@@ -59,7 +59,7 @@ fn subscriptions_and_client_ids_have_their_limits() {
     );
 }
 
-/// A batch of the journal that is large asks for a flush; that nothing was written to anybody must not stop the shard.
+/// A large batch of the journal asks for a flush; that no connection was written to must not stop the shard.
 #[test]
 fn large_retained_messages_that_nobody_reads_do_not_stop_their_shard() {
     let home = Home::new(&["shards=1"]);
@@ -252,7 +252,7 @@ fn sessions_have_a_number_and_a_longest_life() {
     );
 }
 
-/// What a member has not acknowledged when it goes.
+/// Unacknowledged messages of a member that leaves.
 fn unacknowledged(home: &Home) -> Talker {
     let mut leaver = home.talker().accepted(&Connect::lasting(V5, "leaver"));
     assert_eq!(leaver.subscribe("$share/g/work", 1), 1);

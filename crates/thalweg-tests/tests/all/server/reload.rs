@@ -1,4 +1,4 @@
-//! What a reload promises: clients stay, and each key applies when the table says.
+//! Guarantees of a reload: clients stay connected, and each key applies when the table says.
 
 use thalweg_server::access::{BanKind, add_ban, add_password};
 use thalweg_server::transport::client::TlsClientFiles;
@@ -35,7 +35,7 @@ fn clients_stay_while_everything_around_them_changes() {
     );
     assert_eq!(new.publish("t", "from a new one", 1), 0);
     assert_eq!(here.message().text(), "from a new one");
-    // The limit that `there` was told still holds for it.
+    // The limit that `there` was announced still holds for it.
     assert_eq!(there.publish("t", &"x".repeat(2000), 1), 0);
     assert_eq!(here.message().payload.len(), 2000);
 }

@@ -95,7 +95,7 @@ fn a_shared_subscription_spreads_over_members_on_every_shard_and_gives_each_mess
     for number in 0..90 {
         assert_eq!(boss.publish("work/x", &number.to_string(), 1), 0);
     }
-    // What one shard hands to another arrives in its own time: everybody reads until all of it is there.
+    // Messages between shards arrive later: all clients read until everything has arrived.
     let mut jobs = Vec::new();
     let mut busy = 0;
     super::home::wait_until("all work is given out", || {

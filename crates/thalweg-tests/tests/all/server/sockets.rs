@@ -75,7 +75,7 @@ fn publishers_and_subscribers_of_zeromq_are_on_every_shard_and_meet() {
         let there = observer.on_shards(|inside| inside.kernel.totals().subscriptions);
         there.iter().sum::<usize>() == SOCKETS
     });
-    // A subscription of ZeroMQ has no answer. That of MQTT comes when other shards know all that was subscribed before.
+    // A ZeroMQ subscription has no answer. MQTT's answer comes when other shards know all earlier subscriptions.
     for number in 0..SOCKETS {
         home.client(&format!("client{number}")).subscribe("b", 0);
     }

@@ -1,4 +1,4 @@
-//! What keeps a server from starting, in the words that mend it, all at once.
+//! Errors that keep a server from starting, with their remedies, all at once.
 
 use std::net::TcpListener;
 

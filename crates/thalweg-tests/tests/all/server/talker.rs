@@ -1,4 +1,4 @@
-//! A client by hand over any transport: it sends what it is told and waits for what comes.
+//! A scripted client over any transport: it sends what a test says and waits for the answers.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

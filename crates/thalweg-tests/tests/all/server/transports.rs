@@ -1,4 +1,4 @@
-//! Every transport, alone and on top of another, and who the peer is through it.
+//! Every transport, alone and on top of another, and the peer's address through it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -286,7 +286,7 @@ fn web_pages_of_other_hosts_are_refused_on_every_websocket_listener() {
     );
 }
 
-/// The balancer's header is not the client's word for who it is.
+/// The balancer's header is not the client's own claim of its address.
 #[test]
 fn a_certificate_name_in_a_proxy_header_is_no_login_unless_the_listener_takes_it() {
     let folder = Folder::new();

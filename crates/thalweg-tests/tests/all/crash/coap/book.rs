@@ -1,7 +1,7 @@
-//! What CoAP clients saw acknowledged and what came of it, and every way in which the two can disagree.
+//! Acknowledgements to CoAP clients and their effects, and every way in which the two can disagree.
 //!
-//! It knows no socket. A client repeats a request until it is answered or given up; the copies that it may make are one for
-//! each life of the broker that the request met, because a broker that starts again knows nothing of earlier requests.
+//! It uses no socket. A client repeats a request until it is answered or given up; it may cause one copy for each life
+//! of the broker that the request met, because a restarted broker does not know earlier requests.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::crash::supervisor::Promises;
 
 const STORIES_MAX: usize = 12;
 
-/// What can be wrong.
+/// Kinds of breaches that are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wrong {
     /// An acknowledged message never came to the durable subscriber, or to those who take from the queue.
@@ -18,11 +18,11 @@ pub enum Wrong {
     /// A message came once more than it can have been published, and did not say so; or what was taken and surely settled
     /// came back.
     Twice,
-    /// A GET showed an older value than the last one that was acknowledged, or one that nobody sent.
+    /// A GET showed an older value than the last acknowledged one, or an unknown value.
     Value,
     /// An acknowledged topic is missing, has another configuration, or is there though its end was acknowledged.
     Topic,
-    /// Something came that nobody sent.
+    /// A message came that was not sent.
     Content,
     /// The durable session is gone.
     Session,
@@ -36,12 +36,12 @@ pub enum Wrong {
     Broker,
 }
 
-/// Who must get the messages of a stream.
+/// Clients that must get the messages of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// PUT, confirmable: the durable subscriber, and GET.
     Kept,
-    /// PUT, not confirmable: nobody must.
+    /// PUT, not confirmable: delivery is not required.
     Loose,
     /// POST into the queue: one who takes.
     Queue,
@@ -206,7 +206,7 @@ impl Book {
         Some(mark)
     }
 
-    /// These were taken in this life, and what was acknowledged after them is safe.
+    /// These were accepted in this life, and all that was acknowledged later is safe.
     pub fn settled(&mut self, marks: &[Mark], life: u32) {
         for mark in marks {
             let Some(sent) = self.sent(*mark) else {
@@ -227,7 +227,7 @@ impl Book {
             .map_or(0, |at| at as u32 + 1)
     }
 
-    /// What a GET has shown; `floor` was taken before it was asked.
+    /// Records the value of a GET; `floor` was read before it was sent.
     pub fn read(&mut self, stream: usize, floor: u32, shown: Option<&[u8]>, life: u32) {
         let sent = self.streams[stream].sent.len() as u32;
         let number = match shown {
@@ -245,7 +245,7 @@ impl Book {
         }
     }
 
-    /// Acknowledged messages that have come to nobody.
+    /// Returns acknowledged messages that were never delivered.
     pub fn missing(&self) -> Vec<Mark> {
         let mut missing = Vec::new();
         for (stream, it) in self.streams.iter().enumerate() {
@@ -315,7 +315,7 @@ impl Book {
     }
 }
 
-/// The payload of a message: who it is, filled up to `size`.
+/// Payload of a message: its identity, padded to `size`.
 pub fn payload((stream, number): Mark, size: usize) -> Vec<u8> {
     let mut payload = format!("{stream} {number} ").into_bytes();
     payload.resize(size.max(payload.len()), b'.');

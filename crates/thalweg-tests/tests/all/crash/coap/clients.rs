@@ -1,4 +1,4 @@
-//! Who publishes, takes, reads and subscribes.
+//! Clients that publish, take, read and subscribe.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -16,8 +16,8 @@ use crate::crash::luck::Luck;
 
 const QUEUE: &str = "jobs";
 
-/// A queue from which nobody takes before publishing has ended, so that at each kill something is waiting: how fast takers
-/// are does not decide whether a broker that forgets is found out.
+/// A queue without consumers until publishing has ended, so that at each kill messages are waiting: the speed of
+/// consumers does not decide whether a broker that loses messages is found out.
 const LATER: &str = "later";
 const INTO_LATER: f64 = 0.05;
 
@@ -189,7 +189,7 @@ pub fn read(world: &World, mut luck: Luck) {
     }
 }
 
-/// Holds a durable session of MQTT that wants everything at QoS 1.
+/// Holds a durable MQTT session that subscribes to everything at QoS 1.
 pub fn subscribe(world: &World) {
     let mut had_session = false;
     while !world.is_over() {

@@ -1,5 +1,5 @@
-//! CoAP under `kill -9`: a confirmable PUT that was answered reaches a durable subscriber and is what GET shows, a POST into a
-//! queue that was answered is taken by somebody, and topics are what their clients were told.
+//! CoAP under `kill -9`: an answered confirmable PUT reaches a durable subscriber and is the result of GET, an answered
+//! POST into a queue reaches a consumer, and topics have the configuration that was acknowledged.
 //!
 //! As with queues (`crash::queues`), each client has a thread and a supervisor kills the broker. Start reading at [`run`].
 
@@ -25,7 +25,7 @@ use crate::broker::free_port;
 const SHORT_KILLS: u32 = 15;
 const SHORT_CUTS: u32 = 3;
 
-/// When everybody has stopped publishing: nothing has come for so long, so nothing will.
+/// After the last publish: if no message comes for so long, none will.
 const SILENCE: Duration = Duration::from_secs(8);
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -131,7 +131,7 @@ fn cuts(name: &str, seed: u64, end: End, sets: &[&str]) -> Option<Verdict> {
     Some(run(home, seed, Way::Cut(Box::new(disk)), end))
 }
 
-/// What a run came to.
+/// Results of a run.
 struct Verdict {
     book: Book,
     text: String,
@@ -139,11 +139,11 @@ struct Verdict {
     _home: Home,
 }
 
-/// What all who take part share.
+/// State shared by all clients.
 struct World {
     coap: std::net::SocketAddr,
     mqtt: std::net::SocketAddr,
-    /// How often a broker was begun; it rises only while there is none.
+    /// Number of starts of the broker; it rises only while none runs.
     lives: Arc<AtomicU32>,
     book: Mutex<Book>,
     opened: AtomicBool,
@@ -317,14 +317,14 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
     }
 }
 
-/// Publishers have stopped, everybody stays, and what is owed comes.
+/// Publishers have stopped, all clients stay, and outstanding messages arrive.
 fn settle(world: &World, admin: std::net::SocketAddr) {
     let begun = Instant::now();
     while begun.elapsed() < SETTLED_WITHIN {
         std::thread::sleep(Duration::from_millis(50));
         let (is_complete, heard) = {
             let book = world.book();
-            // What is wrong already does not get better by waiting for more.
+            // After a breach there is no point in waiting longer.
             let silence = if book.counted().is_empty() {
                 SILENCE
             } else {
@@ -333,7 +333,7 @@ fn settle(world: &World, admin: std::net::SocketAddr) {
             let last = book.last_heard.unwrap_or(begun).max(begun);
             (book.missing().is_empty(), last.elapsed() < silence)
         };
-        // What was given up may have been carried out, and waits to be taken.
+        // A request that was given up may have been executed, and its message waits in the queue.
         let is_empty = || {
             ledger::get(admin, "/v1/ledger")
                 .as_ref()

@@ -13,19 +13,19 @@ use crate::crash::luck::Luck;
 /// As many as are known at once.
 const TOPICS: usize = 12;
 
-/// What is known of a topic.
+/// State of a topic.
 #[derive(Debug)]
 struct Topic {
     name: String,
     /// Its id, once its making was answered.
     id: Option<String>,
-    /// What max-subscribers may be: the last acknowledged, and what may have been carried out since.
+    /// Possible values of max-subscribers: the last acknowledged, and those that may have been set since.
     most: Vec<u32>,
     /// Its end was asked for and may have come.
     is_ending: bool,
 }
 
-/// None if nobody answered, or a broker that has just started and does not know its topics yet.
+/// `None` without an answer, or from a broker that has just started and has not loaded its topics.
 fn ask(peer: &mut Peer, code: Code, path: &[&str], body: &[u8]) -> Option<Answer> {
     peer.ask(&Ask::of(code, path, body))
         .filter(|answer| answer.code != Code::SERVICE_UNAVAILABLE)
@@ -67,7 +67,7 @@ pub fn keep(world: &World, mut luck: Luck) {
     }
 }
 
-/// A topic whose making was answered. One whose making was not is left to itself: nobody uses its name again.
+/// A topic whose creation was answered. If it was not, the topic is abandoned, and its name not used again.
 fn make(world: &World, peer: &mut Peer, number: u32) -> Option<Topic> {
     let name = format!("topic{number}");
     let body = [
@@ -150,7 +150,7 @@ fn delete(world: &World, peer: &mut Peer, topics: &mut Vec<Topic>, at: usize) {
             ..
         }) => {
             let gone = topics.swap_remove(at);
-            // It must stay away; its id is of no use to anybody else.
+            // It must stay deleted; its id is not used again.
             let answer = ask(peer, Code::GET, &["ps", &id], &[]);
             if let Some(answer) = answer.filter(|answer| answer.code != Code::NOT_FOUND) {
                 world.book().breach(

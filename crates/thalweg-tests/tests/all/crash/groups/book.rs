@@ -1,4 +1,4 @@
-//! What publishers were promised, and what members of groups got of it.
+//! Acknowledgements to publishers, and the deliveries to members of groups.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,29 +7,29 @@ use std::time::Instant;
 use crate::crash::supervisor::Promises;
 use crate::crash::trail::Trail;
 
-/// Stories of one kind that are told; the rest is counted.
+/// Breaches of one kind that are described; the rest is counted.
 const STORIES_MAX: usize = 12;
 
 /// A member whose session ends with its connection.
 pub const PASSES: &str = "passes";
 
-/// What a publisher sends with one quality of service.
+/// Messages of a publisher with one quality of service.
 pub struct Stream {
     pub topic: &'static str,
     pub qos: u8,
     /// Its group promises the order of each publisher.
     pub ordered: bool,
     fates: Vec<Fate>,
-    /// The highest number that anybody got.
+    /// The highest number that was delivered.
     latest: u32,
 }
 
-/// What became of a message.
+/// Outcome of a message.
 #[derive(Clone, Debug, Default)]
 struct Fate {
     /// PUBACK or PUBCOMP came.
     acknowledged: bool,
-    /// Who got it, in order: which attempt of its publisher's, and in which of the broker's lives.
+    /// Receivers, in order: the publisher's attempt, and the life of the broker.
     members: Vec<(&'static str, u32, u32)>,
 }
 
@@ -52,10 +52,10 @@ pub struct Book {
     pub trail: Trail,
     pub deliveries: u64,
     pub repeats: u64,
-    /// Repeats that were not called so, and that the broker made by itself: in a later life than before, for what it sent
-    /// in the moments before a kill is not on the disk yet.
+    /// Repetitions without a flag that the broker caused: in a later life than the first delivery, for sends right
+    /// before a kill are not on the disk yet.
     pub unflagged: u64,
-    /// What such a member had is not among these: nothing leaves for it before that is written down.
+    /// Deliveries to such a member are not among these: they are sent only after they are on the disk.
     pub knows_who_passes: bool,
     /// Connections of members that the broker ended with "Quota exceeded".
     pub evictions: u64,
@@ -109,7 +109,7 @@ impl Book {
         self.wrong.is_empty()
     }
 
-    /// The stories, with the trail of what they are about.
+    /// Descriptions of breaches, with the trail of the messages concerned.
     pub fn stories(&mut self) -> String {
         let mut all = String::new();
         for (what, stories) in &self.wrong {
@@ -145,7 +145,7 @@ impl Book {
             .sum()
     }
 
-    /// Messages that nobody has got, acknowledged or not.
+    /// Messages without a delivery, acknowledged or not.
     pub fn unheard(&self) -> usize {
         self.streams
             .iter()
@@ -213,7 +213,7 @@ impl Book {
         }
     }
 
-    /// What was acknowledged and has reached nobody.
+    /// Acknowledged messages without a delivery.
     pub fn missing(&self) -> Vec<(usize, u32)> {
         let of = |(at, stream): (usize, &Stream)| {
             let lost = |fate: &Fate| fate.acknowledged && fate.members.is_empty();

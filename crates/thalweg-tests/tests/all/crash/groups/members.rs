@@ -17,7 +17,7 @@ const SESSION_EXPIRY: u32 = 3600;
 /// Members may be silent for two seconds.
 const FROZEN: (f64, f64) = (1.5, 4.0);
 
-/// What befalls a member.
+/// Failures of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Habit {
     Works,
@@ -95,7 +95,7 @@ pub fn member(world: &World, who: &'static str, filter: &str, habit: Habit, mut 
                     std::thread::sleep(GLANCE);
                 }
                 world.book().note(who, format_args!("wakes up"));
-                // What is in its socket now may be somebody else's.
+                // Messages in its socket may now be assigned to another member.
                 while let Came::Packet(packet) = line.next(Duration::ZERO) {
                     if matches!(packet, Packet::Disconnect { reason: 0x97, .. }) {
                         world.book().evictions += 1;
@@ -169,7 +169,7 @@ fn take(
         life,
     };
     let mut book = world.book();
-    // What lay in a socket when the broker died may have gone to another since.
+    // Messages in a socket when the broker died may have been delivered to another since.
     if world.life() != life {
         return false;
     }

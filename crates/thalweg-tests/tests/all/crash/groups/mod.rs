@@ -77,7 +77,7 @@ fn for_minutes() {
     assert!(verdict.is_clean, "the run with seed {seed} found the above");
 }
 
-/// What all who take part share.
+/// State shared by all clients.
 struct World {
     mqtt: SocketAddr,
     lives: Arc<AtomicU32>,
@@ -92,7 +92,7 @@ impl World {
         self.book.lock().expect("no holder panics")
     }
 
-    /// How often a broker was begun; it rises only while none runs.
+    /// Number of starts of the broker; it rises only while none runs.
     fn life(&self) -> u32 {
         self.lives.load(Ordering::Acquire)
     }
@@ -119,7 +119,7 @@ struct Verdict {
 
 const FREE: &str = "$share/free/f/#";
 const ORDERED: &str = "$share/ordered/o/#";
-/// Most of what is published here comes to a member whose session ends with its connection.
+/// Most messages here go to a member whose session ends with its connection.
 const PASSING: &str = "$share/passing/p/#";
 
 const MEMBERS: [(&str, &str, Habit); 11] = [
@@ -160,7 +160,7 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
         ("p-ordered-3", vec![book.stream("o/c", 1, true)]),
         ("p-passing", vec![book.stream("p/a", 1, false)]),
     ];
-    // What members of other shards are given is not written down as delivered.
+    // Deliveries to members of other shards are not recorded as delivered.
     book.knows_who_passes = home.has("shards=1");
     let supervisor = Supervisor::with_lives(home.clone(), luck.of(0), way, end, begun, LIFE);
     let world = World {
@@ -177,7 +177,7 @@ fn run(home: Home, seed: u64, way: Way, end: End) -> Verdict {
             let luck = luck.of(1 + at as u64);
             scope.spawn(move || member(world, who, filter, habit, luck));
         }
-        // Before anybody is a member of a group there is no group.
+        // Without a member there is no group.
         wait_for_quiet(SETTLED_WITHIN, || {
             world.joined.load(Ordering::Acquire) >= MEMBERS.len() as u32 - 1
         });

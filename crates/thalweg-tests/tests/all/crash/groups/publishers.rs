@@ -10,9 +10,9 @@ use crate::conformance::packet::*;
 use crate::crash::luck::Luck;
 use crate::groups::line::{Came, MqttConnection};
 
-/// How many messages are under way at once.
+/// Number of messages in flight.
 const WINDOW: usize = 8;
-/// When so many reach nobody, publishers wait.
+/// Publishers wait when so many messages are undelivered.
 const UNHEARD_MAX: usize = 120;
 const GLANCE: Duration = Duration::from_millis(2);
 
@@ -122,7 +122,7 @@ fn acknowledged(
             format!("{who}: {kind:#04x} of {id}, which is not under way"),
         );
     };
-    // 0x10: nobody subscribes yet. 0x92: it was released before.
+    // 0x10: no subscriber yet. 0x92: it was released before.
     if reason >= 0x80 && !(kind == PUBCOMP && reason == 0x92) {
         world
             .book()

@@ -1,14 +1,14 @@
 //! AMQP 0-9-1 by hand, one channel per connection: the specification's tables, and nothing of our codec.
 //!
-//! It waits where it stands: each client of these tests has a thread. What came before a connection's end is read to the
-//! last byte, for it may hold confirmations.
+//! It blocks: each client of these tests has a thread. Bytes before a connection's end are read completely, for they
+//! may hold confirmations.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Who is not answered within this is stuck.
+/// A client without an answer within this time counts as stuck.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The one channel that is used.
@@ -58,7 +58,7 @@ pub struct Delivery {
     pub body: Vec<u8>,
 }
 
-/// What comes without being an answer to a call.
+/// Methods that answer no call.
 #[derive(Clone, Debug)]
 pub enum Event {
     Deliver(Delivery),
@@ -80,7 +80,7 @@ pub struct Amqp {
     answers: VecDeque<Answer>,
     /// A method whose content has not come in full.
     content: Option<Content>,
-    /// The channel was closed and is about to be open again, which nobody waits for.
+    /// The channel was closed and is being reopened; no caller waits for that.
     reopening: bool,
     closed: bool,
 }
@@ -205,7 +205,7 @@ impl Amqp {
         self.ask(CHANNEL, EXCHANGE_DECLARE, &arguments).map(drop)
     }
 
-    /// What comes to `from` with this key goes to `to`, too.
+    /// Binds exchange `from` to `to` with this key.
     pub fn bind_exchange(&mut self, to: &str, from: &str, key: &str) -> Result<(), Trouble> {
         let names = [short_text(to), short_text(from), short_text(key)].concat();
         self.ask(CHANNEL, EXCHANGE_BIND, &[short(0), names, vec![0], long(0)])
@@ -240,7 +240,7 @@ impl Amqp {
         self.ask(CHANNEL, QUEUE_DECLARE, &arguments).map(drop)
     }
 
-    /// A passive declare; answers when all that was said before has been heard. How many messages wait.
+    /// A passive declare; answered after all earlier methods. Returns the number of waiting messages.
     pub fn look(&mut self, queue: &str) -> Result<u32, Trouble> {
         let answer = self.ask(
             CHANNEL,
@@ -330,7 +330,7 @@ impl Amqp {
         .concat();
         let mut bytes = frame(1, CHANNEL, &[short(60), short(40), arguments].concat());
         bytes.extend(frame(2, CHANNEL, &header));
-        // No larger frames than the smallest that anybody must take.
+        // No larger frames than the smallest maximum that every peer must accept.
         for part in body.chunks(4096 - 8) {
             bytes.extend(frame(3, CHANNEL, part));
         }
@@ -574,7 +574,7 @@ impl Amqp {
     }
 }
 
-/// How a queue is declared: the bits of `queue.declare`.
+/// The flag bits of `queue.declare`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Terms {

@@ -1,6 +1,6 @@
-//! What publishers were promised and what came out of the queues, and every way in which the two can disagree.
+//! Acknowledgements to publishers and deliveries from queues, and every way in which the two can disagree.
 //!
-//! It knows no socket and no protocol. Publishers never send anything twice, so a message that comes twice was given out
+//! It uses no socket and no protocol. Publishers never send anything twice, so a message that comes twice was delivered
 //! twice. A promise is a confirmation that its publisher has read.
 
 use std::collections::{BTreeMap, HashSet};
@@ -11,10 +11,10 @@ use super::super::trail::Trail;
 
 const STORIES_MAX: usize = 12;
 
-/// What can be wrong.
+/// Kinds of breaches that are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wrong {
-    /// A confirmed message never came to anybody who settled it.
+    /// A confirmed message never came to a consumer that settled it.
     Lost,
     /// A message overtook an earlier one of its stream, on one connection.
     Order,
@@ -59,7 +59,7 @@ impl std::fmt::Display for Mark {
     }
 }
 
-/// What a consumer said of a message.
+/// How a consumer settles a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Accept,
@@ -74,7 +74,7 @@ struct Queue {
     dead: Option<usize>,
     /// Where a mover puts all there is, in transactions.
     vault: Option<usize>,
-    /// What other queue fills it; such a message may come as new twice, if the crash took the first time back.
+    /// Queue whose dead letters fill it; such a message may come as new twice, if the crash undid the first time.
     derived: bool,
     heard: BTreeMap<usize, Vec<Delivered>>,
 }
@@ -106,7 +106,7 @@ struct Group {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
-    /// No commit was sent, so nothing may be heard of it.
+    /// No commit was sent, so its messages must not be delivered.
     #[default]
     Open,
     /// A commit was sent and not answered.
@@ -148,7 +148,7 @@ pub struct Book {
     pub promises: Promises,
 }
 
-/// Which messages consumers of a queue with a dead-letter queue reject.
+/// Messages that consumers of a queue with a dead-letter queue reject.
 pub fn is_rough(mark: Mark) -> bool {
     mark.number.is_multiple_of(4)
 }
@@ -235,7 +235,7 @@ impl Book {
         self.queues[to].derived = true;
     }
 
-    /// Dead letters of a queue that nobody takes from come there.
+    /// Dead letters of a queue without consumers arrive there.
     pub fn derived(&mut self, queue: usize) {
         self.queues[queue].derived = true;
     }
@@ -267,7 +267,7 @@ impl Book {
         }
     }
 
-    /// What it held goes back.
+    /// Its unsettled messages are requeued.
     pub fn disconnected(&mut self, tie: Tie) {
         self.ended.insert(tie.connection);
         self.highest
@@ -342,7 +342,7 @@ impl Book {
             .count()
     }
 
-    /// Which message a payload is, if it is as it was sent.
+    /// Identifies a payload; `None` if it differs from the sent one.
     pub fn identify(&self, payload: &[u8]) -> Option<Mark> {
         let head = payload.split(|byte| *byte == b'|').next()?;
         let mut words = std::str::from_utf8(head).ok()?.split(' ');
@@ -444,8 +444,8 @@ impl Book {
             .highest
             .entry((tie.connection, queue, mark.stream))
             .or_default();
-        // What comes again comes when its holder has given it up: only what is new has an order with everything. Dead
-        // letters are in the order in which they died.
+        // Repetitions come when their holder has released them: only new messages have an order. Dead letters are in
+        // the order in which they were dead-lettered.
         if mark.number <= *highest
             && !redelivered
             && !derived
@@ -551,7 +551,7 @@ impl Book {
 
     // --- at the end
 
-    /// Queue and message: what is confirmed and nobody has got and settled.
+    /// Confirmed messages without a settled delivery: queue and message.
     pub fn missing(&self) -> Vec<(usize, Mark)> {
         let mut missing = Vec::new();
         for (stream, it) in self.streams.iter().enumerate() {

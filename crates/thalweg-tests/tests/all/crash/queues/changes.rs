@@ -16,7 +16,7 @@ const NOT_FOUND: u16 = 404;
 /// A queue: nothing, or how many messages wait and whether the exchange leads to it.
 type State = Option<(u32, bool)>;
 
-/// What a queue may be like.
+/// Properties of a queue that may vary.
 type Possible = Vec<State>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ enum Change {
 }
 
 impl Change {
-    /// What becomes of a queue; `None` if it cannot be done to this one.
+    /// Result of a change; `None` if this queue does not allow it.
     fn of(self, state: State) -> Option<State> {
         let (count, bound) = state.unwrap_or_default();
         match self {
@@ -154,7 +154,7 @@ fn confirmed(amqp: &mut Amqp, tag: u64) -> Result<bool, Trouble> {
     }
 }
 
-/// Looks what a queue is like: one of what it may be.
+/// Checks that a queue is in one of the allowed states.
 fn check(
     world: &World,
     amqp: &mut Amqp,
@@ -164,7 +164,7 @@ fn check(
 ) -> Result<(), Trouble> {
     let state = match amqp.look(name) {
         Ok(count) => {
-            // What the exchange leads to is found out by a message; it stays, if it comes. Whether it did is not known
+            // A message shows the exchange's bindings; it stays in the queue if it arrives. Whether it did is unknown
             // until it is confirmed.
             let with_probe = states
                 .iter()

@@ -48,7 +48,7 @@ impl Coap {
         }
         datagram.push(0xFF);
         datagram.extend(payload);
-        // Whether the broker's port was closed when the last one came is told once, to whoever uses the socket next.
+        // The error of a closed port is reported once, to the next call on the socket.
         self.refused |= self.socket.send(&datagram).is_err();
         self.id
     }

@@ -1,4 +1,4 @@
-//! What a message says and what a transaction holds, before a kill and after it.
+//! Contents of messages and transactions, before a kill and after it.
 
 use std::time::{Duration, Instant};
 
@@ -249,7 +249,7 @@ fn a_transaction_larger_than_a_batch_is_there_as_a_whole_or_not_at_all() {
     let (home, address, _) = home("queues-large");
     let mut luck = Luck::new(7);
     let mut whole = 0;
-    // How long a commit takes here is found out by one that nobody disturbs.
+    // An undisturbed commit shows how long one takes here.
     let mut longest = Duration::from_secs(5);
     for kill in 0..=KILLS {
         let process = home.start().expect("it starts");

@@ -37,11 +37,11 @@ use crate::broker::free_port;
 
 const SHORT_KILLS: u32 = 15;
 
-/// When everybody has stopped publishing: nothing has come for so long, so nothing will.
+/// After the last publish: if no message comes for so long, none will.
 const SILENCE: Duration = Duration::from_secs(8);
 const SETTLED_WITHIN: Duration = Duration::from_secs(90);
 
-/// How long to listen for what should not come.
+/// How long to wait for messages that should not come.
 const LISTENING: Duration = Duration::from_millis(300);
 
 #[test]
@@ -195,7 +195,7 @@ fn cuts(
     Some(run(home, seed, Way::Cut(Box::new(disk)), end, cast))
 }
 
-/// What a run came to.
+/// Results of a run.
 struct Verdict {
     book: Book,
     text: String,
@@ -338,14 +338,14 @@ fn run(home: Home, seed: u64, way: Way, end: End, cast: fn(&mut Book) -> Cast) -
     }
 }
 
-/// Publishers have stopped, everybody stays, and what is owed comes.
+/// Publishers have stopped, all clients stay, and outstanding messages arrive.
 fn settle(world: &World) {
     let begun = Instant::now();
     let mut looked = Instant::now();
     while begun.elapsed() < SETTLED_WITHIN {
         std::thread::sleep(Duration::from_millis(20));
         let book = world.book();
-        // What is wrong already does not get better by waiting for more.
+        // After a breach there is no point in waiting longer.
         let silence = if book.counted().is_empty() {
             SILENCE
         } else {
@@ -399,7 +399,7 @@ impl Casting<'_> {
     }
 }
 
-/// What a durable subscription of STOMP wants.
+/// Headers of a durable subscription of STOMP.
 const WATCHED: &str = "/topic/m.#";
 
 const RESTLESS: ((f64, f64), (f64, f64)) = ((0.1, 1.0), (0.0, 0.3));
@@ -616,7 +616,7 @@ fn mqtt_and_queues(book: &mut Book) -> Cast {
     };
     let mixed = casting.queue("mixed", None);
     let all = casting.queue("all", None);
-    // The queue of a durable subscription; nobody needs to know its name.
+    // The queue of a durable subscription, whose name clients need not know.
     let watch = casting.book.queue("watch");
     casting.cast.topology.subscriptions = vec![WATCHED];
     casting.cast.topology.bindings =

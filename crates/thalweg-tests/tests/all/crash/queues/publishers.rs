@@ -1,6 +1,6 @@
 //! Those who publish: with confirms, in transactions, with receipts, by MQTT, by wills, and by CoAP.
 //!
-//! Nobody sends a message twice: what is not confirmed when its connection ends has a fate that nobody knows.
+//! Messages are never sent twice: the fate of those that are unconfirmed when their connection ends is unknown.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{ErrorKind, Read, Write};
@@ -30,7 +30,7 @@ pub struct Way {
     pub key: &'static str,
 }
 
-/// What each publisher does with its time.
+/// Schedule of each publisher.
 struct Pace {
     luck: Luck,
     next: Instant,
@@ -52,7 +52,7 @@ impl Pace {
         world.is_at_rest() || Instant::now() >= self.leaves
     }
 
-    /// How many to send now, and of what size at the most.
+    /// Number of messages to send now, and their largest size.
     fn burst(&mut self) -> usize {
         if Instant::now() < self.next {
             return 0;

@@ -1,4 +1,4 @@
-//! Looks after each start whether all durable queues, exchanges and bindings are there, and what should have ended is not.
+//! Checks after each start that all durable queues, exchanges and bindings exist, and transient ones do not.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(40);
 
 pub type Declare = fn(&mut Amqp) -> Result<(), Trouble>;
 
-/// What is declared durable once and must stay.
+/// Objects that are declared durable once and must stay.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
     /// Queues, and where their dead letters go.

@@ -17,10 +17,10 @@ const LISTENING: Duration = Duration::from_millis(4);
 /// After so many settlements a round trip shows that they were taken.
 const PROVEN_AFTER: usize = 15;
 
-/// Access refused: somebody else has the queue for himself.
+/// Access refused: another client has the queue exclusively.
 const ACCESS_REFUSED: u16 = 403;
 
-/// How a consumer takes.
+/// How a consumer gets its messages.
 #[derive(Clone, Debug)]
 pub struct Manner {
     pub who: &'static str,
@@ -31,7 +31,7 @@ pub struct Manner {
     pub alone: bool,
     /// Rejects each rough message.
     pub rejects: bool,
-    /// How likely it gives a new message back.
+    /// Probability that it requeues a new message.
     pub requeues: f64,
     /// How long it stays and stays away, in seconds.
     pub stays: (f64, f64),
@@ -301,8 +301,8 @@ fn take_by_stomp(mut hand: Hand, mut stomp: Stomp, luck: &mut Luck) -> Result<()
     Ok(())
 }
 
-/// MQTT, as a member of a group that takes from the queue, with a session that outlives its connection. There is no word
-/// for what came before by another way, nor an order.
+/// MQTT, as a member of a group that takes from the queue, with a session that outlives its connection. MQTT does not
+/// mark earlier deliveries to others, and keeps no order there.
 pub fn by_mqtt(world: &World, manner: &Manner, mut luck: Luck) {
     while !world.is_over() {
         let open = || {
@@ -324,7 +324,7 @@ pub fn by_mqtt(world: &World, manner: &Manner, mut luck: Luck) {
 }
 
 fn take_by_mqtt(mut hand: Hand, mut mqtt: Mqtt, luck: &mut Luck) -> Result<(), Trouble> {
-    // What a PINGRESP will prove.
+    // State that a PINGRESP will confirm.
     let mut asked = Vec::new();
     while !hand.manner.is_leaving(hand.world, hand.leaves) {
         let mut patience = LISTENING;

@@ -1,6 +1,6 @@
 //! A consumer dies with a thousand unsettled deliveries: another one gets exactly those, flagged, in their order.
 //!
-//! It is told apart by what comes around them: the other consumer has had what came before, and a mark comes behind.
+//! It is identified by its neighbours: the other consumer has received the earlier messages, and a mark follows.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,7 +24,7 @@ enum Tongue {
     Stomp,
 }
 
-/// A consumer of either protocol that settles nothing by itself, and what it had.
+/// A consumer of either protocol that settles only on request, and its deliveries.
 struct Consumer {
     link: Link,
     had: Vec<Came>,
@@ -38,7 +38,7 @@ enum Link {
 /// Where AMQP and STOMP are spoken.
 type Addresses = (SocketAddr, SocketAddr);
 
-/// What came: how to settle it, whether it came before, and which it is.
+/// A delivery: its settlement id, its redelivered flag, and its number.
 type Came = (String, bool, usize);
 
 impl Consumer {
@@ -99,7 +99,7 @@ impl Consumer {
         all
     }
 
-    /// Settles what [`is_settled`], and waits until the broker has heard it.
+    /// Settles what [`is_settled`] selects, and waits until the broker has processed it.
     fn settle(&mut self) {
         for (name, _, _) in self.had.iter().filter(|(_, _, number)| is_settled(*number)) {
             match &mut self.link {
@@ -145,7 +145,7 @@ fn put(broker: SocketAddr, numbers: std::ops::Range<usize>) {
     amqp.close();
 }
 
-/// What is settled goes by no rule that an order could be guessed from.
+/// The selection follows no pattern that an order could be guessed from.
 fn is_settled(number: usize) -> bool {
     (number * 7919) % ALL < SETTLED
 }
@@ -180,8 +180,8 @@ fn a_consumer_dies(tongue: Tongue, heir: Tongue) {
     let broker = Broker::with().queues().start();
     let addresses = (broker.amqp(), broker.stomp());
     let mut mortal = one_with_a_thousand_unsettled(tongue, addresses);
-    // The other one is there already, and has all that the first one has no credit for. So the credit that comes free
-    // wants nothing.
+    // The other consumer is there already, and has everything beyond the first one's credit. So freed credit gets no
+    // message.
     let mut other = Consumer::open(heir, addresses, 0);
     let rest = other.take(OTHERS);
     assert_eq!(numbers(&rest), (ALL..ALL + OTHERS).collect::<Vec<_>>());
@@ -222,7 +222,7 @@ fn all_die(tongue: Tongue, heir: Tongue) {
     let process = home.start().expect("it starts");
     let mut mortal = one_with_a_thousand_unsettled(tongue, addresses);
     mortal.settle();
-    // Settlements are written with what comes next.
+    // Settlements are written with the next frame.
     put(addresses.0, 9_999..10_000);
     process.kill();
 

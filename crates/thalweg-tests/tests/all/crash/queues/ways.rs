@@ -1,5 +1,5 @@
-//! What reaches its queue by a detour: bindings from exchange to exchange, alternate exchanges, headers, queues that keep
-//! nothing, messages that expire at once, and many that die together.
+//! Indirect paths to a queue: bindings between exchanges, alternate exchanges, headers, queues that keep no message,
+//! messages that expire at once, and many dead letters at once.
 
 use std::time::{Duration, Instant};
 
@@ -127,7 +127,7 @@ fn detours(book: &mut Book) -> Cast {
     ]
     .map(|name| (casting.queue(name, None), name));
     casting.book.derived(late.0);
-    // A will that was published and taken just before a kill is published once more, because no answer has told anybody.
+    // A will that was published and received just before a kill is published once more, because no answer confirmed it.
     casting.book.derived(bequeathed.0);
     for who in ["amqp-1", "amqp-2"] {
         let routes = vec![
@@ -318,7 +318,7 @@ fn more_than_a_frame_that_dies_at_once_is_no_harm_to_the_journal() {
     process.kill();
     let process = home.start().expect("it starts");
     let mut amqp = Amqp::open(address).expect("it is let in");
-    // Nobody waits for what becomes of what was rejected; it is in one queue or the other.
+    // The fate of rejected messages is not awaited; they are in one queue or the other.
     let counts = ["dead", "refused"].map(|queue| amqp.look(queue).expect("it lives"));
     assert_eq!(
         counts.iter().sum::<u32>(),

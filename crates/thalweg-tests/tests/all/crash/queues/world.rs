@@ -1,4 +1,4 @@
-//! What all who take part share: where the broker is, in which of its lives, and the book.
+//! State shared by all clients: the broker's address, its life, and the book.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::amqp::Trouble;
 use super::book::{Book, Tie, Wrong};
 
-/// Who is not answered within this is stuck.
+/// A client without an answer within this time counts as stuck.
 pub const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Between two attempts to connect.
@@ -27,7 +27,7 @@ pub struct World {
     pub mqtt: SocketAddr,
     pub coap: SocketAddr,
     pub admin: SocketAddr,
-    /// How often a broker was begun; it rises only while there is none.
+    /// Number of starts of the broker; it rises only while none runs.
     pub lives: Arc<AtomicU32>,
     book: Mutex<Book>,
     opened: AtomicBool,
@@ -73,7 +73,7 @@ impl World {
         self.opened.load(Ordering::Acquire)
     }
 
-    /// Publishers stop, and nobody leaves any more.
+    /// Publishers stop, and all clients stay.
     pub fn rest(&self) {
         self.at_rest.store(true, Ordering::Release);
     }
