@@ -84,7 +84,7 @@ fn a_denying_rule_wins_wherever_it_stands() {
                     (Publish, "a/secret", false),
                     (Receive, "a/secret/x", false),
                     (Subscribe, "a/secret/+", false),
-                    // Wider than what is denied: allowed, and the secret part is withheld when it is delivered.
+                    // Wider than the denied filter: allowed, and messages of the secret part are withheld on delivery.
                     (Subscribe, "a/#", true),
                     (Publish, "elsewhere", otherwise == Otherwise::Allow),
                 ],
@@ -359,7 +359,7 @@ fn rules_of_before_there_was_taking_let_receivers_take() {
         "a denial was of everything"
     );
     assert!(Access::restored(&[1], operators).is_allow_all());
-    // What is written now says what it means.
+    // The written form is explicit now.
     let receives = Rule::allow(Permissions::NONE.with(Receive), "$q/read");
     let access = Rules::new(vec![receives], Otherwise::Deny)
         .expect("legal")

@@ -135,7 +135,7 @@ fn random_stores_hold_and_find_what_a_plain_map_does() {
                     let max = dice.roll(5);
                     let dropped = values.expire(now, max, |_| ());
                     assert_eq!(dropped, gone.min(max), "seed {seed}");
-                    // Which of them went first is the store's business: those that expired first.
+                    // The store chooses the order: those that expired first.
                     model.retain(|address, (_, expires)| {
                         *expires > now || values.get(address, Time::ZERO).is_some()
                     });
@@ -319,7 +319,7 @@ fn limits_refuse_new_addresses_and_let_known_ones_go_on() {
     values.clear("b").unwrap();
     keep(&mut values, "c");
 
-    // Longer than what a kept message holds without a second allocation, so that each byte counts.
+    // Longer than the inline part of a kept message, so that each byte counts.
     let of = |len: usize| message("a", &"y".repeat(len), Time::NEVER);
     values.set(of(100)).unwrap();
     let bytes = values.bytes();

@@ -62,7 +62,7 @@ impl Dice {
     }
 }
 
-/// What the table should be.
+/// Expected content of the table.
 #[derive(Default)]
 struct Model(BTreeMap<String, Vec<u64>>);
 
@@ -447,7 +447,7 @@ fn memory_goes_back_after_a_peak() {
 #[test]
 fn a_hundred_thousand_sinks_on_one_filter_leave_in_constant_time_each() {
     let mut table = RouteTable::new(1);
-    // Who stands where, as a kernel would keep it.
+    // Places of subscribers, as a kernel would keep them.
     let mut positions: Vec<usize> = (0..100_000u32)
         .map(|sink| table.insert("news/+", sink))
         .collect();

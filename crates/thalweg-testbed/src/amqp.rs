@@ -95,7 +95,7 @@ impl Got {
     }
 }
 
-/// How a client opens its connection.
+/// Options of a client's connection.
 #[derive(Clone)]
 pub struct Hello<'a> {
     pub mechanism: &'a str,

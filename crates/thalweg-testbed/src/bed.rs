@@ -21,10 +21,10 @@ use thalweg_kernel::access::{Access, Rules};
 use thalweg_kernel::{Fetch, Kernel, Limits, LinkId, ShardId, ShardMessage, Totals, home};
 use thalweg_model::{Message, Span, Time};
 
-/// When a testbed begins: 2026, so that moments can be told from lengths of time.
+/// Start time of a testbed: 2026, so that points in time differ from durations.
 pub const START: Time = Time::from_secs(1_795_000_000);
 
-/// What a broker is configured with.
+/// Configuration of a broker.
 #[derive(Clone)]
 pub struct Settings {
     pub shards: u16,
@@ -38,7 +38,7 @@ pub struct Settings {
     /// One datagram socket each, on every shard.
     pub coap: Vec<Arc<CoapSettings>>,
     pub coap_stream: Arc<CoapSettings>,
-    /// What strangers may do over CoAP datagrams.
+    /// Rights of anonymous peers over CoAP datagrams.
     pub coap_anonymous: Option<Access>,
     /// Of the kernels' random numbers.
     pub seed: u64,
@@ -74,7 +74,7 @@ pub struct Shard {
     fetches: VecDeque<Fetch>,
 }
 
-/// A question about who a client is.
+/// A pending authentication of a client.
 #[derive(Debug)]
 pub struct Asked {
     pub shard: usize,
@@ -82,7 +82,7 @@ pub struct Asked {
     pub ask: LoginAsk,
 }
 
-/// What a shard sends another.
+/// Mail of a shard to another.
 enum Mail {
     /// With a number if it is to be confirmed, else 0.
     Message(ShardMessage, u64),
@@ -98,7 +98,7 @@ struct Pipe {
     moving: Option<AnyFront>,
     /// Written by the client, not consumed by the broker.
     up: Vec<u8>,
-    /// How much of that the broker has read.
+    /// Number of those bytes that the broker has read.
     read: usize,
     /// Arrived at the client, not read by it.
     down: Vec<u8>,
@@ -115,13 +115,14 @@ struct Pipe {
 
 /// A broker in memory and its clients.
 ///
-/// A client does one thing at a time; [`rest`](Testbed::rest) then moves everything until nothing moves, so what has not
-/// arrived by then never will. After each rest the books of all kernels are compared with what is there.
+/// A client does one thing at a time; [`rest`](Testbed::rest) then moves everything until nothing moves, so a message
+/// that has not arrived by then never will. After each rest the books of all kernels are compared with the actual
+/// state.
 pub struct Testbed {
     pub now: Time,
     pub shards: Vec<Shard>,
     pub settings: Settings,
-    /// Who asked to be let in and was not answered; nobody if [`Testbed::answers_logins`].
+    /// Pending authentications; none if [`Testbed::answers_logins`].
     pub asked: Vec<Asked>,
     /// Clients are who they say they are, and may do what [`Testbed::set_rights`] says.
     pub answers_logins: bool,
@@ -138,7 +139,7 @@ pub struct Testbed {
     pub is_careless: bool,
     /// Messages on disk that cannot be read.
     pub unreadable: Option<fn(&Message) -> bool>,
-    /// Publishers that were told to pause go on at once.
+    /// Publishers that are paused continue at once.
     pub skips_pauses: bool,
     /// Connections that the broker has ended stay until [`Testbed::lose`].
     pub keeps_ended: bool,
@@ -235,20 +236,20 @@ impl Testbed {
 
     // --- who may do what
 
-    /// Sets what a user may do, also for its sessions, as a reload of the rules does. Without a name it is whoever has none;
-    /// a user of whom nothing is said may do everything.
+    /// Sets a user's rights, also for its sessions, as a reload of the rules does. Without a name it is the anonymous
+    /// user; a user without an entry may do everything.
     pub fn set_rights(&mut self, user: &str, rules: Rules) {
         self.rights.insert(user.into(), rules);
         for Shard { kernel, .. } in &mut self.shards {
             kernel.renew_access(|client, user| access_of(&self.rights, client, user));
         }
-        // Before anybody is there nothing follows.
+        // Without sessions nothing else changes.
         if !self.pipes.is_empty() || !self.peers.is_empty() {
             self.rest();
         }
     }
 
-    /// Answers the oldest question about who a client is.
+    /// Answers the oldest pending authentication.
     pub fn answer_login(&mut self, answer: LoginAnswer) {
         let asked = self.asked.remove(0);
         self.admit(asked, answer);
@@ -323,7 +324,7 @@ impl Testbed {
         self.end(who).0
     }
 
-    /// A client, and what it has written.
+    /// A client, and the bytes that it has written.
     pub fn end<C: Client>(&mut self, who: Who<C>) -> (&mut C, &mut Vec<u8>) {
         let pipe = &mut self.pipes[who.pipe];
         let client: &mut dyn Any = pipe.client.as_deref_mut().expect("it is there");
@@ -435,7 +436,7 @@ impl Testbed {
         self.gather(shard);
     }
 
-    /// The client goes away without a word. `arriving` bytes of what the broker has not read still reach it; it notices the end
+    /// The client's connection breaks. `arriving` bytes that the broker has not read still reach it; it notices the end
     /// of the connection later ([`Testbed::notice`]).
     pub fn cut<C>(&mut self, who: Who<C>, arriving: usize) {
         let pipe = &mut self.pipes[who.pipe];
@@ -480,7 +481,7 @@ impl Testbed {
         let end = up.len().min(pipe.read.saturating_add(count));
         let is_new = end > pipe.read;
         let (mut used, mut shown) = (0, 0);
-        // As in the server: who has said nothing is not asked.
+        // As in the server: a connection that has sent nothing is not asked.
         while shown < end {
             shown = shown.saturating_add(self.piece_max).min(end);
             loop {
@@ -511,7 +512,7 @@ impl Testbed {
         up.drain(..used);
         self.pipes[number].up = up;
         self.pipes[number].read = end - used;
-        // What is done with in part goes on at once.
+        // Input that was handled in part continues once its pause is over.
         let link = self.shards[shard].links.get(id);
         let goes_on = link.and_then(|link| link.pause_until);
         is_new || used > 0 || goes_on.is_some_and(|until| until <= now)
@@ -581,7 +582,7 @@ impl Testbed {
         (pipe.up.len(), pipe.down.len()) != before
     }
 
-    /// Takes what a shard wants done.
+    /// Executes the requests of a shard.
     pub(crate) fn gather(&mut self, shard: usize) {
         let count = self.shards.len();
         let Shard {
@@ -615,7 +616,7 @@ impl Testbed {
                 .into_iter()
                 .map(|(link, ask)| Asked { shard, link, ask }),
         );
-        // What is mailed is written first.
+        // Mail is sent after its journal entries are written.
         let mut ends = self.batch_ends.as_mut();
         if !mail.is_empty() || ends.as_mut().is_some_and(|random| !random.one_in(4)) {
             self.close_batch(shard);
@@ -645,7 +646,7 @@ impl Testbed {
         };
         if let Some(link) = self.shards[*shard].links.get(*link) {
             let known = link.output().len() - link.waiting() + *overheard;
-            // What is refused is cut off.
+            // A refused connection is closed.
             client.overhear(link.output().get(known..).unwrap_or_default());
             *overheard = link.waiting();
         }
@@ -704,7 +705,7 @@ impl Testbed {
         self.mail.iter().any(|mail| !mail.is_empty())
     }
 
-    /// A shard does what is due, and what it had put off. Whether anything happened.
+    /// A shard runs due timers and deferred work. Returns whether anything happened.
     pub fn tick(&mut self, shard: usize) -> bool {
         let now = self.now;
         let Shard { kernel, links, .. } = &mut self.shards[shard];
@@ -756,7 +757,7 @@ impl Testbed {
         panic!("it never comes to rest");
     }
 
-    /// Compares the books of all kernels with what is there.
+    /// Compares the books of all kernels with the actual state.
     #[track_caller]
     pub fn check(&self) {
         for (number, Shard { kernel, .. }) in self.shards.iter().enumerate() {

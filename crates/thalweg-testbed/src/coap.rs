@@ -15,7 +15,7 @@ use thalweg_kernel::access::Access;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerId(pub usize);
 
-/// What a peer does with confirmable messages.
+/// A peer's handling of confirmable messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     Polite,
@@ -27,9 +27,9 @@ pub enum Manner {
 pub(crate) struct Peer {
     address: SocketAddr,
     shard: usize,
-    /// Which of the shard's sockets it talks to.
+    /// The shard's socket that it uses.
     socket: usize,
-    /// Whom DTLS knows it as.
+    /// Its identity in DTLS.
     identity: Option<String>,
     id_last: u16,
     manner: Manner,
@@ -103,7 +103,7 @@ impl Testbed {
         id
     }
 
-    /// What a peer received since this was last asked.
+    /// Messages that a peer received since the last call.
     pub fn heard(&mut self, peer: PeerId) -> Vec<ReceivedMessage> {
         self.peers[peer.0].heard.drain(..).collect()
     }
@@ -147,7 +147,7 @@ impl Testbed {
         self.rest();
     }
 
-    /// What all datagram sockets have counted.
+    /// Counters of all datagram sockets.
     pub fn datagram_counts(&self) -> CoapCounts {
         let mut counts = CoapCounts::default();
         for Shard { links, sockets, .. } in &self.shards {
@@ -158,7 +158,7 @@ impl Testbed {
         counts
     }
 
-    /// What the broker has sent arrives, and peers answer as is their manner. Whether there was anything.
+    /// The broker's datagrams arrive, and peers answer as configured. Returns whether there were any.
     pub fn exchange_datagrams(&mut self) -> bool {
         let (mut happened, mut replies) = (false, Vec::new());
         for (number, Shard { links, sockets, .. }) in self.shards.iter_mut().enumerate() {
@@ -213,14 +213,14 @@ impl Testbed {
     }
 }
 
-/// What a client of a connection has received.
+/// Messages that a client of a connection has received.
 #[derive(Clone, Debug)]
 pub enum StreamReply {
     Response(ReceivedMessage),
     Signal(String),
 }
 
-/// A client at the end of a connection, which answers Pings unless it is told not to.
+/// A client at the end of a connection, which answers Pings unless that is disabled.
 pub struct CoapStream {
     pub said: VecDeque<StreamReply>,
     pub answers_pings: bool,

@@ -1,12 +1,12 @@
-//! A journal in memory: batches in the order in which they were handed over, some of them written, some of those on
-//! stable storage, and what is left of them after a crash.
+//! A journal in memory: batches in the order of submission, some of them written, some of those durable, and the
+//! remainder after a crash.
 
 use thalweg_kernel::Batch;
 use thalweg_kernel::Safety;
 use thalweg_model::Message;
 use thalweg_records::{Record, State, message_at};
 
-/// A batch that was handed over.
+/// A submitted batch of journal frames.
 struct Frame {
     shard: usize,
     number: u64,
@@ -14,7 +14,7 @@ struct Frame {
     place: u64,
 }
 
-/// What is lost beside the process.
+/// Losses besides the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Nothing that was written.
@@ -48,7 +48,7 @@ impl Disk {
         });
     }
 
-    /// Frames handed over, written and durable: how many of each there are.
+    /// Number of frames submitted, written and durable.
     pub fn counts(&self) -> (usize, usize, usize) {
         (self.frames.len(), self.written, self.durable)
     }
@@ -60,7 +60,7 @@ impl Disk {
         Some((frame.shard, frame.number, frame.place))
     }
 
-    /// What is written becomes durable. Whether anything did.
+    /// Written frames become durable. Returns whether there were any.
     pub fn sync(&mut self) -> bool {
         let any = self.durable < self.written;
         self.durable = self.written;
@@ -124,7 +124,7 @@ impl Disk {
     }
 }
 
-/// What a shard's batches wait for.
+/// Durability that a shard's batches wait for.
 pub struct Commits {
     /// Handed over and not complete, oldest first.
     open: std::collections::VecDeque<Open>,
@@ -169,7 +169,7 @@ impl Commits {
         self.mailed[to]
     }
 
-    /// A batch is handed over.
+    /// A batch is submitted.
     pub fn hand_over(&mut self, shard: usize, batch: Batch, disk: &mut Disk) {
         let Batch {
             number,

@@ -1,4 +1,4 @@
-//! A whole broker in memory, for tests: shards with their kernels and connections, a clock that moves when it is told to, a
+//! A whole broker in memory, for tests: shards with their kernels and connections, a clock that tests advance, a
 //! journal that can be lost, and clients of every protocol that exchange real bytes with it.
 //!
 //! *Knows:* the kernel, the fronts and the client sides of the wire crates. *Must never know:* a socket, a file, a clock.

@@ -115,11 +115,11 @@ impl Packet {
     }
 }
 
-/// A client that acknowledges what it receives unless it is told not to.
+/// A client that acknowledges its deliveries unless that is disabled.
 pub struct Mqtt {
     pub side: ClientSide,
     pub got: VecDeque<Received>,
-    /// Everything but messages and what only exactly-once delivery needs.
+    /// Everything but messages and the packets of exactly-once delivery.
     pub said: VecDeque<Packet>,
     pub acknowledges: bool,
     /// The message that it received last.

@@ -8,7 +8,7 @@ use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, Limits, LinkId};
 use thalweg_model::{Span, Time};
 
-/// How many sessions [`small`] brokers have.
+/// Number of sessions of [`small`] brokers.
 pub const SESSIONS_MAX: usize = 6;
 
 pub struct Script {
@@ -131,7 +131,7 @@ impl Script {
         self.drive(which);
     }
 
-    /// What is between shards arrives.
+    /// Mail between shards arrives.
     pub fn gather(&mut self) {
         let is_alone = self.bed.shards.len() == 1;
         assert!(
@@ -181,7 +181,7 @@ pub fn small(output_max: usize, queue_bytes_max: usize) -> Settings {
     }
 }
 
-/// What a server may say to who logs in.
+/// Possible answers of a server to a login.
 pub fn answer(number: usize) -> LoginAnswer {
     match number % 4 {
         0 => LoginAnswer::Continue {

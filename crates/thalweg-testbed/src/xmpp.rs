@@ -85,7 +85,7 @@ impl Xmpp {
         )
     }
 
-    /// The notification of that number is done with. The broker hears of those before which none is left.
+    /// The notification of that number is settled. The broker is notified of those up to the first unsettled one.
     pub fn acknowledge(&mut self, number: u32, up: &mut Vec<u8>) {
         self.unhandled.remove(&number);
         let handled = self

@@ -19,7 +19,7 @@ pub struct Zmtp {
     pub traffic: Option<Traffic>,
     /// Frames of each message that arrived.
     pub got: VecDeque<Vec<Vec<u8>>>,
-    /// Prefixes that the broker wants.
+    /// Prefixes to which the broker subscribes.
     pub wanted: Vec<Vec<u8>>,
     /// Why the broker refuses it.
     pub refused: Option<Vec<u8>>,

@@ -69,7 +69,7 @@ fn without_rights_every_verb_is_denied() {
         Subscribed::Denied
     );
     assert_eq!(world.waits("q"), 1);
-    // A queue of its own needs no right under a name that nobody else can want, but takes nobody's name away.
+    // An exclusive queue needs no right for a name that no other client can want, but it cannot take another's name.
     assert_eq!(
         world.declare(client, "mine", &Terms::exclusive()).err(),
         Some(denied)
@@ -126,7 +126,7 @@ fn who_may_take_from_a_queue_is_given_only_what_it_may_receive() {
     assert_eq!(world.texts(client), ["m", "1", "3", "5"]);
     assert_eq!(world.dropped(DropReason::AccessDenied), 0);
     assert_eq!(world.put(client, "q", "m"), Outcome::Denied);
-    // What it may not have waits for somebody who may.
+    // A message that it may not receive waits for a consumer that may.
     world.consume(admin, "q", 1, Taking::default());
     assert_eq!(world.texts(admin), ["2", "4"]);
 }
@@ -217,7 +217,7 @@ fn an_alternate_needs_the_right_to_publish_there() {
         alternate: Some(&forbidden),
         ..exchange_spec(ExchangeKind::Fanout)
     };
-    // What nobody wants of its own would go where it may not publish.
+    // An exclusive queue's rejected messages would go where it may not publish.
     assert_eq!(
         world.declare_exchange(client, "mine", &spec),
         Err(Refusal::Denied)

@@ -5,7 +5,7 @@ use thalweg_kernel::access::{Access, Otherwise, Permission, Permissions, Rule, R
 use thalweg_kernel::{DropReason, Limits, Outcome, Refusal, Verdict};
 use thalweg_model::Span;
 
-/// A world of so many shards with the queue `q`, somebody where queues are and somebody as far from there as possible.
+/// A world of so many shards with the queue `q`, one session on the queue's shard and one as far from it as possible.
 fn world(shards: u16) -> (World, Who, Who) {
     world_with(shards, Limits::default(), Access::ALL)
 }

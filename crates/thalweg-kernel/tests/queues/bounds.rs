@@ -11,7 +11,7 @@ use thalweg_model::{Filter, Properties, Reliability, RetainOp, Span};
 
 /// More than one call does.
 const MANY: usize = 5_000;
-/// What one call may do.
+/// Bounds of one call.
 const PER_CALL: usize = 1_024;
 
 /// A queue whose messages die after a second and go to another.
@@ -111,7 +111,7 @@ fn many_that_are_rejected_together_go_their_way_bit_by_bit_and_none_is_lost_at_a
             assert_eq!(world.waits("dead"), MANY);
             world.check();
         }
-        // What has not gone its way is where it was.
+        // A message that was not dead-lettered stays in its queue.
         world.restart();
         let mut all = world.drain_texts("dead");
         all.extend(world.drain_texts("in"));
@@ -134,7 +134,7 @@ fn what_waits_to_be_buried_waits_while_the_journal_is_behind() {
         (world.waits("dead"), world.kernels[0].has_work()),
         (0, false)
     );
-    // What is said of each death counts, too.
+    // The record of each dead-lettering counts, too.
     let beside = size_of::<Properties>() + q("dead").len();
     let bytes = (0..MANY).map(|number| bytes_of(number) + beside);
     assert!(world.kernels[0].bytes_held() > bytes.sum::<usize>());
@@ -175,7 +175,7 @@ fn a_queue_that_ends_takes_none_of_those_along_that_have_died_in_it() {
     assert_eq!(world.waits("dead"), MANY);
 }
 
-/// How a queue comes to its end.
+/// Ways in which a queue ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Deleted,
@@ -287,7 +287,7 @@ fn a_queue_with_many_dead_letters_ends_when_they_have_gone_their_way() {
     }
 }
 
-/// How a receiver asks for what is in a queue.
+/// Ways in which a receiver reads a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asks {
     Consumer,
@@ -546,7 +546,7 @@ fn many_that_are_settled_together_are_settled_bit_by_bit_and_no_newer_ones() {
         assert_eq!(world.kernels[0].totals().in_flight, MANY);
         let mut calls = 1;
         while world.settle(client, 1, tag, true, verdict) == Settled::InPart {
-            // It is given to the consumer at once; who settles all has not seen it.
+            // It is delivered to the consumer at once; settling all of the line does not include it.
             world.put(client, "q", "new");
             let settled = calls * PER_CALL;
             assert_eq!(world.kernels[0].totals().in_flight, MANY - settled + calls);

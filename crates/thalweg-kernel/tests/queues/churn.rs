@@ -1,5 +1,5 @@
-//! Members of a group come and go, freeze and come back: everything is done by somebody, once, and nobody who could work
-//! is idle for long while something waits.
+//! Members of a group come and go, freeze and come back: every message is processed once, and no available member is
+//! idle for long while messages wait.
 
 use crate::crew::{Crew, Membership};
 use crate::world::World;
@@ -7,7 +7,7 @@ use thalweg_kernel::{GroupStrategy, Limits};
 
 const KINDS: [Membership; 3] = [Membership::Stays, Membership::Goes, Membership::Consumes];
 
-/// Runs a crew for so many milliseconds at about 85 % of what it can do when all are there.
+/// Runs a crew for so many milliseconds at about 85 % of its full capacity.
 fn run(
     seed: u64,
     strategy: GroupStrategy,

@@ -8,7 +8,7 @@ use thalweg_model::{Reliability, Span};
 
 const STAYS: Span = Span::from_secs(600);
 
-/// How a worker is a member.
+/// Properties of a worker as a member.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Membership {
     /// By a subscription of a session that stays.
@@ -36,7 +36,7 @@ pub struct Worker {
     pub was_frozen: bool,
 }
 
-/// A group of workers and what was sent to it.
+/// A group of workers and the messages sent to it.
 pub struct Crew {
     pub world: World,
     pub workers: Vec<Worker>,
@@ -49,7 +49,7 @@ pub struct Crew {
     /// Texts in the order in which they were done first, and how often each was.
     pub order: Vec<String>,
     pub done: BTreeMap<String, u32>,
-    /// Links that were lost, and how long anybody was idle beside a queue.
+    /// Lost links, and the time that members were idle while messages waited.
     pub losses: usize,
     pub idle_longest: u32,
     /// Messages of one key must be with one member at a time.
@@ -134,7 +134,7 @@ impl Crew {
         self.world.lose(who);
     }
 
-    /// A worker leaves the group and joins it again; it goes on with what it has.
+    /// A worker leaves the group and joins it again; it continues with its messages.
     pub fn leave_and_join(&mut self, at: usize) {
         let worker = &mut self.workers[at];
         let Some(who) = worker.who else { return };

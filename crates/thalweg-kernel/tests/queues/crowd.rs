@@ -1,5 +1,5 @@
-//! Subscribers on all shards and consumers share a queue, come and go, and the process may end: nothing is lost, and only
-//! what was with somebody comes twice.
+//! Subscribers on all shards and consumers share a queue, come and go, and the process may end: nothing is lost, and
+//! only delivered messages are delivered again.
 
 use crate::world::{Dice, Taking, Terms, Who, World, q};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,12 +34,12 @@ fn play(seed: u64, shards: u16) {
     let mut world = World::with(shards, Limits::default());
     let mut clients: Vec<Who> = (0..6).map(|at| connect(&mut world, at, shards)).collect();
     let mut alive: BTreeSet<u32> = BTreeSet::new();
-    // Who has what under which tag, and what came to somebody at least once.
+    // Deliveries by receiver and tag, and messages delivered at least once.
     let mut with: Vec<BTreeMap<u64, u32>> = vec![BTreeMap::new(); 6];
     let mut seen: BTreeSet<u32> = BTreeSet::new();
-    // What was there when the process ended: of what nobody had, too, some is marked.
+    // Messages that existed when the process ended: even some undelivered ones are flagged.
     let mut maybe: BTreeSet<u32> = BTreeSet::new();
-    // Who published what, and what the consumer got last from each without a mark.
+    // Publisher of each message, and the consumer's last unflagged message of each publisher.
     let mut publisher: BTreeMap<u32, usize> = BTreeMap::new();
     let mut newest: BTreeMap<usize, u32> = BTreeMap::new();
     let mut last = 0;

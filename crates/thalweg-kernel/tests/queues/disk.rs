@@ -1,9 +1,9 @@
-//! What kernels have written down.
+//! The journal of the kernels.
 
 use thalweg_model::Message;
 use thalweg_records::{Record, State, message_at};
 
-/// What was written, in frames at rising places.
+/// Journal frames at rising places.
 #[derive(Default)]
 pub struct Disk {
     frames: Vec<(u64, Vec<u8>)>,
@@ -36,7 +36,7 @@ impl Disk {
         message_at(bytes.get(offset..offset + len as usize)?).ok()
     }
 
-    /// How many frames there are.
+    /// Number of frames in the journal.
     pub fn frames(&self) -> usize {
         self.frames.len()
     }

@@ -1,4 +1,4 @@
-//! Who is given what, and how much of it.
+//! Choice of receivers, and how many messages each gets.
 
 use crate::world::{Dice, Taking, Terms, World, draft, q};
 use std::collections::BTreeMap;

@@ -39,8 +39,8 @@ fn in_turn_with_three_seconds() -> World {
     World::without_prefixes(1, limits)
 }
 
-/// Publishes one message every 10 ms; everybody but the frozen settles within those. What the others settled, and when
-/// the frozen one's link ended.
+/// Publishes one message every 10 ms; every member but the frozen one settles within those. Returns the others'
+/// settlements, and when the frozen one's link ended.
 fn work(
     world: &mut World,
     frozen: Who,
@@ -271,7 +271,7 @@ fn who_comes_back_has_one_message_until_it_settles_it() {
         let other = join(&mut world, "other", Span::FOREVER, Reliability::AtLeastOnce);
         let (_, ended) = work(&mut world, frozen, &[other], 0..230);
         assert!(ended.is_some(), "{strategy:?}");
-        // The other one works no more: all that comes is for whoever is back.
+        // The other member stops working: all messages are for the one that came back.
         world.lose(other);
         let back = join(
             &mut world,
@@ -311,7 +311,7 @@ fn from_the_second_time_on_it_waits_before_its_first_message_twice_as_long_each_
         let (_, _) = work(&mut world, frozen, &[other], 0..pause / 10);
         assert_eq!(world.got(frozen).len(), 0, "after {pause} ms");
         let publisher = world.connect("p");
-        // More than the other one takes, so that everybody has something.
+        // More than the other member accepts, so that each gets some.
         for _ in 0..5 {
             world.publish(publisher, firm("t", "m"));
         }

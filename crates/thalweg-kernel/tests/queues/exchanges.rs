@@ -1,4 +1,4 @@
-//! What goes into which queue.
+//! Routing of messages to queues.
 
 use crate::world::{Taking, Terms, Who, World, draft, exchange_spec, firm, headers, q, text, x};
 use thalweg_kernel::{
@@ -19,7 +19,7 @@ fn with_bindings(kind: ExchangeKind, keys: &[&str]) -> (World, Who) {
     (world, client)
 }
 
-/// Which of the queues has the message.
+/// Queues that have the message.
 fn arrived(world: &mut World, keys: &[&str]) -> Vec<String> {
     let has = |key: &&&str| !world.drain(&format!("q{key}")).is_empty();
     keys.iter().filter(has).map(|key| key.to_string()).collect()

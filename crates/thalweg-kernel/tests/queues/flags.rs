@@ -1,11 +1,11 @@
-//! What comes flagged after a start: what had been delivered, and nothing else.
+//! Redelivery flags after a start: set for messages that had been delivered, and for no others.
 
 use crate::world::{Taking, Terms, Who, World, firm, q};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Draft, GroupStrategy, Limits, home};
 use thalweg_model::{Reliability, Span};
 
-/// What a queue has after a start: texts, and whether each comes flagged.
+/// Contents of a queue after a start: texts, and whether each is flagged.
 fn flags(world: &mut World, queue: &str) -> Vec<(String, bool)> {
     let client = world.connect("reader");
     world.consume(client, queue, 1, Taking::default());
@@ -339,7 +339,7 @@ fn far_member(world: &mut World) -> Who {
     world.connect_with(shard, &name, Access::ALL, Span::ZERO)
 }
 
-/// What comes out of that group after a start: how many come flagged, and whether these are the first.
+/// Contents of that group after a start: the number of flagged messages, and whether these are the first.
 fn flagged_of_group(world: &mut World) -> (usize, bool) {
     let reader = world.connect("reader");
     world.subscribe(reader, "t", Some("g"), Reliability::AtLeastOnce);

@@ -1,11 +1,11 @@
-//! Receivers that are full or fill: nothing that was accepted is lost, and what nobody has room for is refused.
+//! Receivers that are full or fill up: no accepted message is lost, and messages without space are refused.
 
 use crate::world::{Taking, Terms, Who, World, firm, q};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Draft, DropReason, Limits, Outcome, Overflow, Published};
 use thalweg_model::{Reliability, RetainOp, Span};
 
-/// How many messages each kind of receiver may hold here.
+/// Capacity of each kind of receiver here.
 const ROOM: usize = 20;
 
 fn limited(shards: u16) -> World {
@@ -52,7 +52,7 @@ fn add(world: &mut World, receiver: Receiver, name: &str) -> Who {
     who
 }
 
-/// How many of twice the room are accepted, and whether every other one is refused.
+/// Of twice the capacity, the number of accepted messages, and whether every other one is refused.
 fn fill(world: &mut World, who: Who) -> (usize, usize) {
     let outcomes: Vec<Outcome> = (0..2 * ROOM)
         .map(|number| publish(world, who, &number.to_string()).outcome)
@@ -211,9 +211,9 @@ enum Slow {
     Consumer,
 }
 
-/// How many each kind of receiver may hold where publishers are to keep pace with it.
+/// Capacity of each kind of receiver where publishers are throttled.
 const DEPTH: usize = 400;
-/// What a client sends at once before it reads an answer, and the broker reads before it does something else.
+/// Messages that a client sends before it reads an answer, and that the broker reads before anything else.
 const BURST: usize = 20;
 
 /// Publishers of `t`, each with a burst ready at any moment, and a receiver that takes a message every so often; the queue
@@ -266,7 +266,7 @@ fn keep_pace(
     let (end, mut next_take) = (world.now + Span::from_secs(10), world.now);
     let mut ready_at = vec![world.now; publishers.len()];
     let mut published = 0;
-    // Who is not slowed at all need not be watched to the end.
+    // A publisher that is not throttled need not be watched to the end.
     while world.now < end && published < 10_000 {
         if next_take <= world.now {
             next_take = world.now + every;
@@ -284,7 +284,7 @@ fn keep_pace(
             if *ready > world.now {
                 continue;
             }
-            // What it has sent is read in one go until it is told to wait; mail from other shards comes after that.
+            // The client's bytes are read at once until it is paused; mail from other shards comes after that.
             world.is_slow = shards > 1;
             for _ in 0..BURST {
                 let done = world.run(who.shard, |kernel, out, now| {
@@ -317,7 +317,7 @@ fn publishers_keep_pace_with_a_slow_receiver_on_whatever_shard_it_is() {
                     );
                     println!("{what}: {published} published, {lost} lost");
                     assert_eq!(lost, 0, "{what}");
-                    // As many as were taken, and what filled the queue; a queue that was too full is given time to drain.
+                    // Accepted messages, and the content of the queue; a queue above its limit gets time to drain.
                     let least = takes / 2 - takes / 10;
                     let most = takes + takes / 5 + DEPTH - filled;
                     assert!((least..=most).contains(&published), "{what}: {published}");

@@ -1,4 +1,4 @@
-//! What a consumer of a group gives back goes to somebody else first, and comes back to it with pauses.
+//! A message that a group's consumer returns goes to another first, and comes back to it with pauses.
 
 use crate::world::{Dice, Got, Taking, Terms, Who, World, firm};
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ struct Hand {
     holds: Vec<(Got, u32)>,
 }
 
-/// A group, and who has had which of its messages.
+/// A group, and the receivers of each of its messages.
 struct Crew {
     world: World,
     hands: Vec<Hand>,
@@ -163,7 +163,7 @@ impl Crew {
         self.world.publish(from, firm(address, &number.to_string()));
     }
 
-    /// A millisecond: everybody does something about what it has.
+    /// A millisecond: each member handles its messages.
     fn step(&mut self, strictly: bool) {
         self.world.wait(MILLI);
         self.look_all(strictly);
@@ -184,7 +184,7 @@ impl Crew {
                 self.look_all(strictly);
                 continue;
             }
-            // Who works does so one by one; who refuses does not care.
+            // A working member settles one by one; a refusing one returns all.
             let mut left = match habit {
                 Habit::Consumes(_) | Habit::Subscribes(_) => 1,
                 _ => self.hands[at].holds.len(),
@@ -404,7 +404,7 @@ fn others_take_what_is_behind_while_it_waits() {
         world.publish(from, firm("t/0", "yes"));
         world.wait(Span::ZERO);
         assert_eq!(world.texts(refuser), ["yes"], "{strategy:?}");
-        // As soon as somebody else has room, that one has it.
+        // As soon as another member has credit, it gets the message.
         world.ack(full, 1);
         assert_eq!(world.texts(full), ["no"], "{strategy:?}");
         world.ack(full, 2);

@@ -1,4 +1,4 @@
-//! What groups give up: delivered too often, expired, refused. It goes where the operator says.
+//! Messages that groups drop: delivered too often, expired, refused. They go to the operator's dead-letter address.
 
 use crate::world::{Taking, Terms, Who, World, firm, q, to_queue};
 use std::sync::Arc;

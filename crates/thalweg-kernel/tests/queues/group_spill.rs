@@ -1,4 +1,4 @@
-//! What waits in a group beyond its share of memory waits on disk.
+//! Messages that wait in a group beyond its share of memory are on disk.
 
 use crate::world::{Taking, Who, World, firm};
 use std::sync::Arc;
@@ -107,7 +107,7 @@ fn members_of_other_shards_get_what_is_on_disk() {
     let members: Vec<Who> = (0..3)
         .map(|shard| member(&mut world, shard, &names[shard], HOUR))
         .collect();
-    // What a member is lost with goes before what is on disk.
+    // Messages of a lost member are delivered before those on disk.
     let held: Vec<usize> = world
         .got(members[1])
         .iter()

@@ -1,4 +1,4 @@
-//! Groups as operators see them: every message is counted, and what is said of members is true.
+//! Groups as operators see them: every message is counted, and the statistics of members are true.
 
 use crate::world::{Taking, Who, World, draft, firm};
 use std::sync::Arc;

@@ -39,7 +39,7 @@ fn what_does_not_fit_waits_up_to_the_mark_in_order_and_the_newest_is_dropped() {
     assert_eq!(world.dropped(DropReason::SlowReceiver), 0);
     world.make_room(slow, 2);
     assert_eq!(world.texts(slow), ["1", "2"]);
-    // What comes now does not overtake what waits.
+    // A new message does not overtake waiting ones.
     world.publish(publisher, loose("t", "6"));
     world.make_room(slow, 10);
     world.publish(publisher, loose("t", "7"));

@@ -1,4 +1,4 @@
-//! What is written down comes back.
+//! Journalled state is restored.
 
 use crate::world::{
     Taking, Terms, World, draft, exchange_spec, firm, headers, q, text, to_queue, x,

@@ -1,4 +1,4 @@
-//! What the worlds of queues and of watches share: kernels, sessions, drafts and the books of copies.
+//! Common parts of the worlds of queues and of watches: kernels, sessions, drafts and the books of copies.
 
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{

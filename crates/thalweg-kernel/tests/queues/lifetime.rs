@@ -585,8 +585,8 @@ fn tenants_have_queues_of_their_own() {
     assert_eq!(world.waits("q"), 0);
 }
 
-/// Sessions of one client id on two shards, as older versions could leave them, are one after a restart: the one that
-/// would be kept longer. The other ends, and what it took goes with it.
+/// Sessions of one client id on two shards, as older versions could leave them, are one after a restart: the one with
+/// the longer remaining lifetime. The other ends, with its deliveries.
 #[test]
 fn two_sessions_of_one_client_id_are_one_after_a_restart() {
     for longer in [0, 1] {

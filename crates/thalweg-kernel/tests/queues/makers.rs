@@ -1,4 +1,4 @@
-//! What messages follow does what its maker may do now, and no more.
+//! Bindings and redirections have their maker's current rights, and no more.
 
 use crate::world::{Terms, Who, World, exchange_spec, firm, headers, text, to_queue, x};
 use thalweg_kernel::access::Permission::{Configure, Publish, Receive, Subscribe};
@@ -7,7 +7,7 @@ use thalweg_kernel::{DeadLetter, Draft, ExchangeKind, ExchangeSpec, Outcome, Ref
 use thalweg_model::{Reliability, Span};
 use thalweg_records::Record;
 
-/// What a client called `maker` makes that leads from `from/…` to the queue `end`, which is somebody else's.
+/// Objects made by a client called `maker` that lead from `from/…` to the queue `end`, which another user owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Made {
     Binding,
@@ -141,7 +141,7 @@ fn lay(world: &mut World, made: Made) {
     world.lose(maker);
 }
 
-/// What comes to the end of what is published with the keys `secret` and `open`.
+/// Messages at the end, published with the keys `secret` and `open`.
 fn comes(world: &mut World) -> Vec<String> {
     let publisher = world.connect("publisher");
     let properties = headers(&[("k", "v")]);
@@ -269,7 +269,7 @@ fn what_a_revoked_binding_wanted_goes_to_the_alternate() {
     );
 }
 
-/// Does what `made` needs again, as somebody else.
+/// Makes the parts of `made` again, as another user.
 fn make_again(world: &mut World, made: Made, who: Who) {
     let end = x("end");
     match made {
@@ -327,7 +327,7 @@ fn who_may_makes_again_what_its_maker_may_not_any_more() {
         assert_eq!(comes(&mut world), BOTH, "{made:?}");
         world.restart();
         assert_eq!(comes(&mut world), BOTH, "{made:?}");
-        // Who may less does not take it away.
+        // A user with fewer rights does not remove it.
         let maker = world.connect("maker");
         world.renew(no_receive_of_part);
         let _ = world.declare(maker, "tmp", &Terms::durable());

@@ -1,4 +1,4 @@
-//! What is kept beside messages counts, has bounds of its own, and is not counted any more when it is gone.
+//! Memory besides messages is counted, has bounds of its own, and is released when its object is gone.
 
 use crate::world::{Terms, Who, World, exchange_spec, q, x};
 use thalweg_kernel::access::Access;

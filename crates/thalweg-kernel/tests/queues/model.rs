@@ -5,22 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use thalweg_kernel::Verdict;
 use thalweg_model::Span;
 
-/// What is known of a message, by its text.
+/// Expected state of a message, by its text.
 #[derive(Clone, Debug)]
 struct Known {
     queue: &'static str,
     firm: bool,
-    /// How often it was given to somebody since the process began.
+    /// Number of deliveries since the process began.
     given: u32,
-    /// It was with somebody.
+    /// It was delivered and unsettled.
     flagged: bool,
-    /// It was there when the process ended; of those, some are flagged that nobody had.
+    /// It existed when the process ended; of those, some undelivered ones are flagged.
     survived: bool,
 }
 
 const QUEUES: [(&str, bool); 3] = [("kept", true), ("lost", false), ("dead", true)];
 
-/// What the broker should hold.
+/// Expected state of the broker.
 #[derive(Default)]
 struct Model {
     alive: BTreeMap<u32, Known>,
@@ -45,7 +45,7 @@ impl Model {
         self.last.to_string()
     }
 
-    /// What has come to the clients.
+    /// Messages that arrived at the clients.
     fn take(&mut self, clients: &[Who], world: &mut World, seed: u64) {
         let mut all = Vec::new();
         for (at, who) in clients.iter().enumerate() {
@@ -73,7 +73,7 @@ impl Model {
                 "seed {seed}: {number} is flagged"
             );
             known.given += 1;
-            // What waits before it in its queue would have gone first.
+            // Earlier messages of its queue would have been delivered first.
             let earlier = self.alive.iter().find(|(other, it)| {
                 **other < number
                     && it.queue == self.alive[&number].queue
@@ -187,7 +187,7 @@ fn play(seed: u64, mut world: World, on_disk: bool) {
             }
             11 => {
                 world.lose(who);
-                // Its end may have given others what it had; that comes before what follows.
+                // Its end may have passed its messages to others; that comes before the next command.
                 consumers.retain(|(client, ..)| *client != at);
                 model.leave(at, None);
                 clients[at] = world.connect(&format!("c{at}"));

@@ -35,7 +35,7 @@ fn members<const N: usize>(world: &mut World) -> [Who; N] {
     })
 }
 
-/// Who is given what is published to these addresses, by number; 9 if nobody is.
+/// Receivers of messages published to these addresses, by number; 9 for none.
 fn give<const N: usize>(
     world: &mut World,
     publisher: Who,
@@ -87,7 +87,7 @@ fn what_waits_for_its_member_does_not_hold_others_up() {
     let mut world = ordered(GroupStrategy::Adaptive, OrderKey::Address);
     let members = members::<2>(&mut world);
     let publisher = world.connect("p");
-    // One each; then a waits for its member, and for nobody else.
+    // One each; then a waits for its member only.
     assert_eq!(
         give(
             &mut world,

@@ -1,11 +1,11 @@
-//! A message keeps the address it came with, whichever way it goes, and nobody gets it who may not receive from there.
+//! A message keeps its original address on every path, and no client gets it that may not receive from there.
 
 use crate::world::{Taking, Terms, Who, World, exchange_spec, firm, headers, q, text, x};
 use thalweg_kernel::access::{Access, Otherwise, Permissions, Rule, Rules};
 use thalweg_kernel::{DeadLetter, Draft, ExchangeKind, ExchangeSpec, Limits, Outcome, Subscribed};
 use thalweg_model::{Reliability, Span};
 
-/// How a message comes from `a/secret` to the exchange `to`.
+/// Paths of a message from `a/secret` to the exchange `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Binding,
@@ -27,7 +27,7 @@ const WAYS: [Way; 7] = [
     Way::NewcomersDeadLetter,
 ];
 
-/// Who waits for it behind that.
+/// Receivers after the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Behind {
     Subscription,
@@ -45,7 +45,7 @@ const BEHIND: [Behind; 5] = [
     Behind::Queue,
 ];
 
-/// May read what is behind the exchange `to`, and what is public.
+/// May read from the exchange `to`, and public addresses.
 fn narrow() -> Access {
     let mut rules: Vec<Rule> = ["$x/to/#", "a/public"]
         .map(|what| Rule::allow(Permissions::READ, what))
@@ -156,7 +156,8 @@ fn wait_behind(world: &mut World, behind: Behind, shard: usize, name: &str, acce
     who
 }
 
-/// What comes to a reader with these rights, of a message from where it may not read and of one from where it may.
+/// Messages at a reader with these rights: one from an address that it may not read and one from an address that it
+/// may.
 fn comes(way: Way, behind: Behind, shards: u16, access: Access) -> Vec<String> {
     let mut world = World::with(shards, Limits::default());
     let home = world.home();

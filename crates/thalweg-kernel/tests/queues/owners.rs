@@ -1,4 +1,4 @@
-//! A group has one owner, wherever its members are: who gets what, what comes back, and what a crash leaves.
+//! A group has one owner, wherever its members are: receivers, returned messages, and the state after a crash.
 
 use crate::world::{Dice, Got, Taking, Who, World, draft, firm};
 use std::collections::BTreeMap;
@@ -348,7 +348,7 @@ fn a_consumer_of_a_line_is_a_member_of_a_group_that_is_owned_elsewhere() {
     }
     let (line, session) = (world.got(here), world.got(away));
     assert_eq!((line.len(), session.len()), (2, 6), "credit counts");
-    // What it gives back is somebody else's.
+    // A returned message belongs to another member.
     world.requeue(here, line[0].tag);
     let again: Vec<Got> = [world.got(here), world.got(away)].concat();
     assert_eq!(
@@ -410,12 +410,12 @@ fn a_member_that_freezes_loses_its_link_and_what_it_has_goes_to_another_shard() 
     let (mut held, mut again) = (Vec::new(), Vec::new());
     for step in 0..500 {
         world.publish(publisher, firm("t", &step.to_string()));
-        // What came in the last step is done now.
+        // Deliveries of the last step are settled now.
         let came = members.map(|who| world.got(who));
         world.wait(Span::from_millis(10));
         for (who, came) in members.into_iter().zip(came) {
             for got in came {
-                // After a second the first one freezes with what it has.
+                // After a second the first member freezes with its messages.
                 if who == members[0] && step >= 100 {
                     held.push(got);
                     continue;
@@ -487,7 +487,7 @@ fn what_was_under_way_to_a_full_member_does_not_overtake_what_it_sent_back() {
     // It has room again before the owner knows that it had none.
     world.carry(owner, next);
     assert!(world.got(first).is_empty());
-    // The owner hears that there is room while something is still on its way back.
+    // The owner is notified of credit while a message is still on its way back.
     for _ in 0..2 {
         world.carry(next, owner);
     }
@@ -507,12 +507,12 @@ fn what_is_under_way_to_a_member_is_in_the_journal_until_it_has_arrived_though_n
     world.is_slow = true;
     world.publish(publisher, firm("t", "0"));
     world.publish(publisher, firm("t", "1"));
-    // The only member that outlives the broker leaves, and the owner hears of it first.
+    // The only member that outlives the broker leaves, and the owner is notified first.
     world.unsubscribe(first, "t", Some("g"));
     for _ in 0..4 {
         world.carry(next, owner);
     }
-    // What the journal says is checked with every step.
+    // The journal is checked at every step.
     for _ in 0..4 {
         world.carry(owner, last);
     }
@@ -556,7 +556,7 @@ struct Run {
     world: World,
     workers: Vec<Worker>,
     published: usize,
-    /// Accepted and written: they must be settled by somebody.
+    /// Accepted and written: a member must settle them.
     promised: Vec<String>,
     /// By text: how often it was settled, and whether it ever came without the flag after it had come before.
     settled: BTreeMap<String, usize>,

@@ -1,4 +1,4 @@
-//! A session belongs to the user who opened it, and what waits in it is judged by the rights of now.
+//! A session belongs to the user that opened it, and its waiting messages are checked with the current rights.
 
 use crate::world::{Who, World, firm};
 use thalweg_kernel::access::{Access, Otherwise, Permissions, Rule, Rules};

@@ -1,5 +1,5 @@
-//! What goes straight through a queue must look as if it had been kept. Where books are kept by prefix nothing does, so
-//! the same story is told in both worlds.
+//! A message that passes a queue directly must leave the same state as one that was queued. Where books are kept by
+//! prefix no message passes, so the same story runs in both worlds.
 
 use crate::world::{Got, Taking, Terms, World, draft, firm, q};
 use thalweg_kernel::{Draft, Ledger, Limits, Outcome, QueueLimits};
@@ -13,7 +13,7 @@ struct Seen {
     ledger: Ledger,
     /// Of the queue: what waits, is unsettled, came and went.
     queue: (usize, usize, u64, u64),
-    /// What a restart would find of it, and bytes of memory.
+    /// State that a restart would restore, and bytes of memory.
     held: (usize, usize),
 }
 
@@ -61,7 +61,7 @@ fn story(mut world: World, taking: Taking) -> Seen {
     outcomes.push(world.publish(client, firm(&address, "h")));
     let mut got = world.got(client);
     got.extend(world.got(other));
-    // What is too large is offered twice.
+    // A message that is too large is offered twice.
     got.iter_mut().for_each(|got| got.order = 0);
     let view = world.view("q").expect("it is there");
     let queue = (view.messages, view.unsettled, view.came, view.went);

@@ -1,4 +1,4 @@
-//! What the operator asks of messages by their addresses.
+//! The operator's policies for messages by address.
 
 use crate::world::{Terms, World, draft, firm, to_queue};
 use std::sync::Arc;

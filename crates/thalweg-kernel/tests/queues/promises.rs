@@ -1,4 +1,4 @@
-//! What was acknowledged is not lost, on whatever way it goes: a table of ways, receivers, shards and ends of the process.
+//! Acknowledged messages are not lost on any path: a table of paths, receivers, shards and ends of the process.
 
 use crate::world::{Terms, Who, World, exchange_spec, firm, headers, q, text, x};
 use thalweg_kernel::access::Access;
@@ -8,7 +8,7 @@ use thalweg_kernel::{
 };
 use thalweg_model::{Reliability, Span, Stamp};
 
-/// How a message comes from its publisher to where somebody wants it: `$x/end/...`.
+/// Paths of a message from its publisher to its receiver: `$x/end/...`.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Direct,
@@ -42,11 +42,11 @@ enum Wants {
     Group(usize),
 }
 
-/// What had arrived when the process ended; what the publisher's own shard had to write was written.
+/// Messages that had arrived when the process ended; the publisher's own shard had written its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     BeforeMail,
-    /// Mail from the publisher's shard was handled, and what that was written: the acknowledgement may leave.
+    /// Mail from the publisher's shard was handled and written: the acknowledgement may be sent.
     Acknowledged,
     Quiet,
 }
@@ -171,7 +171,7 @@ fn publish(world: &mut World, who: Who, case: &Case, address: &str) -> bool {
     world.was_held_behind_all(who)
 }
 
-/// Everything that came for whoever wanted it.
+/// All messages that arrived at the receivers.
 fn come(world: &mut World, wants: Wants, name: &str) -> Vec<String> {
     match wants {
         Wants::Queue => world.drain_texts("wanted"),
@@ -255,7 +255,7 @@ fn nothing_acknowledged_is_lost_on_any_way_to_any_receiver() {
             for &wants in &wants {
                 for ends in [Ends::BeforeMail, Ends::Acknowledged, Ends::Quiet] {
                     if matches!((way, ends), (Way::DeadLetter(false), Ends::BeforeMail)) {
-                        // The queue has ended with the process; whoever repeats a message finds none.
+                        // The queue has ended with the process; a repeated publish finds none.
                         continue;
                     }
                     for (reliability, is_stamped) in [
@@ -281,7 +281,7 @@ fn nothing_acknowledged_is_lost_on_any_way_to_any_receiver() {
     assert_eq!(cases, (8 * 3 - 1) * 3 * 3 + 3 * (8 * 3 - 1) * 7 * 3);
 }
 
-/// Nobody publishes these, so nobody can do it again: what has expired, what was rejected, and wills.
+/// No client publishes these, so none can repeat them: expired messages, rejected ones, and wills.
 #[test]
 fn what_nobody_can_repeat_is_in_one_place_or_the_other_at_every_moment() {
     #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! What kernels ask of links, written down.
+//! Records the calls of kernels on links.
 
 use std::collections::VecDeque;
 use thalweg_kernel::{
@@ -7,7 +7,7 @@ use thalweg_kernel::{
 };
 use thalweg_model::{Death, Message, Span};
 
-/// What came to a link.
+/// Calls on a link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Got {
     pub text: String,
@@ -37,7 +37,7 @@ pub struct Apart {
     pub left: u64,
 }
 
-/// What came to a link beside messages that are to be settled, in the order in which it came.
+/// Deliveries to a link that need no settlement, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Ready(u64, Option<String>),
@@ -57,23 +57,23 @@ pub fn payload(message: &Message) -> String {
 
 #[derive(Default)]
 pub struct Link {
-    /// How many more messages it takes.
+    /// Remaining capacity for messages.
     pub room: usize,
     pub events: VecDeque<Event>,
     pub got: VecDeque<Got>,
     /// Consumers that ended: line and number.
     pub ended: Vec<(u16, u32)>,
-    /// Its peer can be told that one line has ended.
+    /// Whether the protocol can report the end of one line.
     pub ends_lines: bool,
     pub lines_ended: Vec<u16>,
     /// Questions about publishes of its peer, and whether each was refused.
     pub published: Vec<(u64, bool)>,
     pub closed: Option<CloseReason>,
-    /// What became of subscriptions, the first filter of each.
+    /// Outcomes of subscriptions, the first filter of each.
     pub subscribed: Vec<Subscribed>,
     pub taken: VecDeque<(Ticket, Result<Option<Apart>, Refusal>)>,
     pub made: VecDeque<(Ticket, Result<(), Refusal>)>,
-    /// What it is sent waits for the journal.
+    /// Its output waits for the journal.
     pub held: bool,
     /// For which batch, when that was said last.
     pub held_in: u64,
@@ -102,7 +102,7 @@ impl Link {
     }
 }
 
-/// What kernels ask for.
+/// Calls that kernels make.
 #[derive(Default)]
 pub struct Out {
     pub shard: u16,

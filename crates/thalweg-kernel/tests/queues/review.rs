@@ -1,5 +1,5 @@
-//! What a review of groups found: nothing leaks from one group into another, nobody waits for ever, and nobody makes a
-//! choice slow for all.
+//! Findings of a review of groups: nothing leaks from one group into another, no message waits for ever, and no member
+//! makes the choice slow for all.
 
 use crate::world::{Taking, Terms, Who, World, draft, firm, q};
 use std::time::Instant;
@@ -274,7 +274,7 @@ fn a_consumer_that_is_cancelled_and_comes_back_under_its_number_begins_anew() {
     assert_eq!(world.texts(first), ["next"]);
 }
 
-/// How often a kernel wants to be called within a second.
+/// Number of timer calls that a kernel asks for within a second.
 fn calls_in_a_second(world: &mut World) -> u32 {
     let (start, mut calls) = (world.now, 0);
     loop {

@@ -1,4 +1,4 @@
-//! What consumers say of what they were given, and what becomes of it.
+//! Settlements by consumers, and their effects.
 
 use crate::world::{Taking, Terms, Who, World};
 use thalweg_kernel::{DropReason, Settled, Tags, Verdict};

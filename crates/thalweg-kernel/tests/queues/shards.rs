@@ -1,11 +1,11 @@
-//! Queues are on one shard; whoever publishes may be on any.
+//! Queues are on one shard; publishers may be on any.
 
 use crate::world::{Taking, Terms, Who, World, firm, q, text};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{ExchangeKind, Outcome, Subscribed, Verdict};
 use thalweg_model::{Reliability, Span};
 
-/// Three shards, somebody where the queues are and somebody elsewhere.
+/// Three shards, one session on the queues' shard and one on another.
 fn apart() -> (World, Who, Who) {
     let mut world = World::in_turns(3);
     let here = world.connect("here");

@@ -1,4 +1,4 @@
-//! Groups choose members by their state: who gets what, and what becomes of it when a member falls silent.
+//! Groups choose members by their state: the share of each member, and the fate of messages when a member falls silent.
 
 use crate::world::{Taking, Who, World, draft, firm, q};
 use std::sync::Arc;
@@ -27,7 +27,8 @@ fn members<const N: usize>(world: &mut World, reliability: Reliability) -> [Who;
     })
 }
 
-/// Publishes every `every` ms for so many ms; each member works one at a time and takes so long. What each got.
+/// Publishes every `every` ms for so many ms; each member works one at a time with its own duration. Returns each
+/// member's deliveries.
 fn work<const N: usize>(
     world: &mut World,
     members: [Who; N],
@@ -103,12 +104,12 @@ fn what_a_silent_member_holds_goes_to_the_others_in_time_and_flagged() {
     let (mut held, mut again) = (Vec::new(), Vec::new());
     for step in 0..330 {
         world.publish(publisher, firm("t", &step.to_string()));
-        // What came in the last step is done now.
+        // Deliveries of the last step are settled now.
         let came = members.map(|who| world.got(who));
         world.wait(Span::from_millis(10));
         for (who, came) in members.into_iter().zip(came) {
             for got in came {
-                // After a second the first one freezes with what it has.
+                // After a second the first member freezes with its messages.
                 if who == members[0] && step >= 100 {
                     held.push(got);
                     continue;
@@ -408,7 +409,7 @@ fn what_a_member_says_of_itself_counts_from_then_on() {
     say(&mut world, Some(("g", "t")), many);
     world.publish(publisher, firm("t", "m"));
     assert_eq!(world.got(first).len(), 3);
-    // Who acknowledges on receipt says nothing by that: it is served by turns, as far as its window goes.
+    // An acknowledgement on receipt says nothing about the work: such a member is served by turns, up to its window.
     say(
         &mut world,
         None,
@@ -546,7 +547,7 @@ fn members_get_messages_as_surely_as_they_wanted_where_a_policy_says_so() {
         got.iter().flatten().all(|got| got.settles) && got.iter().all(|got| got.len() == 1),
         "{got:?}"
     );
-    // What it had comes back from who dies, and what waited comes after it.
+    // Messages of a member that dies come back, and waiting ones follow.
     world.lose(members[0]);
     world.settle_delivery(members[1], got[1][0].tag);
     let next = world.got(members[1]);
@@ -556,7 +557,7 @@ fn members_get_messages_as_surely_as_they_wanted_where_a_policy_says_so() {
             .collect::<Vec<_>>(),
         [("0", 1)]
     );
-    // With nobody there it waits, like what was published more firmly.
+    // Without a member it waits, like a message of higher QoS.
     world.lose(members[1]);
     world.wait(Span::from_millis(5));
     let waits: usize = world.kernels[0].totals().waiting;

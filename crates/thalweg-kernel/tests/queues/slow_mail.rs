@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, VecDeque};
 use thalweg_kernel::{Kernel, ShardId, ShardMessage};
 use thalweg_model::Reliability;
 
-/// What is under way.
+/// The mail that is in flight.
 #[derive(Default)]
 pub struct SlowMail {
-    /// How much mail had been sent when each promise was made.
+    /// Amount of mail sent when each promise was made.
     pub promises: Vec<u64>,
     pub mails_sent: u64,
     /// Numbers of mail that has not arrived, in the order of the mail itself.
@@ -16,7 +16,7 @@ pub struct SlowMail {
 }
 
 impl World {
-    /// What follows from a command, as far as mail is not slow.
+    /// Effects of a command that do not depend on slow mail.
     pub fn end_command(&mut self) {
         if self.is_slow {
             self.end_turns();
@@ -25,7 +25,7 @@ impl World {
         }
     }
 
-    /// Everything arrives, and what follows from it.
+    /// All mail arrives, with its effects.
     pub fn deliver_mails(&mut self) {
         self.slow.under_way.clear();
         loop {
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// The oldest mail from one shard to another arrives, and what it has the shard do is written.
+    /// The oldest mail from one shard to another arrives, and the shard's journal entries are written.
     pub fn carry(&mut self, from: usize, to: usize) {
         let is = |mail: &(ShardId, ShardId, ShardMessage)| {
             (usize::from(mail.0.0), usize::from(mail.1.0)) == (from, to)
@@ -125,12 +125,12 @@ impl World {
         }
     }
 
-    /// How much mail has been sent so far.
+    /// Amount of mail sent so far.
     pub fn mails_sent(&self) -> u64 {
         self.slow.mails_sent
     }
 
-    /// How many promises of the first must be kept: what was under way when they were made has arrived.
+    /// Number of the oldest promises that must be kept: mail in flight when they were made has arrived.
     pub fn promises_kept(&self) -> usize {
         let first = self.slow.under_way.front().copied().unwrap_or(u64::MAX);
         self.slow

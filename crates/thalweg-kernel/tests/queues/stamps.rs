@@ -211,7 +211,7 @@ fn an_acknowledgement_of_a_repetition_waits_for_what_was_written() {
     let other = world.connect("o");
     world.publish(other, stamped("t", "m", 1, 1));
     assert!(world.was_held(other));
-    // Nobody waits for what is acknowledged by nobody.
+    // An at-most-once message has no acknowledgement to delay.
     world.publish(
         other,
         Draft {

@@ -1,4 +1,4 @@
-//! Kernels, their links, the mail between them and what they write down.
+//! Kernels, their links, the mail between them and their journals.
 
 pub use crate::dice::Dice;
 use crate::disk::Disk;
@@ -28,14 +28,14 @@ pub struct World {
     pub slow: SlowMail,
     /// Commands take no time; otherwise no two happen in one moment.
     pub clock_stands: bool,
-    /// What a kernel has put off waits until a test has it done.
+    /// Work that a kernel has deferred waits until a test runs it.
     pub turns_wait: bool,
     /// Batches are written, and only [`World::sync`] says that they are safe.
     pub is_disk_slow: bool,
     /// Batches that are safe as soon as all mail has arrived, by shard.
     pub written: Vec<(u16, u64)>,
     limits: Limits,
-    /// What clients may do, by client and user, after a restart or [`World::renew`].
+    /// Rights of clients, by client and user, after a restart or [`World::renew`].
     pub access: fn(&str, Option<&str>) -> Access,
     pub out: Out,
     pub disk: Disk,
@@ -213,7 +213,7 @@ impl World {
         )
     }
 
-    /// Without a journal, for what is never written down: time goes on with each command, and what is put off waits.
+    /// Without a journal, for tests without persistence: time advances with each command, and deferred work waits.
     pub fn unwritten(shards: u16, limits: Limits) -> World {
         World {
             clock_stands: false,
@@ -290,7 +290,7 @@ impl World {
         (self.out.fetches).extend(fetches.map(|fetch| (from.0, fetch)));
     }
 
-    /// All that is written is safe, and what comes is as soon as it is written.
+    /// All written frames are durable, and later ones as soon as they are written.
     pub fn sync(&mut self) {
         self.is_disk_slow = false;
         for shard in 0..self.kernels.len() {
@@ -300,7 +300,7 @@ impl World {
         }
     }
 
-    /// What every command must leave behind.
+    /// Invariants after every command.
     pub fn check(&self) {
         let copies = balance(&self.kernels);
         for kernel in &self.kernels {
@@ -314,7 +314,7 @@ impl World {
                 if kernel.totals().watches + values == 0 {
                     assert_eq!(kernel.bytes_held(), 0, "bytes of nothing");
                 }
-                // What watchers have not taken waits, too, and is not counted one by one.
+                // Undelivered notifications of watchers wait, too, and are not counted one by one.
                 continue;
             }
             let mut in_queues = 0;
@@ -336,7 +336,7 @@ impl World {
             .iter()
             .flat_map(|kernel| kernel.accounts().map(|(_, it)| it.outstanding()))
             .sum();
-        // What an earlier run left on disk is booked by prefix only when its address is known.
+        // Entries that an earlier run left on disk are booked by prefix only when their address is known.
         if !self.limits.ledger_prefixes.is_empty()
             && sum(&self.kernels, |ledger| ledger.restored) == 0
         {
@@ -371,7 +371,7 @@ impl World {
         )
     }
 
-    /// A session for which so many copies wait while its output is full, also of what is sent at most once.
+    /// A session for which so many copies wait while its output is full, also at-most-once ones.
     pub fn connect_with_high_water(&mut self, shard: usize, name: &str, high_water: u32) -> Who {
         let link = self.new_link();
         let grants = Grants {
@@ -479,7 +479,7 @@ impl World {
         });
     }
 
-    /// How many of its subscriptions were answered since this was asked last.
+    /// Number of its subscriptions answered since the last call.
     pub fn answers(&mut self, who: Who) -> usize {
         self.out.link(who.link).subscribed.drain(..).count()
     }
@@ -536,7 +536,7 @@ impl World {
         self.kernels[who.shard].inspect_queue(who.session, &q(name))
     }
 
-    /// How many messages wait in a queue.
+    /// Number of messages that wait in a queue.
     pub fn waits(&self, name: &str) -> usize {
         self.view(name).expect("there is such a queue").messages
     }
@@ -844,7 +844,7 @@ impl World {
         }
     }
 
-    /// The next answer to somebody who takes messages by themselves.
+    /// The next answer to a client that polls messages.
     pub fn taken(&mut self, who: Who) -> Option<(Ticket, Result<Option<Apart>, Refusal>)> {
         self.out.link(who.link).taken.pop_front()
     }
@@ -860,7 +860,7 @@ impl World {
         self.out.link(who.link).events.drain(..).collect()
     }
 
-    /// What came since this was asked last.
+    /// Messages that arrived since the last call.
     pub fn got(&mut self, who: Who) -> Vec<Got> {
         self.out.link(who.link).got.drain(..).collect()
     }
@@ -908,12 +908,12 @@ impl World {
         self.was_held(who) && self.out.link(who.link).held_in == batch
     }
 
-    /// How many more messages an output takes.
+    /// Remaining capacity of an output in messages.
     pub fn set_room(&mut self, who: Who, room: usize) {
         self.out.link(who.link).room = room;
     }
 
-    /// The output has room for so many more, and the kernel is told.
+    /// The output has capacity for so many more, and the kernel is notified.
     pub fn make_room(&mut self, who: Who, room: usize) {
         self.set_room(who, room);
         self.run(who.shard, |kernel, out, now| {
@@ -928,7 +928,7 @@ impl World {
 
     // --- time and crashes
 
-    /// Time goes by, and what is due happens.
+    /// Time advances, and due timers run.
     pub fn wait(&mut self, span: Span) {
         self.now += span;
         for shard in 0..self.kernels.len() {
@@ -982,7 +982,7 @@ impl World {
             .for_each(|shard| self.run(shard, |kernel, _, _| kernel.renew_access(access)));
     }
 
-    /// How many entries the journal has.
+    /// Number of entries in the journal.
     pub fn entries_written(&self) -> usize {
         self.disk.state.counts().entries
     }
@@ -997,7 +997,7 @@ impl World {
         self.out.link(who.link).closed
     }
 
-    /// How many messages wait in groups.
+    /// Number of messages that wait in groups.
     pub fn waiting_in_groups(&self) -> usize {
         let mut waiting = 0;
         self.kernels

@@ -1,4 +1,4 @@
-//! What a broker writes down: when it is written, when it is safe, and what comes back.
+//! The broker's journal: writes, syncs, and recovery.
 
 use super::{Mail, Shard, Testbed, access_of};
 use crate::disk::{Disk, Loss};
@@ -7,7 +7,7 @@ use thalweg_model::{Message, Span};
 use thalweg_records::State;
 
 impl Testbed {
-    /// Whether there was anything in the batch, or anybody waits for it.
+    /// Whether the batch had any content, or a link waits for it.
     pub(super) fn close_batch(&mut self, shard: usize) -> bool {
         let Shard {
             kernel, commits, ..
@@ -27,7 +27,7 @@ impl Testbed {
                 kernel, commits, ..
             } = &mut self.shards[shard];
             let (gathering, nothing) = (kernel.batch_number(), kernel.batch_len() == 0);
-            // What it has to say before is on its way first.
+            // Mail that must precede the batch is sent first.
             if kernel.has_outbox() {
                 continue;
             }
@@ -86,7 +86,7 @@ impl Testbed {
         any | self.write_batches(usize::MAX) | self.sync()
     }
 
-    /// What is written becomes durable. Whether anything was not.
+    /// Written frames become durable. Returns whether there were any.
     pub fn sync(&mut self) -> bool {
         let any = self.disk.sync();
         self.look_at_disk();
@@ -112,8 +112,8 @@ impl Testbed {
         true
     }
 
-    /// The process ends, and another one with so many shards takes up what the journal has; all clients are disconnected.
-    /// `check` sees what that is. Nothing of what the new process does is written.
+    /// The process ends, and another one with so many shards recovers the journal; all clients are disconnected.
+    /// `check` sees the recovered state. Nothing of the new process's journal is written.
     pub fn crash(&mut self, loss: Loss, shards: u16, check: impl FnOnce(&State)) {
         for pipe in &mut self.pipes {
             pipe.link = None;

@@ -36,7 +36,7 @@ impl Testbed {
         let link = shard.links.open(front);
         shard.pipes.insert(link, number);
         pipe.link = Some(link);
-        // What was read elsewhere is shown again.
+        // Bytes read on the other shard are handled again.
         pipe.read = 0;
         let home = pipe.shard;
         let Shard { kernel, links, .. } = &mut self.shards[home];

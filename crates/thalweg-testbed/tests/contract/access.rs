@@ -1,4 +1,4 @@
-//! Each verb needs its right, whatever protocol it is said in, and a reload of the rules takes effect on what is there.
+//! Each operation needs its right, whatever the protocol, and a reload of the rules applies to existing objects.
 
 use crate::peer::{Peer, Place, Protocol, Stage, everything};
 use thalweg_kernel::access::{Otherwise, Permission, Rule, Rules};
@@ -18,7 +18,7 @@ fn user(protocol: Protocol) -> &'static str {
     }
 }
 
-/// Whoever was disconnected for what it tried comes back.
+/// A client that was disconnected for its attempt reconnects.
 fn back(stage: &mut Stage, peer: Peer) -> Peer {
     match stage.is_closed(peer) {
         true => stage.connect(peer.protocol, user(peer.protocol)),

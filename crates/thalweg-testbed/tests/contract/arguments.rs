@@ -111,7 +111,7 @@ fn terms_of_a_queue_are_the_same_in_stomp_and_amqp() {
         let (of_stomp, of_amqp) = (format!("s{at}"), format!("a{at}"));
         let is_made = makes(&mut bed, &of_stomp, name, text);
         let is_declared = declares(&mut bed, client, &of_amqp, table);
-        // What one made the other declares.
+        // A queue made over one protocol is declared over the other.
         let is_same = is_made && declares(&mut bed, client, &of_stomp, table);
         if (is_made, is_same) != (is_declared, is_declared) {
             differ.push(format!(

@@ -7,7 +7,7 @@ use thalweg_testbed::{Random, Raw, Settings, Testbed};
 
 const SCRIPTS: u64 = 400;
 
-/// What two clients see of a conversation of which the broker reads so many bytes at a time.
+/// Two clients' view of a conversation of which the broker reads so many bytes at a time.
 fn conversation(protocol: Protocol, piece_max: usize) -> Vec<String> {
     let mut stage = Stage::new(1);
     stage.bed.piece_max = piece_max;
@@ -56,7 +56,7 @@ fn one_byte_at_a_time_means_the_same() {
     }
 }
 
-/// How conversations begin, so that nonsense gets beyond the first frame.
+/// Beginnings of conversations, so that random bytes get beyond the first frame.
 const BEGINNINGS: [&[u8]; 7] = [
     b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a",
     b"\x10\x0e\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x01a",

@@ -8,7 +8,7 @@ const QUEUE: Place<'_> = Place::Queue("work");
 const RUNS: u64 = 12;
 const STEPS: usize = 120;
 
-/// Consumers of one queue, each with what it has not acknowledged.
+/// Consumers of one queue, each with its unacknowledged messages.
 struct Run {
     stage: Stage,
     consumers: Vec<(Peer, Vec<Delivery>)>,
@@ -48,7 +48,7 @@ impl Run {
         self.consumers.push((peer, Vec::new()));
     }
 
-    /// Takes what has arrived; nobody may have more than its window.
+    /// Takes arrived messages; no consumer may have more than its window.
     fn look(&mut self, after: &str) {
         for (peer, held) in &mut self.consumers {
             held.extend(self.stage.received(*peer));

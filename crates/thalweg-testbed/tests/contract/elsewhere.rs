@@ -10,7 +10,7 @@ use thalweg_testbed::{Random, Settings, Testbed, Who};
 
 /// Where everything is published.
 const ADDRESS: Place<'_> = Place::Address("a/b");
-/// What covers it, and another address that only this covers, of each receiver.
+/// A filter that covers each receiver's address, and another address that only this covers.
 const FILTERS: [(&str, &str); 2] = [("a/+", "a/x"), ("+/b", "y/b")];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

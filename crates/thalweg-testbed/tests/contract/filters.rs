@@ -1,5 +1,5 @@
-//! One content filter says the same of a message, however it was published and whatever protocol asks: live, as a last value, of what
-//! waits while its receiver is away, and after a restart.
+//! One content filter gives the same result for a message, whatever protocol publishes and subscribes: live, as a last
+//! value, for messages that wait while their receiver is away, and after a restart.
 
 use crate::peer::{Place, Stage};
 use crate::read::coap_deliveries;
@@ -27,7 +27,7 @@ const SEED: u64 = 23;
 const ADDRESS: &str = "a/b";
 const COLOURS: [&str; 3] = ["red", "green", "blue"];
 
-/// What is published; its number stands in the payload.
+/// Published messages; each number is in the payload.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     number: usize,
@@ -62,7 +62,7 @@ impl Sample {
 
 type Says = Box<dyn Fn(&Sample) -> Option<bool>>;
 
-/// A filter, and what it says in our own words.
+/// A filter, and its meaning as a Rust function.
 fn filter(random: &mut Random, depth: usize) -> (String, Says) {
     let number = random.below(6) as i32;
     match random.below(if depth == 0 { 5 } else { 8 }) {
@@ -258,7 +258,7 @@ fn observe(bed: &mut Testbed, filter: &str) -> (Who<CoapStream>, String) {
     (who, words.collect())
 }
 
-/// Subscribes a socket to what begins with a prefix.
+/// Subscribes a socket to a prefix.
 fn listen_by_zmtp(bed: &mut Testbed, prefix: &str, filter: &str) -> Who<Zmtp> {
     let who = bed.zmtp(SocketType::Xsub);
     bed.zmtp_subscribe(who, format!("{prefix}\0{filter}").as_bytes());

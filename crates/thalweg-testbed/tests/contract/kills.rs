@@ -1,4 +1,4 @@
-//! What a broker has promised in each state of a protocol still holds after it was killed between any two of its steps.
+//! The broker's promises in each state of a protocol hold after a kill between any two of its steps.
 
 mod groups;
 mod last_values;
@@ -12,7 +12,7 @@ use thalweg_model::Span;
 use thalweg_testbed::disk::Loss;
 use thalweg_testbed::{Client, Settings, Testbed, Who};
 
-/// What a kill leaves: what was written, or only what was safe.
+/// Journal after a kill: all written frames, or only the durable ones.
 const LOSSES: [Loss; 2] = [Loss::Process, Loss::Power(0)];
 
 fn bed(shards: u16) -> Testbed {

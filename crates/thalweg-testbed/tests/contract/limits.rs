@@ -9,7 +9,7 @@ use thalweg_kernel::{DropReason, GroupStrategy, Ledger, Limits, Overflow, Pressu
 use thalweg_model::Span;
 use thalweg_testbed::Settings;
 
-/// How many messages are published, and for how many there is room. Their bodies are of two bytes.
+/// Number of messages published, and the limit. Their bodies are of two bytes.
 const COUNT: usize = 8;
 const ROOM: usize = 3;
 
@@ -57,12 +57,12 @@ struct Case {
     way: Way,
     holder: Holder,
     limit: Limit,
-    /// What the queue gives up goes to another.
+    /// Messages that the queue drops go to another queue.
     has_dead_letters: bool,
     shards: u16,
 }
 
-/// What must become of a message.
+/// Expected outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Kept,
@@ -124,7 +124,7 @@ impl Limit {
         }
     }
 
-    /// What the broker is configured with.
+    /// Configuration of the broker.
     fn limits(self, holder: Holder) -> Limits {
         let mut limits = Limits {
             journal: true,
@@ -150,7 +150,7 @@ impl Limit {
         limits
     }
 
-    /// How many messages may ever wait.
+    /// Largest number of waiting messages.
     fn depth_max(self, holder: Holder) -> usize {
         match self {
             // Whole messages are weighed; not all fit.
@@ -172,7 +172,7 @@ impl Limit {
         }
     }
 
-    /// What becomes of each message, given how many found room.
+    /// Expected outcome of each message, given how many were accepted.
     fn fates(self, holder: Holder, room: usize) -> [Fate; COUNT] {
         let fate = |number: usize| match self {
             Limit::None | Limit::Priorities => Fate::Kept,
@@ -270,7 +270,7 @@ fn view(stage: &Stage, name: &str) -> Option<QueueView> {
 }
 
 impl Holder {
-    /// How many messages wait, as operators see it.
+    /// Number of waiting messages in the operators' statistics.
     fn depth(self, stage: &Stage) -> usize {
         match self {
             Holder::Queue => view(stage, QUEUE).map_or(0, |view| view.messages),
@@ -324,7 +324,7 @@ fn drain(stage: &mut Stage, name: &str) -> Vec<String> {
     all.into_iter().map(|(body, _)| body).collect()
 }
 
-/// Has a consumer requeue what comes until nothing does. How often each message came.
+/// Has a consumer requeue each message until none comes. Returns the deliveries of each message.
 fn requeue_all(stage: &mut Stage) -> HashMap<String, usize> {
     let peer = stage.connect(Protocol::Amqp, "requeues");
     stage.ask(peer, Place::Queue(QUEUE));
@@ -339,7 +339,7 @@ fn requeue_all(stage: &mut Stage) -> HashMap<String, usize> {
     times
 }
 
-/// What was dropped by reason, and what expired.
+/// Messages dropped by reason, and those expired.
 fn gone(stage: &Stage) -> (HashMap<&'static str, u64>, u64) {
     let of = |what: &dyn Fn(&Ledger) -> u64| stage.bed.sum(|kernel| what(kernel.ledger()));
     let reasons = DropReason::ALL.into_iter();
@@ -353,7 +353,7 @@ fn gone(stage: &Stage) -> (HashMap<&'static str, u64>, u64) {
     )
 }
 
-/// What a case came to.
+/// Results of a case.
 struct Run {
     answers: Vec<Answer>,
     kept: Vec<String>,
@@ -400,7 +400,7 @@ fn run(case: &Case) -> Run {
     }
     let mut answers = publisher.answers(&mut stage);
     match case.limit {
-        // Sessions are looked through for what has expired every five seconds.
+        // Sessions are searched for expired messages every five seconds.
         Limit::Ttl | Limit::Lifetime | Limit::Expires => stage.bed.run_for(Span::from_secs(12)),
         Limit::Deliveries => {
             let times = requeue_all(&mut stage);
@@ -459,7 +459,7 @@ impl Case {
             Holder::Queue => Target::Queue,
             _ => Target::Address,
         };
-        // What is sent at most once does not wait for who is away.
+        // At-most-once messages do not wait for an absent receiver.
         (self.holder == Holder::Queue || !way.is_at_most_once(target))
             && (limit != Limit::Lifetime || way.has_lifetimes())
             && (!limit.has_priorities() || way.has_priorities())
@@ -489,7 +489,7 @@ impl Case {
     }
 }
 
-/// Compares a case with the law, and with the same way to a queue without limits. What differs.
+/// Compares a case with the law, and with the same path to a queue without limits. Returns the differences.
 fn compare(case: &Case, control: &Run) -> Vec<String> {
     let run = run(case);
     let is_weighed = matches!(case.limit, Limit::OwnBytes(_)) && case.holder != Holder::Queue;

@@ -1,5 +1,5 @@
-//! What every protocol must do, whatever its frames look like: each test runs over all of them. A front that is added adds
-//! itself to [`peer::Protocol`] and must then pass.
+//! Requirements on every protocol, whatever its frames look like: each test runs over all of them. A new front is added
+//! to [`peer::Protocol`] and must then pass.
 
 mod access;
 mod arguments;

@@ -1,4 +1,4 @@
-//! Who does not read does not fill the memory, and holds up nobody else.
+//! A client that does not read neither fills the memory nor delays others.
 
 use crate::peer::{Place, Protocol, Stage};
 use thalweg_coap::stream::StreamSettings;

@@ -1,4 +1,4 @@
-//! Names come back byte by byte, whoever writes and whoever reads them.
+//! Names come back byte by byte, whichever protocols write and read them.
 
 use crate::peer::{Place, Protocol, Stage};
 

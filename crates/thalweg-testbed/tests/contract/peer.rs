@@ -65,7 +65,7 @@ impl Protocol {
         Protocol::Xmpp,
     ];
 
-    /// Whether a delivery can say that it is a repetition, also to somebody else than the first receiver.
+    /// Whether a delivery can be marked as a repetition, also to another receiver than the first.
     pub fn marks_redeliveries(self) -> bool {
         use Protocol::{Coap, CoapStream, Xmpp, Zmtp};
         !matches!(self, Coap | CoapStream | Zmtp | Xmpp)
@@ -76,7 +76,7 @@ impl Protocol {
         self != Protocol::Zmtp
     }
 
-    /// What covers whatever a peer that asks for the address `a/b` asks for.
+    /// A filter that covers any subscription of a peer to the address `a/b`.
     pub fn covers_a_b(self) -> &'static str {
         match self {
             // A prefix: `a/bc` begins so, too.
@@ -114,7 +114,7 @@ struct Sockets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub protocol: Protocol,
-    /// What it may have in flight.
+    /// Messages that it may have in flight.
     window: u16,
     end: End,
 }
@@ -129,7 +129,7 @@ pub struct Delivery {
     pub handle: Handle,
 }
 
-/// What acknowledges a message.
+/// Message or messages to acknowledge.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Handle {
     Mqtt(mqtt::Received),
@@ -141,10 +141,10 @@ pub enum Handle {
     None,
 }
 
-/// A broker, and what its users may do.
+/// A broker, and the rights of its users.
 pub struct Stage {
     pub bed: Testbed,
-    /// Connections of CoAP are nobody's here.
+    /// Connections of CoAP are anonymous here.
     of_nobody: Access,
     programs: Vec<Sockets>,
     names: u32,
@@ -189,7 +189,7 @@ impl Stage {
         }
     }
 
-    /// Sets what a user may do, also for its sessions. Connections of CoAP are nobody's here: for them the user is "".
+    /// Sets a user's rights, also for its sessions. Connections of CoAP are anonymous here: their user is "".
     pub fn set_rights(&mut self, user: &str, rules: Rules) {
         if user.is_empty() {
             self.of_nobody = rules.compile("", None);
@@ -562,7 +562,7 @@ impl Stage {
                     let address = match parsed.expect("a destination") {
                         Destination::Topic(topic) => {
                             let mut address = String::new();
-                            // Who asked for one topic is told what it asked for.
+                            // A subscriber to one topic gets its own topic back.
                             if got.subscription.as_ref() == Some(&got.destination) {
                                 DOTTED_WITHOUT_SLASH.read_filter(topic, &mut address);
                             } else {
@@ -705,7 +705,7 @@ impl Stage {
         }
     }
 
-    /// The connection breaks. Who has none is not heard of until the broker gives up.
+    /// The connection breaks. A peer without one is silent until the broker gives it up.
     pub fn lose(&mut self, peer: Peer) {
         match self.connections(peer) {
             Ok(all) => all.into_iter().for_each(|who| self.bed.lose(who)),

@@ -34,7 +34,7 @@ impl Place<'_> {
         }
     }
 
-    /// A destination of STOMP, of which only the name of a topic depends on what is done with it.
+    /// A destination of STOMP; only the name of a topic depends on the operation.
     pub fn destination(self, name: fn(&str, Syntax) -> String) -> String {
         match self {
             Place::Address(address) => {

@@ -1,4 +1,4 @@
-//! What the operator asks of messages holds whatever protocol they were published with.
+//! The operator's policies hold whatever protocol a message was published with.
 
 use crate::peer::{Place, Protocol, Stage};
 use thalweg_kernel::{Limits, Policy};
@@ -31,7 +31,7 @@ fn a_lifespan_holds_for_every_protocol_on_every_shard_and_after_a_kill() {
             stage.publish(publisher, Place::Queue(queue), "m");
         }
         stage.bed.run_for(Span::from_secs(20));
-        // What a PUSH sends is at most once, and in memory only.
+        // A PUSH sends at most once, and in memory only.
         if protocol.settles() {
             stage.bed.crash(Loss::Process, shards, |_| ());
         }

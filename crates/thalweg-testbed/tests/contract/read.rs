@@ -36,7 +36,7 @@ pub fn canonical(name: &[u8]) -> String {
     canonical
 }
 
-/// What a SUB gets has an address in front, what a PULL gets has not.
+/// A SUB's messages have an address in front, a PULL's have not.
 pub fn zmtp_delivery(frames: Vec<Vec<u8>>) -> Delivery {
     let (body, first) = match &frames[..] {
         [body] => (body, None),

@@ -87,7 +87,7 @@ fn sessions(bed: &Testbed) -> Vec<usize> {
     shards.map(|shard| shard.kernel.totals().sessions).collect()
 }
 
-/// Output from before the move comes first, and what was read but not handled is handled at home, however it was cut.
+/// Output from before the move comes first, and unhandled input is handled on the home shard, however it was cut.
 #[test]
 fn nothing_that_was_read_or_written_is_lost_on_the_way() {
     for piece_max in [usize::MAX, 1, 5, 9] {

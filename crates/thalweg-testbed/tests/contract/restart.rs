@@ -1,4 +1,4 @@
-//! After a restart a message comes flagged if it had been delivered, and not if nobody had it.
+//! After a restart a message is flagged if it had been delivered, and not otherwise.
 
 use crate::peer::{Peer, Place, Protocol, Stage};
 use std::collections::BTreeSet;
@@ -71,7 +71,7 @@ fn a_restart_flags_what_was_delivered_by_any_protocol_on_any_shard() {
             let had = take(&mut stage, peer);
             assert!(!had.is_empty(), "{taker:?} got nothing");
             stage.bed.crash(Loss::Process, shards, |_| ());
-            // What the session of a member was sent is its own until that ends.
+            // Messages sent to a member's session stay assigned to it until that ends.
             stage.bed.run_for(Span::from_secs(7200));
             let reader_peer = stage.connect(reader, "reader");
             let got = take_all(&mut stage, reader_peer);

@@ -1,4 +1,4 @@
-//! What a message and a queue say of themselves is the same after a restart, for every protocol that can read it.
+//! Properties of messages and queues are the same after a restart, for every protocol that can read them.
 
 use crate::peer::{Peer, Place, Protocol, Stage};
 use crate::ways::{QUEUE, declare, operator};
@@ -13,7 +13,7 @@ use thalweg_testbed::Settings;
 use thalweg_testbed::amqp::ServerMethod;
 use thalweg_testbed::disk::Loss;
 
-/// How a process ends.
+/// Ways in which a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// Its connections end first.
@@ -23,7 +23,7 @@ enum End {
 
 const ENDS: [End; 2] = [End::Clean, End::Killed];
 
-/// Who says all that its protocol can say of a message.
+/// Publishers that use all message properties of their protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writer {
     Amqp,
@@ -33,7 +33,7 @@ enum Writer {
 }
 
 const WRITERS: [Writer; 4] = [Writer::Amqp, Writer::Mqtt, Writer::Stomp, Writer::Coap];
-/// Who can read it out of a queue as a consumer; what MQTT reads of it waits for a session, below.
+/// Consumers that can read them out of a queue; MQTT's view waits in a session, below.
 const READERS: [Protocol; 3] = [Protocol::Amqp, Protocol::Stomp, Protocol::Line];
 
 fn stage(shards: u16) -> Stage {
@@ -210,7 +210,7 @@ fn a_message_says_the_same_after_a_restart_as_before() {
             stage.ask(after, Place::Queue(QUEUE));
             let second = take(&mut stage, after).expect(&what);
             assert_eq!((&*first.0, &*second.0), ("1", "2"), "{what}");
-            // What is left of a life has been rounded.
+            // The remaining lifespan has been rounded.
             let said = |said: &str| said.replace("3600001", "3600000");
             assert_eq!(said(&second.2), said(&first.2), "{what}");
         }
@@ -222,7 +222,7 @@ fn a_message_says_the_same_after_a_restart_as_before() {
 fn what_waits_for_a_session_and_a_last_value_say_the_same_after_a_restart() {
     for (writer, how) in WRITERS.into_iter().flat_map(|it| ENDS.map(|how| (it, how))) {
         for (retain, shards) in [(false, 1), (false, 2), (true, 1), (true, 2)] {
-            // What CoAP publishes is always a last value, too.
+            // A message that CoAP publishes is always a last value, too.
             let has_no_word = match retain {
                 true => matches!(writer, Writer::Amqp | Writer::Stomp),
                 false => writer == Writer::Coap,
@@ -359,7 +359,7 @@ fn queues_exchanges_and_bindings_are_what_they_were() {
         end(&mut stage, how, &[]);
         assert_eq!(see(&stage), before, "{how:?}");
         let who = operator(&mut stage.bed);
-        // The same terms are the same, and what ends with its link or the process is gone.
+        // A declaration with the same properties succeeds, and objects that end with their link or the process are gone.
         declare(&mut stage.bed, who, QUEUE, every);
         for name in ["brief", "own"] {
             stage.bed.client(who).said.clear();

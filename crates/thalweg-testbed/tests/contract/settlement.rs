@@ -1,4 +1,4 @@
-//! What is not settled when its receiver goes is delivered again.
+//! Unsettled messages are delivered again when their receiver leaves.
 
 use crate::peer::{Place, Protocol, Stage};
 
@@ -66,7 +66,7 @@ fn what_is_acknowledged_before_the_broker_dies_is_gone_and_the_rest_comes_again(
         stage.acknowledge(consumer, &received[0]);
         stage.bed.restart();
         let next = stage.connect(Protocol::Amqp, "next");
-        // MQTT's session is still a member of its group, and what it was sent is its own until that ends.
+        // MQTT's session is still a member of its group, and messages sent to it stay assigned to it until that ends.
         if matches!(protocol, Protocol::Mqtt3 | Protocol::Mqtt5) {
             stage.bed.run_for(thalweg_model::Span::from_secs(7200));
         }

@@ -116,12 +116,12 @@ impl Way {
         )
     }
 
-    /// Whether the publisher hears of its message at all.
+    /// Whether the publisher gets an answer to its message at all.
     pub fn hears(self) -> bool {
         !matches!(self, Way::MqttAtMostOnce | Way::Will | Way::Zmtp)
     }
 
-    /// Whether what the publisher hears is of another queue, which has accepted the message and given it up.
+    /// Whether the publisher's answer concerns another queue, which has accepted the message and dropped it.
     pub fn is_dead_letter(self) -> bool {
         matches!(self, Way::Overflowed | Way::Expired | Way::Rejected)
     }
@@ -162,7 +162,7 @@ impl Way {
     }
 }
 
-/// What a publisher heard of a message.
+/// The publisher's answer to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Accepted,
@@ -170,7 +170,7 @@ pub enum Answer {
     Nothing,
 }
 
-/// What a publisher says beside a message.
+/// Properties of a published message.
 #[derive(Clone, Copy, Default)]
 pub struct Wish {
     pub lifetime_secs: Option<u32>,
@@ -199,7 +199,7 @@ pub struct Publisher {
     way: Way,
     target: Target,
     end: End,
-    /// What names each message that was not answered yet, and its place among the answers.
+    /// Identifiers of each unanswered message, and its place among the answers.
     open: Vec<(u64, usize)>,
     answers: Vec<Answer>,
 }
@@ -615,7 +615,7 @@ impl Publisher {
         self.listen(stage);
     }
 
-    /// What it has heard of each message by now.
+    /// Its answers to each message by now.
     pub fn answers(&mut self, stage: &mut Stage) -> Vec<Answer> {
         self.listen(stage);
         self.answers.clone()
@@ -624,7 +624,7 @@ impl Publisher {
     fn listen(&mut self, stage: &mut Stage) {
         let bed = &mut stage.bed;
         let mut heard: Vec<(u64, bool)> = Vec::new();
-        // Where answers come in the order of what they answer.
+        // Protocols whose answers come in the order of the requests.
         let mut in_order: Vec<bool> = Vec::new();
         match &self.end {
             End::Amqp { who, .. } => {

@@ -1,4 +1,4 @@
-//! What clients of XMPP can do: log in, publish, subscribe, ask.
+//! Operations of XMPP clients: log in, publish, subscribe, ask.
 
 use std::sync::Arc;
 use thalweg_fronts::xmpp::XmppSettings;
@@ -178,7 +178,7 @@ fn the_last_value_is_the_item_of_its_node() {
     );
     assert!(answer.contains("node='kept'"), "{answer}");
 
-    // What XMPP publishes is kept, and forgotten when it is retracted.
+    // An item that XMPP publishes is retained, and removed when it is retracted.
     bed.xmpp_publish(client, "mine", "i1", &format!("{TEXT}1</text>"));
     subscribe(&mut bed, sensor, "mine");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What one client of XMPP can make the broker keep, and when a stream is not gone on with.
+//! Memory that one XMPP client can make the broker keep, and the reasons not to resume a stream.
 
 use std::sync::Arc;
 use thalweg_fronts::xmpp::XmppSettings;
@@ -69,7 +69,7 @@ fn reads_of_a_client_that_does_not_listen_are_refused_before_they_are_kept() {
         bed.rest();
         assert!(kept(&bed) < 1_500_000, "{shards}: {}", kept(&bed));
         assert!(bed.waiting(client) < 1_500_000, "{shards}");
-        // Who takes the answers is told which requests had no room, and goes on.
+        // A client that reads the answers learns which requests were refused, and goes on.
         bed.set_reading(client, true);
         let answers = bed.xmpp_got(client);
         let refused = answers.iter().filter(|answer| answer.contains(NO_ROOM));

@@ -57,7 +57,7 @@ fn jid(stage: &mut Stage, who: Who<Xmpp>) -> String {
     stage.bed.client(who).jid.clone().expect("bound")
 }
 
-/// For each type of message and each kind of address: what arrives where, and what is answered.
+/// For each type of message and each kind of address: the receivers, and the answer.
 #[test]
 fn messages_go_where_rfc_6121_says() {
     for shards in [1, 3] {
@@ -226,7 +226,7 @@ fn no_more_messages_wait_than_the_operator_allows() {
     }
 }
 
-/// A resource that has not acknowledged a message leaves it to another one, which hears so.
+/// An unacknowledged message of a resource goes to another one, marked as a redelivery.
 #[test]
 fn a_message_that_is_delivered_again_says_so() {
     let mut stage = stage(1);
@@ -309,7 +309,7 @@ fn messages_need_rights() {
     assert_eq!(stage.bed.xmpp_got(romeo), [""; 0]);
 }
 
-/// Two resources share what comes, and what one has not acknowledged is the other's when its session ends.
+/// Two resources share the messages, and those unacknowledged by one go to the other when its session ends.
 #[test]
 fn a_message_is_one_resources() {
     let mut stage = stage(2);

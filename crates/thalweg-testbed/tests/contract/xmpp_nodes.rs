@@ -1,4 +1,4 @@
-//! Configuration, affiliations, options of subscriptions and what becomes of items (XEP-0060), on one shard and on several.
+//! Configuration, affiliations, subscription options and the fate of items (XEP-0060), on one shard and on several.
 
 use crate::peer::{Place, Protocol, Stage};
 use thalweg_kernel::access::{Otherwise, Permission, Permissions, Rule, Rules};
@@ -145,7 +145,7 @@ fn an_item_lasts_as_its_publish_says() {
     }
 }
 
-/// Retraction of an item that is there and of another, purge and delete: answer, notification and what is left.
+/// Retraction of an existing item and of a missing one, purge and delete: answer, notification and remaining items.
 #[test]
 fn items_go_by_their_names() {
     for shards in [1, 3] {
@@ -186,7 +186,7 @@ fn items_go_by_their_names() {
             assert!(!left.contains("<item "), "{left}");
             assert_eq!(stage.bodies(mqtt), ["1", ""]);
         }
-        // What MQTT retains and clears.
+        // Values that MQTT retains and clears.
         let answer =
             stage
                 .bed

@@ -1,4 +1,4 @@
-//! Personal nodes (XEP-0163): who gets their items, by contacts, capabilities and rights.
+//! Personal nodes (XEP-0163): receivers of their items, by contacts, capabilities and rights.
 
 use crate::peer::{Place, Protocol, Stage};
 use thalweg_kernel::Limits;
@@ -143,7 +143,7 @@ fn contacts_get_the_items_that_their_clients_are_interested_in() {
         let got = announce(&mut stage, romeo, "3", &[TUNE]);
         assert_eq!(titles(&mut stage, romeo, got), ["three"]);
 
-        // Who may read asks for the items; only their user changes them.
+        // A user with read access requests the items; only their owner changes them.
         let items = format!("<pubsub xmlns='{PUBSUB}'><items node='{TUNE}'/></pubsub>");
         let answer = stage.bed.xmpp_ask(romeo, "get", JULIET, &items);
         assert!(
@@ -208,7 +208,7 @@ fn interests_outlive_the_connection_and_the_broker() {
     let juliet = connect(&mut stage, 0, "juliet");
     publish(&mut stage, juliet, "", "three");
     assert_eq!(titles(&mut stage, romeo, Vec::new()), ["three"]);
-    // What the client is not interested in any more ends.
+    // Notifications end for nodes that the client has dropped from its interests.
     announce(&mut stage, romeo, "2", &[]);
     publish(&mut stage, juliet, "", "four");
     assert_eq!(titles(&mut stage, romeo, Vec::new()), [""; 0]);
@@ -237,7 +237,7 @@ fn an_account_says_what_it_has_and_the_rules_say_who_sees_it() {
     let items = format!("<pubsub xmlns='{PUBSUB}'><items node='{TUNE}'/></pubsub>");
     let answer = stage.bed.xmpp_ask(juliet, "get", SERVICE, &items);
     assert!(!answer.contains("one"), "{answer}");
-    // What cannot be promised is refused.
+    // Options that cannot be fulfilled are refused.
     let form = |model: &str| {
         format!(
             "<pubsub xmlns='{PUBSUB}'><publish node='urn:secret'><item><a xmlns='b'/></item></publish><publish-options>\

@@ -76,7 +76,7 @@ fn what_did_not_arrive_comes_over_the_next_connection_and_nothing_twice() {
             let again = stage.bed.xmpp_again(0, password("juliet"), reader);
             assert!(stage.bed.client(again).is_resumed, "{shards} {is_noticed}");
             assert_eq!(stage.bed.client(again).jid, jid);
-            // What was sent before says so.
+            // Messages sent before are marked as redelivered.
             let marks = |body: &str, is_again: bool| (body.to_owned(), is_again);
             assert_eq!(
                 marked(&mut stage, again),

@@ -1,4 +1,4 @@
-//! What only sockets of ZeroMQ can do, and what they cannot.
+//! Features and limits that only sockets of ZeroMQ have.
 
 use std::sync::Arc;
 use thalweg_fronts::zmtp::{CurveSettings, ZmtpSettings};
@@ -264,7 +264,7 @@ fn logins_are_checked_and_other_sockets_are_refused() {
         let who = bed.zmtp(socket);
         assert!(bed.is_closed(who), "{socket:?}");
     }
-    // Who says nothing is nobody, and is asked about.
+    // A socket without credentials is anonymous, and the authenticator is asked.
     let who = bed.open_zmtp(SocketType::Sub, NULL, None);
     bed.answer_login(thalweg_fronts::LoginAnswer::Refused(
         thalweg_fronts::LoginRefusal::NotAuthorized,
@@ -307,7 +307,7 @@ fn keys_of_curve_are_users_and_others_are_refused() {
         let stranger = bed.open_zmtp(SocketType::Sub, curve(&stranger), Some(Access::ALL));
         let is_in = bed.client(stranger).traffic.is_some();
         assert_eq!((is_in, bed.is_closed(stranger)), (!has_users, has_users));
-        // What is encrypted is a message like others.
+        // An encrypted message is a message like others.
         if is_in {
             bed.zmtp_subscribe(stranger, b"o");
             bed.zmtp_send(publisher, &[b"open", b"2"]);

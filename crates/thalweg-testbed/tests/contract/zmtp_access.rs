@@ -1,4 +1,4 @@
-//! What sockets of ZeroMQ may reach: the default tenant, and what their user may.
+//! Addresses that sockets of ZeroMQ may use: those of the default tenant, and within their user's rights.
 
 use std::sync::Arc;
 use thalweg_fronts::stomp::StompSettings;

@@ -54,7 +54,7 @@ fn frames(texts: &[&[u8]]) -> Frames {
     texts.iter().map(|text| text.to_vec()).collect()
 }
 
-/// What a REP or a client of REQ sees: what is behind the empty frame.
+/// The view of a REP or a client of REQ: the frames after the empty one.
 fn bodies(bed: &mut Testbed, who: Who<Zmtp>) -> Vec<String> {
     let got = bed.zmtp_got(who).into_iter();
     let body = |frames: Frames| match &frames[..] {
@@ -252,7 +252,7 @@ fn a_worker_with_a_window_answers_in_any_order() {
 fn workers_and_clients_of_majordomo_meet() {
     let mut bed = bed();
     let (worker, client) = (bed.zmtp(SocketType::Dealer), bed.zmtp(SocketType::Req));
-    // One that nobody knows is told to begin again.
+    // An unknown worker is asked to register again.
     bed.zmtp_send(worker, &[b"", b"MDPW01", b"\x04"]);
     let disconnect = frames(&[b"", b"MDPW01", b"\x05"]);
     assert_eq!(bed.zmtp_got(worker), std::slice::from_ref(&disconnect));
@@ -273,7 +273,7 @@ fn workers_and_clients_of_majordomo_meet() {
     let expected = frames(&[b"", b"MDPC01", b"echo", b"Hello", b"you"]);
     assert_eq!(bed.zmtp_got(client), [expected]);
 
-    // A worker that leaves gives back what it has.
+    // A worker that leaves returns its messages.
     bed.zmtp_send(client, &[b"", b"MDPC01", b"echo", b"again"]);
     assert_eq!(bed.zmtp_got(worker).len(), 1);
     let other = bed.zmtp(SocketType::Dealer);
@@ -345,7 +345,7 @@ fn a_request_is_given_up_after_its_time_and_there_are_only_so_many() {
     assert!(bed.zmtp_got(dealer).is_empty());
     ask(&mut bed);
     assert_eq!(bed.mqtt_got(server).len(), 1);
-    // Where nobody is, nothing waits.
+    // Without a responder no request waits.
     for _ in 0..3 {
         bed.zmtp_send(dealer, &[b"nobody", b"?"]);
     }
@@ -366,7 +366,7 @@ fn a_worker_goes_on_when_a_requester_is_gone() {
     assert_eq!(bodies(&mut bed, rep), ["2"]);
     bed.zmtp_send(rep, &[b"", b"two"]);
     assert_eq!(bodies(&mut bed, stays), ["two"]);
-    // What is no request, but a publish, has no answer.
+    // A publish, which is not a request, has no answer.
     let device = bed.mqtt("device");
     bed.mqtt_publish(
         device,
@@ -499,7 +499,7 @@ fn the_broker_connects_to_sockets_that_bind() {
     bed.set_rights("plant", rules);
     bed.zmtp_send(publisher, &[b"a/b", b"2"]);
     assert!(bed.zmtp_got(subscriber).is_empty());
-    // What does not go together ends.
+    // Socket types that do not match end the connection.
     let wrong = bed.zmtp_dialed(dial(SocketType::Sub), SocketType::Pull);
     assert!(bed.is_closed(wrong));
     bed.check();
@@ -549,7 +549,7 @@ fn what_is_kept_of_a_request_counts_until_it_is_answered_or_given_up() {
     assert_eq!(kept(&bed), before, "it is answered");
 }
 
-/// A worker answers wherever it is told to, with rights of its own.
+/// A worker answers to any address, with rights of its own.
 #[test]
 fn no_worker_publishes_where_its_requester_may_not() {
     let mut bed = bed();

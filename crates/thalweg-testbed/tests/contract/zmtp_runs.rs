@@ -1,4 +1,4 @@
-//! Messages that a socket of ZeroMQ sends one behind the other reach everybody as they do one by one.
+//! Messages that a ZeroMQ socket sends in one write reach every subscriber as they do one by one.
 
 use std::sync::Arc;
 use thalweg_fronts::LinksLimits;

@@ -81,7 +81,7 @@ impl Inputs {
     }
 }
 
-/// Each line of a transcript, and what each side sends in all of them.
+/// Each line of a transcript, and each side's bytes in all of them.
 fn samples_of(transcript: &str) -> Vec<Vec<u8>> {
     let lines = parse_transcript(transcript).expect("the crate's own tests read it");
     let mut samples: Vec<Vec<u8>> = Vec::new();

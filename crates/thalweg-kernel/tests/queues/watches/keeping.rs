@@ -1,4 +1,4 @@
-//! Values are remembered that nobody retained.
+//! Values that are cached without being retained.
 
 use super::world::{Event, World, address_at, clear, draft, retained};
 use thalweg_kernel::{Draft, Limits, Outcome};

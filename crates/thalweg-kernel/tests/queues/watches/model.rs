@@ -10,7 +10,7 @@ struct Seen {
     depth: u16,
     values: Vec<String>,
     is_ready: bool,
-    /// What each publisher had published when it became ready.
+    /// Messages that each publisher had published when it became ready.
     since: Vec<u32>,
 }
 
@@ -21,7 +21,7 @@ fn watchers_miss_nothing_and_see_nothing_twice_or_in_the_wrong_order() {
     }
 }
 
-/// What one shard reads at once has one time; the order is that of one publisher's messages.
+/// All that one shard reads at once has one time; the order is that of one publisher's messages.
 #[test]
 fn one_publisher_is_seen_in_order_though_all_happens_in_one_moment() {
     for seed in 0..1_500 {
@@ -104,7 +104,7 @@ fn run(seed: u64, publishers: usize) {
     }
 }
 
-/// Notes what links were told.
+/// Records the messages at links.
 fn hear(world: &mut World, readers: &[Who], seen: &mut [Seen], published: &[u32], seed: u64) {
     for reader in readers {
         for event in world.events(*reader) {

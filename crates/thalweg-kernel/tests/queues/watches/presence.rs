@@ -1,4 +1,4 @@
-//! Who comes and goes is told at addresses that nobody else publishes to.
+//! Presence is published at addresses that no client may publish to.
 
 use super::world::{Event, Who, World, draft};
 use thalweg_kernel::access::{Access, Otherwise, Permission, Rule, Rules};
@@ -26,7 +26,7 @@ fn named(name: &str) -> Option<KnownAs<'_>> {
     })
 }
 
-/// What was delivered: the state, and why it was left.
+/// Delivered presence: the state, and the reason for leaving.
 fn told(world: &mut World, who: Who) -> Vec<String> {
     let delivered = |event| match event {
         Event::Delivered(text, _) => text,
@@ -122,7 +122,7 @@ fn who_takes_a_session_over_was_never_gone() {
                 ["online", "online"],
                 "fresh {fresh}, {expiry:?}"
             );
-            // The first link's end is nothing to anybody.
+            // The first link's end publishes nothing.
             world.close(first, Closing::Lost);
             assert!(told(&mut world, who).is_empty());
             world.close(second, Closing::Lost);
@@ -187,9 +187,9 @@ fn a_name_that_is_only_claimed_is_told_apart_from_those_that_somebody_has() {
             told(&mut world, claimed).len(),
         ));
     }
-    // Nobody's, another's; its own, and what begins with it; another's, whose name is longer.
+    // Unknown, and another's; its own, and one that begins with it; another's with a longer name.
     assert_eq!(seen, [(0, 1), (0, 1), (1, 0), (1, 0), (0, 1)]);
-    // What is found by its name is the bearer's.
+    // Objects found by a user's name are that user's.
     world
         .open(0, "pump", named("pump"), true, Span::ZERO)
         .expect("there is room");

@@ -1,4 +1,5 @@
-//! Questions and answers between shards: who asks subscribes to a reply address on one shard, who answers is on another.
+//! Requests and replies between shards: the requester subscribes to a reply address on one shard, the responder is on
+//! another.
 
 use super::world::{Event, World};
 use thalweg_kernel::Outcome;

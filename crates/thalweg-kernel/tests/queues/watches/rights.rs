@@ -1,4 +1,4 @@
-//! Who may watch and read.
+//! Rights to watch and read.
 
 use super::world::{Event, World, address_at, retained};
 use thalweg_kernel::access::{Access, Otherwise, Permission, Permissions, Rule, Rules};
@@ -58,7 +58,7 @@ fn a_watch_ends_when_its_session_may_not_see_the_address_any_more() {
             }
         })
     });
-    // Before anybody has looked, nothing comes out any more.
+    // Even before the kernel has checked them again, no message is delivered.
     assert_eq!(world.take_all(denied), [""; 0]);
     assert!(world.kernels[0].has_work());
     world.run(0, |kernel, out, now| kernel.work(now, out));
@@ -130,7 +130,7 @@ fn a_list_holds_only_what_its_reader_may_receive() {
     assert_eq!(world.list(reader, "a/#/b", 100), None);
 }
 
-/// May see where messages are led to, and of what is led there what began at `a/public`.
+/// May see the target of bindings, and of the messages routed there those from `a/public`.
 fn narrow() -> Access {
     access(
         ["$x/to/#", "kept", "a/public"]

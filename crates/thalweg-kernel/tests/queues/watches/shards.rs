@@ -132,7 +132,7 @@ fn what_was_published_in_the_same_moment_as_the_beginning_is_not_missed() {
             kernel.publish(writer.session, retained(&address, text), now, out);
         }
     });
-    // The home has the first of both when it hears of the watch.
+    // The home shard has the first of both when the watch reaches it.
     for way in [(1, 2), (1, 2), (0, 2), (2, 0), (2, 0), (2, 0), (1, 0)] {
         world.carry(way.0, way.1);
     }

@@ -1,4 +1,4 @@
-//! What a watcher is told, on one shard.
+//! Notifications of a watcher, on one shard.
 
 use super::world::{Event, Watch, Who, World, clear, draft, retained};
 use thalweg_kernel::{DropReason, Limits, Outcome, Pressure, WatchEnd, WatchRefused};
@@ -263,7 +263,7 @@ fn what_waits_counts_as_held() {
     }
     assert!(world.kernels[0].bytes_held() >= before + 30_000);
     assert_eq!(world.take_all(deep).len(), 3);
-    // The latest is still there for whoever comes.
+    // The latest value is still there for a new watcher.
     assert!(world.kernels[0].bytes_held() < before + 11_000);
 }
 

@@ -1,4 +1,4 @@
-//! Words for watches, last values and who is there, on top of the world of kernels.
+//! Commands for watches, last values and presence, on top of the world of kernels.
 
 use crate::kernels::session;
 pub use crate::world::{Dice, Event, Who, World, draft};
@@ -120,7 +120,7 @@ impl World {
         self.close(who, Closing::Clean);
     }
 
-    /// Subscribes to what comes and to the last values.
+    /// Subscribes to messages and last values.
     pub fn listen(&mut self, who: Who, filter: &str) {
         let wish = Wish {
             last_values: LastValueWish::Always,

@@ -8,7 +8,7 @@ use thalweg_testbed::mqtt::Mqtt;
 use thalweg_testbed::{Testbed, Who};
 
 const COUNT: usize = 6;
-/// What a member may have unsettled.
+/// Unsettled messages that a member may have.
 const WINDOW: u16 = 2;
 
 fn connect(bed: &mut Testbed, stem: &str, shard: usize, expiry: u32, window: u16) -> Who<Mqtt> {

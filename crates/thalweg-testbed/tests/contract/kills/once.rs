@@ -11,7 +11,7 @@ use thalweg_testbed::{Client, Random, Testbed, Who};
 
 const COUNT: u16 = 3;
 
-/// What a publisher has heard of a message.
+/// Acknowledgements that a publisher has received for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
     ExpectRec,
@@ -19,13 +19,13 @@ enum Sent {
     Done,
 }
 
-/// What MQTT has a client remember from one connection to the next.
+/// Session state that an MQTT client keeps between connections.
 #[derive(Clone, Debug, Default)]
 struct Memory {
     sent: BTreeMap<u16, Sent>,
     /// Messages that were not released yet.
     held: BTreeSet<u16>,
-    /// What its user has got.
+    /// Messages delivered to its user.
     got: Vec<String>,
 }
 

@@ -19,7 +19,7 @@ enum Writer {
     Stomp,
 }
 
-/// Whose messages are counted in the end.
+/// Publisher whose messages are counted at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     Queue,
@@ -131,7 +131,7 @@ impl Publisher {
         }
     }
 
-    /// How many publishes have been acknowledged to this connection.
+    /// Number of publishes acknowledged on this connection.
     fn acknowledged(self, bed: &mut Testbed) -> usize {
         match self {
             Publisher::Mqtt(who) => {
@@ -240,7 +240,7 @@ fn story(writer: Writer, shard: usize, holder: Holder, kills: [usize; 2], loss: 
         publisher.publish(&mut bed, holder);
         let is_late = kill(&mut bed, &[publisher.who()], after, LOSSES[loss]);
         was_late |= number == 0 && is_late;
-        // What is answered twice is there once.
+        // A message acknowledged twice is stored once.
         assert!(
             !is_late || publisher.acknowledged(&mut bed) == BODIES.len(),
             "{what}"

@@ -64,7 +64,7 @@ fn texts(got: &[Got]) -> Vec<String> {
     got.iter().map(|got| got.text().to_owned()).collect()
 }
 
-/// A queue of messages, and both consumers with what the kind lets them have.
+/// A queue of messages, and both consumers with as many as the kind allows.
 fn begin(bed: &mut Testbed, kind: QueueFeature) -> [Who<Amqp>; 2] {
     let who = open(bed);
     let mut buffer = Vec::new();
@@ -115,7 +115,7 @@ fn story(kind: QueueFeature, is_turned: bool, after: usize, loss: usize) -> bool
     let was_late = kill(&mut bed, &consumers.map(all), after, LOSSES[loss]);
     let numbers = if is_turned { [1, 0] } else { [0, 1] };
     let [first, second] = numbers.map(|number| consume(&mut bed, kind, number));
-    // Only what was acknowledged may be gone, and what had left comes flagged.
+    // Only acknowledged messages may be gone, and delivered ones are flagged.
     let mut left: Vec<String> = (0..COUNT).map(|number| number.to_string()).collect();
     let (mut of_first, mut of_second) = (got(&mut bed, first), got(&mut bed, second));
     if of_first.first().is_some_and(|got| got.text() == "1") {
@@ -141,7 +141,7 @@ fn story(kind: QueueFeature, is_turned: bool, after: usize, loss: usize) -> bool
     if kind == QueueFeature::Priorities {
         assert_eq!(texts(&of_second), left[PREFETCH..2 * PREFETCH], "{what}");
     }
-    // The next goes to whoever has room; if both have, to the one that comes first.
+    // The next goes to the consumer with credit; if both have credit, to the first.
     let (high_has, low_has, low) = match high == first {
         true => (&mut of_first, &mut of_second, second),
         false => (&mut of_second, &mut of_first, first),
@@ -156,7 +156,7 @@ fn story(kind: QueueFeature, is_turned: bool, after: usize, loss: usize) -> bool
         high_has.extend(next);
         assert_eq!(got(&mut bed, low), [], "{what}");
     }
-    // What the one has not settled is the other's when it goes.
+    // Unsettled messages of one consumer go to the other when it leaves.
     bed.lose(high);
     low_has.extend(got(&mut bed, low));
     while !low_has.is_empty() {

@@ -1,4 +1,4 @@
-//! How publishes are answered, and receivers that make them be refused.
+//! Answers to publishes, and receivers that cause refusals.
 
 use super::{End, Peer, Place, Protocol, Stage};
 use thalweg_amqp::methods::queue;
@@ -6,7 +6,7 @@ use thalweg_amqp::{Method, TableWriter};
 use thalweg_model::syntax::DOTTED;
 use thalweg_testbed::{amqp, mqtt, stomp};
 
-/// What the broker says of a publish.
+/// The broker's answer to a publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Accepted,
@@ -14,7 +14,7 @@ pub enum Verdict {
 }
 
 impl Stage {
-    /// Declares a queue for one message that rejects more, and binds it to what a filter covers.
+    /// Declares a queue for one message that rejects more, and binds it to the addresses that a filter covers.
     pub fn declare_rejecting(&mut self, name: &str, filter: &str) {
         let operator = self.connect(Protocol::Amqp, "operator");
         let End::Amqp(who) = operator.end else {
@@ -53,7 +53,7 @@ impl Stage {
         self.verdicts(peer);
     }
 
-    /// What the broker has said of a peer's publishes since the last call.
+    /// The broker's answers to a peer's publishes since the last call.
     pub fn verdicts(&mut self, peer: Peer) -> Vec<Verdict> {
         let of_code = |code: thalweg_coap::Code| match code.is_success() {
             true => Verdict::Accepted,

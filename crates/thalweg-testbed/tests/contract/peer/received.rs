@@ -1,11 +1,11 @@
-//! What receivers got, with more than names a delivery.
+//! Deliveries with more fields than their names.
 
 use super::{Delivery, End, Peer, Stage};
 use crate::read::amqp_death;
 use thalweg_testbed::mqtt;
 
 impl Stage {
-    /// The same as [`Stage::received`], and for what AMQP gets why it died last.
+    /// The same as [`Stage::received`], and for AMQP the reason of the last dead-lettering.
     pub fn received_with_deaths(&mut self, peer: Peer) -> Vec<(Delivery, Option<String>)> {
         let reasons: Vec<Option<String>> = match peer.end {
             End::Amqp(who) => {

@@ -1,4 +1,4 @@
-//! How receivers settle what they got.
+//! Settlement of deliveries by receivers.
 
 use super::{Delivery, End, Handle, Peer, Stage};
 use thalweg_amqp::Method;
