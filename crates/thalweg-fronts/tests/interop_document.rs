@@ -1,4 +1,4 @@
-//! What documents say of other protocols and of RabbitMQ is what the records and the recordings say.
+//! Compares the documents about other protocols and RabbitMQ with the records and the recordings.
 //!
 //! `UPDATE_DOCS=1 cargo test -p thalweg-fronts documents` (`cargo xtask docs --bless`) writes them anew.
 

@@ -356,7 +356,7 @@ fn a_new_secret_is_checked() {
     assert!(
         matches!(&world.bed.asked[0].ask, LoginAsk::Password { password: Some(secret), .. } if **secret == *b"token")
     );
-    // It came in as nobody, and stays that.
+    // It logged in as anonymous, and stays so.
     world.verdict(LoginAnswer::Allowed {
         user: None,
         access: Access::ALL,

@@ -641,7 +641,7 @@ fn what_one_call_cannot_do_is_answered_when_all_of_it_is_done() {
     let mut world = World::new();
     let who = world.connect();
     fill(&mut world, who, "q", 3_000);
-    // What is said behind it is heard behind it.
+    // Methods sent after it are handled after it.
     world.says(who, |machine, up| {
         for queue in ["q", "q"] {
             let purge = queue::Purge {

@@ -1,4 +1,4 @@
-//! What clients are told when something cannot be done: codes and texts that they, and their tests, look for.
+//! Errors for clients: reply codes and texts that they, and their tests, look for.
 
 use crate::world::{Hello, ServerMethod, World};
 use thalweg_amqp::methods::{basic, exchange, queue};

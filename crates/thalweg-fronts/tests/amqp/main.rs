@@ -1,4 +1,4 @@
-//! What AMQP clients must find, over fronts and a kernel in memory.
+//! The broker's behaviour for AMQP clients, over fronts and a kernel in memory.
 
 mod script;
 mod world;

@@ -1,4 +1,4 @@
-//! What travels beside the payload: to the same protocol as it came, to others in their words.
+//! Message properties: unchanged to the same protocol, translated for others.
 
 use crate::world::{Received, ServerMethod, World};
 use thalweg_amqp::methods::{basic, queue};

@@ -1,4 +1,4 @@
-//! Publishing: where messages go and what publishers hear.
+//! Publishing: destinations of messages and answers to publishers.
 
 use crate::world::{ServerMethod, World};
 use thalweg_amqp::methods::{basic, exchange, queue};
@@ -572,7 +572,7 @@ fn direct_reply_to_needs_no_queue_of_ones_own() {
         (got[0].text(), got[0].properties().correlation_id),
         ("pong", Some(&b"7"[..]))
     );
-    // Without a consumer there would be nobody to reply to.
+    // Without a consumer the reply would have no receiver.
     world.publish_with(server, &publish("", "rpc"), &request, "ping");
     assert!(matches!(
         &world.said(server)[..],
@@ -634,7 +634,7 @@ fn each_channel_has_replies_of_its_own_as_long_as_it_listens() {
             .collect::<Vec<_>>(),
         [(2, "pong")]
     );
-    // Who listens twice is told; who has stopped may listen again.
+    // A second consumer is refused; after a cancel there may be another.
     let cancel = basic::Cancel {
         consumer_tag: "r",
         no_wait: false,

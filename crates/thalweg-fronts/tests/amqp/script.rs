@@ -12,7 +12,7 @@ const MESSAGE_BYTES_MAX: usize = 1024;
 const FRAME_MAX: u32 = 4096;
 const OUTPUT_MAX: usize = 8192;
 
-/// More than a link may hold: its own limit, and answers to what was read at once, messages that come back included.
+/// Upper bound of a link's output: its own limit, and answers to one read, returned messages included.
 const OUTPUT_BOUND: usize = OUTPUT_MAX + 64 * 1024;
 const QUEUE_BYTES_MAX: usize = 64 << 10;
 
@@ -78,7 +78,7 @@ fn publish(
     [method, frame(2, channel, &header), frame(3, channel, body)].concat()
 }
 
-/// What a connection begins with: everything up to an open channel, without waiting for answers.
+/// Beginning of a connection: everything up to an open channel, without waiting for answers.
 fn connects() -> Vec<Vec<u8>> {
     let connect = |mechanism: &str, response: &[u8], vhost: &str| {
         let capabilities = [
@@ -384,7 +384,7 @@ impl Stage {
         self.seen[which] = self.seen[which].min(left);
     }
 
-    /// What happens beside frames, and what the server may say about a connection at any time.
+    /// Events besides frames, and the server's possible requests on a connection at any time.
     fn trouble(&mut self, which: usize, number: usize) {
         let script = &mut self.script;
         match number {

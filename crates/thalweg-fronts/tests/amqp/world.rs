@@ -20,14 +20,14 @@ pub type Who = thalweg_testbed::Who<Amqp>;
 
 pub type Other = thalweg_testbed::Who<Mqtt>;
 
-/// How a client connects.
+/// Parameters of a client's connection.
 #[derive(Clone)]
 pub struct Hello {
     pub mechanism: &'static str,
     pub response: Vec<u8>,
     pub vhost: &'static str,
     pub capabilities: &'static [&'static str],
-    /// What strangers may do; nothing asks who it is.
+    /// Rights of anonymous clients; no client is authenticated.
     pub anonymous: Option<Access>,
     pub heartbeat: u16,
 }
@@ -133,7 +133,7 @@ impl World {
         self.bed.says(who, |client, up| write(&mut client.side, up))
     }
 
-    /// What the server has said since this was last asked.
+    /// The server's output since the last call.
     pub fn said(&mut self, who: Who) -> Vec<ServerMethod> {
         self.bed.client(who).said.drain(..).collect()
     }
@@ -161,7 +161,7 @@ impl World {
         self.call(who, &Method::QueueDeclare(*declare))
     }
 
-    /// Declares a queue that is neither durable nor anybody's.
+    /// Declares a queue that is neither durable nor exclusive.
     pub fn declare(&mut self, who: Who, queue: &str) {
         let said = self.declare_with(
             who,
@@ -306,7 +306,7 @@ impl World {
         self.bed.link_id(who)
     }
 
-    /// The server's verdict on whoever asked first.
+    /// The server's answer to the oldest pending login.
     pub fn verdict(&mut self, answer: LoginAnswer) {
         self.bed.answer_login(answer);
     }
@@ -336,7 +336,7 @@ impl World {
         self.bed.mqtt_publish(other, publish);
     }
 
-    /// What it received since this was last asked, without packet identifiers and QoS.
+    /// Messages received since the last call, without packet identifiers and QoS.
     pub fn device_got(&mut self, other: Other) -> Vec<Received> {
         let got = self.bed.mqtt_got(other).into_iter();
         got.map(|got| Received {

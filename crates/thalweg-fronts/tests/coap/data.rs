@@ -626,7 +626,7 @@ fn a_repeated_put_is_answered_again_and_done_once() {
     assert_eq!(world.counts().duplicates, 3);
 }
 
-/// RFC 7252 §5.5.2: an error has words for who reads it.
+/// RFC 7252 §5.5.2: an error has a diagnostic text for people.
 #[test]
 fn errors_say_what_is_the_matter() {
     let mut world = World::new();
@@ -698,7 +698,7 @@ fn what_receivers_see_of_a_stamp_is_of_no_use_to_publish_under() {
     for way in ["PUT /ps/data/a", "POST /q/work", "POST /rpc/ask"] {
         let seen = says(&mut world, &format!("CON {way} {} : x", stamp(0xabc, "01")));
         let [seen] = &seen[..] else {
-            // What waits in a queue is not seen by who subscribes.
+            // A subscription does not see messages that wait in a queue.
             assert_eq!((way, &seen[..]), ("POST /q/work", &[][..]));
             continue;
         };

@@ -1,4 +1,4 @@
-//! Who peers are, and what becomes of what they have when that changes.
+//! Identities of peers, and the fate of their observations and requests when that changes.
 
 use crate::world::{Manner, World};
 use thalweg_fronts::coap::CoapSettings;

@@ -1,4 +1,4 @@
-//! What peers cannot do, whatever they send: panic, grow without bound, disturb others.
+//! Limits of peers, whatever they send: no panic, no unbounded growth, no effect on others.
 
 use crate::world::{Manner, World};
 use std::sync::Arc;

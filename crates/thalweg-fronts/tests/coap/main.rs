@@ -1,4 +1,4 @@
-//! What a broker must do for CoAP clients in one situation each, over front and kernel in memory.
+//! The broker's behaviour for CoAP clients in one situation each, over front and kernel in memory.
 
 mod nonsense;
 mod stage;

@@ -17,7 +17,8 @@ use thalweg_testbed::script::{Script, answer};
 /// The largest body, and with its head the largest message that is taken.
 const BODY_BYTES_MAX: usize = 1024;
 const MESSAGE_BYTES_MAX: usize = BODY_BYTES_MAX + (4 << 10);
-/// More than a connection may hold for who does not read: what stops answers, and what was on its way then.
+/// Upper bound of the output of a connection whose peer does not read: the limit that stops answers, and the messages
+/// in flight then.
 const OUTPUT_BOUND: usize = (256 << 10) + (64 << 10);
 const WAITING_MAX: usize = 64;
 
@@ -49,7 +50,7 @@ const LINES: [&str; 24] = [
     "GET /elsewhere host=a port=7 proxy=x",
 ];
 
-/// What a connection may begin with: CSMs that take much, little, next to nothing, and no blocks; or no CSM.
+/// Possible beginnings of a connection: CSMs with large, small and tiny limits, and without blocks; or no CSM.
 const BEGINNINGS: [&[u8]; 5] = [
     &[0x40, 0xE1, 0x22, 0x10, 0x00, 0x20],
     &[0x30, 0xE1, 0x21, 0x40, 0x20],
@@ -195,7 +196,7 @@ impl Stage {
         self.script.drive(which);
     }
 
-    /// What happens beside messages, and what the server may say about a connection at any time.
+    /// Events besides messages, and the server's possible requests on a connection at any time.
     fn trouble(&mut self, which: usize, number: usize) {
         match number {
             0..6 => return self.flush(which, 1 << (2 * number)),
@@ -269,7 +270,7 @@ impl Stage {
         let bed = &mut self.script.bed;
         match number {
             0..8 => {
-                // Who is asked to acknowledge does, or rejects, or not.
+                // A peer that gets a confirmable message acknowledges, rejects or ignores it.
                 for peer in &self.peers {
                     let manner = match number {
                         0..5 if *peer == from => Manner::Polite,

@@ -1,4 +1,4 @@
-//! Observe: who watches an address is told what becomes of it. RFC 7641
+//! Observe: an observer of an address is notified of its changes. RFC 7641
 
 use crate::world::ReceivedMessage;
 use crate::world::{Manner, World};

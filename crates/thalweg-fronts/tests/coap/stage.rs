@@ -42,7 +42,7 @@ impl Stage {
             coap_stream: Arc::new(settings),
             ..Settings::default()
         });
-        // Some look at what is said to who is cut off.
+        // Some tests check the output to a connection that is being closed.
         bed.keeps_ended = true;
         Stage {
             bed,
@@ -95,7 +95,7 @@ impl Stage {
         self.sends(who, &stream_request(line, None, token));
     }
 
-    /// Sends a request, and the one message that is heard then.
+    /// Sends a request, and returns the one message that comes then.
     #[track_caller]
     pub fn asks(&mut self, who: Who, line: &str) -> String {
         assert!(
@@ -143,7 +143,7 @@ impl Stage {
         "99".to_owned()
     }
 
-    /// All that was heard since this was last asked, a line for each.
+    /// All messages received since the last call, a line for each.
     pub fn lines(&mut self, who: Who) -> Vec<String> {
         let line = |said| match said {
             StreamReply::Response(heard) => ReceivedMessage::line(&heard)
@@ -230,7 +230,7 @@ impl Stage {
         self.bed.rest();
     }
 
-    /// The server's verdict on whoever asked first.
+    /// The server's answer to the oldest pending login.
     pub fn verdict(&mut self, answer: LoginAnswer) {
         self.bed.answer_login(answer);
     }
@@ -261,7 +261,7 @@ impl Stage {
         self.listener = Some(who);
     }
 
-    /// Where the request that the listener got wants its answer.
+    /// Reply address of the request that the listener received.
     pub fn reply_address(&mut self) -> String {
         let who = self.listener.expect("somebody listens");
         let last = self.bed.client(who).last.response_topic.take();

@@ -264,7 +264,7 @@ fn a_body_may_come_in_blocks_and_one_that_is_too_large_is_refused() {
         format!("2.05 : {body}"),
         "what was there stays"
     );
-    // What does not fit into one message at all is a fault.
+    // A value above the size of one message is an error.
     stage.says(who, &format!("PUT /ps/data/a : {}", "x".repeat(20_000)));
     assert!(stage.lines(who)[0].starts_with("abort") && stage.is_closing(who));
 }

@@ -445,7 +445,7 @@ fn of_many_who_want_the_last_seat_at_once_one_gets_it_and_all_get_an_answer() {
         make(&mut world, maker, &topic("a", [(6, Field::Number(1))]));
         world.asks(maker, "CON PUT /ps/data/a : 1");
         let observers: Vec<_> = (0..9).map(|_| world.peer()).collect();
-        // All are read before any shard hears of the others.
+        // All are read before any shard is notified of the others.
         for observer in &observers {
             world.says_without_rest(*observer, "CON GET /ps/data/a observe=0");
         }

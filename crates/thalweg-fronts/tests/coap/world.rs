@@ -104,7 +104,7 @@ impl World {
         self.bed.send_datagrams(who, datagrams);
     }
 
-    /// Sends a request that nobody goes on with before [`World::rest`].
+    /// Sends a request that is not processed before [`World::rest`].
     pub fn says_without_rest(&mut self, who: Who, line: &str) {
         let id = self.next_id(who);
         let request = request(line, id, &[who.0 as u8, (id >> 8) as u8, id as u8]);
@@ -116,7 +116,7 @@ impl World {
         self.bed.next_id(who)
     }
 
-    /// Sends a request with a token of its own, and forgets nothing of what is heard.
+    /// Sends a request with a token of its own, and keeps all received messages.
     pub fn says(&mut self, who: Who, line: &str) -> u16 {
         let id = self.next_id(who);
         let token = [who.0 as u8, (id >> 8) as u8, id as u8];
@@ -129,7 +129,7 @@ impl World {
         self.sends(who, &request);
     }
 
-    /// Sends a request, and the one message that is heard then.
+    /// Sends a request, and returns the one message that comes then.
     #[track_caller]
     pub fn asks(&mut self, who: Who, line: &str) -> String {
         self.asks_raw(who, line).line()
@@ -156,7 +156,7 @@ impl World {
         self.one(who)
     }
 
-    /// The only message that is heard.
+    /// Returns the only message received.
     #[track_caller]
     pub fn one(&mut self, who: Who) -> ReceivedMessage {
         let heard = self.heard(who);
@@ -169,7 +169,7 @@ impl World {
         only.clone()
     }
 
-    /// All that is heard since this was last asked.
+    /// All messages received since the last call.
     pub fn heard(&mut self, who: Who) -> Vec<ReceivedMessage> {
         self.bed.heard(who)
     }
@@ -188,7 +188,7 @@ impl World {
         self.bed.datagram_counts()
     }
 
-    /// The server's verdict on whoever asked first.
+    /// The server's answer to the oldest pending login.
     pub fn verdict(&mut self, answer: LoginAnswer) {
         self.bed.answer_login(answer);
     }

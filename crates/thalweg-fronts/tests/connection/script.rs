@@ -14,7 +14,7 @@ const OUTPUT_MAX: usize = 4096;
 const IN_FLIGHT_MAX: u16 = 8;
 const QUEUE_BYTES_MAX: usize = 16 << 10;
 
-/// More than a link may hold: its own limit, repeats after a reconnect, and answers to what was read at once.
+/// Upper bound of a link's output: its own limit, repetitions after a reconnect, and answers to one read.
 const OUTPUT_BOUND: usize =
     OUTPUT_MAX + (IN_FLIGHT_MAX as usize + 2) * (PACKET_BYTES_MAX as usize + 64) + 4096;
 /// More than a kernel may hold: each session's queue and window, as much again for groups, and last values.
@@ -23,7 +23,7 @@ const HELD_BOUND: usize = SESSIONS_MAX
     + 64 * QUEUE_BYTES_MAX
     + QUEUE_BYTES_MAX;
 
-/// How to begin: three times MQTT 3.1.1, then MQTT 5.
+/// Beginnings of a connection: three times MQTT 3.1.1, then MQTT 5.
 const CONNECTS: [&[u8]; 8] = [
     b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a",
     b"\x10\x0d\x00\x04MQTT\x04\x00\x00\x00\x00\x01a",
@@ -177,7 +177,7 @@ impl Stage {
         self.script.send(which, bytes, OUTPUT_MAX);
     }
 
-    /// What the server may say about a connection at any time.
+    /// The server's possible requests on a connection at any time.
     fn trouble(&mut self, which: usize, number: usize) {
         let script = &mut self.script;
         match number {

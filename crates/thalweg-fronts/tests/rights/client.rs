@@ -1,4 +1,4 @@
-//! What clients say, protocol by protocol: how each names an address, publishes to it and asks for what is there.
+//! Operations of clients, protocol by protocol: how each names an address, publishes to it and reads from it.
 
 use crate::world::{Protocol, Who, World};
 use thalweg_amqp::methods::{basic, exchange, queue};
@@ -14,7 +14,7 @@ use thalweg_testbed::xmpp::{SERVICE, Xmpp};
 use thalweg_xmpp::StanzaKind;
 use thalweg_zmtp::SocketType;
 
-/// What an MQTT client says of its session.
+/// Session parameters of an MQTT client.
 #[derive(Clone, Debug, Default)]
 pub struct Mqtt {
     pub client_id: String,
@@ -39,7 +39,7 @@ pub enum Target {
     Copied(&'static str, Box<Target>),
 }
 
-/// What a message is published under that names its targets in a header.
+/// Address under which a message is published whose targets are in a header.
 const COVER: &str = "cover.x";
 
 /// Where messages are received.
@@ -51,7 +51,7 @@ pub enum Source {
     Queue(String),
 }
 
-/// How a receiver asks for what is published at an address.
+/// How a receiver reads messages published at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asking {
     Exactly,
@@ -63,7 +63,7 @@ pub enum Asking {
     LastValueOnly,
 }
 
-/// How a receiver takes.
+/// How a receiver gets its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Receiver {
     Mqtt3,
@@ -124,7 +124,7 @@ impl Target {
         }
     }
 
-    /// What is meant in the end, however it is named.
+    /// The resolved address, however it is named.
     pub fn meant(&self) -> &Target {
         match self {
             Target::Copied(_, to) => to.meant(),
@@ -444,7 +444,7 @@ impl World {
         self.poll(who, how, &source, Asking::Exactly);
     }
 
-    /// Asks for what is published at a source, before it is or after.
+    /// Subscribes to a source, before a publish or after.
     pub fn ask(&mut self, who: Who, how: Receiver, source: &Source, asking: Asking) {
         match source {
             Source::Queue(address) => match how {

@@ -1,5 +1,5 @@
-//! The table of rights: every way from a publisher to a receiver, whatever protocols they speak and whoever laid it, times
-//! every reason why it should not be passable. Each way is first shown to deliver when nothing is denied.
+//! The table of rights: every path from a publisher to a receiver, whatever their protocols and whoever set it up,
+//! times every reason to deny it. Each path is first shown to deliver when nothing is denied.
 
 mod client;
 mod paths;

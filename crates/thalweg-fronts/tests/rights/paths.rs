@@ -1,8 +1,8 @@
-//! The paths that lead from where something is published to where it is received, and who laid them.
+//! The paths from a publish to a receiver, and the clients that set them up.
 
 use crate::client::{Argument, Source, Target};
 
-/// Who lays a path: binds, redirects, and declares what is neither the publisher's nor the receiver's.
+/// The client that sets up a path: binds, redirects, and declares all that belongs to neither publisher nor receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Builder {
     Operator,
@@ -10,7 +10,7 @@ pub enum Builder {
     Publisher,
 }
 
-/// Whose a queue or exchange is, by its place on the path.
+/// Owner of a queue or exchange, by its place on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Begin,
@@ -30,7 +30,7 @@ pub enum Step {
     BindExchange(String, String, &'static str),
 }
 
-/// What happens after publishing, so that the message goes on.
+/// Step after publishing that makes the message go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Push {
     Nothing,
@@ -41,7 +41,7 @@ pub enum Push {
     Fill,
 }
 
-/// How the last queue or address of a path is reached.
+/// How the last queue or address of a path is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     Direct,
@@ -84,7 +84,7 @@ pub const SECRET: &str = "secret/plan";
 /// The one key of all exchanges.
 const KEY: &str = "plan";
 
-/// How a queue gives a message up: one that is published to, and one that is bound.
+/// Ways in which a queue dead-letters a message: one that is published to, and one that is bound.
 const DEATHS: [(&str, &str, Push); 4] = [
     ("expires", "bound, expires", Push::Wait),
     ("rejected", "bound, rejected", Push::Reject),

@@ -19,15 +19,15 @@ const PUBLISHERS: [Protocol; 7] = [
     Protocol::Xmpp,
 ];
 
-/// What must not arrive.
+/// Payload that must not arrive.
 const BODY: &str = "PAYLOAD-OF-OTHERS";
 
-/// The operator, who may do everything.
+/// The operator, with all rights.
 const OPERATOR: &str = "svc";
-/// Whose rights a row takes away.
+/// The user whose rights a row revokes.
 const EVE: &str = "eve";
 
-/// How a message comes to be published.
+/// How a message is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Mode {
     Publish,
@@ -37,12 +37,12 @@ enum Mode {
     Request,
 }
 
-/// How and when a receiver asks.
+/// When and how a receiver subscribes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Manner {
     /// Before anything is published.
     Live(Asking),
-    /// Afterwards: for last values, and what waits in a queue.
+    /// Afterwards: for last values, and messages that wait in a queue.
     Late(Asking),
     /// Another member or consumer has the message, and dies.
     HandOver,
@@ -69,11 +69,11 @@ enum Denial {
     ReceiverInTenant,
     /// The receiver is another user than the one whose session it says is its own.
     AnothersSession,
-    /// What is published is in another tenant, and the receiver names it in full.
+    /// The publish is in another tenant, and the receiver uses its full name.
     PublisherInTenant,
     /// The publisher may not publish at the address.
     PublishAddress,
-    /// The publisher, who laid the path, may not publish at this one of the addresses it leads to.
+    /// The publisher, who set up the path, may not publish at this one of its addresses.
     PublishLed(usize),
     /// The publisher is a user with rights of its own, elsewhere.
     OtherPublisher,
@@ -177,7 +177,7 @@ pub fn check(builder: Builder, expected: Count) {
     );
 }
 
-/// What came of the rows so far.
+/// Results of the rows so far.
 #[derive(Default)]
 struct Found {
     count: Count,
@@ -208,8 +208,8 @@ fn run_rows(way: &Way<'_>, rows: &[(Denial, When)], found: &Mutex<Found>) {
     }
 }
 
-/// Whether a row is run each time: all protocols, paths and denials with one another, of what is alike for the kernel a
-/// part.
+/// Whether a row is run each time: all combinations of protocols, paths and denials, but only a part of those that are
+/// equal for the kernel.
 fn is_run(way: &Way<'_>, denial: Denial, when: When) -> bool {
     let name = format!("{} {denial:?} {when:?}", way.name());
     let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
@@ -265,7 +265,7 @@ fn ways(path: &Path) -> Vec<Way<'_>> {
                         continue;
                     }
                     for manner in manners(&path.source, receiver, mode) {
-                        // Who holds what a group gives is a client of MQTT.
+                        // A client that holds a group's message unsettled uses MQTT.
                         let is_held =
                             matches!(path.source, Source::Address(_)) && manner == Manner::HandOver;
                         if is_held && !tenant.is_empty() {
@@ -286,7 +286,8 @@ fn ways(path: &Path) -> Vec<Way<'_>> {
                         {
                             continue;
                         }
-                        // What a PUB sends waits for none who is away, and is not sent again; nor does a dead letter of a PUSH.
+                        // A PUB's messages do not wait for an absent receiver, and are not sent again; nor does a dead
+                        // letter of a PUSH.
                         let is_kept = matches!(manner, Manner::Resume | Manner::Window) || is_held;
                         let is_once =
                             !matches!(path.target, Target::Queue(_)) || path.class == Class::Dead;
@@ -451,7 +452,7 @@ pub fn all_but(denied: Vec<Rule>) -> Rules {
     Rules::new(denied, Otherwise::Allow).expect("filters")
 }
 
-/// Rights to everything of one's own, and to ask for what one likes, as with mosquitto.
+/// Rights to a user's own objects, and to subscribe to anything, as with mosquitto.
 pub fn own(tenant: &str) -> Rules {
     let mut rules = vec![Rule::allow(Permission::Subscribe, &within(tenant, "#"))];
     for place in ["begin", "middle", "end", "out"] {
@@ -493,7 +494,7 @@ fn rights(path: &Path, denial: Denial, tenant: &str) -> Rules {
         Denial::OtherReceiver | Denial::OtherPublisher => own(tenant),
         Denial::ReceiverInTenant | Denial::PublisherInTenant | Denial::AnothersSession => all(),
         Denial::PublishAddress => deny(Permission::Publish.into(), &path.target.address()),
-        // Who may declare a queue may also lead things to it.
+        // A user that may declare a queue may also bind it.
         Denial::PublishLed(at) if path.led[at].starts_with("$q/") => {
             deny(Permissions::ALL, &path.led[at])
         }
@@ -704,7 +705,7 @@ fn lay(world: &mut World, who: Who, step: &Step) {
     }
 }
 
-/// The canonical name of what has that name in the default tenant.
+/// Canonical form of a name in the default tenant.
 pub fn within(tenant: &str, address: &str) -> String {
     if tenant.is_empty() {
         return address.into();
@@ -715,7 +716,7 @@ pub fn within(tenant: &str, address: &str) -> String {
     }
 }
 
-/// What another tenant has there, by its name in full.
+/// The same name in another tenant, in full.
 fn in_full(source: &Source) -> Source {
     match source {
         Source::Address(address) => Source::Address(within(BLUE, address)),

@@ -1,6 +1,6 @@
-//! The verbs that change or use what somebody else has declared, in every protocol that has them, times every reason why
-//! one may not be used. Each verb is first shown to have an effect when nothing is denied; a verb that is denied must
-//! leave everything as it was.
+//! The operations that change or use another client's objects, in every protocol that has them, times every reason to
+//! deny them. Each operation is first shown to have an effect when nothing is denied; a denied one must leave
+//! everything as it was.
 
 use crate::client::{Argument, Mqtt, Target};
 use crate::table::{all, all_but, own, within};
@@ -13,8 +13,8 @@ use thalweg_model::Span;
 const OPERATOR: &str = "svc";
 const EVE: &str = "eve";
 
-/// What the operator has: a queue that an exchange leads to, and an exchange between them and another queue. Of the first it is
-/// said in XMPP that messages to Eve wait in it.
+/// The operator's objects: a queue bound to an exchange, and an exchange between them and another queue. In XMPP,
+/// messages to Eve wait in the first queue.
 const QUEUE: &str = "eve@localhost";
 const LAST: &str = "theirs-last";
 const FROM: &str = "theirs-from";
@@ -45,7 +45,7 @@ enum Verb {
     MakeNode,
 }
 
-/// What a right is taken away from.
+/// The object for which a right is revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Denial {
     Queue,
@@ -86,7 +86,7 @@ const VERBS: [(Verb, &[Protocol], &[Denial]); 15] = {
     ]
 };
 
-/// What the operator finds afterwards.
+/// State that the operator finds afterwards.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
     /// Texts that are in the queue, and in the one behind the second exchange.
@@ -94,7 +94,7 @@ struct Found {
     in_last: Vec<&'static str>,
     /// Eve has read what waited.
     is_read: bool,
-    /// Eve was told how the queue is.
+    /// Whether Eve was told the queue's properties.
     is_told: bool,
 }
 
@@ -184,7 +184,7 @@ impl Row {
         let refusals = &world.refusals(eve)[refusals_before..];
         let is_told = match self.verb {
             Some(Verb::DeclareOver | Verb::MakeNode) => refusals.is_empty(),
-            // That the terms are others is told as a fault of its own.
+            // Different properties are reported as an error of their own.
             Some(Verb::DeclareOtherwise) => refusals.iter().any(|why| why.starts_with("406")),
             _ => false,
         };
@@ -195,7 +195,7 @@ impl Row {
         world.wait(Span::from_secs(1));
         let is_read = world.saw(eve, WAITS);
         if is_read {
-            // What it has taken and not settled does not count.
+            // Its unsettled deliveries do not count.
             world.lose(eve);
         }
         let mut texts = |queue: &str| {

@@ -51,7 +51,7 @@ pub struct Who(usize);
 /// A connection of one, in its protocol.
 type Connection<C> = thalweg_testbed::Who<C>;
 
-/// Who a client is and where it connects.
+/// User and tenant of a client's connection.
 #[derive(Clone, Debug)]
 pub struct Hello {
     pub protocol: Protocol,
@@ -282,7 +282,7 @@ impl World {
         self.clients[who.0].0.protocol
     }
 
-    /// Lets a client that is connected write, and everything come to rest. Who was disconnected connects first.
+    /// Lets a connected client write, and everything come to rest. A disconnected client connects first.
     pub fn says<C: Client>(&mut self, who: Who, write: impl FnOnce(&mut C, &mut Vec<u8>)) {
         let connection = self.connection(who);
         self.bed.says(connection, write);
@@ -311,7 +311,7 @@ impl World {
         }
     }
 
-    /// What a client was refused, in the broker's words.
+    /// The broker's reason for a client's refusal.
     pub fn refusals(&mut self, who: Who) -> Vec<String> {
         let (hello, end) = &self.clients[who.0];
         let all = match end {
@@ -366,7 +366,7 @@ impl World {
         refusals
     }
 
-    /// From now on it logs in as somebody else.
+    /// From now on it logs in as another user.
     pub fn become_user(&mut self, who: Who, user: &'static str) {
         let (hello, end) = &mut self.clients[who.0];
         hello.user = user;

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Access rules of clients.
 
 use crate::world::{Hello, World};
 use thalweg_kernel::access::{Access, Otherwise, Permission, Rule, Rules};

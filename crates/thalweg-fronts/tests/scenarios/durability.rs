@@ -1,4 +1,4 @@
-//! What an answer waits for, and what comes back after a restart.
+//! Durability before an acknowledgement, and the state after a restart.
 
 use crate::world::{Got, Hello, Packet, Who, World, staying};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn in_turns(shards: u16) -> World {
     )
 }
 
-/// A session that stays and wants `t`, away.
+/// A persistent session subscribed to `t`, disconnected.
 pub fn away(world: &mut World, name: &str, qos: QoS) {
     let (who, _) = world.connect_with(name, &staying());
     world.subscribe(who, "t", qos);
@@ -47,7 +47,7 @@ pub fn dropped(world: &World, reason: DropReason) -> u64 {
     world.sum(|kernel| kernel.ledger().dropped[reason as usize])
 }
 
-// What waits for what (the table of docs/journal.md).
+// Each acknowledgement and its durability (the table of docs/journal.md).
 
 #[test]
 fn puback_waits_until_the_message_is_durable_for_the_persistent_sessions_that_want_it() {
@@ -647,7 +647,7 @@ fn while_the_journal_is_full_mqtt_3_is_not_read_and_goes_on_afterwards() {
     assert_eq!(world.texts(who), ["0", "1", "2"]);
 }
 
-// What was in flight.
+// The message that was in flight.
 
 #[test]
 fn after_a_restart_what_was_in_flight_comes_first_with_dup_under_its_old_packet_identifiers() {
@@ -754,7 +754,7 @@ fn a_qos_2_message_that_its_publisher_repeats_after_a_restart_is_routed_once() {
 
 #[test]
 fn what_was_under_way_between_shards_finds_its_sessions_although_there_are_more_or_fewer_shards() {
-    // With how much written of what the first restart writes the process ends again.
+    // How much of the first restart's journal is written when the process ends again.
     for written in 0..8 {
         let mut world = world(2);
         let publisher_name = world.name_on(1, "p");
@@ -906,7 +906,7 @@ fn what_a_member_took_over_from_its_group_comes_again_under_the_terms_of_its_sub
             },
         );
         world.rest();
-        // What is written down for this takes along what was written lazily before.
+        // This write includes earlier lazy ones.
         let log = world.connect_with("log", &staying()).0;
         world.subscribe(log, "u", QoS::AtLeastOnce);
         world.publish(publisher, "u", "", QoS::AtLeastOnce);

@@ -1,5 +1,5 @@
-//! Every strategy of a group with everything that may befall it at once: reliability, sessions that stay or do not, a
-//! member that crashes with what it holds, a process that ends with more or less of its journal written.
+//! Every strategy of a group with every combination of events: reliability, sessions that persist or do not, a member
+//! that crashes with its messages, a process that ends with more or less of its journal written.
 
 use crate::world::{Got, Packet};
 use crate::world::{Hello, Who, World, staying};
@@ -24,13 +24,13 @@ struct Case {
     written: Option<usize>,
 }
 
-/// What members received, in order: who, whether it answered then, whether the message was flagged.
+/// Deliveries to members, in order: the member, whether it settled then, whether the message was flagged.
 #[derive(Default)]
 struct Book {
     seen: BTreeMap<String, Vec<(usize, bool, bool)>>,
-    /// What the publisher was told is kept.
+    /// Acknowledgements to the publisher hold.
     kept: Vec<String>,
-    /// And what it was told before a restart that members' sessions did not outlive.
+    /// And those from before a restart that members' sessions did not outlive.
     excused: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl Book {
             if case.qos == QoS::AtMostOnce {
                 assert_eq!(seen.len(), 1, "{case:?}: {text}");
             }
-            // That it was sent is written down lazily at least once, so a restart may have forgotten it.
+            // That it was sent is written lazily at least once, so a restart may have lost that.
             let is_known = case.qos == QoS::ExactlyOnce || case.written.is_none();
             let unflagged = seen.iter().filter(|(_, _, dup)| !dup).count();
             assert!(
@@ -67,7 +67,7 @@ impl Book {
         }
         for text in self.kept.iter().filter(|text| !self.excused.contains(text)) {
             let seen = self.seen.get(text).map_or(&[][..], Vec::as_slice);
-            // What is exactly once stays with whoever has seen it.
+            // Exactly-once messages stay with the member that received them.
             let is_done =
                 |(_, answers, _): &(usize, bool, bool)| *answers || case.qos == QoS::ExactlyOnce;
             assert!(
@@ -153,7 +153,7 @@ impl Run {
         }
     }
 
-    /// Time for whoever is waited for, and for what is held.
+    /// Time for the awaited member, and for held messages.
     fn rest(&mut self) {
         for _ in 0..4 {
             self.world.wait(Span::from_millis(300));

@@ -79,7 +79,7 @@ fn what_a_member_does_not_settle_in_time_goes_to_another() {
     world.wait(Span::from_secs(29));
     assert_eq!(world.texts(eager), [""; 0]);
     world.wait(Span::from_secs(2));
-    // First its connection has ended, as MQTT 5 §4.8.2 wants it, and it was told why.
+    // First its connection has ended, as MQTT 5 §4.8.2 requires, with a reason code.
     assert_eq!(
         world.heard(lazy),
         Some(Packet::Disconnect(ReasonCode::QuotaExceeded))
@@ -228,7 +228,7 @@ fn a_message_no_member_may_receive_does_not_stop_the_others() {
     world.publish(publisher, "t/secret", "no", QoS::AtLeastOnce);
     world.publish(publisher, "t/open", "yes", QoS::AtLeastOnce);
     assert_eq!(world.texts(who), ["yes"]);
-    // The same when it has waited for somebody to come.
+    // The same for a message that waited for a member.
     world.lose(who);
     world.publish(publisher, "t/secret", "no", QoS::AtLeastOnce);
     world.publish(publisher, "t/open", "yes", QoS::AtLeastOnce);

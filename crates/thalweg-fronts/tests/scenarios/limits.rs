@@ -1,4 +1,4 @@
-//! Bounds, and what happens at them.
+//! Limits, and the behaviour at them.
 
 use crate::world::Packet;
 use crate::world::{Hello, World, staying};

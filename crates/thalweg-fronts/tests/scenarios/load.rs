@@ -1,4 +1,4 @@
-//! What members of a group say of their load, in each packet that can carry it, and what that changes.
+//! Load reports of a group's members, in each packet that can carry them, and their effects.
 
 use crate::world::{Hello, Who, World};
 use std::sync::Arc;

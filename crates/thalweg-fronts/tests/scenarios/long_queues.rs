@@ -1,4 +1,4 @@
-//! Queues that are longer than memory: what waits on disk, how it comes back, and what becomes of it otherwise.
+//! Queues that are longer than memory: messages on disk, how they are loaded again, and how else they end.
 
 use crate::durability::{away, back, dropped, payloads};
 use crate::world::Packet;

@@ -1,4 +1,5 @@
-//! What a broker must do in one situation each, over fronts and kernels in memory. `tests/sim` mixes all of it at random.
+//! The broker's behaviour in one situation each, over fronts and kernels in memory. `tests/sim` mixes all of it at
+//! random.
 
 mod world;
 

@@ -80,7 +80,7 @@ fn no_local_leaves_out_what_the_subscriber_publishes_itself() {
     world.publish(own, "t", "own", QoS::AtLeastOnce);
     world.publish(other, "t", "other", QoS::AtLeastOnce);
     assert_eq!(world.texts(own), ["other"]);
-    // Another subscription that wants them brings them. [MQTT-3.8.3-3]
+    // Another subscription that asks for them gets them. [MQTT-3.8.3-3]
     world.subscribe(own, "#", QoS::AtMostOnce);
     world.publish(own, "t", "own", QoS::AtLeastOnce);
     let got = world.messages(own);
@@ -146,7 +146,7 @@ fn what_waited_at_qos_0_for_an_offline_session_is_not_overtaken() {
             QoS::AtMostOnce,
         );
     }
-    // It comes back and does not read: only some of what waits fits its output.
+    // It comes back and does not read: only some of the waiting messages fit its output.
     let client = world.try_connect(
         "c",
         &Hello {

@@ -14,7 +14,7 @@ use thalweg_testbed::{Random, Settings, Testbed};
 /// A client that is there.
 pub type Who = thalweg_testbed::Who<thalweg_testbed::mqtt::Mqtt>;
 
-/// How a client comes in. The default is MQTT 5, a clean start and no session afterwards.
+/// Options of CONNECT. The default is MQTT 5, a clean start and no session afterwards.
 #[derive(Clone)]
 pub struct Hello<'a> {
     pub version: Version,
@@ -143,7 +143,7 @@ impl World {
         self.bed.name_on(prefix, shard)
     }
 
-    /// Comes in; what the server said to CONNECT can be [`heard`](World::heard).
+    /// Connects; the server's answer can be read by [`heard`](World::heard).
     pub fn try_connect(&mut self, name: &str, hello: &Hello<'_>) -> Who {
         let who = self.open(name, hello);
         self.rest();
@@ -314,7 +314,7 @@ impl World {
         assert!(!reason.is_error(), "{topic} was refused: {reason:?}");
     }
 
-    /// Publishes at QoS 1; whether it was refused because nobody has room for it.
+    /// Publishes at QoS 1; returns whether it was refused for lack of space.
     pub fn is_refused(&mut self, who: Who, topic: &str, payload: &str) -> bool {
         let (qos, payload) = (QoS::AtLeastOnce, payload.as_bytes());
         let reason = self.publish_with(
@@ -362,7 +362,7 @@ impl World {
             .collect()
     }
 
-    /// The oldest packet that is no message and was not heard yet.
+    /// Returns the oldest unread packet that is no PUBLISH.
     pub fn heard(&mut self, who: Who) -> Option<Packet> {
         self.bed.client(who).said.pop_front()
     }

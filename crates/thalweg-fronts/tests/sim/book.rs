@@ -1,11 +1,11 @@
-//! What was sent, promised and accepted, and whether all of it fits together.
+//! Sent, acknowledged and received messages, and the consistency of all of them.
 
 use crate::net::{Got, Packet};
 use std::collections::{HashMap, HashSet};
 use thalweg_model::{Filter, Span, Time};
 use thalweg_mqtt::{QoS, ReasonCode};
 
-/// A message's number, written into its payload; 0 for what has none (wills).
+/// A message's number, written into its payload; 0 for a will, which has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Serial(pub u64);
 
@@ -28,10 +28,10 @@ pub struct Message {
     sent_at: Time,
     /// When it was first sent, in the order of the book's events.
     moment: u64,
-    /// How often the client sent it.
+    /// Number of times that the client sent it.
     transmissions: u32,
     acknowledged: bool,
-    /// When it was acknowledged, in the order of the book's events, and what of the journal was written then.
+    /// When it was acknowledged, in the order of the book's events, and the written part of the journal then.
     acknowledged_at: (u64, usize),
 }
 
@@ -40,17 +40,17 @@ pub struct Session {
     pub client: usize,
     /// It outlives the broker.
     persistent: bool,
-    /// What the broker knew of it was lost in part, as its operator has agreed to.
+    /// Part of its state at the broker was lost, as the operator allowed.
     vague: bool,
-    /// Filters in force since a moment at least, their QoS, and what of the journal was written then.
+    /// Filters in force since a known time or earlier, their QoS, and the written part of the journal then.
     subscriptions: HashMap<String, (u64, QoS, usize)>,
     /// Filters that were ever asked for, and when the end of the subscription was acknowledged.
     filters: HashMap<String, Option<u64>>,
-    /// How often each message was accepted.
+    /// Number of deliveries of each message.
     accepted: HashMap<Serial, u32>,
     /// Groups it has asked to join.
     groups: HashSet<String>,
-    /// How often the server has sent each message to it, on whichever connection: in all, and without DUP.
+    /// Number of times that the server has sent each message to it, on any connection: in all, and without DUP.
     seen: HashMap<Serial, (u32, u32)>,
     /// The last message of each publisher, topic, QoS sent and QoS received.
     newest: HashMap<(usize, String, QoS, QoS), Serial>,
@@ -70,7 +70,7 @@ pub struct Book {
     pub disturbed: HashSet<String>,
     /// Messages of groups that were given to a member which does not outlive the broker.
     fleeting: HashSet<Serial>,
-    /// How much of the journal is written.
+    /// The part of the journal that is written.
     pub written: usize,
     /// Acknowledgements wait for the journal, and with it for every shard that has a part in it.
     pub is_journaled: bool,
@@ -100,7 +100,7 @@ impl Message {
     }
 }
 
-/// Topics of groups begin with this; nobody subscribes to them alone.
+/// Prefix of the topics of groups; there are no other subscriptions to them.
 const GROUP_TOPICS: &str = "g/";
 /// Topics with last values.
 pub const RETAINED_TOPICS: &str = "r/";
@@ -178,11 +178,11 @@ impl Book {
         message.acknowledged_at = at;
     }
 
-    /// The broker is gone, and the next one knows what was written by `kept`. `vague`: part of what was written is lost.
+    /// The broker is gone, and the next one has the state written by `kept`. `vague`: part of that is lost.
     pub fn crash(&mut self, kept: usize, vague: bool) {
         self.crashes += 1;
         for session in &mut self.sessions {
-            // What was about to be sent may be sent anew, and with it what has been sent.
+            // A message that was about to be sent may be sent anew, and so may those already sent.
             session.seen.values_mut().for_each(|(_, fresh)| *fresh = 0);
             session.newest = session.newest_accepted.clone();
             session.vague |= vague;
@@ -348,7 +348,7 @@ impl Book {
             let late = message.sent_at + Span::from_secs(u64::from(all) + LATE_SECS);
             assert!(now <= late, "{who}: sent after it had expired");
         }
-        // What its publisher sent again came in again, perhaps after later ones.
+        // The publisher's repetition was accepted again, perhaps after later messages.
         let comes_once =
             message.qos == QoS::ExactlyOnce && message.expiry_secs.is_none() && !self.was_full;
         let once = message.transmissions == 1 || comes_once;
@@ -525,11 +525,11 @@ fn group_of(filter: &str) -> Option<String> {
     Some(rest.trim_end_matches("/#").to_owned())
 }
 
-/// Whether somebody wants to read what happens.
+/// Whether the run is to be printed.
 pub fn is_traced() -> bool {
     static TRACED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *TRACED.get_or_init(|| std::env::var_os("THALWEG_SIM_TRACE").is_some())
 }
 
-/// How long a message may be under way before the server sees it, in seconds.
+/// Longest time of a message before the server reads it, in seconds.
 const LATE_SECS: u64 = 30;

@@ -26,11 +26,11 @@ pub struct Client {
     pub session: usize,
     /// Whether its session must be there, or must not, at the next connection; nothing where it cannot know.
     expected: Option<bool>,
-    /// What it was told about that, and when: that survives a crash.
+    /// The server's answer to that, and when: that survives a crash.
     told: Option<(bool, usize)>,
     /// The broker is a new one, and which session this client had was never told it.
     is_unsure: bool,
-    /// The session it was told of last.
+    /// The session of the last CONNACK.
     told_session: Option<usize>,
     /// Its session outlives its connection, and not for long.
     is_passing: bool,
@@ -60,14 +60,14 @@ enum Question {
     Unsubscribe(String, u64),
 }
 
-/// How a client connects.
+/// Parameters of a client's connection.
 pub struct Opening {
     pub clean: bool,
     pub persistent: bool,
     pub receive_max: u16,
     pub topic_alias_max: u16,
     pub will_delay: Option<u32>,
-    /// How long a session that persists does, in seconds.
+    /// Lifetime of a persistent session, in seconds.
     pub expiry_secs: u32,
 }
 
@@ -193,7 +193,7 @@ impl Client {
         book.new_connection(self.session, self.receive_max);
     }
 
-    /// The connection is gone, with what was under way except the first `arriving` bytes to the server.
+    /// The connection is gone, with all bytes in flight except the first `arriving` bytes to the server.
     pub fn drop_pipe(&mut self, net: &mut Net, arriving: usize) {
         if let Some(pipe) = self.pipe.take() {
             net.leave(pipe, arriving);
@@ -202,7 +202,7 @@ impl Client {
         self.questions.clear();
     }
 
-    /// The broker is gone. What it had written down by `kept` is what the next one knows.
+    /// The broker is gone. The next one has the state written by `kept`.
     pub fn crash(&mut self, kept: usize) {
         self.pipe = None;
         self.connected = false;

@@ -2,8 +2,8 @@
 //! made by a seed. `THALWEG_SIM_SEED=7 cargo test -p thalweg-fronts --test sim` repeats one run, `THALWEG_SIM_RUNS=10000`
 //! does more of them (`THALWEG_SIM_FIRST` says from which on), `THALWEG_SIM_TRACE=1` prints what the server sends.
 //!
-//! Half of the runs have a journal: what is written and what is durable are steps like others, and so are crashes, after
-//! which a new broker takes up what is left and the clients come back with what they remember.
+//! Half of the runs have a journal: writes and syncs are steps like others, and so are crashes, after which a new
+//! broker recovers the remaining journal and the clients come back with their own state.
 
 mod book;
 mod client;
@@ -31,7 +31,7 @@ const TOPICS: [&str; 14] = [
     "r/c/d", "n/e/1", "n/e/2",
 ];
 
-/// What clients subscribe to, and with which QoS.
+/// Filters of clients, with their QoS.
 const FILTERS: [(&str, QoS); 12] = [
     ("n/a", QoS::ExactlyOnce),
     ("n/a/b", QoS::AtLeastOnce),
@@ -125,7 +125,7 @@ struct Simulation {
     calm: bool,
     kind: JournalMode,
     disk_slowness: usize,
-    /// What acknowledgements wait for.
+    /// Durability that acknowledgements wait for.
     safety: Safety,
 }
 
@@ -341,7 +341,7 @@ impl Simulation {
             true => Loss::Process,
             false => Loss::Power(durable + self.random.below(handed_over - durable + 1)),
         };
-        // What was written but not durable may be lost with the power, if that is what the operator has chosen.
+        // Written but unsynced frames may be lost with the power, if the operator has chosen that.
         let (kept, vague) = match loss {
             Loss::Power(left) if self.safety < Safety::Durable && left < written => (left, true),
             _ => (usize::MAX, false),
@@ -536,7 +536,7 @@ impl Simulation {
             }
             self.rest();
         }
-        // What a group has waited for a member that is gone comes back after the time limit.
+        // A message that a group holds for a member that is gone is returned after the time limit.
         self.net.now += Span::from_secs(3);
         self.rest();
         for client in &self.clients {
@@ -545,7 +545,7 @@ impl Simulation {
                 "{} was thrown out",
                 client.name
             );
-            // What full queues alone want is not acknowledged to MQTT 3.
+            // A message that only full queues would get is not acknowledged to MQTT 3.
             let may_wait = self.lossy && client.version == Version::V311;
             assert!(
                 client.is_idle() || client.pipe.is_none() || may_wait,

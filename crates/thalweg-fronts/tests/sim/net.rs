@@ -1,5 +1,5 @@
-//! A broker in memory whose MQTT clients see at once what it writes for them, and get it later. Nothing moves by itself: whoever
-//! owns a [`Net`] says which bytes and which messages move next, and what of the journal is written.
+//! A broker in memory whose MQTT clients see its output at once, and get it later. Nothing moves by itself: the owner
+//! of a [`Net`] decides which bytes and which messages move next, and which part of the journal is written.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -21,9 +21,9 @@ pub struct End {
     pub machine: ClientSide,
     /// Arrived at the client, not looked at yet.
     pub inbox: VecDeque<Packet>,
-    /// What the broker wrote since somebody last took it, whether it will arrive or not.
+    /// The broker's output since it was last taken, whether it will arrive or not.
     pub tap: Vec<Packet>,
-    /// What the broker did wrong.
+    /// Protocol errors of the broker.
     pub fault: Option<PeerFault>,
     /// Written, and not a whole packet yet.
     rest: Vec<u8>,
@@ -135,7 +135,7 @@ impl Net {
         self.read(pipe);
     }
 
-    /// The client goes away, and what is under way to it is lost. See [`Testbed::cut`].
+    /// The client disconnects, and bytes in flight to it are lost. See [`Testbed::cut`].
     pub fn leave(&mut self, pipe: Pipe, arriving: usize) {
         self.cut(pipe, arriving);
         let end = self.client(pipe);
@@ -168,8 +168,8 @@ impl Net {
         waiting
     }
 
-    /// The books of all shards, as one line says them: copies routed or restored, and what became of them. In flight are
-    /// copies that were sent and are not settled.
+    /// The books of all shards as one line: copies routed or restored, and their outcomes. In flight are copies that
+    /// were sent and are not settled.
     pub fn copies(&self) -> (u64, u64) {
         let routed = self.sum(|kernel| kernel.ledger().routed + kernel.ledger().restored);
         let done = self.sum(|kernel| {

@@ -94,7 +94,7 @@ fn guests_and_nobody_come_in_where_nobody_is_asked_and_others_are_asked_for_thei
         ..ConnectOut::default()
     };
     let who = world.try_connect(&with(named));
-    // What is sent before the verdict waits for it.
+    // Frames sent before the login's result wait for it.
     world.writes(
         who,
         b"SUBSCRIBE\nid:1\ndestination:/queue/q\nreceipt:early\n\n\0",

@@ -1,4 +1,4 @@
-//! Bounds, and what is not allowed.
+//! Limits, and refusals beyond them.
 
 use crate::script::Stage;
 use crate::world::{Hello, World};

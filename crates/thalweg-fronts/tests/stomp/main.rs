@@ -1,4 +1,4 @@
-//! What a broker must do for STOMP clients in one situation each, over front and kernel in memory.
+//! The broker's behaviour for STOMP clients in one situation each, over front and kernel in memory.
 
 mod script;
 mod world;

@@ -1,4 +1,4 @@
-//! What travels beside a payload.
+//! Message properties in headers of frames.
 
 use crate::world::World;
 use thalweg_fronts::stomp::{Dialect, StompSettings};

@@ -13,7 +13,7 @@ const HEAD_BYTES_MAX: u32 = 512;
 const BODY_BYTES_MAX: u32 = 1024;
 const OUTPUT_MAX: usize = 4096;
 
-/// More than a link may hold: its own limit, one message more, and answers to what was read at once.
+/// Upper bound of a link's output: its own limit, one message more, and answers to one read.
 const OUTPUT_BOUND: usize = OUTPUT_MAX + 8192;
 /// More than a kernel may hold: what scripts can send before time makes the queues end.
 const QUEUE_BYTES_MAX: usize = 64 << 10;
@@ -132,7 +132,7 @@ impl Stage {
         self.script.send(which, bytes, OUTPUT_MAX);
     }
 
-    /// What happens beside frames, and what the server may say about a connection at any time.
+    /// Events besides frames, and the server's possible requests on a connection at any time.
     fn trouble(&mut self, which: usize, number: usize) {
         let script = &mut self.script;
         match number {

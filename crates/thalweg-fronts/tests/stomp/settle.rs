@@ -27,7 +27,7 @@ fn send_numbers(world: &mut World, count: usize) {
     }
 }
 
-/// What a new consumer gets: texts, and whether they were delivered before.
+/// Deliveries to a new consumer: texts, and whether they are flagged as redelivered.
 fn left(world: &mut World) -> Vec<(String, bool)> {
     let who = world.connect();
     world.listen(who, "1", "/queue/q");

@@ -1,4 +1,4 @@
-//! `/topic/` and `/exchange/`: everybody who wants it gets it.
+//! `/topic/` and `/exchange/`: every subscriber gets each message.
 
 use crate::world::{Hello, Who, World};
 use thalweg_fronts::stomp::{Dialect, StompSettings};
@@ -261,7 +261,8 @@ fn a_member_of_a_group_shares_with_mqtt() {
     }
 }
 
-/// RabbitMQ's "Invalid destination": who writes slashes means another dialect, and would never hear of the topic `a/b`.
+/// RabbitMQ's "Invalid destination": a client that writes slashes uses another dialect, and would never get messages of
+/// the topic `a/b`.
 #[test]
 fn a_slash_in_a_topic_is_an_error_where_dots_part_levels() {
     let mut world = World::with(2, Limits::default(), StompSettings::default());

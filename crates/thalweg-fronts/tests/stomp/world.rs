@@ -18,7 +18,7 @@ pub type Who = thalweg_testbed::Who<Stomp>;
 
 pub type Other = thalweg_testbed::Who<Mqtt>;
 
-/// How a client connects.
+/// Parameters of a client's connection.
 #[derive(Clone)]
 pub struct Hello<'a> {
     pub connect: ConnectOut<'a>,
@@ -65,7 +65,7 @@ impl World {
         &self.bed.shards[self.bed.queue_shard()].kernel
     }
 
-    /// Sends CONNECT; what the server says to it can be [`heard`](World::heard).
+    /// Sends CONNECT; the server's answer can be read by [`heard`](World::heard).
     pub fn try_connect(&mut self, hello: &Hello<'_>) -> Who {
         self.bed.settings.stomp = Arc::new(self.settings.clone());
         let who = self.bed.open_stomp(&hello.connect, hello.access.clone());
@@ -87,7 +87,7 @@ impl World {
         self.connect_with(&Hello::default())
     }
 
-    /// The server's verdict on whoever asked first.
+    /// The server's answer to the oldest pending login.
     pub fn allow(&mut self, answer: LoginAnswer) {
         self.bed.answer_login(answer);
     }
@@ -105,7 +105,7 @@ impl World {
         self.says(who, |_, up| up.extend_from_slice(bytes));
     }
 
-    /// The receipt must be the next thing that is heard.
+    /// The receipt must be the next frame.
     pub fn hears_receipt(&mut self, who: Who, receipt: &str) {
         assert_eq!(
             self.heard(who),
@@ -178,7 +178,7 @@ impl World {
         self.hears_error(who, Some("no"))
     }
 
-    /// ERROR must be the next thing that is heard, and then the end.
+    /// ERROR must be the next frame, followed by the end of the connection.
     pub fn hears_error(&mut self, who: Who, about: Option<&str>) -> (String, String) {
         match self.heard(who) {
             Some(ServerFrame::Error {
@@ -252,7 +252,7 @@ impl World {
         self.bed.waiting(who)
     }
 
-    /// What is written for a client that does not read.
+    /// Pending output for a client that does not read.
     pub fn unread(&mut self, who: Who) -> Vec<u8> {
         self.bed.link(who).expect("open").sendable().to_vec()
     }
@@ -262,7 +262,7 @@ impl World {
         self.bed.lose(who);
     }
 
-    /// What the server's timers say of a connection: how long it may be silent, and how long it may hear nothing.
+    /// The server's timers of a connection: how long the client may be silent, and how long the server may be.
     pub fn limits_of(&self, who: Who) -> (Option<Span>, Option<Span>) {
         let (links, link) = (
             &self.bed.shards[self.bed.shard_of(who)].links,
