@@ -12,11 +12,11 @@ use super::{Choice, Head, MemberView, Parcel, Place, Signal, Step, Terms, length
 use smallvec::SmallVec;
 use thalweg_model::{Span, Time};
 
-/// What a message is thought to take where nothing is known.
+/// Assumed service time in seconds without any measurement.
 const UNKNOWN: f64 = 0.010;
 /// Memory of the rate of arrivals, in seconds.
 const RATE_MEMORY: f64 = 2.0;
-/// Between what is best for one message and what is best for all, where members differ much.
+/// Trade-off between the best choice for one message and the best for all, where members differ much.
 const BETA: f64 = 0.6;
 /// Estimates closer than this part of a message's time are the same.
 const NEARLY: f64 = 0.02;
@@ -38,7 +38,7 @@ const SILENCE_SERVICES: f64 = 30.0;
 const SILENCE_LONGEST: f64 = 1.5;
 /// Patience with a message that another member had before.
 const PATIENCE_AGAIN: f64 = 8.0;
-/// A member is overdue only if another member has been heard within this time, in seconds.
+/// A member is overdue only if another member has answered within this time, in seconds.
 const HEARD_WITHIN: f64 = 0.5;
 /// Shortest time before a held message is looked at again.
 const LOOK_AGAIN: f64 = 2e-4;
@@ -67,7 +67,7 @@ pub(super) struct Adaptive {
     /// When the first message came.
     first_at: f64,
     recent_rate: f64,
-    /// What a message takes, typically.
+    /// Typical service time of a message.
     typical: f64,
     fastest: f64,
     /// Messages per second that members do one at a time, their way through the network included.
@@ -76,7 +76,7 @@ pub(super) struct Adaptive {
     sizes: SizeLaw,
     /// Squared coefficient of variation, from reports: a sum and its weight.
     reported: (f64, f64),
-    /// The two members that were heard last, and when.
+    /// The two members with the latest answers, and their times.
     heard: [(Place, f64); 2],
     shared: u32,
     /// Until then a new member may have to wait for its first message.
@@ -119,11 +119,11 @@ impl Default for Adaptive {
     }
 }
 
-/// What a choice goes by.
+/// Parameters of a choice.
 #[derive(Clone, Copy)]
 struct View {
     now: f64,
-    /// What is sent cannot be taken back.
+    /// A sent message cannot be withdrawn.
     once: bool,
     again: bool,
     queued: f64,
@@ -300,7 +300,7 @@ impl Adaptive {
                 member.reporting = Reporting::new(now, every);
             }
             member.reporting.work.at = member.reporting.work.at.max(now + way);
-            // What its acknowledgements seemed to say was wrong; what it said itself counts at once.
+            // The conclusion from its acknowledgements was wrong; its own report counts at once.
             member.knowledge = Service::new(now);
             if member.reporting.each > 0.0 {
                 member.knowledge.learn(member.reporting.each, now);
@@ -418,7 +418,7 @@ impl Adaptive {
         member.handshake.completed(tag, last, way, now) || self.is_done(place, tag, now)
     }
 
-    /// A member is done with a message.
+    /// A member has processed a message.
     fn is_done(&mut self, place: Place, tag: u64, now: f64) -> bool {
         let mut taken = None;
         self.turned(place, false, |member| taken = member.take(tag));
@@ -453,7 +453,7 @@ impl Adaptive {
                 .gap((completed - member.last).max(0.0), 2.0 * member.jitter);
         }
         member.last = member.last.max(completed);
-        // What it took on trial says how long it was silent, not how fast it is.
+        // The time of a probation message shows how long it was silent, not how fast it is.
         let was_silent = member.probation;
         (member.probation, member.until) = (false, 0.0);
         let signal = member.judge(sojourn, typical);
@@ -519,7 +519,7 @@ impl Adaptive {
         if member.signal == Signal::Silent {
             self.set_signal(place, Signal::Reports, now);
         }
-        // Who says much and does nothing changes nothing.
+        // A member that reports much and does nothing has no effect.
         self.is_stale |= learnt.is_some()
             && self
                 .get(place)
@@ -527,7 +527,7 @@ impl Adaptive {
         true
     }
 
-    /// Works out anew what changes slowly: what is typical, and who is fast.
+    /// Recomputes slowly changing values: the typical service time, and the fast members.
     fn refresh(&mut self, now: f64) {
         (self.is_stale, self.refreshed, self.acknowledged) = (false, now, 0);
         let mut known: Vec<f64> = Vec::new();
@@ -556,7 +556,7 @@ impl Adaptive {
                 member.knowledge.mean(typical, now)
             };
             member.set_window(deviation);
-            // What is known of members that work on several at once is the time between two messages.
+            // The only measurement of members with several handlers is the time between two messages.
             let handlers = if member.parallel.found {
                 1.0
             } else {
@@ -619,7 +619,7 @@ impl Adaptive {
             again: head.again,
             queued,
             factor: self.sizes.factor(head.size),
-            // What cannot be taken back is not given ahead, unless the journal's time would be idle time.
+            // A message that cannot be withdrawn is not sent ahead, unless the journal's time would be idle time.
             level: ((queued / (theta * count)) as u32).min(if head.once { 1 } else { u32::MAX }),
             pressing: if head.once {
                 0
@@ -636,8 +636,8 @@ impl Adaptive {
             .is_some_and(|member| self.is_open(member, &view, 1))
     }
 
-    /// Whether a member can have a message: in pass 0 of what it is about to be free for, in pass 1 of what it may have
-    /// ahead.
+    /// Whether a member can have a message: in pass 0 one for which it is about to be free, in pass 1 one within its
+    /// allowed lead.
     fn is_open(&self, member: &Member, view: &View, pass: u32) -> bool {
         if member.blocked || view.now < member.until {
             return false;
@@ -702,7 +702,7 @@ impl Adaptive {
             .then_some(first)
     }
 
-    /// What came just now went to that member.
+    /// The latest arrival went to that member.
     #[inline]
     pub(super) fn took_turn(&mut self, place: Place, size: u32, now: Time) {
         self.arrived(now);
@@ -823,7 +823,7 @@ impl Adaptive {
         }
         let again = Choice::Hold(self.again(view.now));
         let near_first = equals.iter().filter(|(done, ..)| *done < first + margin);
-        // What a lost member did not settle goes to the member heard from last: the one that was silent
+        // Messages that a lost member did not settle go to the member with the latest answer: the one that was silent
         // for longest may be the next to be lost.
         let in_turn = |(_, turn, ..): &&(f64, u64, Place, f64)| {
             if view.again { u64::MAX - turn } else { *turn }
@@ -1001,7 +1001,7 @@ impl Adaptive {
             let services =
                 (SILENCE_SERVICES * (1.0 + 2.0 * deviation)).max(SILENCE_LONGEST * longest);
             let patience = services * member.service * first.factor;
-            // What silenced another member may be the message's fault.
+            // The message itself may have silenced the other member.
             let patience = patience.max(SILENCE_MIN).max(length(member.terms.patience))
                 * if first.again { PATIENCE_AGAIN } else { 1.0 };
             if silence <= patience {

@@ -12,12 +12,12 @@ const CERTAIN: i8 = 2;
 const VOTES_MAX: i8 = 4;
 /// Part of a new sample in the journal's time.
 const WEIGHT: f64 = 0.2;
-/// What the journal takes beside the work that is not worth a message ahead.
+/// Time of the journal in addition to the work that does not justify a message ahead.
 const LITTLE: f64 = 0.02;
 /// Messages that a member may have ahead at the most: what it has it keeps if it crashes.
 const AHEAD_MAX: f64 = 4.0;
 
-/// How one member takes its exactly-once deliveries, as far as they have shown it.
+/// How one member handles its exactly-once deliveries, as observed.
 #[derive(Default)]
 pub(super) struct Handshake {
     /// Deliveries that took longer before they were recorded than after their release, less the others.
@@ -38,7 +38,7 @@ struct Open {
 }
 
 impl Handshake {
-    /// Whether the member is done with a message when it records it.
+    /// Whether the member processes a message before it records it.
     pub(super) fn works_first(&self) -> bool {
         self.votes >= CERTAIN
     }
@@ -95,8 +95,8 @@ impl Handshake {
         open.map(|open| open.released = now).is_some()
     }
 
-    /// Such a message is completed; `last` is when the member was done with something else, `way` the network's time to it.
-    /// False if there is none.
+    /// Such a message is completed; `last` is when the member finished its previous work, `way` the network's time to
+    /// it. Returns false if there is none.
     pub(super) fn completed(&mut self, tag: u64, last: f64, way: f64, now: f64) -> bool {
         let Some(at) = self.open.iter().position(|open| open.tag == tag) else {
             return false;

@@ -1,8 +1,8 @@
-//! Which member of a group gets its next message, and when.
+//! Chooses which member of a group gets its next message, and when.
 //!
-//! *Knows:* places (members by number), sizes, moments, acknowledgements and reports. *Must never know:* a session, a
-//! message, a queue. A group reports events and asks for a choice. Time is a parameter. What peers say is checked in `report`;
-//! numbers inside are finite.
+//! *Knows:* places (members by number), sizes, times, acknowledgements and reports. *Must never know:* a session, a
+//! message, a queue. A group reports events and asks for a choice. Time is a parameter. Values from peers are checked
+//! in `report`; numbers inside are finite.
 //!
 //! `strategy` has the names. `turns` are strategies that need no estimate, `score` is the thesis's. `adaptive` is ours:
 //! messages stay in the group's queue until the member that will finish first is about to be free; `member` says when
@@ -42,26 +42,27 @@ pub const LOOK_AHEAD: usize = 64;
 /// A member of a group, as its balancer numbers it; used again after the member has left.
 pub type Place = u32;
 
-/// What is known of a member when it joins.
+/// Properties of a member when it joins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
     /// Unsettled deliveries it allows.
     pub window_max: u32,
     /// Whether deliveries to it are settled.
     pub settles: bool,
-    /// Whether it settles a delivery when it is done with it, or as soon as it has it, as it says; else that is found out.
+    /// Whether it settles a delivery after processing (true) or on receipt (false), as it declares; `None`: to be
+    /// measured.
     pub when_done: Option<bool>,
     /// Its part in the weighted strategy.
     pub weight: u16,
     /// Handlers that work side by side, as it says.
     pub concurrency: u16,
-    /// How often it is to report.
+    /// Interval of its reports.
     pub report_every: Span,
     /// It is not overdue before it has been silent for so long.
     pub patience: Span,
     /// The network's part of a round trip; zero if unknown.
     pub round_trip: Span,
-    /// How much that varies.
+    /// Jitter of the round trip.
     pub jitter: Span,
 }
 
@@ -88,7 +89,7 @@ pub struct Head {
     pub queued: usize,
     /// Its size in bytes.
     pub size: u32,
-    /// What a strategy that binds messages to members goes by.
+    /// Number by which strategies with fixed assignments choose.
     pub turn: u64,
     pub random: u64,
     /// Once sent it can never go to another member.
@@ -100,7 +101,7 @@ pub struct Head {
 /// A message that went to a member.
 #[derive(Clone, Copy, Debug)]
 pub struct Parcel {
-    /// What it is acknowledged by.
+    /// Tag of its acknowledgement.
     pub tag: u64,
     /// Its size in bytes.
     pub size: u32,
@@ -110,7 +111,7 @@ pub struct Parcel {
     pub again: bool,
 }
 
-/// What to do with the head of the queue.
+/// Decision about the head of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// It goes to this member.
@@ -121,7 +122,7 @@ pub enum Choice {
     Nobody,
 }
 
-/// How a member is seen.
+/// Source of a member's estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// By its acknowledgements, which come when it is done.
@@ -133,9 +134,9 @@ pub enum Signal {
 /// A member as operators see it.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberView {
-    /// How it is seen.
+    /// Source of the estimate.
     pub signal: Signal,
-    /// What a message takes there.
+    /// Service time of a message at the member.
     pub service: Span,
     /// Deliveries that are not settled.
     pub unsettled: usize,
@@ -182,7 +183,7 @@ impl Balancer {
         }
     }
 
-    /// A member's terms are others now. What was measured of the network stays.
+    /// Replaces a member's terms. Network measurements stay.
     pub fn retune(&mut self, place: Place, terms: Terms, now: Time) {
         match &mut self.0 {
             StrategyState::Turns(turns) => turns.retune(place, terms),
@@ -234,7 +235,7 @@ impl Balancer {
         }
     }
 
-    /// What was sent under that tag came back unsettled, or went elsewhere.
+    /// The message with that tag was returned unsettled, or went to another member.
     pub fn taken_back(&mut self, place: Place, tag: u64, now: Time) {
         match &mut self.0 {
             StrategyState::Turns(turns) => {
@@ -266,15 +267,15 @@ impl Balancer {
         }
     }
 
-    /// What the network takes for a round trip to a member, as measured beside the messages.
+    /// Round trip to a member, measured apart from the messages.
     pub fn round_trip(&mut self, place: Place, least: Span, jitter: Span) {
         if let StrategyState::Adaptive(adaptive) = &mut self.0 {
             adaptive.round_trip(place, least, jitter);
         }
     }
 
-    /// Whose turn it is, if the members are known by nothing but what was sent to them and none has anything to settle:
-    /// the same that [`Balancer::choose`] would choose if it may.
+    /// The next member, if only the numbers of sent messages matter and no member has unsettled ones: the same that
+    /// [`Balancer::choose`] would choose if it may.
     #[inline]
     pub fn next_in_turn(&self) -> Option<Place> {
         match &self.0 {
@@ -292,7 +293,7 @@ impl Balancer {
         }
     }
 
-    /// Who gets the head of the queue. `may` says whether a member can have this message at all.
+    /// Chooses the member for the head of the queue. `may` returns whether a member can have this message at all.
     pub fn choose(&mut self, head: &Head, now: Time, may: &mut dyn FnMut(Place) -> bool) -> Choice {
         match &mut self.0 {
             StrategyState::Turns(turns) => turns.choose(head, may),
@@ -316,7 +317,7 @@ impl Balancer {
         }
     }
 
-    /// Whether anybody has something that is not settled.
+    /// Whether any member has unsettled messages.
     pub fn has_unsettled(&self) -> bool {
         match &self.0 {
             StrategyState::Adaptive(adaptive) => adaptive.has_unsettled(),
@@ -332,7 +333,7 @@ impl Balancer {
         }
     }
 
-    /// How a member is seen; nothing if the strategy does not look.
+    /// Returns the estimate of a member; `None` if the strategy makes none.
     pub fn view(&self, place: Place, now: Time) -> Option<MemberView> {
         match &self.0 {
             StrategyState::Adaptive(adaptive) => adaptive.view(place, now),

@@ -15,12 +15,12 @@ const RECENT: usize = 20;
 const JUDGED_EVERY: usize = 4;
 /// And not before there are so many.
 const JUDGED_FIRST: usize = 12;
-/// What a peer takes to acknowledge on receipt, in seconds: at least, usually, and when it is slow. Who works in less
-/// than that is served in turn, fewest unsettled first, which suits quick work.
+/// Time of a peer that acknowledges on receipt, in seconds: at least, usually, and when it is slow. A member that works
+/// in less than that is served in turn, fewest unsettled first, which suits quick work.
 const RECEIPT: f64 = 5e-5;
 const ANSWERS: f64 = 5e-4;
 const ANSWERS_LATE: f64 = 1e-3;
-/// What a peer takes to turn round between two messages, in seconds: enough to have one more there when much waits.
+/// Turnaround of a peer between two messages, in seconds: enough to keep one more message there under load.
 const WAKES: f64 = 2e-4;
 /// Beside slow work, no member is assumed to need less than this part of the typical time unless it reports so.
 const UNUSUAL: f64 = 0.05;
@@ -61,7 +61,7 @@ pub(super) struct Member {
     pub(super) handshake: Handshake,
     recent: [f32; RECENT],
     recent_count: usize,
-    /// Window without backlog, and what it may grow by.
+    /// Window without backlog, and its largest growth.
     pub(super) base: u32,
     pub(super) extra: u32,
     pub(super) rank: u32,
@@ -72,7 +72,7 @@ pub(super) struct Member {
     pub(super) probation: bool,
     /// It gets nothing before.
     pub(super) until: f64,
-    /// What it was sent of the group's last messages.
+    /// Messages of the group's last ones that it was sent.
     pub(super) share: u32,
     /// The last choice in which it might not have the message.
     pub(super) refused: u64,
@@ -173,7 +173,7 @@ impl Member {
         }
     }
 
-    /// How many it may have while so much more than usual waits.
+    /// Its window while the backlog exceeds the usual one by so much.
     pub(super) fn window(&self, level: u32, pressing: u32) -> u32 {
         if self.probation {
             return 1;
@@ -324,7 +324,7 @@ impl Member {
         );
         let reported = self.reporting.each;
         let (half, most, back, instead) = if reported > 0.0 && self.reporting.last.is_some() {
-            // Who claims that is bounded like all who are known by their word.
+            // A member with such a claim is bounded like all members without measurements.
             let bound = 0.3 * reported;
             let claimed = bound < silent.0;
             let (half, most, back) = if claimed {
@@ -394,7 +394,7 @@ impl Member {
     }
 }
 
-/// How a member is seen of whom nothing but its terms is known.
+/// Estimate of a member with only its terms.
 fn first_signal(terms: &Terms) -> Signal {
     if terms.settles && terms.when_done != Some(false) {
         Signal::Acknowledges
@@ -407,7 +407,7 @@ fn first_signal(terms: &Terms) -> Signal {
 mod tests {
     use super::*;
 
-    /// How a member is seen whose acknowledgements take these times, in microseconds, in a group where 10 ms is typical.
+    /// Estimate of a member with these acknowledgement times, in microseconds, in a group where 10 ms is typical.
     fn seen(jitter: Span, sojourns: impl Iterator<Item = u64>) -> Signal {
         let mut member = Member::new(
             Terms {
@@ -476,7 +476,7 @@ mod tests {
         }
         member.signal = member.judge(0.0003, 0.010);
         assert_eq!(member.signal, Signal::Silent);
-        // Who works is believed at once, whatever is quick now and then.
+        // A member that works is recognized at once, whatever is quick now and then.
         let mut member = Member::new(Terms::default(), 1, 0.010, 0.0);
         for took in [0.004, 0.0002, 0.012, 0.009] {
             member.judge(took, 0.010);

@@ -6,12 +6,12 @@
 /// Samples of messages that were alone at the member, and of gaps, before anything is said.
 const ALONE: usize = 32;
 const ALONE_MIN: usize = 4;
-/// Who is suspected is given one message at a time until there are so many of the first.
+/// A member under suspicion gets one message at a time until there are so many samples of single messages.
 const ALONE_SURE: usize = 16;
 const GAPS_FIRST: u32 = 32;
 /// The same again before it is believed.
 const GAPS_SECOND: u32 = 48;
-/// Part of gaps that may be short: half of the shortest tenth of what a message takes alone. Half, because a constant
+/// Share of gaps that may be short: below half of the shortest tenth of single-message times. Half, because a constant
 /// service has gaps as long as messages.
 const SHORT_MAX: f64 = 0.3;
 
@@ -23,7 +23,7 @@ pub(super) struct Parallel {
     short: u32,
     suspected: bool,
     pub(super) found: bool,
-    /// Mean of what a message takes alone.
+    /// Mean time of a message processed alone.
     pub(super) alone_mean: f64,
     gap_mean: f64,
     /// Handlers, if the member has said how many.
@@ -59,8 +59,9 @@ impl Parallel {
         self.count += 1;
     }
 
-    /// How many handlers there seem to be: what a message takes alone in terms of gaps under load. Rather too many than
-    /// too few: a member that is given too little shows too long gaps, and too few would confirm themselves.
+    /// Estimated number of handlers: the time of a message alone divided by the gap under load. Rather too many than
+    /// too few: a member with too few messages shows too long gaps, so an estimate that is too low would confirm
+    /// itself.
     pub(super) fn handlers(&self) -> f64 {
         if let Some(declared) = self.declared {
             return f64::from(declared);

@@ -1,4 +1,4 @@
-//! What a member says of itself, and how much of it is believed.
+//! A member's load report, and the checks of its plausibility.
 
 /// A member's report, as it came: nothing in it is trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -69,7 +69,7 @@ impl Unit {
         busy: f64,
     ) -> Option<Credible> {
         let mut each = report.each * self.0;
-        // Who works a hundred times longer than time has passed does not count in milliseconds.
+        // A member that claims a hundred times the elapsed time does not count in milliseconds.
         if processed >= 1.0 && busy > 1e-3 && each * processed > 100.0 * busy {
             while self.0 > 1.0 / SMALLEST && each * processed > 3.0 * busy {
                 self.0 /= 1e3;

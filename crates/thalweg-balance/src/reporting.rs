@@ -1,4 +1,4 @@
-//! What is left to do at a member that reports: its last word, and what it was sent since.
+//! Remaining work of a member that reports: its last report, and the messages sent since.
 
 use super::report::{Credible, Unit};
 use super::work::Work;
@@ -19,10 +19,10 @@ pub(super) struct Law {
     pub(super) way: f64,
 }
 
-/// What a report taught.
+/// Measurements gained from a report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Learnt {
-    /// Messages processed since the report before, and what each took.
+    /// Messages processed since the report before, and the time of each.
     pub(super) processed: f64,
     pub(super) each: f64,
 }
@@ -33,7 +33,7 @@ pub(super) struct Reporting {
     pub(super) work: Work,
     /// The same without what may not have arrived yet.
     settled: Work,
-    /// That: when it arrives, its mean and variance.
+    /// Messages in flight: time of arrival, mean and variance of the work.
     under_way: VecDeque<(f64, f64, f64)>,
     /// The last messages sent while no member reported: when, and how large.
     unheard: VecDeque<(f64, f64)>,
@@ -91,7 +91,7 @@ impl Reporting {
         self.settle_until(now - law.way);
     }
 
-    /// What had arrived by `at` belongs to what a report of that moment speaks of.
+    /// Messages that had arrived by `at` are included in a report of that time.
     fn settle_until(&mut self, at: f64) {
         while let Some((arrival, mean, variance)) = self.under_way.front().copied() {
             if arrival > at {
@@ -120,7 +120,7 @@ impl Reporting {
             .is_some_and(|last| now - last > 60.0_f64.max(20.0 * self.usual_gap()))
     }
 
-    /// A report has come. What it taught about times, if anything.
+    /// Takes in a report. Returns the measurements gained from it, if any.
     pub(super) fn reported(&mut self, report: Credible, law: &Law, now: f64) -> Option<Learnt> {
         let then = now - law.way;
         self.settle_until(then);

@@ -1,4 +1,4 @@
-//! What a service that has lasted so long has yet to come, learnt from all members of a group, in units of their means.
+//! Remaining time of a service that has lasted so long, learnt from all members of a group, in units of their means.
 
 /// Bins of half an octave, from 2^-8 to 2^8 of the mean.
 const BINS: usize = 33;
@@ -8,7 +8,7 @@ const TAIL: f64 = 0.002;
 /// Samples that are remembered.
 const MEMORY: f64 = 4096.0;
 
-/// What is left of the longest with each sample: a third after 16,384.
+/// Factor of the longest time per sample: a third remains after 16,384.
 const LONGEST_KEPT: f64 = 1.0 - 1.0 / 16_384.0;
 
 /// Samples of service times over their means.
@@ -48,7 +48,7 @@ impl Default for Residual {
     }
 }
 
-/// Which bin, and where between its edges.
+/// Bin of a value, and its position between the bin's edges.
 fn place(y: f64) -> (usize, f64) {
     if y <= 0.003_91 {
         return (0, 0.0);
@@ -125,7 +125,7 @@ impl Residual {
         }
     }
 
-    /// The mean of what is left of a service that has lasted `u` means.
+    /// Mean remaining time of a service that has lasted `u` means.
     #[inline]
     pub(crate) fn left(&self, u: f64) -> f64 {
         let (bin, part) = place(u);

@@ -1,8 +1,8 @@
 //! The thesis's choice, exactly: a table per member, a score, and its rules for the start. In whole nanoseconds.
 //!
 //! Per member it keeps m_q (messages waiting there, as reported), t_p (mean of the last five reported times per
-//! message, those of intervals without a message as 0 among them), t_r (when the report came), t_s (when it was last
-//! given something) and m_s (how much it was given since that report). The highest score wins:
+//! message, those of intervals without a message as 0 among them), t_r (time of the report), t_s (time of the last
+//! delivery) and m_s (deliveries since that report). The highest score wins:
 //!
 //! score = t1 - max((m_q + m_s) * t_p - t2, 0), where t1 = now - t_s and t2 = now - t_r.
 //!

@@ -1,4 +1,4 @@
-//! How long a message takes: of one member, with what is typical of its group as a prior; and how that depends on size.
+//! Service time of a message: of one member, with the group's typical time as a prior; and its dependence on size.
 
 /// Acknowledgements that are remembered.
 const MEMORY_ACKS: f64 = 64.0;
@@ -11,7 +11,7 @@ const FADING: f64 = 60.0;
 pub(crate) const SHORTEST: f64 = 1e-6;
 const LONGEST: f64 = 3600.0;
 
-/// What is known of one member.
+/// Measurements of one member.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Service {
     sum: f64,
@@ -89,7 +89,8 @@ impl Service {
     }
 }
 
-/// How the time of a message depends on its size, over a group: `flat + slope * size / mean size`, where both add up to 1.
+/// Dependence of the service time on the message's size, over a group: `flat + slope * size / mean size`, where both
+/// add up to 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SizeLaw {
     /// Discounted sums of 1, z, z², y and z·y, where z is the size and y the time over the member's mean.

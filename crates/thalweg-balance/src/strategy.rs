@@ -1,6 +1,6 @@
 //! The names of strategies, ours and those of other brokers.
 
-/// How a group chooses a member.
+/// Strategy by which a group chooses a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupStrategy {
     /// Each member in turn: the one whose last message is oldest.
@@ -19,7 +19,7 @@ pub enum GroupStrategy {
     Weighted,
     /// By what members report of their backlog, exactly as the thesis has it that introduced such reports.
     Score,
-    /// The member that is expected to be done first, by acknowledgements, reports and what else the broker sees.
+    /// The member that is expected to finish first, by acknowledgements, reports and other observations of the broker.
     #[default]
     Adaptive,
 }

@@ -230,7 +230,7 @@ mod tests {
         let mut turns = with(GroupStrategy::Weighted, &[3, 1]);
         let chosen = run(&mut turns, 400, &mut |_| true);
         assert_eq!(chosen.iter().filter(|place| **place == 0).count(), 300);
-        // Who comes late does not catch up on what it missed.
+        // A late member does not catch up on turns that it missed.
         let late = turns.join(Terms::default());
         let chosen = run(&mut turns, 100, &mut |_| true);
         assert_eq!(chosen.iter().filter(|place| **place == late).count(), 20);

@@ -1,4 +1,4 @@
-//! How much work a member still has, if no report says when a message is done: a mean and a variance that shrink with time.
+//! Remaining work of a member without completion reports: a mean and a variance that shrink with time.
 
 use std::f64::consts::{PI, SQRT_2};
 use std::sync::LazyLock;
@@ -66,7 +66,7 @@ impl Work {
         }
     }
 
-    /// What is left at `at`: work is done, but never more than there is.
+    /// Remaining work at `at`: work is done, but never more than there is.
     pub(crate) fn drained(&self, at: f64) -> Work {
         let passed = at - self.at;
         if passed <= 0.0 {

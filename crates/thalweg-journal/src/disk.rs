@@ -1,4 +1,4 @@
-//! What the journal needs of a file system, and the real one.
+//! The journal's interface to a file system, and the real one.
 //!
 //! The journal names no path and opens no file except through these two traits, so that the same code runs on a
 //! simulated disk that forgets, tears and fails ([`crate::sim`]).
@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The folder for what a repair took out.
+/// The folder for data that a repair has removed.
 pub const QUARANTINE: &str = "quarantine";
 
 /// A directory of files. Names are relative and have no folders but `quarantine/`.
@@ -35,11 +35,11 @@ pub trait Disk: Clone + Send + Sync + 'static {
     fn sync_dir(&self) -> io::Result<()>;
     /// Takes the directory for this process; `Err(holder)` inside if another has it.
     fn lock(&self) -> io::Result<Result<Self::Lock, String>>;
-    /// How many bytes the file system still has for us.
+    /// Free bytes of the file system for this user.
     fn free_bytes(&self) -> io::Result<u64>;
     /// A number that cannot be guessed.
     fn random(&self) -> io::Result<u64>;
-    /// How messages call a file of this directory.
+    /// Name of a file of this directory in messages.
     fn shown(&self, name: &str) -> String;
 }
 
@@ -51,7 +51,7 @@ pub trait DiskFile: Send + Sync + 'static {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
     /// Makes the content durable.
     fn sync_data(&self) -> io::Result<()>;
-    /// How long the file is.
+    /// Length of the file in bytes.
     fn length(&self) -> io::Result<u64>;
     /// Whether the file has another name as well, such as in a backup: then it must not be written again.
     fn is_shared(&self) -> io::Result<bool>;
@@ -96,7 +96,7 @@ fn private_dir(path: &Path) -> io::Result<()> {
         .create(path)
 }
 
-/// A directory of the operating system. What is made in it is its owner's alone.
+/// A directory of the operating system. Files made in it are accessible to their owner only.
 #[derive(Clone, Debug)]
 pub struct OsDisk {
     path: Arc<Path>,

@@ -1,4 +1,4 @@
-//! What can be wrong with a journal, in sentences that name the file, the fault and what to do.
+//! Errors of a journal, in sentences that name the file, the fault and the remedy.
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::io;
 
 use crate::log::{Index, Place};
 
-/// What is wrong with the head of a file.
+/// Fault in the head of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileFault {
     /// It does not begin as a file of this kind does.
@@ -39,14 +39,14 @@ pub enum OpenError {
     Options(String),
     /// The operating system refused.
     Io {
-        /// What we were doing to which file.
+        /// The operation and its file.
         doing: String,
         error: io::Error,
     },
     /// A file is not what its name says, or not ours.
     File {
         file: String,
-        /// What is wrong with it.
+        /// Fault of the file.
         fault: FileFault,
     },
     /// A file belongs to another journal.
@@ -62,7 +62,7 @@ pub enum OpenError {
     /// There is no room for the first segment.
     Full {
         directory: String,
-        /// What the system said.
+        /// Error of the operating system.
         error: io::Error,
     },
 }
@@ -74,13 +74,13 @@ pub struct Damage {
     pub file: String,
     /// Where in it the stretch begins.
     pub offset: u64,
-    /// How long it is.
+    /// Length of the file in bytes.
     pub bytes: u64,
     /// The first frame that is missing; 0 if that is not known.
     pub first_index: Index,
     /// The last frame that is missing; `None` if nothing says how many there were.
     pub last_index: Option<Index>,
-    /// What is wrong there.
+    /// Fault at that place.
     pub fault: String,
     /// Where a repair put the bytes, if it did.
     pub quarantine: Option<String>,
@@ -94,11 +94,11 @@ pub struct DroppedTail {
     pub offset: u64,
     /// The first frame that was dropped.
     pub first_index: Index,
-    /// How many frames of the dropped part can still be recognised.
+    /// Number of frames of the dropped part that can still be recognised.
     pub frames_seen: u64,
-    /// How many bytes it has up to the end of the last frame that can be recognised.
+    /// Bytes up to the end of the last frame that can be recognised.
     pub bytes: u64,
-    /// What is wrong with its first frame.
+    /// Fault of its first frame.
     pub fault: String,
 }
 
@@ -112,7 +112,7 @@ pub enum ReadError {
     Damaged(Damage),
     /// The operating system refused.
     Io {
-        /// What we were doing to which file.
+        /// The operation and its file.
         doing: String,
         error: io::Error,
     },

@@ -1,21 +1,21 @@
-//! A frame: one batch of one shard, with what it takes to know it again.
+//! A frame: one batch of one shard, with the fields that identify it.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::log::Index;
 
-/// What a frame begins with.
+/// First bytes of a frame.
 pub const MAGIC: [u8; 4] = *b"TwFr";
 /// The only format so far.
 pub const FORMAT: u8 = 1;
-/// How long the header is.
+/// Length of the header in bytes.
 pub const HEADER_BYTES: usize = 48;
 /// Frames begin at multiples of this.
 pub const ALIGN: usize = 8;
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 const HEADER_CRC_AT: usize = HEADER_BYTES - 4;
 
-/// How many bytes of a file a frame with `payload_bytes` takes, padding included.
+/// Bytes of a frame with `payload_bytes` in a file, padding included.
 pub const fn frame_bytes(payload_bytes: usize) -> usize {
     HEADER_BYTES + payload_bytes.next_multiple_of(ALIGN)
 }
@@ -34,7 +34,7 @@ impl Seed {
     }
 }
 
-/// What is said about a payload before it.
+/// Header in front of a payload.
 ///
 /// ```text
 /// offset  bytes  what
@@ -53,13 +53,13 @@ impl Seed {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameHeader {
-    /// Whose batch it is.
+    /// Shard of the batch.
     pub shard: u16,
-    /// How long the payload is, without padding.
+    /// Length of the payload without padding.
     pub payload_bytes: u32,
-    /// Which opening of the journal wrote it.
+    /// The opening of the journal that wrote it.
     pub epoch: u32,
-    /// Which frame it is.
+    /// Number of the frame.
     pub index: Index,
     /// All frames up to this one were durable when this frame was written.
     pub durable_through: Index,
@@ -94,7 +94,7 @@ impl FrameHeader {
         (header.payload_bytes as usize <= PAYLOAD_BYTES_MAX).then_some(header)
     }
 
-    /// How many bytes the whole frame takes.
+    /// Bytes of the whole frame.
     pub const fn frame_bytes(&self) -> usize {
         frame_bytes(self.payload_bytes as usize)
     }
@@ -139,11 +139,11 @@ impl FrameHeader {
 /// A frame about to be written; the lengths and checksums follow from the payload.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameDraft<'a> {
-    /// Whose batch it is.
+    /// Shard of the batch.
     pub shard: u16,
-    /// Which opening of the journal writes it.
+    /// The opening of the journal that writes it.
     pub epoch: u32,
-    /// Which frame it is.
+    /// Number of the frame.
     pub index: Index,
     /// All frames up to this one are durable.
     pub durable_through: Index,

@@ -13,7 +13,7 @@
 
 use crate::error::FileFault;
 
-/// How long it is: a page, so that it shares none with what follows.
+/// Length of the head: a page, so that it shares none with the frames.
 pub const HEAD_BYTES: usize = 4096;
 /// Where the fields of the kind begin.
 pub const FIELDS_AT: usize = 32;
@@ -65,7 +65,7 @@ impl Head {
         self.0
     }
 
-    /// Which journal the file belongs to.
+    /// Id of the file's journal.
     pub fn journal(&self) -> u128 {
         u128::from_le_bytes(self.bytes_at(16))
     }

@@ -1,4 +1,4 @@
-//! Which segments there are and where a place is found: shared by the journal, by readers and by the checkpointer.
+//! Index of segments and places: shared by the journal, by readers and by the checkpointer.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,13 +17,13 @@ use crate::segment::{Ending, SegmentHead};
 
 /// Zeros are written this many at a time.
 const ZEROS_BYTES: usize = 1 << 20;
-/// What is still opened when the disk has no room for a segment of the size that was set.
+/// Sizes of segments that are tried when the disk has no space for one of the configured size.
 const SMALL_SEGMENTS: [u64; 3] = [1 << 20, 64 << 10, 8 << 10];
 
-/// Where replay goes on after a checkpoint: the place of the next frame, and what it has to be.
+/// Start of replay after a checkpoint: the place of the next frame, and its expected properties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplayFrom {
-    /// Which journal the checkpoint was made from.
+    /// Id of the journal that the checkpoint was made from.
     pub journal: u128,
     pub index: Index,
     /// Where it begins, header and all; or where its predecessor ended, if it begins a later segment.
@@ -44,16 +44,16 @@ impl ReplayFrom {
     }
 }
 
-/// What is known of a segment without reading its frames.
+/// Properties of a segment that are known without reading its frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentInfo {
     pub number: u64,
     pub first_index: Index,
     /// Its last frame; less than the first if it has none.
     pub last_index: Index,
-    /// How many of its bytes hold head and frames.
+    /// Bytes of the file that hold head and frames.
     pub bytes_used: u64,
-    /// How long the file is.
+    /// Length of the file in bytes.
     pub bytes_file: u64,
     /// Where its first frame begins.
     pub first_place: Place,
@@ -121,7 +121,7 @@ pub(crate) struct Begun<F> {
     pub capacity: u64,
 }
 
-/// What a new segment has to be.
+/// Properties of a new segment.
 pub(crate) struct Wanted {
     pub number: u64,
     pub before: Ending,
@@ -167,7 +167,7 @@ impl<D: Disk> Inventory<D> {
         &self.disk
     }
 
-    /// Which journal this is: the id that all its files carry.
+    /// Id of the journal, which all its files carry.
     pub fn journal(&self) -> u128 {
         self.journal
     }
@@ -442,7 +442,7 @@ impl<D: Disk> Inventory<D> {
         self.taken.notify_all();
     }
 
-    /// From now on [`Inventory::read`] also asks `source` for what no segment has.
+    /// Makes [`Inventory::read`] also ask `source` for places that are in no segment.
     pub fn add_source(&self, source: Arc<dyn PlaceSource>) {
         self.table_mut().sources.push(source);
     }
@@ -459,7 +459,7 @@ impl<D: Disk> Inventory<D> {
         self.other_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// How full it is.
+    /// Returns the fill of the log.
     pub fn fill(&self) -> Fill {
         let bytes_spare = self.spare_bytes();
         let bytes_used = self.used_bytes();
@@ -629,8 +629,8 @@ impl<D: Disk> Inventory<D> {
         self.disk.rename(name, &spare)?;
         forget(self);
         self.disk.sync_dir()?;
-        // A backup may have linked the file, and what is written over it would be written over there too. A backup never links
-        // a file that is named a spare, so that looking after the renaming is soon enough.
+        // A backup may have linked the file, and a write to it would change the backup, too. A backup never links a
+        // file that is named a spare, so a check after the renaming is sufficient.
         if self.disk.open(&spare)?.is_shared()? {
             self.disk.unlink(&spare)?;
             return self.disk.sync_dir();

@@ -18,7 +18,7 @@ pub struct Journal<D: Disk> {
     inventory: Arc<Inventory<D>>,
     active: Active<D::File>,
     epoch: u32,
-    /// How long the records of a frame may be.
+    /// Most bytes of records in a frame.
     payload_bytes_max: usize,
     /// After the last frame appended.
     last: Tip,
@@ -28,7 +28,7 @@ pub struct Journal<D: Disk> {
     on_record: Index,
     /// The frames behind the durable ones, as they are in the file: an fsync error may have thrown them away there.
     pending: Vec<u8>,
-    /// How much of `pending` was written.
+    /// Number of written bytes of `pending`.
     written: usize,
     failed: Option<String>,
     /// An error that was overcome.
@@ -67,7 +67,8 @@ impl<D: Disk> Journal<D> {
         Self::open_locked(disk, lock, options, replay_from, show)
     }
 
-    /// The same for who has taken the directory already, to read its checkpoints undisturbed: see [`take_lock`].
+    /// The same for a caller that has locked the directory already, to read its checkpoints undisturbed: see
+    /// [`take_lock`].
     pub fn open_locked(
         disk: D,
         lock: D::Lock,
@@ -78,9 +79,9 @@ impl<D: Disk> Journal<D> {
         Self::open_from(disk, lock, options, replay_from.into(), show)
     }
 
-    /// Opens a journal without checkpoints, or begins one if there is none: shows every frame from the oldest segment on
-    /// that is there. That an older one is missing that should not is for the caller to find out, who knows what was
-    /// released.
+    /// Opens a journal without checkpoints, or creates one if there is none: replays every frame from the oldest
+    /// existing segment on. The caller, who knows which segments were released, must check that no older one is
+    /// missing.
     pub fn open_oldest(
         disk: D,
         options: Options,
@@ -167,18 +168,18 @@ impl<D: Disk> Journal<D> {
         self.mended.take()
     }
 
-    /// Batches longer than this are refused; the format allows [`PAYLOAD_BYTES_MAX`]. What was written before is read all
-    /// the same.
+    /// Batches longer than this are refused; the format allows [`PAYLOAD_BYTES_MAX`]. Existing longer ones are still
+    /// read.
     pub fn set_payload_bytes_max(&mut self, bytes: usize) {
         self.payload_bytes_max = bytes.min(PAYLOAD_BYTES_MAX);
     }
 
-    /// What readers and the checkpointer share.
+    /// State shared with readers and the checkpointer.
     pub fn inventory(&self) -> Arc<Inventory<D>> {
         Arc::clone(&self.inventory)
     }
 
-    /// Where the next frame goes, and what it will be: where replay goes on after a checkpoint of everything so far.
+    /// Place and properties of the next frame: the start of replay after a checkpoint of everything so far.
     pub fn tip(&self) -> ReplayFrom {
         ReplayFrom {
             journal: self.inventory.journal(),
@@ -407,7 +408,7 @@ impl<D: Disk> Journal<D> {
     }
 }
 
-/// What to go back to when encoded frames cannot be written.
+/// State to restore when encoded frames cannot be written.
 #[derive(Clone, Copy)]
 struct Undo {
     last: Tip,

@@ -106,8 +106,8 @@
 //!
 //! # Reading it again
 //!
-//! 1. Every head is read. What is foreign, newer, renamed, cut or of another journal is refused.
-//! 2. From the newest head back, each names the segment before it. What is left out is set aside.
+//! 1. Every head is read. Foreign, newer, renamed and truncated files, and those of another journal, are refused.
+//! 2. From the newest head back, each names the segment before it. Other segments are set aside.
 //! 3. From the checkpoint's place on (from frame 1, without one), each frame must be at its offset, with its index, its
 //!    checksums, and the hash of the frame before.
 //! 4. A fault at frame i before a segment's known end is **damage**.
@@ -116,7 +116,7 @@
 //!    synced may be torn in any order, so a later frame being whole proves nothing; what it says does.
 //! 6. A torn end is dropped, counted and reported. Damage is refused with file, offset and frames; or, with `repair`, copied to
 //!    quarantine and gone on without up to the next whole frame, and listed.
-//! 7. What was kept is synced (it may be in memory only, after a `kill -9`), and a new segment says where it ended.
+//! 7. The kept part is synced (it may be in memory only, after a `kill -9`), and a new segment records where it ended.
 //!
 //! **The limit of this.** Damage to the frames of the very last sync looks like a torn end as long as nothing behind them
 //! says that they were durable. A quiet moment of 100 ms, an orderly end and every later frame put that on the disk.

@@ -1,10 +1,10 @@
-//! What the broker asks of a log, be it the journal of this machine or a replicated one.
+//! The broker's interface to a log, be it the journal of this machine or a replicated one.
 
 use std::error::Error;
 use std::fmt;
 use std::ops::ControlFlow;
 
-/// Which frame: 1, 2, 3 … over everything that was ever written.
+/// Number of a frame: 1, 2, 3 … over the life of the log.
 pub type Index = u64;
 
 /// Where a record begins, for ever: segment number << 26 | offset in the file.
@@ -15,9 +15,9 @@ pub type Index = u64;
 pub struct Place(pub u64);
 
 impl Place {
-    /// How many bits of a place are the offset in a segment of ordinary size.
+    /// Number of a place's bits for the offset in a segment of ordinary size.
     pub const OFFSET_BITS: u32 = 26;
-    /// How many bytes of places one segment number stands for; no ordinary segment is longer.
+    /// Bytes of places per segment number; no ordinary segment is longer.
     pub const SPAN: u64 = 1 << Self::OFFSET_BITS;
 
     /// The place `offset` bytes after the start of segment `number`.
@@ -35,7 +35,7 @@ impl Place {
         Self(self.0.wrapping_add(bytes))
     }
 
-    /// How far this place is after `earlier`; nothing if it is before it.
+    /// Distance of this place from `earlier`; `None` if it is before it.
     pub const fn since(self, earlier: Self) -> Option<u64> {
         self.0.checked_sub(earlier.0)
     }
@@ -44,7 +44,7 @@ impl Place {
 /// The records of one shard that are written together, and found together or not at all after a crash.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// Whose records they are.
+    /// Shard of the records.
     pub shard: u16,
     /// The records. A batch without any is a mark: it says only what was durable when it was written.
     pub payload: &'a [u8],
@@ -53,11 +53,11 @@ pub struct Batch<'a> {
 /// A frame as it is read back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameView<'a> {
-    /// Which frame it is.
+    /// Number of the frame.
     pub index: Index,
     /// In which opening of the journal it was written.
     pub epoch: u32,
-    /// Whose records they are.
+    /// Shard of the records.
     pub shard: u16,
     /// Where the payload begins.
     pub place: Place,
@@ -70,16 +70,16 @@ pub trait Log: Send {
     /// Writes batches in order; each becomes one frame. `Places[i]` is where the payload of batch `i` begins. On return
     /// they are in the operating system's hands and not yet durable.
     ///
-    /// Fewer places than batches means that the disk became full on the way: the rest was not written and may be given
-    /// again later. [`LogError::Full`] means that none was. What was refused so may still be found after a crash, like
-    /// everything that was not committed; not any more once something else was written.
+    /// Fewer places than batches means that the disk became full on the way: the rest was not written and may be
+    /// appended again later. [`LogError::Full`] means that none was. A refused batch may still be found after a crash,
+    /// like every uncommitted one, until the next write.
     fn append(&mut self, batches: &[Batch<'_>]) -> Result<Vec<Place>, LogError>;
 
     /// Makes everything appended durable; the last durable index.
     fn commit(&mut self) -> Result<Index, LogError>;
 
-    /// Puts on record that everything appended is durable, if that is not on record yet: an empty frame, made durable
-    /// too. For a quiet moment; afterwards damage to any frame before it can be told from a torn end.
+    /// Records that everything appended is durable, if that is not recorded yet: an empty frame, made durable too. For
+    /// idle times; afterwards damage to any frame before it can be told from a torn end.
     fn mark(&mut self) -> Result<(), LogError>;
 
     /// Shows every durable frame from `index` on, until the callback stops it.
@@ -92,18 +92,18 @@ pub trait Log: Send {
     /// Frames before `index` are no longer needed, nor is any place in them.
     fn trim_before(&mut self, index: Index) -> Result<(), LogError>;
 
-    /// How full it is.
+    /// Returns the fill of the log.
     fn fill(&self) -> Fill;
 }
 
-/// How full a log is.
+/// Used and free space of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Fill {
     /// Bytes of the files that hold records.
     pub bytes_used: u64,
     /// Bytes of the files kept ready for coming records.
     pub bytes_spare: u64,
-    /// How many bytes of records there could be at most: the limit set, or what the file system has for us if that is less.
+    /// Most bytes of records: the configured limit, or the file system's free space if that is less.
     pub bytes_limit: u64,
     /// More than [`Fill::PRESSURE_PERCENT`] of the limit is used: take no new promises, only settle old ones.
     pub pressed: bool,
@@ -126,7 +126,7 @@ pub enum LogError {
     Failed(String),
     /// A batch is longer than a frame can be. Nothing was written.
     TooLong(String),
-    /// What was to be read is not there or not whole.
+    /// A place to read is missing or damaged.
     Unreadable(String),
 }
 

@@ -1,12 +1,12 @@
-//! What the files of a journal's directory are called.
+//! Names of the files in a journal's directory.
 
 /// The file that is locked while a process has the directory.
 pub const LOCK: &str = "lock";
-/// What segments are called, before 16 hexadecimal digits.
+/// Prefix of segments, before 16 hexadecimal digits.
 pub const SEGMENT: &str = "segment-";
-/// What files kept ready are called, before a number of their own.
+/// Prefix of spare files, before a number of their own.
 pub const SPARE: &str = "spare-";
-/// What comes behind the name of a file that is not finished.
+/// Suffix of a file that is not finished.
 pub const NEW: &str = ".new";
 
 /// The name of segment `number`.

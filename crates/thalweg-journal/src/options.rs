@@ -1,17 +1,17 @@
-//! How a journal is to be kept.
+//! Options of a journal.
 
 use crate::error::OpenError;
 use crate::log::Place;
 use crate::segment::SegmentHead;
 
-/// How a journal is to be kept. May differ from one opening to the next.
+/// Options of a journal. May differ from one opening to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// How long a segment file is.
+    /// Length of a segment file.
     pub segment_bytes: u64,
-    /// How many files are kept ready for coming segments; what is released beyond them is removed.
+    /// Number of spare files for coming segments; released files above it are removed.
     pub spares: usize,
-    /// How many bytes the journal's files may take; 0 for no limit but the disk's.
+    /// Most bytes of the journal's files; 0 for no limit but the disk's.
     pub bytes_max: u64,
     /// Go on without confirmed frames that are damaged or missing, and list them.
     pub repair: bool,

@@ -6,7 +6,7 @@ use crate::disk::DiskFile;
 use crate::frame::{ALIGN, FrameHeader, HEADER_BYTES, MAGIC, Seed};
 use crate::log::Index;
 
-/// How much is read at a time.
+/// Bytes per read of a file.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// Where a walk through frames stands: what the next frame has to be.
@@ -17,7 +17,7 @@ pub struct Expected {
     pub hash: u64,
 }
 
-/// What is wrong where a frame should be.
+/// Fault in the place of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameFault {
     /// No header that was written for this offset of this file.
@@ -52,7 +52,7 @@ impl FrameFault {
     }
 }
 
-/// What [`FrameReader::next`] found.
+/// Result of a call of [`FrameReader::next`].
 #[derive(Debug)]
 pub enum Found<'a> {
     /// The next frame; it began at this offset.

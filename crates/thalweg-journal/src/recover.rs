@@ -14,23 +14,23 @@ use crate::options::Options;
 use crate::reader::{Expected, Found, FrameFault, FrameReader};
 use crate::segment::{Ending, SegmentHead};
 
-/// What an opening found.
+/// Results of an opening.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Recovered {
-    /// Which journal it is.
+    /// Id of the journal.
     pub journal: u128,
     /// True if there was none and this one was begun.
     pub is_new: bool,
-    /// How many frames were shown.
+    /// Number of replayed frames.
     pub frames: u64,
-    /// How many bytes of records were in them.
+    /// Bytes of records in them.
     pub bytes: u64,
     pub epoch: u32,
     /// The last frame there is.
     pub last_index: Index,
-    /// What was dropped at the end, if anything there could be recognised as a frame.
+    /// The dropped end, if any frame in it could be recognised.
     pub dropped_tail: Option<DroppedTail>,
-    /// What a repair went on without. Make a checkpoint at once: until then, the next opening meets it again.
+    /// Damage that a repair skipped. Make a checkpoint at once: until then, the next opening meets it again.
     pub quarantined: Vec<Damage>,
 }
 
@@ -183,7 +183,7 @@ struct Walk<'a, D: Disk> {
     repair: bool,
     expected: Expected,
     recovered: Recovered,
-    /// What is read was covered by the checkpoint already.
+    /// Set while replaying frames that the checkpoint covers.
     is_muted: bool,
     show: &'a mut dyn FnMut(FrameView<'_>),
 }
@@ -448,7 +448,7 @@ impl<D: Disk> Walk<'_, D> {
             let tail = self.tail(segment, &mut reader, at)?;
             let resumes = self.resume(segment, &mut reader, at)?;
             if !is_newest && resumes.is_none() {
-                // How many frames are missing is found at the next segment that is there.
+                // The next existing segment shows how many frames are missing.
                 reader.seek(at);
                 break;
             }
@@ -486,7 +486,7 @@ impl<D: Disk> Walk<'_, D> {
                 }
             }
         }
-        // What was read may be in memory only, if the process died and the machine did not.
+        // The frames may be in memory only, if the process died and the machine did not.
         let syncing = || format!("syncing {}", self.shown(segment));
         segment.file.sync_data().map_err(|error| OpenError::Io {
             doing: syncing(),
@@ -500,7 +500,7 @@ impl<D: Disk> Walk<'_, D> {
         })
     }
 
-    /// Shows frames until something else stands there; where, and what.
+    /// Replays frames up to the first fault; returns its place and kind.
     fn run(
         &mut self,
         segment: &Segment<D::File>,
@@ -530,7 +530,7 @@ impl<D: Disk> Walk<'_, D> {
         }
     }
 
-    /// What can be recognised from a fault on.
+    /// Describes the recognisable frames after a fault.
     fn tail(
         &self,
         segment: &Segment<D::File>,
@@ -555,8 +555,8 @@ impl<D: Disk> Walk<'_, D> {
         Ok(tail)
     }
 
-    /// The first whole frame behind a fault that comes later than the one that is missing: where it begins, and what
-    /// has to be expected there.
+    /// Finds the first whole frame after a fault that comes later than the missing one: its place, and the properties
+    /// expected there.
     fn resume(
         &self,
         segment: &Segment<D::File>,
@@ -718,7 +718,7 @@ fn cut_short(file: String, bytes: u64, bytes_made: u64) -> Damage {
     }
 }
 
-/// What stands behind a fault in the newest segment.
+/// Remains after a fault in the newest segment.
 struct Tail {
     /// The highest index that any of it says was durable.
     durable_through: Index,

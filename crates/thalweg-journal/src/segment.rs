@@ -5,7 +5,7 @@ use crate::frame::Seed;
 use crate::head::{FIELDS_AT, HEAD_BYTES, Head};
 use crate::log::{Index, Place};
 
-/// What a segment file begins with.
+/// First bytes of a segment file.
 pub const MAGIC: [u8; 8] = *b"THALWSEG";
 /// The only version so far.
 pub const VERSION: u32 = 1;
@@ -15,7 +15,7 @@ pub const VERSION: u32 = 1;
 pub struct Ending {
     /// The number of the segment before; 0 if there is none.
     pub number: u64,
-    /// How many of its bytes count, head included. What follows them was never acknowledged, or was moved.
+    /// Number of valid bytes, head included. Bytes after them were never acknowledged, or were moved.
     pub length: u64,
     /// The last frame that counts.
     pub last_index: Index,
@@ -23,7 +23,7 @@ pub struct Ending {
     pub hash: u64,
 }
 
-/// What the head of a segment says.
+/// Contents of a segment's head.
 ///
 /// ```text
 /// offset  bytes  what (see `head` for what comes before)
@@ -41,7 +41,7 @@ pub struct Ending {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentHead {
-    /// Which journal it belongs to.
+    /// Id of the segment's journal.
     pub journal: u128,
     /// Its number, also in its name.
     pub number: u64,
@@ -49,11 +49,11 @@ pub struct SegmentHead {
     pub salt: u64,
     /// Where the journal ended when it was begun.
     pub before: Ending,
-    /// Which opening of the journal began it.
+    /// The opening of the journal that created it.
     pub epoch: u32,
-    /// How many bytes of frames were moved here from behind the end of the segment before.
+    /// Bytes of frames that were moved here from after the end of the segment before.
     pub moved_bytes: u64,
-    /// How long the file was made.
+    /// Length with which the file was created.
     pub bytes_file: u64,
 }
 
@@ -112,7 +112,7 @@ impl SegmentHead {
         self.before.last_index.wrapping_add(1)
     }
 
-    /// What its frames are salted with.
+    /// Seed of the hashes of its frames.
     pub fn seed(&self) -> Seed {
         Seed::new(self.salt, self.number)
     }

@@ -1,9 +1,9 @@
 //! A disk in memory that forgets what was not synced, tears what was half written, and fails on request.
 //!
-//! It keeps every operation, so that a test can go back to the moment after any of them and ask what the disk could look
-//! like if the power went out then ([`SimDisk::moments`]): any subset of the sectors of 512 bytes that were written and not
-//! synced, in files whose names were created, changed and removed up to any point since the directory was last synced.
-//! All choices come from seeds.
+//! It keeps every operation, so that a test can go back to the moment after any of them and ask for the disk's possible
+//! states after a power loss ([`SimDisk::moments`]). Any subset of the 512-byte sectors that were written and not
+//! synced may be there, and directory entries may be as of any operation since the directory's last sync. All choices
+//! come from seeds.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskFile};
 
-/// What a disk writes whole or not at all.
+/// Bytes that a disk writes atomically.
 const SECTOR_BYTES: usize = 512;
 
 /// The simulated disk: one directory.
@@ -42,17 +42,17 @@ pub struct Moment {
 /// Faults to come. Counts are from now on.
 #[derive(Clone, Default, Debug)]
 pub struct Faults {
-    /// Which syncs of file contents fail: 0 is the next one.
+    /// Syncs of file contents that fail: 0 is the next one.
     pub syncs: Vec<u64>,
-    /// Which syncs of the directory fail: 0 is the next one.
+    /// Syncs of the directory that fail: 0 is the next one.
     pub dir_syncs: Vec<u64>,
-    /// Which writes fail with an I/O error: 0 is the next one.
+    /// Writes that fail with an I/O error: 0 is the next one.
     pub writes: Vec<u64>,
-    /// Which writes take only half of what they are given: 0 is the next one.
+    /// Writes that take only half of their bytes: 0 is the next one.
     pub short_writes: Vec<u64>,
     /// After how many more bytes written there is no room any more, though room was set aside.
     pub full_after: Option<u64>,
-    /// How many bytes all files together may have.
+    /// Most bytes of all files together.
     pub capacity: Option<u64>,
     /// Nothing can be created, changed or removed.
     pub read_only: bool,
@@ -135,7 +135,7 @@ impl SimDisk {
         }
     }
 
-    /// How many operations were done: the number of the moment now.
+    /// Number of operations so far, which is the number of the current moment.
     pub fn done(&self) -> usize {
         self.state().history.len()
     }
@@ -438,7 +438,7 @@ impl State {
         }
     }
 
-    /// How many more bytes the files may have.
+    /// Free bytes for the files.
     fn free(&self) -> u64 {
         let Some(capacity) = self.faults.capacity else {
             return 1 << 40;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::disk::Disk;
 use crate::inventory::Inventory;
 
-/// How long it waits when there was no room for a spare, or making one failed.
+/// Pause after there was no space for a spare, or creating one failed.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// The thread; dropping it ends it, at most one spare file later.
