@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_kernel::{Account, DropReason, SessionView};
 
-/// What became of the copies for one receiver, or for one part of the address space.
+/// Outcomes of the copies for one receiver, or for one part of the address space.
 #[derive(Debug, Serialize)]
 pub(crate) struct AccountView {
     pub(crate) routed: u64,

@@ -1,4 +1,4 @@
-//! What leaves: JSON, or a fault in words.
+//! Responses: JSON, or an error text.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};

@@ -1,4 +1,4 @@
-//! How a request asks the shards.
+//! Queries of requests to the shards.
 
 use crate::answer::Fault;
 use thalweg_server::{Inside, Observer};
@@ -9,7 +9,7 @@ pub(crate) struct Asker {
     observer: Observer,
 }
 
-/// What the shards said.
+/// Answers of the shards.
 pub(crate) struct ShardAnswers<T> {
     /// One answer per shard that answered, in the order of shards.
     pub(crate) answers: Vec<T>,

@@ -100,7 +100,7 @@ struct Kick {
     forget: bool,
 }
 
-/// What a kick did.
+/// Result of a kick.
 #[derive(Debug, Serialize)]
 pub(crate) struct Kicked {
     client: String,

@@ -32,7 +32,7 @@ pub(crate) struct ExchangeRow {
     shard: u16,
 }
 
-/// What an exchange leads to.
+/// Target of an exchange's binding.
 #[derive(Debug, Serialize)]
 struct BoundRow {
     to: Box<str>,

@@ -1,4 +1,4 @@
-//! What every request must pass: a place, a time limit, a token, and proof that no foreign web page sent it.
+//! Checks of every request: capacity, a time limit, a token, and proof that no foreign web page sent it.
 
 use crate::answer::Fault;
 use crate::serve::AdminTokens;
@@ -22,13 +22,13 @@ pub const BODY_BYTES_MAX: usize = 1 << 20;
 /// Time from a request's head to its answer.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same for what reads or writes the whole journal. Such work goes on when its client stops waiting.
+/// The same for requests that read or write the whole journal. Such work goes on when its client stops waiting.
 const WORK_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// The header a program sends to show that it is not a web page; any value does.
 const NOT_A_PAGE: &str = "x-thalweg";
 
-/// Who sent a request, as far as the connection shows.
+/// Sender of a request, as far as the connection shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// A peer over TCP.
@@ -46,14 +46,14 @@ impl fmt::Display for Caller {
     }
 }
 
-/// What a caller may do.
+/// Permissions of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Read,
     Admin,
 }
 
-/// What requests are checked against.
+/// State for the checks of requests.
 #[derive(Clone)]
 pub(crate) struct Gate {
     tokens: Arc<AdminTokens>,
@@ -121,7 +121,7 @@ pub(crate) async fn pass(State(gate): State<Gate>, request: Request, next: Next)
     if *request.method() == Method::GET || *request.method() == Method::HEAD {
         return admit(&gate, request, next).await;
     }
-    // The audit trail: who changed what, and what came of it.
+    // The audit trail: the caller of each change, and its result.
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = admit(&gate, request, next).await;
     tracing::info!(%caller, %method, path, status = response.status().as_u16(), "admin action");

@@ -17,7 +17,7 @@ const MEMBERS_MAX: usize = 100_000;
 /// Members of each group, unless `?members=` says otherwise or the page is long.
 const MEMBERS_DEFAULT: usize = 100;
 
-/// A shared subscription: one name on one filter. Each shard has its share of the members and of what waits.
+/// A shared subscription: one name on one filter. Each shard has its share of the members and of the waiting messages.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct GroupRow {
     group: Box<str>,
@@ -35,7 +35,7 @@ pub(crate) struct GroupRow {
     shards: Vec<u16>,
 }
 
-/// What became of a group's messages since it was made.
+/// Outcomes of a group's messages since it was created.
 #[derive(Clone, Debug, Serialize)]
 struct CountersRow {
     arrived: u64,
@@ -56,7 +56,7 @@ struct CountersRow {
     sum: GroupCounters,
 }
 
-/// How many messages waited for so long, and longer than the row before says.
+/// Number of messages that waited up to this time, and longer than the row before.
 #[derive(Clone, Debug, Serialize)]
 struct WaitRow {
     /// Nothing in the last row: all beyond.
@@ -133,7 +133,7 @@ impl GroupRow {
         (&self.group, &self.filter)
     }
 
-    /// What waits counts most, then what was done.
+    /// Waiting messages count most, then processed ones.
     pub(crate) fn rank(&self) -> (usize, u64) {
         (self.waiting, self.counters.chosen)
     }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 use thalweg_server::{JournalStatus, Observer};
 
-/// How the journal is.
+/// State of the journal.
 #[derive(Debug, Serialize)]
 pub(crate) struct JournalView {
     state: &'static str,
@@ -24,7 +24,7 @@ pub(crate) struct JournalView {
     recovery: Recovery,
 }
 
-/// What was written since the start.
+/// Writes since the start.
 #[derive(Debug, Serialize)]
 struct Written {
     frames: u64,
@@ -36,7 +36,7 @@ struct Written {
     frames_per_write_mean: Option<f64>,
 }
 
-/// What it takes of the disk.
+/// Disk space of the journal.
 #[derive(Debug, Serialize)]
 struct Disk {
     bytes_used: u64,
@@ -44,7 +44,7 @@ struct Disk {
     bytes_limit: u64,
 }
 
-/// What bounds the next start.
+/// Checkpoints, which bound the time of the next start.
 #[derive(Debug, Serialize)]
 struct Checkpoints {
     made: u64,
@@ -52,7 +52,7 @@ struct Checkpoints {
     last_bytes: u64,
 }
 
-/// What this start found.
+/// Results of this start's recovery.
 #[derive(Debug, Serialize)]
 struct Recovery {
     frames: u64,
@@ -102,7 +102,7 @@ pub(crate) async fn show(State(asker): State<Asker>) -> Answer<JournalView> {
     Ok(Json(JournalView::new(&status)))
 }
 
-/// What a checkpoint did.
+/// Result of a checkpoint.
 #[derive(Debug, Serialize)]
 pub(crate) struct Checkpointed {
     done: String,
@@ -135,7 +135,7 @@ struct Order {
     target: PathBuf,
 }
 
-/// What a backup has.
+/// Contents of a backup.
 #[derive(Debug, Serialize)]
 pub(crate) struct BackedUp {
     target: PathBuf,

@@ -43,7 +43,7 @@ struct Publishes {
     unaccounted: i64,
 }
 
-/// What went out, waits, or is lost.
+/// Copies that were sent, wait, or are lost.
 #[derive(Debug, Serialize)]
 struct Copies {
     routed: u64,

@@ -14,11 +14,11 @@ pub(crate) struct LimitsView {
     shards_silent: usize,
 }
 
-/// A limit: of what, how much, and how much of it is used where one number can say so.
+/// A limit: its object, its value, and the used part where one number can express it.
 #[derive(Debug, Serialize)]
 struct LimitRow {
     key: &'static str,
-    /// What it bounds: each `session`, `group`, `queue`, `address`, `transaction`, or the whole `process`.
+    /// The limited object: each `session`, `group`, `queue`, `address`, `transaction`, or the whole `process`.
     per: &'static str,
     unit: &'static str,
     /// Nothing if there is no limit.
@@ -26,7 +26,7 @@ struct LimitRow {
     used: Option<u64>,
 }
 
-/// What one shard says.
+/// Answer of one shard.
 #[derive(Clone, Default)]
 struct Part {
     limits: Limits,
@@ -48,7 +48,7 @@ struct Fullest {
     queue_bytes: usize,
 }
 
-/// How many there are, on the shard where they are.
+/// Number of objects on the shard that has them.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     queues: usize,
@@ -100,7 +100,7 @@ fn rows(parts: &[Part], memory_max: usize) -> Vec<LimitRow> {
         |pick: fn(&Part) -> usize| Some(parts.iter().map(|part| pick(part) as u64).sum::<u64>());
     let top =
         |pick: fn(&Fullest) -> usize| parts.iter().map(|part| pick(&part.fullest) as u64).max();
-    // The limits are the same on every shard, but for shares of what is counted over all of them.
+    // The limits are the same on every shard, except for shares of limits that apply to all of them together.
     let Limits {
         queue_messages_max,
         queue_bytes_max,

@@ -14,7 +14,7 @@ pub(crate) struct Listeners {
     shards_silent: usize,
 }
 
-/// A listener: where, for whom, and what came and went if it is one of datagrams.
+/// A listener: address, purpose, and the traffic if it is one of datagrams.
 #[derive(Debug, Serialize)]
 struct ListenerRow {
     listener: String,

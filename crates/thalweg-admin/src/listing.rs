@@ -15,13 +15,13 @@ pub const LIMIT_DEFAULT: usize = 100;
 /// The most rows of a list.
 pub const LIMIT_MAX: usize = 10_000;
 
-/// What a list can be asked.
+/// Parameters of a list.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
     /// Only this client's rows; with `*` at the end, of all clients whose names begin so.
     pub(crate) client: Option<String>,
-    /// Only rows that concern this filter; each list says in what way.
+    /// Only rows that concern this filter; each list documents how.
     pub(crate) filter: Option<String>,
     /// Only subscriptions that match this address.
     pub(crate) topic: Option<String>,
@@ -50,14 +50,14 @@ pub(crate) struct Page<R> {
     pub(crate) items: Vec<R>,
     /// Rows there are in all that are as wanted.
     pub(crate) total: usize,
-    /// What to ask for the rows after these; nothing if these are the last.
+    /// Value of `after` for the next rows; `None` if these are the last.
     pub(crate) next: Option<String>,
     /// Shards that did not answer, whose rows are missing.
     pub(crate) shards_silent: usize,
 }
 
 impl Wanted {
-    /// What the address asks for. `takes` names the parameters that this list knows, beside `limit` and `after`.
+    /// Parses the parameters of a URI. `takes` names those that this list supports, besides `limit` and `after`.
     pub(crate) fn from_uri(uri: &Uri, takes: &[&str]) -> Result<Self, Fault> {
         let mend = || {
             let names = takes
@@ -179,7 +179,7 @@ fn is_wanted(wanted: Option<&str>, name: &str) -> bool {
     }
 }
 
-/// What a list is ordered by: texts, the most important one first.
+/// Sort key of a list: texts, the most important one first.
 pub(crate) type Key = Vec<String>;
 
 /// The first rows after some key, whatever order they are offered in. Holds no more than a page.

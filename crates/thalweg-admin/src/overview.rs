@@ -25,14 +25,14 @@ const GROUPS_MAX: usize = 100;
 /// The most members of each of them.
 const SEATS_MAX: usize = 100;
 
-/// What to show beside the numbers.
+/// Parameters of the overview.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Question {
-    /// How many of the sessions with the longest queues.
+    /// Number of sessions with the longest queues to show.
     #[serde(default)]
     sessions: usize,
-    /// How many of the groups in which most waits or happens.
+    /// Number of groups with most waiting messages or activity to show.
     #[serde(default)]
     groups: usize,
 }
@@ -94,7 +94,7 @@ struct ShardRow {
     buffers_closed: u64,
 }
 
-/// What one shard says.
+/// Answer of one shard.
 struct Part {
     shard: u16,
     connections: usize,
@@ -144,7 +144,7 @@ pub(crate) async fn show(State(asker): State<Asker>, uri: Uri) -> Answer<Overvie
                     keep_busiest(&mut busiest, GROUPS_MAX);
                 }
             });
-            // More than are wanted: of what is not much here there may be much elsewhere.
+            // More than requested: a row with few messages here may have many elsewhere.
             keep_busiest(&mut busiest, GROUPS_MAX);
         }
         Part {
@@ -224,7 +224,7 @@ pub(crate) fn pressure_name(level: usize) -> &'static str {
     }
 }
 
-/// What waits counts most, then what was lost.
+/// Waiting messages count most, then lost ones.
 fn rank(view: &SessionView) -> (usize, u64) {
     (
         view.waiting + view.in_flight as usize,

@@ -30,7 +30,7 @@ struct Letter {
     expires_in_seconds: Option<u32>,
 }
 
-/// What became of it. Receivers are counted before it was published.
+/// Result of a publish. Receivers are counted before it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Posted {
     published: bool,

@@ -31,7 +31,7 @@ pub(crate) struct QueueRow {
     shard: u16,
 }
 
-/// What was declared of it.
+/// Declared limits of a queue.
 #[derive(Debug, Serialize)]
 struct LimitsRow {
     label: Box<str>,
@@ -124,7 +124,7 @@ pub(crate) fn named_by(address: &str) -> (&str, String) {
     (tenant, read_level(name).into_owned())
 }
 
-/// What the default tenant is called where others have names.
+/// Shown name of the default tenant.
 const DEFAULT_TENANT: &str = "/";
 
 #[cfg(test)]

@@ -23,12 +23,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::oneshot;
 
-/// How the interface is served.
+/// Settings of the interface.
 #[derive(Clone, Debug)]
 pub struct AdminSettings {
     /// Where it listens; port 0 takes a free one, see [`AdminHandle::local_addr`].
     pub bind: SocketAddr,
-    /// What callers must show as `Authorization: Bearer TOKEN`.
+    /// Accepted tokens of `Authorization: Bearer TOKEN`.
     pub tokens: AdminTokens,
     /// Whether callers over TCP may do everything without a token where none is set. Only on loopback.
     pub anonymous: bool,
@@ -79,14 +79,14 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time a caller has to send a request's head, idle time on a kept connection included.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a connection lives at the most: a caller that does not read its answers must not keep its place.
+/// Longest life of a connection: a caller that does not read its responses must not keep its place.
 const CONNECTION_LIFE_MAX: Duration = Duration::from_secs(300);
 
 /// Threads that wait for shards, so that the `admin` thread never does. As many as requests, so that none waits for
 /// another's thread while a shard is busy; they come when needed and go when idle.
 const WAITING_THREADS_MAX: usize = REQUESTS_MAX;
 
-/// How long answers under way may take when the interface stops.
+/// Longest time for pending responses when the interface stops.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A running interface. Dropping it stops it.
@@ -281,12 +281,12 @@ impl Door {
     }
 }
 
-/// What was accepted; after a failure some time has passed.
+/// Returns the accepted connection; after a failure it waits a while.
 async fn taken<T>(accepted: std::io::Result<T>) -> Option<T> {
     match accepted {
         Ok(accepted) => Some(accepted),
         Err(error) => {
-            // Out of descriptors, most likely: what is open must end before anybody else can come in.
+            // Most likely there are no free descriptors: connections must end before others can be accepted.
             tracing::warn!(%error, "the admin interface cannot accept a connection");
             tokio::time::sleep(Duration::from_millis(200)).await;
             None

@@ -120,7 +120,7 @@ pub(crate) struct ClientView {
     subscriptions_left_out: usize,
 }
 
-/// How full its queue and its window are, beside what they may hold.
+/// Fill of a session's queue and window, with their limits.
 #[derive(Debug, Serialize)]
 struct QueueView {
     waiting: usize,

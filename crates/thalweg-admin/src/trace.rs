@@ -18,7 +18,7 @@ const RECEIVERS_NAMED_MAX: usize = 1000;
 struct Question {
     topic: String,
     from: Option<String>,
-    /// What content filters are asked about.
+    /// Payload for the content filters.
     payload: Option<String>,
     /// `name:value` pairs, separated by commas.
     headers: Option<String>,
@@ -30,7 +30,7 @@ pub(crate) struct Trace {
     topic: String,
     from: Option<String>,
     dry_run: bool,
-    /// What the publisher would hear: `accepted`, `no_match` or `denied`.
+    /// Answer to the publisher: `accepted`, `no_match` or `denied`.
     outcome: &'static str,
     receivers: usize,
     groups: usize,
@@ -44,16 +44,16 @@ struct Row {
     span: &'static str,
     /// The shard it would happen on; nothing where that is not known without a publisher.
     shard: Option<u16>,
-    /// What it concerns: a client, a group, the topic.
+    /// The object of the step: a client, a group, the topic.
     subject: String,
     decision: String,
-    /// How long this step took lately, on average over all shards' samples; nothing before the first sample.
+    /// Recent mean duration of this step, over all shards' samples; `None` before the first sample.
     nanos_mean: Option<u64>,
     /// The same for the slowest hundredth, at most.
     nanos_p99: Option<u64>,
 }
 
-/// What one shard says.
+/// Answer of one shard.
 struct Part {
     shard: u16,
     explained: Explained,
@@ -61,7 +61,7 @@ struct Part {
     may_publish: Option<bool>,
     levels_max: usize,
     stages: Stages,
-    /// How safe what is acknowledged must be, by this topic's filters or in general; nothing without a journal.
+    /// Durability before an acknowledgement, by this topic's filters or in general; `None` without a journal.
     safety: Option<Safety>,
     /// Receivers for which it would be written down.
     durable: usize,
@@ -338,7 +338,7 @@ fn properties_of(headers: &str) -> Properties {
     }
 }
 
-/// What is written down, and what the acknowledgement waits for.
+/// Describes what is journalled, and the durability before the acknowledgement.
 fn kept(parts: &[Part], groups: usize) -> String {
     let Some(safety) = parts.iter().find_map(|part| part.safety) else {
         return "nothing is written: there is no journal".into();
@@ -360,7 +360,8 @@ fn kept(parts: &[Part], groups: usize) -> String {
     format!("written down {whom}; QoS 1 and 2 are acknowledged when that {when}")
 }
 
-/// What policies and `journal.filters` say of the address, or what holds in general. The publisher's listener may say otherwise.
+/// Durability by policies and `journal.filters` for the address, or the general one. The publisher's listener may
+/// override it.
 fn safety_of(limits: &Limits, address: &str) -> Safety {
     limits.safety_at(address).unwrap_or(limits.safety)
 }

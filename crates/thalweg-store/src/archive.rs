@@ -1,4 +1,4 @@
-//! What a journal's directory keeps beside segments: checkpoints and packs, and how the state is found from them.
+//! Checkpoints and packs in a journal's directory, and the recovery of the state from them.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -18,15 +18,15 @@ use crate::names;
 use crate::pack::Packs;
 use crate::reclaim::{Packing, Reclaimed, needs, reclaim};
 
-/// How many warnings of a kind are spelt out.
+/// Most warnings of a kind that are listed.
 const WARNINGS_MAX: usize = 10;
 
 /// A journal, opened with its state.
 pub struct Loaded<D: Disk> {
     pub journal: Journal<D>,
-    /// What its records add up to.
+    /// State after its records.
     pub state: State,
-    /// What the opening found.
+    /// Results of the journal's opening.
     pub recovered: Recovered,
     /// Checkpoints and packs, for the [`Checkpointer`](crate::Checkpointer).
     pub archive: Archive<D>,
@@ -120,7 +120,7 @@ pub fn load<D: Disk>(disk: D, options: Options) -> Result<Loaded<D>, OpenError> 
         superfluous: found.unreadable,
     };
     if !recovered.quarantined.is_empty() {
-        // What was skipped must not be met again, neither by the next opening nor by the next checkpoint.
+        // A skipped fault must not be met again, neither by the next opening nor by the next checkpoint.
         let written = checkpoint::write(&archive.disk, &state, journal.tip());
         let written = written.and_then(|head| archive.keep(head));
         let directory = archive.disk.shown("");
@@ -159,7 +159,7 @@ fn remove_unfinished<D: Disk>(disk: &D) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// What was found of checkpoints.
+/// Checkpoints that were found.
 #[derive(Default)]
 struct Found {
     state: State,
@@ -224,7 +224,7 @@ fn find_checkpoint<D: Disk>(disk: &D, repair: bool) -> Result<Found, OpenError> 
 /// Why a checkpoint was not made, or what was not needed not taken away. Nothing is lost; it is tried again.
 #[derive(Clone, Debug)]
 pub struct CheckpointError {
-    /// What was done and what went wrong.
+    /// The step that failed, and the error.
     pub words: String,
     /// There was no room.
     pub is_full: bool,
@@ -322,7 +322,7 @@ impl<D: Disk> Archive<D> {
         }
     }
 
-    /// Makes a checkpoint of what was folded, unless it is the newest one already.
+    /// Writes a checkpoint of the folded state, unless it is the newest one already.
     pub(crate) fn checkpoint(
         &mut self,
         folded: &Folded,

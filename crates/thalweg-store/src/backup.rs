@@ -1,8 +1,8 @@
 //! Copies of a journal that can be opened in its stead.
 //!
-//! A backup has a checkpoint, and what it needs: sealed segments and packs as hard links (as copies on another file
-//! system), and of the segment that is being written the part up to the checkpoint. The segments of a journal are used
-//! again, but never while another link to them exists.
+//! A backup has a checkpoint and the files that it needs: sealed segments and packs as hard links (as copies on another
+//! file system), and of the current segment the part up to the checkpoint. The segments of a journal are reused, but
+//! never while another link to them exists.
 
 use std::io;
 
@@ -16,12 +16,12 @@ use crate::archive::{Archive, CheckpointError, load};
 use crate::names;
 use crate::reclaim::needs;
 
-/// How much is copied at a time.
+/// Bytes per copied piece.
 const COPY_BYTES: usize = 1 << 20;
 /// Faults that are spelt out.
 const FAULTS_MAX: usize = 100;
 
-/// What a backup has.
+/// Contents of a backup.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Backup {
     /// The last frame it includes.
@@ -30,7 +30,7 @@ pub struct Backup {
     pub files_linked: u64,
     /// Files that are copies.
     pub files_copied: u64,
-    /// How many bytes were copied.
+    /// Number of bytes copied.
     pub bytes_copied: u64,
     pub counts: Counts,
 }
@@ -38,13 +38,13 @@ pub struct Backup {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Restored {
     pub files: u64,
-    /// How many bytes they have.
+    /// Bytes of the files.
     pub bytes: u64,
-    /// What opening it and reading everything found, if that was asked for.
+    /// Results of opening it and reading everything, if that was requested.
     pub verified: Option<Verified>,
 }
 
-/// What is in a journal that was opened and read to the last record.
+/// Contents of a journal that was opened and read to the last record.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Verified {
     pub index: Index,
@@ -53,7 +53,7 @@ pub struct Verified {
     pub counts: Counts,
     /// Messages that were read, each once.
     pub messages: u64,
-    /// How many bytes their records have.
+    /// Bytes of their records.
     pub bytes: u64,
     /// Messages that could not be read.
     pub unreadable: u64,

@@ -28,7 +28,7 @@ use thalweg_records::State;
 
 use crate::names;
 
-/// What a checkpoint file begins with.
+/// First bytes of a checkpoint file.
 pub const MAGIC: [u8; 8] = *b"THALWCHK";
 /// The only version so far.
 pub const VERSION: u32 = 1;
@@ -37,16 +37,16 @@ const FRAME_BYTES: usize = 256 << 10;
 /// So much is handed to the disk at a time, so that the journal's own syncs do not wait behind all of it.
 const SYNC_BYTES: u64 = 16 << 20;
 
-/// What the head of a checkpoint says.
+/// Contents of a checkpoint's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CheckpointHead {
     /// Where replay goes on. The state includes every frame before it.
     pub replay: ReplayFrom,
     /// Random number that distinguishes its frames from other bytes.
     pub salt: u64,
-    /// How many frames it has.
+    /// Number of frames in it.
     pub frames: u64,
-    /// How long the file is.
+    /// Length of the file in bytes.
     pub bytes: u64,
 }
 
@@ -56,7 +56,7 @@ impl CheckpointHead {
         self.replay.index.wrapping_sub(1)
     }
 
-    /// What the file is called.
+    /// Name of the file.
     pub fn name(&self) -> String {
         names::checkpoint(self.index())
     }
@@ -82,7 +82,7 @@ impl CheckpointHead {
         })
     }
 
-    /// What its frames are salted with.
+    /// Seed of the hashes of its frames.
     pub fn seed(&self) -> Seed {
         Seed::new(self.salt, self.index())
     }
@@ -132,7 +132,7 @@ pub fn write<D: Disk>(disk: &D, state: &State, replay: ReplayFrom) -> io::Result
     };
     let name = head.name();
     let new = format!("{name}{}", names::NEW);
-    // What an attempt that failed left behind.
+    // Remains of a failed attempt.
     let _ = disk.unlink(&new);
     let written = disk.create(&new).and_then(|file| {
         write_frames(&file, state, &mut head)?;
@@ -321,7 +321,7 @@ fn read_as<D: Disk>(
 /// Takes a payload and the offset where it begins.
 type Show<'a> = dyn FnMut(&[u8], u64) -> Result<(), String> + 'a;
 
-/// What is lost with a checkpoint: all that was written up to it.
+/// Returns the damage of an unreadable checkpoint, with which everything written up to it is lost.
 fn damage<D: Disk>(
     disk: &D,
     name: &str,

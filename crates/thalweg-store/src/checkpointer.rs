@@ -1,6 +1,7 @@
 //! The thread that makes checkpoints, so that a restart reads little and old segments can be used again.
 //!
-//! It folds files, not the kernels' memory: no shard waits for it, and what it writes is what a restart would find.
+//! It folds files, not the kernels' memory: no shard waits for it, and its result is the state that a restart would
+//! find.
 
 use std::fmt;
 use std::io;
@@ -15,7 +16,7 @@ use crate::archive::{Archive, CheckpointError};
 use crate::backup::{Backup, backup};
 use crate::reclaim::{Packing, Reclaimed};
 
-/// How much the thread stands back behind the others.
+/// Priority of the thread below the others.
 const NICE: i32 = 5;
 
 /// When checkpoints are made.
@@ -27,9 +28,9 @@ pub struct CheckpointSettings {
     pub every: Duration,
     /// The same while the disk is nearly full.
     pub every_pressed: Duration,
-    /// How often it is looked whether one is due.
+    /// Interval at which it checks whether a checkpoint is due.
     pub look: Duration,
-    /// What is done with the records of old segments.
+    /// Handling of the records in old segments.
     pub packing: Packing,
 }
 
@@ -45,18 +46,18 @@ impl Default for CheckpointSettings {
     }
 }
 
-/// What a round did.
+/// Results of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Round {
     /// The last frame that the newest checkpoint includes.
     pub index: Index,
-    /// How many frames it has more than the one before.
+    /// Number of frames more than in the one before.
     pub frames: u64,
-    /// How long its file is.
+    /// Length of its file in bytes.
     pub bytes: u64,
-    /// How long all of it took.
+    /// Duration of the whole round.
     pub took: Duration,
-    /// What could be taken away.
+    /// Files that could be removed.
     pub reclaimed: Reclaimed,
     /// Records that contradict others, since the last checkpoint.
     pub contradictions: u64,
@@ -111,8 +112,8 @@ enum Order<D: Disk> {
 type Answer<T> = std::sync::mpsc::SyncSender<Result<T, CheckpointError>>;
 
 impl<D: Disk> Checkpointer<D> {
-    /// Starts the thread. `durable` says which frame is the last durable one; `on_round` hears of every round that was
-    /// made because it was due, on the thread.
+    /// Starts the thread. `durable` returns the last durable frame; `on_round` is called on the thread after every
+    /// round that was due.
     pub fn start(
         archive: Archive<D>,
         inventory: Arc<Inventory<D>>,
@@ -208,7 +209,7 @@ pub fn round<D: Disk>(
     let began = Instant::now();
     let folded = archive.fold(inventory, through)?;
     let head = archive.checkpoint(&folded);
-    // What was known before can be taken away even if there is no room for a new one.
+    // Files known to be obsolete can be removed even without space for a new checkpoint.
     let is_full = head.as_ref().is_err_and(|error| error.is_full);
     let reclaimed = archive.reclaim(inventory, &folded.state, packing, is_full);
     let head = head?;
@@ -238,7 +239,7 @@ struct Work<D: Disk> {
 
 impl<D: Disk> Work<D> {
     fn run(mut self, orders: &Receiver<Order<D>>) {
-        // On Linux this is the thread's own. What it does can wait; what the others do cannot.
+        // On Linux this is the thread's own priority. Its work can wait; that of the others cannot.
         let _ = rustix::process::nice(NICE);
         loop {
             match orders.recv_timeout(self.settings.look) {
@@ -286,7 +287,7 @@ impl<D: Disk> Work<D> {
         if waited >= self.settings.every_pressed && self.inventory.fill().pressed {
             return true;
         }
-        // What failed would fail again: the size alone is no reason to try at once.
+        // A failed round would fail again: the size alone is no reason for another at once.
         if self.failed {
             return false;
         }

@@ -12,23 +12,23 @@ use std::time::{Duration, Instant};
 
 use thalweg_journal::{Batch, Fill, Log, LogError, Place};
 
-/// How long nothing must have been written before a mark says that the last frames are durable.
+/// Idle time after which a mark records that the last frames are durable.
 const QUIET: Duration = Duration::from_millis(100);
-/// How long the next batch is looked for before the thread sleeps.
+/// How long the thread polls for the next batch before it sleeps.
 const WATCH: Duration = Duration::from_micros(60);
-/// How often the fill is looked at, and a full log asked again.
+/// Interval at which the fill is read, and a full log tried again.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How a committer works.
+/// Settings of a committer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommitterSettings {
     /// Interval of syncs for frames that no acknowledgement waits for; none: they are never synced.
     pub lazy_interval: Option<Duration>,
     /// Delay of an awaited sync, so that more frames join it; worth it only where a sync takes long.
     pub linger: Duration,
-    /// How many bytes of payload one write takes at most; a single larger batch goes alone.
+    /// Most bytes of payload per write; a single larger batch is written alone.
     pub group_bytes_max: usize,
-    /// How many frames one write takes at most.
+    /// Most frames per write.
     pub group_frames_max: usize,
 }
 
@@ -62,7 +62,7 @@ pub struct Submission {
     pub sync: Sync,
 }
 
-/// What became of submissions; reported on the committer's thread.
+/// Outcomes of submissions; reported on the committer's thread.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -89,7 +89,7 @@ pub enum Event<'a> {
         number: u64,
         error: &'a LogError,
     },
-    /// Writing failed for good. Nothing is written any more, and what was not durable never will be.
+    /// Writing failed for good. There are no further writes, and frames that are not durable never will be.
     Failed(&'a LogError),
     /// The log passed the point where new promises must be refused, or came back from it; or is full, or not any more.
     Pressure(Fill),
@@ -169,8 +169,8 @@ impl Committer {
         }
     }
 
-    /// Writes and syncs everything submitted, puts on record that it is durable, ends the thread and gives the log back.
-    /// What is submitted from now on is refused. A full log keeps it no longer than one last attempt.
+    /// Writes and syncs everything submitted, records that it is durable, ends the thread and returns the log. Later
+    /// submissions are refused. A full log delays it by one last attempt at most.
     pub fn stop(mut self) -> Option<Box<dyn Log>> {
         self.shared.stop();
         self.thread.take().and_then(|thread| thread.join().ok())
@@ -260,7 +260,7 @@ fn nanos(interval: Option<Duration>) -> u64 {
     })
 }
 
-/// What the thread has.
+/// State of the thread.
 struct Work {
     log: Box<dyn Log>,
     settings: CommitterSettings,
@@ -488,7 +488,7 @@ impl Work {
         }
     }
 
-    /// How many of those taken go into one group.
+    /// Number of the taken submissions that go into one group.
     fn group(&self) -> usize {
         let mut bytes = 0usize;
         let fits = |submission: &&Submission| {

@@ -21,7 +21,7 @@ const PAYLOAD_SHOWN: usize = 32;
 /// So much of a text is shown.
 const TEXT_SHOWN: usize = 120;
 
-/// What was found in a file.
+/// Findings in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Inspected {
     /// Frames, or lines of a pack's table.
@@ -379,7 +379,7 @@ fn shown(place: Place) -> String {
     format!("{:x}:{:07x}", place.number(), place.0 % Place::SPAN)
 }
 
-/// How many records there are of each kind, in the order in which they were met.
+/// Number of records of each kind, in the order of their first occurrence.
 #[derive(Default)]
 struct Kinds(Vec<(&'static str, u64)>);
 

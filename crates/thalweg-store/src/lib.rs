@@ -1,11 +1,11 @@
 //! The store of Thalweg: what the broker must not forget, on disk.
 //!
-//! *Knows:* the journal's files, checkpoints, packs. *Must never know:* a protocol or a connection; and what the records in
-//! a frame mean, the checkpointer alone knows, from [`thalweg_records`].
+//! *Knows:* the journal's files, checkpoints, packs. *Must never know:* a protocol or a connection. The meaning of a
+//! frame's records is known to the checkpointer alone, from [`thalweg_records`].
 //!
-//! The files, what is in them and what is promised of them are [`thalweg_journal`]'s, re-exported here. Above it,
-//! [`committer`] is the thread that has the journal; the checkpointer folds what was written, so that old segments can go,
-//! and moves to packs what outlives them; [`backup`] and [`inspect`] are for tools.
+//! The files, their format and their guarantees are [`thalweg_journal`]'s, re-exported here. Above it, [`committer`] is
+//! the thread that owns the journal; the checkpointer folds written records, so that old segments can be released, and
+//! moves longer-lived records to packs; [`backup`] and [`inspect`] are for tools.
 #![forbid(unsafe_code)]
 
 mod archive;

@@ -1,10 +1,10 @@
-//! What the files of a store's directory are called: the journal's, and those that keep it short.
+//! Names of the files in a store's directory: the journal's, checkpoints and packs.
 
 pub use thalweg_journal::names::*;
 
-/// What checkpoints are called, before 16 hexadecimal digits: their last frame.
+/// Prefix of checkpoints, before 16 hexadecimal digits: their last frame.
 pub const CHECKPOINT: &str = "checkpoint-";
-/// What packs are called, before 16 hexadecimal digits.
+/// Prefix of packs, before 16 hexadecimal digits.
 pub const PACK: &str = "pack-";
 
 /// The name of the checkpoint as of frame `index`.

@@ -25,25 +25,25 @@ use thalweg_journal::{
 
 use crate::names;
 
-/// What a pack file begins with.
+/// First bytes of a pack file.
 pub const MAGIC: [u8; 8] = *b"THALWPAK";
 /// The only version so far.
 pub const VERSION: u32 = 1;
-/// How long a line of the table is.
+/// Length of a line of the table.
 pub const LINE_BYTES: usize = 16;
 /// Records are written this much at a time.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// What the head of a pack says.
+/// Contents of a pack's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PackHead {
-    /// Which journal it belongs to.
+    /// Id of the pack's journal.
     pub journal: u128,
     /// Its number, also in its name.
     pub number: u64,
-    /// How many records it has.
+    /// Number of its records.
     pub records: u64,
-    /// How long the file is.
+    /// Length of the file in bytes.
     pub bytes: u64,
     /// The checksum of the table.
     pub table_crc: u32,
@@ -87,12 +87,12 @@ pub struct PackEntry {
     pub place: u64,
     /// Where it is in the pack.
     pub offset: u32,
-    /// How long it is.
+    /// Length of the file in bytes.
     pub len: u32,
 }
 
 pub struct Pack<F> {
-    /// What its head says.
+    /// Contents of its head.
     pub head: PackHead,
     file: F,
     table: Vec<PackEntry>,
@@ -227,7 +227,8 @@ pub(crate) fn line_of(bytes: &[u8]) -> PackEntry {
 /// Reads the record that begins at a place and is so long.
 pub type Fetch<'a> = dyn FnMut(Place, u32, &mut Vec<u8>) -> Result<(), ReadError> + 'a;
 
-/// All packs of a directory: where [`Inventory::read`](crate::Inventory::read) looks for what no segment has.
+/// All packs of a directory, in which [`Inventory::read`](crate::Inventory::read) looks for places that are in no
+/// segment.
 pub struct Packs<D: Disk> {
     disk: D,
     journal: u128,
@@ -287,7 +288,7 @@ impl<D: Disk> Packs<D> {
             .clone()
     }
 
-    /// How many bytes they take.
+    /// Bytes of all packs together.
     pub fn bytes(&self) -> u64 {
         self.all().iter().map(|pack| pack.head.bytes).sum()
     }
@@ -302,7 +303,7 @@ impl<D: Disk> Packs<D> {
         let name = names::pack(number);
         let new = format!("{name}{}", names::NEW);
         let writing = || ReadError::io(format!("writing {}", self.disk.shown(&name)));
-        // What an attempt that failed left behind.
+        // Remains of a failed attempt.
         let _ = self.disk.unlink(&new);
         let file = self.disk.create(&new).map_err(writing())?;
         let finished = self

@@ -1,4 +1,4 @@
-//! Which segments and packs are needed no more, and what is put together so that more of them are.
+//! Release of segments and packs that are no longer needed, and merging so that more of them are not.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -26,7 +26,7 @@ pub struct Packing {
     pub live_percent_min: u64,
     /// The same when the disk is getting full.
     pub live_percent_min_pressed: u64,
-    /// How long a pack becomes at most (a single record may be longer).
+    /// Largest length of a pack (a single record may be longer).
     pub pack_bytes_max: u64,
 }
 
@@ -40,7 +40,7 @@ impl Default for Packing {
     }
 }
 
-/// What a round took away and what it wrote.
+/// Files that a round removed and wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reclaimed {
     /// Segments that held nothing needed any more.
@@ -53,7 +53,7 @@ pub struct Reclaimed {
     pub packs_removed: u64,
     /// Records that were copied.
     pub records_copied: u64,
-    /// How many bytes these had.
+    /// Bytes of the removed files.
     pub bytes_copied: u64,
     /// References to places that neither a segment nor a pack has. There should never be any.
     pub lost: u64,
@@ -83,7 +83,7 @@ impl fmt::Display for Reclaimed {
     }
 }
 
-/// How much of something is needed.
+/// Needed part of a file.
 #[derive(Clone, Copy, Default, Debug)]
 struct Need {
     /// References to records in it; one record may have many.
@@ -176,7 +176,7 @@ pub fn reclaim<D: Disk>(
     Ok(round.done)
 }
 
-/// What a state needs.
+/// Places that a state needs.
 pub(crate) struct Needs {
     /// All segments that are not written any more.
     pub segments: Vec<SegmentInfo>,
@@ -201,7 +201,7 @@ impl Needs {
     }
 }
 
-/// How much of each segment and of each pack a state needs, without the segment that is written.
+/// Needed part of each segment and of each pack, without the current segment.
 pub(crate) fn needs<D: Disk>(
     state: &State,
     inventory: &Inventory<D>,
@@ -235,7 +235,7 @@ pub(crate) fn needs<D: Disk>(
     }
 }
 
-/// Which segment has a place; usually the one that had the last.
+/// Segment of a place; usually the one of the previous place.
 fn holder(segments: &[SegmentInfo], place: u64, latest: &mut usize) -> Option<usize> {
     let has = |at: usize| {
         segments
@@ -390,7 +390,7 @@ impl<D: Disk> Round<'_, D> {
     }
 }
 
-/// How many from the front are together no longer than `bytes_max`; one at least, if there is one.
+/// Number of packs from the front that are together no longer than `bytes_max`; one at least, if there is one.
 fn first_that_fit(lengths: impl Iterator<Item = u64>, bytes_max: u64) -> usize {
     let mut sum = 0u64;
     let mut count = 0;

@@ -10,7 +10,7 @@ use crate::{
 use std::borrow::Cow;
 use thalweg_scram::{ChannelBinding, ExpectServerFinal, ExpectServerFirst, ScramClient, ScramHash};
 
-/// How a client shows who it is.
+/// Credentials of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// By the best mechanism that the server offers: SCRAM, or PLAIN behind TLS.
@@ -48,10 +48,10 @@ pub enum TlsPolicy {
     Direct,
 }
 
-/// What a client wants.
+/// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// What the server may send.
+    /// Limits of the server's output.
     pub limits: Limits,
     /// Whether the stream lies in WebSocket messages.
     pub framing: Framing,
@@ -59,7 +59,7 @@ pub struct ClientSettings {
     pub domain: String,
     /// Whether TLS begins with the connection, within the stream, or never.
     pub tls: TlsPolicy,
-    /// What it logs in with.
+    /// Credentials for the login.
     pub credentials: Credentials,
     /// The resource to bind; the server chooses one if there is none.
     pub resource: Option<String>,
@@ -72,7 +72,7 @@ pub struct ClientSettings {
     pub acknowledges: bool,
 }
 
-/// What happens on a stream.
+/// An event on a stream.
 #[derive(Clone, Debug)]
 pub enum ClientEvent<'b> {
     /// A step that the machine has done alone. Send what it wrote.
@@ -164,7 +164,7 @@ impl ClientSide {
         self.is_open = true;
     }
 
-    /// What binds SCRAM to the TLS connection, where that is known. Before the log-in.
+    /// Sets the SCRAM channel binding of the TLS connection, where it is known. Before the login.
     pub fn set_binding(&mut self, binding: ChannelBinding) {
         self.binding = Some(binding);
     }
@@ -179,12 +179,12 @@ impl ClientSide {
         self.failure
     }
 
-    /// What stream management keeps, if it is on.
+    /// State of stream management, if it is on.
     pub fn management(&self) -> Option<&Management> {
         self.management.as_deref()
     }
 
-    /// Says that the first `handled` stanzas of the managed stream, of those that came, are done with.
+    /// Marks the first `handled` received stanzas of the managed stream as processed.
     pub fn acknowledge(&mut self, handled: u32, out: &mut Vec<u8>) {
         if self.management.is_some() && !self.enabling {
             Management::put_acknowledgement(self.settings.framing, handled, out);
@@ -554,8 +554,8 @@ impl ClientSide {
         }
     }
 
-    /// Ends the stream. What the server has sent before it ends its own still comes; then, or after a while, close the
-    /// connection.
+    /// Ends the stream. Stanzas that the server sends before it ends its own still arrive; then, or after a while,
+    /// close the connection.
     pub fn close(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.is_open) {
             put_stream_end(self.settings.framing, out);

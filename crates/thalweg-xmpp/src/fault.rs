@@ -1,4 +1,4 @@
-//! What a peer can do wrong: one constant per broken clause, in one table.
+//! Protocol errors of a peer: one constant per broken clause, in one table.
 
 /// A peer broke the protocol, or a limit of ours. The machine has written the stream error; close the connection after it has
 /// left.
@@ -8,7 +8,7 @@ pub struct PeerFault {
     pub clause: &'static str,
     /// The condition of the stream error, of RFC 6120, 4.9.3.
     pub condition: &'static str,
-    /// What was wrong, as half a sentence.
+    /// The error, as half a sentence.
     pub what: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What a server offers on a stream. [6120#4.3.2]
+//! Features that a server offers on a stream. [6120#4.3.2]
 
 use crate::write::end_message;
 use crate::{Element, Framing, Mechanism, Mechanisms, ns};
@@ -15,7 +15,7 @@ pub enum StartTls {
     Required,
 }
 
-/// What a server offers at one step of a stream.
+/// Features that a server offers at one step of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// Off once the stream is encrypted.

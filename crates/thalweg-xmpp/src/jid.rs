@@ -1,10 +1,10 @@
 //! Addresses of XMPP, RFC 7622: `local@domain/resource`.
 //!
-//! The PRECIS profiles of the RFC need tables of Unicode that this crate does not carry. What it takes instead is a subset:
-//! letters of any script in their composed forms (in lower case after `char::to_lowercase`), and printable ASCII without the
-//! characters that the RFC excludes. Nothing that the RFC refuses gets through because of a missing table
-//! but a few combinations of vowel signs of Indic scripts; what is refused more are decomposed forms, full-width forms,
-//! and symbols and digits beyond ASCII. Two addresses that are equal by the RFC are equal here.
+//! The PRECIS profiles of the RFC need tables of Unicode that this crate does not carry. It accepts a subset: letters
+//! of any script in their composed forms (in lower case after `char::to_lowercase`), and printable ASCII without the
+//! characters that the RFC excludes. The missing tables let through nothing that the RFC refuses, except a few
+//! combinations of vowel signs of Indic scripts. In addition it refuses decomposed forms, full-width forms, and symbols
+//! and digits beyond ASCII. Two addresses that are equal by the RFC are equal here.
 
 /// An address in its canonical form.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,7 +97,7 @@ impl Jid {
         &self.text
     }
 
-    /// What stands before the `@`, if anything does.
+    /// The local part before the `@`, if any.
     pub fn local(&self) -> Option<&str> {
         (self.local > 0).then(|| &self.text[..usize::from(self.local)])
     }
@@ -111,7 +111,7 @@ impl Jid {
         &self.text[from..usize::from(self.bare)]
     }
 
-    /// What stands behind the `/`, if anything does.
+    /// The resource after the `/`, if any.
     pub fn resource(&self) -> Option<&str> {
         self.text.get(usize::from(self.bare) + 1..)
     }

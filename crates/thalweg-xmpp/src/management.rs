@@ -4,7 +4,7 @@ use crate::write::{end_message, put_copy};
 use crate::{Framing, PeerFault, ns};
 use std::collections::VecDeque;
 
-/// Counts of a managed stream, and what the peer has not acknowledged. It outlives the connection.
+/// Counts of a managed stream, and its unacknowledged stanzas. It outlives the connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Management {
     /// That of the connection.
@@ -33,19 +33,19 @@ enum Sent {
     Forgotten(u32),
 }
 
-/// How a stanza is sent again if it was not acknowledged.
+/// How an unacknowledged stanza is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
     /// By a copy that is kept here.
     Copy,
-    /// By its sender, who gets this number back once it is acknowledged.
+    /// By its sender, which gets this number back once the stanza is acknowledged.
     Kept(u16),
-    /// It is lost: what is sent at most once, and what answers a request.
+    /// It is lost: at-most-once messages, and answers to requests.
     Never,
 }
 
 impl Management {
-    /// How many stanzas were sent and not acknowledged.
+    /// Number of unacknowledged stanzas.
     pub fn unacknowledged(&self) -> u32 {
         self.unacknowledged
     }
@@ -55,12 +55,12 @@ impl Management {
         self.bytes
     }
 
-    /// Octets of memory: of copies, and of the list of what was sent.
+    /// Octets of memory: of copies, and of the list of sent stanzas.
     pub fn memory(&self) -> usize {
         self.bytes + self.sent.capacity() * size_of::<Sent>()
     }
 
-    /// How many stanzas came, modulo 2^32.
+    /// Number of received stanzas, modulo 2^32.
     pub fn received(&self) -> u32 {
         self.received
     }
@@ -119,7 +119,8 @@ impl Management {
         }
     }
 
-    /// Whether nothing will ask for an acknowledgement of what is not acknowledged, unless [`Management::ask`] does.
+    /// Whether no request for an acknowledgement is pending although stanzas are unacknowledged; [`Management::ask`]
+    /// sends one.
     pub(crate) fn is_to_ask(&self) -> bool {
         !self.asked && self.unacknowledged > 0
     }

@@ -10,7 +10,7 @@ pub const PAYLOAD: &str = "urn:thalweg:payload:0";
 /// XEP-0335.
 pub const JSON: &str = "urn:xmpp:json:0";
 
-/// The media type of what `<json>` holds.
+/// Media type of the content of `<json>`.
 pub const JSON_TYPE: &str = "application/json";
 /// The media type of an element that is the payload itself.
 pub const XML_TYPE: &str = "application/xml";

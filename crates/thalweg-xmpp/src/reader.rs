@@ -7,7 +7,7 @@ use rxml::error::EndOrError;
 use rxml::{Parse, RawEvent, RawParser, WithOptions};
 use std::borrow::Cow;
 
-/// What this end allows its peer.
+/// Limits of this end for its peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Octets of the header and of each element before the log-in, whose sender is not known yet.
@@ -37,7 +37,7 @@ impl Default for Limits {
     }
 }
 
-/// How a stream is cut.
+/// Framing of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
     /// One document that lasts as long as the stream. [6120#4.2]
@@ -47,18 +47,18 @@ pub enum Framing {
     Elements,
 }
 
-/// What a peer says where its stream begins.
+/// Header of a peer's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamHeader<'b> {
-    /// The domain that a client wants, or the client's address as the server sees it.
+    /// The domain that a client requests, or the client's address as the server sees it.
     pub to: Option<Cow<'b, str>>,
-    /// The domain of the server, or who the client says it is.
+    /// The domain of the server, or the client's claimed address.
     pub from: Option<Cow<'b, str>>,
     /// The server's name for the stream.
     pub id: Option<Cow<'b, str>>,
 }
 
-/// What comes out of a stream.
+/// An item read from a stream.
 pub(crate) enum Item<'b> {
     Header(StreamHeader<'b>),
     Element(Element<'b>),

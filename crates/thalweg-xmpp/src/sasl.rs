@@ -73,7 +73,7 @@ impl Mechanisms {
         self.0 & 1 << mechanism as u8 != 0
     }
 
-    /// What is in it, the best first.
+    /// Mechanisms in the set, the best first.
     pub fn iter(self) -> impl Iterator<Item = Mechanism> {
         Mechanism::ALL
             .into_iter()
@@ -94,11 +94,11 @@ impl FromIterator<Mechanism> for Mechanisms {
 /// The message of PLAIN, RFC 4616.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Plain<'b> {
-    /// Who the peer wants to act as; empty: as itself.
+    /// Authorization identity of the peer; empty: its own.
     pub authorization: &'b str,
     /// User name, never empty.
     pub user: &'b str,
-    /// Password, never empty; who reads the message has it.
+    /// Password, never empty; readable to everyone with access to the message.
     pub password: &'b str,
 }
 
@@ -138,9 +138,9 @@ pub enum SaslFailure {
     AccountDisabled,
     /// The mechanism needs TLS.
     EncryptionRequired,
-    /// What came is no base64.
+    /// The data is not valid base64.
     IncorrectEncoding,
-    /// The peer must not act as whom it wants to.
+    /// The peer may not use that authorization identity.
     InvalidAuthzid,
     /// The mechanism is not offered.
     InvalidMechanism,

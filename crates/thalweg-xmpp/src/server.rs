@@ -9,16 +9,16 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// What a listener offers.
+/// Settings of a listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// What peers may send.
+    /// Limits of peers' input.
     pub limits: Limits,
     /// Whether the stream lies in WebSocket messages.
     pub framing: Framing,
     /// The connection has TLS before the first octet of XMPP.
     pub secured: bool,
-    /// What is offered otherwise.
+    /// Offer of STARTTLS on connections that begin without TLS.
     pub starttls: StartTls,
     /// Mechanisms to log in by. Those that need TLS are offered behind it only.
     pub mechanisms: Mechanisms,
@@ -26,14 +26,14 @@ pub struct ServerSettings {
     pub management: bool,
 }
 
-/// What happens on a stream. A verb in the description answers it; until then no other event comes.
+/// An event on a stream. The method named in the description answers it; until then no other event comes.
 #[derive(Clone, Debug)]
 pub enum ServerEvent<'b> {
     /// A step that the machine has done alone. Send what it wrote.
     Consumed,
     /// A stream begins: [`ServerSide::open`] or [`ServerSide::refuse`]. It comes again behind TLS and behind the log-in.
     Open(StreamHeader<'b>),
-    /// The client wants TLS: [`ServerSide::proceed`], then the handshake, then [`ServerSide::secured`].
+    /// The client requests TLS: [`ServerSide::proceed`], then the handshake, then [`ServerSide::secured`].
     StartTls,
     /// A log-in begins: [`ServerSide::challenge`], [`ServerSide::success`] or [`ServerSide::failure`].
     Login {
@@ -46,17 +46,17 @@ pub enum ServerEvent<'b> {
     Response(Box<[u8]>),
     /// The client has given its log-in up, and may begin another. Needs no answer.
     Aborted,
-    /// The client wants an address, with this resource if it names one: [`ServerSide::bound`] or
+    /// The client requests an address, with this resource if it names one: [`ServerSide::bound`] or
     /// [`ServerSide::bind_refused`].
     Bind(Option<Cow<'b, str>>),
-    /// The client wants to go on with an earlier stream: [`ServerSide::resumed`] or [`ServerSide::resume_failed`].
+    /// The client requests to resume an earlier stream: [`ServerSide::resumed`] or [`ServerSide::resume_failed`].
     Resume {
         /// The name that [`ServerSide::enabled`] gave it.
         id: Cow<'b, str>,
     },
-    /// The client wants acknowledgements: [`ServerSide::enabled`]. Without an answer they stay off.
+    /// The client requests acknowledgements: [`ServerSide::enabled`]. Without an answer they stay off.
     Enable {
-        /// Whether it wants to be able to go on after a lost connection.
+        /// Whether it requests to resume the stream after a lost connection.
         resume: bool,
     },
     /// Needs no answer of the stream.
@@ -143,7 +143,7 @@ impl ServerSide {
         !self.reader.is_between()
     }
 
-    /// Octets of memory of what has been read and is no whole element yet, the header of the stream included.
+    /// Octets of memory of input that is not a whole element yet, the header of the stream included.
     pub fn gathered_bytes(&self) -> usize {
         self.reader.bytes()
     }
@@ -153,13 +153,13 @@ impl ServerSide {
         self.jid.as_ref()
     }
 
-    /// What stream management keeps, if it is on.
+    /// State of stream management, if it is on.
     pub fn management(&self) -> Option<&Management> {
         self.management.as_deref()
     }
 
-    /// The next step out of `bytes`. `Ok(None)`: incomplete, or an event waits for its answer; nothing consumed, the next
-    /// call must bring the same bytes and more. `Err`: close the connection, after what was written to `out` has left.
+    /// Returns the next event in `bytes`. `Ok(None)`: incomplete, or an event waits for its answer; nothing consumed,
+    /// the next call must bring the same bytes and more. `Err`: close the connection, after `out` was sent.
     pub fn handle_input<'b>(
         &mut self,
         bytes: &'b [u8],
@@ -208,7 +208,7 @@ impl ServerSide {
                     if self.settings.secured || self.settings.starttls == StartTls::Off {
                         return Err(PeerFault::STANZA_TYPE);
                     }
-                    // What came unencrypted must not be taken for what comes encrypted. [6120#5.4.3.3]
+                    // Unencrypted input must not be taken for encrypted input. [6120#5.4.3.3]
                     if !is_last {
                         return Err(PeerFault::EARLY);
                     }
@@ -230,7 +230,7 @@ impl ServerSide {
 
     // --- the beginning of a stream
 
-    /// Answers [`ServerEvent::Open`]: our header and what is offered. `id` is hard to guess and new for each stream.
+    /// Answers [`ServerEvent::Open`]: our header and features. `id` is hard to guess and new for each stream.
     pub fn open(&mut self, id: &str, domain: &str, out: &mut Vec<u8>) {
         if self.state == State::Opening {
             self.domain = domain.into();
@@ -324,7 +324,7 @@ impl ServerSide {
         }
     }
 
-    /// What follows is encrypted.
+    /// All further input is encrypted.
     pub fn secured(&mut self) {
         self.settings.secured = true;
         if self.state == State::Securing {
@@ -431,7 +431,7 @@ impl ServerSide {
         }
     }
 
-    /// The peer is who it says. `message` is the mechanism's last one, if it has any.
+    /// Confirms the peer's authentication. `message` is the mechanism's last one, if it has any.
     pub fn success(&mut self, message: Option<&[u8]>, out: &mut Vec<u8>) {
         if matches!(self.state, State::Judging(_)) {
             put_sasl(self.settings.framing, "success", "", message, out);
@@ -503,8 +503,9 @@ impl ServerSide {
         );
     }
 
-    /// Answers [`ServerEvent::Resume`]: the stream of `management` goes on, and copies of what the client lacks are sent again.
-    /// Returns the numbers of those that it has ([`Again::Kept`]); the others are to be sent again.
+    /// Answers [`ServerEvent::Resume`]: the stream of `management` is resumed, and copies of stanzas that the client
+    /// lacks are sent again. Returns the numbers of those that it has ([`Again::Kept`]); the others are to be sent
+    /// again.
     pub fn resumed(
         &mut self,
         id: &str,
@@ -632,7 +633,7 @@ impl ServerSide {
         self.management.take().map(|management| *management)
     }
 
-    /// Writes a stanza: its attributes, whose values are escaped, and what `content` appends, which is not.
+    /// Writes a stanza: its attributes, whose values are escaped, and the output of `content`, which is not.
     pub fn put(
         &mut self,
         kind: StanzaKind,

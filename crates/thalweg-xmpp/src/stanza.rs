@@ -3,7 +3,7 @@
 use crate::{Element, ns, put_attribute, put_text};
 use std::borrow::Cow;
 
-/// What a stanza is.
+/// Type of a stanza.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StanzaKind {
     /// Something for an address, which answers or not.
@@ -28,7 +28,7 @@ impl StanzaKind {
 /// A stanza, borrowed from the input.
 #[derive(Clone, Copy, Debug)]
 pub struct Stanza<'b> {
-    /// Which of the three it is.
+    /// Which of the three types it is.
     pub kind: StanzaKind,
     /// The stanza itself, in [`ns::CLIENT`].
     pub element: Element<'b>,
@@ -55,7 +55,7 @@ impl<'b> Stanza<'b> {
         self.element.attribute("from")
     }
 
-    /// What its answer repeats.
+    /// Attributes that its answer repeats.
     pub fn id(self) -> Option<Cow<'b, str>> {
         self.element.attribute("id")
     }
@@ -70,13 +70,13 @@ impl<'b> Stanza<'b> {
         self.kind == StanzaKind::Iq && matches!(&*self.type_(), "get" | "set")
     }
 
-    /// What a request is about, or its answer: the element in it.
+    /// Payload of a request or its answer: the element in it.
     pub fn payload(self) -> Option<Element<'b>> {
         self.element.children().next()
     }
 }
 
-/// What the sender of a stanza can do about an error. [6120#8.3.2]
+/// Action for the sender of a stanza after an error. [6120#8.3.2]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorType {
     /// Log in, or as another user, and send it again.
@@ -107,15 +107,15 @@ impl ErrorType {
 /// An error that answers a stanza.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StanzaError {
-    /// What its sender can do.
+    /// Action for its sender.
     pub type_: ErrorType,
     /// An element of [`ns::STANZA_ERRORS`].
     pub condition: &'static str,
     /// A more exact condition: an element and its namespace.
     pub more: Option<(&'static str, &'static str)>,
-    /// What it is about, for people.
+    /// Description of the error for people.
     pub text: Option<&'static str>,
-    /// The byte of the text that is refused, and what is wrong there, for people.
+    /// The byte of the refused text, and the error there, for people.
     pub place: Option<(usize, &'static str)>,
 }
 

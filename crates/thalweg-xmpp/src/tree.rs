@@ -123,14 +123,14 @@ impl Scope {
 /// Deeper than any element: what needs no declaration.
 const NOWHERE: u16 = u16::MAX;
 
-/// What a head can have that no other may.
+/// Limits of one element with its content.
 pub(crate) struct Bounds {
     pub(crate) attributes_max: usize,
     pub(crate) elements_max: usize,
     pub(crate) depth_max: usize,
 }
 
-/// What a tree without a stanza may keep for the next one, in octets.
+/// Octets that a tree without a stanza may keep allocated for the next one.
 const IDLE_BYTES: usize = 16 << 10;
 
 impl Tree {
@@ -188,7 +188,7 @@ impl Tree {
         }) as u32
     }
 
-    /// The declarations in force, for what follows a stream's header.
+    /// Namespace declarations in force, for elements after a stream's header.
     pub(crate) fn take_scopes(&mut self) -> Vec<Scope> {
         std::mem::take(&mut self.scopes)
     }
@@ -506,7 +506,7 @@ impl<'b> Element<'b> {
         self.node().all.of(self.raw)
     }
 
-    /// What stands between its tags, as it came.
+    /// Content between its tags, as received.
     pub fn content(self) -> &'b str {
         self.node().content.of(self.raw)
     }

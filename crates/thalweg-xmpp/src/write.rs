@@ -26,7 +26,7 @@ const ESCAPED: [bool; 256] = {
     escaped
 };
 
-/// Appends text so that it is read back as it is, in an element as in an attribute. What XML cannot hold becomes U+FFFD.
+/// Appends text escaped for elements and attributes. Characters that XML cannot hold become U+FFFD.
 pub fn put_text(text: &str, out: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
     while let Some(at) = rest.iter().position(|octet| ESCAPED[usize::from(*octet)]) {

@@ -24,7 +24,7 @@ pub const QUEUES_SHOWN_MAX: usize = 1_000;
 /// The most groups that have series of their own.
 pub const GROUPS_SHOWN_MAX: usize = 1_000;
 
-/// What the process and its shards say.
+/// Values of the process and its shards.
 #[derive(Debug, Default)]
 pub struct Gathered {
     pub version: &'static str,
@@ -35,7 +35,7 @@ pub struct Gathered {
     pub pressure: usize,
     /// Bytes of messages, over all shards that answered.
     pub memory_bytes: usize,
-    /// How many they may be.
+    /// Memory budget in bytes.
     pub memory_bytes_max: usize,
     pub lobby: LobbyCounts,
     /// The counts of log-ins.
@@ -60,17 +60,17 @@ pub struct Gathered {
     pub groups: GroupFigures,
     /// Each of them as `$share/<name>/<filter>`, unless there are more than [`GROUPS_SHOWN_MAX`].
     pub each_group: BTreeMap<String, GroupFigures>,
-    /// What MQTT clients said of their load, members of groups or not.
+    /// Load reports of MQTT clients, members of groups or not.
     pub load: LoadCounts,
     /// The books of each prefix that has some, summed up.
     pub prefixes: BTreeMap<String, Account>,
     /// Sockets of datagrams, by listener, those of all shards summed up.
     pub ports: BTreeMap<String, PortSums>,
-    /// What fronts have counted for the metrics of their protocols.
+    /// Counters of the fronts for the metrics of their protocols.
     pub fronts: FrontCounts,
     /// Packets of connections by protocol.
     pub packets: BTreeMap<&'static str, PacketCounts>,
-    /// How the journal is; nothing if it is switched off.
+    /// Status of the journal; `None` if it is switched off.
     pub journal: Option<JournalStatus>,
     /// Resident memory of the process, in bytes; 0 where the system does not say.
     pub resident_bytes: u64,
@@ -81,9 +81,9 @@ pub struct Gathered {
 /// The sockets of a datagram listener.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PortSums {
-    /// What they have seen.
+    /// Counters of the datagram sockets.
     pub datagrams: DatagramCounts,
-    /// What DTLS has seen; nothing where it is not spoken.
+    /// Counters of DTLS; zero where it is not configured.
     pub dtls: DtlsCounts,
     /// Peers with which it is spoken now.
     pub dtls_peers: u64,
@@ -124,7 +124,7 @@ pub struct QueueSums {
     pub bindings: u64,
 }
 
-/// What a queue holds, or all together.
+/// Contents of a queue, or of all together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueueFigures {
     pub messages: u64,
@@ -135,7 +135,7 @@ pub struct QueueFigures {
     pub consumers: u64,
 }
 
-/// What a group does, or all together.
+/// Activity of a group, or of all together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GroupFigures {
     pub members: u64,
@@ -148,13 +148,13 @@ pub struct GroupFigures {
     pub waiting_bytes: u64,
     /// Messages given to members and not settled.
     pub unsettled: u64,
-    /// How long the one that has waited longest has.
+    /// Age of the message that has waited longest.
     pub oldest: Span,
-    /// What became of its messages.
+    /// Outcomes of its messages.
     pub counters: GroupCounters,
 }
 
-/// What one shard says.
+/// Answer of one shard.
 struct Part {
     shard: u16,
     counts: LoopCounts,

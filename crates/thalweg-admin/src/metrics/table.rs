@@ -36,14 +36,14 @@ pub struct Metric {
     pub unit: &'static str,
     /// Its label, if it has one.
     pub label: Option<&'static str>,
-    /// What it means, in one sentence.
+    /// Meaning of the metric, in one sentence.
     pub help: &'static str,
     /// The `$SYS/broker/…` topic that carries the same value, if there is one.
     pub sys: Option<&'static str>,
     pub(super) read: Read,
 }
 
-/// How a metric's values are read.
+/// How the values of a metric are read.
 pub(super) enum Read {
     One(fn(&Gathered) -> u64),
     Real(fn(&Gathered) -> f64),
@@ -202,7 +202,7 @@ pub static METRICS: &[Metric] = metrics! {
         "Messages that came from other shards."
         = One(|g| g.ledger.arrived);
 
-    // What there is.
+    // All metrics of the broker.
     Gauge "thalweg_sessions" in "sessions" sys "clients/total":
         "Sessions, connected or not."
         = One(|g| g.totals.sessions as u64);

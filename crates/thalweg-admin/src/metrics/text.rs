@@ -14,7 +14,7 @@ pub fn render(gathered: &Gathered) -> String {
         describe(&mut out, metric.name, metric.help, metric.kind);
         values(&mut out, metric, gathered);
     }
-    // What is declared is shown from the start, what an extension counts once it counts.
+    // Declared metrics are shown from the start, an extension's once it has counted.
     let mut counts = FrontCounts::default();
     for metric in protocols().flat_map(|protocol| protocol.metrics) {
         metric

@@ -1,4 +1,4 @@
-//! What an element says, and what is copied of it.
+//! Contents of an element, and the copied parts of it.
 
 use super::*;
 

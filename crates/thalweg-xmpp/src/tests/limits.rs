@@ -1,4 +1,4 @@
-//! What is too large is refused by name as soon as it is too large, whatever follows.
+//! Input above a limit is refused with a specific error as soon as it exceeds it, whatever follows.
 
 use super::*;
 

@@ -76,8 +76,7 @@ fn serve(server: &mut ServerSide, event: &ServerEvent<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// What comes of a machine that gets `input`, of which the first `cuts[0]` octets arrive first and so on: its events and what
-/// it writes.
+/// Events and output of a machine that gets `input`, of which the first `cuts[0]` octets arrive first and so on.
 fn feed<M>(
     machine: &mut M,
     input: &[u8],

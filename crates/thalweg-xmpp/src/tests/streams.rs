@@ -3,7 +3,7 @@
 use super::*;
 use thalweg_scram::{ChannelBinding, ExpectClientFinal, ScramHash, ScramServer, ScramVerifier};
 
-/// Two ends and what is on its way.
+/// Two ends and the bytes in flight.
 struct Pair {
     client: ClientSide,
     server: ServerSide,
@@ -14,7 +14,7 @@ struct Pair {
     binding: Option<ChannelBinding>,
     password: &'static [u8],
     events: Vec<String>,
-    /// What the server has of an earlier stream.
+    /// State of an earlier stream at the server.
     suspended: Option<(Jid, Management)>,
     offered: Mechanisms,
 }

@@ -5,7 +5,7 @@ use thalweg_wire::testkit::{Mark, Side, TranscriptLine, parse_transcript};
 
 use super::*;
 
-/// A file of `transcripts/`, and who talks in it.
+/// A file of `transcripts/`, and its two sides.
 pub(super) struct Transcript {
     pub(super) name: &'static str,
     text: &'static str,
@@ -71,7 +71,7 @@ impl Transcript {
         lines
     }
 
-    /// What one side sends that is valid, up to a line.
+    /// Valid lines of one side, up to this line.
     pub(super) fn sent_by(&self, side: Side, before: usize) -> Vec<u8> {
         self.lines()
             .into_iter()
@@ -124,7 +124,7 @@ fn text(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }
 
-/// Every line goes to the other end. A line that is canonical is what its own end has written by then, for all that it heard.
+/// Every line goes to the other end. A canonical line equals the output of its own end by then, after all its input.
 #[test]
 fn every_line_is_understood_and_written_again() {
     for transcript in ALL {
@@ -143,12 +143,12 @@ fn every_line_is_understood_and_written_again() {
                 Side::Client => &mut by_client,
                 Side::Server => &mut by_server,
             };
-            // What a line says that our end would not say is for the reader only.
+            // A line that our end would not write is for the reader only.
             let is_ours = own.starts_with(&line.bytes);
             if is_ours {
                 own.drain(..line.bytes.len());
             } else if line.mark == Mark::Valid {
-                // What our end says in its place ends where its next canonical line begins.
+                // Our end's output in its place ends where its next canonical line begins.
                 let next = lines[index + 1..]
                     .iter()
                     .find(|next| next.side == line.side && next.mark == Mark::Canonical);
