@@ -71,7 +71,7 @@ impl Channels {
         Some(self.entries.remove(place))
     }
 
-    /// Forgets all of them and what they hold.
+    /// Removes all channels and their content.
     pub(crate) fn clear(&mut self) {
         self.entries = Vec::new();
     }

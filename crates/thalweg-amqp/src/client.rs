@@ -54,7 +54,7 @@ pub struct ServerOffer {
     pub heartbeat: u16,
 }
 
-/// What a server said.
+/// An event from a server.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -63,11 +63,11 @@ pub struct ServerOffer {
 pub enum ClientEvent<'b> {
     /// It does not speak AMQP 0-9-1 but this: close.
     WrongProtocol([u8; 8]),
-    /// Who it is and how to log in: answer with [`ClientSide::start_ok`].
+    /// The server's properties and mechanisms: answer with [`ClientSide::start_ok`].
     Start(connection::Start<'b>),
     /// Another step of authentication: answer with [`ClientSide::secure_ok`].
     Secure {
-        /// What the SASL mechanism asks.
+        /// Challenge of the SASL mechanism.
         challenge: &'b [u8],
     },
     /// Logged in; the limits it offers: answer with [`ClientSide::tune_ok`] and [`ClientSide::open`].
@@ -80,7 +80,7 @@ pub enum ClientEvent<'b> {
         code: u16,
         /// The broker's reply text, for people.
         text: &'b str,
-        /// The method at fault, if any.
+        /// The method that caused it, if any.
         cause: MethodId,
     },
     /// Our `connection.close` is confirmed: close.
@@ -89,7 +89,7 @@ pub enum ClientEvent<'b> {
     UpdateSecretOk,
     /// Publishing is held back.
     Blocked {
-        /// What the server is short of.
+        /// The resource that the server is short of.
         reason: &'b str,
     },
     /// The broker accepts publishes again.
@@ -104,7 +104,7 @@ pub enum ClientEvent<'b> {
         code: u16,
         /// The broker's reply text, for people.
         text: &'b str,
-        /// The method at fault, if any.
+        /// The method that caused it, if any.
         cause: MethodId,
     },
     /// Our `channel.close` is confirmed; the number is free.
@@ -131,7 +131,7 @@ pub enum ClientEvent<'b> {
         /// The method, which has no content.
         method: Method<'b>,
     },
-    /// The server is at fault, but only on one channel: call [`ClientSide::fault`] and go on.
+    /// The server made an error that concerns only one channel: call [`ClientSide::fault`] and go on.
     ChannelFault(PeerFault),
     /// Bytes were taken in that mean nothing yet, or nothing any more.
     Consumed,
@@ -182,7 +182,7 @@ impl ClientSide {
         self.heartbeat
     }
 
-    /// How many bytes the frame at the start of `bytes` has in all, as soon as its header is complete.
+    /// Length of the whole frame at the start of `bytes`, once its header is complete.
     pub fn frame_len(bytes: &[u8]) -> Option<usize> {
         frame_len(bytes)
     }

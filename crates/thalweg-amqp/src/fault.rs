@@ -1,10 +1,10 @@
-//! What a peer can do wrong: one constant per broken rule, in one table.
+//! Protocol errors of a peer: one constant per broken rule, in one table.
 
 use std::borrow::Cow;
 
 use crate::{MethodId, ReplyCode};
 
-/// What ends with a fault.
+/// Scope that a fault ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The peer does not speak AMQP 0-9-1: it is sent our protocol header.
@@ -15,18 +15,18 @@ pub enum Scope {
     Channel(u16),
 }
 
-/// A peer broke the protocol. `fault` of the machine that found it writes what the peer must hear.
+/// A peer broke the protocol. `fault` of the machine that found it writes the close method.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PeerFault {
-    /// What is closed because of it.
+    /// The scope that is closed because of it.
     pub scope: Scope,
-    /// What to tell the peer.
+    /// Reply code for the peer.
     pub code: ReplyCode,
     /// Section of the specification that was broken.
     pub clause: &'static str,
-    /// What was wrong, as half a sentence.
+    /// The error, as half a sentence.
     pub what: Cow<'static, str>,
-    /// The method at fault, or [`MethodId::NONE`].
+    /// The method that caused it, or [`MethodId::NONE`].
     pub cause: MethodId,
 }
 

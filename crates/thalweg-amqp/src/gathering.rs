@@ -22,7 +22,7 @@ pub(crate) struct Gathering {
     body_size: u64,
 }
 
-/// What is missing next.
+/// The missing part of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     Header,

@@ -1,5 +1,5 @@
-//! What both ends do with what they hear once the connection is open: frames become methods and messages, and every rule
-//! about frames and channels is checked here.
+//! Input of both ends once the connection is open: frames become methods and messages, and every rule about frames and
+//! channels is checked here.
 
 use crate::channels::{ChannelState, Channels};
 use crate::codec::frame::{self, Frame};
@@ -8,7 +8,7 @@ use crate::gathering::{Gathered, Gathering, Missing};
 use crate::methods::{Method, channel, connection};
 use crate::{PeerFault, Scope};
 
-/// Bounds of what is held for one connection.
+/// Limits of the content that is held for one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IntakeLimits {
     /// Body of one message.
@@ -19,7 +19,7 @@ pub(crate) struct IntakeLimits {
 
 #[derive(Debug)]
 pub(crate) struct Intake {
-    /// Whom we listen to.
+    /// The side whose methods are accepted.
     peer: Sender,
     limits: IntakeLimits,
     /// Largest frame; never 0.
@@ -443,7 +443,7 @@ pub(crate) fn peek_id(payload: &[u8]) -> Result<MethodId, PeerFault> {
     }
 }
 
-/// What a connection that we close still listens to.
+/// Input that still counts on a connection that we close.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Farewell<'b> {
     /// Everything else, and how much of it.
@@ -452,8 +452,8 @@ pub(crate) enum Farewell<'b> {
     CloseOk(usize),
 }
 
-/// Listens for the end. What cannot be read is passed over: after a broken frame the beginning of the next is unknown,
-/// but the confirmation always looks the same.
+/// Looks for the peer's confirmation of the close. Other bytes are skipped: after a malformed frame the beginning of
+/// the next is unknown, but the confirmation always looks the same.
 pub(crate) fn listen_for_farewell<'b>(bytes: &'b [u8], frame_max: u32) -> Option<Farewell<'b>> {
     const CLOSE_OK: [u8; 12] = [1, 0, 0, 0, 0, 0, 4, 0, 10, 0, 51, 0xCE];
     match Frame::split(bytes, frame_max) {

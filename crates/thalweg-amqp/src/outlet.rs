@@ -1,4 +1,4 @@
-//! How both ends write: methods, content, and the words of a close.
+//! Output of both ends: methods, content, and close methods.
 
 use crate::codec::frame::{self, put_frame, put_whole};
 use crate::codec::{fitting, put_id, put_long_long};

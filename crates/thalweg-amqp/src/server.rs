@@ -13,7 +13,7 @@ use crate::outlet::{
 };
 use crate::{BasicProperties, ContentHeader, MethodId, PeerFault, Scope, Table, TooLarge};
 
-/// What this server allows each of its clients.
+/// Limits of a server for each of its clients.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
     /// Highest channel number, and so the number of channels; offered in `connection.tune`. At least 1.
@@ -78,12 +78,13 @@ enum State {
     Closed,
 }
 
-/// What a client said.
+/// An event from a client.
 #[derive(Debug)]
 pub enum Event<'b> {
     /// It speaks our protocol: answer with [`ServerSide::start`].
     ProtocolHeader,
-    /// Who it is: answer with [`ServerSide::secure`], [`ServerSide::tune`] or [`ServerSide::close`].
+    /// The client's properties and credentials: answer with [`ServerSide::secure`], [`ServerSide::tune`] or
+    /// [`ServerSide::close`].
     StartOk(connection::StartOk<'b>),
     /// Another step of authentication: answer as above.
     SecureOk(connection::SecureOk<'b>),
@@ -107,7 +108,7 @@ pub enum Event<'b> {
         code: u16,
         /// The client's reply text, for people.
         text: &'b str,
-        /// The method at fault, if any.
+        /// The method that caused it, if any.
         cause: MethodId,
     },
     /// Our `connection.close` is confirmed: close. Nothing comes out any more.
@@ -124,7 +125,7 @@ pub enum Event<'b> {
         code: u16,
         /// The client's reply text, for people.
         text: &'b str,
-        /// The method at fault, if any.
+        /// The method that caused it, if any.
         cause: MethodId,
     },
     /// Our `channel.close` is confirmed; the number is free.
@@ -140,7 +141,7 @@ pub enum Event<'b> {
         /// The method, which has no content.
         method: Method<'b>,
     },
-    /// The client is at fault, but only on one channel: call [`ServerSide::fault`] and go on.
+    /// The client made an error that concerns only one channel: call [`ServerSide::fault`] and go on.
     ChannelFault(PeerFault),
     /// Bytes were taken in that mean nothing yet, or nothing any more: part of a message, or something for a channel or
     /// connection that is being closed.
@@ -154,7 +155,7 @@ pub struct Publish<'b> {
     pub ch: u16,
     /// Name of the exchange; empty: the default one.
     pub exchange: &'b str,
-    /// What the exchange routes by.
+    /// Routing key for the exchange.
     pub routing_key: &'b str,
     /// To be returned if no queue takes it.
     pub mandatory: bool,
@@ -230,7 +231,7 @@ impl ServerSide {
         self.heartbeat
     }
 
-    /// How many bytes the frame at the start of `bytes` has in all, as soon as its header is complete.
+    /// Length of the whole frame at the start of `bytes`, once its header is complete.
     pub fn frame_len(bytes: &[u8]) -> Option<usize> {
         frame_len(bytes)
     }
@@ -595,7 +596,7 @@ impl ServerSide {
 
 /// Verbs: each appends what it says. Those that do not fit the state of the connection or channel say nothing.
 impl ServerSide {
-    /// Answers the protocol header: who we are and how one may log in.
+    /// Answers the protocol header with the server's properties and mechanisms.
     pub fn start(
         &mut self,
         server_properties: Table<'_>,
@@ -662,7 +663,7 @@ impl ServerSide {
     /// Ends the connection; `what` goes behind the name of the code. Nothing is read or written after that but the end.
     pub fn close(&mut self, code: ReplyCode, what: &str, cause: MethodId, out: &mut Vec<u8>) {
         match self.state {
-            // Who has not spoken our protocol yet would not understand.
+            // A peer that has not sent our protocol header yet would not understand.
             State::ExpectHeader | State::OweStart => self.end(State::Closed),
             State::Closing | State::Closed => {}
             _ => {

@@ -50,7 +50,7 @@ impl InboundAliases {
         self.bytes
     }
 
-    /// What `alias` means.
+    /// Topic of the alias `alias`.
     pub(crate) fn topic(&self, alias: u16) -> Result<Arc<str>, PeerFault> {
         let slot = self.slot(alias)?;
         self.topics

@@ -12,7 +12,7 @@ use crate::{
     PublishOut, QoS, ReasonCode, SubAck, SubscribeOut, TooLarge, UnsubscribeOut, Version, load,
 };
 
-/// What a server said.
+/// An event from a server.
 #[derive(Clone, Debug)]
 pub enum ClientEvent<'b> {
     /// The outcome of CONNECT.
@@ -98,7 +98,7 @@ impl From<TooLarge> for PublishError {
     }
 }
 
-/// What the server said it offers, once CONNACK has come; before that, the defaults of the specification.
+/// Features announced by the server's CONNACK; before that, the defaults of the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerOffer {
     /// QoS 1 and 2 publishes it takes before it acknowledges.
@@ -205,7 +205,7 @@ impl ClientSide {
         self.state == State::Connected
     }
 
-    /// What the server said it offers.
+    /// Features announced by the server.
     pub fn offer(&self) -> &ServerOffer {
         &self.offer
     }
@@ -386,8 +386,8 @@ impl ClientSide {
         Ok(())
     }
 
-    /// From now on, more publishes than the Receive Maximum of [`ClientSide::connect`] are no fault of the server's: for who
-    /// has room and would rather go on, since not all servers keep to it (Debian 12's mosquitto 2.0.11 does not).
+    /// From now on, more publishes than the Receive Maximum of [`ClientSide::connect`] are no protocol error: for
+    /// clients with enough memory, since not all servers keep to it (Debian 12's mosquitto 2.0.11 does not).
     pub fn tolerate_excess(&mut self) {
         self.receive_max = u16::MAX;
     }
@@ -422,7 +422,7 @@ impl ClientSide {
         Ok(())
     }
 
-    /// How many more QoS 1 and 2 publishes the server takes now (its Receive Maximum less those in flight).
+    /// Number of QoS 1 and 2 publishes that the server accepts now (its Receive Maximum less those in flight).
     pub fn send_quota(&self) -> u16 {
         self.offer.receive_max.saturating_sub(self.in_flight)
     }

@@ -1,15 +1,15 @@
-//! What a peer can do wrong: one constant per broken clause, in one table.
+//! Protocol errors of a peer: one constant per broken clause, in one table.
 
 use crate::ReasonCode;
 
 /// A peer broke the protocol. The connection cannot go on; `ServerSide::fault` writes the goodbye.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerFault {
-    /// What to tell the peer in CONNACK or DISCONNECT (MQTT 5) or as CONNACK return code (MQTT 3).
+    /// Reason code for CONNACK or DISCONNECT (MQTT 5), or the source of the CONNACK return code (MQTT 3).
     pub reason: ReasonCode,
     /// The statement that was broken, without brackets: `MQTT-…` of MQTT 5.0, `MQTT3-…` of 3.1.1, or a section (`§2.1.4`).
     pub clause: &'static str,
-    /// What was wrong, as half a sentence.
+    /// The error, as half a sentence.
     pub what: &'static str,
 }
 
@@ -26,7 +26,8 @@ impl std::fmt::Display for PeerFault {
 impl std::error::Error for PeerFault {}
 
 impl PeerFault {
-    /// Whether a CONNACK of MQTT 3 can say it. What does not parse is closed without an answer. [MQTT3-3.1.4-1]
+    /// Whether a CONNACK of MQTT 3 can report it. After a malformed packet the connection is closed without an answer.
+    /// [MQTT3-3.1.4-1]
     pub(crate) const fn has_return_code(&self) -> bool {
         use ReasonCode::*;
         !matches!(

@@ -1,9 +1,9 @@
-//! What a worker says of its own load: a report of messages waiting and milliseconds each, as JSON and as a short text.
+//! A worker's load report: messages waiting and milliseconds each, as JSON and as a short text.
 //!
-//! MQTT has nothing of the kind. The form is that of a published thesis, whose clients carry the JSON in PINGREQ
-//! (`codec/ping.rs`); the same report travels as user property [`ACK_PROPERTY`] of PUBACK and PUBREC and as payload of a
-//! PUBLISH to [`ADDRESS`], which every client can send. docs/protocols/mqtt.md has the bytes. Reading is liberal and
-//! trusts nothing: what cannot be a report is a [`Refusal`], never a fault of the connection.
+//! MQTT has no such report. The form is that of a published thesis, whose clients carry the JSON in PINGREQ
+//! (`codec/ping.rs`); the same report travels as user property [`ACK_PROPERTY`] of PUBACK and PUBREC and as payload of
+//! a PUBLISH to [`ADDRESS`], which every client can send. docs/protocols/mqtt.md has the bytes. Reading is liberal and
+//! trusts nothing: an invalid report is a [`Refusal`], never a fault of the connection.
 //!
 //! *Knows:* the words. *Must never know:* what a broker makes of them.
 
@@ -37,7 +37,7 @@ const HOUR_MS: f64 = 3.6e6;
 /// Whole numbers up to here are exact.
 const COUNT_MAX: f64 = (1_u64 << 53) as f64;
 
-/// How busy a worker is, by its own count.
+/// Load of a worker, by its own count.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
     /// Messages that wait at the worker.
@@ -132,8 +132,8 @@ impl Unit {
         }
     }
 
-    /// Milliseconds, if it can be true. Without a unit it may be an hour of nanoseconds: the receiver, who knows how much
-    /// was done, judges that.
+    /// Milliseconds, if the value is plausible. Without a unit it may be an hour of nanoseconds: the receiver, which
+    /// knows the processed messages, judges that.
     fn time(self, value: f64) -> Result<f64, Refusal> {
         let longest = if self == Unit::Unsaid {
             HOUR_MS * 1e6
@@ -350,7 +350,7 @@ fn space(text: &str) -> &str {
     text.trim_start_matches([' ', '\t', '\r', '\n'])
 }
 
-/// The text between the quotes at the start, escapes and all, and what follows.
+/// The text between the quotes at the start, escapes included, and the rest.
 fn quoted(text: &str) -> Result<(&str, &str), Refusal> {
     let inside = text.strip_prefix('"').ok_or(Refusal::Syntax)?;
     let mut escaped = false;

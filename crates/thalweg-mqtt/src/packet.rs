@@ -38,7 +38,7 @@ pub enum PacketType {
     Auth = 15,
 }
 
-/// Who sends a packet.
+/// Sender of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sender {
     /// The end that sends CONNECT.

@@ -1,6 +1,6 @@
 //! Packet identifiers of a client: 1 to 65,535, each at most once in use. [MQTT-2.2.1-3]
 
-/// Which identifiers are in use. The bitmap (8 KiB) comes with the first identifier.
+/// Packet identifiers in use. The bitmap (8 KiB) is allocated with the first identifier.
 #[derive(Debug, Default)]
 pub(crate) struct PacketIds {
     used: Vec<u64>,

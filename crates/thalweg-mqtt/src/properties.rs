@@ -404,7 +404,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// What may stand here.
+    /// Properties that are allowed here.
     const fn legal(self) -> u64 {
         use id::*;
         const MESSAGE: u64 = set(&[
@@ -460,7 +460,7 @@ impl Place {
         }
     }
 
-    /// What may stand here more than once.
+    /// Properties that may occur here more than once.
     const fn repeatable(self) -> u64 {
         match self {
             Place::PublishToClient => bit(id::USER) | bit(id::SUBSCRIPTION_ID),

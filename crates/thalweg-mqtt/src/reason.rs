@@ -1,4 +1,4 @@
-//! Reason codes of MQTT 5.0 (§2.4) and what they become in CONNACK return codes of MQTT 3.
+//! Reason codes of MQTT 5.0 (§2.4) and their CONNACK return codes of MQTT 3.
 //!
 //! The enum, [`ReasonCode::from_byte`] and [`ReasonCode::name`] come from one table, [`reason_codes!`].
 

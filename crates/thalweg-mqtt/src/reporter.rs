@@ -1,4 +1,4 @@
-//! A worker's book about itself: what waits, what a message takes, and when the broker should hear of it.
+//! A worker's statistics of itself: waiting messages, time per message, and the time of the next report.
 //!
 //! A broker that balances a group keeps a prediction of each member: what the member said last, one message's time more for
 //! each that was sent since, and the time that has passed less. A reporter keeps the same prediction beside the truth, so
@@ -60,7 +60,7 @@ impl Default for ReportRules {
     }
 }
 
-/// What a worker says of itself at a moment.
+/// A worker's load at a point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkLoad {
     /// Messages that were received and not begun.
@@ -83,7 +83,7 @@ impl WorkLoad {
         Report::new(waiting, self.each.as_micros() as f64 / 1e3)
     }
 
-    /// The same with the counters, which save the broker guesses about what is under way.
+    /// The same with the counters, which show the broker the messages in flight.
     pub fn full(&self) -> Report {
         Report {
             in_process: Some(u32::try_from(self.in_process).unwrap_or(u32::MAX)),
@@ -110,7 +110,7 @@ pub struct Reporter {
     regular: Option<Duration>,
     /// The last mean that was reported and was not zero: what the broker reckons with.
     each: Duration,
-    /// What the broker believes is left to do, in time, at the time beside it.
+    /// The broker's estimate of the remaining work, as a duration, and the time of that estimate.
     predicted: (Duration, Duration),
 }
 
@@ -168,12 +168,12 @@ impl Reporter {
         self.spent += spent;
     }
 
-    /// A message that waited will not be processed here: it was given back, or has expired.
+    /// A waiting message will not be processed here: it was returned, or has expired.
     pub fn given_up(&mut self) {
         self.waiting = self.waiting.saturating_sub(1);
     }
 
-    /// What would be reported now.
+    /// Values of a report at this time.
     pub fn load(&self) -> WorkLoad {
         WorkLoad {
             waiting: self.waiting,
@@ -208,7 +208,7 @@ impl Reporter {
         load
     }
 
-    /// Thesis, E-21: zero says that nothing was processed. What was is never so quick.
+    /// Thesis, E-21: zero means that no message was processed. A processed one never takes so little.
     fn mean(&self) -> Duration {
         match self.done {
             0 => Duration::ZERO,
@@ -219,19 +219,20 @@ impl Reporter {
         }
     }
 
-    /// What one message adds to the time until all are processed.
+    /// Increase of the remaining time by one message.
     fn share(&self) -> Duration {
         self.each / u32::from(self.rules.concurrency)
     }
 
-    /// The time until all that is here is processed, by what the broker knows of our speed. Of what is in process, half is
-    /// over on average.
+    /// Time until all messages here are processed, by the broker's knowledge of our speed. Of those being processed,
+    /// half is over on average.
     fn left(&self) -> Duration {
         let messages = self.waiting as f64 + 0.5 * self.in_process as f64;
         Duration::try_from_secs_f64(self.share().as_secs_f64() * messages).unwrap_or(Duration::MAX)
     }
 
-    /// How far prediction and truth may be apart: one message. Of several in process, each is half a message unsure.
+    /// Allowed distance of prediction and truth: one message. Of several being processed, each is half a message
+    /// unsure.
     fn tolerance(&self) -> Duration {
         self.share() * (u32::from(self.rules.concurrency) + 1) / 2
     }

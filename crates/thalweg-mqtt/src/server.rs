@@ -12,7 +12,7 @@ use crate::{
     PublishOut, QoS, ReasonCode, Subscribe, TextPairs, Unsubscribe, Version, load,
 };
 
-/// What this server allows each of its clients.
+/// Limits of a server for each of its clients.
 #[derive(Clone, Debug)]
 pub struct ServerLimits {
     /// Largest packet taken, in bytes with its header; announced as Maximum Packet Size.
@@ -115,7 +115,7 @@ fn load_in(properties: &Properties<'_>) -> Option<Load> {
         .map(|(_, text)| Report::from_text(text))
 }
 
-/// What a client said.
+/// An event from a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<'b> {
     /// First packet. Boxed: it is twenty times the size of the others, and once per connection.
@@ -128,7 +128,7 @@ pub enum Event<'b> {
         id: u16,
         /// Reason code; always success before MQTT 5.
         reason: ReasonCode,
-        /// What the client says of its load along with it ([`load::ACK_PROPERTY`]).
+        /// Load report in the packet ([`load::ACK_PROPERTY`]).
         load: Option<Load>,
     },
     /// First answer to our QoS 2 PUBLISH.
@@ -137,7 +137,7 @@ pub enum Event<'b> {
         id: u16,
         /// Reason code; always success before MQTT 5.
         reason: ReasonCode,
-        /// What the client says of its load along with it ([`load::ACK_PROPERTY`]).
+        /// Load report in the packet ([`load::ACK_PROPERTY`]).
         load: Option<Load>,
     },
     /// The client releases its QoS 2 PUBLISH.
@@ -177,9 +177,9 @@ const _: () = assert!(size_of::<Event<'_>>() <= size_of::<Publish<'_>>() + 8);
 /// A packet does not fit the peer's Maximum Packet Size; nothing was written. [MQTT-3.1.2-24]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge {
-    /// What it would have taken, in bytes.
+    /// Bytes that the packet would need.
     pub packet_bytes: usize,
-    /// What the peer takes, in bytes.
+    /// The peer's Maximum Packet Size in bytes.
     pub packet_bytes_max: u32,
 }
 
@@ -289,12 +289,12 @@ impl ServerSide {
         }
     }
 
-    /// How many bytes the frame at the start of `bytes` has in all, as soon as its header is complete.
+    /// Length of the whole packet at the start of `bytes`, once its header is complete.
     pub fn frame_len(bytes: &[u8]) -> Option<usize> {
         frame_len(bytes)
     }
 
-    /// What concerns the first byte of a PUBLISH that is valid in itself: rare, except QoS 1 and 2 of MQTT 5.
+    /// Checks of the first byte of a PUBLISH that is valid in itself: rare, except QoS 1 and 2 of MQTT 5.
     #[inline]
     fn admit(&mut self, first: u8) -> Result<(), PeerFault> {
         if first & self.refused != 0 {
@@ -423,7 +423,7 @@ impl ServerSide {
         self.limits.load_reports && self.version.is_v5()
     }
 
-    /// Input before the connection is accepted, and after it has ended; and what is passed over.
+    /// Handles input before the connection is accepted and after it has ended, and packets that are skipped.
     #[inline(never)]
     fn handle_early<'b>(
         &mut self,
@@ -459,7 +459,7 @@ impl ServerSide {
                 if !welcome && self.auth_method.is_some() {
                     return Err(PeerFault::BEFORE_CONNACK);
                 }
-                // What is not welcome yet stays where it is, and is judged when it may be read.
+                // A packet that is too early stays in the buffer, and is checked when it may be read.
                 let frame = match welcome {
                     true => Frame::split(bytes, self.early_bytes_max(), self.version.is_v5())?,
                     false => {

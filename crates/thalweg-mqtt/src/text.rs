@@ -74,8 +74,8 @@ const fn suspicious(word: u64) -> u64 {
         & HIGHS
 }
 
-/// Appends binary data or a string behind its length. What is longer than 65,535 bytes cannot be written at all;
-/// callers have refused it before ([`fits16`]), and here it becomes empty rather than corrupt the stream.
+/// Appends binary data or a string after its length. More than 65,535 bytes cannot be written; callers have refused
+/// them before ([`fits16`]), and here they become empty rather than corrupt the stream.
 #[inline]
 pub(crate) fn put16(bytes: &[u8], out: &mut Vec<u8>) {
     match u16::try_from(bytes.len()) {

@@ -7,7 +7,7 @@ use crate::PeerFault;
 /// The largest value: 268,435,455.
 pub const VARINT_MAX: u32 = 0x0FFF_FFFF;
 
-/// What the bytes at the start of a slice say.
+/// Result of reading the bytes at the start of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Varint {
     /// More bytes are needed.
@@ -55,7 +55,7 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Result<u32, PeerFault> {
     }
 }
 
-/// How many bytes `value` takes.
+/// Number of bytes of an encoded `value`.
 #[inline]
 pub(crate) const fn size(value: u32) -> usize {
     match value {

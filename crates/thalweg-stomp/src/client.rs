@@ -6,7 +6,7 @@ use crate::codec::{disconnect, subscribe, transaction, *};
 use crate::scanner::{Frame, Scanner, line_ends};
 use crate::{Command, FrameLimits, HeaderWriter, PeerFault, Version};
 
-/// What a server said.
+/// An event from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEvent<'b> {
     /// The connection is accepted.
@@ -17,7 +17,7 @@ pub enum ClientEvent<'b> {
     Receipt(Cow<'b, str>),
     /// The server ends the connection.
     Error(ErrorFrame<'b>),
-    /// A sign of life and nothing else. How many come out depends on how the bytes arrive.
+    /// A sign of life without content. Their number depends on how the bytes arrive.
     HeartBeat,
 }
 

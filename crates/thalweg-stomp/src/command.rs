@@ -1,6 +1,6 @@
 //! The first line of a frame.
 
-/// What a frame is.
+/// Command of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// The client's first frame.

@@ -1,5 +1,5 @@
-//! How destinations are written. The specification leaves them to the server; these are the conventions that clients
-//! bring along ([1.2#SEND] says only that the value is an opaque string).
+//! Syntax of destinations. The specification leaves them to the server; these are the conventions of existing clients
+//! ([1.2#SEND] says only that the value is an opaque string).
 //!
 //! ```text
 //!  /topic/a.b              all subscribers; separator and wildcards by dialect
@@ -14,7 +14,7 @@
 use std::borrow::Cow;
 use std::fmt::{Display, Formatter, Write as _};
 
-/// Whose conventions a listener follows.
+/// Conventions that a listener follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// RabbitMQ: `a.b`, `*`, `#`.
@@ -27,7 +27,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// What stands between levels of a topic.
+    /// Separator of the levels of a topic.
     pub const fn separator(self) -> char {
         match self {
             Dialect::Rabbitmq | Dialect::Activemq => '.',
@@ -35,7 +35,7 @@ impl Dialect {
         }
     }
 
-    /// What stands for any one level, as we write it.
+    /// Wildcard for any one level, as we write it.
     pub const fn one(self) -> &'static str {
         match self {
             Dialect::Rabbitmq | Dialect::Activemq => "*",
@@ -43,7 +43,7 @@ impl Dialect {
         }
     }
 
-    /// What stands for any number of levels.
+    /// Wildcard for any number of levels.
     pub const fn many(self) -> &'static str {
         match self {
             Dialect::Rabbitmq | Dialect::Slash => "#",
@@ -51,7 +51,7 @@ impl Dialect {
         }
     }
 
-    /// What a level of a topic is.
+    /// Kind of a level of a topic.
     pub fn level(self, level: &str) -> TopicLevel<'_> {
         if level == self.many() {
             TopicLevel::Many
@@ -62,7 +62,7 @@ impl Dialect {
         }
     }
 
-    /// The levels of what follows `/topic/`.
+    /// Levels of the text after `/topic/`.
     pub fn levels(self, topic: &str) -> impl Iterator<Item = TopicLevel<'_>> {
         topic
             .split(self.separator())

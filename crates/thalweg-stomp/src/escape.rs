@@ -43,8 +43,8 @@ pub(crate) fn is_valid(raw: &[u8], version: Version) -> bool {
     true
 }
 
-/// Appends text with the escapes of this version. What it has no word for (a line feed in 1.0, NUL in all) becomes a
-/// space: nothing may end a line or a frame early.
+/// Appends text with the escapes of this version. A character without an escape (a line feed in 1.0, NUL in all)
+/// becomes a space: nothing may end a line or a frame early.
 #[inline]
 pub(crate) fn put(text: &str, version: Version, out: &mut Vec<u8>) {
     if is_harmless(text.as_bytes()) {

@@ -1,11 +1,11 @@
-//! What a peer can do wrong: one constant per broken clause, in one table.
+//! Protocol errors of a peer: one constant per broken clause, in one table.
 
 /// A peer broke the protocol, or a limit of ours. The connection cannot go on; `ServerSide::fault` writes the ERROR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerFault {
     /// The clause that was broken: a version, and a heading of its specification.
     pub clause: &'static str,
-    /// What was wrong, as half a sentence.
+    /// The error, as half a sentence.
     pub what: &'static str,
 }
 

@@ -11,7 +11,7 @@ use crate::escape;
 pub struct Headers<'b> {
     /// The lines, each with its line feed; every one is known to have a colon and valid escapes.
     lines: &'b str,
-    /// Whose escapes they have; 1.0 if they have none.
+    /// Version whose escapes the lines have; 1.0 if they have none.
     version: Version,
 }
 

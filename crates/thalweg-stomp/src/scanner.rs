@@ -14,7 +14,7 @@ use crate::version::parse_number;
 use crate::{Command, PeerFault, Version};
 use std::borrow::Cow;
 
-/// How large a frame may be, part by part.
+/// Limits of a frame, part by part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameLimits {
     /// Longest first line, in bytes.
@@ -88,7 +88,7 @@ impl<'b> Frame<'_, 'b> {
     }
 }
 
-/// How much of the frame at the start of the buffer has been looked at.
+/// Number of bytes of the frame at the start of the buffer that have been scanned.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scanner {
     /// Everything before this has been looked at.
@@ -135,8 +135,8 @@ impl Scanner {
         self.command
     }
 
-    /// The frame at the start of `bytes`, or `None` if it is incomplete: then the next call must bring the same bytes
-    /// and more. `admit` judges the command as soon as its line is complete. What is wrong is found at the same place
+    /// Returns the frame at the start of `bytes`, or `None` if it is incomplete: then the next call must bring the same
+    /// bytes and more. `admit` checks the command as soon as its line is complete. Errors are found at the same place
     /// however the bytes arrive.
     #[inline]
     pub(crate) fn frame<'s, 'b>(
@@ -319,8 +319,8 @@ pub(crate) fn unpadded(value: &str) -> &str {
     value.trim_start_matches(' ')
 }
 
-/// How many bytes at the start stand between frames: line ends, which are heart-beats or what some clients put behind
-/// every frame, and NULs that other clients put behind one too many.
+/// Number of bytes at the start that stand between frames: line ends, which are heart-beats or which some clients add
+/// to every frame, and extra NULs of other clients.
 #[inline]
 pub(crate) fn line_ends(bytes: &[u8]) -> usize {
     bytes

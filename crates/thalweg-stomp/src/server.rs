@@ -7,10 +7,10 @@ use crate::scanner::{Frame, Scanner, line_ends, unpadded};
 use crate::version::VERSIONS;
 use crate::{Command, FrameLimits, HeaderWriter, PeerFault, Version};
 
-/// What this server allows each of its clients.
+/// Limits of a server for each of its clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// How large a frame may be.
+    /// Limits of a frame's size.
     pub frame: FrameLimits,
     /// The largest first frame, whose sender is not authenticated yet.
     pub connect: FrameLimits,
@@ -29,7 +29,7 @@ pub struct ServerSide {
     version: Version,
     state: State,
     scanner: Scanner,
-    /// What the frame that broke the protocol wanted as receipt.
+    /// Receipt requested by the frame that broke the protocol.
     offender_receipt: Option<Box<str>>,
 }
 
@@ -44,7 +44,7 @@ enum State {
     Closed,
 }
 
-/// What a client said.
+/// An event from a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'b> {
     /// First frame. Boxed: it is large, and once per connection.
@@ -67,7 +67,7 @@ pub enum Event<'b> {
     Abort(TransactionFrame<'b>),
     /// The client is about to close; a receipt that it asks for is its answer.
     Disconnect(DisconnectFrame<'b>),
-    /// A sign of life and nothing else. How many come out depends on how the bytes arrive.
+    /// A sign of life without content. Their number depends on how the bytes arrive.
     HeartBeat,
 }
 
@@ -121,7 +121,7 @@ impl ServerSide {
                 self.scanner.reset();
                 Ok(Some((beats + len, event)))
             }
-            // What follows will be at the start of the buffer next time, and what was seen of it still holds.
+            // The rest will be at the start of the buffer next time, and its scanned part still holds.
             Ok(None) if beats > 0 => Ok(Some((beats, Event::HeartBeat))),
             Ok(None) => Ok(None),
             Err(fault) => {

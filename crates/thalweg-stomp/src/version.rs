@@ -1,4 +1,4 @@
-//! Versions, and what both ends agree on when they meet.
+//! Versions, and the one that both ends choose.
 
 /// A version of the protocol. Until CONNECT has been read it is 1.0, the one without escapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,11 +51,11 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// What `accept-version` of our own CONNECT and `version` of our refusals list.
+/// Value of `accept-version` in our CONNECT and of `version` in our refusals.
 pub(crate) const VERSIONS: &str = "1.0,1.1,1.2";
 
-/// How often we must send and how often we may expect something, in milliseconds, 0 never: what both `heart-beat`
-/// headers come to, seen from the side that said `ours`. [1.2#Heart-beating]
+/// Intervals at which we must send and may expect heart-beats, in milliseconds, 0 never: computed from both
+/// `heart-beat` headers, seen from the side with `ours`. [1.2#Heart-beating]
 pub fn heart_beats(ours: (u32, u32), theirs: (u32, u32)) -> (u32, u32) {
     let agree = |can: u32, wants: u32| {
         if can == 0 || wants == 0 {

@@ -6,7 +6,7 @@ use thalweg_wire::Reader;
 
 use super::{MethodId, Table};
 
-/// How bytes fail to be what they should be.
+/// Reason why bytes are malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// They end inside a field.
@@ -124,7 +124,7 @@ impl<'b> Arguments<'b> {
     #[inline]
     pub(crate) fn short_str(&mut self) -> Result<&'b str, Malformed> {
         match self.short_bytes()? {
-            // What stands for the default exchange need not be looked at.
+            // The name of the default exchange need not be checked.
             [] => Ok(""),
             bytes => std::str::from_utf8(bytes).map_err(|_| Malformed::Utf8),
         }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use crate::PeerFault;
 
-/// What a client says first (§4.2.2).
+/// First bytes of a client (§4.2.2).
 pub(crate) const PROTOCOL_HEADER: [u8; 8] = *b"AMQP\x00\x00\x09\x01";
 
 /// The smallest frame size that may be negotiated: smaller ones could not carry a handshake.
@@ -92,7 +92,7 @@ fn wrong_end(kind: u8, size: u32, end: u8) -> PeerFault {
     PeerFault::FRAME_END.saying(Cow::Owned(what))
 }
 
-/// How many bytes the frame (or protocol header) at the start of `bytes` has in all, as soon as that is known.
+/// Length of the whole frame (or protocol header) at the start of `bytes`, once it is known.
 pub(crate) fn frame_len(bytes: &[u8]) -> Option<usize> {
     match bytes {
         [b'A', ..] => Some(PROTOCOL_HEADER.len()),

@@ -25,9 +25,9 @@ pub enum ContentHeader<'a> {
 /// A content header does not fit into a frame of the peer; nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge {
-    /// What it would have taken, in bytes of a frame.
+    /// Bytes of the frame that it would need.
     pub frame_bytes: usize,
-    /// What the peer takes.
+    /// The peer's largest frame.
     pub frame_bytes_max: u32,
 }
 

@@ -1,4 +1,4 @@
-//! How methods are named: by numbers on the wire, by words in logs.
+//! Ids of methods: numbers on the wire, names in logs.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct MethodId {
     pub method: u16,
 }
 
-/// Which side sends a method.
+/// The side that sends a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
     Client,

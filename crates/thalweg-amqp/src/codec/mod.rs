@@ -1,4 +1,4 @@
-//! What the bytes of AMQP 0-9-1 say: frames, fields, tables, content headers. The methods are in [`crate::methods`].
+//! Encoding of AMQP 0-9-1: frames, fields, tables, content headers. The methods are in [`crate::methods`].
 
 mod arguments;
 pub(crate) mod frame;

@@ -18,11 +18,11 @@ pub struct BasicProperties<'b> {
     pub delivery_mode: Option<u8>,
     /// 0 to 9, and up to 255 with RabbitMQ.
     pub priority: Option<u8>,
-    /// What a reply repeats. Bytes: clients put raw identifiers here.
+    /// Correlation id, which a reply repeats. Bytes: clients put raw identifiers here.
     pub correlation_id: Option<&'b [u8]>,
     /// Where replies go, by convention a queue's name.
     pub reply_to: Option<&'b str>,
-    /// How long the message lives: milliseconds as decimal text.
+    /// Lifespan of the message: milliseconds as decimal text.
     pub expiration: Option<&'b str>,
     /// The application's name for the message.
     pub message_id: Option<&'b str>,
@@ -30,7 +30,7 @@ pub struct BasicProperties<'b> {
     pub timestamp: Option<u64>,
     /// The application's kind of message; `type` on paper.
     pub kind: Option<&'b str>,
-    /// Who publishes; RabbitMQ checks it against the login.
+    /// User id of the publisher; RabbitMQ checks it against the login.
     pub user_id: Option<&'b str>,
     /// Name of the publishing application; not verified.
     pub app_id: Option<&'b str>,

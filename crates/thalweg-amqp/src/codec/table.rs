@@ -166,7 +166,7 @@ fn long<'b>(r: &mut Reader<'b>) -> Option<&'b [u8]> {
 }
 
 impl<'b> Table<'b> {
-    /// How deep tables and arrays may lie in one another. RabbitMQ's own deepest, `x-death`, is three.
+    /// Deepest nesting of tables and arrays. RabbitMQ's own deepest, `x-death`, is three.
     pub const DEPTH_MAX: usize = 32;
 
     /// Checks entries that stand on the wire without the length before them.
@@ -179,7 +179,7 @@ impl<'b> Table<'b> {
         Ok(table)
     }
 
-    /// What [`super::TableWriter`] wrote.
+    /// Wraps entries that [`super::TableWriter`] wrote.
     pub(crate) fn written(entries: &'b [u8]) -> Self {
         Table(entries)
     }

@@ -121,7 +121,7 @@ impl ArrayWriter<'_> {
     }
 }
 
-/// A letter, a length, and what `inner` appends.
+/// Writes a type letter, a length, and the output of `inner`.
 fn put_nested(letter: u8, out: &mut Vec<u8>, inner: impl FnOnce(&mut Vec<u8>)) {
     out.push(letter);
     let start = out.len();

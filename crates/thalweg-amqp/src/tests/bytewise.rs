@@ -4,7 +4,7 @@ use thalweg_wire::testkit::{Mark, Side, feed_bytewise, feed_whole, parse_transcr
 
 use super::*;
 
-/// What a server hears, and what is left over.
+/// Events of a server, and the remaining bytes.
 fn by_server(input: &[u8], bytewise: bool) -> (Vec<String>, Result<Vec<u8>, PeerFault>) {
     let mut server = ServerSide::new(ServerLimits::default());
     let mut heard = Vec::new();
@@ -27,7 +27,7 @@ fn by_server(input: &[u8], bytewise: bool) -> (Vec<String>, Result<Vec<u8>, Peer
     (heard, left)
 }
 
-/// What a client hears, and what is left over.
+/// Events of a client, and the remaining bytes.
 fn by_client(input: &[u8], bytewise: bool) -> (Vec<String>, Result<Vec<u8>, PeerFault>) {
     let mut client = client();
     client.connect(&mut Vec::new());

@@ -1,4 +1,4 @@
-//! What is bounded, and what happens at the bounds.
+//! Limits, and the behaviour at them.
 
 use super::*;
 use crate::methods::{basic, confirm};

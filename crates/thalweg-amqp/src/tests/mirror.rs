@@ -1,4 +1,4 @@
-//! Says again what was heard.
+//! Encodes the decoded events again.
 
 use super::*;
 use crate::methods::{basic, connection};
@@ -13,7 +13,7 @@ fn words(code: u16, text: &str) -> (ReplyCode, &str) {
     )
 }
 
-/// A client that says what the server heard.
+/// A client that sends the server's events.
 pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Vec<u8>) {
     match event {
         Event::ProtocolHeader => client.connect(out),
@@ -94,7 +94,7 @@ pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Ve
     }
 }
 
-/// A server that says what the client heard.
+/// A server that sends the client's events.
 pub(super) fn by_server(event: &ClientEvent<'_>, server: &mut ServerSide, out: &mut Vec<u8>) {
     match event {
         ClientEvent::Start(s) => {

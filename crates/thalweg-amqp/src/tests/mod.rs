@@ -22,7 +22,7 @@ fn client() -> ClientSide {
     ClientSide::new(131_072, 1 << 20)
 }
 
-/// Every event in `input`, with what it borrows; what is left over.
+/// Every event in `input`, with its borrowed data; returns the remaining bytes.
 fn server_hears<'b>(
     server: &mut ServerSide,
     mut input: &'b [u8],
@@ -49,7 +49,7 @@ fn client_hears<'b>(
     input
 }
 
-/// What a server that lets everybody in answers.
+/// Answers of a server that accepts every client.
 fn welcome(server: &mut ServerSide, event: &Event<'_>, out: &mut Vec<u8>) {
     match event {
         Event::ProtocolHeader => server.start(Table::default(), "PLAIN", "en_US", out),
@@ -63,7 +63,7 @@ fn welcome(server: &mut ServerSide, event: &Event<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// What a client that wants to `/` and channels 1 and 2 answers.
+/// Answers of a client that opens `/` and channels 1 and 2.
 fn enter(client: &mut ClientSide, event: &ClientEvent<'_>, out: &mut Vec<u8>) {
     match event {
         ClientEvent::Start(_) => client.start_ok(

@@ -53,7 +53,7 @@ fn damage_inside(frame: &mut Vec<u8>, dice: &mut Dice) {
     frame.extend(rest);
 }
 
-/// What the server hears of `input`, of which only the first `first` bytes arrive at first.
+/// The server's events of `input`, of which only the first `first` bytes arrive at first.
 fn feed_server(server: &mut ServerSide, input: &[u8], first: usize, seed: &str) -> Vec<String> {
     let (mut heard, mut out, mut gathered) = (Vec::new(), Vec::new(), Gathered::default());
     let (mut from, mut faults) = (0, 0);
@@ -79,7 +79,7 @@ fn feed_server(server: &mut ServerSide, input: &[u8], first: usize, seed: &str) 
             }
         }
     }
-    // What is heard of a connection that cannot be read any more depends on where it is cut.
+    // Events of a connection that cannot be read any more depend on where it is cut.
     if let Some(at) = heard
         .iter()
         .position(|heard| heard.contains("the peer is at fault: ") && heard.contains("[§"))
@@ -133,7 +133,7 @@ fn damaged_frames_are_faults_or_events_whole_or_cut_and_never_a_panic() {
         } else {
             damage_inside(&mut input, &mut dice)
         }
-        // What follows is heard as well.
+        // The following frames are read as well.
         input.extend(&lines[dice.below(lines.len())].bytes);
         let cut = dice.below(input.len() + 1);
         let is_new = round % 8 == 0;

@@ -1,4 +1,4 @@
-//! What is encoded is decoded to the same.
+//! Encoded frames are decoded to the same.
 
 use proptest::collection::vec;
 use proptest::option;

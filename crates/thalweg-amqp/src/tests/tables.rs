@@ -1,4 +1,4 @@
-//! Field tables: every type, the writer, and what is refused.
+//! Field tables: every type, the writer, and refusals.
 
 use super::*;
 

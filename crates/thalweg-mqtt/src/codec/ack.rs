@@ -13,8 +13,9 @@ use crate::packet::{PacketType, Sender};
 use crate::properties::{Place, Property, PropertySource, block_size, each_user, put_block};
 use crate::{PeerFault, Properties, ReasonCode, TextPairs};
 
-/// What an acknowledgement, SUBACK, UNSUBACK, AUTH or DISCONNECT may say for people. MQTT 5 only; left out when it
-/// would not fit the peer's Maximum Packet Size, or when the peer asked for no problem information. [MQTT-3.1.2-29]
+/// Reason string and user properties of an acknowledgement, SUBACK, UNSUBACK, AUTH or DISCONNECT. MQTT 5 only; left out
+/// when they would not fit the peer's Maximum Packet Size, or when the peer asked for no problem information.
+/// [MQTT-3.1.2-29]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Info<'a> {
     /// A reason in words.
@@ -38,8 +39,8 @@ impl PropertySource for Info<'_> {
     }
 }
 
-/// What may be said in a packet besides what must: first everything, then without user properties, then nothing; the
-/// first that fits so many bytes. [MQTT-3.4.2-2] [MQTT-3.4.2-3]
+/// Optional properties of a packet: first all, then without user properties, then none; the first that fits so many
+/// bytes. [MQTT-3.4.2-2] [MQTT-3.4.2-3]
 pub(crate) fn fitting<'a>(info: &Info<'a>, mut fits: impl FnMut(&Info<'a>) -> bool) -> Info<'a> {
     let terse = Info {
         user: None,

@@ -19,7 +19,7 @@ pub struct Auth<'b> {
     pub reason: ReasonCode,
     /// The method; the same as in CONNECT. [MQTT-4.12.0-5]
     pub method: &'b str,
-    /// What the method has to say.
+    /// Data of the authentication method.
     pub data: Option<&'b [u8]>,
     /// All properties, for reason string and user properties.
     pub properties: Properties<'b>,

@@ -30,7 +30,7 @@ pub struct Connect<'b> {
     pub clean_start: bool,
     /// Seconds; 0 switches it off.
     pub keep_alive: u16,
-    /// What to publish when the client is lost.
+    /// Message to publish when the client is lost.
     pub will: Option<Will<'b>>,
     /// User name; MQTT 3.1.1 requires it with a password.
     pub username: Option<&'b str>,
@@ -84,7 +84,7 @@ pub struct ConnectOut<'a> {
     pub clean_start: bool,
     /// Seconds; 0 switches it off.
     pub keep_alive: u16,
-    /// What the server publishes when the client is lost.
+    /// Message that the server publishes when the client is lost.
     pub will: Option<WillOut<'a>>,
     /// User name; MQTT 3.1.1 requires it with a password.
     pub username: Option<&'a str>,
@@ -440,7 +440,7 @@ pub(crate) fn encode(c: &ConnectOut<'_>, out: &mut Vec<u8>) -> Result<(), TooLar
     Ok(())
 }
 
-/// What the first bytes of a connection are, seen without a machine.
+/// Kind of a connection by its first bytes, without a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peek<'b> {
     /// Too few bytes to tell; `want` is how many there must be at least before asking again is worth it.

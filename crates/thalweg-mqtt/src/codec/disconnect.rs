@@ -26,7 +26,7 @@ pub struct Disconnect<'b> {
     pub properties: Properties<'b>,
 }
 
-/// What may be said in a DISCONNECT of MQTT 5.
+/// Properties of a DISCONNECT of MQTT 5.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DisconnectProps<'a> {
     /// A reason in words.

@@ -15,7 +15,7 @@ pub(crate) struct Frame<'b> {
     /// Packet type and flags.
     pub(crate) first: u8,
     pub(crate) whole: &'b [u8],
-    /// What follows the fixed header.
+    /// Bytes after the fixed header.
     pub(crate) body: &'b [u8],
 }
 
@@ -56,7 +56,7 @@ impl<'b> Frame<'b> {
     }
 }
 
-/// How many bytes the packet at the start of `bytes` has in all, as soon as its header is complete.
+/// Length of the whole packet at the start of `bytes`, once its header is complete.
 pub(crate) fn frame_len(bytes: &[u8]) -> Option<usize> {
     match varint::decode(bytes.get(1..)?) {
         Varint::Value(value, len) => Some(1 + len + value as usize),

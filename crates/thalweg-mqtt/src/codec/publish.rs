@@ -176,7 +176,7 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// What to do about a topic alias, or about a topic that is empty.
+/// Action for a topic alias, or for an empty topic.
 #[inline(never)]
 fn resolve<'b>(
     name: &'b str,

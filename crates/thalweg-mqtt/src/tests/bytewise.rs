@@ -4,7 +4,7 @@ use thalweg_wire::testkit::{Side, feed_bytewise, feed_whole, parse_transcript};
 
 use super::*;
 
-/// What a server hears, and what is left over.
+/// Events of a server, and the remaining bytes.
 fn server_hears(
     limits: ServerLimits,
     input: &[u8],
@@ -41,7 +41,7 @@ fn settle(server: &mut ServerSide, event: &Event<'_>) {
     }
 }
 
-/// What a client hears, and what is left over.
+/// Events of a client, and the remaining bytes.
 fn client_hears(
     connect: &[u8],
     input: &[u8],

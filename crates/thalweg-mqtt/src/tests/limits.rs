@@ -1,4 +1,4 @@
-//! What the machines count and withhold, and what each state lets through.
+//! Counters and limits of the machines, and the packets allowed in each state.
 
 use super::*;
 
@@ -421,7 +421,7 @@ fn during_authentication_only_auth_and_disconnect_are_heard() {
         server_event(&mut server, &bytes("E0 00")),
         Event::Disconnect(_)
     ));
-    // [MQTT-4.12.0-6] [MQTT-4.12.0-7] Without a method nobody writes AUTH.
+    // [MQTT-4.12.0-6] [MQTT-4.12.0-7] Without a method neither side sends AUTH.
     let (mut client, mut server) = plain_pair(V5);
     let mut out = Vec::new();
     server.auth(ReasonCode::ContinueAuthentication, "X", None, &mut out);

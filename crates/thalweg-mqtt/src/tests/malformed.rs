@@ -1,4 +1,4 @@
-//! What peers do wrong, and what they hear: one row per way.
+//! Protocol errors of peers, and the answers to them: one row per error.
 
 use super::*;
 use Version::{V5, V31, V311};
@@ -150,7 +150,7 @@ fn each_malformed_packet_of_a_client_is_answered_by_its_clause() {
             (*reason, *clause),
             "{version} {text}: {fault}"
         );
-        // MQTT 5 hears why [MQTT-4.13.1-1] [MQTT-3.14.1-1], MQTT 3 is only closed. [MQTT3-4.8.0-1]
+        // MQTT 5 sends the reason [MQTT-4.13.1-1] [MQTT-3.14.1-1], MQTT 3 only closes. [MQTT3-4.8.0-1]
         let mut out = Vec::new();
         server.fault(&fault, &mut out);
         match version {
@@ -511,7 +511,7 @@ fn a_connect_above_its_limit_is_refused_before_it_is_awaited() {
     assert_eq!(refusal(&bytes("10 7F 'MQTA'")).0, PeerFault::PROTOCOL_NAME);
 }
 
-/// What comes between CONNECT and CONNACK is of somebody unknown, too.
+/// Packets between CONNECT and CONNACK come from an unauthenticated peer, too.
 #[test]
 fn an_auth_packet_above_the_limit_of_a_connect_is_refused_before_connack() {
     let mut server = ServerSide::new(ServerLimits {

@@ -1,4 +1,4 @@
-//! Says again what one machine heard, with the verbs of the other: decoding and encoding must cancel out.
+//! Encodes the events of one machine with the other's methods: decoding and encoding must cancel out.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn ack_out(
     client.ack_with(packet, id, reason, &info, out);
 }
 
-/// Repeats what the server heard, as the client would say it.
+/// Encodes the server's events as a client would.
 pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Vec<u8>) {
     let none = Info::default();
     match event {
@@ -127,7 +127,7 @@ pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Ve
     }
 }
 
-/// Repeats what the client heard, as the server would say it.
+/// Encodes the client's events as a server would.
 pub(super) fn by_server(event: &ClientEvent<'_>, server: &mut ServerSide, out: &mut Vec<u8>) {
     let mut ack = |packet: PacketType, ack: &Ack<'_>| {
         let user = (ack.properties.user_properties().next().is_some())

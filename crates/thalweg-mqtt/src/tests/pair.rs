@@ -269,7 +269,7 @@ fn bridges_are_recognised_by_the_top_bit_of_the_level() {
     }
 }
 
-/// A v5 client that meets a server of MQTT 3 hears return code 1 and understands.
+/// A v5 client of a server of MQTT 3 receives return code 1 and handles it.
 #[test]
 fn a_v5_client_understands_the_refusal_of_an_old_server() {
     let mut client = ClientSide::new(1 << 20);

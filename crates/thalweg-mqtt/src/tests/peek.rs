@@ -1,4 +1,4 @@
-//! What the lobby sees of a connection before a machine exists.
+//! Kind of a connection before a machine exists.
 
 use super::*;
 

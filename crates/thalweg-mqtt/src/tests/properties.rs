@@ -1,11 +1,11 @@
-//! The 27 properties against table 2-4: legal where it says so, a fault everywhere else, and what the specification says
-//! about repetition.
+//! The 27 properties against table 2-4: allowed where it lists them, an error everywhere else, and the rules of
+//! repetition.
 
 use super::*;
 
-/// Identifier, a valid value, and the packets it may stand in: C connect, W will, A connack, P publish to the server,
-/// p publish to the client, K acknowledgements, S subscribe, U unsubscribe, D disconnect to the server, d to the client,
-/// X auth.
+/// Identifier, a valid value, and the packets that may have it: C connect, W will, A connack, P publish to the server,
+/// p publish to the client, K acknowledgements, S subscribe, U unsubscribe, D disconnect to the server, d to the
+/// client, X auth.
 const TABLE: [(u8, &str, &str); 27] = [
     (0x01, "01", "PpW"),
     (0x02, "00000001", "PpW"),

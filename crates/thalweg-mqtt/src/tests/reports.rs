@@ -1,5 +1,5 @@
-//! Reports of load, byte for byte as the thesis's clients send them, as standard packets carry them, and broken in every
-//! way: none of that ends a connection that takes reports, and none of it is taken from one that does not.
+//! Load reports, byte for byte as the thesis's clients send them, in standard packets, and malformed in every way: none
+//! of that ends a connection that accepts reports, and a connection that does not accept them reads none.
 
 use proptest::prelude::*;
 use thalweg_wire::testkit::Dice;
@@ -33,7 +33,7 @@ fn pingreq(body: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// What a server that takes reports hears in a PINGREQ with this body.
+/// Event of a server that accepts reports for a PINGREQ with this body.
 fn hears(body: &[u8]) -> PingReq {
     let (_, mut server) = taking_pair();
     match server_event(&mut server, &pingreq(body)) {
@@ -181,7 +181,7 @@ fn what_is_optional_is_read_and_written_and_what_is_unknown_is_passed_over() {
     }
 }
 
-/// What no report is, with the reason.
+/// Invalid reports, each with the reason.
 const HOSTILE: &[(&str, Refusal)] = &[
     (
         r#"{"msgsInQueue":NaN,"processingTimePerMsg":25.0}"#,

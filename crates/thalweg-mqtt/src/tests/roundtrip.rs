@@ -1,4 +1,4 @@
-//! What is encoded is decoded again, whatever it is.
+//! Every encoded packet is decoded to the same.
 
 use proptest::prelude::*;
 

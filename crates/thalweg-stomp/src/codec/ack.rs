@@ -6,7 +6,7 @@ use crate::known::Known;
 use crate::scanner::Frame;
 use crate::{Command, HeaderWriter, Headers, PeerFault, Version};
 
-/// Which message is meant: each version says it in another way.
+/// Identification of a message, which differs by version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AckTarget<'b> {
     /// 1.2: the `ack` header of MESSAGE. [1.2#ACK]
@@ -23,11 +23,11 @@ pub enum AckTarget<'b> {
 /// ACK or NACK as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AckFrame<'b> {
-    /// Which message it settles, by its version's header.
+    /// The message that it settles, by its version's header.
     pub target: AckTarget<'b>,
     /// The transaction it belongs to.
     pub transaction: Option<Cow<'b, str>>,
-    /// The client wants a RECEIPT with this name.
+    /// Name of a requested RECEIPT.
     pub receipt: Option<Cow<'b, str>>,
     /// Everything, the above included; e.g. `requeue`.
     pub headers: Headers<'b>,

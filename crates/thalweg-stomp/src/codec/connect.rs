@@ -18,8 +18,8 @@ pub struct ConnectFrame<'b> {
     pub login: Option<Cow<'b, str>>,
     /// Password, from header `passcode`.
     pub passcode: Option<Cow<'b, str>>,
-    /// How often the client can send something, and how often it wants to hear something: milliseconds, 0 never. See
-    /// [`crate::heart_beats`].
+    /// Shortest interval of the client's heart-beats, and the interval that it requests of the server: milliseconds, 0
+    /// never. See [`crate::heart_beats`].
     pub heart_beat: (u32, u32),
     /// Everything, e.g. `client-id`.
     pub headers: Headers<'b>,
@@ -58,7 +58,7 @@ pub struct ConnectOut<'a> {
     pub login: Option<&'a str>,
     /// Password, from header `passcode`.
     pub passcode: Option<&'a str>,
-    /// How often we can send something, and how often we want to hear something: milliseconds, 0 never.
+    /// Shortest interval of our heart-beats, and the interval that we request: milliseconds, 0 never.
     pub heart_beat: (u32, u32),
     /// Further headers, e.g. `client-id`.
     pub headers: &'a [(&'a str, &'a str)],

@@ -16,9 +16,9 @@ pub struct ConnectedFrame<'b> {
     pub session: Option<Cow<'b, str>>,
     /// The server's name and version.
     pub server: Option<Cow<'b, str>>,
-    /// How often the server can send something, and how often it wants to hear something: milliseconds, 0 never.
+    /// Shortest interval of the server's heart-beats, and the interval that it requests: milliseconds, 0 never.
     pub heart_beat: (u32, u32),
-    /// Who the server takes us for; not in the specification.
+    /// User name under which the server has logged us in; not in the specification.
     pub user: Option<Cow<'b, str>>,
     /// All headers of the frame, those above included.
     pub headers: Headers<'b>,
@@ -52,9 +52,9 @@ pub struct ConnectedOut<'a> {
     pub session: Option<&'a str>,
     /// `name/version`.
     pub server: Option<&'a str>,
-    /// How often we can send something, and how often we want to hear something: milliseconds, 0 never.
+    /// Shortest interval of our heart-beats, and the interval that we request: milliseconds, 0 never.
     pub heart_beat: (u32, u32),
-    /// Who we take the client for, as `user-name`.
+    /// User name of the client, as `user-name`.
     pub user: Option<&'a str>,
     /// Headers that the specification does not know: names of letters, digits and hyphens, and their values.
     pub further: &'a [(&'a str, &'a str)],

@@ -9,13 +9,13 @@ use crate::{Command, HeaderWriter, Headers, Version};
 /// An ERROR as received; borrows from the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorFrame<'b> {
-    /// What happened, in short.
+    /// Short description of the error.
     pub message: Option<Cow<'b, str>>,
     /// The `receipt` of the frame that is to blame.
     pub receipt_id: Option<Cow<'b, str>>,
     /// Everything, the above included; e.g. `version` when none could be agreed on.
     pub headers: Headers<'b>,
-    /// What happened, at length.
+    /// Long description of the error.
     pub body: &'b [u8],
 }
 
@@ -33,13 +33,13 @@ impl<'b> ErrorFrame<'b> {
 /// ERROR as written, with a body of plain text.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ErrorOut<'a> {
-    /// What happened, in short.
+    /// Short description of the error.
     pub message: &'a str,
     /// The `receipt` of the frame that is to blame.
     pub receipt_id: Option<&'a str>,
     /// The versions we speak, if that is the trouble.
     pub versions: Option<&'a str>,
-    /// What happened, at length; may be empty.
+    /// Long description of the error; may be empty.
     pub body: &'a str,
 }
 

@@ -13,7 +13,7 @@ pub struct MessageFrame<'b> {
     pub subscription: Option<Cow<'b, str>>,
     /// The server's name for the message.
     pub message_id: Cow<'b, str>,
-    /// What ACK and NACK call it in 1.2, if they are expected.
+    /// Id for ACK and NACK in 1.2, if they are expected.
     pub ack: Option<Cow<'b, str>>,
     /// Where it was sent to.
     pub destination: Cow<'b, str>,
@@ -56,7 +56,7 @@ pub struct MessageOut<'a> {
     pub subscription: Option<&'a str>,
     /// Our name for the message.
     pub message_id: &'a str,
-    /// What ACK and NACK shall call it in 1.2; not written in earlier versions. `None` if none is expected.
+    /// Id for ACK and NACK in 1.2; not written in earlier versions. `None` if none is expected.
     pub ack: Option<&'a str>,
     /// Where it was sent to, as this client would write it.
     pub destination: &'a str,

@@ -13,7 +13,7 @@ pub struct SendFrame<'b> {
     pub destination: Cow<'b, str>,
     /// The transaction it belongs to.
     pub transaction: Option<Cow<'b, str>>,
-    /// The client wants a RECEIPT with this name.
+    /// Name of a requested RECEIPT.
     pub receipt: Option<Cow<'b, str>>,
     /// Media type of the body.
     pub content_type: Option<Cow<'b, str>>,

@@ -6,7 +6,7 @@ use crate::known::Known;
 use crate::scanner::Frame;
 use crate::{Command, HeaderWriter, Headers, PeerFault, Version};
 
-/// How messages of a subscription are acknowledged. [1.2#SUBSCRIBE_ack_Header]
+/// Acknowledgement mode of a subscription. [1.2#SUBSCRIBE_ack_Header]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AckMode {
     /// Not at all: sent is taken.
@@ -40,11 +40,11 @@ impl AckMode {
 pub struct SubscribeFrame<'b> {
     /// The client's name for it; only in 1.0 it may be absent, and then the destination names it.
     pub id: Option<Cow<'b, str>>,
-    /// What is wanted, as the client wrote it.
+    /// Destination, as the client wrote it.
     pub destination: Cow<'b, str>,
-    /// How messages are acknowledged.
+    /// Acknowledgement mode of the subscription.
     pub ack: AckMode,
-    /// The client wants a RECEIPT with this name.
+    /// Name of a requested RECEIPT.
     pub receipt: Option<Cow<'b, str>>,
     /// Everything, the above included; e.g. `selector`, `durable`, `prefetch-count`.
     pub headers: Headers<'b>,
@@ -77,7 +77,7 @@ pub struct SubscribeOut<'a> {
     pub id: Option<&'a str>,
     /// Destination to subscribe to, in the server's dialect.
     pub destination: &'a str,
-    /// How messages are acknowledged.
+    /// Acknowledgement mode of the subscription.
     pub ack: AckMode,
     /// Asks for a RECEIPT with this name.
     pub receipt: Option<&'a str>,
@@ -102,9 +102,9 @@ impl SubscribeOut<'_> {
 pub struct UnsubscribeFrame<'b> {
     /// The client's name for the subscription.
     pub id: Option<Cow<'b, str>>,
-    /// What 1.0 may name instead.
+    /// Destination that 1.0 may name instead.
     pub destination: Option<Cow<'b, str>>,
-    /// The client wants a RECEIPT with this name.
+    /// Name of a requested RECEIPT.
     pub receipt: Option<Cow<'b, str>>,
     /// Everything, the above included.
     pub headers: Headers<'b>,

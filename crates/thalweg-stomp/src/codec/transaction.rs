@@ -11,7 +11,7 @@ use crate::{Command, HeaderWriter, Headers, PeerFault, Version};
 pub struct TransactionFrame<'b> {
     /// The client's name for the transaction.
     pub transaction: Cow<'b, str>,
-    /// The client wants a RECEIPT with this name.
+    /// Name of a requested RECEIPT.
     pub receipt: Option<Cow<'b, str>>,
     /// Everything, the above included.
     pub headers: Headers<'b>,

@@ -6,7 +6,7 @@ use super::*;
 
 type Decoded = (Vec<String>, Result<Vec<u8>, PeerFault>);
 
-/// What a server hears, and what is left over. How heart-beats are counted depends on the network.
+/// Events of a server, and the remaining bytes. The number of heart-beats depends on the network.
 fn server_hears(input: &[u8], bytewise: bool) -> (Decoded, String) {
     let mut server = ServerSide::new(limits());
     let mut heard = Vec::new();

@@ -1,4 +1,4 @@
-//! How connections begin to end: ERROR, DISCONNECT, and what is not said any more.
+//! Ends of connections: ERROR, DISCONNECT, and frames that are no longer accepted.
 
 use super::*;
 

@@ -121,7 +121,7 @@ fn an_idle_connection_takes_little_memory() {
     );
 }
 
-/// Of somebody unknown less is taken than of a client.
+/// Limits before the login are lower than a client's.
 #[test]
 fn the_first_frame_has_limits_of_its_own() {
     let connect = FrameLimits {

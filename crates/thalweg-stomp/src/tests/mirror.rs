@@ -1,4 +1,4 @@
-//! Says again what one machine heard, with the verbs of the other: decoding and encoding must cancel out.
+//! Encodes the events of one machine with the other's methods: decoding and encoding must cancel out.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn ack_out<'a>(frame: &'a AckFrame<'_>) -> AckOut<'a> {
     }
 }
 
-/// Repeats what the server heard, as the client would say it.
+/// Encodes the server's events as a client would.
 pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Vec<u8>) {
     match event {
         Event::Connect(c) => {
@@ -115,7 +115,7 @@ pub(super) fn by_client(event: &Event<'_>, client: &mut ClientSide, out: &mut Ve
     }
 }
 
-/// Repeats what the client heard, as the server would say it.
+/// Encodes the client's events as a server would.
 pub(super) fn by_server(event: &ClientEvent<'_>, server: &mut ServerSide, out: &mut Vec<u8>) {
     match event {
         ClientEvent::Connected(c) => {

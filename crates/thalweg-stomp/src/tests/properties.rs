@@ -9,7 +9,7 @@ fn version() -> impl Strategy<Value = Version> {
     prop_oneof![Just(Version::V10), Just(Version::V11), Just(Version::V12)]
 }
 
-/// Texts rich in what is special.
+/// Texts with many special characters.
 fn nasty() -> impl Strategy<Value = String> {
     proptest::collection::vec(
         prop_oneof![

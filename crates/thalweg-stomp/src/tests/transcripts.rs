@@ -16,7 +16,7 @@ pub(super) const ALL: &[(&str, &str)] = &[
 fn client_says(line: &TranscriptLine, at: &str, client: &mut ClientSide, server: &mut ServerSide) {
     match (server.handle_input(&line.bytes), &line.mark) {
         (Ok(Some((consumed, event))), Mark::Canonical | Mark::Valid) => {
-            // What follows a frame belongs to the next one.
+            // Lines after a frame belong to the next one.
             let rest = line.bytes.get(consumed..).expect("not past the end");
             assert!(rest.iter().all(|byte| *byte == b'\n'), "{at}");
             let mut again = Vec::new();

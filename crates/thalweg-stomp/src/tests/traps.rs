@@ -1,10 +1,10 @@
-//! What has tripped others up.
+//! Known errors of other implementations.
 
 use super::*;
 
 const NASTY: &str = "a:b\nc\\d";
 
-/// What a message says after it has crossed the wire.
+/// A message after an encoding and a decoding.
 fn crossed(version: Version, headers: &[(&str, &str)]) -> Vec<(String, String)> {
     let (mut client, server) = pair(version);
     let mut wire = Vec::new();
