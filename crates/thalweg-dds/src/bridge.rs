@@ -21,9 +21,9 @@ use thalweg_server::config::dds::Dds;
 /// Opens a stream to the broker, at whose other end is a [`DdsFront`](crate::front::DdsFront).
 pub type Connect = Box<dyn Fn() -> io::Result<UnixStream> + Send>;
 
-/// How long a thread waits before it looks whether it is to end.
+/// Interval at which a waiting thread checks whether it must end.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long it waits before it connects again, or as long as there is no connection.
+/// Pause before a reconnect.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes read from the broker at once.
 const READ_BYTES: usize = 256 << 10;
@@ -42,7 +42,7 @@ struct Shared {
     participant: Participant,
     outgoing: Mutex<Outgoing>,
     services: Mutex<Services>,
-    /// What frames are written to, whole; nothing while there is no connection.
+    /// Writer of whole frames; `None` while there is no connection.
     stream: Mutex<Option<UnixStream>>,
     /// The same stream, to end it while another thread writes.
     closer: Mutex<Option<UnixStream>>,
@@ -65,7 +65,7 @@ impl Bridge {
             .map_err(|error| format!("domain {} of DDS cannot be joined: {error}", dds.domain))
     }
 
-    /// What it has done so far.
+    /// Counters of the bridge so far.
     pub fn counts(&self) -> &Counts {
         &self.shared.counts
     }
@@ -258,7 +258,7 @@ impl Shared {
     /// Writes a message where it belongs, which is still to be flushed.
     fn write(&self, sample: &frame::Sample<'_>, now: Time) -> Vec<Arc<Target>> {
         let (settings, counts) = (&self.settings, &self.counts);
-        // What comes from the queue of the front's own is an answer.
+        // A message from the front's own queue is an answer.
         if sample.address.starts_with('$') {
             let Some(served) = locked(&self.services).answered(sample.correlation) else {
                 Counts::add(&counts.unanswered);

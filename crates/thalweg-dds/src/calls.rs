@@ -9,7 +9,7 @@ const ID_BYTES: usize = 16;
 /// Requests that wait for an answer; the oldest is given up for a new one.
 const WAITING_MAX: usize = 4096;
 
-/// Which request an answer is for.
+/// The request that an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId {
     pub client: u64,
@@ -91,10 +91,10 @@ pub struct Served {
     pub address: String,
 }
 
-/// What is asked, both ways.
+/// Pending requests in both directions.
 #[derive(Debug)]
 pub struct Services {
-    /// Which client the bridge is: of all services.
+    /// Client id of the bridge for all services.
     pub client: u64,
     /// By the number that is in the request's id.
     pub asked: Calls<Asked>,

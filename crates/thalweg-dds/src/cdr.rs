@@ -43,7 +43,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// How deep types may contain each other.
+/// Deepest nesting of types.
 const DEPTH_MAX: u32 = 16;
 
 /// Bytes of the longest payload that is written.
@@ -52,7 +52,8 @@ const WRITTEN_MAX: usize = 64 << 20;
 const XCDR1: usize = 8;
 const XCDR2: usize = 4;
 
-/// The encoding in a payload's first bytes: whether it is little-endian, the largest alignment, and what the outermost structure is.
+/// Encoding in a payload's first bytes: byte order, the largest alignment, and the extensibility of the outermost
+/// structure.
 fn encoding(payload: &[u8]) -> Result<(bool, usize, Form), Fault> {
     match payload.get(..2) {
         Some([0, kind @ 0..=1]) => Ok((kind & 1 == 1, XCDR1, Form::Final)),
@@ -294,7 +295,7 @@ impl Writer<'_> {
         })
     }
 
-    /// What `write` writes, and before it its length, if that is to be there.
+    /// Writes the output of `write`, with its length before it if that is required.
     fn counted(
         &mut self,
         is_counted: bool,
@@ -466,7 +467,7 @@ mod tests {
             round("std_srvs/srv/Empty_Response", nothing.clone()),
             nothing
         );
-        // What is not said is zero.
+        // A missing value is zero.
         let twist = round("geometry_msgs/msg/Twist", json!({"linear": {"x": 0.25}}));
         assert_eq!(twist["linear"]["x"], 0.25);
         assert_eq!(twist["angular"]["z"], 0.0);
@@ -500,7 +501,7 @@ mod tests {
         let of = types.find("plant::Shape").expect("there");
         let value = json!({"name": "one", "color": "BLUE", "size": 0.5,
             "parts": [{"at": [1, -2], "words": ["a", "bcd"]}, {"at": [3, 4], "words": []}]});
-        // What Cyclone DDS for Python writes.
+        // Payload written by Cyclone DDS for Python.
         let older = "00010000040000006f6e650001000000020000000100000000000000feffffffffffffff0200000002000000\
             61000000040000006263640000000000030000000000000004000000000000000000000000000000000000000000e03f";
         let newer = "0009000064000000040000006f6e6500010000004c00000002000000280000000100000000000000feffffff\

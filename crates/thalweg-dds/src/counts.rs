@@ -1,4 +1,4 @@
-//! What a bridge has done, and what it had to drop.
+//! Counters of a bridge: transferred and dropped messages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_fronts::{FrontMetric, ShowCount};
@@ -24,7 +24,7 @@ pub struct Counts {
     pub unread: AtomicU64,
     /// Answers to no request, and requests that were not answered when too many waited.
     pub unanswered: AtomicU64,
-    /// Endpoints that are not bridged, for what is not supported or cannot match.
+    /// Endpoints that are not bridged, because they are not supported or cannot match.
     pub unmatched: AtomicU64,
 }
 

@@ -1,9 +1,10 @@
-//! What the bridge and its front say to each other over the stream between them.
+//! Frames between the bridge and its front on their stream.
 //!
-//! A frame is a length (four bytes, of what follows), a kind and fields; numbers are little-endian, texts have a length of two bytes,
-//! and the payload is the rest. Both ends are ours and in one process, but neither trusts the lengths of the other.
+//! A frame is a length (four bytes, of the rest of the frame), a kind and fields; numbers are little-endian, texts have
+//! a length of two bytes, and the payload is the rest. Both ends are ours and in one process, but neither trusts the
+//! other's lengths.
 
-/// Bytes before what a frame's length counts.
+/// Bytes before those that a frame's length counts.
 const LENGTH_BYTES: usize = 4;
 /// Bytes of a frame beside texts and payload.
 const FIXED_BYTES: usize = 32;
@@ -40,12 +41,12 @@ pub struct Sample<'a> {
     pub content_type: &'a str,
     /// Where an answer goes; empty if none is awaited. Of messages from the broker only.
     pub reply_to: &'a str,
-    /// What ties an answer to its request; empty if there is nothing.
+    /// Correlation data of a request or answer; empty if there is none.
     pub correlation: &'a [u8],
     pub payload: &'a [u8],
 }
 
-/// What a message does to the last value, or that it is one.
+/// Effect of a message on the last value, or whether it is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retain {
     #[default]
@@ -70,7 +71,7 @@ const SETTLED: u8 = 5;
 const MESSAGE: u8 = 6;
 const ASK: u8 = 7;
 
-/// What is at the beginning of some bytes.
+/// Result of decoding the beginning of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded<T> {
     /// A frame, and how many bytes it takes.

@@ -1,5 +1,5 @@
-//! The bridge's session in the broker: a front of another crate, at the broker's end of the stream that the bridge holds the other
-//! end of. What is a topic or a type it does not know.
+//! The bridge's session in the broker: a front of another crate, at the broker's end of their stream. It does not know
+//! DDS topics or types.
 
 use crate::counts::Counts;
 use crate::frame::{self, Decoded, FromBroker, Retain, Sample, ToBroker};
@@ -22,7 +22,7 @@ const ANSWERS_LINE: u16 = 1;
 
 /// The broker's end of a stream.
 pub struct DdsFront {
-    /// Whose rights the bridge has; empty for those of anonymous peers.
+    /// User with whose rights the bridge acts; empty for anonymous.
     user: Box<str>,
     /// Makes the session's name.
     nonce: u64,

@@ -1,17 +1,17 @@
 //! Types from IDL (OMG IDL 4.2): modules, structures, enumerations, typedefs and constants.
 //!
-//! What has no JSON here is refused with its line: unions, maps, wide text, optional members, mutable structures. A file that
-//! another includes is to be given, too, before it in the order of names.
+//! Features without a JSON form are refused with their line: unions, maps, wide text, optional members, mutable
+//! structures. An included file must be given, too, and come first in the order of names.
 
 use crate::types::{ARRAY_MAX, FieldType, Form, Struct, Types, plain_name};
 use std::collections::HashMap;
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-/// How deep modules and types may contain each other in the text.
+/// Deepest nesting of modules and types in the text.
 const DEPTH_MAX: usize = 32;
 
-/// What is wrong, and in which line.
+/// The error and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub line: usize,
@@ -20,7 +20,7 @@ pub struct Fault {
 
 type Read<T> = Result<T, Fault>;
 
-/// What names mean, in full: `a::b::C`.
+/// Types by their full names: `a::b::C`.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     kinds: HashMap<String, FieldType>,
@@ -44,7 +44,7 @@ struct Parser<'a> {
     types: &'a mut Types,
 }
 
-/// What stands before a declaration.
+/// Annotations before a declaration.
 #[derive(Default)]
 struct Notes {
     is_key: bool,
@@ -258,7 +258,7 @@ impl Parser<'_> {
         let name = self.word()?;
         let full = self.full(&name);
         let plain = plain_name(&full);
-        // It may be named by its own members, in sequences, and by what comes before it.
+        // It may be named by its own members, in sequences, and by preceding types.
         self.names
             .kinds
             .insert(full, FieldType::Struct(plain.clone()));
@@ -334,7 +334,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The name of a field or a type, and what its dimensions make of its kind.
+    /// Returns the name of a field or a type, and its kind with its dimensions.
     fn declarator(&mut self, kind: FieldType) -> Read<(String, FieldType)> {
         let name = self.word()?;
         let mut sizes = Vec::new();
@@ -382,7 +382,7 @@ impl Parser<'_> {
         Ok(name)
     }
 
-    /// What a name means: here, or else in the modules around.
+    /// Looks a name up in this module, or else in the enclosing ones.
     fn in_scopes<T>(&self, name: &str, find: impl Fn(&str) -> Option<T>) -> Option<T> {
         if let Some(name) = name.strip_prefix("::") {
             return find(name);

@@ -1,6 +1,7 @@
 //! Keys of known types: the values of the key's fields as one level of an address, and back.
 //!
-//! `7`, `RED`, or `7,RED` of a key of two fields. What has a meaning in addresses or here is written as `%` and two digits.
+//! `7`, `RED`, or `7,RED` of a key of two fields. Characters with a meaning in addresses or here are written as `%` and
+//! two digits.
 
 use crate::cdr;
 use crate::types::{FieldType, Struct, Types};

@@ -25,15 +25,15 @@ const ENDPOINTS_MAX: usize = 8192;
 const JSON_MAX: usize = 1 << 20;
 /// Instances of a topic whose levels are remembered.
 const LEVELS_MAX: usize = 4096;
-/// How long a writer drops samples at once after a reader did not keep up: others' samples wait behind each attempt.
+/// How long a writer drops samples at once after a reader was too slow: others' samples wait during each attempt.
 const GIVE_UP: Duration = Duration::from_millis(500);
 
-/// What is behind a lock; no code here panics while it holds one.
+/// State behind a lock; no code here panics while it holds one.
 pub(crate) fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What endpoints must have in common to share one of ours.
+/// Properties that endpoints must share to use one of ours.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     topic: Topic,
@@ -68,7 +68,7 @@ struct In {
     json: Option<Arc<Struct>>,
     is_retained: bool,
     remote: HashSet<Guid>,
-    /// What is known of the writers of samples: the lifespan if samples come in here, else nothing.
+    /// Lifespans of the writers of incoming samples; empty for outgoing topics.
     writers: HashMap<u64, Option<Option<Duration>>>,
     /// The instance that the last value is of.
     last_key: [u8; 16],
@@ -252,7 +252,8 @@ impl In {
         let (role, has_instances) = (self.role, instances.is_some());
         let count = reader.take(|sample| {
             let lifespan = *writers.entry(sample.writer).or_insert_with(|| {
-                // A reader also hears writers that offer more than it requests; those have readers of their own.
+                // A reader also receives from writers that offer more than it requests; those have readers of their
+                // own.
                 match reader.writer_qos(sample.writer) {
                     Some(qos) => (qos.class() == *class).then_some(qos.lifespan),
                     None => Some(None),
@@ -366,7 +367,7 @@ fn place_of(endpoint: &Endpoint, settings: &DdsSettings, counts: &Counts) -> Opt
 pub(crate) struct Outgoing {
     settings: Arc<DdsSettings>,
     counts: Arc<Counts>,
-    /// What the readers of others are served under.
+    /// Terms under which the other participants' readers are served.
     remote: HashMap<Guid, Key>,
     writers: HashMap<Key, Out>,
     by_address: BTreeMap<String, Vec<Key>>,
@@ -397,7 +398,7 @@ pub(crate) struct Target {
     given_up: AtomicU64,
 }
 
-/// What the broker is to be asked for.
+/// Subscriptions to request of the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
     Begins { address: String, is_late: bool },
@@ -535,7 +536,7 @@ impl Outgoing {
         if out.offered.as_ref() == Some(&offer) {
             return;
         }
-        // One at a time: readers that match both would hear everything twice.
+        // One at a time: readers that match both would receive everything twice.
         out.target = None;
         let known = self.settings.types.find(&key.topic.type_name);
         match participant.writer(&key.topic, &offer) {
@@ -563,7 +564,7 @@ impl Outgoing {
         }
     }
 
-    /// What the broker is asked for on a new connection.
+    /// Subscriptions to request of the broker on a new connection.
     pub(crate) fn interests(&self) -> Vec<Interest> {
         let is_late = |keys: &[Key]| {
             let mut outs = keys.iter().filter_map(|key| self.writers.get(key));
@@ -675,7 +676,7 @@ impl Target {
                 return dropped(&counts.unreadable);
             }
             let key = match &self.key {
-                // What the value says counts, whatever the address does.
+                // The value decides, whatever the address has.
                 Some((of, key)) => {
                     let value = cdr::to_json(bytes, of, &settings.types).ok();
                     value.and_then(|value| key.level(&value))

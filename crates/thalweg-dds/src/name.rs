@@ -3,18 +3,18 @@
 
 use thalweg_model::Address;
 
-/// What topics of ROS 2 begin and end with, by what they carry.
+/// Prefixes and suffixes of topics of ROS 2, by content.
 const ROS: [(&str, &str, Role); 3] = [
     ("rt/", "", Role::Topic),
     ("rq/", "Request", Role::Request),
     ("rr/", "Reply", Role::Reply),
 ];
-/// What two participants exchange about themselves.
+/// Topics of two participants' discovery of each other.
 const PRIVATE: [&str; 4] = ["rq/", "rr/", "ros_discovery_info", "DCPS"];
 /// Hexadecimal digits of a key's hash.
 const KEY_DIGITS: usize = 32;
 
-/// What a topic carries.
+/// Content of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Topic,
@@ -34,11 +34,11 @@ pub struct Place {
 /// Why an endpoint has no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAddress {
-    /// What participants tell each other.
+    /// Topics that participants use for themselves.
     Private,
     /// It is in several partitions, or in a pattern of them.
     Partitions,
-    /// What would be its address is none: too long, or with characters that no address has.
+    /// Its address would be invalid: too long, or with characters that are not allowed.
     Characters,
 }
 
@@ -76,7 +76,7 @@ pub fn place_of(partitions: &[String], topic: &str, ros: &str) -> Result<Place, 
     };
     address.push_str(&topic);
     match Address::check(&address) {
-        // What begins with `$` is the broker's own.
+        // Addresses that begin with `$` belong to the broker.
         Ok(()) if !address.starts_with('$') => Ok(Place { address, role }),
         _ => Err(NoAddress::Characters),
     }

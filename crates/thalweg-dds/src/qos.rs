@@ -1,9 +1,9 @@
-//! Quality of service of an endpoint: what was requested or offered (DDS 1.4 §2.2.3), and what an endpoint of ours has to
-//! say so that it matches.
+//! Quality of service of an endpoint: the requested or offered one (DDS 1.4 §2.2.3), and the one that an endpoint of
+//! ours needs in order to match.
 
 use std::time::Duration;
 
-/// How long what a writer wrote stays there for readers that come later.
+/// How long a writer's samples are kept for late readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
     #[default]
@@ -16,7 +16,7 @@ pub enum Durability {
     Persistent,
 }
 
-/// Who says that a writer is alive.
+/// Liveliness: the side that asserts that a writer is alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Liveliness {
     #[default]
@@ -25,7 +25,7 @@ pub enum Liveliness {
     ManualByTopic,
 }
 
-/// What samples of a group of topics have in common when they are shown.
+/// Presentation of samples of a group of topics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Presentation {
     /// 0: instance, 1: topic, 2: group.
@@ -66,7 +66,7 @@ pub struct Qos {
 /// Samples that wait in a reader of ours until they are taken: then a reliable writer waits, and others lose samples.
 const WAITING_MAX: u32 = 16_384;
 
-/// What tells endpoints of one topic apart for a bridge: samples of one class of writers come in through one reader.
+/// Class of endpoints of one topic for a bridge: samples of one class of writers come in through one reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Class {
     pub is_reliable: bool,
@@ -83,7 +83,7 @@ impl Qos {
         }
     }
 
-    /// What a reader requests that matches all writers of this class, whatever else they offer.
+    /// Request of a reader that matches all writers of this class, whatever else they offer.
     pub fn of_reader_for(writer: &Qos) -> Qos {
         Qos {
             is_reliable: writer.is_reliable,
@@ -98,7 +98,7 @@ impl Qos {
         }
     }
 
-    /// What a writer offers that matches all these readers; nothing if no writer can.
+    /// Offer of a writer that matches all these readers; `None` if no writer can.
     pub fn of_writer_for<'a>(readers: impl IntoIterator<Item = &'a Qos>) -> Option<Qos> {
         let mut readers = readers.into_iter();
         let first = readers.next()?;

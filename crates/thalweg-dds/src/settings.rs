@@ -1,4 +1,4 @@
-//! What an operator decides about a bridge.
+//! Settings of a bridge.
 
 use crate::types::Types;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thalweg_model::Filter;
 use thalweg_server::config::dds::Dds;
 
-/// What a bridge is told.
+/// Settings of a bridge.
 #[derive(Clone, Debug)]
 pub struct DdsSettings {
     pub domain: u32,
@@ -16,7 +16,7 @@ pub struct DdsSettings {
     /// Addresses where participants are looked for, beside multicast.
     pub peers: Vec<String>,
     pub multicast: bool,
-    /// Whose rights it has; empty for those of anonymous peers.
+    /// User with whose rights it acts; empty for anonymous.
     pub user: String,
     /// Addresses that are bridged.
     pub allow: Vec<Filter>,
@@ -43,7 +43,7 @@ fn any(filters: &[Filter], address: &str) -> bool {
 }
 
 impl DdsSettings {
-    /// What a configuration says; what of it cannot be used.
+    /// Parsed configuration, with errors of its unusable parts.
     pub fn of(dds: &Dds) -> Result<DdsSettings, String> {
         let mut types = Types::of_ros();
         if let Some(folder) = &dds.types {
@@ -89,7 +89,8 @@ impl DdsSettings {
         !is_keyless && any(&self.keys, address)
     }
 
-    /// The configuration of Cyclone DDS. Domains of one number in one process are told apart by a number of the library's.
+    /// The configuration of Cyclone DDS. Domains of one number in one process are distinguished by a number of the
+    /// library's.
     pub fn xml(&self) -> String {
         let mut xml = String::from("<CycloneDDS><Domain id='any'><General>");
         // Multicast goes over no loopback interface.

@@ -15,7 +15,7 @@ pub enum FieldType {
     Signed(usize),
     Float(usize),
     Text,
-    /// Four bytes, and what each number is called.
+    /// Four bytes, with a name for each number.
     Enum(Arc<[(String, u32)]>),
     Array(Box<FieldType>, usize),
     Sequence(Box<FieldType>),
@@ -26,7 +26,7 @@ pub enum FieldType {
 /// Elements of the largest array.
 pub const ARRAY_MAX: usize = 1 << 20;
 
-/// How a structure may change: in XCDR2 that decides whether its length stands before it.
+/// Extensibility of a structure: in XCDR2 it decides whether its length precedes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Final,
@@ -48,7 +48,7 @@ pub struct Struct {
 #[derive(Clone, Debug, Default)]
 pub struct Types(BTreeMap<String, Arc<Struct>>);
 
-/// What ROS 2 has in its packages, as the text of its files says it.
+/// Definitions of ROS 2's packages, in the text of their files.
 const ROS: &[(&str, &str)] = &[
     ("builtin_interfaces/msg/Time", "int32 sec\nuint32 nanosec"),
     (
@@ -168,12 +168,12 @@ impl Types {
         self.0.values()
     }
 
-    /// The type of a topic by what its peers call it: `std_msgs::msg::dds_::String_`, or `std_msgs/msg/String`.
+    /// Returns the type of a topic by its DDS or ROS name: `std_msgs::msg::dds_::String_`, or `std_msgs/msg/String`.
     pub fn find(&self, type_name: &str) -> Option<&Arc<Struct>> {
         self.get(&plain_name(type_name))
     }
 
-    /// Adds the type that the text of a `.msg` file describes. What is wrong in which line, if it cannot be used.
+    /// Adds the type of a `.msg` file's text. Returns the error and its line, if it cannot be used.
     pub fn add(&mut self, name: &str, text: &str) -> Result<(), String> {
         let package = name.split('/').next().unwrap_or_default();
         let mut fields = Vec::new();
@@ -186,7 +186,7 @@ impl Types {
                 }
                 return Err(format!("line {number} of {name} is not a type and a name"));
             };
-            // A constant takes no place in a value. What follows the name of a field is its default.
+            // A constant takes no place in a value. Text after the name of a field is its default.
             let is_constant =
                 field.contains('=') || words.next().is_some_and(|it| it.starts_with('='));
             if is_constant {
@@ -226,8 +226,8 @@ impl Types {
         self.add(&format!("{name}_Response"), &answer.join("\n"))
     }
 
-    /// Adds the types of a folder of packages, `<package>/msg/<Name>.msg` and `<package>/srv/<Name>.srv`, and of its files `<name>.idl`.
-    /// What cannot be used, and why.
+    /// Adds the types of a folder of packages, `<package>/msg/<Name>.msg` and `<package>/srv/<Name>.srv`, and of its
+    /// files `<name>.idl`. Returns the unusable ones with the reasons.
     pub fn add_folder(&mut self, folder: &Path) -> Result<(), String> {
         let list = |folder: &Path| -> Result<Vec<PathBuf>, String> {
             let entries =

@@ -12,7 +12,7 @@ pub struct Document<'p> {
 
 #[derive(Clone, Debug)]
 struct Node<'p> {
-    /// Empty for what stands in a list, and for the whole.
+    /// Name of the field; empty for list items and the whole document.
     key: Cow<'p, str>,
     leaf: Leaf<'p>,
     /// The place behind everything within it.
@@ -39,8 +39,8 @@ const NODES_MAX: usize = 4096;
 const DEPTH_MAX: usize = 32;
 
 impl<'p> Document<'p> {
-    /// Reads a payload. What is neither JSON nor CBOR, not in full, or beyond the limits, has no fields; so has what is no
-    /// map and no list.
+    /// Reads a payload. If it is neither JSON nor CBOR, incomplete, or beyond the limits, it has no fields; nor has a
+    /// value that is no map and no list.
     pub fn read(payload: &'p [u8]) -> Self {
         let mut nodes = Nodes::default();
         let read = match payload {

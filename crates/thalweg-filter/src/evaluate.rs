@@ -1,4 +1,4 @@
-//! What a filter says of a message: true, false, or unknown where the message lacks what is asked for (SQL-92, JMS 3.8.1.2).
+//! Result of a filter for a message: true, false, or unknown where the message lacks a field (SQL-92, JMS 3.8.1.2).
 
 use crate::Field;
 use crate::syntax::{Comparison, Expression, Operator};
@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 /// A message, as a filter asks about it.
 pub trait Subject {
-    /// What the message has in this field; [`Value::Null`] if nothing.
+    /// Value of this field in the message; [`Value::Null`] if it has none.
     fn value(&self, field: &Field) -> Value<'_>;
 }
 
@@ -146,7 +146,7 @@ fn compare(how: Comparison, left: Value<'_>, right: Value<'_>) -> Option<bool> {
         _ => match (left.number(), right.number()) {
             (Some(Number::Integer(left)), Some(Number::Integer(right))) => Some(left.cmp(&right)),
             (Some(left), Some(right)) => match left.float().partial_cmp(&right.float()) {
-                // What is not a number, as 0.0 / 0.0, is unequal to all (IEEE 754).
+                // A value that is not a number, as 0.0 / 0.0, is unequal to all (IEEE 754).
                 None => return Some(matches!(how, NotEqual)),
                 order => order,
             },

@@ -1,6 +1,6 @@
-//! Names in a filter, and what of a message they mean.
+//! Names in a filter, and the fields of a message that they mean.
 
-/// What of a message a name means.
+/// Field of a message that a name means.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
     /// A header: a user property, by its name.
@@ -10,7 +10,7 @@ pub enum Field {
     Own(Own),
 }
 
-/// What every message has, or may have, beside its headers.
+/// Fields besides headers that every message has, or may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Own {
     Address,
@@ -19,7 +19,7 @@ pub enum Own {
     ReplyTo,
     CorrelationId,
     MessageId,
-    /// What kind of message it is, in the publisher's words.
+    /// Type of the message, defined by the publisher.
     Kind,
     AppId,
     UserId,
@@ -49,7 +49,7 @@ const OWN: [(&str, Own); 15] = [
 const PAYLOAD: &str = "payload.";
 
 impl Field {
-    /// What a name means. `None` if it begins with `$` and names nothing.
+    /// Returns the field that a name means; `None` if it begins with `$` and is unknown.
     pub fn of(name: &str) -> Option<Field> {
         if let Some((_, own)) = OWN.iter().find(|(known, _)| *known == name) {
             return Some(Field::Own(*own));

@@ -1,4 +1,5 @@
-//! Which of many filters may be true of a message: those that ask for a value it has, and those that ask for none.
+//! Index of many filters: finds those that may be true of a message, by the values that they require, and those that
+//! require none.
 
 use crate::evaluate::Subject;
 use crate::syntax::{Comparison, Expression};
@@ -47,7 +48,7 @@ fn key_of(value: &Expression) -> Option<Key<'_>> {
     }
 }
 
-/// What was filed under filters, found by the values that they ask for.
+/// Entries filed under filters, found by their required values.
 #[derive(Clone, Debug)]
 pub struct Index<T> {
     /// One for each field that an equality names.

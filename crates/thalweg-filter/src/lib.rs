@@ -1,5 +1,5 @@
-//! Content filters: conditions on what a message says, in the part of SQL-92 that JMS knows as selectors, over headers,
-//! the broker's own fields and fields of JSON and CBOR payloads. `docs/filters.md` is the language's page.
+//! Content filters: conditions on a message, in the part of SQL-92 that JMS knows as selectors, over headers, the
+//! broker's own fields and fields of JSON and CBOR payloads. `docs/filters.md` is the language's page.
 //!
 //! ```text
 //!  condition  = and { OR and }            and   = not { AND not }        not = [ NOT ] test

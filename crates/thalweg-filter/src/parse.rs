@@ -318,7 +318,7 @@ fn can_be_true(expression: &Expression) -> bool {
     )
 }
 
-/// What a value is, as far as its text shows.
+/// Type of a value, as far as its text shows.
 #[derive(PartialEq)]
 enum OperandType {
     Unknown,

@@ -5,7 +5,7 @@ use crate::{Field, Pattern};
 /// A part of a filter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expression {
-    /// What a message has there.
+    /// Field of the message to read.
     Name(Field),
     Text(Box<str>),
     Integer(i64),
@@ -56,7 +56,7 @@ pub enum Operator {
 pub struct FilterError {
     /// Where, in bytes from its start.
     pub at: usize,
-    /// What is wrong, as half a sentence.
+    /// The error, as half a sentence.
     pub what: &'static str,
 }
 

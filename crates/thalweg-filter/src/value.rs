@@ -1,6 +1,6 @@
 //! Values, and how those of protocols without types become numbers and truths.
 
-/// What a field of a message holds.
+/// Value of a message's field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     /// The message has no such field, or nothing that can be compared.

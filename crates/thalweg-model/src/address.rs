@@ -42,7 +42,7 @@ impl Address {
         Ok(Address(canonical.into()))
     }
 
-    /// What [`Address::new`] checks, without keeping anything.
+    /// Checks the rules of [`Address::new`] without allocating.
     pub fn check(canonical: &str) -> Result<(), AddressError> {
         if canonical.is_empty() {
             return Err(AddressError::Empty);

@@ -18,7 +18,7 @@ pub struct Filter(Arc<str>);
 /// Ends the rendering of a prefix. Neither an address nor a filter of levels can hold it.
 pub const PREFIX_END: char = '\0';
 
-/// How a filter says which addresses it matches; see [`kind_of`].
+/// Kind of a filter's matching; see [`kind_of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterKind {
     /// Levels without a wildcard: the one address that is spelled the same.
@@ -41,7 +41,7 @@ pub fn kind_of(canonical: &str) -> FilterKind {
     }
 }
 
-/// What the addresses of a prefix filter begin with; `None` for a filter of levels.
+/// Prefix of the addresses of a prefix filter; `None` for a filter of levels.
 #[inline]
 pub fn prefix_of(canonical: &str) -> Option<&str> {
     canonical.strip_suffix(PREFIX_END)
@@ -114,7 +114,7 @@ impl Filter {
         Ok(Filter(canonical.into()))
     }
 
-    /// What [`Filter::new`] checks, without keeping anything.
+    /// Checks the rules of [`Filter::new`] without allocating.
     pub fn check(canonical: &str) -> Result<(), FilterError> {
         if canonical.is_empty() {
             return Err(FilterError::Empty);
@@ -225,7 +225,7 @@ impl fmt::Display for Filter {
     }
 }
 
-/// How operators see a filter: levels as they are, a prefix as `prefix:` and what addresses begin with.
+/// Readable form of a filter: levels as they are, a prefix as `prefix:` and the beginning of the addresses.
 pub fn shown(canonical: &str) -> Cow<'_, str> {
     match prefix_of(canonical) {
         Some(prefix) => format!("prefix:{prefix}").into(),

@@ -1,10 +1,9 @@
-//! What is sent.
+//! Messages and their properties.
 
 use crate::{Properties, Time};
 use std::sync::Arc;
 
-/// How surely a message arrives, as the publisher or subscriber asks for. The end-to-end guarantee is the
-/// minimum over the hops.
+/// Delivery guarantee that the publisher or subscriber requests. The end-to-end guarantee is the minimum over the hops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Reliability {
@@ -17,7 +16,7 @@ pub enum Reliability {
     ExactlyOnce = 2,
 }
 
-/// What publishing does to the address's last value.
+/// Effect of a publish on the address's last value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RetainOp {
     /// The last value stays as it is.
@@ -124,12 +123,12 @@ impl Message {
         &self.0.body.bytes()[self.0.address_len as usize..]
     }
 
-    /// What the publisher asked for.
+    /// Reliability requested by the publisher.
     pub fn reliability(&self) -> Reliability {
         self.0.reliability
     }
 
-    /// What publishing it did to the last value.
+    /// Effect of its publish on the last value.
     pub fn retain(&self) -> RetainOp {
         self.0.retain
     }
@@ -149,7 +148,7 @@ impl Message {
         self.0.ingress
     }
 
-    /// Who published it: the publisher's session id, 0 for the broker itself.
+    /// Publisher: its session id, 0 for the broker itself.
     pub fn publisher(&self) -> u64 {
         self.0.publisher
     }

@@ -1,8 +1,8 @@
 //! Names that are bytes, as the first frames of ZeroMQ, and canonical addresses, which are text.
 //!
-//! Levels are joined by `/`, as in the canonical rendering. What an address cannot hold is written `%HH`: `+`, `#`, NUL and
-//! bytes that are no UTF-8; and so is a `%` that would be read as one of those, as [`Codes`] says. All else stays as it is,
-//! so a first frame comes back byte for byte, and most are their address.
+//! Levels are joined by `/`, as in the canonical rendering. Characters that an address cannot hold are written `%HH`:
+//! `+`, `#`, NUL and bytes that are no UTF-8; and so is a `%` that would be read as one of those, see [`Codes`]. All
+//! else stays as it is, so a first frame comes back byte for byte, and most are their address.
 //!
 //! [`Codes`]: crate::syntax::Codes
 
@@ -75,7 +75,7 @@ pub fn write(address: &str, out: &mut Vec<u8>) {
 /// Appends what the addresses of all first frames that begin with `prefix` begin with. Whether no other address begins so;
 /// otherwise its messages have to be looked at one by one.
 pub fn read_prefix(prefix: &[u8], out: &mut String) -> bool {
-    // What it ends with may become something else with what follows: a character of several bytes, or a code.
+    // Its end may become something else with the following bytes: a character of several bytes, or a code.
     let mut end = prefix.len();
     if let Err(error) = from_utf8(prefix)
         && error.error_len().is_none()
@@ -105,7 +105,8 @@ pub fn read_prefix(prefix: &[u8], out: &mut String) -> bool {
     end == prefix.len()
 }
 
-/// Whether a `%` before these begins a code: any number of `25`, and then one of what an address cannot hold.
+/// Whether a `%` before these begins a code: any number of `25`, and then one for a character that an address cannot
+/// hold.
 fn begins_code(mut next: impl Iterator<Item = u8>) -> bool {
     while let (Some(high), Some(low)) = (next.next(), next.next()) {
         match pair(high, low) {

@@ -1,10 +1,10 @@
-//! What canonical addresses name: queues, what was published to exchanges, and everything else.
+//! Kinds of canonical addresses: queues, messages published to exchanges, and all others.
 
 use std::borrow::Cow;
 
 use crate::syntax::read_level;
 
-/// What a canonical address names.
+/// The object that a canonical address names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place<'a> {
     /// A named queue, `$q/<name>`.
@@ -14,7 +14,7 @@ pub enum Place<'a> {
         /// Its name, as clients say it.
         name: Cow<'a, str>,
     },
-    /// What was published to an exchange.
+    /// A message published to an exchange.
     Exchange {
         /// The tenant; empty for the default one.
         tenant: &'a str,
@@ -32,7 +32,7 @@ pub enum Place<'a> {
     },
 }
 
-/// What a canonical address names.
+/// Returns the object that a canonical address names.
 pub fn place(canonical: &str) -> Place<'_> {
     let plain = Place::Plain {
         tenant: "",

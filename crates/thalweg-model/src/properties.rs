@@ -1,4 +1,4 @@
-//! What travels beside a payload.
+//! Properties of a message besides its payload.
 
 /// The metadata of a message that is not needed for routing. Most messages have none, and then carry no
 /// `Properties` at all.
@@ -10,11 +10,11 @@ pub struct Properties {
     pub payload_is_text: Option<bool>,
     /// Where an answer goes, as a canonical address.
     pub reply_to: Option<Box<str>>,
-    /// What ties an answer to its request; opaque bytes.
+    /// Correlation data of a request or answer; opaque bytes.
     pub correlation: Option<Box<[u8]>>,
     /// The user's own properties: ordered, names may repeat.
     pub user: Vec<(Box<str>, PropertyValue)>,
-    /// What few messages say.
+    /// Properties that few messages have.
     pub details: Option<Box<Details>>,
     /// The publisher's own encoding of its metadata. Where it is given, what it says is not repeated in the other fields; they
     /// only say what the broker added (see [`Details::deaths`]).
@@ -24,7 +24,7 @@ pub struct Properties {
 /// Metadata as its publisher encoded it: the same protocol gives it back unchanged, others decode it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeProperties {
-    /// Which encoding; fronts agree among themselves on the numbers.
+    /// Number of the encoding; the fronts share the numbering.
     pub dialect: u8,
     /// Metadata as its protocol encodes it.
     pub bytes: Box<[u8]>,
@@ -35,9 +35,9 @@ pub struct NativeProperties {
 pub struct Details {
     /// The publisher's name for the message.
     pub message_id: Option<Box<str>>,
-    /// How the payload is encoded beside its media type, e.g. `gzip`.
+    /// Encoding of the payload besides its media type, e.g. `gzip`.
     pub content_encoding: Option<Box<str>>,
-    /// What kind of message it is, in the publisher's words.
+    /// Type of the message, defined by the publisher.
     pub kind: Option<Box<str>>,
     /// The program that published it.
     pub app_id: Option<Box<str>>,
@@ -59,7 +59,7 @@ pub struct Death {
     pub queue: Box<str>,
     /// Why it left the queue.
     pub reason: DeathReason,
-    /// How often, in that queue for that reason.
+    /// Number of times in that queue for that reason.
     pub count: u64,
     /// The address the message was published to when it came into that queue.
     pub address: Box<str>,

@@ -1,4 +1,4 @@
-//! Who published a message, and as its how-manieth: what makes repetitions recognizable on whatever way they come.
+//! Stamps: a message's publisher and sequence number, by which repetitions are recognized on every path.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,16 +10,16 @@ pub const STAMP_PROPERTY: &str = "x-stamp";
 /// experiments (RFC 7252 §12.2), elective, safe to forward, no part of a cache key (RFC 7252 §5.4.6).
 pub const STAMP_OPTION: u16 = 65_020;
 
-/// How a broker says that it recognizes repetitions by their stamps: a user property of MQTT's CONNACK, a server property
-/// of AMQP, a header of STOMP's CONNECTED, each with the value `1`; in CoAP the resource type of a link in
+/// How a broker announces that it recognizes repetitions by their stamps: a user property of MQTT's CONNACK, a server
+/// property of AMQP, a header of STOMP's CONNECTED, each with the value `1`; in CoAP the resource type of a link in
 /// `/.well-known/core`.
 pub const STAMPS_ANNOUNCEMENT: &str = "x-stamps";
 
-/// Names one publish of one publisher, for ever. Who repeats a publish, on the same connection or over another
-/// protocol, repeats its stamp.
+/// Names one publish of one publisher, for ever. A publisher that repeats a publish, on the same connection or over
+/// another protocol, repeats its stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
-    /// The publisher: a random number that it keeps as long as what it has not seen acknowledged.
+    /// The publisher: a random number that it keeps as long as it has unacknowledged messages.
     pub publisher: u64,
     /// Counts the publisher's messages, from 1 on.
     pub sequence: u64,

@@ -1,8 +1,8 @@
-//! How levels and wildcards are written: pure text to text, exact both ways.
+//! Syntax of levels and wildcards: pure text to text, exact both ways.
 //!
-//! Ours is the canonical rendering of [`Address`](crate::Address): levels joined by `/`. Who joins levels by another
-//! character has another [`Syntax`]. What a level holds that would be read as something else is written `%HH`
-//! ([`Codes`]). Whatever is written in a syntax comes back in it byte for byte.
+//! The canonical rendering of [`Address`](crate::Address) joins levels by `/`. A protocol with another separator has
+//! another [`Syntax`]. Text of a level that would be misread is written `%HH` ([`Codes`]). Whatever is written in a
+//! syntax comes back in it byte for byte.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, Debug)]
 pub struct Codes(&'static [u8]);
 
-/// What keeps any text on one line.
+/// The codes of text that must stay on one line.
 pub const ONE_LINE: Codes = Codes(b"\n");
 
 /// The codes of the canonical rendering.
@@ -104,7 +104,7 @@ fn hex(byte: u8) -> [u8; 3] {
     ]
 }
 
-/// How a protocol writes levels and wildcards.
+/// A protocol's syntax of levels and wildcards.
 #[derive(Clone, Copy, Debug)]
 pub struct Syntax {
     separator: char,
@@ -143,7 +143,7 @@ pub const SLASHED: Syntax = Syntax {
 };
 
 impl Syntax {
-    /// Appends the canonical address for what a peer publishes to.
+    /// Appends the canonical address of a peer's publish.
     pub fn read_address(self, text: &str, out: &mut String) {
         let mut level_read = String::new();
         for (at, level) in text.split(self.separator).enumerate() {
@@ -165,8 +165,8 @@ impl Syntax {
         }
     }
 
-    /// Appends the canonical filter (`+`, `#`) for what a peer wants. A level that is exactly `%HH` of a wildcard
-    /// means that character. Whether the filter is legal is for the kernel to say.
+    /// Appends the canonical filter (`+`, `#`) of a peer's subscription. A level that is exactly `%HH` of a wildcard
+    /// means that character. The kernel checks whether the filter is legal.
     pub fn read_filter(self, text: &str, out: &mut String) {
         let mut level_read = String::new();
         for (at, level) in text.split(self.separator).enumerate() {
@@ -212,7 +212,7 @@ impl Syntax {
         }
     }
 
-    /// What a level that is exactly `%HH` of a wildcard, with any number of `25` before the digits, says.
+    /// Character of a level that is exactly `%HH` of a wildcard, with any number of `25` before the digits.
     fn escaped_wildcard(self, level: &str) -> Option<Cow<'static, str>> {
         let mut rest = level.strip_prefix('%')?;
         let mut depth = 0_usize;
@@ -267,7 +267,7 @@ pub fn write_key(words: &str, out: &mut String) {
     }
 }
 
-/// What a level of a canonical address says.
+/// Text of a level of a canonical address in this syntax.
 pub fn read_level(level: &str) -> Cow<'_, str> {
     if !level.contains('%') {
         return Cow::Borrowed(level);

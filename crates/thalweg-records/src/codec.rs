@@ -155,8 +155,8 @@ impl<'a> Input<'a> {
         T::try_from(self.number()?).map_err(|_| self.fault("a number is too large"))
     }
 
-    /// How many things follow, each of at least `bytes_min` bytes: a count that the input has no room for is a fault
-    /// before memory is set aside for it.
+    /// Number of following items, each of at least `bytes_min` bytes: a count above the input's size is an error before
+    /// memory is allocated for it.
     pub(super) fn count(&mut self, bytes_min: usize) -> Result<usize, RecordFault> {
         let count: usize = self.small()?;
         if count > self.rest().len() / bytes_min {
@@ -185,7 +185,7 @@ impl<'a> Input<'a> {
         Ok(Span::from_millis(self.number()?))
     }
 
-    /// What the two lowest bits say.
+    /// Returns the reliability in the two lowest bits.
     pub(super) fn reliability(&self, bits: u8) -> Result<Reliability, RecordFault> {
         match bits & 3 {
             0 => Ok(Reliability::AtMostOnce),
@@ -195,7 +195,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// What the two lowest bits say.
+    /// Returns the retain operation in the two lowest bits.
     pub(super) fn retain(&self, bits: u8) -> Result<RetainOp, RecordFault> {
         match bits & 3 {
             0 => Ok(RetainOp::None),

@@ -1,4 +1,4 @@
-//! How records are read. Whatever the bytes, the answer is a record or a fault.
+//! Decoding of records. Whatever the bytes, the result is a record or a fault.
 
 use super::codec::Input;
 use super::encode::{
@@ -123,7 +123,7 @@ impl<'a> MessageHead<'a> {
         self.flags & body_flag::LAST_VALUE != 0
     }
 
-    /// What stands behind the references.
+    /// Fields after the references.
     fn properties(&self, fields: &mut Input<'_>) -> Result<(Option<Properties>, u8), RecordFault> {
         if self.flags & body_flag::PROPERTIES != 0 {
             properties(fields)

@@ -1,4 +1,4 @@
-//! How records are written.
+//! Encoding of records to bytes.
 
 use super::codec::{
     fill_number, put_bytes, put_deadline, put_moment, put_number, put_span, put_text, retain_bits,

@@ -1,4 +1,4 @@
-//! How a record changes a state.
+//! Effect of a record on a state.
 //!
 //! A record that cannot be true of the state (an entry of an unknown queue) means that something was lost or
 //! written wrongly. It is noted and the rest goes on: one wrong record must not cost the others.
@@ -52,9 +52,9 @@ impl std::error::Error for Contradiction {}
 /// A frame whose payload cannot be read although its checksum is right: another version wrote it, or it is our fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateFault {
-    /// The place of what is no record.
+    /// Place of the invalid record.
     pub place: u64,
-    /// What is wrong there.
+    /// Fault of the record.
     pub fault: RecordFault,
 }
 
@@ -95,7 +95,7 @@ impl State {
         Ok(())
     }
 
-    /// Messages are not decoded in full: only where they are and who waits for them counts here.
+    /// Messages are not decoded in full: only their places and receivers count here.
     fn apply_next(
         &mut self,
         input: &mut Input<'_>,
@@ -557,7 +557,7 @@ impl State {
         self.sessions.get_mut(&queue).ok_or(unknown)
     }
 
-    /// What waits in a session or a group.
+    /// Waiting entries of a session or a group.
     fn waiting(&mut self, queue: u64, place: u64) -> Result<&mut Waiting, Contradiction> {
         let session = self
             .sessions
@@ -615,7 +615,7 @@ impl StoredWill {
 }
 
 impl Stored {
-    /// What is left of an entry that its receiver has.
+    /// Remaining data of an entry that its receiver has.
     fn received(serial: u64) -> Self {
         Stored {
             serial,

@@ -1,12 +1,12 @@
-//! What of the kernel's state outlives the process, as records: each says what has changed.
+//! The part of the kernel's state that outlives the process, as records of changes.
 //!
 //! *Knows:* sessions, queues, last values. *Must never know:* a file, a frame, a disk. The kernel gathers records for
 //! `Kernel::take_batch`; the store folds them into a [`State`], from which kernels
 //! are restored (`Kernel::restore`).
 //!
-//! A durable queue has a number that is never used again: a session's, or a group's. What waits in it or is in flight
-//! is an *entry*, named by the queue's number and a *serial* that rises over the life of the journal, so that the order
-//! of serials is the order of arrival. An entry that was sent has a tag, too.
+//! A durable queue has a number that is never reused: a session's, or a group's. A waiting or in-flight copy is an
+//! *entry*, named by the queue's number and a *serial* that rises over the life of the journal, so that the order of
+//! serials is the order of arrival. An entry that was sent has a tag, too.
 #![forbid(unsafe_code)]
 
 mod codec;

@@ -57,10 +57,10 @@ pub enum Record<'a> {
     },
     /// The receiver has an exactly-once entry; only its release is still to be confirmed.
     Received { queue: u64, tag: u16 },
-    /// An entry that was sent is done with.
+    /// An entry that was sent is settled.
     Settled { queue: u64, tag: u16 },
-    /// An entry is done with that is named by its serial: settled through a member of its group, expired, dropped, or
-    /// moved to another shard.
+    /// An entry, named by its serial, has ended: settled through a member of its group, expired, dropped, or moved to
+    /// another shard.
     Removed {
         /// The session or group.
         queue: u64,
@@ -77,8 +77,8 @@ pub enum Record<'a> {
         tag: u16,
         /// It may have been delivered before.
         redelivered: bool,
-        /// What the member's subscription makes of it: how surely it arrives, and the subscription's identifier (0 for
-        /// none). A group has none, nor have journals of before.
+        /// Terms of the member's subscription: its reliability and its identifier (0 for none). A group has none, nor
+        /// have older journals.
         grant: Option<(Reliability, u32)>,
     },
     /// A waiting entry came back from receivers that did not settle it, so often by now.
@@ -87,7 +87,7 @@ pub enum Record<'a> {
         serial: u64,
         deliveries: u16,
     },
-    /// What waits in a group up to this serial may have been delivered to members that end with their links.
+    /// Entries of a group up to this serial may have been delivered to members that end with their links.
     Delivered {
         queue: u64,
         /// The last of them.
@@ -100,7 +100,7 @@ pub enum Record<'a> {
         reference: Reference<'a>,
         /// Where the message's record begins.
         place: u64,
-        /// How long that record is.
+        /// Length of that record in bytes.
         len: u32,
         expires: Time,
         /// Its receiver has it (see [`Record::Received`]); then there is no message any more and `place` is 0.
@@ -111,7 +111,7 @@ pub enum Record<'a> {
         address: &'a str,
         /// Where the message's record begins.
         place: u64,
-        /// How long that record is.
+        /// Length of that record in bytes.
         len: u32,
     },
     /// A message of a publisher was taken; what it led to is written in the same batch.
@@ -124,7 +124,7 @@ pub enum Record<'a> {
     },
     /// Nothing is known of a publisher any more.
     PublisherForgotten { user: &'a str, publisher: u64 },
-    /// Which messages of a publisher were taken; checkpoints only.
+    /// Accepted messages of a publisher; checkpoints only.
     Publisher {
         user: &'a str,
         publisher: u64,
@@ -156,7 +156,7 @@ pub struct SessionRecord<'a> {
     /// Its tenant and rights of its own, as `Access::written` has them; empty in the
     /// default tenant if the rule files decide.
     pub access: &'a [u8],
-    /// What it leaves behind.
+    /// The will of the session.
     pub will: Option<WillRecord<'a>>,
 }
 
@@ -164,11 +164,11 @@ pub struct SessionRecord<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WillRecord<'a> {
     pub body: BodyRecord<'a>,
-    /// How long after the loss of the link.
+    /// Delay after the loss of the link.
     pub delay: Span,
     /// When it is due; never while the session has a link.
     pub due: Time,
-    /// How long it is worth delivering once published.
+    /// Lifespan from the time of publishing.
     pub expires_in: Option<Span>,
 }
 
@@ -191,14 +191,14 @@ pub struct SubscriptionRecord<'a> {
     pub condition: Option<&'a str>,
 }
 
-/// What a message says.
+/// Content of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BodyRecord<'a> {
     pub address: &'a str,
     pub payload: &'a [u8],
-    /// What the publisher asked for.
+    /// Reliability requested by the publisher.
     pub reliability: Reliability,
-    /// What publishing it does to the last value.
+    /// Effect of the publish on the last value.
     pub retain: RetainOp,
     /// Higher goes first where a queue orders by it.
     pub priority: u8,
@@ -229,7 +229,7 @@ pub struct Reference<'a> {
     pub serial: u64,
     /// Its tag, 0 while it waits.
     pub tag: u16,
-    /// How surely it must arrive at this receiver.
+    /// Reliability of the delivery to this receiver.
     pub reliability: Reliability,
     /// The receiver sees that it is a last value.
     pub retain: bool,

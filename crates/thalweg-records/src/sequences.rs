@@ -1,4 +1,4 @@
-//! Which of one publisher's messages have been taken: the highest number, and which of those below it.
+//! Accepted messages of one publisher: the highest number, and the accepted ones below it.
 //!
 //! *Knows:* numbers. *Must never know:* who the publisher is, what a message is. It is the part of a publisher that is
 //! written down and survives.
@@ -10,7 +10,7 @@ pub const REMEMBERED: u64 = 8192;
 
 const WORDS: usize = (REMEMBERED / 64) as usize;
 
-/// What is known of a number.
+/// State of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// It has not come before.
@@ -68,7 +68,7 @@ impl Sequences {
         }
     }
 
-    /// What is known of a number.
+    /// State of a number.
     pub fn look(&self, number: u64) -> Known {
         match self.highest.checked_sub(number) {
             None => Known::New,

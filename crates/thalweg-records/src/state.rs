@@ -1,4 +1,4 @@
-//! What the records add up to.
+//! State after applying the records.
 
 use super::fold::Contradiction;
 use super::record::{BodyRecord, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord};
@@ -18,15 +18,15 @@ pub struct State {
     pub groups: ByNumber<StoredGroup>,
     /// Last values by address: place and length of their messages' records.
     pub last_values: BTreeMap<Box<str>, (u64, u32)>,
-    /// Which messages were taken of publishers that stamp theirs, by user and publisher.
+    /// Accepted messages of stamping publishers, by user and publisher.
     pub publishers: BTreeMap<Box<str>, BTreeMap<u64, Sequences>>,
     /// The highest queue number that was used.
     pub queue_last: u64,
     /// The highest serial that was used.
     pub serial_last: u64,
-    /// What records said that cannot be, the first of it.
+    /// The first contradiction in the records.
     pub contradictions: Vec<Contradiction>,
-    /// How many contradictions there were.
+    /// Number of contradictions in the records.
     pub contradiction_count: u64,
 }
 
@@ -55,15 +55,15 @@ pub struct StoredSession {
     pub in_flight_max: u16,
     /// Rights of its own; empty if the rule files decide.
     pub access: Box<[u8]>,
-    /// What it leaves behind.
+    /// The will of the session.
     pub will: Option<StoredWill>,
     /// Its subscriptions, by filter and group.
     pub subscriptions: Vec<StoredSubscription>,
     /// Exactly-once messages of its own that it may repeat, by rising number.
     pub held: Vec<u16>,
-    /// What waits for it, by rising serial.
+    /// Waiting entries, by rising serial.
     pub waiting: Waiting,
-    /// What was sent and is not settled, by tag.
+    /// Entries sent and not settled, by tag.
     pub window: BTreeMap<u16, StoredSlot>,
 }
 
@@ -75,11 +75,11 @@ pub struct StoredWill {
     /// Whether it becomes the last value.
     pub retain: RetainOp,
     pub properties: Option<Box<Properties>>,
-    /// How long after the loss of the link.
+    /// Delay after the loss of the link.
     pub delay: Span,
     /// When it is due; never if the session had a link.
     pub due: Time,
-    /// How long it is worth delivering once published.
+    /// Lifespan from the time of publishing.
     pub expires_in: Option<Span>,
 }
 
@@ -105,9 +105,9 @@ pub struct StoredSubscription {
 pub struct StoredGroup {
     pub name: Box<str>,
     pub filter: Box<str>,
-    /// What waits in it up to this serial may have been delivered.
+    /// Entries up to this serial may have been delivered.
     pub delivered_to: u64,
-    /// What waits in it, by rising serial.
+    /// Waiting entries, by rising serial.
     pub waiting: Waiting,
 }
 
@@ -118,19 +118,19 @@ pub struct Stored {
     pub serial: u64,
     /// Where its message's record begins.
     pub place: u64,
-    /// How long that record is.
+    /// Length of that record in bytes.
     pub len: u32,
     /// When it expires, in seconds since 1970, rounded up; 0 for never.
     pub expires_secs: u32,
     /// The subscription that matched, 0 for none; the first if several did.
     pub subscription_id: u32,
-    /// How surely it must arrive.
+    /// Reliability of the delivery.
     pub reliability: Reliability,
     /// The receiver sees that it is a last value.
     pub retain: bool,
-    /// How often it may have been delivered without being settled.
+    /// Number of possible deliveries without a settlement.
     pub deliveries: u16,
-    /// What is rare: the group it came through (0 for none), and all subscriptions if several matched.
+    /// Rare fields: the group it came through (0 for none), and all subscriptions if several matched.
     pub rare: Option<Box<(u64, Vec<u32>)>>,
 }
 
@@ -142,7 +142,7 @@ pub struct StoredSlot {
     pub received: bool,
 }
 
-/// How much a state holds.
+/// Size of a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub sessions: usize,
@@ -399,7 +399,7 @@ impl State {
         before - self.live().count()
     }
 
-    /// How much it holds.
+    /// Returns the size of the state.
     pub fn counts(&self) -> Counts {
         let sessions = self.sessions.values();
         let of_sessions = sessions

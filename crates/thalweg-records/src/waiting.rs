@@ -32,7 +32,7 @@ struct Packed {
     bytes: Box<[u8]>,
 }
 
-/// What a packed entry has beside its reliability (bits 0 and 1).
+/// Flags of a packed entry besides its reliability (bits 0 and 1).
 mod flag {
     pub const RETAIN: u8 = 1 << 2;
     pub const REDELIVERED: u8 = 1 << 3;
@@ -68,7 +68,7 @@ impl Waiting {
         entry
     }
 
-    /// Puts an entry where its serial belongs, usually at the end. One with the same serial is given back.
+    /// Inserts an entry by its serial, usually at the end. Returns one with the same serial.
     pub fn insert(&mut self, entry: Stored) -> Result<(), Stored> {
         if self
             .chunks

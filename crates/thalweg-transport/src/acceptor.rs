@@ -1,4 +1,4 @@
-//! The server's end of TLS: its certificate with its reload, and what it asks of clients.
+//! The server's end of TLS: its certificate with its reload, and the verification of clients.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub enum TlsOldest {
     V13,
 }
 
-/// Where a TLS listener finds its certificate and what it asks of clients. All files are PEM.
+/// Certificate of a TLS listener and its requirements on clients. All files are PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The server's certificate, followed by the intermediates; without any, those in `client_ca` are taken.
@@ -53,7 +53,7 @@ pub struct TlsFiles {
     pub client_crl: Option<PathBuf>,
     /// Whether clients have to show a certificate.
     pub client_certificates: ClientCertificates,
-    /// Which part of it becomes the client's name.
+    /// Part of the certificate that becomes the client's name.
     pub name_from: NameFrom,
     /// The oldest version that is spoken.
     pub oldest: TlsOldest,
@@ -87,7 +87,7 @@ impl TlsAcceptor {
         &self.files
     }
 
-    /// What new connections are made with now, for callers that bring their own I/O.
+    /// Current configuration for new connections, for callers that bring their own I/O.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.config
             .read()
@@ -106,7 +106,7 @@ impl TlsAcceptor {
     }
 }
 
-/// Names the files and nothing of what is in them.
+/// Shows the names of the files and none of their contents.
 impl fmt::Debug for TlsAcceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsAcceptor")
@@ -193,7 +193,7 @@ fn issued(authority: &CertificateDer<'_>, certificate: &CertificateDer<'_>) -> b
         && (key.is_none() || signer.is_none() || key == signer)
 }
 
-/// What judges the certificates of clients; none when they are not asked for any.
+/// Verifier of clients' certificates; `None` when they are not asked for any.
 pub fn client_verifier(files: &TlsFiles) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsFault> {
     let authority = match (files.client_certificates, &files.client_ca) {
         (ClientCertificates::None, _) => return Ok(None),

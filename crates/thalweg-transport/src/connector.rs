@@ -16,7 +16,7 @@ use super::tls::{
     TlsFault, TlsLayer, provider, read_authorities, read_certificates, read_key, words,
 };
 
-/// How a client checks the server and shows itself.
+/// How a client verifies the server and authenticates itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsClientFiles {
     /// Authorities to trust; `None` takes the system's bundle.

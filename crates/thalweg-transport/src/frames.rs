@@ -11,16 +11,17 @@
 //! ```
 //!
 //! A library that assembles messages would copy each byte twice more, keep a buffer for every idle connection, and
-//! reserve what a frame's header promises before a single byte of it came; MQTT, which has its own lengths, needs none
-//! of it [MQTT-6.0.0-2], and STOMP frames have an end of their own; that of a message of XMPP is marked by a NUL. CoAP is the exception: a WebSocket message is a
-//! message of it, which says nowhere else how long it is, so that one is gathered here (RFC 8323 §4.2).
+//! reserve the length in a frame's header before its first byte came. MQTT, which has its own lengths, needs none of it
+//! [MQTT-6.0.0-2]; STOMP frames have an end of their own, and that of an XMPP message is marked by a NUL. CoAP is the
+//! exception: a WebSocket message is a CoAP message, which has no other length, so it is assembled here (RFC 8323
+//! §4.2).
 
 use super::websocket::Messages;
 use ring::rand::{SecureRandom, SystemRandom};
 use thalweg_coap::stream::{append_from_websocket, next_for_websocket};
 use tungstenite::protocol::frame::coding::CloseCode;
 
-/// Which end reads: clients mask what they send, servers do not (RFC 6455 §5.1).
+/// The end that reads: clients mask their frames, servers do not (RFC 6455 §5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Client,
@@ -49,7 +50,7 @@ pub(super) struct FrameReader {
     message_bytes: Option<u64>,
     /// The payload of a control frame, as far as it came.
     control: Vec<u8>,
-    /// What the newest ping carried that is not answered yet.
+    /// Payload of the newest unanswered ping.
     pong: Option<Vec<u8>>,
 }
 

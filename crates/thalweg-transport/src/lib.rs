@@ -1,12 +1,12 @@
-//! How bytes become protocol bytes: filters between a socket and a protocol machine, for listeners and clients alike.
+//! Filters between a socket and a protocol machine, for listeners and clients alike.
 //!
-//! *Knows:* TLS (feature `tls`), WebSocket (`websocket`), the PROXY header. *Must never know:* sockets, and what the bytes
-//! say; of CoAP over WebSocket it knows where a message ends (RFC 8323 §4.2).
+//! *Knows:* TLS (feature `tls`), WebSocket (`websocket`), the PROXY header. *Must never know:* sockets, and the meaning
+//! of the bytes; of CoAP over WebSocket it knows where a message ends (RFC 8323 §4.2).
 //!
-//! A filter does no I/O. Wire bytes go in, protocol bytes come out, and the other way round; what a filter wants to say
-//! by itself (a TLS handshake flight, a WebSocket pong) waits until [`Filtered::take_output`]. The layers stand in a
-//! fixed order, seen from the socket: TLS, then WebSocket. The PROXY header ([`proxy`]) precedes both and is a plain
-//! parser, because it is read once and then forgotten.
+//! A filter does no I/O. Wire bytes go in, protocol bytes come out, and the other way round; a filter's own output (a
+//! TLS handshake flight, a WebSocket pong) waits until [`Filtered::take_output`]. The layers have a fixed order, seen
+//! from the socket: TLS, then WebSocket. The PROXY header ([`proxy`]) precedes both and is a plain parser, because it
+//! is read once and then forgotten.
 //!
 //! [`Transport::Plain`] costs nothing: the owner of the socket reads and writes it directly.
 
@@ -49,7 +49,7 @@ use websocket::WebSocketLayer;
 /// Octets of a channel binding.
 pub const CHANNEL_BINDING_BYTES: usize = 32;
 
-/// What stands between a socket and its protocol machine.
+/// Layers between a socket and its protocol machine.
 #[derive(Debug)]
 pub enum Transport {
     /// Nothing: wire bytes are protocol bytes.
@@ -82,7 +82,7 @@ pub struct Filtered {
     between: Vec<u8>,
 }
 
-/// The buffer between two layers is given back when a burst made it larger than this.
+/// The buffer between two layers is freed when a burst made it larger than this.
 const BETWEEN_BYTES_KEPT: usize = 4 * 1024;
 
 impl Filtered {
@@ -198,7 +198,7 @@ impl Filtered {
         self.empty_between();
     }
 
-    /// What binds a log-in to this connection; see [`TlsLayer::channel_binding`].
+    /// Channel binding for a login on this connection; see [`TlsLayer::channel_binding`].
     pub fn channel_binding(&self) -> Option<[u8; CHANNEL_BINDING_BYTES]> {
         self.tls.as_ref().and_then(TlsLayer::channel_binding)
     }
@@ -234,7 +234,7 @@ pub enum TransportFault {
     Upgrade {
         /// HTTP status sent to the peer (server side) or received from it (client side); 0 when there was none.
         status: u16,
-        /// What was wrong, in words.
+        /// Description of the error.
         reason: String,
     },
     /// The peer broke RFC 6455 after the upgrade, or a limit on frames.

@@ -1,4 +1,5 @@
-//! Which web pages may open a WebSocket. Browsers state the page's origin, and apply no CORS (RFC 6455 §10.2).
+//! Origins of web pages that may open a WebSocket. Browsers state the page's origin, and apply no CORS (RFC 6455
+//! §10.2).
 
 use std::net::IpAddr;
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// Which headers a listener takes, and from whom.
+/// PROXY headers that a listener accepts, and from which addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyRule {
     /// The versions it takes.
@@ -50,7 +50,7 @@ impl ProxyRule {
     }
 }
 
-/// What a buffer that starts with a PROXY header holds.
+/// Contents of a buffer that starts with a PROXY header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
     /// Not complete: read more, at most [`HEADER_BYTES_MAX`] in all.
@@ -59,7 +59,7 @@ pub enum ProxyHeader {
     Done(Proxied),
 }
 
-/// What the load balancer says.
+/// Data from the load balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxied {
     /// Length of the header in bytes.

@@ -16,7 +16,7 @@ pub(crate) struct Pair {
     /// Wire bytes under way to the client, and to the server.
     to_client: Vec<u8>,
     to_server: Vec<u8>,
-    /// Wire bytes handed over at once.
+    /// Wire bytes that arrive at once.
     piece: usize,
 }
 
@@ -261,7 +261,7 @@ mod tls_layer {
             fault.to_string().contains("invalid peer certificate"),
             "{fault}"
         );
-        // The peer is told with an alert.
+        // The peer gets an alert.
         pair.server.take_output(&mut pair.to_client);
         assert!(!pair.to_client.is_empty());
     }
@@ -279,7 +279,7 @@ mod tls_layer {
             .unwrap_err()
             .to_string();
         assert!(fault.contains("name the file of the authority"), "{fault}");
-        // What `openssl req -x509` makes, shown by the server itself.
+        // A certificate as `openssl req -x509` makes it, used by the server itself.
         let key = bench.folder.file("stranger.key");
         let files = server_files(
             &bench.folder,

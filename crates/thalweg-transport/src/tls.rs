@@ -21,7 +21,7 @@ use super::{CHANNEL_BINDING_BYTES, TransportFault};
 pub struct TlsLayer {
     connection: Connection,
     certificate_name: Option<Arc<str>>,
-    /// Which name to read once the handshake is done; `None` afterwards.
+    /// Part of the certificate to read once the handshake is done; `None` afterwards.
     #[cfg_attr(not(feature = "server"), allow(dead_code))]
     name_from: Option<NameFrom>,
     closed: bool,
@@ -30,7 +30,7 @@ pub struct TlsLayer {
 impl TlsLayer {
     /// One end. `name_from`: what of the peer's certificate is wanted, on the server's side.
     pub(super) fn new(mut connection: Connection, name_from: Option<NameFrom>) -> TlsLayer {
-        // What is written before the handshake is complete waits inside; how much that is, the caller decides.
+        // Bytes written before the handshake is complete are buffered; the caller limits their number.
         connection.set_buffer_limit(None);
         TlsLayer {
             connection,
@@ -118,8 +118,8 @@ impl TlsLayer {
         self.take_output(wire);
     }
 
-    /// What both ends of this connection know and no other does (`tls-exporter`, RFC 9266), once the handshake is done. None with
-    /// TLS 1.2, where it is unique only if both ends have an extended master secret.
+    /// Keying material for channel binding (`tls-exporter`, RFC 9266), once the handshake is done. `None` with TLS 1.2,
+    /// where it is unique only if both ends have an extended master secret.
     pub fn channel_binding(&self) -> Option<[u8; CHANNEL_BINDING_BYTES]> {
         if self.connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
             return None;
@@ -138,7 +138,7 @@ impl TlsLayer {
     }
 }
 
-/// Which part of a client's certificate becomes its name.
+/// Part of a client's certificate that becomes its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameFrom {
     /// The subject's common name, else the first alternative name.
@@ -158,19 +158,19 @@ pub enum TlsFault {
     /// The file cannot be read.
     Unreadable {
         file: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         reason: String,
     },
     /// The file is there but holds no PEM section of the kind that is needed.
     Nothing {
         file: PathBuf,
-        /// What was looked for: `certificate`, `private key`, `revocation list`.
+        /// The missing item: `certificate`, `private key`, `revocation list`.
         wanted: &'static str,
     },
     /// A PEM section is damaged or holds something that TLS cannot use.
     Unusable {
         file: PathBuf,
-        /// What is wrong with it.
+        /// Description of the fault.
         reason: String,
     },
     /// The key is not that of the certificate.
@@ -295,7 +295,7 @@ pub fn words_of_io(error: &std::io::Error) -> Option<String> {
     error.get_ref()?.downcast_ref().map(words)
 }
 
-/// What is wrong with a certificate, and what to do about it.
+/// Fault of a certificate, and the remedy.
 fn certificate_words(error: &rustls::CertificateError) -> String {
     use rustls::CertificateError::*;
     match error {

@@ -16,22 +16,23 @@ use super::frames::{
 };
 pub use super::origin::OriginRule;
 
-/// What a WebSocket listener asks of its peers.
+/// Requirements of a WebSocket listener on its peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebSocketSettings {
     /// Paths that may be upgraded, for instance `/mqtt`; empty means every path.
     pub paths: Vec<String>,
-    /// What is spoken inside, for words to those who speak something else.
+    /// Name of the protocol inside, for error texts to other clients.
     pub protocol: &'static str,
     /// Sub-protocols that may be agreed, the best first.
     pub sub_protocols: Vec<String>,
     /// Whether who offers no sub-protocol at all may come in.
     pub sub_protocol_optional: bool,
-    /// Whether text frames are as good as binary ones. Who sends text is answered in text, where it is text.
+    /// Whether text frames are accepted like binary ones. A client that sends text gets answers as text, where they are
+    /// text.
     pub allows_text: bool,
-    /// What each WebSocket message is to the protocol.
+    /// Relation of WebSocket messages to the protocol's.
     pub messages: Messages,
-    /// Which web pages may connect; others get 403.
+    /// Origins of web pages that may connect; others get 403.
     pub origins: OriginRule,
     /// Largest upgrade request, in bytes; beyond it the answer is HTTP 431.
     pub request_bytes_max: usize,
@@ -41,7 +42,7 @@ pub struct WebSocketSettings {
     pub message_bytes_max: usize,
 }
 
-/// What a WebSocket message is to the protocol in it.
+/// Relation of a WebSocket message to the protocol's messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Messages {
     /// A part of a stream of bytes.

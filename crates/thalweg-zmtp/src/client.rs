@@ -9,7 +9,7 @@ use crate::{
     SocketType, Traffic, Version,
 };
 
-/// How a client shows who it is.
+/// Credentials of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ClientMechanism {
     /// Without any credentials: the mechanism NULL.
@@ -187,7 +187,7 @@ impl ClientSide {
         Ok(HandshakeEvent::Peer(Box::new(peer)))
     }
 
-    /// What follows the handshake; `None` before its end, and after the first call.
+    /// Returns the traffic after the handshake; `None` before its end, and after the first call.
     pub fn traffic(&mut self) -> Option<Traffic> {
         if !matches!(self.state, State::Over) {
             return None;

@@ -13,9 +13,9 @@ pub(crate) const CANCEL: &[u8] = b"CANCEL";
 pub(crate) const PING: &[u8] = b"PING";
 pub(crate) const PONG: &[u8] = b"PONG";
 
-/// What libzmq up to 4.3.5 begins ERROR of PLAIN with: its source spells it "\x5ERROR", which C++ reads as the octet 5E and
-/// "RROR". It is read like the right name; we write the right one, which a PLAIN client of libzmq takes for a broken
-/// protocol: it closes all the same, but its monitor says ..._FAILED_PROTOCOL instead of ..._FAILED_AUTH.
+/// First bytes of PLAIN's ERROR in libzmq up to 4.3.5: its source spells it "\x5ERROR", which C++ reads as the octet 5E
+/// and "RROR". It is read like the right name. We write the right one, which a PLAIN client of libzmq takes for a
+/// broken protocol: it closes all the same, but its monitor says ..._FAILED_PROTOCOL instead of ..._FAILED_AUTH.
 const LIBZMQ_ERROR: &[u8] = b"^RROR";
 
 /// Name and data of a command's body.

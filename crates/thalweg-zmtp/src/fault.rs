@@ -1,12 +1,12 @@
-//! What a peer can do wrong: one constant per broken clause, in one table.
+//! Protocol errors of a peer: one constant per broken clause, in one table.
 
-/// A peer broke the protocol, or a limit of ours. Close the connection: nothing is written, for that is how RFC 37 wants
-/// errors to be signalled other than the refusal of a login ("Error Handling").
+/// A peer broke the protocol, or a limit of ours. Close the connection: nothing is written, for that is how RFC 37
+/// wants errors to be signalled other than the refusal of a login ("Error Handling").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerFault {
     /// The clause that was broken: the number of an RFC, and a heading in it.
     pub clause: &'static str,
-    /// What was wrong, as half a sentence.
+    /// The error, as half a sentence.
     pub what: &'static str,
 }
 

@@ -10,7 +10,7 @@ pub(crate) const MORE: u8 = 1;
 pub(crate) const LONG: u8 = 2;
 pub(crate) const COMMAND: u8 = 4;
 
-/// What stands before a body.
+/// Header before a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) flags: u8,

@@ -62,7 +62,7 @@ impl Mechanism {
     }
 }
 
-/// What a peer's greeting says.
+/// Contents of a peer's greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Greeting {
     pub(crate) version: Version,

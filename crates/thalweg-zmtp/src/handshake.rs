@@ -1,9 +1,9 @@
-//! What both ends of a handshake share.
+//! Common to both ends of a handshake.
 
 use crate::frame::Head;
 use crate::{Metadata, PeerFault, SocketType, Version, command};
 
-/// What this end allows its peer.
+/// Limits of this end for its peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Largest command of the handshake, whose sender is not known yet.
@@ -24,7 +24,7 @@ impl Default for Limits {
     }
 }
 
-/// What happens in a handshake.
+/// An event in a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandshakeEvent<'b> {
     /// A step that the machine has answered itself. Send what it wrote.
@@ -41,7 +41,7 @@ pub enum HandshakeEvent<'b> {
     Error(&'b [u8]),
 }
 
-/// Who wants to come in.
+/// Credentials of a client that logs in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Login<'b> {
     /// The user name, as octets; at most 255.
@@ -70,17 +70,17 @@ impl<'b> Login<'b> {
     }
 }
 
-/// What the handshake has shown of the other end.
+/// Properties of the other end from the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer<'b> {
     /// The version that the connection speaks.
     pub version: Version,
-    /// What its socket is for.
+    /// Type of its socket.
     pub socket_type: SocketType,
     /// All that it says about itself.
     pub metadata: Metadata<'b>,
-    /// CURVE, on the server's end: the client's lasting public key. That the client has the secret one is certain; who it
-    /// is has to be looked up.
+    /// CURVE, on the server's end: the client's permanent public key. The client has proven that it has the secret one;
+    /// its user has to be looked up.
     pub curve_key: Option<[u8; 32]>,
 }
 

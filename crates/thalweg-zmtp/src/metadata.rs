@@ -1,4 +1,4 @@
-//! What each end says about itself at the end of the handshake: properties, each a name and a value.
+//! Metadata of each end in the handshake: properties, each a name and a value.
 
 use std::borrow::Cow;
 
@@ -71,10 +71,10 @@ impl std::fmt::Debug for Metadata<'_> {
     }
 }
 
-/// What an end announces of itself.
+/// Metadata that an end announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announcement<'a> {
-    /// What the socket is for.
+    /// Type of the socket.
     pub socket_type: SocketType,
     /// Its address in a ROUTER's eyes, at most 255 octets, not beginning with a zero; said by REQ, DEALER and ROUTER only.
     pub identity: &'a [u8],
@@ -105,7 +105,7 @@ impl<'a> Announcement<'a> {
     }
 }
 
-/// Name and value of the property at the start, and what follows it.
+/// Name and value of the property at the start, and the rest.
 fn property(bytes: &[u8]) -> Option<(&str, &[u8], &[u8])> {
     let (len, rest) = bytes.split_first()?;
     let (name, rest) = rest.split_at_checked(usize::from(*len))?;

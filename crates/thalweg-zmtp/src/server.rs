@@ -9,14 +9,14 @@ use crate::{
     Traffic, Version,
 };
 
-/// Which mechanisms a listener takes. With more than one the client's choice decides.
+/// Mechanisms that a listener accepts. With more than one the client's choice decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerMechanisms {
     /// Peers without credentials (NULL).
     pub null: bool,
-    /// Who knows a user name and a password.
+    /// Clients with a user name and a password.
     pub plain: bool,
-    /// Who knows the server's public key; whoever that is, [`Peer::curve_key`] names it.
+    /// Clients that know the server's public key; [`Peer::curve_key`] identifies them.
     pub curve: Option<CurveServer>,
 }
 
@@ -102,8 +102,8 @@ impl ServerSide {
         self.greeted = len;
     }
 
-    /// The next step out of `bytes`. `Ok(None)`: incomplete, nothing consumed; the next call must bring the same bytes
-    /// and more. `Err`: close the connection, after what was written to `out` has left.
+    /// Returns the next event in `bytes`. `Ok(None)`: incomplete, nothing consumed; the next call must bring the same
+    /// bytes and more. `Err`: close the connection, after `out` was sent.
     ///
     /// After [`HandshakeEvent::Login`] and [`HandshakeEvent::Peer`] nothing comes out until they are answered, so **call
     /// again after `welcome`**, and give what is left after `ready` to the [`Traffic`].

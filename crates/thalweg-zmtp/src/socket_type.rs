@@ -2,7 +2,7 @@
 
 macro_rules! socket_types {
     ($($name:ident $text:literal $doc:literal;)*) => {
-        /// What a socket is for. [37#The_Socket-Type_Property]
+        /// Type of a socket. [37#The_Socket-Type_Property]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum SocketType {
             $(#[doc = $doc] $name,)*

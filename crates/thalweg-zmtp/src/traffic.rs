@@ -1,4 +1,4 @@
-//! What follows the handshake, the same for both ends: messages and commands.
+//! Messages and commands after the handshake, the same for both ends.
 
 use crate::command::{self, CANCEL, PING, PONG, SUBSCRIBE};
 use crate::curve::{BOXED_COMMAND, Cipher, OVERHEAD};
@@ -8,20 +8,21 @@ use crate::{Limits, Message, PeerFault, Version};
 /// Octets that a context of PING or PONG may have.
 const CONTEXT_LEN_MAX: usize = 16;
 
-/// What a peer said.
+/// A message or command of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'b> {
     /// A part of a message, which was decrypted and is kept.
     Consumed,
     /// A message with all its frames.
     Message(Message<'b>),
-    /// The peer wants messages that begin so. It counts: as many cancellations end it. [37#The_Publish-Subscribe_Pattern]
+    /// The peer subscribes to messages with this prefix. It counts: as many cancellations end it.
+    /// [37#The_Publish-Subscribe_Pattern]
     Subscribe(&'b [u8]),
     /// The end of one subscription.
     Cancel(&'b [u8]),
-    /// The peer wants a [`Traffic::pong`] with this context.
+    /// The peer requests a [`Traffic::pong`] with this context.
     Ping {
-        /// Tenths of a second after which the peer wants to be thought dead if it has sent nothing more; 0: not at all.
+        /// Tenths of a second without further input after which the peer is to be considered dead; 0: never.
         ttl: u16,
         /// At most 16 octets.
         context: &'b [u8],
@@ -32,7 +33,7 @@ pub enum Event<'b> {
     Unknown {
         /// The command's name: ASCII letters, at most 255.
         name: &'b [u8],
-        /// What is behind the name.
+        /// Data after the name.
         data: &'b [u8],
     },
 }
@@ -40,7 +41,7 @@ pub enum Event<'b> {
 /// See [`Traffic::whole_message`].
 #[derive(Clone, Copy, Debug)]
 pub struct WholeMessage<'b> {
-    /// What [`Traffic::handle_input`] would return.
+    /// The message as [`Traffic::handle_input`] returns it.
     pub message: Message<'b>,
     /// The body of its first frame.
     pub first: &'b [u8],
@@ -48,7 +49,7 @@ pub struct WholeMessage<'b> {
     pub second: Option<&'b [u8]>,
 }
 
-/// What could not be borrowed from the input.
+/// Data that could not be borrowed from the input.
 ///
 /// The caller lends one to [`Traffic::handle_input`]. It need not be kept between calls; keeping it saves allocations.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +76,7 @@ pub struct Traffic {
     seen: usize,
     /// Frames of an unfinished message: those in front of a command that came between them, or decrypted ones.
     partial: Vec<u8>,
-    /// What encrypts frames with CURVE; None without it.
+    /// Cipher of the frames with CURVE; `None` without it.
     cipher: Option<Box<Cipher>>,
 }
 

@@ -1,8 +1,8 @@
 //! Cyclone DDS behind a safe interface: a participant of a domain, what it discovers, readers and writers of serialized samples.
 //!
-//! All `unsafe` code of the project is here and below (ADR 0074). What makes it sound: entities are numbers that the library looks up
-//! under locks, so a number of an entity that is gone is an error and no fault; every entity here is deleted by its owner
-//! alone; samples and types are this module's own (`sertype`).
+//! All `unsafe` code of the project is here and below (ADR 0074). Its soundness: entities are numbers that the library
+//! looks up under locks, so a number of a deleted entity is an error and no fault; every entity here is deleted by its
+//! owner alone; samples and types are this module's own (`sertype`).
 
 mod qos;
 mod sertype;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// What the library says when it does not do something.
+/// Error of the library for a failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     what: &'static str,
@@ -66,7 +66,7 @@ impl Drop for Entity {
     }
 }
 
-/// What tells an endpoint or a participant from all others.
+/// Globally unique id of an endpoint or a participant.
 pub type Guid = [u8; 16];
 
 /// A topic: its name, the name of its type, and whether samples have a key.
@@ -86,7 +86,7 @@ pub struct Endpoint {
     pub qos: Qos,
 }
 
-/// What was found out about others.
+/// A discovered remote endpoint or participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Discovered {
     Writer(Endpoint),
@@ -95,7 +95,7 @@ pub enum Discovered {
     ReaderGone(Guid),
 }
 
-/// What a sample is.
+/// Kind of a sample's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleKind {
     Data,
@@ -111,7 +111,7 @@ pub struct Sample<'a> {
     pub bytes: &'a [u8],
     /// Of its key, where its writer sent it.
     pub key: KeyHash,
-    /// Which writer it comes from; see [`Reader::writer_qos`].
+    /// Writer of the sample; see [`Reader::writer_qos`].
     pub writer: u64,
 }
 
@@ -129,7 +129,7 @@ struct Inner {
     _domain: Entity,
 }
 
-/// What [`Participant::wait`] reports for discovery, and for [`Participant::wake`].
+/// Token by which [`Participant::wait`] reports discovery, and [`Participant::wake`].
 const DISCOVERY: dds_attach_t = -1;
 const WOKEN: dds_attach_t = -2;
 /// Readers that one wait reports.
@@ -139,7 +139,7 @@ const TAKEN_MAX: usize = 256;
 /// Endpoints that are taken from discovery at once.
 const DISCOVERED_MAX: usize = 64;
 
-/// What there is to do.
+/// Pending work after a wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     pub discovery: bool,
@@ -392,7 +392,7 @@ impl Reader {
         let mut samples = [ptr::null_mut::<ddsi_serdata>(); TAKEN_MAX];
         // SAFETY: numbers, for which zero is a value.
         let mut infos: [dds_sample_info_t; TAKEN_MAX] = unsafe { std::mem::zeroed() };
-        // SAFETY: there is room for so many. Each sample comes with a reference, which is given back below.
+        // SAFETY: there is room for so many. Each sample comes with a reference, which is released below.
         let count = unsafe {
             cyclors::dds_takecdr(
                 self.reader.0,
@@ -428,10 +428,10 @@ impl Reader {
         count
     }
 
-    /// How many samples [`Reader::take`] takes at most.
+    /// Most samples per [`Reader::take`].
     pub const TAKEN_MAX: usize = TAKEN_MAX;
 
-    /// What the writer of a sample offers; nothing if it has gone.
+    /// Quality of service of a sample's writer; `None` if it has gone.
     pub fn writer_qos(&self, writer: u64) -> Option<Qos> {
         // SAFETY: it gives a copy, or null.
         unsafe {

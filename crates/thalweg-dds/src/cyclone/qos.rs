@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const INFINITE: dds_time_t = i64::MAX;
 const UNLIMITED: i32 = -1;
-/// How long a write to a reliable reader that does not keep up waits; nanoseconds.
+/// Longest wait of a write to a slow reliable reader; nanoseconds.
 const BLOCKING_MAX: dds_time_t = 100_000_000;
 /// Of `dds_history_kind`; the other is to keep the last ones.
 const KEEP_ALL: u32 = 1;
@@ -27,8 +27,8 @@ const LIST_MAX: u32 = 1024;
 pub(super) unsafe fn read(qos: *const dds_qos_t) -> Qos {
     let (mut kind, mut depth, mut number) = (0, 0, 0);
     let (mut one, mut other, mut time) = (false, false, 0);
-    // SAFETY: the caller vouches for `qos`, and there is room for each value. What a function does not find it does not
-    // write, and says so.
+    // SAFETY: the caller guarantees that `qos` is valid, and there is room for each value. A function that does not
+    // find its value writes nothing, and returns false.
     unsafe {
         use cyclors as c;
         Qos {
@@ -86,7 +86,7 @@ pub(super) unsafe fn read(qos: *const dds_qos_t) -> Qos {
 /// `qos` is valid.
 unsafe fn partitions_of(qos: *const dds_qos_t) -> Vec<String> {
     let (mut count, mut names) = (0, ptr::null_mut());
-    // SAFETY: the list and each of its texts are copies of ours, which are given back to the allocator of C.
+    // SAFETY: the list and each of its texts are copies of ours, which are freed by C's allocator.
     unsafe {
         if !cyclors::dds_qget_partition(qos, &mut count, &mut names) || names.is_null() {
             return Vec::new();
@@ -123,7 +123,7 @@ unsafe fn representations_of(qos: *const dds_qos_t) -> Vec<i16> {
 pub(super) struct Native(pub(super) *mut dds_qos_t);
 
 impl Native {
-    /// Never hears, or is heard by, endpoints of its own participant.
+    /// Never communicates with endpoints of its own participant.
     pub(super) fn of(qos: &Qos) -> Native {
         let limit = |max: u32| match max {
             0 => UNLIMITED,

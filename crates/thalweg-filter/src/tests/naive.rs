@@ -9,7 +9,7 @@ const SEED: u64 = 23;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const TEXTS: [&str; 5] = ["", "x", "xy", "1", "true"];
 
-/// A condition: its text, and what it says of a message.
+/// A condition: its text, and its result for a message.
 type Truth = Box<dyn Fn(&Message) -> Option<bool>>;
 type Gives = Box<dyn Fn(&Message) -> Value<'static>>;
 type Message = [Value<'static>; 4];

@@ -1,4 +1,4 @@
-//! What is a filter, and what is none.
+//! Valid and invalid filters.
 
 use super::Dice;
 use crate::*;
@@ -190,7 +190,7 @@ fn length_depth_and_parts_are_bounded() {
     assert!(check(&nested(DEPTH_MAX + 1)).is_err());
     assert!(check(&"NOT ".repeat(DEPTH_MAX + 1)).is_err());
     assert!(check(&format!("{}a = 1", "-".repeat(DEPTH_MAX + 1))).is_err());
-    // What lies side by side is not deep.
+    // Conditions side by side do not nest.
     assert_eq!(
         check(&format!("(a){}", " AND (a)".repeat(2 * DEPTH_MAX))),
         Ok(())

@@ -1,4 +1,4 @@
-//! The tables and examples of JMS 1.1, 3.8.1, and what protocols without types make of them.
+//! The tables and examples of JMS 1.1, 3.8.1, and their results in protocols without types.
 
 use super::{Sample, parsed};
 use crate::Value::{Bool, Float, Integer, Null, Text};

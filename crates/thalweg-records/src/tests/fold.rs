@@ -1,4 +1,4 @@
-//! What each record does to a state.
+//! Effect of each record on a state.
 
 use super::{encoded, message, reference, rewritten, session};
 use crate::{BodyRecord, StoredSession, WillRecord};
@@ -50,7 +50,7 @@ impl Journal {
             .collect()
     }
 
-    /// What a record that cannot be true is told.
+    /// Error of a contradictory record.
     fn refuses(mut self, record: &Record<'_>) -> Contradiction {
         let before = rewritten(&self.state);
         let place = self.write(record);

@@ -29,7 +29,7 @@ impl Dice {
 
 #[derive(Default)]
 struct Model {
-    /// Sessions (false) and groups (true) with what waits.
+    /// Sessions (false) and groups (true) with their waiting entries.
     queues: BTreeMap<u64, (bool, BTreeSet<u64>)>,
     /// (session, tag) → serial, received.
     windows: BTreeMap<(u64, u16), (u64, bool)>,
@@ -374,7 +374,7 @@ fn at_any_point_of_any_history_the_state_is_the_models_and_survives_being_writte
                 let again = rewritten(&state);
                 assert_eq!(again, state, "{hint}");
                 if step % 70 == 0 {
-                    // A restart in between changes nothing of what follows.
+                    // A restart in between does not change later results.
                     state = again;
                 }
             }

@@ -61,7 +61,7 @@ fn message<'a>(references: &'a [Reference<'a>]) -> MessageRecord<'a> {
     }
 }
 
-/// What `write` says, applied to nothing.
+/// The records of `write`, applied to an empty state.
 fn rewritten(state: &State) -> State {
     let mut out = Vec::new();
     state.write(&mut |record| record.encode(&mut out));

@@ -1,4 +1,4 @@
-//! What is written is what is read.
+//! Encoded records are decoded to the same.
 
 use super::{encoded, message, reference};
 use crate::{

@@ -11,20 +11,20 @@ use subtle::ConstantTimeEq;
 /// Octets by which a box is longer than its text.
 pub(super) const TAG_LEN: usize = 16;
 
-/// What opens and makes boxes.
+/// Opens and makes boxes with one key.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct BoxKey([u8; 32]);
 
 impl BoxKey {
-    /// The key of boxes in both directions between the owner of `secret` and that of `public`; `None` if `public` is one of
-    /// the few points with which everybody has the same key.
+    /// The key of boxes in both directions between the owner of `secret` and that of `public`; `None` if `public` is
+    /// one of the few points that give the same key for every secret.
     pub(super) fn between(public: &[u8; 32], secret: &[u8; 32]) -> Option<BoxKey> {
         let point = MontgomeryPoint(*public).mul_clamped(*secret).to_bytes();
         let is_known_to_all = bool::from(point.ct_eq(&[0; 32]));
         (!is_known_to_all).then(|| BoxKey(hsalsa::<U10>(&point.into(), &[0; 16].into()).into()))
     }
 
-    /// A key that is nobody's but ours.
+    /// A secret key that only this end has.
     pub(super) fn secret(key: [u8; 32]) -> BoxKey {
         BoxKey(key)
     }
@@ -97,15 +97,14 @@ impl Text<'_> {
     }
 }
 
-/// As many random octets as a handshake wants, out of 32 that nobody can guess and that serve once.
+/// Generator of a handshake's random octets, from 32 secret octets that are used once.
 pub(super) fn random<const N: usize>(seed: &[u8; 32]) -> [u8; N] {
     let mut random = [0; N];
     XSalsa20::new(&(*seed).into(), &[0; 24].into()).apply_keystream(&mut random);
     random
 }
 
-/// A connection's seed for CURVE: out of 32 octets of the process that nobody can guess, and a number that no other connection
-/// has.
+/// A connection's seed for CURVE: from 32 secret octets of the process, and a number that no other connection has.
 pub fn connection_seed(secret: &[u8; 32], number: u64) -> [u8; 32] {
     let mut nonce = [0; 24];
     nonce[..8].copy_from_slice(&number.to_le_bytes());

@@ -1,11 +1,11 @@
-//! What follows the handshake: everything is a MESSAGE with a box.
+//! Encryption after the handshake: everything is a MESSAGE with a box.
 //!
 //! ```text
 //!  07 "MESSAGE" | count, 8 octets | box of flags and body
 //! ```
 //!
-//! libzmq sends MESSAGE as a message frame, although RFC 37 wants a command ("Wire Analysis of the Connection"), and takes
-//! the flags of the frame over to what was in the box; so we write it as libzmq does, and read both. Bit 1 of the flags in
+//! libzmq sends MESSAGE as a message frame, although RFC 37 requires a command ("Wire Analysis of the Connection"), and
+//! copies the frame's flags to the content of the box. We write it as libzmq does, and read both. Bit 1 of the flags in
 //! the box, which RFC 26 reserves, says that the body is a command.
 
 use super::BoxKey;

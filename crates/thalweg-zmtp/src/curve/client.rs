@@ -5,7 +5,7 @@ use super::server::array;
 use super::{BoxKey, Cipher, KeyPair};
 use crate::PeerFault;
 
-/// What a client needs for CURVE.
+/// Keys and randomness of a client for CURVE.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CurveClient {
     /// S, which the client must know beforehand.
@@ -53,7 +53,7 @@ impl CurveClient {
         Some((data, hello))
     }
 
-    /// The data of INITIATE for the data of a WELCOME, and the cipher of what follows.
+    /// Returns the data of INITIATE for the data of a WELCOME, and the cipher for all later frames.
     pub(crate) fn initiate(
         &self,
         hello: &Hello,

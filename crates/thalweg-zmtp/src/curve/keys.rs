@@ -18,7 +18,7 @@ impl KeyPair {
         }
     }
 
-    /// The public key, 32 octets, which may be given to anybody.
+    /// The public key, 32 octets, which need not be kept secret.
     pub fn public(&self) -> &[u8; 32] {
         &self.public
     }

@@ -1,7 +1,7 @@
-//! CURVE: boxes, the handshake that is made of them, and the cipher of what follows. [RFC 25 and 26]
+//! CURVE: boxes, the handshake that is made of them, and the cipher after it. [RFC 25 and 26]
 //!
-//! The primitives are others': X25519 of `curve25519-dalek`, XSalsa20 and Poly1305 of RustCrypto. What is ours is how NaCl
-//! puts them together (`boxes`), and the commands.
+//! The primitives are external: X25519 of `curve25519-dalek`, XSalsa20 and Poly1305 of RustCrypto. Their combination as
+//! in NaCl (`boxes`) and the commands are implemented here.
 
 mod boxes;
 mod cipher;

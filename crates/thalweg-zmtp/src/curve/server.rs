@@ -8,7 +8,7 @@ use super::boxes::{long_nonce, random, short_nonce};
 use super::{BoxKey, Cipher, KeyPair};
 use crate::PeerFault;
 
-/// What a server needs for CURVE.
+/// Keys and randomness of a server for CURVE.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CurveServer {
     /// The server's lasting key pair: S and s in RFC 26.
@@ -107,7 +107,7 @@ impl CurveServer {
         let (lasting, rest) = array::<32>(&text)?;
         let (vouch_nonce, rest) = array::<16>(rest)?;
         let (vouch_box, metadata) = array::<80>(rest)?;
-        // vouch-box = Box [C',S](C->S'): whoever has c says that C' is his and that S is meant.
+        // vouch-box = Box [C',S](C->S'): the owner of c confirms that C' is its own and that S is meant.
         let vouch = BoxKey::between(lasting, secret)
             .and_then(|key| key.open(&long_nonce(b"VOUCH---", vouch_nonce), vouch_box))
             .ok_or(PeerFault::CURVE_VOUCH)?
@@ -121,7 +121,7 @@ impl CurveServer {
     }
 }
 
-/// The first octets, and what follows them.
+/// Returns the first octets and the rest.
 pub(super) fn array<const N: usize>(bytes: &[u8]) -> Result<(&[u8; N], &[u8]), PeerFault> {
     bytes.split_first_chunk().ok_or(PeerFault::CURVE_LENGTH)
 }

@@ -5,7 +5,7 @@ use thalweg_wire::testkit::{Side, parse_transcript};
 use super::*;
 use crate::greeting::encode;
 
-/// What came of a handshake at each end.
+/// Result of a handshake at each end.
 struct Attempt {
     client: Result<Option<Traffic>, PeerFault>,
     server: Result<Option<(Traffic, [u8; 32])>, PeerFault>,

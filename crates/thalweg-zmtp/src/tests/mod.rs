@@ -88,13 +88,13 @@ fn server_for(client: SocketType) -> Traffic {
     pair(ClientMechanism::Null, client, server).1
 }
 
-/// What an end makes of one event, as text: events borrow from what is gone by the time they are compared.
+/// Text of one event: events borrow from data that is gone when they are compared.
 fn words(event: &Event<'_>) -> String {
     format!("{event:?}")
 }
 
-/// All that a server hears of a client that says `input`, of which the first `cuts[0]` octets arrive first and so on; and
-/// what it writes. Every login and every peer is accepted.
+/// All events of a server whose client sends `input`, of which the first `cuts[0]` octets arrive first and so on; and
+/// its output. Every login and every peer is accepted.
 fn server_hears(input: &[u8], cuts: &[usize]) -> (Vec<String>, Vec<u8>) {
     let limits = Limits {
         handshake_bytes_max: 600,

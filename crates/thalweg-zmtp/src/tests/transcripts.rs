@@ -5,7 +5,7 @@ use thalweg_wire::testkit::{Mark, Side, TranscriptLine, parse_transcript};
 use super::*;
 use crate::command;
 
-/// A file of `transcripts/`, and who talks in it.
+/// A file of `transcripts/`, and its two sides.
 pub(super) struct Transcript {
     pub(super) name: &'static str,
     text: &'static str,
@@ -54,7 +54,7 @@ impl Transcript {
         parse_transcript(self.text).unwrap_or_else(|e| panic!("{}: {e}", self.name))
     }
 
-    /// What one side sends that is valid.
+    /// Valid lines of one side.
     pub(super) fn said_by(&self, side: Side) -> Vec<u8> {
         self.lines()
             .into_iter()
@@ -64,7 +64,7 @@ impl Transcript {
     }
 }
 
-/// Writes what was heard.
+/// Writes the received events.
 fn mirror(event: &Event<'_>, by: &mut Traffic, out: &mut Vec<u8>) {
     match event {
         Event::Message(message) => {
@@ -86,7 +86,7 @@ fn mirror(event: &Event<'_>, by: &mut Traffic, out: &mut Vec<u8>) {
 struct Conversation {
     client: ClientSide,
     server: ServerSide,
-    /// What the ends have written in the handshake and no line has said yet.
+    /// Output of the ends' handshake that no line has consumed yet.
     client_said: Vec<u8>,
     server_said: Vec<u8>,
     announced_by_server: SocketType,
