@@ -154,7 +154,7 @@ impl Wire {
         matches!(self, Self::ShortStr | Self::LongStr | Self::Table)
     }
 
-    /// What a reserved field says.
+    /// Rust literal that is written for a reserved field.
     fn nothing(self) -> &'static str {
         match self {
             Self::Bit => "false",
@@ -194,7 +194,7 @@ impl Spec {
         self.classes.iter().flat_map(|class| &class.methods)
     }
 
-    /// A pattern for the methods that `which` wants.
+    /// Returns a pattern for the methods that `which` selects.
     fn variants(&self, which: impl Fn(&Method) -> bool) -> String {
         let variants: Vec<String> = self
             .methods()

@@ -73,7 +73,7 @@ fn tests(base: Option<&str>, begun: Instant) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// Commands for what a change reaches outside of test programs.
+/// Commands for the effects of a change outside of test programs.
 fn beside(files: &[String]) -> Vec<String> {
     let modules: BTreeSet<&str> = files
         .iter()

@@ -124,7 +124,7 @@ fn report(tree: &Tree) -> Result<String, String> {
     Ok(format!("{out}\n{kernel}"))
 }
 
-/// What is counted in the kernel only.
+/// Figures of the kernel only.
 fn of_kernel(krate: &Krate<'_>, cycles: &[Vec<usize>], files: &Files<'_>) -> String {
     let mut out = String::from("| the kernel | |\n|---|---|\n");
     let fields = |name: &str| {

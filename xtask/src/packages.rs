@@ -29,7 +29,7 @@ pub fn for_interop() -> Result<(), String> {
     ensure(&INTEROP)
 }
 
-/// What the Python bindings are built and tested with; maturin, pytest and paho-mqtt come from PyPI.
+/// Packages with which the Python bindings are built and tested; maturin, pytest and paho-mqtt come from PyPI.
 pub fn for_python() -> Result<(), String> {
     ensure(&[("python3", "python3-venv"), ("openssl", "openssl")])
 }
@@ -49,12 +49,12 @@ const FAULTS: [Need; 4] = [
     ("losetup", "mount"),
 ];
 
-/// What breaks a broker's disk: failing system calls, and images to mount.
+/// Packages for the tests of a broker's disk: failing system calls, and images to mount.
 pub fn for_faults() -> Result<(), String> {
     ensure(&FAULTS)
 }
 
-/// The same, and what breaks its network: links that lose packets; and DTLS by others.
+/// The same, and packages for the tests of its network: links that lose packets; and external DTLS.
 pub fn for_integration() -> Result<(), String> {
     let more: [Need; 4] = [
         ("ip", "iproute2"),
@@ -65,7 +65,7 @@ pub fn for_integration() -> Result<(), String> {
     ensure(&[FAULTS, more].concat())
 }
 
-/// What the bridge into DDS is compiled with: a C library by cmake, and bindings to it.
+/// Packages with which the bridge to DDS is compiled: cmake for its C library, and bindings to it.
 pub fn for_dds() -> Result<(), String> {
     ensure(&[("cmake", "cmake"), (LIBCLANG, "libclang-dev")])
 }
@@ -126,7 +126,7 @@ fn ensure(needs: &[Need]) -> Result<(), String> {
             .args(words)
             .run()
     };
-    // Debian starts a service it installs; the tests bring brokers of their own, and port 1883 may be somebody else's.
+    // Debian starts a service on installation; the tests bring brokers of their own, and port 1883 may be in use.
     let _policy = NoServices::new();
     apt(&["update", "-qq"]).map_err(|why| format!("{why}; {by_hand}"))?;
     apt(&[

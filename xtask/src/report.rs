@@ -1,4 +1,4 @@
-//! What each step came to, and the table and last line that say so.
+//! Results of the steps, as a table and a last line.
 
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What needs minutes, luck or an idle machine, and is therefore no part of `test`.
+//! Tests that need minutes, luck or an idle machine, and are therefore no part of `test`.
 
 use crate::crash::{self, Harm};
 use crate::program::Program;

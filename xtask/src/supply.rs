@@ -103,7 +103,7 @@ impl Rules {
         })
     }
 
-    /// What is wrong with one package of `cargo metadata`.
+    /// Faults of one package of `cargo metadata`.
     fn faults(&self, package: &Value) -> Vec<String> {
         let (name, version) = (text(package, "name"), text(package, "version"));
         let mut faults = Vec::new();

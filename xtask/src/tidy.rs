@@ -18,12 +18,12 @@ use crate::program::Program;
 use crate::report::Outcome;
 use tree::Tree;
 
-/// A place that breaks a rule, and what to do about it.
+/// A place that breaks a rule, and the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Breach {
     /// File, with a line when there is one; or a crate.
     pub place: String,
-    /// What is wrong and how to mend it.
+    /// The fault and its remedy.
     pub what: String,
 }
 

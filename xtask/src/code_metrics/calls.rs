@@ -1,4 +1,4 @@
-//! Who calls whom within a crate, by parsed bodies, and what of it is recursive.
+//! Calls within a crate, by parsed bodies, and the recursive ones.
 //!
 //! A call counts when its target is evident: `self.method()`, methods of fields, locals and parameters whose types are
 //! declared or returned by a function of the crate, `Type::function`, and free functions, also where a path is passed as a
@@ -300,7 +300,7 @@ impl Body<'_, '_> {
         Ty::unknown()
     }
 
-    /// What a function of the crate returns when called on `owner`.
+    /// Type that a function of the crate returns when called on `owner`.
     fn returned(&self, number: usize, owner: &Ty) -> Ty {
         let function = &self.index.krate.functions[number];
         let ty = returned(&function.sig.output, &function.scope);
@@ -484,7 +484,7 @@ fn member(member: &Member) -> String {
     }
 }
 
-/// Methods of the standard library that say what they return by what they are called on.
+/// Methods of the standard library whose result type follows from their receiver's.
 fn type_of_std_method(on: &Ty, name: &str) -> Ty {
     match name {
         "as_ref" | "as_mut" | "as_deref" | "as_deref_mut" | "clone" | "take" | "iter"

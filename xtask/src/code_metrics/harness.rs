@@ -1,4 +1,4 @@
-//! Lines of what test cases run on: shards, pipes, clocks, mail, disks, recorders, clients and players of scripts.
+//! Lines of the test harness: shards, pipes, clocks, mail, disks, recorders, clients and players of scripts.
 
 use std::fmt::Write;
 

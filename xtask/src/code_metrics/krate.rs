@@ -1,4 +1,4 @@
-//! What a crate declares: functions, fields and attributes, parsed.
+//! Declarations of a crate: functions, fields and attributes, parsed.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct Function<'a> {
     pub file: &'a str,
     pub sig: &'a Signature,
     pub block: &'a Block,
-    /// What `Self` and type parameters stand for.
+    /// Types for `Self` and type parameters.
     pub scope: BTreeMap<String, Ty>,
 }
 
@@ -50,7 +50,7 @@ impl Struct {
     }
 }
 
-/// What was found in the files of one crate, tests apart.
+/// Declarations in the files of one crate, without tests.
 #[derive(Default)]
 pub struct Krate<'a> {
     pub functions: Vec<Function<'a>>,

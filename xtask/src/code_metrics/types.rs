@@ -14,7 +14,7 @@ pub struct Ty {
     pub args: Vec<Ty>,
 }
 
-/// Pointers whose methods are those of what they point to.
+/// Pointers that dereference to their last argument.
 const POINTERS: [&str; 7] = ["Box", "Rc", "Arc", "Ref", "RefMut", "MutexGuard", "Cow"];
 
 impl Ty {
@@ -36,7 +36,7 @@ impl Ty {
         self.args.get(at).cloned().unwrap_or_else(Self::unknown)
     }
 
-    /// What a collection holds, or an option: its last argument.
+    /// Element type of a collection or an option: its last argument.
     pub fn element(&self) -> Self {
         self.args.last().cloned().unwrap_or_else(Self::unknown)
     }
@@ -148,7 +148,7 @@ pub fn parameters(generics: &Generics) -> Vec<String> {
     names.collect()
 }
 
-/// What a function returns.
+/// Return type of a function.
 pub fn returned(output: &ReturnType, scope: &BTreeMap<String, Ty>) -> Ty {
     match output {
         ReturnType::Default => Ty::unknown(),

@@ -104,7 +104,7 @@ fn parse(text: &str, prefix: &str) -> Result<Vec<TableRow>, String> {
     Ok(lines)
 }
 
-/// Which end a statement may bind.
+/// The end that a statement may bind.
 const BINDS: [&str; 4] = ["server", "both", "client", "transport"];
 
 /// A test: the name the document shows, and the file it stands in.

@@ -1,4 +1,4 @@
-//! What code and documents cite is in the repository.
+//! Checks that files which code and documents cite are in the repository.
 
 use super::Breach;
 use super::source::comments_only;

@@ -4,7 +4,7 @@ use super::Breach;
 use super::source::code_only;
 use super::tree::Tree;
 
-/// Type names that say nothing about what a value is.
+/// Type names that do not describe a value.
 const EMPTY: [&str; 6] = ["Said", "Told", "Heard", "Kind", "Line", "Taker"];
 
 /// A file with this name holds whatever did not fit elsewhere.

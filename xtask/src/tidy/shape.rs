@@ -3,7 +3,7 @@
 use super::tree::Tree;
 use super::{Breach, is_sans_io};
 
-/// Names that say nothing about what lies inside.
+/// Names that do not describe their contents.
 const DRAWERS: [&str; 6] = ["util", "utils", "common", "misc", "helper", "helpers"];
 
 /// A file with more code lines than this is split by concern.
@@ -130,7 +130,7 @@ pub fn crates_have_a_head(tree: &Tree) -> Vec<Breach> {
     breaches
 }
 
-/// What parses a peer's bytes is safe Rust.
+/// Code that parses a peer's bytes is safe Rust.
 pub fn sans_io_crates_forbid_unsafe(tree: &Tree) -> Vec<Breach> {
     let roots = tree
         .ending("/src/lib.rs")
