@@ -29,8 +29,8 @@ pub(super) struct Congestion {
     cut_until: Time,
 }
 
-/// Initial limit in percent of NSTART: 40 publishes; with blocks of 1 KiB nearly three times TCP's initial window (RFC
-/// 6928).
+/// Initial limit in percent of NSTART: 40 publishes; with blocks of 1 KiB nearly three times TCP's initial window
+/// (RFC 6928).
 const BEGIN_PERCENT: usize = 250;
 
 /// Our server takes 255 bodies of a peer at a time.
@@ -58,7 +58,7 @@ impl Congestion {
         self.size
     }
 
-    /// Raises the limit because the server keeps the order. A configured NSTART of one still means one at a time.
+    /// Raises the limit because the server keeps the order. An NSTART of one (RFC 7252) still means one at a time.
     pub(super) fn open(&mut self) {
         if self.least > 1 {
             self.size =
