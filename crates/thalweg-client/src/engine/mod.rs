@@ -7,7 +7,7 @@
 //! # How a driver turns it
 //!
 //! 1. [`Engine::publish`], [`Engine::subscribe`] … for the requests of handles since the last turn, then
-//!   [`Engine::turn`].
+//!    [`Engine::turn`].
 //! 2. [`Engine::poll_action`] until there is none: connect a lane ([`Engine::endpoint`] says where) or close its socket.
 //! 3. [`Engine::poll_notice`] until there is none: tell the handles.
 //! 4. For each lane of [`Engine::lanes`]: write [`Engine::unwritten`] (streams) or [`Engine::datagram`] (datagrams) unless
