@@ -42,8 +42,8 @@ pub static POLICY: Tables = Tables {
 };
 
 impl Config {
-    /// Explains what the policies say of an address: each field with the entry that gives it. `None` if it cannot be an address
-    /// that somebody asks about: no policy matches it, and it has one level only.
+    /// Explains what the policies say of an address: each field with the entry that gives it. `None` if no policy matches it and
+    /// it has one level only: then it is more likely a misspelt key than an address.
     pub(super) fn explain_address(&self, address: &str) -> Option<String> {
         let matching: Vec<(usize, &Policy)> = (1..)
             .zip(&self.policy)
