@@ -31,7 +31,8 @@ def with_dead_letters(stage, short, **arguments):
 def queue_ttl_ends_messages(stage, told):
     channel = stage.channel()
     name = stage.called("q")
-    channel.queue(name, arguments={"x-message-ttl": 150})
+    # Long enough to be counted before it ends, on a busy machine, too.
+    channel.queue(name, arguments={"x-message-ttl": 1500})
     stage.put("", name, "a")
     told(channel.count(name))
     told(channel.settled_count(name, "messages=0"))
@@ -87,10 +88,10 @@ def expiration_must_be_a_number(stage, told):
 def unsettled_message_does_not_expire(stage, told):
     channel = stage.channel()
     name = stage.called("q")
-    channel.queue(name, arguments={"x-message-ttl": 150})
+    channel.queue(name, arguments={"x-message-ttl": 1000})
     stage.put("", name, "a")
     channel.get(name, auto_ack=False)
-    time.sleep(0.3)
+    time.sleep(1.2)
     told(channel.count(name))
     channel.raw.basic_nack(1, requeue=True)
     told(channel.settled_count(name, "messages=0"))
@@ -352,9 +353,9 @@ def unused_queue_expires(stage, told):
 def queue_in_use_does_not_expire(stage, told):
     channel = stage.channel()
     name = stage.called("q")
-    channel.queue(name, arguments={"x-expires": 200})
+    channel.queue(name, arguments={"x-expires": 1000})
     channel.consume(name, "c")
-    time.sleep(0.6)
+    time.sleep(1.5)
     told(channel.count(name))
 
 

@@ -285,7 +285,7 @@ fn of_status(broker: &Broker, name: &str) -> u64 {
 /// The admin token of a broker with log-ins; others ask for none.
 const TOKEN: &str = "a-token-of-the-abuse-tests";
 
-fn figure(admin: SocketAddr, metric: &str) -> u64 {
+pub fn figure(admin: SocketAddr, metric: &str) -> u64 {
     let mut stream = TcpStream::connect(admin).expect("the admin interface accepts");
     stream
         .set_read_timeout(Some(PATIENCE))

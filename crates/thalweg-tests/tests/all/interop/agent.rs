@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use super::puppet::{Library, PATIENCE, Puppet};
 use super::relay::Relay;
 
+/// Each is due after half an interval or a whole one, and silence of two or three intervals ends a connection.
+const SIGNS: u32 = 5;
+
 /// One connected client of a puppet, behind a relay that can be cut if it speaks over a stream.
 pub struct Agent {
     library: Library,
@@ -98,6 +101,17 @@ impl Agent {
                 Err(_) => panic!("{:?} {}: no event `{kind}`", self.library, self.name),
             }
         }
+    }
+
+    /// Returns when more signs of life have come from either side than the other one does without.
+    pub fn wait_for_signs_of_life(&self) {
+        let relay = self.relay.as_ref().expect("a stream can be listened to");
+        assert!(
+            relay.wait_for_signs(SIGNS, PATIENCE),
+            "{:?} {}: one side is silent",
+            self.library,
+            self.name
+        );
     }
 
     /// An ungraceful end: the network between client and broker fails.

@@ -227,8 +227,7 @@ fn heartbeats_keep_idle_connections(library: Library) {
     let Some(broker) = broker() else { return };
     let agent = Agent::open(library, broker.amqp(), json!({ "heartbeat": 1 }));
     agent.tell("declare", json!({ "queue": "q" }));
-    // Not synchronisation: this check is about time that passes, more than either side waits for a sign of life.
-    std::thread::sleep(Duration::from_millis(3500));
+    agent.wait_for_signs_of_life();
     assert_eq!(put(&agent, "q", "61"), "confirmed");
 }
 
@@ -448,8 +447,7 @@ fn heartbeats_keep_idle_sessions(library: Library) {
         stomp_port(&broker, library),
         json!({ "heartbeat": 1 }),
     );
-    // Not synchronisation: this check is about time that passes, more than either side waits for a sign of life.
-    std::thread::sleep(Duration::from_millis(4500));
+    agent.wait_for_signs_of_life();
     frame(
         &agent,
         "SUBSCRIBE",

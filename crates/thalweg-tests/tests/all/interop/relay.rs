@@ -2,7 +2,7 @@
 //! one that carries datagrams and takes its time.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -15,6 +15,14 @@ pub struct Relay {
     address: SocketAddr,
     carried: Arc<Mutex<Vec<TcpStream>>>,
     finished: Receiver<()>,
+    /// Writes that went to the client and to the broker, one after another.
+    moves: Receiver<Way>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    ToClient,
+    ToBroker,
 }
 
 impl Relay {
@@ -26,10 +34,12 @@ impl Relay {
             .expect("a bound socket has an address");
         let carried = Arc::new(Mutex::new(Vec::new()));
         let (to_finished, finished) = channel();
+        let (to_moves, moves) = channel();
         let relay = Self {
             address,
             carried: Arc::clone(&carried),
             finished,
+            moves,
         };
         thread::spawn(move || {
             let Ok((client, _)) = listener.accept() else {
@@ -45,7 +55,8 @@ impl Relay {
                 .lock()
                 .expect("no holder panics")
                 .extend(ends.into_iter().flatten());
-            let (to_broker, to_client) = (carry(&client, &broker), carry(&broker, &client));
+            let to_broker = carry(&client, &broker, Way::ToBroker, to_moves.clone());
+            let to_client = carry(&broker, &client, Way::ToClient, to_moves);
             let _ = (to_broker.join(), to_client.join());
             let _ = to_finished.send(());
         });
@@ -61,6 +72,22 @@ impl Relay {
     /// it, has closed its own; false when that takes longer.
     pub fn wait_until_both_closed(&self, within: Duration) -> bool {
         self.finished.recv_timeout(within).is_ok()
+    }
+
+    /// Waits until so many writes have gone either way from now on; false when that takes longer.
+    pub fn wait_for_signs(&self, count: u32, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        let mut left = (count, count);
+        self.moves.try_iter().for_each(drop);
+        while left != (0, 0) {
+            let way = (self.moves).recv_timeout(deadline.saturating_duration_since(Instant::now()));
+            match way {
+                Ok(Way::ToClient) => left.0 = left.0.saturating_sub(1),
+                Ok(Way::ToBroker) => left.1 = left.1.saturating_sub(1),
+                Err(_) => return false,
+            }
+        }
+        true
     }
 
     /// Closes both sides at once, as a failing network would: no DISCONNECT reaches the broker.
@@ -79,11 +106,17 @@ impl Drop for Relay {
     }
 }
 
-fn carry(from: &TcpStream, to: &TcpStream) -> thread::JoinHandle<()> {
+fn carry(from: &TcpStream, to: &TcpStream, way: Way, moves: Sender<Way>) -> thread::JoinHandle<()> {
     let mut from = from.try_clone().expect("a socket can be shared");
     let mut to = to.try_clone().expect("a socket can be shared");
     thread::spawn(move || {
-        let _ = io::copy(&mut from, &mut to);
+        let mut bytes = [0; 8192];
+        while let Ok(count @ 1..) = from.read(&mut bytes)
+            && to.write_all(&bytes[..count]).is_ok()
+        {
+            // Nobody counts once the relay is dropped.
+            let _ = moves.send(way);
+        }
         let _ = to.shutdown(Shutdown::Write);
     })
 }
