@@ -170,7 +170,10 @@ impl Step {
             Self::Build => options.build_broker().outcome(),
             Self::Docs => docs::run(options.bless),
             Self::Integration => match packages::for_integration() {
-                Ok(()) => options.tests().args(&options.filter).outcome_of_tests(),
+                Ok(()) => options
+                    .tests_that_wait()
+                    .args(&options.filter)
+                    .outcome_of_tests(),
                 Err(why) => Outcome::failed(why),
             },
             Self::Interop => interop(options),
@@ -201,7 +204,7 @@ fn interop(options: &Options) -> Outcome {
         .and_then(|()| workshop::install())
     {
         Ok(()) => options
-            .tests()
+            .tests_that_wait()
             .args([options.filter.as_deref().unwrap_or("interop::")])
             .args(["--include-ignored"])
             .outcome_of_tests(),
@@ -298,6 +301,13 @@ impl Options {
             "thalweg-bench",
         ])
         .args(release)
+    }
+
+    /// [`Self::tests`] with two at a time for each core, because they wait for sockets, processes and time.
+    fn tests_that_wait(&self) -> Program {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        self.tests()
+            .env("RUST_TEST_THREADS", &(2 * cores).to_string())
     }
 
     /// The integration program on the broker that `build` made.

@@ -90,6 +90,7 @@ fn install(folder: &Path) -> Result<(), String> {
         .args(["./bindings/python"])
         .env("CARGO_TARGET_DIR", &workshop::text(&built))
         .env("MATURIN_PEP517_ARGS", "--profile dev --locked")
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env("PATH", &path_with(folder.join("bin")))
         .run()
 }

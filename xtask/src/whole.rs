@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything, in as little time as two cores need.
 //!
 //! What compiles uses all cores and runs alone; only what waits for the network, installing, is beside it. Tests over sockets
-//! wait for most of their time, so two lanes of steps run beside each other, each step in a process of its own.
+//! wait for most of their time, so lanes of steps run beside each other, each step in a process of its own.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,25 +13,21 @@ use crate::{Options, Step, packages, python, workshop};
 
 /// Cheapest first, so that a slip shows early.
 const FIRST: [Step; 4] = [Step::Tidy, Step::Fmt, Step::Supply, Step::Lint];
-/// About as long as each other.
-const LANES: [&[Step]; 2] = [
+/// About as long as each other; the last one compiles for half of its time.
+const LANES: [&[Step]; 3] = [
     &[Step::Unit, Step::Docs, Step::BenchInstructions],
-    &[Step::Integration, Step::Interop, Step::Python],
+    &[Step::Integration, Step::Interop],
+    &[Step::Python],
 ];
 
 /// Runs every step. One that fails does not keep the others from running, unless they need what it builds. `own` is this
 /// program's file.
 pub fn run(own: &Path, options: &Options, report: &Report) {
-    let beside = |one: &(dyn Fn() + Sync), other: &(dyn Fn() + Sync)| {
-        if options.serial {
-            one();
-            other();
-        } else {
-            thread::scope(|scope| {
-                scope.spawn(one);
-                other();
-            });
-        }
+    let beside = |lanes: &[&(dyn Fn() + Sync)]| match options.serial {
+        true => lanes.iter().for_each(|lane| lane()),
+        false => thread::scope(|scope| {
+            lanes.iter().for_each(|lane| drop(scope.spawn(lane)));
+        }),
     };
     let install = || {
         report.run("install", install);
@@ -40,11 +36,12 @@ pub fn run(own: &Path, options: &Options, report: &Report) {
     if let Err(why) = packages::for_dds() {
         println!("the bridge into DDS is left out: {why}");
     }
-    beside(&install, &|| {
+    let first = || {
         for step in FIRST {
             report.run(step.word(), || step.run(options));
         }
-    });
+    };
+    beside(&[&install, &first]);
     let built = AtomicBool::new(false);
     report.run(Step::Build.word(), || {
         let outcome = compile(options);
@@ -62,7 +59,8 @@ pub fn run(own: &Path, options: &Options, report: &Report) {
             });
         }
     };
-    beside(&|| lane(LANES[1]), &|| lane(LANES[0]));
+    let [one, other, third] = LANES.map(|steps| move || lane(steps));
+    beside(&[&one, &other, &third]);
 }
 
 /// What later steps would install before they begin, while others compile.
