@@ -34,6 +34,8 @@ const GATHERED_BYTES: usize = 128 << 10;
 pub struct Bridge {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Into the other domain, if there are two: a session of its own, so that each hears the other.
+    _second: Option<Box<Bridge>>,
 }
 
 struct Shared {
@@ -53,6 +55,26 @@ impl Bridge {
     /// The bridge of a configuration and of the server that runs with it; why there is none.
     pub fn of(dds: &Dds, server: &Server) -> Result<Bridge, String> {
         let settings = DdsSettings::of(dds)?;
+        let second = match dds.second_domain {
+            Some(domain) if domain == dds.domain => {
+                return Err(format!("dds.second_domain is {domain}, as dds.domain is"));
+            }
+            Some(domain) => {
+                let settings = DdsSettings {
+                    domain,
+                    ..settings.clone()
+                };
+                Some(Box::new(Bridge::into_domain(settings, dds, server)?))
+            }
+            None => None,
+        };
+        let mut bridge = Bridge::into_domain(settings, dds, server)?;
+        bridge._second = second;
+        Ok(bridge)
+    }
+
+    fn into_domain(settings: DdsSettings, dds: &Dds, server: &Server) -> Result<Bridge, String> {
+        let domain = settings.domain;
         let (streams, counts) = (server.streams(), Arc::<Counts>::default());
         let (user, payload_max, counted) =
             (dds.user.clone(), dds.message_bytes_max, counts.clone());
@@ -60,9 +82,9 @@ impl Bridge {
             let front = |nonce| DdsFront::at_stream(&user, payload_max, nonce, counted.clone());
             streams.open("dds", front)
         };
-        tracing::info!(domain = dds.domain, "joining DDS");
+        tracing::info!(domain, "joining DDS");
         Bridge::start(settings, counts, Box::new(connect))
-            .map_err(|error| format!("domain {} of DDS cannot be joined: {error}", dds.domain))
+            .map_err(|error| format!("domain {domain} of DDS cannot be joined: {error}"))
     }
 
     /// Counters of the bridge so far.
@@ -98,7 +120,11 @@ impl Bridge {
             spawned("dds-write", Box::new(move || writing.read_broker(&connect))),
         ];
         let threads = threads.into_iter().flatten().collect();
-        Ok(Bridge { shared, threads })
+        Ok(Bridge {
+            shared,
+            threads,
+            _second: None,
+        })
     }
 }
 
@@ -206,6 +232,8 @@ impl Shared {
                     self.serve(reading);
                     self.disconnect();
                 }
+                // Nobody has connected yet.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => tracing::warn!(%error, "the DDS bridge does not reach the broker"),
             }
             if !self.is_stopping() {

@@ -29,10 +29,6 @@ pub struct Stage {
 impl Stage {
     /// Nothing, and it says so, if there is no other participant here.
     pub fn set(domain: u32, more: &[&str]) -> Option<Stage> {
-        let Ok(python) = std::env::var("THALWEG_DDS_PYTHON") else {
-            eprintln!("THALWEG_DDS_PYTHON is not set: not tested");
-            return None;
-        };
         let own = [
             &*format!("dds.domain={domain}"),
             "dds.enabled=true",
@@ -46,8 +42,8 @@ impl Stage {
         ];
         let sets: Vec<String> = own.iter().chain(more).map(|it| (*it).to_owned()).collect();
         let settings = DdsSettings::of(&config_of(&sets).protocols.dds);
-        let xml = settings.expect("they can be used").xml();
-        Some(Stage::of(Peer::start(&python, domain, &xml), sets))
+        let peer = Peer::in_domain(domain, &settings.expect("they can be used"))?;
+        Some(Stage::of(peer, sets))
     }
 
     fn of(peer: Peer, sets: Vec<String>) -> Stage {
@@ -94,6 +90,16 @@ impl Stage {
         assert_eq!(closed.iter().sum::<usize>(), 1);
     }
 
+    /// Another participant, in another domain.
+    pub fn peer_in(&self, domain: u32) -> Peer {
+        let settings = DdsSettings::of(&config_of(&self.sets).protocols.dds);
+        let settings = DdsSettings {
+            domain,
+            ..settings.expect("they can be used")
+        };
+        Peer::in_domain(domain, &settings).expect("there was one before")
+    }
+
     fn address(&self, listener: &str) -> &str {
         let mut listening = self.server.listening().iter();
         let (_, address) = listening
@@ -116,7 +122,7 @@ impl Stage {
     }
 }
 
-fn config_of(sets: &[String]) -> Config {
+pub fn config_of(sets: &[String]) -> Config {
     let read = Config::from_text(None, std::iter::empty(), sets);
     read.expect("the settings are right").0
 }
@@ -146,6 +152,15 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// Nothing, and it says so, if there is no other participant here.
+    pub fn in_domain(domain: u32, settings: &DdsSettings) -> Option<Peer> {
+        let Ok(python) = std::env::var("THALWEG_DDS_PYTHON") else {
+            eprintln!("THALWEG_DDS_PYTHON is not set: not tested");
+            return None;
+        };
+        Some(Peer::start(&python, domain, &settings.xml()))
+    }
+
     fn start(python: &str, domain: u32, xml: &str) -> Peer {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peer.py");
         let mut child = Command::new(python)

@@ -181,3 +181,29 @@ fn what_is_denied_has_no_opposite_and_what_cannot_be_read_is_counted() {
     assert_eq!(heard["value"]["data"], "5");
     assert!(Counts::get(&stage.bridge.counts().unreadable) >= 1);
 }
+
+#[test]
+fn two_domains_hear_each_other_once() {
+    let Some(mut stage) = Stage::set(56, &["dds.second_domain=57"]) else {
+        return;
+    };
+    let mut other = stage.peer_in(57);
+    let qos = ["reliable", "transient-local"];
+    // A reader here, a writer there, and the other way round.
+    for (reader, writer, topic) in [(0, 1, "rt/away"), (1, 0, "rt/back")] {
+        let peers = [&mut stage.peer, &mut other];
+        peers[reader].matched(json!({"do": "read", "topic": topic, "type": "Text", "qos": qos}));
+        peers[writer].matched(json!({"do": "offer", "topic": topic, "type": "Text", "qos": qos}));
+        for turn in 0..3 {
+            let value = json!({"data": format!("{topic} {turn}")});
+            peers[writer]
+                .does(json!({"do": "write", "topic": topic, "type": "Text", "value": value}));
+            assert_eq!(
+                peers[reader].hears(),
+                json!({"topic": topic, "value": value})
+            );
+        }
+        assert_eq!(peers[reader].hears_soon(), None);
+        assert_eq!(peers[writer].hears_soon(), None);
+    }
+}

@@ -11,6 +11,8 @@ section! {
         enabled: bool = Flag, "false", Restart;
         /// The number of the domain (ROS 2: `ROS_DOMAIN_ID`). Its UDP ports begin at 7400 + 250 x the number.
         domain: u32 = count(0, 232), "0", Restart;
+        /// One more domain that is joined with the same settings: what is written in one of the two is heard in the other.
+        second_domain: Option<u32> = count(0, 232), "off" or "off", Restart;
         /// Addresses or names of the network interfaces that the domain is reached by. The loopback interface, unless
         /// others are named.
         interfaces: Vec<String> = List(&NAMES), "127.0.0.1", Restart;
