@@ -19,7 +19,7 @@ pub struct BrokerUrl {
     pub path: String,
     /// The path of the Unix socket.
     pub unix: Option<PathBuf>,
-    /// Path of an MQTT, CoAP, ZeroMQ or XMPP URL: `coap://host/a/b` is the topic `a/b`, and so is
+    /// Path of an MQTT, CoAP, ZeroMQ, XMPP or DDS URL: `coap://host/a/b` is the topic `a/b`, and so is
     /// `coap://host/ps/data/a/b`.
     pub topic: Option<String>,
     /// Path of an AMQP or STOMP URL: the virtual host (`amqp://host/%2f` is `/`).
@@ -77,6 +77,8 @@ pub enum Scheme {
     XmppWs,
     /// XMPP over WebSocket over TLS: `xmpp+wss`, `xmpps+ws`.
     XmppWss,
+    /// A domain of DDS, whose number stands for the host; the lane is another crate's.
+    Dds,
 }
 
 /// Properties of a scheme.
@@ -115,7 +117,7 @@ const fn websocket(row: Row, path: &'static str, sub_protocol: &'static str) -> 
     }
 }
 
-const SCHEMES: [Row; 22] = [
+const SCHEMES: [Row; 23] = [
     row(&["mqtt", "tcp"], Scheme::Mqtt, "mqtt", 1883, false),
     row(&["mqtts", "ssl"], Scheme::Mqtts, "mqtt", 8883, true),
     websocket(
@@ -194,6 +196,7 @@ const SCHEMES: [Row; 22] = [
         "/xmpp-websocket",
         "xmpp",
     ),
+    row(&["dds"], Scheme::Dds, "dds", 0, false),
 ];
 
 impl Scheme {
@@ -205,7 +208,7 @@ impl Scheme {
             .unwrap_or(&SCHEMES[0])
     }
 
-    /// `mqtt`, `coap`, `amqp`, `stomp`, `zmtp` or `xmpp`.
+    /// `mqtt`, `coap`, `amqp`, `stomp`, `zmtp`, `xmpp` or `dds`.
     pub fn protocol(self) -> &'static str {
         self.row().protocol
     }
@@ -446,6 +449,7 @@ impl fmt::Display for BrokerUrl {
             return write!(f, "unix://{}", path.display());
         }
         match self.host.contains(':') {
+            _ if self.port == 0 => write!(f, "{}://{}", self.scheme.name(), self.host),
             true => write!(f, "{}://[{}]:{}", self.scheme.name(), self.host, self.port),
             false => write!(f, "{}://{}:{}", self.scheme.name(), self.host, self.port),
         }

@@ -11,6 +11,8 @@
 pub mod bridge;
 pub mod calls;
 pub mod cdr;
+#[cfg(feature = "cyclone")]
+pub mod client;
 pub mod counts;
 #[cfg(feature = "cyclone")]
 pub mod cyclone;

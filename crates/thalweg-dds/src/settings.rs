@@ -68,6 +68,18 @@ impl DdsSettings {
         })
     }
 
+    /// Only topics that have this address, or instances at it; a filter, too. What is no filter changes nothing.
+    #[must_use]
+    pub fn only(mut self, filter: &str) -> DdsSettings {
+        let above = filter.rsplit_once('/').map(|(above, _)| above);
+        let filters = [Some(filter), above].into_iter().flatten();
+        let filters: Vec<Filter> = filters.filter_map(|it| Filter::new(it).ok()).collect();
+        if !filters.is_empty() {
+            self.allow = filters;
+        }
+        self
+    }
+
     pub fn is_bridged(&self, address: &str) -> bool {
         any(&self.allow, address) && !any(&self.deny, address)
     }

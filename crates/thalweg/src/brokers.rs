@@ -122,6 +122,7 @@ impl Brokers {
                     url.endpoint(),
                     mqtt_settings(args, wish),
                 ))),
+                "dds" => builder.transport(crate::dds::lane(url)?),
                 _ => builder
                     .broker(&written(url))
                     .map_err(|error| Failure::usage(error.to_string()))?,
@@ -140,10 +141,10 @@ impl Brokers {
         })
     }
 
-    /// Whether every protocol that may bring messages lets us say when one is done with. Over CoAP and ZeroMQ it is when it
-    /// comes.
+    /// Whether every protocol that may bring messages lets us say when one is done with. Over CoAP, ZeroMQ and DDS it is when
+    /// it comes.
     pub fn can_settle(&self) -> bool {
-        let settles = |url: &BrokerUrl| !matches!(url.scheme.protocol(), "coap" | "zmtp");
+        let settles = |url: &BrokerUrl| !matches!(url.scheme.protocol(), "coap" | "zmtp" | "dds");
         !self.is_peer && self.ways.iter().all(settles)
     }
 
@@ -314,7 +315,7 @@ fn ways(args: &ConnectArgs, place: Option<&BrokerUrl>) -> Result<Vec<BrokerUrl>,
     match args.via {
         None => Ok(named),
         Some(ViaArg::Auto) if named.len() > 1 => Ok(named),
-        Some(ViaArg::Auto) if first.unix.is_some() => Ok(named),
+        Some(ViaArg::Auto) if first.port == 0 => Ok(named),
         Some(ViaArg::Auto) => {
             let others = [ViaArg::Mqtt, ViaArg::Coap, ViaArg::Amqp, ViaArg::Stomp];
             let more = others

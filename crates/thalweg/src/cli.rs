@@ -678,9 +678,9 @@ fn place(text: &str, check: fn(&str) -> Result<String, String>) -> Result<TopicA
     // `://` in a topic is legal and rare; the schemes of brokers are no levels that anybody uses.
     let url = text.contains("://").then(|| text.parse::<BrokerUrl>());
     match url {
-        Some(Ok(mut broker)) => match broker.topic.take() {
+        Some(Ok(broker)) => match &broker.topic {
             Some(topic) => Ok(TopicArg {
-                topic: check(&topic)?,
+                topic: check(topic)?,
                 broker: Some(broker),
             }),
             None => {

@@ -1,6 +1,7 @@
 //! The bridge into a domain of DDS, in programs that are built with it.
 
 use crate::failure::Failure;
+use thalweg_client::{BrokerUrl, Transport};
 use thalweg_server::Server;
 use thalweg_server::config::Config;
 
@@ -42,4 +43,40 @@ pub fn start(config: &Config, _: &Server) -> Result<Option<Bridge>, Failure> {
         ),
         false => Ok(None),
     }
+}
+
+/// A lane into the domain of a `dds://` URL. Its settings are those of a broker's bridge, as far as the environment has them.
+#[cfg(feature = "dds")]
+pub fn lane(url: &BrokerUrl) -> Result<Box<dyn Transport>, Failure> {
+    use crate::config::in_words;
+    use thalweg_dds::client::DdsLane;
+    use thalweg_dds::settings::DdsSettings;
+    let domain = url.host.parse().ok().filter(|domain| *domain <= 232);
+    let domain: u32 = domain.ok_or_else(|| {
+        Failure::usage(format!("`{}` is not the number of a domain", url.host))
+            .mend("Write dds://DOMAIN/TOPIC, with a number from 0 to 232")
+    })?;
+    let own = |(name, _): &(String, String)| name.starts_with("THALWEG_DDS__");
+    let json = std::env::var_os("THALWEG_DDS__JSON").is_none();
+    let sets: Vec<String> = json.then(|| "dds.json=#".to_owned()).into_iter().collect();
+    let (config, _) =
+        Config::from_text(None, std::env::vars().filter(own), &sets).map_err(in_words)?;
+    let settings = DdsSettings::of(&config.protocols.dds).map_err(Failure::usage)?;
+    let settings = DdsSettings { domain, ..settings };
+    let settings = match &url.topic {
+        Some(topic) => settings.only(topic),
+        None => settings,
+    };
+    let lane = DdsLane::join(settings);
+    let lane = lane.map_err(|error| Failure::new(format!("{url} cannot be joined: {error}")))?;
+    Ok(Box::new(lane))
+}
+
+/// Refuses every such URL, and says how to build a program that takes it.
+#[cfg(not(feature = "dds"))]
+pub fn lane(url: &BrokerUrl) -> Result<Box<dyn Transport>, Failure> {
+    Err(
+        Failure::usage(format!("{url}: this program was built without DDS"))
+            .mend("Build it with `cargo build --release --features dds`"),
+    )
 }

@@ -3,6 +3,7 @@
 //! `THALWEG_DDS_PYTHON` is a Python with the package `cyclonedds`; without it there is no such participant, and nothing is tested.
 #![cfg(feature = "cyclone")]
 
+mod client;
 mod demo;
 mod matrix;
 mod peer;

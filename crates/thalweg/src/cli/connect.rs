@@ -15,7 +15,7 @@ use crate::quantity;
 #[command(next_help_heading = "Connection")]
 pub struct ConnectArgs {
     /// SCHEME://[USER[:PASSWORD]@]HOST[:PORT]; schemes are mqtt, mqtts, ws, wss, coap, coaps, coap+tcp, coaps+tcp, coap+ws,
-    /// coaps+ws, amqp, amqps, stomp, stomps, stomp+ws, stomp+wss, zmtp, xmpp, xmpps, xmpp+ws, xmpp+wss. Said several times, these are
+    /// coaps+ws, amqp, amqps, stomp, stomps, stomp+ws, stomp+wss, zmtp, xmpp, xmpps, xmpp+ws, xmpp+wss, dds. Said several times, these are
     /// ways to one broker, of which the best is taken. Default: the environment variable THALWEG_URL, else mqtt://127.0.0.1:1883
     #[arg(long, value_name = "URL")]
     pub url: Vec<BrokerUrl>,
