@@ -450,7 +450,8 @@ impl Network {
         it.segments.retain_mut(|segment| {
             if segment.sent == sack && !segment.is_there {
                 segment.is_there = true;
-                has_news = true;
+                // Of a repeated segment it is no sample, and does not end the doubling. RFC 6298 §5.7
+                has_news |= segment.times == 1;
                 round_trip = Some((now - segment.at) as f64);
             }
             segment.end > ack

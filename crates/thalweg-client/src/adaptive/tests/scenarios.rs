@@ -119,10 +119,10 @@ pub(super) fn run(policy: Policy, course: &Course, seed: u64) -> Outcome {
         let first = network.fates.len();
         for tick in 0..STEP / SECOND * course.rate_per_s {
             network.run_until(begin + tick * SECOND / course.rate_per_s);
-            report(&mut chooser, &mut network);
             let lane = match policy {
                 Policy::Fixed(lane) => lane,
                 Policy::Adaptive(_) => {
+                    report(&mut chooser, &mut network);
                     let decision = chooser.decide(time(network.now));
                     outcome.switches[step] += u32::from(decision.switched);
                     decision.lane
@@ -238,6 +238,8 @@ pub(super) fn calibration(timers: CoapTimers) -> Calibration {
 }
 
 const SEEDS: u64 = 5;
+/// Of a fixed protocol at a fifth: a few waits of many seconds make TCP's mean, and five runs may have none or all of them.
+const SEEDS_FIXED: u64 = 40;
 /// Messages that are looked through for those that are not settled.
 const UNSETTLED_MAX: usize = 500;
 
@@ -257,9 +259,8 @@ fn courses(timers: CoapTimers) -> impl Iterator<Item = Course> {
 }
 
 /// 20 % loss from the first message on: the median of five runs, each against the better fixed protocol. For large
-/// messages over 150 ms the result is printed and not asserted: the simulated TCP is much quicker there than the
-/// kernel's that the calibration has measured at 100 ms (306 ms against 435 ms). With the kernel's the choice is within
-/// the bar (docs/adaptive.md).
+/// messages over 150 ms the result is printed and not asserted: the simulated TCP takes 381 ms there, as its window never
+/// becomes too small for the traffic, and the kernel's takes longer than CoAP (docs/adaptive.md).
 #[test]
 fn regret_is_small_at_a_loss_of_a_fifth() {
     for (payload, delay) in [(60, 25_000), (60, 75_000), (2000, 25_000), (2000, 75_000)] {
@@ -273,13 +274,13 @@ fn regret_is_small_at_a_loss_of_a_fifth() {
         };
         let mean = |policy, seed| run(policy, &course, seed).latency_ms.iter().sum::<f64>() / 5.0;
         let mut fixed = [0.0, 0.0];
-        let mut adaptive = Vec::new();
-        for seed in 1..=SEEDS {
-            for (lane, sum) in fixed.iter_mut().enumerate() {
-                *sum += mean(Policy::Fixed(lane), seed) / SEEDS as f64;
+        for (lane, sum) in fixed.iter_mut().enumerate() {
+            for seed in 1..=SEEDS_FIXED {
+                *sum += mean(Policy::Fixed(lane), seed) / SEEDS_FIXED as f64;
             }
-            adaptive.push(mean(Policy::Adaptive(Objective::Latency), seed));
         }
+        let adaptive = (1..=SEEDS).map(|seed| mean(Policy::Adaptive(Objective::Latency), seed));
+        let mut adaptive: Vec<f64> = adaptive.collect();
         adaptive.sort_by(f64::total_cmp);
         let regret = adaptive[adaptive.len() / 2] / fixed[0].min(fixed[1]) - 1.0;
         let told = format!(
