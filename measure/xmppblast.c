@@ -6,6 +6,8 @@
  *   xmppblast pairs --port P --pairs 10 [--subs 1000] --size 72 --seconds 3 [--window 1000]
  *       N publishers write items to N nodes, each of which S/N clients have subscribed to. A publisher stays at most WINDOW
  *       items ahead of its subscribers; 0 leaves only what TCP and the broker hold it back with.
+ *   xmppblast chat  --port P --pairs 10 --size 72 --seconds 3 [--window 1000]
+ *       As `pairs`, but messages of type `chat` from one client to the full address of another. --subs is as many as pairs.
  *   xmppblast rtt   --port P [--rate 100] [--size 72]
  *       An open loop on an absolute schedule: from the write of an item to its notification in the same process.
  *   xmppblast idle  --port P --pid BROKER --count 1000
@@ -51,6 +53,10 @@ static const char *tool_name = "xmppblast";
 /* Nodes keep items whatever is asked for, and each publish says that its own is not to be kept. */
 static bool asks_each_time;
 static uint32_t nodes_made;
+/* Messages go from client to client; the addresses of those who get them, in their order. */
+static bool is_chat;
+#define CHATS_MAX 256
+static char chats[CHATS_MAX][512];
 
 static void node_of(char *to, size_t bytes, uint32_t number)
 {
@@ -139,6 +145,14 @@ static void proto_open(struct conn *c)
     snprintf(jid, sizeof jid, "%.*s", (int)(to - from - 5), from + 5);
     if (c->is_publisher)
         return;
+    if (is_chat) {
+        if (opt.pairs > CHATS_MAX)
+            die("at most %d pairs can chat", CHATS_MAX);
+        memcpy(chats[c->number % opt.pairs], jid, sizeof jid);
+        /* An answer says that the presence was taken. */
+        ask(c, "</iq>", "<presence/><iq type='get' id='v' to='localhost'><query xmlns='http://jabber.org/protocol/disco#info'/></iq>");
+        return;
+    }
     node_of(node, sizeof node, c->number);
     if (c->number % opt.pairs == nodes_made) {
         snprintf(head, sizeof head, request, "create");
@@ -173,6 +187,10 @@ static void proto_make_batch(struct conn *c)
                                 "<iq type='set' id='p' to='pubsub.localhost'><pubsub xmlns='http://jabber.org/protocol/pubsub'>"
                                 "<publish node='%s'><item id='i'><p xmlns='urn:blast'>" MARK, node);
     size_t ends = (size_t)snprintf(end, sizeof end, ITEM_END "%s</pubsub></iq>", asks_each_time ? PASSING : "");
+    if (is_chat) {
+        n = (size_t)snprintf(head, sizeof head, "<message type='chat' to='%s'><body>" MARK, chats[c->number % opt.pairs]);
+        ends = (size_t)snprintf(end, sizeof end, "</body></message>");
+    }
     c->stamp_at = n;
     c->message_bytes = n - MARK_BYTES + opt.size + ends;
     c->batch_cap = BATCH_BYTES / c->message_bytes;
@@ -296,10 +314,11 @@ static void peer_after_read(struct conn *c) { (void)c; }
 static void set_mode(const char *mode)
 {
     opt.size = 72;
+    is_chat = strcmp(mode, "chat") == 0;
     if (strcmp(mode, "rtt") == 0) {
         opt.rate = 100;
         opt.window = 0;
-    } else if (strcmp(mode, "pairs") != 0 && strcmp(mode, "idle") != 0) {
+    } else if (!is_chat && strcmp(mode, "pairs") != 0 && strcmp(mode, "idle") != 0) {
         die("unknown mode %s", mode);
     }
 }
@@ -319,6 +338,6 @@ static void set_case(int number)
 
 int main(int argc, char **argv)
 {
-    return blast_main(argc, argv, "usage: xmppblast pairs|rtt|idle --port P [options], xmppblast --selftest --port P\n", set_mode,
+    return blast_main(argc, argv, "usage: xmppblast pairs|chat|rtt|idle --port P [options], xmppblast --selftest --port P\n", set_mode,
                       set_case, 4);
 }
