@@ -66,6 +66,9 @@ fn blank(text: &str, hide: impl Fn(PieceKind) -> bool) -> String {
 /// What starts at `at`, and how many characters belong to it; never zero.
 fn piece(chars: &[char], at: usize) -> (PieceKind, usize) {
     let rest = &chars[at..];
+    if !matches!(rest[0], '/' | 'r' | '"' | '\'') {
+        return (PieceKind::Code, 1);
+    }
     let starts = |word: &str| {
         word.chars()
             .enumerate()
