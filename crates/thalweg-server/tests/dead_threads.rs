@@ -11,7 +11,7 @@ use thalweg_server::config::Config;
 use thalweg_server::{EXIT_PANICKED, Server, ServerFailure, StartOptions, end_process_on_panic};
 
 /// Longer than anything here takes; a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Where the child's data is.
 const FOLDER: &str = "THALWEG_DEAD_THREADS";
 

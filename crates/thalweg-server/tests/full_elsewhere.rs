@@ -16,7 +16,7 @@ use thalweg_server::Server;
 use thalweg_server::config::Config;
 
 /// Longer than anything here takes; a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Messages that a receiver has room for, and that are published.
 const ROOM: usize = 10;
 const PUBLISHED: usize = 25;

@@ -9,7 +9,7 @@ use thalweg_server::Server;
 use thalweg_server::config::Config;
 
 /// Longer than anything here takes; a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const TOPIC: &[u8] = b"jobs/1";
 const PAYLOAD: usize = 100;
 /// PUBLISH with QoS 0: two bytes of fixed header, the topic with its length, the payload.

@@ -23,7 +23,7 @@ use thalweg_server::transport::websocket::{Messages, WebSocketSettings};
 use thalweg_server::transport::{Filtered, Transport};
 
 /// Longer than anything here takes; a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn configuration(folder: &Folder, sets: &[&str]) -> Config {
     let mut all = vec![

@@ -13,7 +13,7 @@ use thalweg_server::config::Config;
 use thalweg_server::{Server, StartOptions};
 
 const SHARDS: usize = 4;
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Lines: the first is the key of the home; those behind it are answered with the shard they were read on.
 struct Wanderer {

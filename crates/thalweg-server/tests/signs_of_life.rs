@@ -12,7 +12,7 @@ use thalweg_server::Server;
 use thalweg_server::config::Config;
 
 /// Longer than anything here takes; a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(more: &[&str]) -> (Server, Folder) {
     let folder = Folder::new();

@@ -114,7 +114,8 @@ impl Victim {
         );
         let log = self.broker.log();
         assert!(!log.contains("panicked"), "{log}");
-        assert_eq!(self.figure("thalweg_shards_answering"), 2);
+        // A shard that the machine has no time for answers at another time.
+        self.wait_for("thalweg_shards_answering", |count| count == 2);
     }
 }
 
