@@ -34,8 +34,12 @@ pub mod pace;
 #[cfg(test)]
 mod pair;
 // A build with few protocols leaves parts of the kit unused.
-#[cfg_attr(not(feature = "default"), allow(dead_code, unused_imports))]
+#[cfg_attr(
+    not(feature = "default"),
+    allow(dead_code, unused_imports, unused_macros)
+)]
 mod plugin;
+#[cfg_attr(not(feature = "default"), allow(dead_code))]
 mod presence;
 #[cfg_attr(not(feature = "default"), allow(dead_code))]
 mod queues;

@@ -79,7 +79,9 @@ impl Bridge {
         let (user, payload_max, counted) =
             (dds.user.clone(), dds.message_bytes_max, counts.clone());
         let connect = move || {
-            let front = |nonce| DdsFront::at_stream(&user, payload_max, nonce, counted.clone());
+            let speaker = format!("dds {domain}");
+            let front =
+                |nonce| DdsFront::at_stream(&user, &speaker, payload_max, nonce, counted.clone());
             streams.open("dds", front)
         };
         tracing::info!(domain, "joining DDS");
@@ -189,6 +191,9 @@ impl Shared {
                 self.send(&out);
                 out.clear();
             }
+            for token in ready.noticed {
+                incoming.notice(token);
+            }
             if !self.is_connected() {
                 // Samples wait where they are, and reliable writers with them.
                 std::thread::sleep(PAUSE);
@@ -200,6 +205,10 @@ impl Shared {
                     self.send(&out);
                     out.clear();
                 }
+            }
+            if self.counts.remarks.take_news() {
+                // The front looks at the remarks when it gets this.
+                frame::encode(&ToBroker::Settled(0), &mut out);
             }
             if !out.is_empty() {
                 self.send(&out);

@@ -100,10 +100,11 @@ impl DdsLane {
 
     fn on_frame(&mut self, frame: ToBroker<'_>, events: &mut dyn Events) {
         match frame {
-            // What a bridge begins with.
+            // What a bridge begins with; later it is about something that only brokers tell.
             ToBroker::Settled(0) => {
-                self.is_up = true;
-                events.up(&Welcome::default());
+                if !std::mem::replace(&mut self.is_up, true) {
+                    events.up(&Welcome::default());
+                }
             }
             ToBroker::Settled(tag) => events.settled(tag - 1, Settled::Acknowledged),
             ToBroker::Subscribe { address, .. } => {

@@ -1,5 +1,6 @@
 //! Counters of a bridge: transferred and dropped messages.
 
+use crate::remarks::{Remarks, Unmatched};
 use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_fronts::{FrontMetric, ShowCount};
 
@@ -24,8 +25,12 @@ pub struct Counts {
     pub unread: AtomicU64,
     /// Answers to no request, and requests that were not answered when too many waited.
     pub unanswered: AtomicU64,
-    /// Endpoints that are not bridged, because they are not supported or cannot match.
-    pub unmatched: AtomicU64,
+    /// Deadlines of writers in which no sample came.
+    pub deadlines_missed: AtomicU64,
+    /// Writers that did not say in time that they are alive.
+    pub silent: AtomicU64,
+    /// What there is to say of single endpoints.
+    pub remarks: Remarks,
 }
 
 static SAMPLES: FrontMetric = FrontMetric {
@@ -54,10 +59,26 @@ static DROPPED: FrontMetric = FrontMetric {
 
 static UNMATCHED: FrontMetric = FrontMetric {
     name: "thalweg_dds_unmatched_endpoints_total",
+    label: Some("policy"),
+    values: &Unmatched::WORDS,
+    unit: "endpoints",
+    help: "Discovered endpoints that are not bridged, by the policy that no endpoint of the bridge can match, or another reason.",
+};
+
+static DEADLINES: FrontMetric = FrontMetric {
+    name: "thalweg_dds_deadlines_missed_total",
     label: None,
     values: &[""],
-    unit: "endpoints",
-    help: "Discovered endpoints that are not bridged: partitions or quality of service that no endpoint of the bridge can match.",
+    unit: "deadlines",
+    help: "Times that writers of DDS did not write as soon as their DEADLINE promises, for each instance.",
+};
+
+static SILENT: FrontMetric = FrontMetric {
+    name: "thalweg_dds_liveliness_lost_total",
+    label: None,
+    values: &[""],
+    unit: "writers",
+    help: "Times that writers of DDS did not say as soon as their LIVELINESS promises that they are alive.",
 };
 
 impl Counts {
@@ -83,6 +104,10 @@ impl Counts {
         ] {
             show(&DROPPED, reason, Counts::get(count));
         }
-        show(&UNMATCHED, "", Counts::get(&self.unmatched));
+        for (why, count) in self.remarks.each_count() {
+            show(&UNMATCHED, why, count);
+        }
+        show(&DEADLINES, "", Counts::get(&self.deadlines_missed));
+        show(&SILENT, "", Counts::get(&self.silent));
     }
 }

@@ -25,7 +25,8 @@ pub enum ToBroker<'a> {
     Unsubscribe {
         address: &'a str,
     },
-    /// The delivery under this tag was written, or counted as dropped.
+    /// The delivery under this tag was written, or counted as dropped; 0 is none: the first that a bridge says, and that there are
+    /// new remarks.
     Settled(u64),
 }
 

@@ -3,7 +3,8 @@
 
 use crate::counts::Counts;
 use crate::frame::{self, Decoded, FromBroker, Retain, Sample, ToBroker};
-use std::collections::VecDeque;
+use crate::remarks::Topic;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use thalweg_fronts::calls::take_answers;
 use thalweg_fronts::{
@@ -11,7 +12,7 @@ use thalweg_fronts::{
     native,
 };
 use thalweg_kernel::{
-    CloseReason, Closing, Draft, LastValueWish, OpenSession, Outcome, Refusal, SessionId,
+    CloseReason, Closing, Draft, KnownAs, LastValueWish, OpenSession, Outcome, Refusal, SessionId,
     Subscribed, Tag, Verdict, Wish,
 };
 use thalweg_model::{Address, Properties, Reliability, RetainOp, Span};
@@ -24,6 +25,8 @@ const ANSWERS_LINE: u16 = 1;
 pub struct DdsFront {
     /// User with whose rights the bridge acts; empty for anonymous.
     user: Box<str>,
+    /// Which bridge it is of, among those of one process.
+    speaker: Box<str>,
     /// Makes the session's name.
     nonce: u64,
     /// Bytes of the longest payload.
@@ -34,6 +37,9 @@ pub struct DdsFront {
     /// The queue that answers come to, made with the first request.
     answers: Option<Box<str>>,
     fault: Option<String>,
+    /// The remarks that operators and presence have.
+    unmatched: Vec<(Box<str>, Box<str>)>,
+    topics: BTreeMap<u32, Topic>,
 }
 
 /// ```text
@@ -48,10 +54,17 @@ enum State {
 }
 
 impl DdsFront {
-    /// A front for an end of a stream; `nonce` is hard to guess.
-    pub fn at_stream(user: &str, payload_max: usize, nonce: u64, counts: Arc<Counts>) -> AnyFront {
+    /// A front for an end of a stream; `speaker` is the bridge's name in its process, `nonce` is hard to guess.
+    pub fn at_stream(
+        user: &str,
+        speaker: &str,
+        payload_max: usize,
+        nonce: u64,
+        counts: Arc<Counts>,
+    ) -> AnyFront {
         AnyFront::extension(DdsFront {
             user: user.into(),
+            speaker: speaker.into(),
             nonce,
             payload_max,
             counts,
@@ -59,6 +72,8 @@ impl DdsFront {
             ticket_last: 0,
             answers: None,
             fault: None,
+            unmatched: Vec::new(),
+            topics: BTreeMap::new(),
         })
     }
 
@@ -103,9 +118,37 @@ impl DdsFront {
                 cx.kernel
                     .unsubscribe(session, ticket, &filters, now, cx.links);
             }
-            ToBroker::Settled(tag) => {
-                DdsFront::settle(tag, session, cx);
-            }
+            ToBroker::Settled(0) => self.look(session, cx),
+            ToBroker::Settled(tag) => DdsFront::settle(tag, session, cx),
+        }
+    }
+
+    /// Takes over what the bridge remarks. A topic whose writers make promises has a presence, by the name of its address.
+    fn look(&mut self, session: SessionId, cx: &mut Cx<'_>) {
+        self.unmatched = self.counts.remarks.unmatched();
+        let topics = self.counts.remarks.topics();
+        let before = std::mem::replace(&mut self.topics, topics);
+        let gone = before
+            .iter()
+            .filter(|(reader, _)| !self.topics.contains_key(reader));
+        let gone = gone.map(|(reader, topic)| (reader, topic, Some(Closing::Clean)));
+        let changed = self
+            .topics
+            .iter()
+            .filter(|(reader, it)| before.get(reader) != Some(*it));
+        let changed = changed
+            .map(|(reader, topic)| (reader, topic, topic.is_silent.then_some(Closing::Silent)));
+        for (reader, topic, left) in gone.chain(changed) {
+            let known = KnownAs {
+                tenant: "",
+                name: &topic.address,
+                claimed_in: Some("dds"),
+            };
+            // The same with the next connection, and another in another domain.
+            let speaker = format!("{} {reader}", self.speaker);
+            let now = cx.now;
+            cx.kernel
+                .tell_for(session, known, &speaker, left, now, cx.links);
         }
     }
 
@@ -191,7 +234,7 @@ impl DdsFront {
         }
     }
 
-    /// One that is not known was settled before; 0 is none, and the first thing that a bridge says.
+    /// One that is not known was settled before.
     fn settle(tag: u64, session: SessionId, cx: &mut Cx<'_>) {
         if let Ok(tag @ 1..) = Tag::try_from(tag) {
             cx.kernel
@@ -304,6 +347,10 @@ impl DeferredFront for DdsFront {
 
     fn fault(&self) -> Option<String> {
         self.fault.clone()
+    }
+
+    fn client_properties(&self) -> &[(Box<str>, Box<str>)] {
+        &self.unmatched
     }
 
     fn counts(&self, show: &mut ShowCount<'_>) {

@@ -19,10 +19,13 @@ pub mod cyclone;
 pub mod frame;
 pub mod front;
 pub mod idl;
+#[cfg(feature = "cyclone")]
+mod instances;
 pub mod key;
 #[cfg(feature = "cyclone")]
 mod mirror;
 pub mod name;
 pub mod qos;
+pub mod remarks;
 pub mod settings;
 pub mod types;

@@ -4,15 +4,16 @@ use crate::calls::{self, RequestId, Served, Services};
 use crate::cdr;
 use crate::counts::Counts;
 use crate::cyclone::{
-    Discovered, Endpoint, Guid, KeyHash, Participant, Reader, Sample, SampleKind, Topic, Unwritten,
-    Writer,
+    Discovered, Endpoint, Guid, Participant, Reader, SampleKind, Topic, Unwritten, Writer,
 };
 use crate::frame::{self, Retain, ToBroker};
+use crate::instances::Instances;
 use crate::key::KeyType;
 use crate::name::{self, Place, Role};
 use crate::qos::{Class, Qos};
+use crate::remarks::{self, Unmatched};
 use crate::settings::DdsSettings;
-use crate::types::{Struct, Types};
+use crate::types::Struct;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,8 +24,6 @@ use thalweg_model::{Span, Time};
 const ENDPOINTS_MAX: usize = 8192;
 /// Bytes of the largest payload that is made JSON of, or CDR of JSON: as JSON it is several times as large.
 const JSON_MAX: usize = 1 << 20;
-/// Instances of a topic whose levels are remembered.
-const LEVELS_MAX: usize = 4096;
 /// How long a writer drops samples at once after a reader was too slow: others' samples wait during each attempt.
 const GIVE_UP: Duration = Duration::from_millis(500);
 
@@ -68,44 +67,13 @@ struct In {
     json: Option<Arc<Struct>>,
     is_retained: bool,
     remote: HashSet<Guid>,
+    /// Whether a deadline was missed since the last sample, and whether a writer is alive.
+    is_late: bool,
+    is_alive: bool,
     /// Lifespans of the writers of incoming samples; empty for outgoing topics.
     writers: HashMap<u64, Option<Option<Duration>>>,
     /// The instance that the last value is of.
     last_key: [u8; 16],
-}
-
-/// The levels of the instances of a topic.
-struct Instances {
-    /// The type and its key, if that is known; else levels are the hashes of keys.
-    known: Option<(Arc<Struct>, KeyType)>,
-    /// Of keys that were seen.
-    levels: HashMap<KeyHash, String>,
-}
-
-impl Instances {
-    fn level(&mut self, sample: &Sample<'_>, types: &Types) -> String {
-        let Some((of, key)) = &self.known else {
-            return name::key_level(&sample.key);
-        };
-        // All zeros may be that none was sent.
-        let is_hashed = sample.key != [0; 16];
-        if let Some(level) = self.levels.get(&sample.key).filter(|_| is_hashed) {
-            return level.clone();
-        }
-        let level = match sample.kind {
-            SampleKind::Data => {
-                let value = cdr::to_json(sample.bytes, of, types).ok();
-                value.and_then(|value| key.level(&value))
-            }
-            SampleKind::Dispose => key.level_of_payload(sample.bytes, types),
-        };
-        let level = level.unwrap_or_else(|| name::key_level(&sample.key));
-        if self.levels.len() >= LEVELS_MAX {
-            self.levels.clear();
-        }
-        self.levels.insert(sample.key, level.clone());
-        level
-    }
 }
 
 impl Incoming {
@@ -131,12 +99,13 @@ impl Incoming {
         if role == Role::Request && !self.settings.is_served(&address) {
             return;
         }
-        if self.remote.len() >= ENDPOINTS_MAX {
-            return Counts::add(&self.counts.unmatched);
-        }
         let Endpoint {
             guid, topic, qos, ..
         } = endpoint;
+        let remarks = &self.counts.remarks;
+        if self.remote.len() >= ENDPOINTS_MAX {
+            return remarks.add_unmatched(&guid, &topic.name, Unmatched::Limit);
+        }
         let key = Key {
             class: qos.class(),
             partitions: qos.partitions.clone(),
@@ -153,12 +122,13 @@ impl Incoming {
         }
         self.token_next = self.token_next.wrapping_add(1);
         let token = self.token_next;
-        let request = Qos::of_reader_for(&qos);
-        let reader = match participant.reader(&key.topic, &request, token) {
+        let request = Qos::of_reader_for(&qos, self.settings.separation_at(&address));
+        let is_watched = key.class.is_watched;
+        let reader = match participant.reader(&key.topic, &request, token, is_watched) {
             Ok(reader) => reader,
             Err(error) => {
                 tracing::warn!(topic = key.topic.name, %error, "a DDS writer is not read");
-                return Counts::add(&self.counts.unmatched);
+                return remarks.add_unmatched(&guid, &key.topic.name, Unmatched::Failed);
             }
         };
         tracing::info!(topic = key.topic.name, address, "reading DDS samples");
@@ -171,10 +141,7 @@ impl Incoming {
             instances: self
                 .settings
                 .has_instances(key.topic.is_keyless, &address)
-                .then(|| Instances {
-                    known: known.and_then(|of| Some((of.clone(), KeyType::of(of)?))),
-                    levels: HashMap::new(),
-                }),
+                .then(|| Instances::of(known)),
             json: known.filter(|_| self.settings.is_json(&address)).cloned(),
             is_retained: role == Role::Topic
                 && (key.class.is_durable || self.settings.is_retained(&address)),
@@ -182,14 +149,18 @@ impl Incoming {
             remote: HashSet::from([guid]),
             writers: HashMap::new(),
             last_key: [0; 16],
+            is_late: false,
+            is_alive: true,
             address,
         };
+        made.remark(token, remarks);
         self.readers.insert(token, made);
         self.tokens.insert(key.clone(), token);
         self.remote.insert(guid, key);
     }
 
     pub(crate) fn on_gone(&mut self, guid: &Guid) {
+        self.counts.remarks.forget(guid);
         let Some(key) = self.remote.remove(guid) else {
             return;
         };
@@ -204,12 +175,30 @@ impl Incoming {
         if found.remote.is_empty() {
             self.tokens.remove(&key);
             self.left.push(token);
+            self.counts.remarks.set_topic(token, None);
         }
     }
 
     /// Readers that are to be emptied for the last time.
     pub(crate) fn take_left(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.left)
+    }
+
+    /// A watched reader has noticed something of its writers.
+    pub(crate) fn notice(&mut self, token: u32) {
+        let Some(found) = self.readers.get_mut(&token) else {
+            return;
+        };
+        let noticed = found.reader.noticed();
+        let missed = &self.counts.deadlines_missed;
+        missed.fetch_add(noticed.deadlines_missed, Ordering::Relaxed);
+        let silent = &self.counts.silent;
+        silent.fetch_add(noticed.fell_silent, Ordering::Relaxed);
+        found.is_late |= noticed.deadlines_missed > 0;
+        found.is_alive = noticed.is_alive;
+        if !found.remote.is_empty() {
+            found.remark(token, &self.counts.remarks);
+        }
     }
 
     /// Appends what waits in a reader; false if there may be more.
@@ -223,6 +212,9 @@ impl Incoming {
             return true;
         };
         let is_empty = found.take(&self.settings, &self.counts, services, out);
+        if found.class.is_watched && !found.remote.is_empty() {
+            found.remark(token, &self.counts.remarks);
+        }
         if is_empty && found.remote.is_empty() {
             tracing::info!(address = found.address, "no DDS writer is left");
             self.readers.remove(&token);
@@ -232,6 +224,15 @@ impl Incoming {
 }
 
 impl In {
+    /// Writes down whether the topic's writers keep what they promise, if they promise anything.
+    fn remark(&self, token: u32, remarks: &remarks::Remarks) {
+        let topic = remarks::Topic {
+            address: self.address.clone(),
+            is_silent: self.is_late || !self.is_alive,
+        };
+        remarks.set_topic(token, Some(topic).filter(|_| self.class.is_watched));
+    }
+
     fn take(
         &mut self,
         settings: &DdsSettings,
@@ -245,6 +246,7 @@ impl In {
             class,
             last_key,
             instances,
+            is_late,
             ..
         } = self;
         let (address, json, type_name) = (&self.address, self.json.as_deref(), &self.type_name);
@@ -262,6 +264,7 @@ impl In {
             let Some(lifespan) = lifespan else {
                 return;
             };
+            *is_late = false;
             let of_instance = instances.as_mut().map(|instances| {
                 let level = instances.level(&sample, &settings.types);
                 format!("{address}/{level}")
@@ -355,9 +358,12 @@ fn place_of(endpoint: &Endpoint, settings: &DdsSettings, counts: &Counts) -> Opt
     match name::place_of(&endpoint.qos.partitions, topic, &settings.ros) {
         Ok(place) => settings.is_bridged(&place.address).then_some(place),
         Err(name::NoAddress::Private) => None,
-        Err(_) => {
-            tracing::info!(topic, "a DDS endpoint has no address and is not bridged");
-            Counts::add(&counts.unmatched);
+        Err(why) => {
+            let why = match why {
+                name::NoAddress::Partitions => Unmatched::Partition,
+                _ => Unmatched::Address,
+            };
+            counts.remarks.add_unmatched(&endpoint.guid, topic, why);
             None
         }
     }
@@ -430,13 +436,18 @@ impl Outgoing {
         if role == Role::Reply && !self.settings.is_served(&address) {
             return interests;
         }
-        if self.remote.len() >= ENDPOINTS_MAX {
-            Counts::add(&self.counts.unmatched);
-            return interests;
-        }
         let Endpoint {
             guid, topic, qos, ..
         } = endpoint;
+        let why = match self.remote.len() {
+            ENDPOINTS_MAX.. => Some(Unmatched::Limit),
+            _ if !qos.is_servable() => Some(Unmatched::Durability),
+            _ => None,
+        };
+        if let Some(why) = why {
+            self.counts.remarks.add_unmatched(&guid, &topic.name, why);
+            return interests;
+        }
         let is_late = qos.class().is_durable;
         let key = Key {
             topic,
@@ -446,6 +457,8 @@ impl Outgoing {
                 // A writer serves all of them.
                 is_reliable: true,
                 is_durable: true,
+                deadline: None,
+                is_watched: false,
             },
         };
         let has_instances = self.settings.has_instances(key.topic.is_keyless, &address);
@@ -488,6 +501,7 @@ impl Outgoing {
     }
 
     pub(crate) fn on_gone(&mut self, guid: &Guid, participant: &Participant) -> Vec<Interest> {
+        self.counts.remarks.forget(guid);
         let Some(key) = self.remote.remove(guid) else {
             return Vec::new();
         };
@@ -526,12 +540,16 @@ impl Outgoing {
             return;
         };
         let topic = &key.topic.name;
-        let Some(offer) = Qos::of_writer_for(out.remote.values()) else {
-            tracing::warn!(
-                topic,
-                "DDS readers request what no one writer can offer: some are not served"
-            );
-            return Counts::add(&self.counts.unmatched);
+        let offer = Qos::of_writer_for(out.remote.values());
+        let remarks = &self.counts.remarks;
+        for (guid, qos) in &out.remote {
+            match offer.as_ref().is_some_and(|it| it.is_taken_by(qos)) {
+                true => remarks.forget(guid),
+                false => remarks.add_unmatched(guid, topic, Unmatched::Representation),
+            }
+        }
+        let Some(offer) = offer else {
+            return;
         };
         if out.offered.as_ref() == Some(&offer) {
             return;
@@ -559,7 +577,9 @@ impl Outgoing {
             }
             Err(error) => {
                 tracing::warn!(topic, %error, "a DDS reader is not served");
-                Counts::add(&self.counts.unmatched);
+                for guid in out.remote.keys() {
+                    remarks.add_unmatched(guid, topic, Unmatched::Failed);
+                }
             }
         }
     }

@@ -49,6 +49,8 @@ pub struct Qos {
     pub lifespan: Option<Duration>,
     pub deadline: Option<Duration>,
     pub latency_budget: Option<Duration>,
+    /// Least time between two samples of an instance that a reader takes.
+    pub separation: Duration,
     pub liveliness: Liveliness,
     pub lease: Option<Duration>,
     pub is_exclusive: bool,
@@ -72,6 +74,10 @@ pub struct Class {
     pub is_reliable: bool,
     pub is_durable: bool,
     pub is_exclusive: bool,
+    /// Not of exclusive writers: one reader arbitrates between them all.
+    pub deadline: Option<Duration>,
+    /// Writers promise a deadline, or to say that they are alive.
+    pub is_watched: bool,
 }
 
 impl Qos {
@@ -80,15 +86,32 @@ impl Qos {
             is_reliable: self.is_reliable,
             is_durable: self.durability > Durability::Volatile,
             is_exclusive: self.is_exclusive,
+            deadline: self.deadline.filter(|_| !self.is_exclusive),
+            is_watched: !self.is_exclusive && (self.deadline.is_some() || self.lease.is_some()),
         }
     }
 
-    /// Request of a reader that matches all writers of this class, whatever else they offer.
-    pub fn of_reader_for(writer: &Qos) -> Qos {
+    /// Whether a reader requests no more than is kept here.
+    pub fn is_servable(&self) -> bool {
+        self.durability <= Durability::TransientLocal
+    }
+
+    fn takes(&self, kind: Representation) -> bool {
+        match &self.representations[..] {
+            [] => kind == 0,
+            kinds => kinds.contains(&kind),
+        }
+    }
+
+    /// Request of a reader that matches all writers of this class, whatever else they offer. Whether they are alive is
+    /// noticed by what they offer. A deadline shorter than the separation is no request.
+    pub fn of_reader_for(writer: &Qos, separation: Duration) -> Qos {
         Qos {
             is_reliable: writer.is_reliable,
             durability: writer.durability.min(Durability::TransientLocal),
             is_exclusive: writer.is_exclusive,
+            deadline: writer.class().deadline.filter(|it| *it >= separation),
+            separation,
             by_source_time: writer.by_source_time,
             partitions: writer.partitions.clone(),
             samples_max: WAITING_MAX,
@@ -98,9 +121,13 @@ impl Qos {
         }
     }
 
-    /// Offer of a writer that matches all these readers; `None` if no writer can.
-    pub fn of_writer_for<'a>(readers: impl IntoIterator<Item = &'a Qos>) -> Option<Qos> {
-        let mut readers = readers.into_iter();
+    /// Offer of a writer that matches these readers; but for those that do not take the data representation that most of
+    /// them take.
+    pub fn of_writer_for<'a>(readers: impl Iterator<Item = &'a Qos> + Clone) -> Option<Qos> {
+        let takers = |kind: &Representation| readers.clone().filter(|it| it.takes(*kind)).count();
+        // XCDR1, the last one, if as many take either.
+        let kind = [2, 0].into_iter().max_by_key(takers)?;
+        let mut readers = readers.filter(|it| it.takes(kind));
         let first = readers.next()?;
         let mut offer = Qos {
             is_reliable: true,
@@ -111,19 +138,8 @@ impl Qos {
         };
         offer.depth = 0;
         offer.samples_max = 0;
-        let is_first_kind = |kind: Representation, reader: &Qos| match &reader.representations[..] {
-            [] => kind == 0,
-            kinds => kinds.contains(&kind),
-        };
-        offer.representations.truncate(1);
-        let kind = offer.representations.first().copied().unwrap_or(0);
-        for reader in std::iter::once(first).chain(readers) {
-            if reader.is_exclusive != offer.is_exclusive
-                || reader.durability > Durability::TransientLocal
-                || !is_first_kind(kind, reader)
-            {
-                return None;
-            }
+        offer.representations = vec![kind];
+        for reader in readers {
             offer.deadline = shorter(offer.deadline, reader.deadline);
             offer.lease = shorter(offer.lease, reader.lease);
             offer.liveliness = offer.liveliness.max(reader.liveliness);
@@ -139,6 +155,11 @@ impl Qos {
             };
         }
         Some(offer)
+    }
+
+    /// Whether this offer is of a data representation that a reader takes; it fits in all else.
+    pub fn is_taken_by(&self, reader: &Qos) -> bool {
+        self.representations.iter().any(|kind| reader.takes(*kind))
     }
 }
 
@@ -172,7 +193,7 @@ mod tests {
             depth: 7,
             ..reader()
         };
-        let offer = Qos::of_writer_for([&reader(), &strict]).expect("they agree");
+        let offer = Qos::of_writer_for([&reader(), &strict].into_iter()).expect("they agree");
         assert!(offer.is_reliable && offer.durability == Durability::TransientLocal);
         assert_eq!(
             (offer.deadline, offer.lease),
@@ -185,7 +206,7 @@ mod tests {
             ..reader()
         };
         assert_eq!(
-            Qos::of_writer_for([&strict, &all])
+            Qos::of_writer_for([&strict, &all].into_iter())
                 .expect("they agree")
                 .late_depth,
             0
@@ -193,26 +214,41 @@ mod tests {
     }
 
     #[test]
-    fn no_writer_serves_readers_that_exclude_each_other() {
-        let exclusive = Qos {
-            is_exclusive: true,
+    fn a_writer_is_for_the_readers_that_take_its_representation() {
+        let of = |kinds: &[Representation]| Qos {
+            representations: kinds.to_vec(),
             ..reader()
         };
-        let persistent = Qos {
-            durability: Durability::Persistent,
-            ..reader()
+        let (old, new, both) = (of(&[]), of(&[2]), of(&[0, 2]));
+        let kind_for = |readers: &[&Qos]| {
+            let offer = Qos::of_writer_for(readers.iter().copied());
+            offer.expect("somebody is served").representations
         };
-        let newer = Qos {
-            representations: vec![2],
-            ..reader()
-        };
-        assert!(Qos::of_writer_for([&reader(), &exclusive]).is_none());
-        assert!(Qos::of_writer_for([&persistent]).is_none());
-        assert!(Qos::of_writer_for([&reader(), &newer]).is_none());
-        assert_eq!(
-            Qos::of_writer_for([&newer]).expect("alone").representations,
-            [2]
-        );
+        assert_eq!(kind_for(&[&old]), [0]);
+        assert_eq!(kind_for(&[&new]), [2]);
+        assert_eq!(kind_for(&[&both]), [0]);
+        assert_eq!(kind_for(&[&both, &new]), [2]);
+        assert_eq!(kind_for(&[&both, &old]), [0]);
+        assert_eq!(kind_for(&[&new, &old, &new]), [2]);
+        let offer = Qos::of_writer_for([&old, &new].into_iter()).expect("one of them");
+        assert!(offer.is_taken_by(&old) && !offer.is_taken_by(&new));
+        assert!(Qos::of_writer_for([].into_iter()).is_none());
+    }
+
+    #[test]
+    fn nobody_serves_what_is_kept_by_a_service() {
+        for (durability, is_servable) in [
+            (Durability::Volatile, true),
+            (Durability::TransientLocal, true),
+            (Durability::Transient, false),
+            (Durability::Persistent, false),
+        ] {
+            let it = Qos {
+                durability,
+                ..reader()
+            };
+            assert_eq!(it.is_servable(), is_servable);
+        }
     }
 
     #[test]
@@ -222,8 +258,19 @@ mod tests {
             deadline: Some(Duration::from_secs(1)),
             ..Qos::default()
         };
-        let request = Qos::of_reader_for(&writer);
+        let request = Qos::of_reader_for(&writer, Duration::ZERO);
         assert_eq!(request.durability, Durability::TransientLocal);
-        assert!(!request.is_reliable && request.deadline.is_none());
+        assert!(!request.is_reliable && request.deadline == writer.deadline);
+        let rare = Qos::of_reader_for(&writer, Duration::from_secs(2));
+        assert!(rare.deadline.is_none() && rare.separation == Duration::from_secs(2));
+        let exclusive = Qos {
+            is_exclusive: true,
+            ..writer
+        };
+        assert!(
+            Qos::of_reader_for(&exclusive, Duration::ZERO)
+                .deadline
+                .is_none()
+        );
     }
 }

@@ -4,6 +4,7 @@ use crate::types::Types;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_model::Filter;
 use thalweg_server::config::dds::Dds;
 
@@ -28,6 +29,10 @@ pub struct DdsSettings {
     pub json: Vec<Filter>,
     /// Addresses whose samples become last values, also if their writers are volatile.
     pub retain: Vec<Filter>,
+    /// Addresses at which samples are thinned out.
+    pub sampled: Vec<Filter>,
+    /// Least time between two samples of an instance there.
+    pub separation: Duration,
     /// Addresses of topics whose instances have addresses of their own.
     pub keys: Vec<Filter>,
     /// Addresses of services of ROS 2 that clients of the broker serve.
@@ -61,6 +66,8 @@ impl DdsSettings {
             ros: dds.ros_mount.clone(),
             json: dds.json.clone(),
             retain: dds.retain.clone(),
+            sampled: dds.sampled.clone(),
+            separation: Duration::from_nanos(dds.separation.nanos()),
             keys: dds.keys.clone(),
             services: dds.services.clone(),
             types: Arc::new(types),
@@ -90,6 +97,14 @@ impl DdsSettings {
 
     pub fn is_retained(&self, address: &str) -> bool {
         any(&self.retain, address)
+    }
+
+    /// Least time between two samples of an instance that are published.
+    pub fn separation_at(&self, address: &str) -> Duration {
+        match any(&self.sampled, address) {
+            true => self.separation,
+            false => Duration::ZERO,
+        }
     }
 
     pub fn is_served(&self, address: &str) -> bool {

@@ -3,6 +3,9 @@
 {"do": "read", "topic": ..., "type": ..., "qos": [...]}      {"do": "write", "topic": ..., "type": ..., "qos": [...], "value": ...}
 {"do": "matched", "topic": ...}                              {"do": "dispose", "topic": ..., "value": ...}
 {"do": "serve", "topic": ...}: the service of that name adds
+{"do": "refused", "topic": ...}: the number of the policy by which an endpoint was last found incompatible, or 0
+
+A word of quality may have a number, of milliseconds where it is a time: "deadline:100". "as" is the name of an endpoint beside others of its topic.
 """
 
 import base64
@@ -140,6 +143,8 @@ QOS = {
     "best-effort": Policy.Reliability.BestEffort,
     "transient-local": Policy.Durability.TransientLocal,
     "volatile": Policy.Durability.Volatile,
+    "transient": Policy.Durability.Transient,
+    "persistent": Policy.Durability.Persistent,
     "keep-all": Policy.History.KeepAll,
     "exclusive": Policy.Ownership.Exclusive,
     "lifespan": Policy.Lifespan(60_000_000_000),
@@ -149,14 +154,29 @@ QOS = {
     "by-participant": Policy.Liveliness.ManualByParticipant(60_000_000_000),
     "source-order": Policy.DestinationOrder.BySourceTimestamp,
     "ordered": Policy.PresentationAccessScope.Topic(False, True),
+    "per-topic": Policy.PresentationAccessScope.Topic(False, False),
     "xcdr2": Policy.DataRepresentation(use_xcdrv2_representation=True),
     "xcdr1": Policy.DataRepresentation(use_cdrv0_representation=True),
 }
 
 
+MILLI = 1_000_000
+NUMBERED = {
+    "deadline": lambda it: Policy.Deadline(it * MILLI),
+    "budget": lambda it: Policy.LatencyBudget(it * MILLI),
+    "automatic": lambda it: Policy.Liveliness.Automatic(it * MILLI),
+    "by-topic": lambda it: Policy.Liveliness.ManualByTopic(it * MILLI),
+    "separation": lambda it: Policy.TimeBasedFilter(it * MILLI),
+    "depth": Policy.History.KeepLast,
+    "strength": Policy.OwnershipStrength,
+}
+
+
 def qos_of(words):
-    partitions = [it.removeprefix("partition:") for it in words if it.startswith("partition:")]
+    pairs = [it.split(":", 1) for it in words if ":" in it]
+    partitions = [value for name, value in pairs if name == "partition"]
     policies = [QOS[it] for it in words if it in QOS]
+    policies += [NUMBERED[name](int(value)) for name, value in pairs if name in NUMBERED]
     if partitions:
         policies.append(Policy.Partition(partitions))
     return Qos(*policies)
@@ -224,17 +244,22 @@ class Script:
         return self.topics[it["topic"]]
 
     def writer(self, it):
-        if it["topic"] not in self.writers:
+        name = it.get("as", it["topic"])
+        if name not in self.writers:
             qos = qos_of(it.get("qos", []))
-            self.writers[it["topic"]] = DataWriter(self.participant, self.topic(it), qos=qos)
-        return self.writers[it["topic"]]
+            self.writers[name] = DataWriter(self.participant, self.topic(it), qos=qos)
+        return self.writers[name]
 
     def run(self, it):
-        name, what = it["topic"], it["do"]
+        name, what = it.get("as", it["topic"]), it["do"]
         if what == "read":
             qos = qos_of(it.get("qos", []))
             reader = self.readers[name] = DataReader(self.participant, self.topic(it), qos=qos)
             threading.Thread(target=hear, args=(name, reader, self), daemon=True).start()
+        elif what == "refused":
+            if name in self.writers:
+                return self.writers[name].get_offered_incompatible_qos_status().last_policy_id
+            return self.readers[name].get_requested_incompatible_qos_status().last_policy_id
         elif what == "serve":
             reliable = qos_of(["reliable"])
             asked = Topic(self.participant, f"rq/{name}Request", Sum)

@@ -1,56 +1,121 @@
 //! The bridge's session in a broker, without a domain of DDS.
 
 use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_dds::counts::Counts;
 use thalweg_dds::frame::{self, Decoded, Retain, Sample, ToBroker};
 use thalweg_dds::front::DdsFront;
+use thalweg_dds::remarks::Topic;
 use thalweg_server::Server;
 use thalweg_server::config::Config;
 
 const PAYLOAD_MAX: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A broker, and the bridge's end of a stream to it.
+struct Stage {
+    _server: Server,
+    counts: Arc<Counts>,
+    stream: UnixStream,
+    input: Vec<u8>,
+}
+
+impl Stage {
+    fn set(more: &[&str]) -> Stage {
+        let own = [
+            "listeners.mqtt.bind=127.0.0.1:0",
+            "listeners.websocket.enabled=false",
+            "journal.enabled=false",
+            "shards=1",
+        ];
+        let sets: Vec<String> = own.iter().chain(more).map(|it| (*it).to_owned()).collect();
+        let read = Config::from_text(None, std::iter::empty(), &sets);
+        let server = Server::start(read.expect("the settings are right").0).expect("it starts");
+        let counts = Arc::<Counts>::default();
+        let front = |nonce| DdsFront::at_stream("dds", "dds 0", PAYLOAD_MAX, nonce, counts.clone());
+        let stream = server.streams().open("dds", front).expect("it opens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        Stage {
+            _server: server,
+            counts,
+            stream,
+            input: Vec::new(),
+        }
+    }
+
+    fn says(&mut self, all: &[ToBroker<'_>]) {
+        let mut frames = Vec::new();
+        for it in all {
+            assert!(frame::encode(it, &mut frames));
+        }
+        self.stream.write_all(&frames).expect("it is open");
+    }
+
+    /// The payload of the next message.
+    fn hears(&mut self) -> String {
+        loop {
+            match frame::decode_message(&self.input, PAYLOAD_MAX) {
+                Decoded::Frame(message, length) => {
+                    let payload = String::from_utf8_lossy(message.sample.payload).into_owned();
+                    self.input.drain(..length);
+                    return payload;
+                }
+                Decoded::Incomplete => {}
+                Decoded::Wrong => panic!("no frame"),
+            }
+            let mut some = [0; 1024];
+            let count = self.stream.read(&mut some).expect("it comes in time");
+            assert_ne!(count, 0, "the session has ended");
+            self.input.extend_from_slice(&some[..count]);
+        }
+    }
+}
+
 #[test]
 fn what_comes_with_the_first_bytes_is_handled_when_the_session_is_open() {
-    let sets = [
-        "listeners.mqtt.bind=127.0.0.1:0",
-        "listeners.websocket.enabled=false",
-        "journal.enabled=false",
-        "shards=1",
-    ];
-    let read = Config::from_text(None, std::iter::empty(), &sets.map(str::to_owned));
-    let server = Server::start(read.expect("the settings are right").0).expect("it starts");
-    let counts = Arc::<Counts>::default();
-    let front = |nonce| DdsFront::at_stream("dds", PAYLOAD_MAX, nonce, counts.clone());
-    let mut stream = server.streams().open("dds", front).expect("it opens");
-    let mut frames = Vec::new();
-    frame::encode(
-        &ToBroker::Publish(Sample {
+    let mut stage = Stage::set(&[]);
+    // All in one: nothing that comes later drives the session on.
+    stage.says(&[
+        ToBroker::Publish(Sample {
             is_reliable: true,
             retain: Retain::Set,
             address: "plant/1",
             payload: b"kept",
             ..Sample::default()
         }),
-        &mut frames,
-    );
-    let (address, is_late) = ("plant/1", true);
-    frame::encode(&ToBroker::Subscribe { address, is_late }, &mut frames);
-    // All in one: nothing that comes later drives the session on.
-    stream.write_all(&frames).expect("it is open");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    let mut input = Vec::new();
-    loop {
-        let mut some = [0; 1024];
-        let count = stream.read(&mut some).expect("the last value comes");
-        assert_ne!(count, 0, "the session has ended");
-        input.extend_from_slice(&some[..count]);
-        match frame::decode_message(&input, PAYLOAD_MAX) {
-            Decoded::Frame(message, _) => break assert_eq!(message.sample.payload, b"kept"),
-            Decoded::Incomplete => {}
-            Decoded::Wrong => panic!("no frame"),
-        }
+        ToBroker::Subscribe {
+            address: "plant/1",
+            is_late: true,
+        },
+    ]);
+    assert_eq!(stage.hears(), "kept");
+}
+
+#[test]
+fn a_topic_of_which_something_is_promised_has_a_presence() {
+    let mut stage = Stage::set(&["presence.enabled=true"]);
+    let (address, is_late) = ("$presence/dds/#", true);
+    stage.says(&[ToBroker::Subscribe { address, is_late }]);
+    // Two readers know of the topic: it is there while one of them says so.
+    let known = |is_silent: bool| {
+        let address = "plant/1".to_owned();
+        Some(Topic { address, is_silent })
+    };
+    let online = r#""state":"online","protocol":"DDS""#;
+    for (reader, topic, words) in [
+        (1, known(false), online),
+        (1, known(true), r#""why":"silent""#),
+        (1, known(false), online),
+        (2, known(false), online),
+        // The other one stays.
+        (2, None, online),
+        (1, None, r#""why":"goodbye""#),
+    ] {
+        stage.counts.remarks.set_topic(reader, topic);
+        stage.says(&[ToBroker::Settled(0)]);
+        let heard = stage.hears();
+        assert!(heard.contains(words), "{heard}");
     }
 }

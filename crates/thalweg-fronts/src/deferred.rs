@@ -246,6 +246,11 @@ pub trait DeferredFront: Send {
         None
     }
 
+    /// See [`Front::client_properties`].
+    fn client_properties(&self) -> &[(Box<str>, Box<str>)] {
+        &[]
+    }
+
     /// See [`Front::silence_max`].
     fn silence_max(&self) -> Option<Span> {
         None
@@ -567,6 +572,10 @@ where
 
     fn fault(&self) -> Option<String> {
         self.front()?.fault()
+    }
+
+    fn client_properties(&self) -> &[(Box<str>, Box<str>)] {
+        self.front().map_or(&[], T::client_properties)
     }
 
     fn silence_max(&self) -> Option<Span> {

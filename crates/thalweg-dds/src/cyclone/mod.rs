@@ -132,6 +132,11 @@ struct Inner {
 /// Token by which [`Participant::wait`] reports discovery, and [`Participant::wake`].
 const DISCOVERY: dds_attach_t = -1;
 const WOKEN: dds_attach_t = -2;
+/// Added to a reader's token, what reports that [`Reader::noticed`] has something new.
+const NOTICED: dds_attach_t = 1 << 32;
+/// What a reader notices of its writers.
+const NOTICEABLE: u32 = 1 << cyclors::dds_status_id_DDS_REQUESTED_DEADLINE_MISSED_STATUS_ID
+    | 1 << cyclors::dds_status_id_DDS_LIVELINESS_CHANGED_STATUS_ID;
 /// Readers that one wait reports.
 const REPORTED_MAX: usize = 256;
 /// Samples that are taken at once.
@@ -145,6 +150,19 @@ pub struct Ready {
     pub discovery: bool,
     /// Tokens of readers that have samples.
     pub readers: Vec<u32>,
+    /// Tokens of watched readers that have noticed something.
+    pub noticed: Vec<u32>,
+}
+
+/// What a reader has noticed of its writers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Noticed {
+    /// Instances that were not written in time since it was last asked.
+    pub deadlines_missed: u64,
+    /// Writers that ceased to say that they are alive since then.
+    pub fell_silent: u64,
+    /// Whether one of them is alive now.
+    pub is_alive: bool,
 }
 
 impl Participant {
@@ -217,6 +235,7 @@ impl Participant {
                     // SAFETY: there is room for it.
                     unsafe { cyclors::dds_take_guardcondition(self.0.guard.0, &mut was) };
                 }
+                NOTICED.. => ready.noticed.extend(u32::try_from(*token - NOTICED)),
                 token => ready.readers.extend(u32::try_from(token)),
             }
         }
@@ -280,8 +299,14 @@ impl Participant {
         taken
     }
 
-    /// A reader; `token` is what [`Participant::wait`] reports it by.
-    pub fn reader(&self, topic: &Topic, qos: &Qos, token: u32) -> Result<Reader, Error> {
+    /// A reader; `token` is what [`Participant::wait`] reports it by, with what it notices if it is watched.
+    pub fn reader(
+        &self,
+        topic: &Topic,
+        qos: &Qos,
+        token: u32,
+        is_watched: bool,
+    ) -> Result<Reader, Error> {
         let (of_topic, _) = self.0.topic(topic)?;
         let qos = Native::of(qos);
         let (parent, listener) = (self.0.participant.0, ptr::null());
@@ -290,6 +315,12 @@ impl Participant {
         let reader = Entity(checked(reader, "cannot make a reader")?);
         let condition = condition_of(reader.0)?;
         self.0.attach(condition, token as dds_attach_t)?;
+        if is_watched {
+            // SAFETY: numbers only.
+            let code = unsafe { cyclors::dds_set_status_mask(reader.0, NOTICEABLE) };
+            checked(code, "cannot watch the writers")?;
+            self.0.attach(reader.0, NOTICED + token as dds_attach_t)?;
+        }
         Ok(Reader {
             reader,
             condition,
@@ -431,6 +462,22 @@ impl Reader {
     /// Most samples per [`Reader::take`].
     pub const TAKEN_MAX: usize = TAKEN_MAX;
 
+    /// Resets what counts since the last time.
+    pub fn noticed(&self) -> Noticed {
+        // SAFETY: numbers, for which zero is a value; there is room for them.
+        unsafe {
+            let mut missed: cyclors::dds_requested_deadline_missed_status_t = std::mem::zeroed();
+            let mut lively: cyclors::dds_liveliness_changed_status_t = std::mem::zeroed();
+            cyclors::dds_get_requested_deadline_missed_status(self.reader.0, &mut missed);
+            cyclors::dds_get_liveliness_changed_status(self.reader.0, &mut lively);
+            Noticed {
+                deadlines_missed: missed.total_count_change.max(0) as u64,
+                fell_silent: lively.not_alive_count_change.max(0) as u64,
+                is_alive: lively.alive_count > 0,
+            }
+        }
+    }
+
     /// Quality of service of a sample's writer; `None` if it has gone.
     pub fn writer_qos(&self, writer: u64) -> Option<Qos> {
         // SAFETY: it gives a copy, or null.
@@ -447,8 +494,11 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // SAFETY: numbers only.
-        unsafe { cyclors::dds_waitset_detach(self.of.waitset.0, self.condition) };
+        // SAFETY: numbers only; one that is not attached is refused.
+        unsafe {
+            cyclors::dds_waitset_detach(self.of.waitset.0, self.condition);
+            cyclors::dds_waitset_detach(self.of.waitset.0, self.reader.0);
+        }
     }
 }
 

@@ -51,6 +51,7 @@ pub(super) unsafe fn read(qos: *const dds_qos_t) -> Qos {
                 true => time_of(true, time),
                 false => Some(Duration::ZERO),
             },
+            separation: Duration::ZERO,
             lease: time_of(c::dds_qget_liveliness(qos, &mut kind, &mut time), time),
             liveliness: match c::dds_qget_liveliness(qos, &mut kind, &mut time).then_some(kind) {
                 None | Some(0) => Liveliness::Automatic,
@@ -171,6 +172,7 @@ impl Native {
             c::dds_qset_resource_limits(made, limit(qos.samples_max), UNLIMITED, UNLIMITED);
             c::dds_qset_lifespan(made, nanos(qos.lifespan));
             c::dds_qset_deadline(made, nanos(qos.deadline));
+            c::dds_qset_time_based_filter(made, nanos(Some(qos.separation)));
             c::dds_qset_latency_budget(made, nanos(qos.latency_budget));
             c::dds_qset_liveliness(made, qos.liveliness as u32, nanos(qos.lease));
             c::dds_qset_ownership(made, qos.is_exclusive.into());

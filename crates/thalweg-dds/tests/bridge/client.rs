@@ -7,7 +7,7 @@ use thalweg_client::blocking::Client;
 use thalweg_dds::client::DdsLane;
 use thalweg_dds::settings::DdsSettings;
 
-fn settings(domain: u32) -> DdsSettings {
+pub fn settings(domain: u32) -> DdsSettings {
     let sets = [format!("dds.domain={domain}"), "dds.json=#".to_owned()];
     DdsSettings::of(&config_of(&sets).protocols.dds).expect("they can be used")
 }

@@ -8,5 +8,6 @@ mod demo;
 mod matrix;
 mod peer;
 mod policies;
+mod promises;
 mod returns;
 mod services;

@@ -100,6 +100,20 @@ impl Stage {
         Peer::in_domain(domain, &settings).expect("there was one before")
     }
 
+    /// What the bridge's connection says to operators.
+    pub fn properties(&self) -> Vec<(Box<str>, Box<str>)> {
+        let said = self.server.observer().on_shards(|inside| {
+            let mut found = Vec::new();
+            inside.kernel.for_each_session(|it| {
+                let link = it.link.filter(|_| it.dialect == "DDS");
+                let said = link.map(|link| inside.client_properties(link));
+                found.extend(said.into_iter().flatten().cloned());
+            });
+            found
+        });
+        said.concat()
+    }
+
     fn address(&self, listener: &str) -> &str {
         let mut listening = self.server.listening().iter();
         let (_, address) = listening
@@ -202,9 +216,10 @@ impl Peer {
     /// Makes a reader or a writer, and waits until the bridge has its opposite.
     pub fn matched(&mut self, what: Value) {
         let topic = what["topic"].clone();
+        let name = what.get("as").unwrap_or(&topic).clone();
         self.does(what);
         let deadline = std::time::Instant::now() + PATIENCE;
-        while self.does(json!({"do": "matched", "topic": topic})) == 0 {
+        while self.does(json!({"do": "matched", "topic": topic, "as": name})) == 0 {
             assert!(
                 std::time::Instant::now() < deadline,
                 "the bridge does not match {topic}"

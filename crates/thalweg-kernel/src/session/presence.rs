@@ -164,6 +164,37 @@ impl Kernel {
         (address.len() <= self.env.limits().address_bytes_max).then(|| address.into())
     }
 
+    /// Publishes the presence of somebody who has no session, and of whom a session knows: at the address of a name that is
+    /// claimed in its protocol. Several speakers may know of one name, which is there while one says so.
+    pub fn tell_for<E: Effects>(
+        &mut self,
+        session: SessionId,
+        known: KnownAs<'_>,
+        speaker: &str,
+        left: Option<Closing>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(session) = self.sessions.get(session) else {
+            return;
+        };
+        let dialect = session.connection.dialect();
+        let protocol = known.claimed_in.unwrap_or_default();
+        let address = presence::claimed_address(known.tenant, protocol, known.name);
+        let limits = self.env.limits();
+        if !limits.presence || address.len() > limits.address_bytes_max {
+            return;
+        }
+        let news = PresenceNews {
+            address: address.into(),
+            client: speaker.into(),
+            dialect,
+            at: now,
+            left,
+        };
+        self.tell_presence(Some(news), now, fx);
+    }
+
     /// The link of a session will end; only the caller publishes its presence, from what this returns.
     pub(crate) fn take_presence(&mut self, id: SessionId, now: Time) -> Option<PresenceNews> {
         let session = self

@@ -2,7 +2,7 @@
 
 use crate::config::section::section;
 use std::path::PathBuf;
-use thalweg_model::Filter;
+use thalweg_model::{Filter, Span};
 
 section! {
     pub struct Dds {
@@ -35,6 +35,11 @@ section! {
         /// Topic filters: samples at such addresses become last values (MQTT: retained messages), as those of writers
         /// with TRANSIENT_LOCAL durability do everywhere.
         retain: Vec<Filter> = List(&FILTERS), "", Restart;
+        /// Topic filters: at these addresses no more than one sample of each instance is published per `dds.separation`
+        /// (TIME_BASED_FILTER); what comes between is dropped before it is converted.
+        sampled: Vec<Filter> = List(&FILTERS), "", Restart;
+        /// The least time between two samples of an instance at addresses of `dds.sampled`, by the stamps of their writer.
+        separation: Span = millis(1, 86_400_000), "100ms", Restart;
         /// Topic filters: addresses of topics with a key whose instances have addresses of their own, one level below: the hash
         /// of the key in hexadecimal digits, or the key itself if that is fixed in size and at most 16 bytes long. Where the
         /// type is known, the values of the key's fields. Elsewhere all instances share the address, and one last value.

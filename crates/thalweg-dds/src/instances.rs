@@ -1,0 +1,54 @@
+//! Instances of a topic that comes in: the level of the address of each.
+
+use crate::cdr;
+use crate::cyclone::{KeyHash, Sample, SampleKind};
+use crate::key::KeyType;
+use crate::name;
+use crate::types::{Struct, Types};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Instances of a topic whose levels are remembered.
+const LEVELS_MAX: usize = 4096;
+
+/// The levels of the instances of a topic.
+pub(crate) struct Instances {
+    /// The type and its key, if that is known; else levels are the hashes of keys.
+    known: Option<(Arc<Struct>, KeyType)>,
+    /// Of keys that were seen.
+    levels: HashMap<KeyHash, String>,
+}
+
+impl Instances {
+    /// Of a topic whose type is this one, if it is known.
+    pub(crate) fn of(known: Option<&Arc<Struct>>) -> Instances {
+        Instances {
+            known: known.and_then(|of| Some((of.clone(), KeyType::of(of)?))),
+            levels: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn level(&mut self, sample: &Sample<'_>, types: &Types) -> String {
+        let Some((of, key)) = &self.known else {
+            return name::key_level(&sample.key);
+        };
+        // All zeros may be that none was sent.
+        let is_hashed = sample.key != [0; 16];
+        if let Some(level) = self.levels.get(&sample.key).filter(|_| is_hashed) {
+            return level.clone();
+        }
+        let level = match sample.kind {
+            SampleKind::Data => {
+                let value = cdr::to_json(sample.bytes, of, types).ok();
+                value.and_then(|value| key.level(&value))
+            }
+            SampleKind::Dispose => key.level_of_payload(sample.bytes, types),
+        };
+        let level = level.unwrap_or_else(|| name::key_level(&sample.key));
+        if self.levels.len() >= LEVELS_MAX {
+            self.levels.clear();
+        }
+        self.levels.insert(sample.key, level.clone());
+        level
+    }
+}
