@@ -11,3 +11,4 @@ mod policies;
 mod promises;
 mod returns;
 mod services;
+mod terms;
