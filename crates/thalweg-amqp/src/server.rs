@@ -310,7 +310,7 @@ impl ServerSide {
     }
 
     /// `basic.ack`, as above. Its frame always has the same length.
-    #[inline]
+    #[inline(always)]
     fn ack_method(&mut self, bytes: &[u8]) -> Option<(u16, basic::Ack)> {
         let &[
             1,

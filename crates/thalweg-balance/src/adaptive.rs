@@ -352,9 +352,8 @@ impl Adaptive {
                 .get(place)
                 .is_some_and(|member| member.signal == Signal::Acknowledges)
         {
-            let reports = self
-                .get(place)
-                .is_some_and(|member| member.reporting.last.is_some());
+            let member = self.get(place);
+            let reports = member.is_some_and(|member| member.reporting.last.is_some());
             self.set_signal(
                 place,
                 if reports {
@@ -638,6 +637,7 @@ impl Adaptive {
 
     /// Whether a member can have a message: in pass 0 one for which it is about to be free, in pass 1 one within its
     /// allowed lead.
+    #[inline(always)]
     fn is_open(&self, member: &Member, view: &View, pass: u32) -> bool {
         if member.blocked || view.now < member.until {
             return false;

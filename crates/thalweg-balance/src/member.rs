@@ -174,6 +174,7 @@ impl Member {
     }
 
     /// Its window while the backlog exceeds the usual one by so much.
+    #[inline(always)]
     pub(super) fn window(&self, level: u32, pressing: u32) -> u32 {
         if self.probation {
             return 1;

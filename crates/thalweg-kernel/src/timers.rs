@@ -120,11 +120,8 @@ impl Kernel {
     fn on_timer<E: Effects>(&mut self, key: TimerKey, now: Time, fx: &mut E) {
         match key {
             TimerKey::Will(id) => {
-                if self
-                    .sessions
-                    .get(id)
-                    .is_some_and(|it| it.life.will_due() <= now)
-                {
+                let session = self.sessions.get(id);
+                if session.is_some_and(|it| it.life.will_due() <= now) {
                     self.publish_will(id, now, fx);
                 }
             }

@@ -159,10 +159,8 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let groups = self
-            .sessions
-            .get(id)
-            .map_or_else(Vec::new, |session| session.membership.groups().to_vec());
+        let session = self.sessions.get(id);
+        let groups = session.map_or_else(Vec::new, |session| session.membership.groups().to_vec());
         let mut believed = report.is_credible();
         for group_id in groups {
             if self.is_owned_elsewhere(group_id) {

@@ -329,10 +329,8 @@ impl Kernel {
 
     /// Its wait is over.
     pub(crate) fn on_trial_due<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let trial = self
-            .sessions
-            .get_mut(id)
-            .and_then(|session| session.membership.trial_mut());
+        let session = self.sessions.get_mut(id);
+        let trial = session.and_then(|session| session.membership.trial_mut());
         if trial.is_some_and(|trial| trial.is_over(now)) {
             self.pump_groups(id, now, fx);
         }

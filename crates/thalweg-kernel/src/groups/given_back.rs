@@ -119,10 +119,8 @@ impl Kernel {
         number: BackId,
         now: Time,
     ) -> Chosen {
-        let known = self
-            .groups
-            .get_mut(group_id)
-            .and_then(|group| group.given_back.by_number.get(&number).cloned());
+        let group = self.groups.get_mut(group_id);
+        let known = group.and_then(|group| group.given_back.by_number.get(&number).cloned());
         let Some(refused) = known.filter(|_| number != 0) else {
             return self.choose_member(group_id, message, again, &[], now);
         };

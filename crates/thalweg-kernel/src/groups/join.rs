@@ -185,10 +185,8 @@ impl Kernel {
         // It leaves its seat now: settlements of its remaining copies are not reported any more, and it or another may
         // take the seat.
         self.seat_if_stale(group_id, now);
-        let work = self
-            .sessions
-            .get_mut(id)
-            .and_then(|session| session.membership.terms.as_deref_mut());
+        let session = self.sessions.get_mut(id);
+        let work = session.and_then(|session| session.membership.terms.as_deref_mut());
         if let (Some(work), Some(key)) = (work, key) {
             work.forget(&key);
         }

@@ -502,11 +502,8 @@ impl Kernel {
         if self.is_owned_elsewhere(group_id) {
             return self.send_home(group_id);
         }
-        if self
-            .groups
-            .get_mut(group_id)
-            .is_some_and(|group| group.waiting.is_empty())
-        {
+        let group = self.groups.get_mut(group_id);
+        if group.is_some_and(|group| group.waiting.is_empty()) {
             return;
         }
         if self.is_ordered(group_id, now) {

@@ -140,10 +140,8 @@ impl Kernel {
 
     /// Whether what waits in a group is not overtaken by what comes.
     pub(crate) fn is_in_line(&mut self, group_id: GroupId, now: Time) -> bool {
-        let is_adaptive = self
-            .groups
-            .get_mut(group_id)
-            .is_some_and(|group| group.strategy() == GroupStrategy::Adaptive);
+        let group = self.groups.get_mut(group_id);
+        let is_adaptive = group.is_some_and(|group| group.strategy() == GroupStrategy::Adaptive);
         !self.is_fed(group_id) && (is_adaptive || self.is_ordered(group_id, now))
     }
 
@@ -407,10 +405,8 @@ impl Kernel {
             at += 1;
         }
         // Without a connected member there is nothing to look for until one joins.
-        let seats = self
-            .groups
-            .get_mut(group_id)
-            .and_then(|group| group.seats());
+        let group = self.groups.get_mut(group_id);
+        let seats = group.and_then(|group| group.seats());
         if !passed.is_empty() && seats.is_some_and(|seats| seats.has_any()) {
             self.look_at_group(group_id, now + LOOK_ANEW);
         }

@@ -188,20 +188,19 @@ impl Kernel {
                 self.book_drop(None, message.address(), DropReason::GroupEnded);
                 continue;
             };
+            let item = Item::new(message, serial, deliveries);
             if let Some(queue) = group.feed() {
-                self.return_to_queue(queue, message, serial, deliveries, now);
+                self.return_to_queue(queue, item, now);
                 continue;
             }
             group.counters.returned += u64::from(redelivered);
             if self.is_too_often(group_id, serial, deliveries) {
-                let item = Item::new(message, serial, deliveries);
                 self.give_up_of_group(group_id, item, DeathReason::DeliveryLimit, now);
                 continue;
             }
             let Some(group) = self.groups.get_mut(group_id) else {
                 continue;
             };
-            let item = Item::new(message, serial, deliveries);
             self.books.entered(group.waiting.push_front(item));
             if !touched.contains(&group_id) {
                 touched.push(group_id);

@@ -114,10 +114,8 @@ impl Kernel {
 
     /// A session is back with a new link and takes its seats.
     pub(crate) fn sit_down(&mut self, id: SessionId, now: Time) {
-        let groups = self
-            .sessions
-            .get(id)
-            .map_or_else(Vec::new, |session| session.membership.groups().to_vec());
+        let session = self.sessions.get(id);
+        let groups = session.map_or_else(Vec::new, |session| session.membership.groups().to_vec());
         for group_id in groups {
             if let Some(group) = self.groups.get_mut(group_id) {
                 group.seats_changed();

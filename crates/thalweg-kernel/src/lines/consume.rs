@@ -197,10 +197,8 @@ impl Kernel {
 
     /// A session's output has room again.
     pub(crate) fn pump_lines<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let lines = self
-            .sessions
-            .get(id)
-            .and_then(|session| session.lines.as_deref());
+        let session = self.sessions.get(id);
+        let lines = session.and_then(|session| session.lines.as_deref());
         let numbers = lines.map_or_else(Vec::new, Lines::numbers);
         for number in numbers {
             self.pump_line(id, number, now, fx);
@@ -268,10 +266,8 @@ impl Kernel {
         while let Some((line, consumer)) = leaving.pop() {
             self.detach(id, line, &consumer, now, fx);
         }
-        let own = self
-            .sessions
-            .get_mut(id)
-            .and_then(|session| session.lines.take());
+        let session = self.sessions.get_mut(id);
+        let own = session.and_then(|session| session.lines.take());
         for queue in own.map_or_else(Vec::new, |lines| lines.into_own_queues()) {
             if self.queues.get(queue).is_some_and(|queue| queue.is_of(id)) {
                 self.end_queue_soon(queue, now, fx);

@@ -6,7 +6,7 @@ use crate::books::Delta;
 use crate::effects::{Content, Delivery, Effects, Recipient, Sent};
 use crate::groups::seats::Key;
 use crate::ledger::DropReason;
-use crate::queue::{Item, Original};
+use crate::queue::{Dead, Item};
 use thalweg_model::{DeathReason, Time};
 
 /// What became of a message that was handed over.
@@ -83,13 +83,8 @@ impl Kernel {
                 self.book_drop(Some(id), item.message.address(), DropReason::TooLarge);
                 if let Source::Queue(queue_id) = source {
                     // As if this receiver had refused it.
-                    self.note_dead_letter(
-                        queue_id,
-                        item.message.clone(),
-                        DeathReason::Rejected,
-                        Original::New,
-                        now,
-                    );
+                    let dead = Dead::new(item.message.clone(), DeathReason::Rejected);
+                    self.note_dead_letter(queue_id, dead, now);
                 }
                 return Ok(HandedOver::Done(item));
             }

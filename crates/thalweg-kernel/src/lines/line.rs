@@ -114,7 +114,7 @@ impl Lines {
         self.lines.get(self.place_of(number).ok()?)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get_mut(&mut self, number: u16) -> Option<&mut Channel> {
         let at = self.place_of(number).ok()?;
         self.lines.get_mut(at)
@@ -368,7 +368,7 @@ impl Channel {
     }
 
     /// How a consumer is given its next message, if it has credit for one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn turn_of(&self, number: u32) -> Option<Turn> {
         let consumer = self.consumer(number)?;
         let may = !consumer.settles || (self.has_credit() && consumer.has_credit());

@@ -15,6 +15,6 @@ mod transaction;
 mod verdict;
 
 pub(crate) use hand_over::HandedOver;
-pub(crate) use line::{Lines, Source, Turn, Unsettled};
+pub(crate) use line::{Channel, Lines, Source, Turn, Unsettled};
 pub use spec::{ConsumeSpec, Tags};
 pub use transaction::Gathered;

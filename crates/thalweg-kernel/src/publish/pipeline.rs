@@ -362,7 +362,7 @@ impl Kernel {
         let mut refused = false;
         let number = self.number_of(publisher);
         if !self.pass(queue, number, draft, now, fx) {
-            let message = self.keep(publisher, draft, &mut None, now);
+            let message = draft.keep(number, now);
             refused = self.accept(queue, &message, now, fx);
         }
         self.books.matched();
@@ -613,11 +613,6 @@ impl Kernel {
         kept: &'k mut Option<Message>,
         now: Time,
     ) -> &'k Message {
-        kept.get_or_insert_with(|| {
-            let uid = publisher
-                .and_then(|id| self.sessions.get(id))
-                .map_or(0, |session| session.uid());
-            draft.keep(uid, now)
-        })
+        kept.get_or_insert_with(|| draft.keep(self.number_of(publisher), now))
     }
 }

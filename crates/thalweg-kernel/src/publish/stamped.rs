@@ -54,10 +54,8 @@ impl Kernel {
     /// A stamp of a session's peer as the receivers of its message are to see it: a number that only this broker could
     /// make of the publisher's, so that no receiver can publish under it.
     pub fn mask_stamp(&self, id: SessionId, stamp: Stamp) -> Stamp {
-        let user = self
-            .sessions
-            .get(id)
-            .and_then(|session| session.user().map(|user| &**user));
+        let session = self.sessions.get(id);
+        let user = session.and_then(|session| session.user().map(|user| &**user));
         self.dedup.mask(user.unwrap_or_default(), stamp)
     }
 

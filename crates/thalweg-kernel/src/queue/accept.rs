@@ -1,6 +1,6 @@
 //! A message comes into a queue.
 
-use super::dead_letter::Original;
+use super::dead_letter::Dead;
 use super::{Item, Queue};
 use crate::Kernel;
 use crate::access::is_brokers;
@@ -300,10 +300,8 @@ impl Kernel {
             to_disk: Some(Holder::Queue(queue_id)),
             ..pending
         });
-        let has_groups = self
-            .queues
-            .get(queue_id)
-            .is_some_and(|queue| !queue.takers.groups().is_empty());
+        let queue = self.queues.get(queue_id);
+        let has_groups = queue.is_some_and(|queue| !queue.takers.groups().is_empty());
         self.push_deep(Holder::Queue(queue_id), item);
         if has_groups {
             self.agenda.pump(queue_id);
@@ -341,13 +339,8 @@ impl Kernel {
                 continue;
             }
             if overflow != QueueOverflow::RejectPublish {
-                self.note_dead_letter(
-                    queue_id,
-                    message.clone(),
-                    DeathReason::Overflow,
-                    Original::New,
-                    now,
-                );
+                let dead = Dead::new(message.clone(), DeathReason::Overflow);
+                self.note_dead_letter(queue_id, dead, now);
             }
             self.book_drop(None, message.address(), DropReason::QueueFull);
             return if overflow == QueueOverflow::DropHead {

@@ -165,9 +165,7 @@ impl Backlog {
     pub(crate) fn insert(&mut self, item: Item) -> Delta {
         let delta = Delta::copy(item.message.bytes());
         let lane = self.lane_of(&item.message);
-        self.len += 1;
-        self.payload_bytes += item.message.payload().len() as u64;
-        self.memory += item.message.bytes();
+        self.came(&item);
         let Some(lane) = self.lanes.get_mut(lane) else {
             return delta;
         };
@@ -223,9 +221,7 @@ impl Backlog {
         items.sort_by_key(|item| item.order);
         let mut by_lane: Vec<Vec<Item>> = self.lanes.iter().map(|_| Vec::new()).collect();
         for item in items {
-            self.len += 1;
-            self.payload_bytes += item.message.payload().len() as u64;
-            self.memory += item.message.bytes();
+            self.came(&item);
             if let Some(lane) = by_lane.get_mut(self.lane_of(&item.message)) {
                 lane.push(item);
             }
@@ -278,6 +274,12 @@ impl Backlog {
             .find_map(|lane| lane.pop_front_if(is_over))?;
         self.left(&item);
         Some(item)
+    }
+
+    fn came(&mut self, item: &Item) {
+        self.len += 1;
+        self.payload_bytes += item.message.payload().len() as u64;
+        self.memory += item.message.bytes();
     }
 
     fn left(&mut self, item: &Item) {

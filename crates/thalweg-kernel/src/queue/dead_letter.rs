@@ -46,6 +46,37 @@ pub(crate) enum Original {
     Kept { queue: u64, serial: u64 },
 }
 
+impl Original {
+    /// In a queue of that number; both are 0 if it is not written down.
+    fn kept(queue: u64, serial: u64) -> Self {
+        match queue == 0 || serial == 0 {
+            true => Original::Kept {
+                queue: 0,
+                serial: 0,
+            },
+            false => Original::Kept { queue, serial },
+        }
+    }
+}
+
+/// A message that a queue or group does not keep, and why.
+pub(crate) struct Dead {
+    message: Message,
+    why: DeathReason,
+    original: Original,
+}
+
+impl Dead {
+    /// One that stands nowhere else.
+    pub(crate) fn new(message: Message, why: DeathReason) -> Self {
+        Dead {
+            message,
+            why,
+            original: Original::New,
+        }
+    }
+}
+
 impl Kernel {
     /// A queue does not keep an item any longer.
     pub(super) fn give_up(&mut self, queue_id: QueueId, item: Item, why: DeathReason, now: Time) {
@@ -69,37 +100,29 @@ impl Kernel {
         now: Time,
     ) {
         let journal = self.queue_number(queue_id);
-        let serial = if journal == 0 { 0 } else { item.serial };
-        let original = Original::Kept {
-            queue: journal,
-            serial,
+        let dead = Dead {
+            original: Original::kept(journal, item.serial),
+            ..Dead::new(item.message.clone(), why)
         };
-        if !self.note_dead_letter(queue_id, item.message.clone(), why, original, now) {
+        if !self.note_dead_letter(queue_id, dead, now) {
             self.forget_item(journal, item, false);
         }
     }
 
     /// Notes a message for the end of the command; false if its queue has no place for those.
-    pub(crate) fn note_dead_letter(
-        &mut self,
-        queue_id: QueueId,
-        message: Message,
-        why: DeathReason,
-        original: Original,
-        now: Time,
-    ) -> bool {
+    pub(crate) fn note_dead_letter(&mut self, queue_id: QueueId, dead: Dead, now: Time) -> bool {
         let Some(queue) = self.queues.get(queue_id) else {
             return false;
         };
         let Some(dead_letter) = &queue.terms.limits.dead_letter else {
             return false;
         };
-        if goes_round(&queue.terms.address, &message, why) {
+        if goes_round(&queue.terms.address, &dead) {
             return false;
         }
         let key = match &dead_letter.key {
             Some(key) => key.to_string(),
-            None => key_of(message.address()),
+            None => key_of(dead.message.address()),
         };
         let mut address = String::new();
         match &*dead_letter.exchange {
@@ -124,7 +147,7 @@ impl Kernel {
             return false;
         }
         let from = queue.terms.address.clone();
-        self.note_dead_letter_at(address, message, &from, why, original, now);
+        self.note_dead_letter_at(address, dead, &from, now);
         true
     }
 
@@ -138,13 +161,11 @@ impl Kernel {
         why: DeathReason,
         now: Time,
     ) {
-        let queue = if serial == 0 {
-            0
-        } else {
-            self.group_number(group_id)
+        let dead = Dead {
+            original: Original::kept(self.group_number(group_id), serial),
+            ..Dead::new(message, why)
         };
-        let original = Original::Kept { queue, serial };
-        if !self.note_dead_letter_of_group(group_id, message, why, original, now) {
+        if !self.note_dead_letter_of_group(group_id, dead, now) {
             self.persist_group_removed(group_id, serial);
         }
     }
@@ -153,39 +174,34 @@ impl Kernel {
     pub(crate) fn note_dead_letter_of_group(
         &mut self,
         group_id: GroupId,
-        message: Message,
-        why: DeathReason,
-        original: Original,
+        dead: Dead,
         now: Time,
     ) -> bool {
         let Some(group) = self.groups.get(group_id) else {
             return false;
         };
         if let Some(queue) = group.feed() {
-            return self.note_dead_letter(queue, message, why, original, now);
+            return self.note_dead_letter(queue, dead, now);
         }
         let Some(address) = &group.policy().dead_letter else {
             return false;
         };
         let from = format!("$g/{}", group.key());
-        if goes_round(&from, &message, why) {
+        if goes_round(&from, &dead) {
             return false;
         }
         let address = String::from(&**address);
-        self.note_dead_letter_at(address, message, &from, why, original, now);
+        self.note_dead_letter_at(address, dead, &from, now);
         true
     }
 
     /// Notes a message for the end of the command that was in `from` and goes to `address`.
-    fn note_dead_letter_at(
-        &mut self,
-        address: String,
-        message: Message,
-        from: &str,
-        why: DeathReason,
-        original: Original,
-        now: Time,
-    ) {
+    fn note_dead_letter_at(&mut self, address: String, dead: Dead, from: &str, now: Time) {
+        let Dead {
+            message,
+            why,
+            original,
+        } = dead;
         let mut properties = message.properties().cloned().unwrap_or_default();
         let details = properties.add_origin(message.address());
         let lifetime = message.expires();
@@ -301,15 +317,16 @@ impl Kernel {
 }
 
 /// Whether a message has come back to where it was without a receiver's decision: it would go round for ever.
-fn goes_round(place: &str, message: &Message, why: DeathReason) -> bool {
-    let details = message
+fn goes_round(place: &str, dead: &Dead) -> bool {
+    let details = dead
+        .message
         .properties()
         .and_then(|properties| properties.details.as_deref());
     let deaths = details.map_or(&[][..], |details| &details.deaths);
     let is_decided = |death: &Death| death.reason == DeathReason::Rejected;
     // The latest is first: what has happened since it was here last.
     let last = deaths.iter().position(|death| *death.queue == *place);
-    why != DeathReason::Rejected
+    dead.why != DeathReason::Rejected
         && last.is_some_and(|last| !deaths.iter().take(last + 1).any(is_decided))
 }
 

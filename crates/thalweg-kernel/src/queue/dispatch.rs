@@ -1,9 +1,8 @@
 //! What waits in a queue is dispatched to consumers and groups that can take it.
 
-use super::Item;
-use super::Queue;
 use super::take::LOOKED_AT_MAX;
 use super::takers::{Consumer, NextReceiver};
+use super::{Item, Queue};
 use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
@@ -40,6 +39,11 @@ impl Kernel {
         Some(item)
     }
 
+    fn is_deep(&self, queue_id: QueueId) -> bool {
+        let queue = self.queues.get(queue_id);
+        queue.is_some_and(|queue| queue.backlog.is_deep())
+    }
+
     fn hand_out_waiting<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
         // Groups that wait for a better member than they have now.
         let mut resting: SmallVec<[GroupId; 2]> = SmallVec::new();
@@ -56,14 +60,10 @@ impl Kernel {
             let Some(next) = queue.backlog.first() else {
                 // The rest is on disk.
                 self.refill_backlog(Holder::Queue(queue_id));
-                if self
-                    .queues
-                    .get(queue_id)
-                    .is_some_and(|queue| !queue.backlog.is_deep())
-                {
-                    continue;
+                if self.is_deep(queue_id) {
+                    break;
                 }
-                break;
+                continue;
             };
             let Some((taker, turn)) = self.choose_taker(queue_id, &next.message, &resting) else {
                 if passed.len() >= LOOKED_AT_MAX || !self.nobody_may_have(queue_id, &next.message) {
@@ -85,11 +85,7 @@ impl Kernel {
             let Some(item) = self.take_next(queue_id) else {
                 break;
             };
-            if self
-                .queues
-                .get(queue_id)
-                .is_some_and(|queue| queue.backlog.is_deep())
-            {
+            if self.is_deep(queue_id) {
                 self.refill_backlog(Holder::Queue(queue_id));
             }
             if item.expires <= now {
@@ -102,7 +98,7 @@ impl Kernel {
                 NextReceiver::Consumer(consumer) => {
                     self.hand_to(queue_id, consumer, item, false, now, fx).err()
                 }
-                NextReceiver::Group(group) => self.give_to_group(queue_id, group, item, now, fx),
+                NextReceiver::Group(group) => self.give_to_member(queue_id, group, item, now, fx),
             };
             if let Some(item) = back {
                 self.put_back(queue_id, item);
@@ -272,23 +268,18 @@ impl Kernel {
         if !fresh {
             self.note_delivery(Holder::Queue(queue_id), item.serial, to.session, fx);
         }
-        let settles = self.hand_over(
-            (to.session, to.line, to.number),
-            source,
-            item,
-            left,
-            now,
-            fx,
-        )?;
-        match settles {
+        let key = (to.session, to.line, to.number);
+        let handed_over = self.hand_over(key, source, item, left, now, fx)?;
+        let queue = self.queues.get_mut(queue_id);
+        match handed_over {
             HandedOver::Unsettled(_) => {
-                if let Some(queue) = self.queues.get_mut(queue_id) {
+                if let Some(queue) = queue {
                     queue.unsettled += 1;
                 }
                 Ok(true)
             }
             HandedOver::Done(item) => {
-                if let Some(queue) = self.queues.get_mut(queue_id) {
+                if let Some(queue) = queue {
                     queue.went += 1;
                 }
                 self.forget_item(journal, &item, fresh);
@@ -302,27 +293,6 @@ impl Kernel {
         if journal != 0 && item.serial != 0 && !fresh {
             self.journal.forget(journal, item.serial, 0);
         }
-    }
-
-    // --- groups that take from queues
-
-    /// A member of a group takes an item; it is returned if none can.
-    fn give_to_group<E: Effects>(
-        &mut self,
-        queue_id: QueueId,
-        group: GroupId,
-        item: Item,
-        now: Time,
-        fx: &mut E,
-    ) -> Option<Item> {
-        let (message, serial) = (item.message.clone(), item.serial);
-        if !self.give_to_member(group, message, serial, item.deliveries, now, fx) {
-            return Some(item);
-        }
-        if let Some(queue) = self.queues.get_mut(queue_id) {
-            queue.went += 1;
-        }
-        None
     }
 
     // --- expiry

@@ -94,11 +94,8 @@ impl Kernel {
     /// Groups that took from a queue of that address before it ended take from the new one, too.
     pub(super) fn link_groups_again(&mut self, address: &str) {
         for group_id in self.groups.ids() {
-            if !self
-                .groups
-                .get_mut(group_id)
-                .is_some_and(|group| group.filter() == address && group.feed().is_none())
-            {
+            let group = self.groups.get_mut(group_id);
+            if !group.is_some_and(|group| group.filter() == address && group.feed().is_none()) {
                 continue;
             }
             let before = self.group_number(group_id);
@@ -160,9 +157,10 @@ impl Kernel {
         }
         // Marked even if the member was gone before it was sent anything: what was behind it in the queue has gone to others
         // meanwhile, and a consumer relies on the order of what is not marked.
+        let item = Item::new(message.clone(), serial, deliveries.max(1));
         match deliveries {
-            0 => self.let_wait_again(queue_id, message.clone(), serial, 1),
-            _ => self.return_to_queue(queue_id, message.clone(), serial, deliveries, now),
+            0 => self.let_wait_again(queue_id, item),
+            _ => self.return_to_queue(queue_id, item, now),
         }
     }
 
@@ -183,8 +181,12 @@ impl Kernel {
             if to != 0 {
                 self.journal.move_entry(number, item.serial, to, true);
             }
-            let serial = if to == 0 { 0 } else { item.serial };
-            self.let_wait_again(queue_id, item.message, serial, item.deliveries.max(1));
+            let again = Item {
+                serial: if to == 0 { 0 } else { item.serial },
+                deliveries: item.deliveries.max(1),
+                ..item
+            };
+            self.let_wait_again(queue_id, again);
         }
         self.persist_ended(number);
         true
@@ -242,45 +244,40 @@ impl Kernel {
             && !self.is_marked(Holder::Queue(queue_id), serial)
     }
 
-    /// Gives a queue's message to a member of a group; false if none can take it.
+    /// Gives an item of a queue to a member of a group; it is returned if none can take it.
     pub(super) fn give_to_member<E: Effects>(
         &mut self,
+        queue_id: QueueId,
         group_id: GroupId,
-        message: Message,
-        serial: u64,
-        deliveries: u16,
+        item: Item,
         now: Time,
         fx: &mut E,
-    ) -> bool {
-        let chosen = self.choose_member(group_id, &message, deliveries > 0, &[], now);
+    ) -> Option<Item> {
+        let chosen = self.choose_member(group_id, &item.message, item.deliveries > 0, &[], now);
         if matches!(chosen, Chosen::Bound) {
             self.look_at_group(group_id, now + LOOK_ANEW);
         }
         let Chosen::Member(member) = chosen else {
-            return false;
+            return Some(item);
         };
-        match self.groups.get(group_id).and_then(|group| group.feed()) {
-            Some(queue_id) if is_away(member.session) => {
-                self.note_unheld_delivery(queue_id, serial);
-            }
-            Some(queue_id) => {
-                self.note_delivery(Holder::Queue(queue_id), serial, member.session, fx)
-            }
-            None => {}
+        if let Some(queue) = self.queues.get_mut(queue_id) {
+            queue.went += 1;
         }
+        let serial = item.serial;
         if is_away(member.session) {
-            let item = Item::new(message, serial, deliveries);
+            self.note_unheld_delivery(queue_id, serial);
             self.send_errand(group_id, member.session, item, now);
-            return true;
+            return None;
         }
+        self.note_delivery(Holder::Queue(queue_id), serial, member.session, fx);
         let (number, upgrades) = (self.group_number(group_id), self.upgrades(group_id));
         let entry = crate::entry::Entry {
             serial,
-            ..member.entry(group_id, message, deliveries, upgrades)
+            ..member.entry(group_id, item.message, item.deliveries, upgrades)
         };
         self.hand_out(member.session);
         let from = if serial == 0 { 0 } else { number };
         self.move_to(member, entry, from, group_id, now, fx);
-        true
+        None
     }
 }

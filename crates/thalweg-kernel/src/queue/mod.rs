@@ -28,7 +28,7 @@ mod written;
 
 pub(crate) use accept::Queued;
 pub(crate) use backlog::{Backlog, Item};
-pub(crate) use dead_letter::{GivenUp, Original};
+pub(crate) use dead_letter::{Dead, GivenUp};
 pub(crate) use delivered::Mark;
 pub use ending::{Deleted, Purged};
 pub(crate) use queues::Queues;

@@ -1,19 +1,59 @@
 //! A message, or a run of them, goes straight through its queue: nothing waits there, and its only consumer can take it.
 
-use super::Item;
+use super::takers::Consumer;
+use super::{Item, Queue};
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Content, Delivery, Effects, Recipient, Sent};
-use crate::ids::QueueId;
+use crate::ids::{LinkId, QueueId};
 use crate::journal::durable::Pending;
-use crate::lines::{Source, Turn, Unsettled};
+use crate::lines::{Channel, Source, Turn, Unsettled};
 use crate::publish::pipeline::Draft;
 use crate::publish::run::Run;
+use crate::session::{Connection, Counts, Sessions};
 use thalweg_model::{Reliability, Time};
 
+/// The only consumer of a queue, which may have any message right now, and what changes when it gets one.
+struct Receiver<'k> {
+    consumer: Consumer,
+    turn: Turn,
+    line: &'k mut Channel,
+    link: LinkId,
+    connection: &'k mut Connection,
+    counts: &'k mut Counts,
+}
+
+impl<'k> Receiver<'k> {
+    /// None if anything waits in the queue, or needs a closer look.
+    #[inline(always)]
+    fn of(queue: &Queue, sessions: &'k mut Sessions) -> Option<Self> {
+        let ([to], []) = (queue.takers.consumers(), queue.takers.groups()) else {
+            return None;
+        };
+        let session = sessions.get_mut(to.session)?;
+        let link = session.link()?;
+        if session.connection.is_congested()
+            || !queue.backlog.is_empty()
+            || !session.access().is_allow_all()
+        {
+            return None;
+        }
+        let line = session.lines.as_deref_mut()?.get_mut(to.line)?;
+        let turn = line.turn_of(to.number).filter(|turn| !turn.no_local)?;
+        Some(Receiver {
+            consumer: *to,
+            turn,
+            line,
+            link,
+            connection: &mut session.connection,
+            counts: &mut session.counts,
+        })
+    }
+}
+
 impl Kernel {
-    /// Hands a message that has just come, from the session of that number, to the only consumer of a queue. If that settles nothing, the
-    /// message need not even be kept. What is not handed over goes the long way (`accept`), which comes to the same.
+    /// Hands a message that has just come, from the session of that number, to the only consumer of a queue. If that settles
+    /// nothing, the message need not even be kept. What is not handed over goes the long way (`accept`), which comes to the same.
     pub(crate) fn pass<E: Effects>(
         &mut self,
         queue_id: QueueId,
@@ -28,48 +68,23 @@ impl Kernel {
         let is_sure = draft.reliability > Reliability::AtMostOnce;
         let is_written = queue.is_durable() && is_sure && self.env.limits().journal;
         let serial = self.journal.serial_if(is_written);
-        let ([to], []) = (queue.takers.consumers(), queue.takers.groups()) else {
+        let Some(to) = Receiver::of(queue, &mut self.sessions) else {
             return false;
         };
-        let Some(session) = self.sessions.get_mut(to.session) else {
-            return false;
-        };
-        let Some(link) = session
-            .link()
-            .filter(|_| !session.connection.is_congested() && queue.backlog.is_empty())
-        else {
-            return false;
-        };
-        let may_all = session.access().is_allow_all();
-        let Some(line) = session
-            .lines
-            .as_deref_mut()
-            .and_then(|lines| lines.get_mut(to.line))
-        else {
-            return false;
-        };
-        let Some(Turn {
-            tag,
-            settles,
-            no_local,
-        }) = line.turn_of(to.number)
-        else {
-            return false;
-        };
-        // Whatever needs a closer look at the message.
-        if no_local || !may_all || self.books.has_accounts() {
+        if self.books.has_accounts() {
             return false;
         }
         let expires = draft.expires_in.map_or(Time::NEVER, |span| now + span);
         let until = queue.terms.expiry(expires, now);
+        let Turn { tag, settles, .. } = to.turn;
         let kept = settles.then(|| draft.keep(made_by, now));
         let content = match &kept {
             Some(message) => Content::Kept(message, Some(draft.address)),
             None => Content::Passing(draft, now),
         };
         let recipient = Recipient::Consumer {
-            line: to.line,
-            number: to.number,
+            line: to.consumer.line,
+            number: to.consumer.number,
         };
         let delivery = Delivery {
             settles,
@@ -77,23 +92,23 @@ impl Kernel {
             expires_in: (until != Time::NEVER).then(|| until.since(now)),
             ..Delivery::unsettled(recipient, draft.reliability)
         };
-        match fx.deliver(link, &content, &delivery) {
+        match fx.deliver(to.link, &content, &delivery) {
             Sent::Room => {}
-            Sent::Congested => session.connection.congest(),
+            Sent::Congested => to.connection.congest(),
             Sent::Full | Sent::Gone => {
-                session.connection.congest();
+                to.connection.congest();
                 return false;
             }
             // The long way finds the same and knows what to do then.
             Sent::TooLarge => return false,
         }
         queue.came += 1;
-        session.counts.note_routed();
+        to.counts.note_routed();
         self.books.routed_without_account();
         let Some(message) = kept else {
-            line.sent(tag);
+            to.line.sent(tag);
             queue.went += 1;
-            session.counts.note_delivered();
+            to.counts.note_delivered();
             self.books.delivered_without_account(draft.payload.len());
             return true;
         };
@@ -105,9 +120,9 @@ impl Kernel {
             expires: until,
             ..Item::new(message, serial, 0)
         };
-        line.sent_unsettled(Unsettled {
+        to.line.sent_unsettled(Unsettled {
             tag,
-            consumer: to.number,
+            consumer: to.consumer.number,
             source,
             item,
         });
@@ -131,40 +146,20 @@ impl Kernel {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return false;
         };
-        let ([to], []) = (queue.takers.consumers(), queue.takers.groups()) else {
+        let Some(to) = Receiver::of(queue, &mut self.sessions).filter(|to| !to.turn.settles) else {
             return false;
         };
-        let Some(session) = self.sessions.get_mut(to.session) else {
-            return false;
-        };
-        let Some(link) = session
-            .link()
-            .filter(|_| !session.connection.is_congested() && queue.backlog.is_empty())
-        else {
-            return false;
-        };
-        let may_all = session.access().is_allow_all();
-        let lines = session.lines.as_deref_mut();
-        let Some(line) = lines.and_then(|lines| lines.get_mut(to.line)) else {
-            return false;
-        };
-        let Some(turn) = line.turn_of(to.number) else {
-            return false;
-        };
-        if turn.settles || turn.no_local || !may_all {
-            return false;
-        }
-        match fx.deliver_run(link, run) {
+        match fx.deliver_run(to.link, run) {
             Sent::Room => {}
-            Sent::Congested => session.connection.congest(),
+            Sent::Congested => to.connection.congest(),
             Sent::Full | Sent::TooLarge | Sent::Gone => return false,
         }
         let count = run.count();
         // The turn's tag is that of the first.
-        line.sent(turn.tag + count as u64 - 1);
+        to.line.sent(to.turn.tag + count as u64 - 1);
         queue.came += count as u64;
         queue.went += count as u64;
-        session.counts.run_delivered(count);
+        to.counts.run_delivered(count);
         self.books.run_delivered(count, run.payload_bytes());
         self.end_command(now, fx);
         true

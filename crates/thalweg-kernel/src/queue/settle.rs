@@ -5,7 +5,7 @@ use crate::Kernel;
 use crate::ids::{QueueId, SessionId};
 use crate::ledger::DropReason;
 use crate::verdict::Verdict;
-use thalweg_model::{DeathReason, Message, Time};
+use thalweg_model::{DeathReason, Time};
 
 impl Kernel {
     /// One of a queue, which may have ended.
@@ -81,15 +81,8 @@ impl Kernel {
     // --- through groups
 
     /// A copy that a group was given returns to the head of its queue, or has been delivered too often.
-    pub(crate) fn return_to_queue(
-        &mut self,
-        queue_id: QueueId,
-        message: Message,
-        serial: u64,
-        deliveries: u16,
-        now: Time,
-    ) {
-        let item = self.take_back_item(queue_id, message, serial, deliveries);
+    pub(crate) fn return_to_queue(&mut self, queue_id: QueueId, item: Item, now: Time) {
+        let item = self.take_back_item(queue_id, item);
         if let Some(item) = item.and_then(|item| self.judge_deliveries(queue_id, item, now)) {
             self.put_back(queue_id, item);
             self.agenda.pump(queue_id);
@@ -97,37 +90,23 @@ impl Kernel {
     }
 
     /// The same of what may not be judged: how often it was delivered is not known.
-    pub(super) fn let_wait_again(
-        &mut self,
-        queue_id: QueueId,
-        message: Message,
-        serial: u64,
-        deliveries: u16,
-    ) {
-        if let Some(item) = self.take_back_item(queue_id, message, serial, deliveries) {
+    pub(super) fn let_wait_again(&mut self, queue_id: QueueId, item: Item) {
+        if let Some(item) = self.take_back_item(queue_id, item) {
             self.put_back(queue_id, item);
             self.agenda.pump(queue_id);
         }
     }
 
-    fn take_back_item(
-        &mut self,
-        queue_id: QueueId,
-        message: Message,
-        serial: u64,
-        deliveries: u16,
-    ) -> Option<Item> {
+    fn take_back_item(&mut self, queue_id: QueueId, item: Item) -> Option<Item> {
         let Some(queue) = self.queues.get_mut(queue_id) else {
-            self.book_drop(None, message.address(), DropReason::QueueEnded);
+            self.book_drop(None, item.message.address(), DropReason::QueueEnded);
             return None;
         };
         queue.went = queue.went.saturating_sub(1);
-        let order = queue.backlog.order_before(&message);
-        let expires = queue.terms.expiry_of(&message);
         Some(Item {
-            order,
-            expires,
-            ..Item::new(message, serial, deliveries)
+            order: queue.backlog.order_before(&item.message),
+            expires: queue.terms.expiry_of(&item.message),
+            ..item
         })
     }
 }

@@ -15,7 +15,7 @@ use crate::home;
 use crate::ids::{GroupId, SessionId, ShardId};
 use crate::journal::durable::Pending;
 use crate::ledger::DropReason;
-use crate::queue::{HOME, Item, Original, is_queue_address};
+use crate::queue::{Dead, HOME, Item, is_queue_address};
 use crate::remote::group_mail::{CopyBack, Errand, GroupMail, Mail, Notice, Report, SeatEvent};
 use crate::remote::shards::ShardMessage;
 use crate::remote::transfer::entry_in;
@@ -87,10 +87,8 @@ impl Kernel {
     }
 
     pub(crate) fn forget_all_away(&mut self, group_id: GroupId) {
-        let away = self
-            .groups
-            .get_mut(group_id)
-            .map_or_else(Vec::new, |group| group.take_away());
+        let group = self.groups.get_mut(group_id);
+        let away = group.map_or_else(Vec::new, |group| group.take_away());
         for member in away {
             self.remote.aways.remove(member.session);
         }
@@ -403,8 +401,7 @@ impl Kernel {
             .and_then(|(_, filter)| self.queues.find(filter));
         if is_dead {
             if let Some(queue) = queue {
-                let why = DeathReason::Rejected;
-                self.note_dead_letter(queue, message, why, Original::New, now);
+                self.note_dead_letter(queue, Dead::new(message, DeathReason::Rejected), now);
             }
             return self.took_over(entry);
         }

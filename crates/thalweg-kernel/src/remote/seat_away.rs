@@ -215,10 +215,8 @@ impl Kernel {
             self.deliver_anew(group_id, member, &message, deliveries, now, fx);
             self.write_down_errand(&message, from);
         } else {
-            let durable = self
-                .sessions
-                .get(member.session)
-                .is_some_and(|session| session.is_durable());
+            let session = self.sessions.get(member.session);
+            let durable = session.is_some_and(|session| session.is_durable());
             let mut serial = from.1;
             if !durable && self.group_number(group_id) == 0 {
                 // No persistent session matches it any more.

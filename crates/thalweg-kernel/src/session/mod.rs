@@ -23,6 +23,8 @@ mod window;
 
 pub(crate) use backlog::Oldest;
 pub use close::{Closing, Will};
+pub(crate) use connection::Connection;
+pub(crate) use counts::Counts;
 pub(crate) use life::Life;
 pub(crate) use membership::Trial;
 pub(crate) use meters::Meters;

@@ -239,11 +239,8 @@ impl Kernel {
             session.go_on(open.user, open.access, Life::new(expiry, open.will));
             session.membership.set_trial(trial);
             self.weigh_session(id);
-            if self
-                .sessions
-                .get(id)
-                .is_some_and(|session| session.is_durable())
-            {
+            let session = self.sessions.get(id);
+            if session.is_some_and(|session| session.is_durable()) {
                 let safety = self.session_safety(id);
                 self.persist_session(id, safety);
                 fx.hold(link, self.journal.awaited());

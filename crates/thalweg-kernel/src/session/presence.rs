@@ -208,10 +208,8 @@ impl Kernel {
 
     /// A session's link is in force.
     pub(crate) fn tell_came<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        let news = self
-            .sessions
-            .get(id)
-            .and_then(|session| session.presence_news(now, None));
+        let session = self.sessions.get(id);
+        let news = session.and_then(|session| session.presence_news(now, None));
         self.tell_presence(news, now, fx);
     }
 

@@ -6,7 +6,7 @@ use crate::effects::{Effects, Holder, Safety};
 use crate::entry::Entry;
 use crate::ids::{GroupId, LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
-use crate::queue::Original;
+use crate::queue::Dead;
 use crate::session::{Received, SlotState};
 use crate::verdict::Verdict;
 use thalweg_balance::Step;
@@ -162,8 +162,8 @@ impl Kernel {
         if is_elsewhere {
             self.bring_dead_home(id, group, entry);
         } else {
-            let (message, why) = (entry.message.clone(), DeathReason::Rejected);
-            self.note_dead_letter_of_group(group, message, why, Original::New, now);
+            let dead = Dead::new(entry.message.clone(), DeathReason::Rejected);
+            self.note_dead_letter_of_group(group, dead, now);
         }
         is_elsewhere
     }
@@ -303,18 +303,12 @@ impl Kernel {
     /// What few sessions have: last values to come, lines.
     #[inline(never)]
     fn pump_rest<E: Effects>(&mut self, id: SessionId, now: Time, fx: &mut E) {
-        if self
-            .sessions
-            .get(id)
-            .is_some_and(|session| session.subscriptions.has_scans())
-        {
+        let session = self.sessions.get(id);
+        if session.is_some_and(|session| session.subscriptions.has_scans()) {
             self.run_scans(id, now, fx);
         }
-        if self
-            .sessions
-            .get(id)
-            .is_some_and(|session| session.lines.is_some())
-        {
+        let session = self.sessions.get(id);
+        if session.is_some_and(|session| session.lines.is_some()) {
             self.pump_lines(id, now, fx);
         }
     }

@@ -288,10 +288,8 @@ impl Kernel {
     /// Whether a session may have one more subscription of this cost.
     pub(crate) fn may_subscribe(&self, id: SessionId, cost: usize) -> bool {
         let will = |session: &Session| session.life.will().map_or(0, will_cost);
-        let own = self
-            .sessions
-            .get(id)
-            .map_or(0, |session| session.subscriptions.bytes() + will(session));
+        let session = self.sessions.get(id);
+        let own = session.map_or(0, |session| session.subscriptions.bytes() + will(session));
         self.may_keep(own, cost)
     }
 
@@ -360,11 +358,8 @@ impl Kernel {
             .iter()
             .map(|(filter, group)| self.unsubscribe_one(id, filter, *group, now, fx))
             .collect();
-        if self
-            .sessions
-            .get(id)
-            .is_some_and(|session| session.is_durable())
-        {
+        let session = self.sessions.get(id);
+        if session.is_some_and(|session| session.is_durable()) {
             fx.hold(link, self.journal.awaited());
         }
         fx.answer(link, ticket, Answer::Unsubscribed(&existed));

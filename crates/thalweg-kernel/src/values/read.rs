@@ -87,11 +87,8 @@ impl Kernel {
         let Some(asker) = self.asker(id, link, ticket) else {
             return false;
         };
-        if !self
-            .sessions
-            .get(id)
-            .is_some_and(|session| may_see(session, address))
-        {
+        let session = self.sessions.get(id);
+        if !session.is_some_and(|session| may_see(session, address)) {
             return false;
         }
         let home = home(address, self.env.shards());
@@ -271,10 +268,8 @@ impl Kernel {
         let Some(list) = self.values.list_mut(question) else {
             return;
         };
-        let asker = self
-            .sessions
-            .get(list.asker.session())
-            .filter(|session| session.uid() == list.asker.uid());
+        let session = self.sessions.get(list.asker.session());
+        let asker = session.filter(|session| session.uid() == list.asker.uid());
         let Some(asker) = asker else {
             // Its requester is gone.
             self.values.remove_list(question);
