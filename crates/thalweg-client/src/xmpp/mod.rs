@@ -141,12 +141,12 @@ impl Xmpp {
         }
     }
 
-    /// Returns the settings of a connection. A user may be written with its domain.
+    /// Returns the settings of a connection. A user may be written with its domain, or be a domain alone, at which it is anonymous.
     fn client_settings(&self, opening: &Opening) -> ClientSettings {
         let endpoint = self.conn.endpoint();
         let user = opening.user.as_deref();
         let (local, domain) = match user.and_then(|user| user.split_once('@')) {
-            Some((local, domain)) => (Some(local), domain),
+            Some((local, domain)) => (Some(local).filter(|local| !local.is_empty()), domain),
             // An address is no domain: the server says its own.
             None if endpoint.host.parse::<IpAddr>().is_ok() => (user, ""),
             None => (user, &*endpoint.host),
@@ -518,9 +518,14 @@ impl Plugin for Xmpp {
         let (node, depth) = node_of(wish.filter)?;
         let jid = self.jid.as_ref().map(Jid::as_str).unwrap_or_default();
         let (named, jid) = (attribute("node", &node), attribute("jid", jid));
-        let action = format!(
-            "<subscribe{named}{jid}/><options><x xmlns='jabber:x:data' type='submit'><field var='pubsub#subscription_depth'><value>{depth}</value></field></x></options>"
-        );
+        // A service without collections refuses the form, and has no other depth than this.
+        let options = match depth {
+            "0" => String::new(),
+            depth => format!(
+                "<options><x xmlns='jabber:x:data' type='submit'><field var='pubsub#subscription_depth'><value>{depth}</value></field></x></options>"
+            ),
+        };
+        let action = format!("<subscribe{named}{jid}/>{options}");
         let id = format!("{SUBSCRIBE}{}", wish.subscription.0);
         self.request_service("set", &id, &action, out);
         let subscription = Subscription {

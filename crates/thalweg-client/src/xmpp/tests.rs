@@ -423,3 +423,41 @@ fn without_tls_a_lane_that_requires_it_gives_up() {
     assert!(heard.is_err_and(|fault| fault.is_final), "it gives up");
     assert!(!String::from_utf8_lossy(&up.bytes).contains("auth"));
 }
+
+#[test]
+fn a_user_may_name_its_domain_and_a_domain_alone_is_anonymous() {
+    let at = |host: &str, user: Option<&str>| {
+        let endpoint = Endpoint {
+            host: host.into(),
+            port: 5222,
+            medium: crate::transport::Medium::Stream,
+            is_encrypted: false,
+            websocket: None,
+        };
+        let lane = Xmpp::new(endpoint, XmppSettings::default());
+        let opening = Opening {
+            client_id: "r".into(),
+            user: user.map(Into::into),
+            password: None,
+            session: Span::ZERO,
+            will: None,
+            keep_alive: Span::ZERO,
+        };
+        let settings = lane.client_settings(&opening);
+        let user = match settings.credentials {
+            Credentials::Password { user, .. } => Some(user.to_string()),
+            _ => None,
+        };
+        (user, settings.domain)
+    };
+    let named = |user: &str, domain: &str| (Some(user.to_owned()), domain.to_owned());
+    let anonymous = |domain: &str| (None, domain.to_owned());
+    assert_eq!(at("verona", Some("juliet")), named("juliet", "verona"));
+    assert_eq!(at("127.0.0.1", Some("juliet")), named("juliet", ""));
+    assert_eq!(
+        at("127.0.0.1", Some("juliet@Verona")),
+        named("juliet", "verona")
+    );
+    assert_eq!(at("127.0.0.1", Some("@verona")), anonymous("verona"));
+    assert_eq!(at("verona", None), anonymous("verona"));
+}
