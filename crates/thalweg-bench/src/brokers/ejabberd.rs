@@ -109,6 +109,10 @@ modules:
     ignore_pep_from_offline: true
     last_item_cache: false
     max_items_node: 1
+    default_node_config:
+      persist_items: false
+      publish_model: open
+      send_last_published_item: never
     plugins:
       - flat
 ";

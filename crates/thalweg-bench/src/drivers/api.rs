@@ -1,4 +1,4 @@
-//! The common API: `publishMessage`, `isPublishSuccess`, and a subscription; MQTT, CoAP, AMQP and STOMP alike.
+//! The common API: `publishMessage`, `isPublishSuccess`, and a subscription; MQTT, CoAP, AMQP, STOMP and XMPP alike.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -338,7 +338,7 @@ fn reconnects(status: &thalweg_client::Status) -> u64 {
 }
 
 /// Writes something to every topic, so that it is there: a server of RFC 7641 answers 4.04 to an observation of a
-/// resource that does not exist.
+/// resource that does not exist, and ejabberd makes a node when something is published to it.
 fn write_first(job: &Job) -> Result<(), Fault> {
     let writer = client(
         job,
@@ -446,6 +446,7 @@ pub fn scheme(protocol: Protocol) -> Result<&'static str, Fault> {
         Protocol::Coap => Ok("coap"),
         Protocol::Amqp => Ok("amqp"),
         Protocol::Stomp => Ok("stomp"),
+        Protocol::Xmpp => Ok("xmpp"),
         other => Err(format!("the common client does not speak {other:?}")),
     }
 }
@@ -461,6 +462,9 @@ pub fn carried(protocol: Protocol, carrier: Option<Carrier>) -> Result<&'static 
         (Protocol::Stomp, Some(Carrier::Tls)) => Ok("stomps"),
         (Protocol::Stomp, Some(Carrier::Ws)) => Ok("stomp+ws"),
         (Protocol::Stomp, Some(Carrier::Wss)) => Ok("stomp+wss"),
+        (Protocol::Xmpp, Some(Carrier::Tls)) => Ok("xmpps"),
+        (Protocol::Xmpp, Some(Carrier::Ws)) => Ok("xmpp+ws"),
+        (Protocol::Xmpp, Some(Carrier::Wss)) => Ok("xmpp+wss"),
         (other, Some(carrier)) => Err(format!("{other:?} is not measured over {}", carrier.word())),
     }
 }

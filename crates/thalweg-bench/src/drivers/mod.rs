@@ -99,7 +99,7 @@ impl Job {
             wildcard: cell.extras.wildcard,
             connections: connections(cell),
             keeps_all: cell.system == "thalweg",
-            writes_first: cell.system == "libcoap",
+            writes_first: matches!(&*cell.system, "libcoap" | "ejabberd"),
             seed: cell.seed,
         }
     }
@@ -109,8 +109,12 @@ impl Job {
 fn login(cell: &Cell, password: Option<String>) -> Option<(String, String)> {
     match &cell.extras.user {
         Some(user) => Some((user.clone(), password.unwrap_or_default())),
-        // RabbitMQ has this user from the beginning; others let everybody in.
-        None => (cell.system == "rabbitmq").then(|| ("guest".to_owned(), "guest".to_owned())),
+        // RabbitMQ has this user from the beginning, ejabberd wants to hear its domain; others let everybody in.
+        None => match &*cell.system {
+            "rabbitmq" => Some(("guest".to_owned(), "guest".to_owned())),
+            "ejabberd" => Some(("@localhost".to_owned(), String::new())),
+            _ => None,
+        },
     }
 }
 
@@ -230,7 +234,9 @@ pub fn subscriber(driver: Driver, job: &Job) -> Result<Box<dyn Subscriber>, Faul
 pub fn speaks(driver: Driver, protocol: Protocol) -> Result<(), String> {
     match (driver, protocol) {
         (Driver::Stock, _) | (_, Protocol::Mqtt) => Ok(()),
-        (Driver::Common, Protocol::Coap | Protocol::Amqp | Protocol::Stomp) => Ok(()),
+        (Driver::Common, Protocol::Coap | Protocol::Amqp | Protocol::Stomp | Protocol::Xmpp) => {
+            Ok(())
+        }
         (Driver::Common, _) => Err(format!(
             "the common client does not speak {protocol:?} yet; `driver: stock` may"
         )),

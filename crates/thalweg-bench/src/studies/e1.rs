@@ -34,7 +34,7 @@ const CLASSES: [Class; 3] = [
 const CLASS_SEED: u64 = 1;
 
 /// Brokers and the protocol each is measured with; the first four stand for the study's.
-const SYSTEMS: [(&str, Protocol); 9] = [
+const SYSTEMS: [(&str, Protocol); 10] = [
     ("zmq-proxy", Protocol::Zmtp),
     ("mosquitto", Protocol::Mqtt),
     ("rabbitmq", Protocol::Amqp),
@@ -44,6 +44,7 @@ const SYSTEMS: [(&str, Protocol); 9] = [
     ("thalweg", Protocol::Stomp),
     ("thalweg", Protocol::Coap),
     ("thalweg", Protocol::Zmtp),
+    ("thalweg", Protocol::Xmpp),
 ];
 
 /// The cells of E1a, E1b and E1c.
@@ -60,8 +61,11 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
         for class in &CLASSES {
             let is_there = match budget {
                 Budget::Quick => is_quick(system, protocol, class),
-                // Hours are for everything: what is compared of it is one class.
-                Budget::Standard => !is_own_zeromq(system, protocol) || class.name == "simple",
+                // Hours are for everything: of ours, what is compared.
+                Budget::Standard => {
+                    (!is_own_zeromq(system, protocol) || class.name == "simple")
+                        && (!is_own_xmpp(system, protocol) || class.name != "complex")
+                }
                 Budget::Paper => true,
             };
             if !is_there {
@@ -93,12 +97,17 @@ fn is_own_zeromq(system: &str, protocol: Protocol) -> bool {
     system == "thalweg" && protocol == Protocol::Zmtp
 }
 
+fn is_own_xmpp(system: &str, protocol: Protocol) -> bool {
+    system == "thalweg" && protocol == Protocol::Xmpp
+}
+
 /// Who speaks: as fast as it goes where we have such a client, else a stock library, else the common one.
 fn driver(protocol: Protocol) -> Driver {
     match protocol {
         Protocol::Mqtt => Driver::Bare,
-        Protocol::Zmtp | Protocol::Xmpp | Protocol::Dds => Driver::Stock,
-        Protocol::Coap | Protocol::Amqp | Protocol::Stomp => Driver::Common,
+        Protocol::Zmtp | Protocol::Dds => Driver::Stock,
+        // XMPP's stock client, slixmpp, is busy long before ejabberd is.
+        Protocol::Coap | Protocol::Amqp | Protocol::Stomp | Protocol::Xmpp => Driver::Common,
     }
 }
 
@@ -112,6 +121,10 @@ fn throughput(
 ) {
     let is_ours_beside = system == "thalweg" && leg.protocol != Protocol::Mqtt;
     if budget == Budget::Quick && (is_ours_beside || leg.protocol == Protocol::Xmpp) {
+        return;
+    }
+    // No statement is about how our XMPP does with more pairs.
+    if budget == Budget::Standard && is_own_xmpp(system, leg.protocol) {
         return;
     }
     let pairs: &[u32] = match (class.name, budget) {
@@ -247,12 +260,11 @@ pub fn shapes(groups: &[Group], trials: &[(Cell, Row)]) -> Vec<Shape> {
         },
         Shape {
             id: "S1.3",
-            what: "XMPP at least 10 times below MQTT for small messages, at most 2.5 times for images",
+            what: "XMPP at least 10 times below MQTT for small messages, at most 2.5 times for images. Ours: XMPP not below \
+                   ejabberd for either",
             paper: "134, 1.8",
             baseline: beside_xmpp(&all),
-            ours: Found::not_asked(
-                "not built: the laboratory has no client that drives our XMPP listener",
-            ),
+            ours: beside_ejabberd(&all),
         },
         Shape {
             id: "S1.4",
@@ -415,15 +427,10 @@ fn shrinking(peaks: &Peaks<'_>, systems: &[(&str, Protocol)]) -> Found {
     )
 }
 
-/// slixmpp takes two to six times as much processor time for a message as ejabberd does, so that no more arrives than it
-/// can send and read; quick runs do not even try.
-const XMPP_CLIENT_IS_THE_LIMIT: &str = "no flood of XMPP counts, or of MQTT beside it: XMPP's stock client, slixmpp, is \
-    busy before ejabberd is, and a quick run asks for none";
-
 fn beside_xmpp(peaks: &Peaks<'_>) -> Found {
     let ratio = |class| Some(peaks.of(class, SYSTEMS[1])?.mean / peaks.of(class, SYSTEMS[3])?.mean);
     let (Some(small), Some(image)) = (ratio("simple"), ratio("multimedia")) else {
-        return Found::not_asked(XMPP_CLIENT_IS_THE_LIMIT);
+        return Found::not_asked("no flood of XMPP arrived, or of MQTT beside it");
     };
     let mut faults = Vec::new();
     if small < 10.0 {
@@ -433,6 +440,23 @@ fn beside_xmpp(peaks: &Peaks<'_>) -> Found {
         faults.push("more than 2.5 times for images".to_owned());
     }
     Found::judged(format!("{}, {}", short(small), short(image)), &faults)
+}
+
+fn beside_ejabberd(peaks: &Peaks<'_>) -> Found {
+    let (mut figures, mut faults) = (Vec::new(), Vec::new());
+    for class in ["simple", "multimedia"] {
+        let both = (peaks.of(class, SYSTEMS[9]), peaks.of(class, SYSTEMS[3]));
+        let (Some(ours), Some(theirs)) = both else {
+            return Found::not_asked(&format!(
+                "{class}: no flood of one of ours and ejabberd arrived"
+            ));
+        };
+        if ours.mean < theirs.mean {
+            faults.push(format!("{class} messages are below ejabberd's"));
+        }
+        figures.push(format!("{class} {ours}, ejabberd {theirs}"));
+    }
+    Found::judged(format!("{}/s", figures.join("; ")), &faults)
 }
 
 fn latencies(

@@ -74,7 +74,7 @@ fn driver(leg: Leg) -> Driver {
     match leg.protocol {
         // Exactly once with one message under way is the study's own client; the bare one has no such dialogue to spare.
         Protocol::Mqtt if leg.qos == 0 => Driver::Bare,
-        Protocol::Zmtp | Protocol::Dds | Protocol::Xmpp => Driver::Stock,
+        Protocol::Zmtp | Protocol::Dds => Driver::Stock,
         _ => Driver::Common,
     }
 }

@@ -349,7 +349,7 @@ fn a_broker_that_is_not_there_or_goes_away_makes_a_trial_invalid() {
     );
     let unknown = Cell {
         publish: Leg {
-            protocol: Protocol::Xmpp,
+            protocol: Protocol::Dds,
             ..cell.publish
         },
         ..cell
@@ -370,12 +370,13 @@ fn the_common_client_measures_every_protocol_in_namespaces() {
         version: 5,
         window: 20,
     };
-    use Protocol::{Amqp, Coap, Mqtt, Stomp};
+    use Protocol::{Amqp, Coap, Mqtt, Stomp, Xmpp};
     for (publish, subscribe, loss) in [
         (Mqtt, Mqtt, 0.0),
         (Coap, Coap, 0.0),
         (Amqp, Amqp, 0.0),
         (Stomp, Stomp, 0.0),
+        (Xmpp, Xmpp, 0.0),
         (Mqtt, Coap, 0.0),
         (Mqtt, Mqtt, 0.1),
     ] {

@@ -143,9 +143,13 @@ mod tests {
 
     /// Whether all of some messages go through a broker; says so if something is not installed.
     fn goes_through(system: &str, protocol: Protocol, qos: u8) {
+        goes_through_by(Driver::Stock, system, protocol, qos);
+    }
+
+    fn goes_through_by(driver: Driver, system: &str, protocol: Protocol, qos: u8) {
         let mut cell = frames::cell(system, protocol, qos);
         cell.link.namespaces = false;
-        cell.driver = Driver::Stock;
+        cell.driver = driver;
         cell.load = Load::Open {
             rate: 20.0,
             flows: 3,
@@ -196,6 +200,21 @@ mod tests {
     fn the_stock_client_of_xmpp_goes_through_ejabberd() {
         for qos in [0, 1] {
             goes_through("ejabberd", Protocol::Xmpp, qos);
+        }
+    }
+
+    #[test]
+    fn the_common_client_goes_through_our_xmpp() {
+        for qos in [0, 1] {
+            goes_through_by(Driver::Common, "thalweg", Protocol::Xmpp, qos);
+        }
+    }
+
+    #[test]
+    #[ignore = "ejabberd takes ten seconds, each time"]
+    fn the_common_client_goes_through_ejabberd() {
+        for qos in [0, 1] {
+            goes_through_by(Driver::Common, "ejabberd", Protocol::Xmpp, qos);
         }
     }
 
