@@ -8,6 +8,7 @@
 
 use super::XmppFront;
 use super::deliver::{put_delay, put_headers};
+use super::presence::Announced;
 use super::pubsub::{Asked, FORBIDDEN, NOT_ACCEPTABLE, Refused};
 use super::subscriptions::GROUP;
 use crate::address::in_tenant;
@@ -38,39 +39,46 @@ pub(super) struct Availability {
     is_available: bool,
     /// Its priority is not negative: it takes from the user's queue.
     takes: bool,
+    /// What it says of itself, while it is available.
+    pub(super) announced: Option<Announced>,
 }
 
 impl Availability {
     pub(super) fn begin(&mut self, now: Time) {
         self.since = now;
     }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.announced.as_ref().map_or(0, Announced::bytes)
+    }
 }
 
-/// A message, or a request to another client, as its sender wrote it, but for `to`.
-struct Letter<'a> {
-    from: &'a str,
+/// A message, a request to another client, or a presence, as its sender wrote it, but for `to`.
+#[derive(Default)]
+pub(super) struct Letter<'a> {
+    pub from: &'a str,
     /// Attributes, empty where there are none.
-    type_: &'a str,
-    id: &'a str,
-    lang: &'a str,
+    pub type_: &'a str,
+    pub id: &'a str,
+    pub lang: &'a str,
     /// Elements, each with all its declarations.
-    content: &'a str,
+    pub content: &'a str,
 }
 
 /// The number of native properties that are a [`Letter`]; fronts agree among themselves on the numbers.
-const NATIVE: u8 = 61;
+pub(super) const NATIVE: u8 = 61;
 /// The type of a letter begins so that is a request to another client, or its answer.
 const IQ: &str = "iq:";
 /// Stands between the fields of a letter; XML cannot have it.
 const FIELD_END: char = '\0';
 
 impl<'a> Letter<'a> {
-    fn write(&self) -> Box<[u8]> {
+    pub(super) fn write(&self) -> Box<[u8]> {
         let fields = [self.from, self.type_, self.id, self.lang, self.content];
         fields.join("\0").into_bytes().into()
     }
 
-    fn read(native: &'a NativeProperties) -> Option<Letter<'a>> {
+    pub(super) fn read(native: &'a NativeProperties) -> Option<Letter<'a>> {
         let text = std::str::from_utf8(&native.bytes).ok()?;
         let mut fields = text.splitn(5, FIELD_END);
         let mut next = || fields.next();

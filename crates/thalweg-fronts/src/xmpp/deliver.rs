@@ -17,8 +17,7 @@ impl Outbound for XmppFront {
         if self.side.is_closed() || delivery.to != Recipient::Subscriber {
             return Err(Undelivered::NoConsumer);
         }
-        if let Some(name) = self.contacts.at(content.address()).map(Box::<str>::from) {
-            self.put_contact(&name, content.payload(), delivery.tag as Tag, out);
+        if self.put_contact(content, delivery.tag as Tag, out) {
             return Ok(());
         }
         if self.is_message_to(content.address()) {
@@ -27,9 +26,9 @@ impl Outbound for XmppFront {
         }
         if content.address().starts_with('$')
             && delivery.subscription_ids.is_empty()
-            && let Some(done) = self.put_personal(content, delivery, out)
+            && self.put_personal(content, delivery, out).is_some()
         {
-            return done;
+            return Ok(());
         }
         let service = self.service.clone();
         let attributes = [("from", &*service), ("to", &*self.address)];

@@ -157,14 +157,19 @@ impl XmppFront {
         let instant = XmppFront::of(cx.links, cx.id)
             .map(XmppFront::new_name)
             .unwrap_or_default();
-        let node = node(create).unwrap_or_else(|_| format!("instant/{instant}"));
+        let named = node(create);
+        let is_instant = named.is_err();
+        let node = named.unwrap_or_else(|_| format!("instant/{instant}"));
         let address = XmppFront::node_address(cx, account, &node)?;
         XmppFront::check_publisher(cx, &address)?;
         XmppFront::check_config(cx, account, configure)?;
         XmppFront::reply(cx, stanza, |out| {
-            out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><create").as_bytes());
-            put_attribute("node", &node, out);
-            out.extend_from_slice(b"/></pubsub>");
+            // A client is not told a name that it has given. [0060#8.1.1]
+            if is_instant {
+                out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><create").as_bytes());
+                put_attribute("node", &node, out);
+                out.extend_from_slice(b"/></pubsub>");
+            }
         });
         Ok(())
     }
@@ -262,6 +267,7 @@ fn affiliation(access: &Access, address: &str) -> &'static str {
 fn named(name: &'static str) -> &'static str {
     match name {
         "" => "a field that nodes do not have",
+        "pubsub#access_model" => "pubsub#access_model: the broker's rules say who may read a node",
         name => name,
     }
 }

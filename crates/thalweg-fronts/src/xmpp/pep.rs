@@ -5,15 +5,16 @@
 
 use super::XmppFront;
 use super::deliver::{again, put_delay};
+use super::presence::resources;
 use super::pubsub::{NOT_ACCEPTABLE, Refused, address_of};
 use crate::address::in_tenant;
-use crate::front::{Cx, Undelivered, Variant};
+use crate::front::{Cx, Variant};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use thalweg_kernel::{Content, Delivery, LastValueWish, Tag, Wish};
-use thalweg_model::Address;
 use thalweg_model::place::{Place, place};
 use thalweg_model::syntax::{read_level, write_level};
+use thalweg_model::{Address, Reliability};
 use thalweg_xmpp::{Element, Jid, Stanza, StanzaKind, put_attribute};
 
 /// The first level of the addresses of personal nodes.
@@ -49,9 +50,7 @@ impl Interests {
     }
 
     pub(super) fn accept(&mut self, contact: &str) {
-        if !self.nodes.is_empty() {
-            self.accepted.push(contact.into());
-        }
+        self.accepted.push(contact.into());
     }
 
     pub(super) fn has_accepted(&self) -> bool {
@@ -231,17 +230,22 @@ impl XmppFront {
         XmppFront::follow(cx, &accounts, &begun);
     }
 
-    /// Follows the contacts that were accepted.
+    /// Subscribes to what accepted contacts say, and to their nodes.
     pub(super) fn follow_accepted(cx: &mut Cx<'_>) {
         let Some(front) = XmppFront::of(cx.links, cx.id) else {
             return;
         };
-        let accepted = std::mem::take(&mut front.interests.accepted);
+        let mut accepted = std::mem::take(&mut front.interests.accepted);
+        accepted.retain(|name| front.contacts.has(name));
         if accepted.is_empty() {
             return;
         }
+        let tenant = &front.settings.tenant;
+        let resources = accepted.iter().map(|name| resources(tenant, name));
+        let (resources, reliability) = (resources.collect::<Vec<_>>(), front.reliability());
         let accounts: Vec<_> = accepted.iter().map(|name| front.jid_of(name)).collect();
         let nodes: Vec<_> = front.interests.nodes.iter().cloned().collect();
+        XmppFront::subscribe_all(cx, &resources, LastValueWish::Always, reliability);
         XmppFront::follow(cx, &accounts, &nodes);
     }
 
@@ -271,17 +275,29 @@ impl XmppFront {
 
     /// Subscribes to these nodes of these accounts. What the rules deny, or is too much, is not there.
     fn follow(cx: &mut Cx<'_>, accounts: &[Box<str>], nodes: &[Box<str>]) {
-        let (Some(session), Some(front)) = (cx.session(), XmppFront::of(cx.links, cx.id)) else {
+        let Some(front) = XmppFront::of(cx.links, cx.id) else {
             return;
         };
         let (filters, reliability) = (front.filters(accounts, nodes), front.reliability());
+        XmppFront::subscribe_all(cx, &filters, LastValueWish::IfNew, reliability);
+    }
+
+    fn subscribe_all(
+        cx: &mut Cx<'_>,
+        filters: &[String],
+        last_values: LastValueWish,
+        reliability: Reliability,
+    ) {
+        let Some(session) = cx.session() else {
+            return;
+        };
         let wish = |filter| Wish {
             filter,
             group: None,
             reliability,
             no_local: false,
             retain_as_published: false,
-            last_values: LastValueWish::IfNew,
+            last_values,
             id: 0,
         };
         let wishes: Vec<Wish<'_>> = filters.iter().map(|filter| wish(filter)).collect();
@@ -302,18 +318,16 @@ impl XmppFront {
         }
     }
 
-    /// Writes the item of a personal node that the client is interested in; none if the message is no such item.
+    /// Writes the item of a personal node; none if the message is no such item. One that the client has dropped from its interests
+    /// meanwhile goes out as well: a delivery that is not written keeps all behind it.
     #[cold]
     pub(super) fn put_personal(
         &mut self,
         content: &Content<'_>,
         delivery: &Delivery<'_>,
         out: &mut Vec<u8>,
-    ) -> Option<Result<(), Undelivered>> {
+    ) -> Option<()> {
         let (account, node) = read(content.address())?;
-        if !(self.interests.nodes).contains(&*super::pubsub::node_of(node)) {
-            return Some(Err(Undelivered::NoConsumer));
-        }
         let attributes = [
             ("from", &*account),
             ("to", &*self.address),
@@ -327,7 +341,7 @@ impl XmppFront {
                     put_delay(content, &account, out);
                 }
             });
-        Some(Ok(()))
+        Some(())
     }
 }
 

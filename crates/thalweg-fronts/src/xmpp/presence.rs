@@ -1,14 +1,20 @@
 //! Presence and the roster (RFC 6121): a contact is a name at `$presence`, whatever protocol its bearer speaks.
 //!
+//! What a client of XMPP says of itself (`away`, priority, capabilities) is at `$presence/NAME/resource/RESOURCE` while it is
+//! available: a word for other protocols, and the stanza beside it ([`Letter`]). A contact of another protocol has one resource.
+//!
 //! The roster has the names of `xmpp.roster`, and those that the client subscribes to, as long as its session lasts.
 
-use super::XmppFront;
+use super::chat::{Letter, NATIVE};
 use super::pubsub::{Asked, BAD_REQUEST, NOT_ACCEPTABLE, NOT_FOUND, Refused};
 use super::subscriptions::refusal;
+use super::{DIALECT, XmppFront};
 use crate::front::{Cx, Variant};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use thalweg_kernel::{LastValueWish, Subscribed, Tag, Wish};
-use thalweg_model::presence;
+use thalweg_kernel::{Content, LastValueWish, Subscribed, Tag, Wish};
+use thalweg_model::syntax::{read_level, write_level};
+use thalweg_model::{NativeProperties, Properties, presence};
 use thalweg_xmpp::{
     Again, Element, ErrorType, Jid, Stanza, StanzaError, StanzaKind, ns, put_attribute, put_text,
 };
@@ -16,7 +22,14 @@ use thalweg_xmpp::{
 pub(super) const ROSTER: &str = "jabber:iq:roster";
 /// Names of the configuration stay.
 const NOT_ALLOWED: Refused = StanzaError::new(ErrorType::Cancel, "not-allowed");
-/// The resource of contacts, which need one to be available.
+/// Stands between a name and its resources in an address.
+const LEVEL: &str = "resource";
+/// What a client that is available without `<show/>` is to other protocols.
+const AVAILABLE: &str = "available";
+/// Octets of a presence stanza: each contact gets them, and they are kept while the client is available.
+const PRESENCE_BYTES_MAX: usize = 16 << 10;
+const TOO_LARGE: Refused = NOT_ACCEPTABLE.about("a presence may have 16 KiB");
+/// The resource of contacts of other protocols, which need one to be available.
 const RESOURCE: &str = "thalweg";
 /// What a contact costs beside its name.
 const CONTACT_BYTES: usize = 64;
@@ -26,6 +39,19 @@ const CONTACT_BYTES: usize = 64;
 pub(super) struct Contacts {
     names: BTreeSet<Box<str>>,
     bytes: usize,
+}
+
+/// What a client has said of itself last.
+pub(super) struct Announced {
+    /// What a client of another protocol reads: `away`, `available`; empty when it is gone.
+    word: Box<str>,
+    letter: Box<[u8]>,
+}
+
+impl Announced {
+    pub(super) fn bytes(&self) -> usize {
+        self.word.len() + self.letter.len()
+    }
 }
 
 impl Contacts {
@@ -49,11 +75,31 @@ impl Contacts {
         self.names.iter().map(|name| &**name)
     }
 
-    /// The contact whose presence is told at an address.
-    pub(super) fn at(&self, address: &str) -> Option<&str> {
-        let told = presence::name_of(address).filter(|told| told.claimed_in.is_none())?;
-        self.names.get(&*told.name).map(|name| &**name)
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.names.contains(name)
     }
+
+    /// The contact whose presence is told at an address, and its resource if it is that of one.
+    fn at<'a>(&self, address: &'a str) -> Option<(Cow<'a, str>, Option<Cow<'a, str>>)> {
+        let told = match presence::name_of(address) {
+            Some(told) => (told.claimed_in.is_none()).then_some((told.name, None)),
+            None => resource_at(address),
+        };
+        told.filter(|(name, _)| self.names.contains(&**name))
+    }
+}
+
+/// The name and the resource of an address of a resource.
+fn resource_at(address: &str) -> Option<(Cow<'_, str>, Option<Cow<'_, str>>)> {
+    let mut levels = address.split('/').skip(1);
+    let (name, level, resource) = (levels.next()?, levels.next()?, levels.next()?);
+    let is_one = presence::is_presence(address) && level == LEVEL && levels.next().is_none();
+    is_one.then(|| (read_level(name), Some(read_level(resource))))
+}
+
+/// The filter of the resources of a name.
+pub(super) fn resources(tenant: &str, name: &str) -> String {
+    format!("{}/{LEVEL}/+", presence::address(tenant, name))
 }
 
 impl XmppFront {
@@ -62,6 +108,9 @@ impl XmppFront {
             return;
         };
         let contact = stanza.to().and_then(|to| front.contact_of(&to));
+        if stanza.element.raw().len() > PRESENCE_BYTES_MAX {
+            return XmppFront::reply_error(cx, stanza, TOO_LARGE);
+        }
         match (&*stanza.type_(), contact) {
             ("", _) if stanza.to().is_none() => {
                 for name in front.settings.clone().roster.iter() {
@@ -70,6 +119,7 @@ impl XmppFront {
                 let priority = stanza.element.child("priority", ns::CLIENT);
                 let priority = priority.and_then(|priority| priority.text().trim().parse().ok());
                 XmppFront::set_available(cx, Some(priority.unwrap_or(0)));
+                XmppFront::announce(cx, stanza);
                 XmppFront::on_announced(cx, stanza.element);
             }
             ("unavailable", _) if stanza.to().is_none() => {
@@ -79,18 +129,84 @@ impl XmppFront {
                 };
                 let names = std::mem::take(&mut front.contacts).names;
                 names.iter().for_each(|name| XmppFront::unwatch(cx, name));
+                XmppFront::announce(cx, stanza);
                 XmppFront::set_available(cx, None);
             }
             ("subscribe", Some(name)) => XmppFront::watch(cx, &name, true),
             ("unsubscribe", Some(name)) => {
                 XmppFront::forget_contact(cx, &name);
                 XmppFront::write(cx.links, cx.id, |front, out| {
-                    front.put_presence(Some("unsubscribed"), &name, false, None, Again::Copy, out);
+                    front.put_answer_of_contact("unsubscribed", &name, out);
                     front.push_roster(&name, "remove", out);
                 });
             }
             _ => {}
         }
+    }
+
+    /// Tells contacts what the client says of itself, or that it is not available any more.
+    fn announce(cx: &mut Cx<'_>, stanza: Stanza<'_>) {
+        let Some(front) = XmppFront::of(cx.links, cx.id) else {
+            return;
+        };
+        let mut content = Vec::new();
+        for child in stanza.element.children() {
+            child.put(&mut content);
+        }
+        let is_available = stanza.type_().is_empty();
+        if !is_available && front.availability.announced.is_none() {
+            return;
+        }
+        let show = stanza.element.child("show", ns::CLIENT);
+        let show = show.map(|show| show.text()).unwrap_or_default();
+        let word = match show.trim() {
+            _ if !is_available => "",
+            show @ ("away" | "chat" | "dnd" | "xa") => show,
+            _ => AVAILABLE,
+        };
+        let letter = Letter {
+            from: &front.address,
+            content: std::str::from_utf8(&content).unwrap_or_default(),
+            ..Letter::default()
+        };
+        let letter = letter.write();
+        let word = word.into();
+        front.availability.announced = Some(Announced { word, letter });
+        XmppFront::tell_contacts(cx);
+    }
+
+    /// Says again, over this link, what the client has said of itself.
+    pub(super) fn tell_contacts(cx: &mut Cx<'_>) {
+        let (Some(session), Some(front)) = (cx.session(), XmppFront::of(cx.links, cx.id)) else {
+            return;
+        };
+        let Some(Announced { word, letter }) = front.availability.announced.take() else {
+            return;
+        };
+        let (_, resource) = front.address.split_once('/').unwrap_or_default();
+        let level = format!("{LEVEL}/{}", write_level(resource));
+        let properties = Properties {
+            content_type: Some("text/plain".into()),
+            native: Some(NativeProperties {
+                dialect: NATIVE,
+                bytes: letter.clone(),
+            }),
+            ..Properties::default()
+        };
+        if !word.is_empty() {
+            let (word, kept) = (word.clone(), letter);
+            front.availability.announced = Some(Announced { word, letter: kept });
+        }
+        let told = (word.as_bytes(), Some(&properties));
+        let until = (cx.kernel).describe(session, &level, told, cx.now, cx.links);
+        if let (Some(until), Some(link)) = (until, cx.links.get_mut(cx.id)) {
+            link.pause_until = Some(until);
+        }
+        let Some(front) = XmppFront::of(cx.links, cx.id) else {
+            return;
+        };
+        let kept = front.kept_bytes();
+        cx.links.count_kept(cx.id, kept, cx.kernel);
     }
 
     /// The name of an address of this domain.
@@ -141,11 +257,13 @@ impl XmppFront {
         let (Some(session), Some(front)) = (cx.session(), XmppFront::of(cx.links, cx.id)) else {
             return;
         };
-        let filter = presence::address(&front.settings.tenant, name);
+        let tenant = &front.settings.tenant;
+        let filters = [presence::address(tenant, name), resources(tenant, name)];
+        let filters = filters.each_ref().map(|filter| (&**filter, None));
         let kept = front.kept_bytes();
         cx.links.count_kept(cx.id, kept, cx.kernel);
         cx.kernel
-            .unsubscribe(session, 0, &[(&filter, None)], cx.now, cx.links);
+            .unsubscribe(session, 0, &filters, cx.now, cx.links);
     }
 
     /// The kernel has answered a subscription to a presence.
@@ -167,49 +285,82 @@ impl XmppFront {
                 Some(_) => ("unsubscribed", "none"),
             };
             self.push_roster(name, in_roster, out);
-            self.put_presence(Some(answer), name, false, None, Again::Copy, out);
+            self.put_answer_of_contact(answer, name, out);
         }
     }
 
-    /// Tells that a contact has come or gone.
-    pub(super) fn put_contact(&mut self, name: &str, payload: &[u8], tag: Tag, out: &mut Vec<u8>) {
-        let told = std::str::from_utf8(payload).unwrap_or_default();
-        let is_here = told.starts_with("{\"state\":\"online\"");
-        let status = told
+    /// Tells that a contact has come or gone, or what a resource of it says; whether the address is a contact's.
+    pub(super) fn put_contact(
+        &mut self,
+        content: &Content<'_>,
+        tag: Tag,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some((name, resource)) = self.contacts.at(content.address()) else {
+            return false;
+        };
+        let again = super::deliver::again(tag);
+        if let Some(resource) = resource {
+            self.put_resource(&name, &resource, content, again, out);
+            return true;
+        }
+        let told = std::str::from_utf8(content.payload()).unwrap_or_default();
+        let protocol = told
             .split_once("\"protocol\":\"")
             .and_then(|(_, rest)| Some(rest.split_once('"')?.0));
+        // A client of XMPP says itself whether it is available.
+        let is_here = told.starts_with("{\"state\":\"online\"") && protocol != Some(DIALECT);
         let type_ = (!is_here).then_some("unavailable");
-        let again = super::deliver::again(tag);
-        self.put_presence(type_, name, true, status, again, out);
+        let from = format!("{}/{RESOURCE}", self.address_of_contact(&name));
+        self.put_presence(type_, &from, again, out, |out| {
+            if let Some(protocol) = protocol {
+                out.extend_from_slice(b"<status>");
+                put_text(protocol, out);
+                out.extend_from_slice(b"</status>");
+            }
+        });
+        true
+    }
+
+    fn put_resource(
+        &mut self,
+        name: &str,
+        resource: &str,
+        content: &Content<'_>,
+        again: Again,
+        out: &mut Vec<u8>,
+    ) {
+        let native = content.properties().and_then(|all| all.native.as_ref());
+        let letter = native.and_then(Letter::read).unwrap_or_default();
+        let type_ = content.payload().is_empty().then_some("unavailable");
+        let from = format!("{}/{resource}", self.address_of_contact(name));
+        self.put_presence(type_, &from, again, out, |out| {
+            out.extend_from_slice(letter.content.as_bytes());
+        });
     }
 
     fn put_presence(
         &mut self,
         type_: Option<&str>,
-        name: &str,
-        is_full: bool,
-        status: Option<&str>,
+        from: &str,
         again: Again,
         out: &mut Vec<u8>,
+        content: impl FnOnce(&mut Vec<u8>),
     ) {
-        let mut from = self.address_of_contact(name);
-        if is_full {
-            from += &format!("/{RESOURCE}");
-        }
         let attributes = [
-            Some(("from", &*from)),
-            Some(("to", &*self.address)),
-            type_.map(|type_| ("type", type_)),
+            ("from", from),
+            ("to", &*self.address),
+            ("type", type_.unwrap_or_default()),
         ];
-        let attributes: Vec<(&str, &str)> = attributes.into_iter().flatten().collect();
+        let count = 2 + usize::from(type_.is_some());
+        let kind = StanzaKind::Presence;
         self.side
-            .put_again(again, StanzaKind::Presence, &attributes, out, |out| {
-                if let Some(status) = status {
-                    out.extend_from_slice(b"<status>");
-                    put_text(status, out);
-                    out.extend_from_slice(b"</status>");
-                }
-            });
+            .put_again(again, kind, &attributes[..count], out, content);
+    }
+
+    fn put_answer_of_contact(&mut self, answer: &str, name: &str, out: &mut Vec<u8>) {
+        let from = self.address_of_contact(name);
+        self.put_presence(Some(answer), &from, Again::Copy, out, |_| {});
     }
 
     fn push_roster(&mut self, name: &str, subscription: &str, out: &mut Vec<u8>) {
@@ -236,7 +387,7 @@ impl XmppFront {
         let contact = item.attribute("jid").ok_or(BAD_REQUEST)?;
         let name = front.contact_of(&contact).ok_or(NOT_ACCEPTABLE)?;
         let is_configured = front.settings.roster.contains(&name);
-        let is_contact = front.contacts.names.contains(&name);
+        let is_contact = front.contacts.has(&name);
         let is_removal = item.attribute("subscription").as_deref() == Some("remove");
         let subscription = match (is_removal, is_configured, is_contact) {
             (true, true, _) => return Err(NOT_ALLOWED),
@@ -269,11 +420,8 @@ impl XmppFront {
             return;
         };
         let settings = front.settings.clone();
-        let names: BTreeSet<&Box<str>> = settings
-            .roster
-            .iter()
-            .chain(&front.contacts.names)
-            .collect();
+        let configured = settings.roster.iter().map(|name| &**name);
+        let names: BTreeSet<&str> = configured.chain(front.contacts.names()).collect();
         let mut list = format!("<query xmlns='{ROSTER}'>").into_bytes();
         for name in names {
             put_item(&front.address_of_contact(name), name, "to", &mut list);

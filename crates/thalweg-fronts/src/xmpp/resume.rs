@@ -82,6 +82,7 @@ impl XmppFront {
             let (clean, now) = (Closing::Clean, cx.now);
             cx.kernel
                 .close_link(before, cx.id, clean, Some(Span::ZERO), now, cx.links);
+            XmppFront::tell_contacts(cx);
         }
     }
 
@@ -216,6 +217,7 @@ impl XmppFront {
         }
         cx.start(session);
         cx.kernel.link_writable(session, cx.id, cx.now, cx.links);
+        XmppFront::tell_contacts(cx);
         for asked in estate.asked.into_values() {
             XmppFront::ask_again(cx, session, asked);
         }
@@ -284,6 +286,7 @@ impl XmppFront {
         self.nodes.bytes()
             + self.contacts.bytes()
             + self.interests.bytes()
+            + self.availability.bytes()
             + self.asked_bytes
             + self.calls.as_ref().map_or(0, |calls| calls.bytes())
             + self.side.management().map_or(0, Management::memory)

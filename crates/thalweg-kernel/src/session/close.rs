@@ -120,9 +120,13 @@ impl Kernel {
             .life
             .link_ended(how, expiry.map(|expiry| expiry.min(expiry_max)), now);
         let left = session.presence_news(now, Some(how));
+        let described = session.connection.take_described();
         let ends_now = session.life.expiry() == Span::ZERO;
         let (expires_at, will_due) = (session.life.expires_at(), session.life.will_due());
         self.weigh_session(id);
+        if let Some(address) = described {
+            self.publish_description(&address, b"", None, now, fx);
+        }
         if will_due <= now {
             self.publish_will(id, now, fx);
         } else if will_due != Time::NEVER {

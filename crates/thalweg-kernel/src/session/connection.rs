@@ -18,10 +18,18 @@ pub(crate) struct Connection {
     /// When the session was made, or its last link ended.
     since: Time,
     dialect: &'static str,
-    /// The address at which its presence is published, if any.
-    presence: Option<Box<str>>,
+    /// Where its presence is published, if it is.
+    told: Option<Box<PresenceAddresses>>,
     grants: Grants,
     meters: Option<Box<Meters>>,
+}
+
+/// Addresses at which a peer is told of.
+struct PresenceAddresses {
+    /// Whether it is here.
+    presence: Option<Box<str>>,
+    /// What it says of itself, if it has.
+    described: Option<Box<str>>,
 }
 
 /// What a peer brings with a new link.
@@ -44,7 +52,7 @@ impl Connection {
             thrown_out: false,
             since: now,
             dialect: "",
-            presence: None,
+            told: None,
             grants: Grants::default(),
             meters: None,
         }
@@ -55,7 +63,12 @@ impl Connection {
         self.openings = self.openings.wrapping_add(1);
         self.meters = Meters::new(limits, &arrival.grants, now);
         self.dialect = arrival.dialect;
-        self.presence = arrival.presence;
+        self.told = arrival.presence.map(|address| {
+            Box::new(PresenceAddresses {
+                presence: Some(address),
+                described: None,
+            })
+        });
         self.grants = arrival.grants;
         let in_flight_max = arrival.in_flight_max.unwrap_or(limits.in_flight_max);
         self.in_flight_max = in_flight_max.max(1);
@@ -104,12 +117,26 @@ impl Connection {
     }
 
     pub(crate) fn presence(&self) -> Option<&str> {
-        self.presence.as_deref()
+        self.told.as_ref()?.presence.as_deref()
+    }
+
+    /// The peer has said more of itself at an address.
+    pub(super) fn describe(&mut self, address: &str) {
+        if let Some(told) = &mut self.told {
+            told.described = Some(address.into());
+        }
+    }
+
+    /// Where the peer has said more of itself; from now on it has not.
+    pub(super) fn take_described(&mut self) -> Option<Box<str>> {
+        self.told.as_mut()?.described.take()
     }
 
     /// Its presence is not published any more.
     pub(crate) fn forget_presence(&mut self) {
-        self.presence = None;
+        if let Some(told) = &mut self.told {
+            told.presence = None;
+        }
     }
 
     #[inline(always)]

@@ -6,6 +6,8 @@
 //!  {"state":"offline","protocol":"…","since_ms":1763823988001,"why":"silent"}
 //! ```
 //!
+//! A peer may say more of itself ([`Kernel::describe`]), below that address and until its link ends.
+//!
 //! A peer's name is not its session's: several sessions, on several shards, may be of one name. So the home of the address
 //! keeps who of that name is here, each other shard tells it of its own sessions, and it publishes what that adds up to.
 
@@ -19,7 +21,7 @@ use crate::{Kernel, home};
 use hashbrown::hash_map::Entry;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use thalweg_model::{Reliability, RetainOp, Span, Time, presence};
+use thalweg_model::{Properties, Reliability, RetainOp, Span, Time, presence};
 
 /// How a peer is known to others, beside its session's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,6 +267,53 @@ impl Kernel {
                 }
             }
         }
+    }
+
+    /// What a session's peer says of itself becomes the last value of `level`, one or more levels below the address of its presence,
+    /// where no peer can publish. Empty, or when the link ends, it is forgotten. Returns when the peer may go on if it has exceeded
+    /// its rate of publishes; nothing is published if its presence is not.
+    pub fn describe<E: Effects>(
+        &mut self,
+        id: SessionId,
+        level: &str,
+        (payload, properties): (&[u8], Option<&Properties>),
+        now: Time,
+        fx: &mut E,
+    ) -> Option<Time> {
+        let session = self.sessions.get_mut(id)?;
+        let address = format!("{}/{level}", session.connection.presence()?);
+        if address.len() > self.env.limits().address_bytes_max {
+            return None;
+        }
+        match payload {
+            [] => _ = session.connection.take_described(),
+            _ => session.connection.describe(&address),
+        }
+        let pause_until = session.connection.pause(payload.len(), now);
+        self.publish_description(&address, payload, properties, now, fx);
+        self.end_command(now, fx);
+        pause_until
+    }
+
+    pub(super) fn publish_description<E: Effects>(
+        &mut self,
+        address: &str,
+        payload: &[u8],
+        properties: Option<&Properties>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let retain = match (self.env.limits().retain_enabled, payload) {
+            (false, _) => RetainOp::None,
+            (true, []) => RetainOp::Clear,
+            (true, _) => RetainOp::Set,
+        };
+        let draft = Draft {
+            retain,
+            properties,
+            ..Draft::new(address, payload, Reliability::AtLeastOnce)
+        };
+        self.publish_own(draft, now, fx);
     }
 
     fn publish_presence<E: Effects>(

@@ -22,6 +22,7 @@ mod restart_flags;
 mod settlement;
 mod ways;
 mod xmpp;
+mod xmpp_availability;
 mod xmpp_bounds;
 mod xmpp_chat;
 mod xmpp_nodes;
