@@ -36,6 +36,8 @@ struct Publishes {
     matched: u64,
     unmatched: u64,
     refused: u64,
+    refused_over_rate: u64,
+    throttled: u64,
     retain_refused: u64,
     repeated: u64,
     forwarded: u64,
@@ -119,6 +121,8 @@ impl Books {
                 matched: ledger.matched,
                 unmatched: ledger.unmatched,
                 refused: ledger.refused,
+                refused_over_rate: ledger.refused_over_rate,
+                throttled: ledger.throttled,
                 retain_refused: ledger.retain_refused,
                 repeated: ledger.repeated,
                 forwarded: ledger.forwarded,
@@ -153,6 +157,8 @@ pub(crate) fn add_ledger(sum: &mut Ledger, ledger: &Ledger) {
         matched,
         unmatched,
         refused,
+        refused_over_rate,
+        throttled,
         retain_refused,
         repeated,
         repeated_stamps,
@@ -175,6 +181,8 @@ pub(crate) fn add_ledger(sum: &mut Ledger, ledger: &Ledger) {
     sum.matched += matched;
     sum.unmatched += unmatched;
     sum.refused += refused;
+    sum.refused_over_rate += refused_over_rate;
+    sum.throttled += throttled;
     sum.retain_refused += retain_refused;
     sum.repeated += repeated;
     sum.repeated_stamps += repeated_stamps;

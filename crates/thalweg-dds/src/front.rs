@@ -12,8 +12,8 @@ use thalweg_fronts::{
     native,
 };
 use thalweg_kernel::{
-    CloseReason, Closing, Draft, KnownAs, LastValueWish, OpenSession, Outcome, Refusal, SessionId,
-    Subscribed, Tag, Verdict, Wish,
+    CloseReason, Closing, Draft, Grants, KnownAs, LastValueWish, OpenSession, Outcome, Refusal,
+    SessionId, Subscribed, Tag, Verdict, Wish,
 };
 use thalweg_model::{Address, Properties, Reliability, RetainOp, Span};
 
@@ -196,7 +196,9 @@ impl DdsFront {
             // Counted when it is answered.
             Outcome::Asked => return,
             Outcome::Denied => &self.counts.denied,
-            Outcome::BadAddress | Outcome::Full | Outcome::Refused => &self.counts.refused,
+            Outcome::BadAddress | Outcome::Full | Outcome::Refused | Outcome::OverRate => {
+                &self.counts.refused
+            }
         });
     }
 
@@ -295,6 +297,10 @@ impl DeferredFront for DdsFront {
         let client = cx.kernel.unused_client_id(self.nonce);
         let open = OpenSession {
             user: user.map(Into::into),
+            grants: Grants {
+                hears_refusals: false,
+                ..Grants::default()
+            },
             ..OpenSession::of_link(&client, cx.id, access, "DDS")
         };
         match cx.open_session(open) {

@@ -153,6 +153,24 @@ impl Books {
         self.ledger.refused += 1;
     }
 
+    /// A publish beyond a policy's rate was refused.
+    pub(crate) fn refused_over_rate(&mut self) {
+        self.refused();
+        self.ledger.refused_over_rate += 1;
+    }
+
+    /// Nobody gets a publish beyond a policy's rate.
+    pub(crate) fn dropped_over_rate(&mut self, address: &str) {
+        self.matched();
+        self.routed(address);
+        self.dropped(address, DropReason::OverRate);
+    }
+
+    /// The publisher of a message waits for a policy's rate.
+    pub(crate) fn throttled(&mut self) {
+        self.ledger.throttled += 1;
+    }
+
     /// A message did not become a last value.
     pub(crate) fn retain_refused(&mut self) {
         self.ledger.retain_refused += 1;

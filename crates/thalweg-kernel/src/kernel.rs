@@ -87,6 +87,10 @@ impl Kernel {
         if before.kept_filters != limits.kept_filters || before.policies != limits.policies {
             self.values.forget_unkept(self.env.limits());
         }
+        if before.policies != self.env.limits().policies {
+            // They are counted by the places of records.
+            self.routes.rates().forget_all();
+        }
         self.renew_strategies();
         // Routes remember what the limits say of their addresses.
         self.routes.all_have_changed();

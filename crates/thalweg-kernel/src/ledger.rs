@@ -41,11 +41,13 @@ pub enum DropReason {
     Conflated,
     /// Its reader ended the watch.
     Unwatched,
+    /// A policy's rate left no room for it, whoever was to have it: one copy for each such publish.
+    OverRate,
 }
 
 impl DropReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [DropReason; 15] = [
+    pub const ALL: [DropReason; 16] = [
         DropReason::QueueFull,
         DropReason::SlowReceiver,
         DropReason::TooLarge,
@@ -61,6 +63,7 @@ impl DropReason {
         DropReason::DeliveryLimit,
         DropReason::Conflated,
         DropReason::Unwatched,
+        DropReason::OverRate,
     ];
 
     /// The reason's name in metrics and logs.
@@ -81,6 +84,7 @@ impl DropReason {
             DropReason::DeliveryLimit => "delivery_limit",
             DropReason::Conflated => "conflated",
             DropReason::Unwatched => "unwatched",
+            DropReason::OverRate => "over_rate",
         }
     }
 }
@@ -99,6 +103,10 @@ pub struct Ledger {
     pub unmatched: u64,
     /// Publishes refused by access rules or limits.
     pub refused: u64,
+    /// Of these, publishes beyond the rate that a policy gives their address.
+    pub refused_over_rate: u64,
+    /// Publishes that were taken though they are beyond such a rate, and whose publishers had to wait.
+    pub throttled: u64,
     /// Messages that did not become last values, retained or only remembered, because the store is full or switched off;
     /// they were delivered.
     pub retain_refused: u64,

@@ -130,6 +130,8 @@ pub struct Limits {
     pub safety_filters: Arc<[(Filter, Safety)]>,
     /// What holds for messages by address, over all that is general.
     pub policies: Arc<[Policy]>,
+    /// Publishers and addresses on this shard whose rates are counted; what more come share a count.
+    pub rate_buckets_max: usize,
     /// Prefixes of addresses, of whole levels, that have books of their own. Those a kernel was made with count.
     pub ledger_prefixes: Arc<[Box<str>]>,
 }
@@ -200,6 +202,7 @@ impl Default for Limits {
             safety: Safety::Durable,
             safety_filters: Arc::default(),
             policies: Arc::new([]),
+            rate_buckets_max: 100_000,
             ledger_prefixes: Arc::default(),
         }
     }

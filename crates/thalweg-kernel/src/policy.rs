@@ -22,6 +22,14 @@ pub struct Policy {
     pub last_value: Option<LastValueRule>,
     /// How safe a publish must be before it is acknowledged, whatever [`Limits::safety_filters`] and the listener say.
     pub safety: Option<Safety>,
+    /// Messages per second; `u64::MAX` is no limit.
+    pub rate: Option<u64>,
+    /// Bytes of payload per second; `u64::MAX` is no limit.
+    pub rate_bytes: Option<u64>,
+    /// So much of either rate may come at once after a pause.
+    pub rate_burst: Option<Span>,
+    pub rate_per: Option<RatePer>,
+    pub rate_exceed: Option<Exceed>,
 }
 
 impl Policy {
@@ -33,6 +41,11 @@ impl Policy {
             priority_min: None,
             last_value: None,
             safety: None,
+            rate: None,
+            rate_bytes: None,
+            rate_burst: None,
+            rate_per: None,
+            rate_exceed: None,
         }
     }
 }
@@ -46,6 +59,47 @@ pub enum LastValueRule {
     Off,
 }
 
+/// Whose messages a rate counts together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RatePer {
+    /// Those of one session to all addresses whose rate the same record gives.
+    Publisher,
+    /// Those of all sessions to one address.
+    Address,
+}
+
+/// What happens to a message beyond the rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exceed {
+    /// It is taken, and its publisher waits until there is room for the next.
+    Throttle,
+    /// It is dropped, and its publisher is told nothing.
+    Drop,
+    /// Its publisher is told that it was refused. One whose protocol cannot say so waits, as with [`Exceed::Throttle`].
+    Reject,
+}
+
+/// Without [`Policy::rate_burst`].
+const BURST: Span = Span::from_secs(1);
+
+/// The rates of an address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    pub messages: Option<Allowance>,
+    pub bytes: Option<Allowance>,
+    pub per: RatePer,
+    pub exceed: Exceed,
+}
+
+/// A rate and its burst, in messages or bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    pub per_second: u64,
+    pub burst: u64,
+    /// The place of the record that gives it.
+    pub record: u32,
+}
+
 /// All that holds for the messages of one address.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
@@ -53,10 +107,11 @@ pub(crate) struct Terms {
     lifespan_max: Span,
     priority_min: u8,
     keeps_no_value: bool,
+    rate: Option<Rate>,
 }
 
 impl Terms {
-    /// What records say of an address that changes its messages; `None` if that is nothing.
+    /// What records say of the messages of an address; `None` if that is nothing.
     pub(crate) fn of(limits: &Limits, address: &str) -> Option<Box<Terms>> {
         if limits.policies.is_empty() {
             return None;
@@ -68,17 +123,22 @@ impl Terms {
             lifespan_max: lifespan_max.unwrap_or(Span::FOREVER),
             priority_min: priority_min.unwrap_or(0),
             keeps_no_value: last_value == Some(LastValueRule::Off),
+            rate: limits.rate_at(address),
         };
-        terms.is_any().then(|| Box::new(terms))
+        (terms.changes_messages() || terms.rate.is_some()).then(|| Box::new(terms))
     }
 
-    fn is_any(&self) -> bool {
+    fn changes_messages(&self) -> bool {
         self.lifespan_max != Span::FOREVER || self.priority_min > 0 || self.keeps_no_value
     }
 
     /// Whether messages do not become last values.
     pub(crate) fn keeps_no_value(&self) -> bool {
         self.keeps_no_value
+    }
+
+    pub(crate) fn rate(&self) -> Option<&Rate> {
+        self.rate.as_ref()
     }
 
     /// When a message expires that was to expire then and comes now.
@@ -114,11 +174,49 @@ impl Limits {
         address: &str,
         field: impl Fn(&Policy) -> Option<T>,
     ) -> Option<T> {
-        let records = self.policies.iter().rev();
-        records
-            .filter_map(|policy| Some((policy, field(policy)?)))
-            .find(|(policy, _)| policy.filter.matches(address))
+        self.policy_and_place(address, field)
             .map(|(_, value)| value)
+    }
+
+    /// The same with the place of the record.
+    fn policy_and_place<T>(
+        &self,
+        address: &str,
+        field: impl Fn(&Policy) -> Option<T>,
+    ) -> Option<(usize, T)> {
+        let records = self.policies.iter().enumerate().rev();
+        records
+            .filter_map(|(place, policy)| Some((place, policy, field(policy)?)))
+            .find(|(_, policy, _)| policy.filter.matches(address))
+            .map(|(place, _, value)| (place, value))
+    }
+
+    fn rate_at(&self, address: &str) -> Option<Rate> {
+        let burst = self.policy_field(address, |policy| policy.rate_burst);
+        let allowance = |field: fn(&Policy) -> Option<u64>| {
+            let (place, per_second) = self.policy_and_place(address, field)?;
+            let burst = u128::from(per_second) * u128::from(burst.unwrap_or(BURST).nanos());
+            (per_second != u64::MAX).then(|| Allowance {
+                per_second,
+                burst: u64::try_from(burst / 1_000_000_000).unwrap_or(u64::MAX),
+                record: place as u32,
+            })
+        };
+        let (messages, bytes) = (
+            allowance(|policy| policy.rate),
+            allowance(|policy| policy.rate_bytes),
+        );
+        let is_limited = messages.is_some() || bytes.is_some();
+        is_limited.then(|| Rate {
+            messages,
+            bytes,
+            per: self
+                .policy_field(address, |policy| policy.rate_per)
+                .unwrap_or(RatePer::Publisher),
+            exceed: self
+                .policy_field(address, |policy| policy.rate_exceed)
+                .unwrap_or(Exceed::Throttle),
+        })
     }
 
     /// Whether every publish to an address is remembered as its last value.
@@ -146,7 +244,8 @@ impl Kernel {
     /// A draft as its route's terms have it, if there are any.
     #[cold]
     pub(crate) fn on_terms<'a>(&mut self, route: &Route, draft: &Draft<'a>) -> Option<Draft<'a>> {
-        let changed = route.terms()?.apply(draft);
+        let terms = route.terms().filter(|terms| terms.changes_messages())?;
+        let changed = terms.apply(draft);
         if changed.retain != draft.retain {
             self.books.retain_refused();
         }

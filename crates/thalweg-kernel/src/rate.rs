@@ -43,26 +43,34 @@ impl TokenBucket {
     /// A single packet may be larger than the burst; refusing it for ever would wedge its connection. Such a take
     /// waits for a full bucket and then leaves a debt that later takes wait for.
     pub fn take(&mut self, n: u64, now: Time) -> Result<(), Span> {
+        match self.wait(n, now) {
+            Span::ZERO => {
+                self.credit = self.credit.saturating_sub(price(n));
+                Ok(())
+            }
+            wait => Err(wait),
+        }
+    }
+
+    /// How long until [`take`](TokenBucket::take) succeeds; it takes nothing.
+    pub fn wait(&mut self, n: u64, now: Time) -> Span {
         self.refill(now);
-        let price = i64::try_from(n).unwrap_or(i64::MAX).saturating_mul(TOKEN);
-        let needed = price.min(self.full);
+        let needed = price(n).min(self.full);
         if self.credit >= needed {
-            self.credit = self.credit.saturating_sub(price);
-            return Ok(());
+            return Span::ZERO;
         }
         let missing = needed.saturating_sub(self.credit) as u64;
-        Err(match self.rate_per_second {
+        match self.rate_per_second {
             0 => Span::FOREVER,
             rate => Span::from_nanos(missing.div_ceil(rate)),
-        })
+        }
     }
 
     /// Takes `n` tokens whether they are there or not, and says how long to wait until there is no debt
     /// ([`Span::FOREVER`] if the rate is 0 and there is one).
     pub fn spend(&mut self, n: u64, now: Time) -> Span {
         self.refill(now);
-        let price = i64::try_from(n).unwrap_or(i64::MAX).saturating_mul(TOKEN);
-        self.credit = self.credit.saturating_sub(price);
+        self.credit = self.credit.saturating_sub(price(n));
         match (self.credit.min(0).unsigned_abs(), self.rate_per_second) {
             (0, _) => Span::ZERO,
             (_, 0) => Span::FOREVER,
@@ -74,6 +82,12 @@ impl TokenBucket {
     pub fn available(&mut self, now: Time) -> u64 {
         self.refill(now);
         (self.credit.max(0) / TOKEN) as u64
+    }
+
+    /// Whether it is as good as a new one.
+    pub fn is_full(&mut self, now: Time) -> bool {
+        self.refill(now);
+        self.credit == self.full
     }
 
     /// Changes rate and burst and keeps what is in the bucket, cut to the new burst.
@@ -95,6 +109,10 @@ impl TokenBucket {
             i64::try_from(elapsed.nanos().saturating_mul(self.rate_per_second)).unwrap_or(i64::MAX);
         self.credit = self.credit.saturating_add(earned).min(self.full);
     }
+}
+
+fn price(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX).saturating_mul(TOKEN)
 }
 
 #[cfg(test)]

@@ -225,6 +225,7 @@ fn kernel_limits(config: &Config, shards: usize) -> Limits {
             .map(|(filter, fsync)| (filter.clone(), safety(*fsync)))
             .collect(),
         policies: config.policy.iter().map(policy).collect(),
+        rate_buckets_max: share(config.limits.rates_max),
         ledger_prefixes: config
             .ledger
             .prefixes
@@ -243,6 +244,11 @@ fn policy(policy: &config::Policy) -> Policy {
         priority_min: policy.priority_min,
         last_value: policy.last_value,
         safety: policy.fsync.map(safety),
+        rate: policy.rate,
+        rate_bytes: policy.rate_bytes,
+        rate_burst: policy.rate_burst,
+        rate_per: policy.rate_per,
+        rate_exceed: policy.rate_exceed,
     }
 }
 

@@ -120,6 +120,12 @@ pub static METRICS: &[Metric] = metrics! {
     Counter "thalweg_publishes_refused_total" in "messages":
         "Publishes refused by access rules or limits."
         = One(|g| g.ledger.refused);
+    Counter "thalweg_publishes_refused_over_rate_total" in "messages":
+        "Of these, publishes beyond the rate that a policy gives their topic."
+        = One(|g| g.ledger.refused_over_rate);
+    Counter "thalweg_publishes_throttled_total" in "messages":
+        "Publishes beyond such a rate that were taken, and whose publishers had to wait."
+        = One(|g| g.ledger.throttled);
     Counter "thalweg_publishes_repeated_total" in "messages":
         "Publishes that were repeated and not routed again: of exactly-once messages, and with stamps that were known."
         = One(|g| g.ledger.repeated);

@@ -68,7 +68,7 @@ impl Request<'_, '_> {
         };
         *published += 1;
         match outcome {
-            Outcome::Full | Outcome::Refused => {
+            Outcome::Full | Outcome::Refused | Outcome::OverRate => {
                 let number = *published;
                 self.refuse(number);
             }

@@ -7,7 +7,7 @@ use super::{AmqpFront, Request};
 use crate::front::Cx;
 use thalweg_amqp::methods::tx;
 use thalweg_amqp::{Method, Publish};
-use thalweg_kernel::{Outcome, Refusal};
+use thalweg_kernel::{Committed, Outcome, Refusal};
 
 /// An answer to a transaction's peer.
 #[derive(Default)]
@@ -88,9 +88,16 @@ impl Request<'_, '_> {
             .kernel
             .commit(self.session, tx, self.cx.now, self.cx.links);
         self.cx.kernel.begin(self.session, tx);
-        let Some(outcomes) = committed else {
+        let Some(Committed {
+            outcomes,
+            pause_until,
+        }) = committed
+        else {
             return Err(not_transactional());
         };
+        if let (Some(until), Some(link)) = (pause_until, self.cx.links.get_mut(self.cx.id)) {
+            link.pause_until = Some(until);
+        }
         if outcomes.contains(&Outcome::Denied) {
             return Err(self.about_exchange("", "write").fault(Refusal::Denied));
         }

@@ -21,6 +21,7 @@ pub(super) struct Answer {
 
 /// For how long a client should leave us alone if we are short of something.
 pub(super) const SHORT_SECS: u32 = 5;
+const TOO_MANY: &str = "you publish faster than you may";
 
 impl Answer {
     /// A success without a payload; an error has a diagnostic one: [`Answer::words`].
@@ -69,11 +70,7 @@ impl Answer {
             .nanos()
             .div_ceil(Span::from_secs(1).nanos());
         let secs = u32::try_from(secs).unwrap_or(u32::MAX).max(1);
-        Answer::later(
-            Code::TOO_MANY_REQUESTS,
-            secs,
-            "you publish faster than you may",
-        )
+        Answer::later(Code::TOO_MANY_REQUESTS, secs, TOO_MANY)
     }
 
     /// The error that answers a publish; none if it is accepted.
@@ -98,6 +95,7 @@ impl Answer {
                 SHORT_SECS,
                 "a queue for it is full",
             )),
+            Outcome::OverRate => Some(Answer::later(Code::TOO_MANY_REQUESTS, 1, TOO_MANY)),
         }
     }
 

@@ -236,18 +236,18 @@ impl<S: Side> Handler<S> {
         draft: Draft<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Option<Hold>, Answer> {
-        let (batch, outcome) = self.publish_for(identity, session, draft, cx);
+        let (batch, outcome) = self.publish_for(identity, session, draft, cx)?;
         Answer::of_outcome(outcome).map_or(Ok(batch), Err)
     }
 
-    /// Publishes; the batch that the answer must wait for, and what came of it.
+    /// Publishes; the batch that the answer must wait for, and what came of it. Or that it comes too fast.
     pub(super) fn publish_for(
         &mut self,
         identity: IdentityId,
         session: SessionId,
         draft: Draft<'_>,
         cx: &mut Cx<'_>,
-    ) -> (Option<Hold>, Outcome) {
+    ) -> Result<(Option<Hold>, Outcome), Answer> {
         let Cx {
             now, kernel, links, ..
         } = cx;
@@ -271,10 +271,13 @@ impl<S: Side> Handler<S> {
             self.asked.insert(question, (*now, Asked::Publish));
             batch = Some(Hold::Question(question));
         }
+        if published.outcome == Outcome::OverRate {
+            return Err(Answer::too_many(kernel.may_come_again(), *now));
+        }
         if let Some(until) = published.pause_until {
             self.identities.set_busy_until(identity, until);
         }
-        (batch, published.outcome)
+        Ok((batch, published.outcome))
     }
 
     /// Answers a publish; `asked` whether it was the first.

@@ -51,7 +51,7 @@ impl<S: Side> Handler<S> {
         };
         let (reliability, expires_in, priority) =
             (draft.reliability, draft.expires_in, draft.priority);
-        let (batch, outcome) = self.publish_for(request.identity, request.session, draft, cx);
+        let (batch, outcome) = self.publish_for(request.identity, request.session, draft, cx)?;
         if outcome != Outcome::NoMatch || !self.settings.auto_declare_queues {
             return self.after_put_into(request.exchange, batch, outcome, cx);
         }
@@ -105,8 +105,9 @@ impl<S: Side> Handler<S> {
             (Err(refusal), _) => Err(Answer::of_refusal(&refusal)),
             (Ok(()), None) => Err(session_ended()),
             (Ok(()), Some(session)) => {
-                let (batch, outcome) = self.publish_for(identity, session, put.draft(), cx);
-                self.after_put_into(exchange, batch, outcome, cx)
+                let published = self.publish_for(identity, session, put.draft(), cx);
+                published
+                    .and_then(|(batch, outcome)| self.after_put_into(exchange, batch, outcome, cx))
             }
         };
         if let Err(answer) = done {

@@ -158,7 +158,8 @@ impl<S: Side> Handler<S> {
             stamp: None,
         };
         // The answer says more than the journal could.
-        let (hold, outcome) = self.publish_for(request.identity, request.session, draft, cx);
+        let published = self.publish_for(request.identity, request.session, draft, cx);
+        let (hold, outcome) = published.inspect_err(|_| _ = self.calls.take(call))?;
         if let Some(Hold::Question(question)) = hold {
             self.asked.insert(question, (cx.now, Asked::Call(call)));
         }

@@ -61,7 +61,7 @@ impl super::MqttSettings {
             groups: self.shared_available,
             publish_rate: self.publish_rate,
             safety: self.safety,
-            high_water: 0,
+            ..Grants::default()
         }
     }
 }
@@ -240,7 +240,10 @@ impl MqttFront {
                 name: &opening.client,
                 claimed_in: None,
             }),
-            grants: front.settings.grants(),
+            grants: Grants {
+                hears_refusals: front.machine.version() == Version::V5,
+                ..front.settings.grants()
+            },
         };
         let opened = match cx.open_session(open) {
             Ok(opened) => opened,

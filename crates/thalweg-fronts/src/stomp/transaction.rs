@@ -104,10 +104,13 @@ impl StompFront {
         let Some((session, number)) = StompFront::end_transaction(cx, frame)? else {
             return Ok(false);
         };
-        let Some(outcomes) = cx.kernel.commit(session, number, cx.now, cx.links) else {
+        let Some(committed) = cx.kernel.commit(session, number, cx.now, cx.links) else {
             return Ok(false);
         };
-        let what = what_of(frame);
+        if let (Some(until), Some(link)) = (committed.pause_until, cx.links.get_mut(cx.id)) {
+            link.pause_until = Some(until);
+        }
+        let (what, outcomes) = (what_of(frame), committed.outcomes);
         let is_asked = outcomes.contains(&Outcome::Asked);
         outcomes
             .into_iter()

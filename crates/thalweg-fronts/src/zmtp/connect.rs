@@ -338,6 +338,7 @@ impl ZmtpFront {
             user: user.map(Into::into),
             grants: Grants {
                 high_water: settings.high_water,
+                hears_refusals: false,
                 ..Grants::of_listener(settings.publish_rate, settings.safety)
             },
             ..OpenSession::of_link(&client, cx.id, access, dialect(peer.version))

@@ -4,9 +4,9 @@ use crate::world::{Manner, World};
 use std::sync::Arc;
 use thalweg_coap::{ServerSettings, option};
 use thalweg_fronts::coap::CoapSettings;
-use thalweg_kernel::Limits;
 use thalweg_kernel::access::Access;
-use thalweg_model::Span;
+use thalweg_kernel::{Exceed, Limits, Policy};
+use thalweg_model::{Filter, Span};
 use thalweg_mqtt::QoS;
 
 /// A generator whose seed is printed when a test fails.
@@ -189,6 +189,39 @@ fn an_observer_says_what_is_confirmable_and_the_operator_what_is_shown() {
         world.asks(one, "CON GET /ps/data"),
         "ACK 2.05 ct=40 : </ps/data/a>"
     );
+}
+
+#[test]
+fn a_policy_s_rate_is_told_with_the_time_until_there_is_room_and_for_its_topic_alone() {
+    for (exceed, elsewhere) in [
+        (Exceed::Reject, "ACK 2.01"),
+        (Exceed::Throttle, "ACK 4.29 max-age=5"),
+    ] {
+        let policy = Policy {
+            rate_bytes: Some(2),
+            rate_exceed: Some(exceed),
+            ..Policy::new(Filter::new("a").expect("a filter"))
+        };
+        let limits = Limits {
+            policies: [policy].into(),
+            ..Limits::default()
+        };
+        let mut world = World::with(1, limits, CoapSettings::default(), Some(Access::ALL));
+        let who = world.peer();
+        assert_eq!(
+            world.asks(who, "CON PUT /ps/data/a : 123456789012"),
+            "ACK 2.01"
+        );
+        let again = world.asks(who, "CON PUT /ps/data/a : 1");
+        assert!(again.starts_with("ACK 4.29 max-age="), "{again}");
+        assert_eq!(
+            world.asks(who, "CON PUT /ps/data/b : 1"),
+            elsewhere,
+            "{exceed:?}"
+        );
+        world.wait(Span::from_secs(6));
+        assert_eq!(world.asks(who, "CON PUT /ps/data/a : 1"), "ACK 2.04");
+    }
 }
 
 #[test]

@@ -17,4 +17,4 @@ mod verdict;
 pub(crate) use hand_over::HandedOver;
 pub(crate) use line::{Channel, Lines, Source, Turn, Unsettled};
 pub use spec::{ConsumeSpec, Tags};
-pub use transaction::Gathered;
+pub use transaction::{Committed, Gathered};

@@ -25,6 +25,15 @@ pub enum Gathered {
     Nowhere,
 }
 
+/// What became of a transaction.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Of its publishes, in their order.
+    pub outcomes: Vec<Outcome>,
+    /// If set, they are more than a rate allows: read nothing from the publisher before this time.
+    pub pause_until: Option<Time>,
+}
+
 impl Kernel {
     /// Begins a transaction under a number that its session chooses; false if there is one.
     pub fn begin(&mut self, id: SessionId, number: u32) -> bool {
@@ -102,8 +111,9 @@ impl Kernel {
         Settled::Known
     }
 
-    /// Does all of a transaction and ends it; what became of its publishes, in their order. Nothing if there is none. If
-    /// there is no room to write them down, nothing is done and all are [`Outcome::Full`].
+    /// Does all of a transaction and ends it; what became of its publishes. Nothing if there is none. If there is no room to
+    /// write them down, nothing is done and all are [`Outcome::Full`]. It is not for a rate that some of it is left out:
+    /// the publisher waits.
     ///
     /// Its records are those of one command, so they are kept together or not at all.
     pub fn commit<E: Effects>(
@@ -112,7 +122,7 @@ impl Kernel {
         number: u32,
         now: Time,
         fx: &mut E,
-    ) -> Option<Vec<Outcome>> {
+    ) -> Option<Committed> {
         let publishes = self
             .transaction_mut(id, number)?
             .steps
@@ -122,13 +132,17 @@ impl Kernel {
         if self.env.journal_full() && publishes > 0 {
             // All or nothing: what must be written down cannot be.
             self.abort(id, number, now, fx);
-            return Some(vec![Outcome::Full; publishes]);
+            return Some(Committed {
+                outcomes: vec![Outcome::Full; publishes],
+                pause_until: None,
+            });
         }
         let transaction = self.take_transaction(id, number)?;
         // What it brings takes no more memory than it did before.
         let pressure = self.env.pressure();
         self.set_pressure(Pressure::None);
-        let mut outcomes = Vec::new();
+        self.routes.rates().take_all(true);
+        let (mut outcomes, mut pause_until) = (Vec::new(), None);
         let mut lines: Vec<u16> = Vec::new();
         for step in transaction.steps {
             match step {
@@ -143,6 +157,7 @@ impl Kernel {
                         false => self.publish_to_all(id, draft, &others, now, fx),
                     };
                     outcomes.push(published.outcome);
+                    pause_until = pause_until.max(published.pause_until);
                 }
                 Step::Settle {
                     line,
@@ -158,6 +173,7 @@ impl Kernel {
                 }
             }
         }
+        self.routes.rates().take_all(false);
         self.set_pressure(pressure);
         for line in lines {
             self.pump_line(id, line, now, fx);
@@ -168,7 +184,10 @@ impl Kernel {
             self.journal.demand(self.session_safety(id));
             self.hold(id, fx);
         }
-        Some(outcomes)
+        Some(Committed {
+            outcomes,
+            pause_until,
+        })
     }
 
     /// Forgets a transaction: nothing was published, and what it settled is unsettled again. False if there is none.

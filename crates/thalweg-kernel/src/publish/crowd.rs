@@ -112,7 +112,7 @@ impl Crowd {
     }
 
     /// Its publisher waits until then for one of its receivers.
-    fn wait_until(&mut self, until: Option<Time>) {
+    pub(crate) fn wait_until(&mut self, until: Option<Time>) {
         self.until = self.until.max(until);
     }
 }

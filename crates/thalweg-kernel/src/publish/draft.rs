@@ -68,6 +68,9 @@ pub enum Outcome {
     Full,
     /// A queue that refuses messages when it is full is full; other receivers may have got it.
     Refused,
+    /// It is beyond the rate of its address, which the publisher is to be told; nothing has happened.
+    /// [`Kernel::may_come_again`](crate::Kernel::may_come_again) says when there is room for it.
+    OverRate,
     /// Other shards are asked whether they keep it. [`Answer::Published`](crate::Answer::Published) will say whether it is
     /// accepted or refused, under the number [`Kernel::question`](crate::Kernel::question), and nothing is acknowledged
     /// before.
@@ -79,7 +82,11 @@ impl Outcome {
     pub(crate) fn is_refused(self) -> bool {
         match self {
             Outcome::Accepted | Outcome::NoMatch | Outcome::Asked => false,
-            Outcome::Denied | Outcome::BadAddress | Outcome::Full | Outcome::Refused => true,
+            Outcome::Denied
+            | Outcome::BadAddress
+            | Outcome::Full
+            | Outcome::Refused
+            | Outcome::OverRate => true,
         }
     }
 }

@@ -178,6 +178,7 @@ impl Kernel {
         session.counts.note_received();
         self.books.received(draft.payload.len());
         let pause_until = session.connection.pause(draft.payload.len(), now);
+        self.sessions.crowd.begin(self.remote.questions.next());
         let mut routes = Vec::with_capacity(others.len());
         for address in std::iter::once(draft.address).chain(others.iter().map(String::as_str)) {
             match self.route_for(id, address) {
@@ -191,8 +192,15 @@ impl Kernel {
                 }
             }
         }
+        for (address, route) in &routes {
+            if let Err(outcome) = self.admit(id, address, route, &draft, now) {
+                return Published {
+                    outcome,
+                    pause_until,
+                };
+            }
+        }
         let all = self.route_of_all(&routes);
-        self.sessions.crowd.begin(self.remote.questions.next());
         let outcome = self.spread_fully(Some(id), &all, &draft, now, fx);
         let mut published = Published {
             outcome,
@@ -241,6 +249,8 @@ impl Kernel {
             Ok(route) if self.may_be_answered(id, draft) => {
                 // Another publish may be under way that has thrown the session out.
                 let crowd = std::mem::take(&mut self.sessions.crowd);
+                // Nobody could publish it again.
+                self.spend_rate(id, draft.address, &route, draft.payload.len(), now);
                 self.spread_fully(Some(id), &route, draft, now, fx);
                 self.sessions.crowd = crowd;
             }
@@ -315,7 +325,7 @@ impl Kernel {
                 Goes::ToGroup if draft.retain == RetainOp::None => {
                     self.spread_to_group(publisher, route, draft, now, fx)
                 }
-                _ => self.spread_fully(publisher, route, draft, now, fx),
+                _ => self.spread_admitted(publisher, route, draft, now, fx),
             };
         }
         self.books.matched();
@@ -326,6 +336,23 @@ impl Kernel {
             self.write_down(&cause, draft, false, false, now);
         }
         Outcome::Accepted
+    }
+
+    /// The same as [`Kernel::spread_fully`], of a message that the rate of its route has room for.
+    #[inline(never)]
+    fn spread_admitted<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        route: &Route,
+        draft: &Draft<'_>,
+        now: Time,
+        fx: &mut E,
+    ) -> Outcome {
+        let admitted = publisher.map(|id| self.admit(id, draft.address, route, draft, now));
+        match admitted {
+            Some(Err(outcome)) => outcome,
+            Some(Ok(())) | None => self.spread_fully(publisher, route, draft, now, fx),
+        }
     }
 
     /// What [`Kernel::spread`] does of a simple message, for some of its receivers: those of these places.

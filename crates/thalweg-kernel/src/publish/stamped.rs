@@ -272,6 +272,13 @@ impl Kernel {
                 };
             }
         };
+        if let Err(outcome) = self.admit(id, draft.address, &route, draft, now) {
+            self.books.received(draft.payload.len());
+            return Published {
+                outcome,
+                pause_until,
+            };
+        }
         let on_terms = self.on_terms(&route, draft);
         let draft = on_terms.as_ref().unwrap_or(draft);
         self.hold_ticket(id, draft);

@@ -85,6 +85,12 @@ pub enum ShardMessage {
     },
     /// A receiver that one of your sessions publishes to is filling: that session waits.
     Pace { publisher: u64, until: Time },
+    /// A message was published to an address whose rate counts all that publish there.
+    Spent {
+        address: Box<str>,
+        /// Bytes of the payload alone, which is what rates count.
+        bytes: usize,
+    },
     /// A publish with a stamp, for the shard that deduplicates its publisher's stamps.
     PublishStamped(Box<StampedPublish>),
     /// A session's peer came or left; for the home of the address at which its presence is published.
@@ -287,6 +293,7 @@ impl ShardMessage {
             ShardMessage::Group(mail) => mail.bytes(),
             ShardMessage::PublishStamped(publish) => publish.bytes(),
             ShardMessage::Presence(news) => news.bytes(),
+            ShardMessage::Spent { address, .. } => size_of::<ShardMessage>() + address.len(),
             ShardMessage::Vouched { value, .. } | ShardMessage::ReadDone { value, .. } => {
                 size_of::<ShardMessage>() + value.as_ref().map_or(0, Message::bytes)
             }
@@ -360,6 +367,7 @@ impl Kernel {
             }
             ShardMessage::Unkept { number, why } => self.on_unkept(number, why),
             ShardMessage::Pace { publisher, until } => self.on_pace(publisher, until, now),
+            ShardMessage::Spent { address, bytes } => self.on_spent(&address, bytes, now),
             ShardMessage::PublishStamped(publish) => {
                 self.on_stamped(from, &publish, now, fx);
                 if self.sessions.crowd.is_some() {

@@ -6,6 +6,7 @@ mod exact;
 pub(crate) mod filtered;
 mod levels;
 mod prefixes;
+pub(crate) mod rates;
 mod sinks;
 mod split_table;
 pub(crate) mod store;

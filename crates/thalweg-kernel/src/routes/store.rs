@@ -6,6 +6,7 @@ use crate::routes::RouteTable;
 use crate::routes::arena::Arena;
 use crate::routes::cached::{FILTERED, Route, Sink};
 use crate::routes::filtered::Condition;
+use crate::routes::rates::Rates;
 use hashbrown::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub(crate) struct Routes {
     cache: RouteCache,
     /// Rises when rights to receive, limits or what exchanges lead to change; routes of an older epoch are out of date.
     epoch: u64,
+    rates: Rates,
 }
 
 impl Routes {
@@ -38,7 +40,13 @@ impl Routes {
             conditions: Arena::new(),
             cache: RouteCache::default(),
             epoch: 0,
+            rates: Rates::default(),
         }
+    }
+
+    /// What is left of rates that policies give to routes.
+    pub(crate) fn rates(&mut self) -> &mut Rates {
+        &mut self.rates
     }
 
     // --- the table

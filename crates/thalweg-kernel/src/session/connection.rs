@@ -171,6 +171,11 @@ impl Connection {
         self.meters.is_some()
     }
 
+    /// The publisher waits until then, once it has published something else.
+    pub(crate) fn pause_before_next(&mut self, until: Time) {
+        self.meters.get_or_insert_default().pause_until = until;
+    }
+
     /// Meters a publish; when it exceeds a rate, when the publisher may go on.
     #[inline]
     pub(crate) fn pause(&mut self, bytes: usize, now: Time) -> Option<Time> {

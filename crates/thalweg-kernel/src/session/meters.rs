@@ -6,9 +6,12 @@ use crate::rate::TokenBucket;
 use thalweg_model::{Span, Time};
 
 /// Admission limits of one session.
+#[derive(Default)]
 pub(crate) struct Meters {
     messages: Option<TokenBucket>,
     bytes: Option<TokenBucket>,
+    /// For a rate that is not the session's own.
+    pub(super) pause_until: Time,
 }
 
 impl Meters {
@@ -19,13 +22,14 @@ impl Meters {
         let meters = Meters {
             messages,
             bytes: bucket(limits.publish_bytes_rate),
+            pause_until: Time::ZERO,
         };
         (meters.messages.is_some() || meters.bytes.is_some()).then(|| Box::new(meters))
     }
 
     /// Books a publish; when it exceeds a rate, when the publisher may go on.
     pub(crate) fn pause(&mut self, bytes: u64, now: Time) -> Option<Time> {
-        let mut wait = None;
+        let mut wait = (self.pause_until > now).then_some(self.pause_until);
         for (bucket, cost) in [(&mut self.messages, 1), (&mut self.bytes, bytes)] {
             // The message is here and will be handled, so it is paid for in any case.
             let debt = bucket

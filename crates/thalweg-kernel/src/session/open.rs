@@ -80,6 +80,8 @@ pub struct Grants {
     /// How many copies wait for it while its output is full, those sent at most once too; beyond that the newest is
     /// dropped, and counted. 0: what is sent at most once does not wait.
     pub high_water: u32,
+    /// Whether its peer can be told that a publish was refused.
+    pub hears_refusals: bool,
 }
 
 impl Grants {
@@ -103,6 +105,7 @@ impl Default for Grants {
             publish_rate: None,
             safety: None,
             high_water: 0,
+            hears_refusals: true,
         }
     }
 }

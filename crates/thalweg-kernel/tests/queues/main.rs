@@ -38,6 +38,7 @@ mod pass;
 mod policies;
 mod prefixes;
 mod promises;
+mod rates;
 mod recorder;
 mod review;
 mod revoked;

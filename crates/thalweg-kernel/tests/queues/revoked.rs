@@ -210,7 +210,8 @@ fn a_transaction_is_judged_by_the_rights_at_its_end() {
     });
     world.renew(may_not_publish);
     let outcomes = world.run(0, |kernel, out, now| {
-        kernel.commit(who.session, 1, now, out)
+        let committed = kernel.commit(who.session, 1, now, out);
+        committed.map(|committed| committed.outcomes)
     });
     assert_eq!(outcomes, Some(vec![Outcome::Denied; 2]));
     assert_eq!(world.texts(admin), [""; 0]);

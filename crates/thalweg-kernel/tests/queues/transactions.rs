@@ -30,7 +30,8 @@ fn commit(world: &mut World, who: Who, number: u32) -> Option<Vec<Outcome>> {
     // From here on nothing is held any more.
     world.has_transaction = false;
     world.run(who.shard, |kernel, out, now| {
-        kernel.commit(who.session, number, now, out)
+        let committed = kernel.commit(who.session, number, now, out);
+        committed.map(|committed| committed.outcomes)
     })
 }
 

@@ -254,7 +254,10 @@ impl KeyKind {
     pub fn show(&self, value: &Value) -> String {
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
         match (self, value, value.as_u64()) {
-            (_, Value::Null, _) | (KeyKind::Duration { .. }, _, Some(u64::MAX)) => String::new(),
+            (_, Value::Null, _) => String::new(),
+            (KeyKind::Duration { .. } | KeyKind::Rate | KeyKind::SizeRate, _, Some(u64::MAX)) => {
+                String::new()
+            }
             (_, Value::String(text), _) if text.is_empty() => String::new(),
             (_, Value::String(text), _) => quoted(text),
             (KeyKind::Size { .. }, _, Some(number)) => match show_size(number) {

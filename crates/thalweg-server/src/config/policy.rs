@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
-use thalweg_kernel::LastValueRule;
+use serde_json::Value;
+use thalweg_kernel::{Exceed, LastValueRule, RatePer};
 use thalweg_model::{Filter, Span};
 
 use super::choices::Fsync;
+use super::kind::{Fault, fault};
 use super::load::get;
 use super::section::{keys_of, section, settings_by_serde};
 use super::settings::Config;
@@ -24,6 +26,16 @@ section! {
         last_value: Option<LastValueRule> = Word(LastValueRule::WORDS), "", Now;
         /// What acknowledgements wait for.
         fsync: Option<Fsync> = Word(Fsync::WORDS), "", Now;
+        /// Messages per second; `u64::MAX` ends what entries before it say.
+        rate: Option<u64> = Rate, "" or "unlimited", Now;
+        /// Bytes of payload per second, likewise.
+        rate_bytes: Option<u64> = SizeRate, "" or "unlimited", Now;
+        /// How much of either rate may come at once.
+        rate_burst: Option<Span> = millis(1, 3_600_000), "", Now;
+        /// Whose messages are counted together.
+        rate_per: Option<RatePer> = Word(RatePer::WORDS), "", Now;
+        /// What happens beyond a rate.
+        rate_exceed: Option<Exceed> = Word(Exceed::WORDS), "", Now;
     }
 }
 
@@ -33,13 +45,43 @@ pub static POLICY: Tables = Tables {
     title: "a list of policies",
     entry: "a policy",
     max: (1000, ": a new address is compared with each"),
-    takes: "[[policy]] with filter, lifespan_max, priority_min, last_value and fsync, or \
+    takes: "[[policy]] with filter, lifespan_max, priority_min, last_value, fsync, rate, rate_bytes, rate_burst, rate_per \
+            and rate_exceed, or \
             [{ filter = \"plant/#\", lifespan_max = \"30s\" }]",
     mend: "Write [{ filter = \"plant/#\", lifespan_max = \"30s\" }], or tables [[policy]]",
     mend_first: "Write filter = \"plant/#\" in it, a filter as in a subscription",
     keys: keys_of::<Policy>,
-    check: |_| Ok(()),
+    check: rates_can_hold,
 };
+
+/// A rate lets something through, and what says more of rates is about one.
+fn rates_can_hold(entries: &[Value]) -> Result<(), Fault> {
+    let said = |entry: &Value, key: &str| !entry[key].is_null();
+    let has_rate = |entry: &Value| RATES.iter().any(|key| said(entry, key));
+    for entry in entries {
+        let filter = entry["filter"].as_str().unwrap_or_default();
+        if let Some(key) = RATES.iter().find(|key| entry[**key].as_u64() == Some(0)) {
+            let what = format!("has \"{filter}\", whose {key} is 0/s, which lets nothing through");
+            return Err(fault(
+                what,
+                "Write 1/s or more, or deny the topic by access rules",
+            ));
+        }
+        if let Some(key) = OF_RATES.iter().find(|key| said(entry, key))
+            && !entries.iter().any(has_rate)
+        {
+            let what = format!("says {key} for \"{filter}\", and no entry has a rate");
+            return Err(fault(
+                what,
+                "Write rate = \"100/s\", or rate_bytes = \"1MiB/s\"",
+            ));
+        }
+    }
+    Ok(())
+}
+
+const RATES: [&str; 2] = ["rate", "rate_bytes"];
+const OF_RATES: [&str; 3] = ["rate_burst", "rate_per", "rate_exceed"];
 
 impl Config {
     /// Explains what the policies say of an address: each field with the entry that gives it. `None` if no policy matches it and
@@ -84,7 +126,9 @@ mod tests {
     }
 
     const TEXT: &str = "[[policy]]\nfilter = \"plant/#\"\nlifespan_max = \"30s\"\npriority_min = 4\nlast_value = \"keep\"\n\
-                        [[policy]]\nfilter = \"plant/+/x\"\nlifespan_max = \"unlimited\"\nfsync = \"interval\"\n";
+                        rate = \"200/s\"\nrate_bytes = \"1MiB/s\"\nrate_per = \"topic\"\nrate_burst = \"2s\"\n\
+                        [[policy]]\nfilter = \"plant/+/x\"\nlifespan_max = \"unlimited\"\nfsync = \"interval\"\n\
+                        rate = \"unlimited\"\nrate_exceed = \"drop\"\n";
 
     #[test]
     fn policies_keep_their_order_and_read_back_as_they_are_shown() {
@@ -103,6 +147,18 @@ mod tests {
         assert_eq!(
             (x.lifespan_max, x.priority_min, x.fsync),
             (Some(Span::FOREVER), None, Some(Fsync::Interval))
+        );
+        assert_eq!(
+            (plant.rate, plant.rate_bytes, plant.rate_burst),
+            (Some(200), Some(1 << 20), Some(Span::from_secs(2)))
+        );
+        assert_eq!(
+            (plant.rate_per, plant.rate_exceed),
+            (Some(thalweg_kernel::RatePer::Address), None)
+        );
+        assert_eq!(
+            (x.rate, x.rate_exceed),
+            (Some(u64::MAX), Some(thalweg_kernel::Exceed::Drop))
         );
         let (again, _) =
             load(&config.to_toml(&origins)).unwrap_or_else(|errors| panic!("{errors:?}"));
@@ -123,7 +179,12 @@ mod tests {
                 lifespan_max         \"unlimited\" (policy 2, \"plant/+/x\")\n  \
                 priority_min         4 (policy 1, \"plant/#\")\n  \
                 last_value           \"keep\" (policy 1, \"plant/#\")\n  \
-                fsync                \"interval\" (policy 2, \"plant/+/x\")\n")
+                fsync                \"interval\" (policy 2, \"plant/+/x\")\n  \
+                rate                 \"unlimited\" (policy 2, \"plant/+/x\")\n  \
+                rate_bytes           \"1MiB/s\" (policy 1, \"plant/#\")\n  \
+                rate_burst           \"2s\" (policy 1, \"plant/#\")\n  \
+                rate_per             \"topic\" (policy 1, \"plant/#\")\n  \
+                rate_exceed          \"drop\" (policy 2, \"plant/+/x\")\n")
         );
         assert!(explain("plant").is_ok_and(|text| text.contains("\"30s\" (policy 1")));
         assert!(
@@ -133,5 +194,45 @@ mod tests {
             explain("queue.overflw")
                 .is_err_and(|error| error.contains("Did you mean queue.overflow?"))
         );
+    }
+
+    #[test]
+    fn rates_that_make_no_sense_are_refused_with_their_line() {
+        for (field, wrong) in [
+            (
+                "rate = \"0/s\"",
+                "has \"a/#\", whose rate is 0/s, which lets nothing through. Write 1/s or more",
+            ),
+            (
+                "rate = \"fast\"",
+                "has \"a/#\", whose rate is \"fast\", which is not a rate. Write a number per second",
+            ),
+            (
+                "rate_bytes = \"-1/s\"",
+                "whose rate_bytes is \"-1/s\", which is not a rate",
+            ),
+            (
+                "rate = \"1/s\"\nrate_burst = \"0s\"",
+                "whose rate_burst is 0s, which is out of range",
+            ),
+            (
+                "rate = \"1/s\"\nrate_per = \"planet\"",
+                "whose rate_per is \"planet\", which is not one of its words",
+            ),
+            (
+                "rate_exceed = \"drop\"",
+                "says rate_exceed for \"a/#\", and no entry has a rate. Write rate =",
+            ),
+        ] {
+            let errors = load(&format!("\n[[policy]]\nfilter = \"a/#\"\n{field}\n"))
+                .map(|(config, _)| config.policy)
+                .expect_err(field);
+            let [error] = errors.as_slice() else {
+                panic!("{errors:?}")
+            };
+            let text = error.to_string();
+            assert!(text.starts_with("t.toml:2: policy "), "{text}");
+            assert!(text.contains(wrong), "{text}");
+        }
     }
 }

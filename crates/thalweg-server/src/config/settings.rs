@@ -109,6 +109,8 @@ section! {
         /// Published bytes per second accepted from each connection. The broker stops reading from a client that is
         /// faster; nothing is dropped.
         publish_bytes_rate: Option<u64> = SizeRate, "off" or "off", NewConnections;
+        /// Publishers and topics whose rates by policy are counted at a time. What more come share one count for each rate.
+        rates_max: usize = count(1, 100_000_000), "100000", Now;
         /// Memory for what peers have the whole broker keep: messages, and beside them sessions, wills, filters, topic
         /// aliases, queues, bindings, watches and transactions. From nine tenths of it on, messages that could only
         /// wait in memory are refused; a publisher whose protocol has no refusal is not read until there is room.

@@ -15,6 +15,7 @@ mod names;
 mod peer;
 mod place;
 mod policies;
+mod rates;
 mod read;
 mod rehome;
 mod restart;
