@@ -1,9 +1,11 @@
 //! The operator's policies for messages by address.
 
-use crate::world::{Terms, World, draft, firm, to_queue};
+use crate::world::{Terms, World, draft, firm, q, to_queue};
 use std::sync::Arc;
-use thalweg_kernel::access::Access;
-use thalweg_kernel::{Draft, LastValueRule, LastValueWish, Limits, Policy, Safety, Wish};
+use thalweg_kernel::access::{Access, Otherwise, Rules};
+use thalweg_kernel::{
+    Draft, LastValueRule, LastValueWish, Limits, Outcome, Policy, Safety, Subscribed, Will, Wish,
+};
 use thalweg_model::{Filter, Reliability, RetainOp, Span};
 
 const ONCE: Reliability = Reliability::AtLeastOnce;
@@ -200,4 +202,73 @@ fn a_record_says_how_safe_an_acknowledgement_is_whatever_filters_say() {
         (limits.safety_at("u"), limits.safety_at("v")),
         (Some(Safety::Durable), None)
     );
+}
+
+#[test]
+fn rules_hold_whatever_policies_say() {
+    let keep = Policy {
+        last_value: Some(LastValueRule::Keep),
+        ..lifespan("t/#", 30)
+    };
+    let mut world = World::with(1, limits(&[keep]));
+    let nothing = Rules::new(Vec::new(), Otherwise::Deny).expect("no rules");
+    let outsider = world.connect_with(0, "c", nothing.compile("c", None), Span::ZERO);
+    assert_eq!(world.publish(outsider, firm("t/a", "m")), Outcome::Denied);
+    assert_eq!(
+        world.subscribe(outsider, "t/a", None, ONCE),
+        Subscribed::Denied
+    );
+    let reader = world.connect("r");
+    assert_eq!(
+        world.read(reader, "t/a"),
+        Some(None),
+        "nothing was remembered"
+    );
+}
+
+#[test]
+fn a_will_and_what_a_transaction_publishes_are_under_the_policies_of_then() {
+    let raised = |priority| Policy {
+        priority_min: Some(priority),
+        ..lifespan("$q/q", 30)
+    };
+    for shards in [1, 2] {
+        let mut world = World::with(shards, limits(&[raised(3)]));
+        let client = world.connect("c");
+        world.queue(client, "q", &Terms::durable());
+        let will = Will {
+            address: q("q").into(),
+            payload: b"will".as_slice().into(),
+            reliability: ONCE,
+            retain: RetainOp::None,
+            delay: Span::ZERO,
+            expires_in: None,
+            properties: None,
+        };
+        let shard = usize::from(shards) - 1;
+        let name = world.name_on(shard);
+        let leaves = world.connect_with_will(shard, &name, will);
+        world.has_transaction = true;
+        world.run(client.shard, |kernel, _, now| {
+            kernel.begin(client.session, 1);
+            kernel.publish_in(client.session, 1, &firm(&q("q"), "tx"), &[], 0, now)
+        });
+        world.wait(Span::from_secs(20));
+        for kernel in &mut world.kernels {
+            kernel.set_limits(limits(&[raised(7)]));
+        }
+        world.lose(leaves);
+        world.run(client.shard, |kernel, out, now| {
+            kernel.commit(client.session, 1, now, out)
+        });
+        world.has_transaction = false;
+        world.wait(Span::from_secs(29));
+        assert_eq!(world.waits("q"), 2, "{shards} shards");
+        let got = world.drain("q");
+        let said: Vec<_> = got
+            .iter()
+            .map(|got| (&*got.text, got.priority, got.expires_in.is_some()))
+            .collect();
+        assert_eq!(said, [("will", 7, true), ("tx", 7, true)]);
+    }
 }
