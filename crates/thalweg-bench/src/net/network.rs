@@ -398,10 +398,8 @@ fn lay_bridge(client: &Space, between: &Space, broker: &Space) -> io::Result<()>
     Ok(())
 }
 
-/// No traffic of the system's own, and no connection inherits what an earlier one measured. What TCP does with its window
-/// decides what it costs where packets are lost: it is Linux's default, also on a machine that is set to another one.
-const QUIET: [(&str, &str); 4] = [
-    ("ipv4/tcp_congestion_control", "cubic"),
+/// No traffic of the system's own, and no connection inherits what an earlier one measured.
+const QUIET: [(&str, &str); 3] = [
     ("ipv6/conf/all/disable_ipv6", "1"),
     ("ipv6/conf/default/disable_ipv6", "1"),
     ("ipv4/tcp_no_metrics_save", "1"),
