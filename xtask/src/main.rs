@@ -214,7 +214,7 @@ fn interop(options: &Options) -> Outcome {
 
 /// Plays the oracle's scenarios against RabbitMQ and writes down what it does.
 fn oracle_recording() -> Outcome {
-    let first_port = std::env::var("THALWEG_ORACLE_PORT").unwrap_or_else(|_| "21900".to_owned());
+    let first_port = std::env::var("THALWEG_ORACLE_PORT").unwrap_or_else(|_| "20900".to_owned());
     match packages::for_interop()
         .and_then(|()| packages::for_oracle())
         .and_then(|()| workshop::install())

@@ -1,6 +1,6 @@
 //! Our client library against RabbitMQ, by AMQP and by STOMP: what its plugins promise of foreign brokers.
 //!
-//! `THALWEG_RABBITMQ=21900` uses a RabbitMQ that runs at these ports (`python3 interop/oracle/rabbitmq.py 21900`).
+//! `THALWEG_RABBITMQ=20900` uses a RabbitMQ that runs at these ports (`python3 interop/oracle/rabbitmq.py 21900`).
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,8 +12,8 @@ use thalweg_client::{ClientError, Options, Reliability, SubscribeOptions, Succes
 
 /// Longer than anything takes that works.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The first of six free ports.
-const PORT: u16 = 21_930;
+/// The first of six ports, below those of `free_port`, which a broker of a test beside this one may have.
+const PORT: u16 = 20_930;
 
 /// A RabbitMQ of our own, gone when it is dropped: it ends with its input.
 struct RabbitMq {
