@@ -81,6 +81,9 @@ impl Contacts {
 
     /// The contact whose presence is told at an address, and its resource if it is that of one.
     fn at<'a>(&self, address: &'a str) -> Option<(Cow<'a, str>, Option<Cow<'a, str>>)> {
+        if self.names.is_empty() || !presence::is_presence(address) {
+            return None;
+        }
         let told = match presence::name_of(address) {
             Some(told) => (told.claimed_in.is_none()).then_some((told.name, None)),
             None => resource_at(address),
@@ -89,11 +92,11 @@ impl Contacts {
     }
 }
 
-/// The name and the resource of an address of a resource.
+/// The name and the resource of an address of a resource, below `$presence`.
 fn resource_at(address: &str) -> Option<(Cow<'_, str>, Option<Cow<'_, str>>)> {
     let mut levels = address.split('/').skip(1);
     let (name, level, resource) = (levels.next()?, levels.next()?, levels.next()?);
-    let is_one = presence::is_presence(address) && level == LEVEL && levels.next().is_none();
+    let is_one = level == LEVEL && levels.next().is_none();
     is_one.then(|| (read_level(name), Some(read_level(resource))))
 }
 
