@@ -137,6 +137,7 @@ impl Terms {
         self.keeps_no_value
     }
 
+    #[inline]
     pub(crate) fn rate(&self) -> Option<&Rate> {
         self.rate.as_ref()
     }

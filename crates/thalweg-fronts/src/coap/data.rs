@@ -236,18 +236,18 @@ impl<S: Side> Handler<S> {
         draft: Draft<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Option<Hold>, Answer> {
-        let (batch, outcome) = self.publish_for(identity, session, draft, cx)?;
-        Answer::of_outcome(outcome).map_or(Ok(batch), Err)
+        let (batch, outcome) = self.publish_for(identity, session, draft, cx);
+        refusal_of(outcome, cx).map_or(Ok(batch), Err)
     }
 
-    /// Publishes; the batch that the answer must wait for, and what came of it. Or that it comes too fast.
+    /// Publishes; the batch that the answer must wait for, and what came of it.
     pub(super) fn publish_for(
         &mut self,
         identity: IdentityId,
         session: SessionId,
         draft: Draft<'_>,
         cx: &mut Cx<'_>,
-    ) -> Result<(Option<Hold>, Outcome), Answer> {
+    ) -> (Option<Hold>, Outcome) {
         let Cx {
             now, kernel, links, ..
         } = cx;
@@ -271,13 +271,10 @@ impl<S: Side> Handler<S> {
             self.asked.insert(question, (*now, Asked::Publish));
             batch = Some(Hold::Question(question));
         }
-        if published.outcome == Outcome::OverRate {
-            return Err(Answer::too_many(kernel.may_come_again(), *now));
-        }
         if let Some(until) = published.pause_until {
             self.identities.set_busy_until(identity, until);
         }
-        Ok((batch, published.outcome))
+        (batch, published.outcome)
     }
 
     /// Answers a publish; `asked` whether it was the first.
@@ -659,5 +656,15 @@ fn cbor_head(major: u8, number: usize, out: &mut Vec<u8>) {
             out.push(major | 26);
             out.extend_from_slice(&(number as u32).to_be_bytes());
         }
+    }
+}
+
+/// The error that answers a publish; none if it is accepted.
+#[inline]
+pub(super) fn refusal_of(outcome: Outcome, cx: &mut Cx<'_>) -> Option<Answer> {
+    match outcome {
+        Outcome::Accepted => None,
+        Outcome::OverRate => Some(Answer::too_many(cx.kernel.may_come_again(), cx.now)),
+        outcome => Answer::of_outcome(outcome),
     }
 }

@@ -4,7 +4,7 @@
 //! message goes back. A GET that is repeated is another GET: it takes another message, as a second worker would.
 
 use super::answer::{Answer, session_ended};
-use super::data::content_format;
+use super::data::{content_format, refusal_of};
 use super::handler::{Done, Handler, Request};
 use super::identity::IdentityId;
 use super::representation::{Representation, format_of, media_type_of};
@@ -51,7 +51,7 @@ impl<S: Side> Handler<S> {
         };
         let (reliability, expires_in, priority) =
             (draft.reliability, draft.expires_in, draft.priority);
-        let (batch, outcome) = self.publish_for(request.identity, request.session, draft, cx)?;
+        let (batch, outcome) = self.publish_for(request.identity, request.session, draft, cx);
         if outcome != Outcome::NoMatch || !self.settings.auto_declare_queues {
             return self.after_put_into(request.exchange, batch, outcome, cx);
         }
@@ -105,9 +105,8 @@ impl<S: Side> Handler<S> {
             (Err(refusal), _) => Err(Answer::of_refusal(&refusal)),
             (Ok(()), None) => Err(session_ended()),
             (Ok(()), Some(session)) => {
-                let published = self.publish_for(identity, session, put.draft(), cx);
-                published
-                    .and_then(|(batch, outcome)| self.after_put_into(exchange, batch, outcome, cx))
+                let (batch, outcome) = self.publish_for(identity, session, put.draft(), cx);
+                self.after_put_into(exchange, batch, outcome, cx)
             }
         };
         if let Err(answer) = done {
@@ -122,7 +121,7 @@ impl<S: Side> Handler<S> {
         outcome: Outcome,
         cx: &mut Cx<'_>,
     ) -> Done {
-        match (outcome, Answer::of_outcome(outcome)) {
+        match (outcome, refusal_of(outcome, cx)) {
             (Outcome::NoMatch, _) => Err(Answer::of_refusal(&Refusal::NoQueue)),
             (_, Some(answer)) => Err(answer),
             (_, None) => {

@@ -5,6 +5,7 @@
 //! time: 5.04.
 
 use super::answer::{Answer, SHORT_SECS};
+use super::data::refusal_of;
 use super::desk::Desk;
 use super::handler::{Done, Handler, Request};
 use super::queue::{expiry_of, properties_of, reliability_of};
@@ -158,14 +159,13 @@ impl<S: Side> Handler<S> {
             stamp: None,
         };
         // The answer says more than the journal could.
-        let published = self.publish_for(request.identity, request.session, draft, cx);
-        let (hold, outcome) = published.inspect_err(|_| _ = self.calls.take(call))?;
+        let (hold, outcome) = self.publish_for(request.identity, request.session, draft, cx);
         if let Some(Hold::Question(question)) = hold {
             self.asked.insert(question, (cx.now, Asked::Call(call)));
         }
         let refused = match outcome {
             Outcome::NoMatch => Some(Answer::words(Code::NOT_FOUND, "nobody answers there")),
-            outcome => Answer::of_outcome(outcome),
+            outcome => refusal_of(outcome, cx),
         };
         match refused {
             None => {

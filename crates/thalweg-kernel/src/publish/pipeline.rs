@@ -325,7 +325,15 @@ impl Kernel {
                 Goes::ToGroup if draft.retain == RetainOp::None => {
                     self.spread_to_group(publisher, route, draft, now, fx)
                 }
-                _ => self.spread_admitted(publisher, route, draft, now, fx),
+                _ => {
+                    if route.has_rate()
+                        && let Some(id) = publisher
+                        && let Err(outcome) = self.admit(id, draft.address, route, draft, now)
+                    {
+                        return outcome;
+                    }
+                    self.spread_fully(publisher, route, draft, now, fx)
+                }
             };
         }
         self.books.matched();
@@ -336,23 +344,6 @@ impl Kernel {
             self.write_down(&cause, draft, false, false, now);
         }
         Outcome::Accepted
-    }
-
-    /// The same as [`Kernel::spread_fully`], of a message that the rate of its route has room for.
-    #[inline(never)]
-    fn spread_admitted<E: Effects>(
-        &mut self,
-        publisher: Option<SessionId>,
-        route: &Route,
-        draft: &Draft<'_>,
-        now: Time,
-        fx: &mut E,
-    ) -> Outcome {
-        let admitted = publisher.map(|id| self.admit(id, draft.address, route, draft, now));
-        match admitted {
-            Some(Err(outcome)) => outcome,
-            Some(Ok(())) | None => self.spread_fully(publisher, route, draft, now, fx),
-        }
     }
 
     /// What [`Kernel::spread`] does of a simple message, for some of its receivers: those of these places.

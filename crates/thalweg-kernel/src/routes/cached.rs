@@ -269,6 +269,12 @@ impl Route {
         self.terms.as_deref()
     }
 
+    /// Whether the operator gives its publishers, or all of them together, a rate.
+    #[inline]
+    pub(crate) fn has_rate(&self) -> bool {
+        self.terms().is_some_and(|terms| terms.rate().is_some())
+    }
+
     /// When a message expires there that was to expire then and comes now.
     pub(crate) fn expires(&self, expires: Time, now: Time) -> Time {
         self.terms()

@@ -117,6 +117,7 @@ impl Kernel {
 
     /// Spends what a publish takes of its route's rate, for which its publisher may have to wait. The answer to the publisher
     /// if it is not to be published: then it is booked.
+    #[cold]
     pub(crate) fn admit(
         &mut self,
         id: SessionId,
