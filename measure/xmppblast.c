@@ -121,7 +121,7 @@ static void create(struct conn *c, const char *head, const char *node)
         if (!asks_each_time)
             return;
     }
-    ask(c, "</iq>",
+    ask(c, "type='result'",
         "%s<create node='%s'/><configure>" FORM "node_config" FIELD "publish_model'><value>open" FIELD
         "persist_items'><value>1" FORM_END "</configure></pubsub></iq>",
         head, node);
