@@ -34,7 +34,7 @@ from group_on_disk import Broker, Line, packet, text
 
 TREE = Path(__file__).resolve().parents[1]
 PARTS = ("rates", "mqtt", "latency", "crowd", "gone")
-# Domains that nobody else uses here: of writers, and of readers.
+# Domains that are not in use on this machine: of writers, and of readers.
 HERE, THERE = 71, 72
 # Title, options of ddsperf, size, bar, whether all must come.
 RATES = (

@@ -121,7 +121,7 @@ impl DdsLane {
                 }
             }
             ToBroker::Publish(sample) => events.received(&inbound(&sample)),
-            // A client of a service that nobody here serves.
+            // A client of a service without a server here.
             ToBroker::Ask(_) => {}
         }
     }
@@ -307,7 +307,7 @@ impl Transport for DdsLane {
     }
 }
 
-/// The path that the client finds the bridge by, in a folder that nobody else may look into.
+/// The path that the client finds the bridge by, in a folder that only its user may read.
 struct Socket {
     folder: PathBuf,
     path: PathBuf,

@@ -222,7 +222,7 @@ mod tests {
         let (old, new, both) = (of(&[]), of(&[2]), of(&[0, 2]));
         let kind_for = |readers: &[&Qos]| {
             let offer = Qos::of_writer_for(readers.iter().copied());
-            offer.expect("somebody is served").representations
+            offer.expect("a reader is served").representations
         };
         assert_eq!(kind_for(&[&old]), [0]);
         assert_eq!(kind_for(&[&new]), [2]);

@@ -159,7 +159,7 @@ impl Books {
         self.ledger.refused_over_rate += 1;
     }
 
-    /// Nobody gets a publish beyond a policy's rate.
+    /// A publish beyond a policy's rate was dropped.
     pub(crate) fn dropped_over_rate(&mut self, address: &str) {
         self.matched();
         self.routed(address);

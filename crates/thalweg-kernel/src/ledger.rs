@@ -41,7 +41,7 @@ pub enum DropReason {
     Conflated,
     /// Its reader ended the watch.
     Unwatched,
-    /// A policy's rate left no room for it, whoever was to have it: one copy for each such publish.
+    /// A policy's rate left no room for it: one copy for each such publish, however many receivers it had.
     OverRate,
 }
 

@@ -249,7 +249,7 @@ impl Kernel {
             Ok(route) if self.may_be_answered(id, draft) => {
                 // Another publish may be under way that has thrown the session out.
                 let crowd = std::mem::take(&mut self.sessions.crowd);
-                // Nobody could publish it again.
+                // Its publisher is gone and could not publish it again, so it is never refused.
                 self.spend_rate(id, draft.address, &route, draft.payload.len(), now);
                 self.spread_fully(Some(id), &route, draft, now, fx);
                 self.sessions.crowd = crowd;

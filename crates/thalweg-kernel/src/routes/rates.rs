@@ -1,6 +1,6 @@
-//! Rates that policies give addresses. A publisher has a token bucket for each record that gives it a rate, and nobody else
-//! touches it. An address has one on every shard, and shards tell each other what they spend of it, so that each of them
-//! holds what is left for all.
+//! Rates that policies give addresses. A publisher has a token bucket of its own for each record that gives it a rate. An
+//! address has one on every shard, and shards tell each other what they spend of it, so that each of them holds what is
+//! left for all.
 
 use crate::Kernel;
 use crate::ids::SessionId;

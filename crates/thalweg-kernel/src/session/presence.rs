@@ -166,7 +166,7 @@ impl Kernel {
         (address.len() <= self.env.limits().address_bytes_max).then(|| address.into())
     }
 
-    /// Publishes the presence of somebody who has no session, and of whom a session knows: at the address of a name that is
+    /// Publishes the presence of a peer without a session, of which a session knows: at the address of a name that is
     /// claimed in its protocol. Several speakers may know of one name, which is there while one says so.
     pub fn tell_for<E: Effects>(
         &mut self,

@@ -1,32 +1,14 @@
 //! What clients of XMPP say of themselves: receivers, and when it is forgotten.
 
 use crate::peer::{Place, Protocol, Stage};
-use thalweg_kernel::Limits;
+use crate::xmpp_personal::stage;
+use crate::xmpp_resumption::password;
 use thalweg_kernel::access::{Otherwise, Permission, Rule, Rules};
+use thalweg_testbed::Who;
 use thalweg_testbed::xmpp::Xmpp;
-use thalweg_testbed::{Settings, Who};
-use thalweg_xmpp::{Credentials, StanzaKind};
+use thalweg_xmpp::StanzaKind;
 
 const RESOURCES: &str = "$presence/juliet/resource/#";
-
-fn stage(shards: u16) -> Stage {
-    Stage::with(Settings {
-        shards,
-        limits: Limits {
-            presence: true,
-            journal: true,
-            ..Limits::default()
-        },
-        ..Settings::default()
-    })
-}
-
-fn password(user: &str) -> Credentials {
-    Credentials::Password {
-        user: user.into(),
-        password: "x".into(),
-    }
-}
 
 fn connect(stage: &mut Stage, shard: usize, user: &str) -> Who<Xmpp> {
     let who = stage.bed.open_xmpp(shard, password(user), None);

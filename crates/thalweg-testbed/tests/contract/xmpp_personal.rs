@@ -12,7 +12,7 @@ const JULIET: &str = "juliet@localhost";
 const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
 const OWNER: &str = "http://jabber.org/protocol/pubsub#owner";
 
-fn stage(shards: u16) -> Stage {
+pub fn stage(shards: u16) -> Stage {
     Stage::with(Settings {
         shards,
         limits: Limits {

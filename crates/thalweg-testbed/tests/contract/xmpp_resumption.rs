@@ -10,7 +10,7 @@ use thalweg_xmpp::{Credentials, Framing};
 
 const ADDRESS: Place<'_> = Place::Address("a/b");
 
-fn password(user: &str) -> Credentials {
+pub fn password(user: &str) -> Credentials {
     Credentials::Password {
         user: user.into(),
         password: "x".into(),

@@ -48,7 +48,7 @@ impl Crowd {
     fn turn(&mut self, at_rest: bool) -> bool {
         let mut busy = false;
         for client in &mut self.clients {
-            // Who is to be away for long must have subscribed before: without its subscription nobody would ever publish.
+            // A client that goes away for long must have subscribed before: publishers wait for all subscriptions.
             let waits = !self.opened
                 && (matches!(client.habit, Habit::Publisher { .. }) || client.is_asking());
             busy |= client.turn(self.broker, &mut self.book, at_rest || waits);
