@@ -89,9 +89,10 @@ impl Kernel {
         }
     }
 
-    /// The same for some of the receivers, by their places.
+    /// What is done with a message that only subscribers want and that is not kept, for some of its receivers: those of
+    /// these places.
     #[inline(never)]
-    pub(crate) fn spread_apart<E: Effects>(
+    pub(crate) fn spread_to_some<E: Effects>(
         &mut self,
         publisher: SessionId,
         (route, some): (&Route, &[u32]),
@@ -105,6 +106,10 @@ impl Kernel {
             if let Some(receiver) = route.receivers().get(*at as usize) {
                 self.spread_one(Some(publisher), receiver, draft, &mut forms, now, fx);
             }
+        }
+        if self.journal.has_references() {
+            let cause = self.cause_of(Some(publisher), route, draft);
+            self.write_down(&cause, draft, false, false, now);
         }
     }
 

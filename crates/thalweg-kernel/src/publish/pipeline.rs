@@ -346,23 +346,6 @@ impl Kernel {
         Outcome::Accepted
     }
 
-    /// What [`Kernel::spread`] does of a simple message, for some of its receivers: those of these places.
-    #[inline(never)]
-    pub(crate) fn spread_to_some<E: Effects>(
-        &mut self,
-        publisher: SessionId,
-        (route, some): (&Route, &[u32]),
-        draft: &Draft<'_>,
-        now: Time,
-        fx: &mut E,
-    ) {
-        self.spread_apart(publisher, (route, some), draft, now, fx);
-        if self.journal.has_references() {
-            let cause = self.cause_of(Some(publisher), route, draft);
-            self.write_down(&cause, draft, false, false, now);
-        }
-    }
-
     /// The same as [`Kernel::spread_fully`], of a message that only one queue wants.
     #[inline(never)]
     fn spread_to_queue<E: Effects>(
@@ -562,7 +545,7 @@ impl Kernel {
     /// Writes down what a publish has changed so far. If it `has_more` to follow, that a repetition is known is written
     /// behind all of that.
     #[inline]
-    fn write_down(
+    pub(crate) fn write_down(
         &mut self,
         cause: &Cause,
         draft: &Draft<'_>,

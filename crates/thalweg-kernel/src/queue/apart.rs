@@ -52,21 +52,20 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<(), Refusal> {
-        let asked = self.take_apart_now(id, link, ticket, queue, now, fx);
+        let asker = self.asker(id, link, ticket).ok_or(Refusal::Denied)?;
+        let asked = self.take_apart_for(asker, queue, now, fx);
         self.end_command(now, fx);
         asked
     }
 
-    fn take_apart_now<E: Effects>(
+    fn take_apart_for<E: Effects>(
         &mut self,
-        id: SessionId,
-        link: LinkId,
-        ticket: Ticket,
+        asker: Asker,
         queue: &str,
         now: Time,
         fx: &mut E,
     ) -> Result<(), Refusal> {
-        let asker = self.asker(id, link, ticket).ok_or(Refusal::Denied)?;
+        let id = asker.session();
         if !is_queue_address(queue) {
             return Err(Refusal::NoQueue);
         }
@@ -301,9 +300,7 @@ impl Kernel {
             Ok(Some((id, message, ..))) if !self.may_have_of(asker.session(), &queue, &message) => {
                 // Its rights have changed meanwhile: it is judged by those of now.
                 self.end_taken(id, None, now, fx);
-                if let Err(refusal) =
-                    self.take_apart_now(asker.session(), link, ticket, &queue, now, fx)
-                {
+                if let Err(refusal) = self.take_apart_for(asker, &queue, now, fx) {
                     fx.answer(link, ticket, Answer::Taken(Err(refusal)));
                 }
             }

@@ -143,31 +143,19 @@ impl Kernel {
 
     /// An errand that cannot be run goes back as it came.
     fn send_back(&mut self, owner: ShardId, errand: Errand) {
-        let Errand {
-            key,
-            sitting,
-            number,
-            from,
-            order,
-            deliveries,
-            back,
-            message,
-            ..
-        } = errand;
         self.books.forwarded();
-        let refused = Refused {
-            by: None,
-            known: back,
-        };
         let copy = CopyBack {
-            message,
-            from,
-            deliveries,
-            errand: Some((sitting, number, order)),
+            message: errand.message,
+            from: errand.from,
+            deliveries: errand.deliveries,
+            errand: Some((errand.sitting, errand.number, errand.order)),
             is_dead: false,
-            refused,
+            refused: Refused {
+                by: None,
+                known: errand.back,
+            },
         };
-        self.remote.seats.bring(owner, key, copy);
+        self.remote.seats.bring(owner, errand.key, copy);
     }
 
     /// Delivers an errand to a member that can take it.
