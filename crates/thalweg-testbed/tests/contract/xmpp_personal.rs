@@ -214,6 +214,46 @@ fn interests_outlive_the_connection_and_the_broker() {
     assert_eq!(titles(&mut stage, romeo, Vec::new()), [""; 0]);
 }
 
+/// An item that has waited for its client comes although the client has dropped the node from its interests, and what waits
+/// behind it comes too.
+#[test]
+fn a_late_item_holds_nothing_up() {
+    for shards in [1, 2] {
+        let mut stage = Stage::with(Settings {
+            shards,
+            limits: Limits {
+                presence: true,
+                in_flight_max: 1,
+                ..Limits::default()
+            },
+            ..Settings::default()
+        });
+        let juliet = connect(&mut stage, 0, "juliet");
+        let romeo = connect(&mut stage, usize::from(shards) - 1, "romeo");
+        announce(&mut stage, romeo, "1", &[TUNE]);
+        subscribe(&mut stage, romeo, "subscribe");
+        stage.bed.xmpp_subscribe(romeo, "a/b");
+        stage.bed.xmpp_got(romeo);
+        stage.bed.client(romeo).acknowledges = false;
+        publish(&mut stage, juliet, "", "one");
+        publish(&mut stage, juliet, "", "two");
+        stage.bed.xmpp_publish(juliet, "a/b", "i", "<t xmlns='u'/>");
+        let mut next = stage.bed.client(romeo).got.pop_front();
+        announce(&mut stage, romeo, "2", &[]);
+        let expected = ["<title>one</title>", "<title>two</title>", "<t xmlns='u'/>"];
+        let mut came = Vec::new();
+        while let Some((number, stanza)) = next {
+            came.extend(expected.iter().copied().find(|it| stanza.contains(it)));
+            stage
+                .bed
+                .says(romeo, |client, up| client.acknowledge(number, up));
+            next = stage.bed.client(romeo).got.pop_front();
+        }
+        assert_eq!(came, expected, "{shards}");
+        stage.bed.check();
+    }
+}
+
 #[test]
 fn an_account_says_what_it_has_and_the_rules_say_who_sees_it() {
     let mut stage = stage(1);
