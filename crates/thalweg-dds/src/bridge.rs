@@ -5,6 +5,7 @@ use crate::counts::Counts;
 use crate::cyclone::{Error, Participant};
 use crate::frame::{self, Decoded, ToBroker};
 use crate::front::DdsFront;
+use crate::graph::{self, Graph};
 use crate::mirror::{Incoming, Interest, Outgoing, Target, locked, on_discovered};
 use crate::settings::DdsSettings;
 use std::io::{self, Read, Write};
@@ -172,12 +173,23 @@ impl Shared {
         locked(&self.stream).is_some()
     }
 
+    /// The bridge as a node of ROS 2, if it is to be one.
+    fn graph(&self) -> Option<Graph> {
+        let node = self.settings.node.as_ref()?;
+        let graph = Graph::join(&self.participant, node);
+        graph
+            .inspect_err(|error| tracing::warn!(%error, "the bridge is no node of ROS 2"))
+            .ok()
+    }
+
     /// The thread that waits for the domain.
     fn read_domain(&self) {
         let mut incoming = Incoming::new(self.settings.clone(), self.counts.clone());
+        let mut graph = self.graph();
         let mut out = Vec::new();
+        let (mut patience, mut is_graph_old) = (LOOK_EVERY, false);
         while !self.is_stopping() {
-            let ready = self.participant.wait(LOOK_EVERY);
+            let ready = self.participant.wait(patience);
             if ready.discovery {
                 let mut found = Vec::new();
                 self.participant.take_discovered(|it| found.push(it));
@@ -190,6 +202,18 @@ impl Shared {
                 // Without a connection they are lost, and asked for with the next.
                 self.send(&out);
                 out.clear();
+            }
+            if let Some(graph) = &mut graph {
+                if ready.readers.contains(&graph::TOKEN) {
+                    graph.read(&self.counts.remarks);
+                    is_graph_old = true;
+                }
+                if is_graph_old || ready.discovery {
+                    let writers = locked(&self.outgoing).of_ros();
+                    let early = graph.write(incoming.of_ros(), writers);
+                    is_graph_old = early.is_some();
+                    patience = early.unwrap_or(LOOK_EVERY);
+                }
             }
             for token in ready.noticed {
                 incoming.notice(token);

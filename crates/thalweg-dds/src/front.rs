@@ -38,7 +38,7 @@ pub struct DdsFront {
     answers: Option<Box<str>>,
     fault: Option<String>,
     /// The remarks that operators and presence have.
-    unmatched: Vec<(Box<str>, Box<str>)>,
+    shown: Vec<(Box<str>, Box<str>)>,
     topics: BTreeMap<u32, Topic>,
 }
 
@@ -72,7 +72,7 @@ impl DdsFront {
             ticket_last: 0,
             answers: None,
             fault: None,
-            unmatched: Vec::new(),
+            shown: Vec::new(),
             topics: BTreeMap::new(),
         })
     }
@@ -125,7 +125,8 @@ impl DdsFront {
 
     /// Takes over what the bridge remarks. A topic whose writers make promises has a presence, by the name of its address.
     fn look(&mut self, session: SessionId, cx: &mut Cx<'_>) {
-        self.unmatched = self.counts.remarks.unmatched();
+        self.shown = self.counts.remarks.unmatched();
+        self.shown.extend(self.counts.remarks.nodes());
         let topics = self.counts.remarks.topics();
         let before = std::mem::replace(&mut self.topics, topics);
         let gone = before
@@ -356,7 +357,7 @@ impl DeferredFront for DdsFront {
     }
 
     fn client_properties(&self) -> &[(Box<str>, Box<str>)] {
-        &self.unmatched
+        &self.shown
     }
 
     fn counts(&self, show: &mut ShowCount<'_>) {

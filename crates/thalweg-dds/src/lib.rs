@@ -18,6 +18,8 @@ pub mod counts;
 pub mod cyclone;
 pub mod frame;
 pub mod front;
+#[cfg(feature = "cyclone")]
+mod graph;
 pub mod idl;
 #[cfg(feature = "cyclone")]
 mod instances;
@@ -25,6 +27,7 @@ pub mod key;
 #[cfg(feature = "cyclone")]
 mod mirror;
 pub mod name;
+pub mod nodes;
 pub mod qos;
 pub mod remarks;
 pub mod settings;

@@ -184,6 +184,14 @@ impl Incoming {
         std::mem::take(&mut self.left)
     }
 
+    /// The readers of topics of ROS 2.
+    pub(crate) fn of_ros(&self) -> Vec<Guid> {
+        let tokens = self.tokens.iter();
+        let of_ros = tokens.filter(|(key, _)| name::is_of_ros(&key.topic.name));
+        let readers = of_ros.filter_map(|(_, token)| self.readers.get(token));
+        readers.map(|it| it.reader.guid).collect()
+    }
+
     /// A watched reader has noticed something of its writers.
     pub(crate) fn notice(&mut self, token: u32) {
         let Some(found) = self.readers.get_mut(&token) else {
@@ -256,8 +264,8 @@ impl In {
             let lifespan = *writers.entry(sample.writer).or_insert_with(|| {
                 // A reader also receives from writers that offer more than it requests; those have readers of their
                 // own.
-                match reader.writer_qos(sample.writer) {
-                    Some(qos) => (qos.class() == *class).then_some(qos.lifespan),
+                match reader.writer(sample.writer) {
+                    Some(Endpoint { qos, .. }) => (qos.class() == *class).then_some(qos.lifespan),
                     None => Some(None),
                 }
             });
@@ -634,6 +642,14 @@ impl Outgoing {
             .collect()
     }
 
+    /// The writers of topics of ROS 2.
+    pub(crate) fn of_ros(&self) -> Vec<Guid> {
+        let writers = self.writers.iter();
+        let of_ros = writers.filter(|(key, _)| name::is_of_ros(&key.topic.name));
+        let targets = of_ros.filter_map(|(_, out)| out.target.as_ref());
+        targets.map(|it| it.writer.guid).collect()
+    }
+
     /// Where answers of a service of the broker's are written.
     pub(crate) fn answering(&self, address: &str) -> Vec<Arc<Target>> {
         let keys = self.answering.get(address).into_iter().flatten();
@@ -751,7 +767,10 @@ pub(crate) fn on_discovered(
 ) -> Vec<Interest> {
     match found {
         Discovered::Writer(endpoint) => incoming.on_writer(endpoint, participant),
-        Discovered::WriterGone(guid) => incoming.on_gone(&guid),
+        Discovered::WriterGone(guid) => {
+            incoming.counts.remarks.set_nodes(guid, Vec::new());
+            incoming.on_gone(&guid);
+        }
         Discovered::Reader(endpoint) => return outgoing.on_reader(endpoint, participant),
         Discovered::ReaderGone(guid) => return outgoing.on_gone(&guid, participant),
     }

@@ -13,6 +13,8 @@ const ROS: [(&str, &str, Role); 3] = [
 const PRIVATE: [&str; 4] = ["rq/", "rr/", "ros_discovery_info", "DCPS"];
 /// Hexadecimal digits of a key's hash.
 const KEY_DIGITS: usize = 32;
+/// Bytes of the longest full name of a node: ROS 2 allows 255 for the name, and less for the namespace.
+const NODE_MAX: usize = 512;
 
 /// Content of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +84,30 @@ pub fn place_of(partitions: &[String], topic: &str, ros: &str) -> Result<Place, 
     }
 }
 
+/// Whether a topic is one of ROS 2's, or half of a service.
+pub fn is_of_ros(topic: &str) -> bool {
+    ROS.iter().any(|(prefix, ..)| topic.starts_with(prefix))
+}
+
+/// The full name of a node of ROS 2, `/arm/driver`; nothing if its namespace or its name is none.
+pub fn of_node(namespace: &str, name: &str) -> Option<String> {
+    let full = match namespace {
+        "/" => format!("/{name}"),
+        _ => format!("{namespace}/{name}"),
+    };
+    is_node(&full).then_some(full)
+}
+
+/// Whether a text is the full name of a node of ROS 2: a `/` before each of its parts, which are of letters, digits and `_`.
+pub fn is_node(full: &str) -> bool {
+    let is_part = |part: &str| {
+        let is_word = |byte: u8| byte == b'_' || byte.is_ascii_alphanumeric();
+        !part.is_empty() && !part.as_bytes()[0].is_ascii_digit() && part.bytes().all(is_word)
+    };
+    let parts = full.strip_prefix('/').map(|rest| rest.split('/'));
+    full.len() <= NODE_MAX && parts.is_some_and(|mut parts| parts.all(is_part))
+}
+
 /// The last level of the address of an instance: the hash of its key, or the key itself if that is short.
 pub fn key_level(key: &[u8; 16]) -> String {
     key.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -141,6 +167,27 @@ mod tests {
             Ok((service.clone(), Role::Request))
         );
         assert_eq!(role("rr/arm/addReply"), Ok((service, Role::Reply)));
+    }
+
+    #[test]
+    fn nodes_have_full_names() {
+        assert_eq!(of_node("/", "talker").as_deref(), Some("/talker"));
+        assert_eq!(
+            of_node("/arm", "_driver2").as_deref(),
+            Some("/arm/_driver2")
+        );
+        for (namespace, name) in [
+            ("", ""),
+            ("/", ""),
+            ("arm", "a"),
+            ("/", "a/b\n"),
+            ("/2", "a"),
+        ] {
+            assert_eq!(of_node(namespace, name), None, "{namespace} {name}");
+        }
+        assert!(is_node("/thalweg") && !is_node("thalweg") && !is_node("/"));
+        assert!(!is_node(&format!("/{}", "a".repeat(NODE_MAX))));
+        assert!(is_of_ros("rt/chatter") && is_of_ros("rr/addReply") && !is_of_ros("Square"));
     }
 
     #[test]

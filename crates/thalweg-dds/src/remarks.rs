@@ -2,16 +2,17 @@
 //! silent. Its threads write it down, its front shows it.
 
 use crate::counts::Counts;
+use crate::nodes::{Guid, Node};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Globally unique id of an endpoint.
-type Guid = [u8; 16];
-
 /// Endpoints without an opposite that are shown; all are counted.
 const SHOWN_MAX: usize = 256;
+/// Nodes of ROS 2 that are known at once, and endpoints of theirs.
+const NODES_MAX: usize = 1024;
+const ENDPOINTS_MAX: usize = 8192;
 
 /// Why an endpoint has no opposite: the policy of DDS by which they exclude each other, or what else it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub struct Remarks {
     counts: [AtomicU64; Unmatched::ALL.len()],
     unmatched: Mutex<BTreeMap<Guid, (String, Unmatched)>>,
     topics: Mutex<BTreeMap<u32, Topic>>,
+    /// Nodes of ROS 2, by the writer that says so.
+    nodes: Mutex<BTreeMap<Guid, Vec<Node>>>,
     /// Something has changed since the front was last told.
     has_news: AtomicBool,
 }
@@ -87,9 +90,11 @@ impl Remarks {
             return;
         }
         let (what, peer, policy) = (kind_of(guid), hex(guid), why.word());
+        let node = self.node_of(guid);
         tracing::warn!(
             topic,
             peer,
+            node,
             policy,
             "a DDS {what} has no opposite in the bridge"
         );
@@ -118,14 +123,68 @@ impl Remarks {
             .map(move |why| (why.word(), self.count(why)))
     }
 
-    /// Endpoints without an opposite: which, and their topic and why.
+    /// Endpoints without an opposite: which, and their topic and why, and the node that they are of if it is known.
     pub fn unmatched(&self) -> Vec<(Box<str>, Box<str>)> {
         let unmatched = locked(&self.unmatched);
         let shown = |(guid, (topic, why)): (&Guid, &(String, Unmatched))| {
             let name = format!("unmatched {} {}", kind_of(guid), hex(guid));
-            (name.into(), format!("{topic}: {}", why.word()).into())
+            let node = self.node_of(guid).map(|node| format!(", of {node}"));
+            let text = format!("{topic}: {}{}", why.word(), node.unwrap_or_default());
+            (name.into(), text.into())
         };
         unmatched.iter().map(shown).collect()
+    }
+
+    /// The nodes that a writer says there are; none if it has gone.
+    pub fn set_nodes(&self, writer: Guid, mut nodes: Vec<Node>) {
+        let mut known = locked(&self.nodes);
+        let before = known.remove(&writer);
+        let others = || known.values().flatten();
+        let endpoints = |node: &Node| node.readers.len() + node.writers.len();
+        nodes.truncate(NODES_MAX.saturating_sub(others().count()));
+        let mut room = ENDPOINTS_MAX.saturating_sub(others().map(endpoints).sum());
+        for node in &mut nodes {
+            node.readers.truncate(room);
+            room -= node.readers.len();
+            node.writers.truncate(room);
+            room -= node.writers.len();
+        }
+        if before.unwrap_or_default() != nodes {
+            self.has_news.store(true, Ordering::Relaxed);
+        }
+        if !nodes.is_empty() {
+            known.insert(writer, nodes);
+        }
+    }
+
+    /// Nodes of ROS 2, and how many readers and writers each has. Nodes that share a name share a row.
+    pub fn nodes(&self) -> Vec<(Box<str>, Box<str>)> {
+        let mut rows = BTreeMap::<&str, String>::new();
+        let known = locked(&self.nodes);
+        for (writer, nodes) in known.iter() {
+            let participant = hex(&writer[..PREFIX_BYTES]);
+            for node in nodes {
+                let row = rows.entry(&node.name).or_default();
+                let separator = if row.is_empty() { "" } else { "; " };
+                let (readers, writers) = (node.readers.len(), node.writers.len());
+                // Writing to a text does not fail.
+                let _ = write!(
+                    row,
+                    "{separator}readers: {readers}, writers: {writers}, participant: {participant}"
+                );
+            }
+        }
+        let rows = rows.into_iter().take(SHOWN_MAX);
+        rows.map(|(name, row)| (format!("node {name}").into(), row.into()))
+            .collect()
+    }
+
+    /// The name of the node that an endpoint is of.
+    fn node_of(&self, guid: &Guid) -> Option<String> {
+        let known = locked(&self.nodes);
+        let has = |node: &&Node| node.readers.contains(guid) || node.writers.contains(guid);
+        let node = known.values().flatten().find(has);
+        node.map(|node| node.name.clone())
     }
 
     /// `None`: the reader has gone.
@@ -151,6 +210,9 @@ impl Remarks {
     }
 }
 
+/// Bytes that all ids of a participant and its endpoints begin with (DDSI-RTPS 2.5 §9.3.1.1).
+const PREFIX_BYTES: usize = 12;
+
 /// By the last byte of its id (DDSI-RTPS 2.5 §9.3.1.2).
 fn kind_of(guid: &Guid) -> &'static str {
     match guid[15] & 0x0f {
@@ -159,8 +221,8 @@ fn kind_of(guid: &Guid) -> &'static str {
     }
 }
 
-fn hex(guid: &Guid) -> String {
-    guid.iter().fold(String::new(), |mut text, byte| {
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a text does not fail.
         let _ = write!(text, "{byte:02x}");
         text
@@ -194,5 +256,58 @@ mod tests {
         assert!(remarks.take_news() && !remarks.take_news());
         remarks.forget(&reader);
         assert!(remarks.take_news() && remarks.unmatched().is_empty());
+    }
+
+    fn node(name: &str, readers: &[Guid]) -> Node {
+        Node {
+            name: name.into(),
+            readers: readers.to_vec(),
+            writers: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn nodes_have_rows_and_name_their_endpoints() {
+        let remarks = Remarks::default();
+        let (one, other, reader) = ([1; 16], [2; 16], [7; 16]);
+        remarks.add_unmatched(&reader, "rt/map", Unmatched::Durability);
+        assert!(remarks.take_news());
+        // Whose endpoint it is may be known later than the endpoint.
+        remarks.set_nodes(one, vec![node("/map", &[reader]), node("/talker", &[])]);
+        assert!(remarks.take_news());
+        assert_eq!(&*remarks.unmatched()[0].1, "rt/map: durability, of /map");
+        remarks.set_nodes(other, vec![node("/talker", &[reader])]);
+        let participant = |byte: &str| format!("participant: {}", byte.repeat(PREFIX_BYTES));
+        let (first, second) = (participant("01"), participant("02"));
+        let rows = [
+            (
+                "node /map".into(),
+                format!("readers: 1, writers: 0, {first}").into(),
+            ),
+            (
+                "node /talker".into(),
+                format!("readers: 0, writers: 0, {first}; readers: 1, writers: 0, {second}").into(),
+            ),
+        ];
+        assert_eq!(remarks.nodes(), rows);
+        assert!(remarks.take_news());
+        remarks.set_nodes(other, vec![node("/talker", &[reader])]);
+        assert!(!remarks.take_news());
+        remarks.set_nodes(one, Vec::new());
+        remarks.set_nodes(other, Vec::new());
+        assert!(remarks.take_news() && remarks.nodes().is_empty());
+        assert_eq!(&*remarks.unmatched()[0].1, "rt/map: durability");
+    }
+
+    #[test]
+    fn no_more_nodes_and_endpoints_are_kept_than_the_limits() {
+        let remarks = Remarks::default();
+        let many = vec![[3; 16]; ENDPOINTS_MAX];
+        remarks.set_nodes([1; 16], vec![node("/a", &many), node("/b", &many)]);
+        remarks.set_nodes([2; 16], vec![node("/c", &many); NODES_MAX]);
+        let known = locked(&remarks.nodes);
+        assert_eq!(known.values().flatten().count(), NODES_MAX);
+        let endpoints = known.values().flatten().map(|it| it.readers.len());
+        assert_eq!(endpoints.sum::<usize>(), ENDPOINTS_MAX);
     }
 }

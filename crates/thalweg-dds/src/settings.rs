@@ -1,5 +1,6 @@
 //! Settings of a bridge.
 
+use crate::name;
 use crate::types::Types;
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -25,6 +26,8 @@ pub struct DdsSettings {
     pub deny: Vec<Filter>,
     /// Where topics of ROS 2 are mounted.
     pub ros: String,
+    /// Full name of the node of ROS 2 that the bridge is; `None`, and it is none.
+    pub node: Option<String>,
     /// Addresses at which values of known types are JSON.
     pub json: Vec<Filter>,
     /// Addresses whose samples become last values, also if their writers are volatile.
@@ -55,6 +58,11 @@ impl DdsSettings {
             let added = types.add_folder(folder);
             added.map_err(|why| format!("the types of dds.types cannot be used: {why}"))?;
         }
+        if let Some(node) = dds.ros_node.as_ref().filter(|it| !name::is_node(it)) {
+            return Err(format!(
+                "dds.ros_node is '{node}', which is no name of a node: one is /robots/thalweg"
+            ));
+        }
         Ok(DdsSettings {
             domain: dds.domain,
             interfaces: dds.interfaces.clone(),
@@ -64,6 +72,7 @@ impl DdsSettings {
             allow: dds.allow.clone(),
             deny: dds.deny.clone(),
             ros: dds.ros_mount.clone(),
+            node: dds.ros_node.clone(),
             json: dds.json.clone(),
             retain: dds.retain.clone(),
             sampled: dds.sampled.clone(),
@@ -201,6 +210,16 @@ mod tests {
             "{xml}"
         );
         assert!(xml.contains("<AllowMulticast>true<"), "{xml}");
+    }
+
+    #[test]
+    fn a_node_has_a_name_of_ros_or_is_none() {
+        assert_eq!(settings(&[]).node.as_deref(), Some("/thalweg"));
+        assert_eq!(settings(&["dds.ros_node=off"]).node, None);
+        let sets = ["dds.ros_node=thalweg".to_owned()];
+        let (config, _) = Config::from_text(None, std::iter::empty(), &sets).expect("a text");
+        let why = DdsSettings::of(&config.protocols.dds).expect_err("it has no slash");
+        assert!(why.contains("dds.ros_node is 'thalweg'"), "{why}");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 {"do": "read", "topic": ..., "type": ..., "qos": [...]}      {"do": "write", "topic": ..., "type": ..., "qos": [...], "value": ...}
 {"do": "matched", "topic": ...}                              {"do": "dispose", "topic": ..., "value": ...}
 {"do": "serve", "topic": ...}: the service of that name adds
+{"do": "node", "topic": the node's name, "bytes": 16 or 24}: writes, as ROS 2 does, that all readers and writers so far are of this node
+{"do": "nodes", "topic": ..., "bytes": 16 or 24}: reads which nodes others have    {"do": "opposite", "topic": ...}: the ids of its opposites
 {"do": "refused", "topic": ...}: the number of the policy by which an endpoint was last found incompatible, or 0
 
 A word of quality may have a number, of milliseconds where it is a time: "deadline:100". "as" is the name of an endpoint beside others of its topic.
@@ -134,6 +136,29 @@ class Shape(IdlStruct, typename="plant::Shape"):
     size: float64
 
 
+def node_types(size):
+    """Of `ros_discovery_info`: ids have 24 bytes up to ROS 2 Humble, and 16 since Iron. A `char` there is an `uint8` here."""
+
+    @dataclass
+    class Gid(IdlStruct, typename="rmw_dds_common::msg::dds_::Gid_"):
+        data: array[uint8, size]
+
+    @dataclass
+    class NodeEntities(IdlStruct, typename="rmw_dds_common::msg::dds_::NodeEntitiesInfo_"):
+        node_namespace: str
+        node_name: str
+        reader_gid_seq: sequence[Gid]
+        writer_gid_seq: sequence[Gid]
+
+    @dataclass
+    class ParticipantEntities(IdlStruct, typename="rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_"):
+        gid: Gid
+        node_entities_info_seq: sequence[NodeEntities]
+
+    return Gid, NodeEntities, ParticipantEntities
+
+
+NODES = {size: node_types(size) for size in (16, 24)}
 TYPES = {
     it.__name__: it
     for it in [Text, PoseStamped, Twist, Blob, Reading, Sum, SumAnswer, Shape]
@@ -160,6 +185,8 @@ QOS = {
 }
 
 
+# Of both ends of `ros_discovery_info`.
+DISCOVERY = (QOS["reliable"], QOS["transient-local"])
 MILLI = 1_000_000
 NUMBERED = {
     "deadline": lambda it: Policy.Deadline(it * MILLI),
@@ -225,6 +252,17 @@ def hear(topic, reader, script):
         time.sleep(0.005)
 
 
+def hear_nodes(reader):
+    while True:
+        for it in reader.take(N=100):
+            if not hasattr(it, "node_entities_info_seq"):
+                continue
+            for node in it.node_entities_info_seq:
+                ids = [sorted(bytes(gid.data).hex() for gid in ids) for ids in (node.reader_gid_seq, node.writer_gid_seq)]
+                say(participant=bytes(it.gid.data).hex(), namespace=node.node_namespace, node=node.node_name, readers=ids[0], writers=ids[1])
+        time.sleep(0.005)
+
+
 def serve(requests, answers):
     while True:
         for it in requests.take(N=100):
@@ -269,6 +307,28 @@ class Script:
                 DataWriter(self.participant, answered, qos=reliable),
             )
             threading.Thread(target=serve, args=ends, daemon=True).start()
+        elif what == "nodes":
+            topic = Topic(self.participant, "ros_discovery_info", NODES[it["bytes"]][2])
+            qos = Qos(*DISCOVERY, Policy.History.KeepAll)
+            self.others = DataReader(self.participant, topic, qos=qos)
+            threading.Thread(target=hear_nodes, args=(self.others,), daemon=True).start()
+        elif what == "node":
+            gid, node, participant = NODES[it["bytes"]]
+            if name not in self.writers:
+                topic = Topic(self.participant, "ros_discovery_info", participant)
+                qos = Qos(*DISCOVERY, Policy.History.KeepLast(1))
+                self.writers[name] = DataWriter(self.participant, topic, qos=qos)
+            id_of = lambda entity: gid(list(entity.get_guid().bytes.ljust(it["bytes"], b"\0")))
+            ends = [[id_of(one) for one in ends.values()] for ends in (self.readers, self.writers)]
+            namespace, _, last = name.rpartition("/")
+            nodes = [node(namespace or "/", last, *ends)]
+            self.writers[name].write(participant(id_of(self.participant), nodes))
+        elif what == "opposite":
+            end = self.writers.get(name) or self.readers[name]
+            is_writer = name in self.writers
+            handles = end.get_matched_subscriptions() if is_writer else end.get_matched_publications()
+            of = end.get_matched_subscription_data if is_writer else end.get_matched_publication_data
+            return [found.key.bytes.hex() for found in map(of, handles) if found]
         elif what == "offer":
             self.writer(it)
         elif what == "matched":

@@ -57,8 +57,15 @@ pub fn lane(url: &BrokerUrl) -> Result<Box<dyn Transport>, Failure> {
             .mend("Write dds://DOMAIN/TOPIC, with a number from 0 to 232")
     })?;
     let own = |(name, _): &(String, String)| name.starts_with("THALWEG_DDS__");
-    let json = std::env::var_os("THALWEG_DDS__JSON").is_none();
-    let sets: Vec<String> = json.then(|| "dds.json=#".to_owned()).into_iter().collect();
+    // A command is no node, and prints JSON, unless the environment says otherwise.
+    let own_sets = [
+        ("THALWEG_DDS__JSON", "dds.json=#"),
+        ("THALWEG_DDS__ROS_NODE", "dds.ros_node=off"),
+    ];
+    let unsaid = own_sets
+        .iter()
+        .filter(|(name, _)| std::env::var_os(name).is_none());
+    let sets: Vec<String> = unsaid.map(|(_, set)| (*set).to_owned()).collect();
     let (config, _) =
         Config::from_text(None, std::env::vars().filter(own), &sets).map_err(in_words)?;
     let settings = DdsSettings::of(&config.protocols.dds).map_err(Failure::usage)?;

@@ -66,8 +66,14 @@ impl Drop for Entity {
     }
 }
 
-/// Globally unique id of an endpoint or a participant.
-pub type Guid = [u8; 16];
+pub use crate::nodes::Guid;
+
+fn guid_of(entity: &Entity) -> Result<Guid, Error> {
+    let mut guid = dds_guid_t { v: [0; 16] };
+    // SAFETY: there is room for it.
+    let code = unsafe { cyclors::dds_get_guid(entity.0, &mut guid) };
+    checked(code, "the entity has no id").map(|_| guid.v)
+}
 
 /// A topic: its name, the name of its type, and whether samples have a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -111,7 +117,7 @@ pub struct Sample<'a> {
     pub bytes: &'a [u8],
     /// Of its key, where its writer sent it.
     pub key: KeyHash,
-    /// Writer of the sample; see [`Reader::writer_qos`].
+    /// Writer of the sample; see [`Reader::writer`].
     pub writer: u64,
 }
 
@@ -178,10 +184,7 @@ impl Participant {
         let of_domain = Entity(checked(of_domain, "cannot make the domain")?);
         let participant = unsafe { cyclors::dds_create_participant(domain, none, no_listener) };
         let participant = Entity(checked(participant, "cannot make a participant")?);
-        let mut guid = dds_guid_t { v: [0; 16] };
-        // SAFETY: there is room for it.
-        let code = unsafe { cyclors::dds_get_guid(participant.0, &mut guid) };
-        checked(code, "the participant has no name")?;
+        let guid = guid_of(&participant)?;
         let found = |topic| {
             // SAFETY: as above; topics of discovery are fixed numbers.
             let reader =
@@ -202,7 +205,7 @@ impl Participant {
             writers,
             readers,
             participant,
-            guid: guid.v,
+            guid,
             _domain: of_domain,
         };
         inner.attach(inner.guard.0, WOKEN)?;
@@ -322,6 +325,7 @@ impl Participant {
             self.0.attach(reader.0, NOTICED + token as dds_attach_t)?;
         }
         Ok(Reader {
+            guid: guid_of(&reader)?,
             reader,
             condition,
             _topic: of_topic,
@@ -338,6 +342,7 @@ impl Participant {
         let writer = unsafe { cyclors::dds_create_writer(parent, of_topic.0, qos.0, listener) };
         let writer = Entity(checked(writer, "cannot make a writer")?);
         Ok(Writer {
+            guid: guid_of(&writer)?,
             writer,
             sertype,
             _topic: of_topic,
@@ -411,6 +416,7 @@ impl Inner {
 
 /// Reads samples of a topic.
 pub struct Reader {
+    pub guid: Guid,
     reader: Entity,
     condition: dds_entity_t,
     _topic: Entity,
@@ -478,8 +484,8 @@ impl Reader {
         }
     }
 
-    /// Quality of service of a sample's writer; `None` if it has gone.
-    pub fn writer_qos(&self, writer: u64) -> Option<Qos> {
+    /// The writer of a sample; `None` if it has gone.
+    pub fn writer(&self, writer: u64) -> Option<Endpoint> {
         // SAFETY: it gives a copy, or null.
         unsafe {
             let found = cyclors::dds_get_matched_publication_data(self.reader.0, writer);
@@ -487,7 +493,7 @@ impl Reader {
             if !found.is_null() {
                 cyclors::dds_builtintopic_free_endpoint(found);
             }
-            endpoint.map(|endpoint| endpoint.qos)
+            endpoint
         }
     }
 }
@@ -504,6 +510,7 @@ impl Drop for Reader {
 
 /// Writes samples of a topic.
 pub struct Writer {
+    pub guid: Guid,
     writer: Entity,
     sertype: *const ddsi_sertype,
     _topic: Entity,

@@ -6,6 +6,7 @@
 mod client;
 mod demo;
 mod matrix;
+mod nodes;
 mod peer;
 mod policies;
 mod promises;

@@ -208,9 +208,13 @@ impl Peer {
     }
 
     pub fn does(&mut self, what: Value) -> u64 {
+        self.answers(what).as_u64().expect("a number")
+    }
+
+    pub fn answers(&mut self, what: Value) -> Value {
         writeln!(self.input, "{what}").expect("it lives");
         let answer = self.answers.recv_timeout(PATIENCE).expect("it answers");
-        answer["done"].as_u64().expect("a number")
+        answer["done"].clone()
     }
 
     /// Makes a reader or a writer, and waits until the bridge has its opposite.

@@ -29,6 +29,9 @@ section! {
         /// What addresses of ROS 2 topics begin with: `rt/chatter` is `ros/chatter`. Empty: they begin with nothing
         /// more.
         ros_mount: String = Text, "ros", Restart;
+        /// The full name of the node of ROS 2 that the bridge is (`ros2 node list`), with its readers and writers. `off`: it is none,
+        /// and the names of other nodes are not read.
+        ros_node: Option<String> = Text, "/thalweg" or "off", Restart;
         /// Topic filters: at these addresses values of known types are JSON in the broker, both ways. Elsewhere, and
         /// where the type is not known, they are as DDS encodes them (CDR).
         json: Vec<Filter> = List(&FILTERS), "", Restart;
