@@ -162,6 +162,17 @@ impl Brokers {
         Ok(())
     }
 
+    /// Over DDS: a failure once a message has waited since then for a reader of its topic as long as a connection may take. Nothing but
+    /// a reader says what type a message is of, so without one it cannot be sent.
+    pub fn check_reader(&self, topic: &str, since: Instant) -> Result<(), Failure> {
+        let waited = since.elapsed();
+        let waits = self.ways.iter().all(|url| waits_for_reader(url.scheme));
+        match waits && waited >= self.connect_timeout {
+            true => Err(no_reader(topic, self.connect_timeout)),
+            false => Ok(()),
+        }
+    }
+
     /// Waits until messages may go, or says why they cannot.
     pub fn wait_until_up(&self) -> Result<(), Failure> {
         let deadline = Instant::now() + self.connect_timeout;
@@ -277,6 +288,17 @@ impl Brokers {
             .collect::<Vec<_>>()
             .join(", ")
     }
+}
+
+/// Whether a message stays here until somebody takes what is published at its topic.
+fn waits_for_reader(scheme: Scheme) -> bool {
+    scheme.protocol() == "dds"
+}
+
+fn no_reader(topic: &str, within: Duration) -> Failure {
+    Failure::new(format!("no DDS reader of {topic} was found within {}", spoken(within))).mend(
+        "Is its program running, in this domain and on an interface of THALWEG_DDS__INTERFACES? Wait longer with --connect-timeout",
+    )
 }
 
 /// What a laboratory measured.

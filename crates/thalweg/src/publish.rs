@@ -61,6 +61,7 @@ fn publish(args: &PubArgs, source: Source) -> Result<(), Failure> {
         brokers,
         sent: 0,
         awaited: VecDeque::new(),
+        waits_since: Instant::now(),
         refused: 0,
         unknown: 0,
         begun: Instant::now(),
@@ -147,6 +148,8 @@ struct Publisher<'a> {
     sent: u64,
     /// Sent, and without an outcome as far as we know.
     awaited: VecDeque<Ticket>,
+    /// When the oldest of these became the oldest.
+    waits_since: Instant,
     refused: u64,
     unknown: u64,
     begun: Instant,
@@ -176,6 +179,9 @@ impl Publisher<'_> {
             ) {
                 Ok(ticket) => {
                     self.sent += 1;
+                    if self.awaited.is_empty() {
+                        self.waits_since = Instant::now();
+                    }
                     self.awaited.push_back(ticket);
                     return Ok(());
                 }
@@ -202,7 +208,11 @@ impl Publisher<'_> {
             match outcome {
                 Success::Pending if waits => {
                     let open = self.awaited.len();
-                    return self.brokers.check().map_err(|failure| {
+                    let topic = &self.args.topic.topic;
+                    let checked = self.brokers.check();
+                    let checked =
+                        checked.and_then(|()| self.brokers.check_reader(topic, self.waits_since));
+                    return checked.map_err(|failure| {
                         failure.also(format!(
                             "{open} of {} messages had not been acknowledged",
                             self.sent
@@ -215,6 +225,7 @@ impl Publisher<'_> {
                 Success::Acknowledged => {}
             }
             self.awaited.pop_front();
+            self.waits_since = Instant::now();
             if waits {
                 return Ok(());
             }

@@ -245,6 +245,24 @@ fn a_broker_that_is_not_there_is_told_in_words() {
     );
 }
 
+#[cfg(feature = "dds")]
+#[test]
+fn a_message_without_a_dds_reader_waits_no_longer_than_a_connection_may_take() {
+    let words = ["thalweg", "pub", "dds://67/nobody/reads", "-m", "x"];
+    let words = words.iter().chain(&["--connect-timeout", "200ms"]);
+    let cli = Cli::try_parse_from(words).expect("legal");
+    let Command::Pub(args) = &cli.command else {
+        panic!("it is pub")
+    };
+    let failure = publish::run(args, &b""[..])
+        .expect_err("nobody reads")
+        .to_string();
+    assert!(
+        failure.contains("no DDS reader of nobody/reads was found within 200ms"),
+        "{failure}"
+    );
+}
+
 #[test]
 fn a_port_of_another_protocol_is_told_in_words() {
     let broker = Broker::start();
