@@ -136,7 +136,12 @@ pub fn start(cell: &Cell, space: Option<&Space>) -> Result<Running, NoBroker> {
     let version = system.version()?;
     let (addresses, configuration) = (launch.addresses.clone(), launch.configuration.clone());
     let certificate = site.certificate().filter(|path| path.exists());
-    let process = Process::start(launch, site)?;
+    let process = Process::start(launch, site).map_err(|error| {
+        match error.to_string().contains(thalweg::WITHOUT_DDS) {
+            true => NoBroker::Absent(thalweg::BUILD_WITH_DDS.to_owned()),
+            false => NoBroker::Failed(error),
+        }
+    })?;
     Ok(Running {
         addresses,
         version,

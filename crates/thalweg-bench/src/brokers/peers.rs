@@ -33,7 +33,13 @@ pub fn stand_in(system: System, site: Site<'_>) -> Result<Running, NoBroker> {
                 .get("heartbeat")
                 .map(String::as_str);
             let texts = ends.map(|(own, peer)| {
-                cyclone(&own.to_string(), &peer.to_string(), is_multicast, heartbeat)
+                cyclone(
+                    0,
+                    &own.to_string(),
+                    &peer.to_string(),
+                    is_multicast,
+                    heartbeat,
+                )
             });
             (Protocol::Dds, texts.join("\n"))
         }
@@ -62,15 +68,21 @@ pub fn stand_in(system: System, site: Site<'_>) -> Result<Running, NoBroker> {
 }
 
 /// Cyclone's configuration of one end; in one line, because the program reads lines, and without double quotes.
-/// Subscribers look for the publisher at the other end of the link, because multicasts are not forwarded over a router.
-fn cyclone(own: &str, peer: &str, is_multicast: bool, heartbeat: Option<&str>) -> String {
+/// Each end looks for the peer at the other end of the link, because multicasts are not forwarded over a router.
+pub(super) fn cyclone(
+    domain: u32,
+    own: &str,
+    peer: &str,
+    is_multicast: bool,
+    heartbeat: Option<&str>,
+) -> String {
     let interval = heartbeat.map_or(String::new(), |every| {
         format!("<Internal><HeartbeatInterval max='8 s'>{every}</HeartbeatInterval></Internal>")
     });
     format!(
         "<CycloneDDS><Domain id='any'><General><Interfaces><NetworkInterface address='{own}' \
          multicast='{is_multicast}'/></Interfaces><AllowMulticast>{is_multicast}</AllowMulticast></General>\
-         <Discovery><ExternalDomainId>0</ExternalDomainId><ParticipantIndex>auto</ParticipantIndex>\
+         <Discovery><ExternalDomainId>{domain}</ExternalDomainId><ParticipantIndex>auto</ParticipantIndex>\
          <MaxAutoParticipantIndex>15</MaxAutoParticipantIndex><Peers><Peer address='{peer}'/></Peers></Discovery>\
          {interval}</Domain></CycloneDDS>"
     )
@@ -82,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_a_program_reads_in_one_line_is_one() {
-        let text = cyclone("10.80.1.2", "10.80.2.2", false, Some("1 s"));
+        let text = cyclone(3, "10.80.1.2", "10.80.2.2", false, Some("1 s"));
         assert!(
             !text.contains(['"', '\n']) && text.contains("address='10.80.1.2'"),
             "{text}"
@@ -90,6 +102,6 @@ mod tests {
         assert!(
             text.contains("<AllowMulticast>false<") && text.contains(">1 s</HeartbeatInterval>")
         );
-        assert!(!cyclone("a", "b", true, None).contains("Heartbeat"));
+        assert!(!cyclone(3, "a", "b", true, None).contains("Heartbeat"));
     }
 }

@@ -135,7 +135,8 @@ impl<'a> Site<'a> {
                 Protocol::Stomp => (PortKind::Tcp, 61613),
                 Protocol::Xmpp => (PortKind::Tcp, 5222),
                 Protocol::Zmtp => (PortKind::Tcp, 5559),
-                Protocol::Dds => return Err(io::Error::other("DDS has no broker")),
+                // Where a bridge says that it is ready; its domains have ports of their own.
+                Protocol::Dds => (PortKind::Tcp, 1883),
             };
             let address = self.address(kind, usual)?;
             let has_one = self.cell.system == System::Thalweg.name();

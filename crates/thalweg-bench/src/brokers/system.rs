@@ -65,7 +65,7 @@ impl System {
     pub fn speaks(self, protocol: Protocol) -> bool {
         use Protocol::{Amqp, Coap, Dds, Mqtt, Stomp, Xmpp, Zmtp};
         match self {
-            System::Thalweg => matches!(protocol, Mqtt | Coap | Amqp | Stomp | Zmtp | Xmpp),
+            System::Thalweg => matches!(protocol, Mqtt | Coap | Amqp | Stomp | Zmtp | Xmpp | Dds),
             System::Mosquitto | System::Nats => protocol == Mqtt,
             System::Rabbitmq => matches!(protocol, Amqp | Mqtt | Stomp),
             System::Ejabberd => protocol == Xmpp,

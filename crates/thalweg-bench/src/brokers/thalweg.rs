@@ -1,12 +1,16 @@
 //! Thalweg itself.
 
 use std::fmt::Write as _;
+use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use super::NoBroker;
+use super::peers::cyclone;
 use super::site::{Launch, Order, Site, text_of};
 use super::system::{System, found};
 use crate::cell::Protocol;
+use crate::net::CLIENT_HOST;
 
 /// What `THALWEG_BIN` names (`thalweg bench` names itself), or `thalweg` beside this program, or the one in PATH.
 pub fn program() -> Option<PathBuf> {
@@ -26,8 +30,13 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let addresses = site.addresses()?;
     let mut text = String::new();
     let identity = site.identity()?;
+    let is_bridge = addresses.contains_key(&Protocol::Dds);
     for (protocol, ends) in &addresses {
-        let name = super::word(*protocol);
+        // A bridge has no listener, but a broker needs one.
+        let name = match protocol {
+            Protocol::Dds => "mqtt",
+            _ => super::word(*protocol),
+        };
         let _ = writeln!(
             text,
             "listeners.{name}.bind = \"{}\"\nlisteners.{name}.anonymous = true",
@@ -48,14 +57,21 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
         (Protocol::Amqp, "amqp"),
         (Protocol::Stomp, "stomp"),
         (Protocol::Coap, "coap"),
-        (Protocol::Dds, "websocket"),
-        (Protocol::Dds, "coap-tcp"),
     ] {
-        if !addresses.contains_key(&protocol) {
+        if !addresses.contains_key(&protocol) && !(is_bridge && name == "mqtt") {
             let _ = writeln!(text, "listeners.{name}.enabled = false");
         }
     }
     text.push_str(SETTINGS);
+    let clients = is_bridge.then(|| clients_of_dds(site)).transpose()?;
+    if let Some((own, peer, _)) = &clients {
+        let _ = writeln!(
+            text,
+            "dds.enabled = true\ndds.domain = {}\ndds.second_domain = {}\ndds.interfaces = [\"{own}\"]\n\
+             dds.peers = [\"{peer}\"]",
+            DOMAINS[0], DOMAINS[1]
+        );
+    }
     if addresses.contains_key(&Protocol::Zmtp) {
         text.push_str(SETTINGS_OF_ZMTP);
     }
@@ -70,14 +86,36 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
         // In the record they are what was said last.
         let _ = writeln!(text, "# --set {setting}");
     }
+    if let Some((_, _, told)) = clients {
+        text.insert_str(0, &told);
+    }
     let mut launch = Launch::new(broker, addresses, text)?;
     launch.says = Some("ready");
     Ok(launch)
 }
 
+/// Where a bridge of DDS is, where its clients are, and what these are told: a line for publishers and one for subscribers,
+/// which are in different domains, so that every sample passes through the bridge.
+fn clients_of_dds(site: &Site<'_>) -> io::Result<(IpAddr, IpAddr, String)> {
+    let client = match site.space {
+        Some(_) => CLIENT_HOST.parse().map_err(io::Error::other)?,
+        None => site.host,
+    };
+    let (own, peer) = (client.to_string(), site.host.to_string());
+    let told = DOMAINS.map(|domain| cyclone(domain, &own, &peer, false, None) + "\n");
+    Ok((site.host, client, told.concat()))
+}
+
+/// What the program says that cannot be a bridge, and what makes one that can.
+pub const WITHOUT_DDS: &str = "built without DDS";
+pub const BUILD_WITH_DDS: &str = "cargo build --release --features dds (docs/protocols/dds.md)";
+/// Of publishers, and of subscribers.
+const DOMAINS: [u32; 2] = [71, 72];
 /// Queues that do not drop. To one observer of many topics goes more than one notification at once: with RFC 7252's NSTART
 /// of 1 and first wait of 2 s, five messages a second at 20 % loss wait in the broker for minutes.
 const SETTINGS: &str = "\
+listeners.websocket.enabled = false
+listeners.coap-tcp.enabled = false
 queue.messages_max = 100000000
 queue.bytes_max = \"64GiB\"
 mqtt.receive_maximum = 65535

@@ -190,6 +190,9 @@ mod tests {
         goes_through("thalweg", Protocol::Zmtp, 0);
         goes_through("cyclonedds", Protocol::Dds, 0);
         goes_through("cyclonedds", Protocol::Dds, 1);
+        // Skipped by a broker that was built without.
+        goes_through("thalweg", Protocol::Dds, 0);
+        goes_through("thalweg", Protocol::Dds, 1);
         for qos in [0, 1, 2] {
             goes_through("mosquitto", Protocol::Mqtt, qos);
         }
