@@ -80,6 +80,12 @@ pub struct Extras {
     /// The file whose content is the payload, behind the header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<String>,
+    /// Publishers of the common client gather what they are given (turbo batching).
+    #[serde(skip_serializing_if = "is_false")]
+    pub turbo: bool,
+    /// Publishers of the common client adapt how much is under way to how soon it is confirmed.
+    #[serde(skip_serializing_if = "is_false")]
+    pub throttle: bool,
 }
 
 /// What carries a protocol's bytes, other than the plain transport.

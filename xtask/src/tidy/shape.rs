@@ -10,13 +10,12 @@ const DRAWERS: [&str; 6] = ["util", "utils", "common", "misc", "helper", "helper
 const CODE_LINES_MAX: usize = 700;
 
 /// Files that were longer when the rule came, with the most they may have. Entries only shrink or go.
-const RATCHET: [(&str, usize); 35] = [
+const RATCHET: [(&str, usize); 34] = [
     ("crates/thalweg-admin/tests/broker/main.rs", 962),
     ("crates/thalweg-bench/src/e2/report.rs", 709),
     ("crates/thalweg-bench/src/e5/stage.rs", 778),
     ("crates/thalweg-bench/src/paper/figures.rs", 953),
     ("crates/thalweg-bench/src/report/study.rs", 752),
-    ("crates/thalweg-bench/src/studies/e3.rs", 825),
     ("crates/thalweg-client/src/adaptive/choice.rs", 812),
     ("crates/thalweg-client/src/adaptive/model.rs", 742),
     ("crates/thalweg-client/src/coap/tests.rs", 1000),

@@ -58,7 +58,8 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
         (Protocol::Stomp, "stomp"),
         (Protocol::Coap, "coap"),
     ] {
-        if !addresses.contains_key(&protocol) && !(is_bridge && name == "mqtt") {
+        let is_asked = addresses.contains_key(&protocol) || (is_bridge && name == "mqtt");
+        if !is_asked {
             let _ = writeln!(text, "listeners.{name}.enabled = false");
         }
     }

@@ -147,6 +147,8 @@ fn flood(
         ca: None,
         shared: false,
         wildcard: false,
+        turbo: false,
+        throttle: false,
         prefixes: ("lab".to_owned(), "lab".to_owned()),
         flows: 1,
         copies: 1,

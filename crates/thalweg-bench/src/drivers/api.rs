@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use thalweg_client::{
-    Client, ClientBuilder, ClientError, Options, Reliability, SubscribeOptions, Subscription,
-    Success, Ticket, TlsFiles, Via, blocking,
+    BatchSettings, Client, ClientBuilder, ClientError, Options, Reliability, SubscribeOptions,
+    Subscription, Success, ThrottleSettings, Ticket, TlsFiles, Via, blocking,
 };
 
 use super::{Fault, Job, Publisher, Received, Subscriber};
@@ -390,6 +390,12 @@ pub fn builder(job: &Job, leg: &Leg, role: &str, number: u32) -> Result<ClientBu
         .keep_alive(KEEP_ALIVE)
         .receive_buffer(RECEIVE_BUFFER)
         .seed(job.seed.wrapping_add(u64::from(number)));
+    if job.turbo {
+        builder = builder.turbo(BatchSettings::TURBO);
+    }
+    if job.throttle {
+        builder = builder.throttle(ThrottleSettings::AUTO);
+    }
     if let Some((user, password)) = &job.login {
         builder = builder.credentials(user.clone(), password.clone());
     }

@@ -48,6 +48,9 @@ pub struct Job {
     pub shared: bool,
     /// Each has one subscription with a wildcard.
     pub wildcard: bool,
+    /// Publishers of the common client gather what they are given, and adapt to what is confirmed.
+    pub turbo: bool,
+    pub throttle: bool,
     /// Connections that a driver may share between flows; `bare` has one for each flow and copy.
     pub connections: u32,
     /// The broker keeps what a CoAP observer has not taken yet; others skip states.
@@ -97,6 +100,8 @@ impl Job {
             copies: cell.fan_out.max(1),
             shared: cell.extras.shared,
             wildcard: cell.extras.wildcard,
+            turbo: cell.extras.turbo,
+            throttle: cell.extras.throttle,
             connections: connections(cell),
             keeps_all: cell.system == "thalweg",
             writes_first: matches!(&*cell.system, "libcoap" | "ejabberd"),

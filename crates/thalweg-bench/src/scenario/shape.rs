@@ -98,6 +98,15 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
         ];
         one_of(text, &kinds)
     })?;
+    let pace = load_section.or("pace", (false, false), |text| {
+        let paces = [
+            ("off", (false, false)),
+            ("turbo", (true, false)),
+            ("throttle", (false, true)),
+            ("both", (true, true)),
+        ];
+        one_of(text, &paces)
+    })?;
     let extras = Extras {
         idle: load_section.or("idle_connections", 0, count)?,
         user: system.maybe("user", word)?,
@@ -108,6 +117,8 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
         retained: load_section.or("retained", 0, count)?,
         backlog: load_section.or("backlog", 0, count)?,
         payload,
+        turbo: pace.0,
+        throttle: pace.1,
     };
     let (load, fan_out) = load(load_section, &workload)?;
     let phases = phases(root.section("phases", &["settle", "warmup", "measure", "drain"])?)?;
@@ -193,6 +204,9 @@ fn possible(extras: &Extras, driver: Driver, publish: &Leg, subscribe: &Leg) -> 
     ];
     if let Some((key, _, _, why)) = rules.iter().find(|(_, asked, can, _)| *asked && !can) {
         return Err(format!("load.{key}: they {why}"));
+    }
+    if (extras.turbo || extras.throttle) && !is_common {
+        return Err("load.pace: only the common driver has turbo and throttle".to_owned());
     }
     if extras.carrier.is_some() && !is_common {
         return Err(
@@ -479,7 +493,7 @@ const LEGS: [&str; 8] = [
     "transport",
 ];
 const WORKLOAD: [&str; 6] = ["class", "size", "file", "payload", "seed", "header"];
-const LOAD: [&str; 12] = [
+const LOAD: [&str; 13] = [
     "model",
     "rate",
     "flows",
@@ -492,6 +506,7 @@ const LOAD: [&str; 12] = [
     "subscriptions",
     "retained",
     "backlog",
+    "pace",
 ];
 /// What a scenario may ask for.
 const METRICS: [&str; 6] = ["latency", "wire", "delivery", "cpu", "rss", "energy"];

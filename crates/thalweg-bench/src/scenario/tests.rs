@@ -497,6 +497,7 @@ fn what_is_beside_the_messages_is_refused_where_nothing_can_do_it() {
         ("protocol.transport", "wss"),
         ("load.subscriptions", "shared-wildcard"),
         ("load.retained", "10"),
+        ("load.pace", "throttle"),
         ("load.fan_out", "3"),
     ];
     let cell = &of(&more).expect("a scenario").cells[0];
@@ -505,10 +506,15 @@ fn what_is_beside_the_messages_is_refused_where_nothing_can_do_it() {
         (cell.extras.shared, cell.extras.wildcard, cell.copies()),
         (true, true, 1)
     );
+    assert_eq!((cell.extras.turbo, cell.extras.throttle), (false, true));
     for (more, path) in [
         (
             [("protocol.transport", "tls"), ("system.driver", "bare")],
             "protocol.transport",
+        ),
+        (
+            [("load.pace", "turbo"), ("system.driver", "bare")],
+            "load.pace",
         ),
         (
             [("protocol.transport", "ws"), ("protocol.publish", "amqp")],

@@ -160,6 +160,7 @@ const REFUTED: &[(&str, Column, Data, &str)] = &[
         |it| arrived(it, "E3a", 100.0),
         "DDS 4096 B",
     ),
+    ("S3.2", Ours, |it| arrived(it, "E3a", 100.0), "DDS 4096 B"),
     ("S3.3", Baseline, |it| arrived(it, "E3a", 1.0), "16384 B"),
     ("S3.3", Ours, |it| arrived(it, "E3a", 1.0), "16384 B"),
     (
@@ -174,6 +175,8 @@ const REFUTED: &[(&str, Column, Data, &str)] = &[
         |it| arrived(it, "E3d", 100.0),
         "1.00 times",
     ),
+    ("S3.5", Ours, |it| arrived(it, "E3d", 100.0), "1.00 times"),
+    ("S3.6", Ours, |it| arrived(it, "E3d", 100.0), "against"),
     ("S3.7", Baseline, slower_when_quick, "5.00 times"),
     ("S3.7", Ours, slower_when_quick, "5.00 times"),
     ("S3.8", Baseline, calm_mqtt, "is not above"),

@@ -1,0 +1,227 @@
+//! Cells and statements of E3, with made-up measurements.
+
+use super::*;
+use crate::cell::{Row, Standing};
+use crate::studies::group;
+use crate::studies::shape::{Found, Shape};
+
+fn trial(cell: Cell, more: &[(&str, f64)]) -> (Cell, Row) {
+    let more = more
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), *value))
+        .collect();
+    (
+        cell,
+        Row {
+            more,
+            delivered: 1,
+            seconds: 1.0,
+            ..Row::blank(Standing::Valid)
+        },
+    )
+}
+
+fn of<'s>(shapes: &'s [Shape], id: &str) -> &'s Shape {
+    shapes
+        .iter()
+        .find(|shape| shape.id == id)
+        .expect("it is there")
+}
+
+#[test]
+fn a_steady_flow_has_a_neighbour_for_a_part_of_the_time() {
+    for budget in [Budget::Quick, Budget::Standard] {
+        let cells = cells(budget, 3);
+        let some: Vec<&Cell> = cells
+            .iter()
+            .filter(|cell| cell.experiment == "E3c")
+            .collect();
+        for system in ["mosquitto", "thalweg", "zmq-peers", "cyclonedds"] {
+            assert!(some.iter().any(|cell| cell.system == system), "{system}");
+        }
+        for cell in some {
+            let plan = crate::trial::Plan::of(cell).expect("a plan");
+            let items: Vec<_> = plan.schedule().expect("times").collect();
+            let burst: Vec<u64> = items
+                .iter()
+                .filter(|item| item.flow == 1)
+                .map(|item| item.at)
+                .collect();
+            let (Some(first), Some(last)) = (burst.first(), burst.last()) else {
+                panic!("no burst")
+            };
+            let end = cell.phases.warmup_ns + cell.phases.measure_ns;
+            assert!(
+                *first > end / 10 && *last < end * 7 / 10,
+                "{first} {last} {end}"
+            );
+            let steady = items.len() - burst.len();
+            let bits = steady as f64 * 8.0 * f64::from(group::payload(cell).expect("a size"))
+                / end as f64
+                * 1e9;
+            assert!(
+                bits < 1.02 * STEADY_BITS
+                    && steady as f64 / end as f64 * 1e9 < 1.02 * STEADY_RATE_MAX
+            );
+            assert!(
+                items
+                    .iter()
+                    .all(|item| (item.size == 2 << 20) == (item.flow == 1))
+            );
+        }
+    }
+}
+
+#[test]
+fn policies_are_measured_on_a_bridge_beside_their_base() {
+    let cells = cells(Budget::Standard, 3);
+    for (policy, ..) in POLICIES {
+        let mut some = cells
+            .iter()
+            .filter(|cell| cell.system == CYCLONE)
+            .filter(|cell| cell.axes.get("policy").is_some_and(|name| name == policy));
+        assert!(
+            some.all(|cell| cell.link.bridged && cell.link.rate == Some(LINK_BITS)),
+            "{policy}"
+        );
+    }
+    let cells = super::cells(Budget::Quick, 3);
+    let rate = |policy: &str, fan_out: u32, size: u32, per_s: f64| {
+        let is_it = |cell: &&Cell| {
+            cell.experiment == "E3d"
+                && cell.system == CYCLONE
+                && cell.fan_out == fan_out
+                && cell.axes["policy"] == policy
+                && group::payload(cell) == Some(size)
+        };
+        trial(
+            cells
+                .iter()
+                .find(is_it)
+                .expect("it is in the quick run")
+                .clone(),
+            &[(group::ARRIVED, per_s)],
+        )
+    };
+    let good = [
+        rate(BASE, 1, 64, 1000.0),
+        rate(BATCHES, 1, 64, 4000.0),
+        rate(BASE, 7, 64, 7000.0),
+        rate(MULTICAST, 7, 64, 28_000.0),
+    ];
+    let found = shapes(&group::groups(&good));
+    for id in ["S3.4", "S3.5"] {
+        let shape = of(&found, id);
+        assert!(
+            matches!(
+                shape.baseline.ruling,
+                crate::report::study::Ruling::Reproduced
+            ),
+            "{shape:?}"
+        );
+        assert!(shape.baseline.figures.contains("4.00 times"));
+        assert_eq!(shape.ours.figures.starts_with("not built: "), id == "S3.4");
+    }
+    let bad = [rate(BASE, 7, 64, 7000.0), rate(MULTICAST, 7, 64, 8000.0)];
+    let found = shapes(&group::groups(&bad));
+    assert!(matches!(
+        of(&found, "S3.4").baseline.ruling,
+        crate::report::study::Ruling::Not(_)
+    ));
+    assert_eq!(of(&found, "S3.5").baseline, Found::nothing());
+}
+
+#[test]
+fn our_client_is_measured_with_its_paces_beside_none() {
+    let cells = cells(Budget::Quick, 3);
+    let trial_of = |policy: &str, per_s: f64, mean_us: f64| {
+        let is_it = |cell: &&Cell| {
+            cell.experiment == "E3d"
+                && cell.system == OURS
+                && cell.axes["policy"] == policy
+                && group::payload(cell) == Some(64)
+        };
+        let cell = cells.iter().find(is_it).expect("it is in the quick run");
+        let (cell, mut row) = trial(cell.clone(), &[(group::ARRIVED, per_s)]);
+        (row.response.count, row.response.mean) = (100, mean_us);
+        (cell, row)
+    };
+    for (policy, turbo, throttle) in &PACES[..3] {
+        let (cell, _) = trial_of(policy, 1.0, 1.0);
+        assert_eq!(
+            (cell.extras.turbo, cell.extras.throttle),
+            (*turbo, *throttle)
+        );
+    }
+    let ruling = |turbo: f64, throttled: (f64, f64), id: &str| {
+        let found = shapes(&group::groups(&[
+            trial_of(BASE, 1000.0, 900.0),
+            trial_of(BATCHES, turbo, 900.0),
+            trial_of(THROTTLE, throttled.0, throttled.1),
+        ]));
+        matches!(
+            of(&found, id).ours.ruling,
+            crate::report::study::Ruling::Reproduced
+        )
+    };
+    assert!(ruling(1300.0, (800.0, 700.0), "S3.5"));
+    assert!(ruling(1300.0, (800.0, 700.0), "S3.6"));
+    assert!(!ruling(1100.0, (800.0, 700.0), "S3.5"));
+    assert!(!ruling(1300.0, (700.0, 700.0), "S3.6"), "too slow");
+    assert!(!ruling(1300.0, (800.0, 950.0), "S3.6"), "later");
+}
+
+#[test]
+fn what_a_neighbour_does_is_judged_by_the_deviation_meanwhile() {
+    let cells = cells(Budget::Quick, 3);
+    let sd = |system: &str, us: f64| {
+        let is_it = |cell: &&Cell| {
+            cell.experiment == "E3c" && cell.system == system && group::payload(cell) == Some(64)
+        };
+        let cell = cells.iter().find(is_it).expect("it is there").clone();
+        trial(
+            cell,
+            &[
+                ("during_burst_sd_us", us),
+                ("before_burst_sd_us", 10.0),
+                ("recovery_ms", 200.0),
+            ],
+        )
+    };
+    let found = shapes(&group::groups(&[
+        sd("mosquitto", 7284.0),
+        sd("cyclonedds", 125.0),
+        sd("zmq-peers", 1799.0),
+    ]));
+    let shape = of(&found, "S3.8");
+    assert!(
+        matches!(
+            shape.baseline.ruling,
+            crate::report::study::Ruling::Reproduced
+        ),
+        "{shape:?}"
+    );
+    assert!(
+        shape.baseline.figures.contains("as before after 200 ms"),
+        "{}",
+        shape.baseline.figures
+    );
+    assert_eq!(shape.ours, Found::nothing());
+    let found = shapes(&group::groups(&[
+        sd("mosquitto", 7284.0),
+        sd("zmq-peers", 1799.0),
+    ]));
+    let ruling = &of(&found, "S3.8").baseline.ruling;
+    assert!(
+        matches!(ruling, crate::report::study::Ruling::Under(what) if what == "without DDS at 64 B"),
+        "{ruling:?}"
+    );
+    let found = shapes(&group::groups(&[
+        sd("thalweg", 100.0),
+        sd("cyclonedds", 125.0),
+    ]));
+    assert!(matches!(
+        of(&found, "S3.8").ours.ruling,
+        crate::report::study::Ruling::Not(_)
+    ));
+}
