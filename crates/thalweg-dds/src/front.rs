@@ -197,7 +197,7 @@ impl DdsFront {
             // Counted when it is answered.
             Outcome::Asked => return,
             Outcome::Denied => &self.counts.denied,
-            Outcome::BadAddress | Outcome::Full | Outcome::Refused | Outcome::OverRate => {
+            Outcome::BadAddress | Outcome::Full | Outcome::Refused | Outcome::OverRate(_) => {
                 &self.counts.refused
             }
         });

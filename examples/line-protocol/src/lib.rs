@@ -218,7 +218,7 @@ impl LineFront {
             Outcome::Asked => (cx.kernel.question(), None),
             Outcome::Denied => (0, Some("the access rules do not allow it")),
             Outcome::BadAddress => (0, Some("the address is too long")),
-            Outcome::Full | Outcome::Refused | Outcome::OverRate => (0, Some(NO_ROOM)),
+            Outcome::Full | Outcome::Refused | Outcome::OverRate(_) => (0, Some(NO_ROOM)),
         };
         self.answer(question, refused, cx);
     }

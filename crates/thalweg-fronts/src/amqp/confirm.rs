@@ -68,7 +68,7 @@ impl Request<'_, '_> {
         };
         *published += 1;
         match outcome {
-            Outcome::Full | Outcome::Refused | Outcome::OverRate => {
+            Outcome::Full | Outcome::Refused | Outcome::OverRate(_) => {
                 let number = *published;
                 self.refuse(number);
             }

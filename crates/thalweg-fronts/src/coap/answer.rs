@@ -95,7 +95,7 @@ impl Answer {
                 SHORT_SECS,
                 "a queue for it is full",
             )),
-            Outcome::OverRate => Some(Answer::later(Code::TOO_MANY_REQUESTS, 1, TOO_MANY)),
+            Outcome::OverRate(_) => Some(Answer::later(Code::TOO_MANY_REQUESTS, 1, TOO_MANY)),
         }
     }
 

@@ -178,7 +178,7 @@ impl MqttFront {
             Outcome::Denied => ReasonCode::NotAuthorized,
             Outcome::BadAddress => ReasonCode::TopicNameInvalid,
             // Only MQTT 5 can say so; see `on_publish`.
-            Outcome::Full | Outcome::Refused | Outcome::OverRate => ReasonCode::QuotaExceeded,
+            Outcome::Full | Outcome::Refused | Outcome::OverRate(_) => ReasonCode::QuotaExceeded,
         };
         match qos {
             QoS::AtMostOnce => {}

@@ -426,11 +426,11 @@ pub(super) fn outcome_of(
             let body = format!("{destination} is full and takes nothing; try again later\n");
             Err(Trouble::new("resource_error", body))
         }
-        Outcome::OverRate if is_waited_for => {
+        Outcome::OverRate(_) if is_waited_for => {
             let body = format!("{destination} takes no more at this rate; send more slowly\n");
             Err(Trouble::new("resource_error", body))
         }
         // The same as being dropped, and counted so.
-        Outcome::Full | Outcome::Refused | Outcome::OverRate => Ok(()),
+        Outcome::Full | Outcome::Refused | Outcome::OverRate(_) => Ok(()),
     }
 }

@@ -187,7 +187,7 @@ impl XmppFront {
                 Outcome::NoMatch => Ok(false),
                 Outcome::Denied => Err(FORBIDDEN),
                 Outcome::BadAddress => Err(NOT_ACCEPTABLE),
-                Outcome::Full | Outcome::Refused | Outcome::OverRate => Err(TOO_MANY_WAIT),
+                Outcome::Full | Outcome::Refused | Outcome::OverRate(_) => Err(TOO_MANY_WAIT),
             }
         };
         let reliability = match waits {

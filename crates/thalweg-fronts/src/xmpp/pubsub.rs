@@ -412,7 +412,7 @@ impl XmppFront {
             }
             Outcome::Denied => Err(FORBIDDEN),
             Outcome::BadAddress => Err(NOT_ACCEPTABLE),
-            Outcome::Full | Outcome::Refused | Outcome::OverRate => Err(NO_ROOM),
+            Outcome::Full | Outcome::Refused | Outcome::OverRate(_) => Err(NO_ROOM),
         }
     }
 

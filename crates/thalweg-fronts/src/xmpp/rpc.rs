@@ -101,7 +101,7 @@ impl XmppFront {
                 Outcome::NoMatch => Some(UNAVAILABLE),
                 Outcome::Denied => Some(FORBIDDEN),
                 Outcome::BadAddress => Some(NOT_ACCEPTABLE),
-                Outcome::Full | Outcome::Refused | Outcome::OverRate => Some(NO_ROOM),
+                Outcome::Full | Outcome::Refused | Outcome::OverRate(_) => Some(NO_ROOM),
             },
         };
         let question = cx.kernel.question();

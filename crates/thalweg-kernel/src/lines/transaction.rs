@@ -6,6 +6,7 @@ use crate::Kernel;
 use crate::effects::Effects;
 use crate::ids::SessionId;
 use crate::memory::Kept;
+use crate::publish::draft::Admission;
 use crate::publish::pipeline::{Draft, Outcome};
 use crate::session::Pressure;
 use crate::session::settle::Settled;
@@ -141,7 +142,6 @@ impl Kernel {
         // What it brings takes no more memory than it did before.
         let pressure = self.env.pressure();
         self.set_pressure(Pressure::None);
-        self.routes.rates().take_all(true);
         let (mut outcomes, mut pause_until) = (Vec::new(), None);
         let mut lines: Vec<u16> = Vec::new();
         for step in transaction.steps {
@@ -152,9 +152,10 @@ impl Kernel {
                         // A message lives from the commit on.
                         ..Draft::again(&message, message.ingress())
                     };
+                    let said = (draft, Admission::Certain);
                     let published = match others.is_empty() {
-                        true => self.publish(id, draft, now, fx),
-                        false => self.publish_to_all(id, draft, &others, now, fx),
+                        true => self.publish_admitted(id, said, now, fx),
+                        false => self.publish_to_all_admitted(id, said, &others, now, fx),
                     };
                     outcomes.push(published.outcome);
                     pause_until = pause_until.max(published.pause_until);
@@ -173,7 +174,6 @@ impl Kernel {
                 }
             }
         }
-        self.routes.rates().take_all(false);
         self.set_pressure(pressure);
         for line in lines {
             self.pump_line(id, line, now, fx);

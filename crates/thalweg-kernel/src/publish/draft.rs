@@ -68,13 +68,22 @@ pub enum Outcome {
     Full,
     /// A queue that refuses messages when it is full is full; other receivers may have got it.
     Refused,
-    /// It is beyond the rate of its address, which the publisher is to be told; nothing has happened.
-    /// [`Kernel::may_come_again`](crate::Kernel::may_come_again) says when there is room for it.
-    OverRate,
+    /// It is beyond the rate of its address, which the publisher is to be told; nothing has happened. Then there is room
+    /// for it.
+    OverRate(Time),
     /// Other shards are asked whether they keep it. [`Answer::Published`](crate::Answer::Published) will say whether it is
     /// accepted or refused, under the number [`Kernel::question`](crate::Kernel::question), and nothing is acknowledged
     /// before.
     Asked,
+}
+
+/// Whether a rate can keep a message out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// As its route says.
+    ByRate,
+    /// It is part of a whole that is taken: its publisher waits afterwards.
+    Certain,
 }
 
 impl Outcome {
@@ -86,7 +95,7 @@ impl Outcome {
             | Outcome::BadAddress
             | Outcome::Full
             | Outcome::Refused
-            | Outcome::OverRate => true,
+            | Outcome::OverRate(_) => true,
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::home;
 use crate::ids::{SessionId, Ticket};
 use crate::journal::durable::{Written, is_kept};
 use crate::publish::cause::Cause;
+use crate::publish::draft::Admission;
 pub use crate::publish::draft::{Draft, Outcome, Published};
 use crate::publish::subject::Subject;
 use crate::queue::{HOME, Queued};
@@ -49,12 +50,24 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Published {
+        self.publish_admitted(id, (draft, Admission::ByRate), now, fx)
+    }
+
+    /// The same, with what a rate may do to it.
+    #[inline(always)]
+    pub(crate) fn publish_admitted<E: Effects>(
+        &mut self,
+        id: SessionId,
+        (draft, admission): (Draft<'_>, Admission),
+        now: Time,
+        fx: &mut E,
+    ) -> Published {
         if !self.may_be_answered(id, &draft) {
             return self.deny(id, &draft, now);
         }
         match draft.stamp {
-            None => self.publish_now(id, draft, now, fx),
-            Some(stamp) => self.publish_stamped(id, draft, stamp, now, fx),
+            None => self.publish_now(id, (draft, admission), now, fx),
+            Some(stamp) => self.publish_stamped(id, (draft, admission), stamp, now, fx),
         }
     }
 
@@ -63,7 +76,7 @@ impl Kernel {
     pub(crate) fn publish_now<E: Effects>(
         &mut self,
         id: SessionId,
-        draft: Draft<'_>,
+        (draft, admission): (Draft<'_>, Admission),
         now: Time,
         fx: &mut E,
     ) -> Published {
@@ -97,12 +110,12 @@ impl Kernel {
         if draft.reliability == Reliability::AtMostOnce {
             // Not refused for full receivers, and its publisher does not wait for them.
             return Published {
-                outcome: self.publish_unheld(id, memo, &draft, now, fx),
+                outcome: self.publish_unheld(id, memo, (&draft, admission), now, fx),
                 pause_until,
             };
         }
         self.sessions.crowd.begin(self.remote.questions.next());
-        let outcome = self.publish_unheld(id, memo, &draft, now, fx);
+        let outcome = self.publish_unheld(id, memo, (&draft, admission), now, fx);
         let mut published = Published {
             outcome,
             pause_until,
@@ -148,19 +161,32 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Published {
+        self.publish_to_all_admitted(id, (draft, Admission::ByRate), others, now, fx)
+    }
+
+    /// The same, with what a rate may do to it.
+    pub(crate) fn publish_to_all_admitted<E: Effects>(
+        &mut self,
+        id: SessionId,
+        (draft, admission): (Draft<'_>, Admission),
+        others: &[String],
+        now: Time,
+        fx: &mut E,
+    ) -> Published {
         if !self.may_be_answered(id, &draft) {
             return self.deny(id, &draft, now);
         }
-        match draft.stamp {
-            None => self.publish_to_all_now(id, draft, others, now, fx),
-            Some(stamp) => self.publish_stamped_to_all(id, draft, others, stamp, now, fx),
+        let said = (draft, admission);
+        match said.0.stamp {
+            None => self.publish_to_all_now(id, said, others, now, fx),
+            Some(stamp) => self.publish_stamped_to_all(id, said, others, stamp, now, fx),
         }
     }
 
     pub(crate) fn publish_to_all_now<E: Effects>(
         &mut self,
         id: SessionId,
-        draft: Draft<'_>,
+        (draft, admission): (Draft<'_>, Admission),
         others: &[String],
         now: Time,
         fx: &mut E,
@@ -193,7 +219,7 @@ impl Kernel {
             }
         }
         for (address, route) in &routes {
-            if let Err(outcome) = self.admit(id, address, route, &draft, now) {
+            if let Err(outcome) = self.admit(id, address, route, (&draft, admission), now) {
                 return Published {
                     outcome,
                     pause_until,
@@ -263,7 +289,7 @@ impl Kernel {
         &mut self,
         id: SessionId,
         memo: Option<Rc<Route>>,
-        draft: &Draft<'_>,
+        (draft, admission): (&Draft<'_>, Admission),
         now: Time,
         fx: &mut E,
     ) -> Outcome {
@@ -277,7 +303,7 @@ impl Kernel {
                 }
             },
         };
-        self.spread(Some(id), &route, draft, now, fx)
+        self.spread(Some(id), &route, (draft, admission), now, fx)
     }
 
     /// The checks that hold for an address as long as the memo does, and its route.
@@ -310,7 +336,7 @@ impl Kernel {
         &mut self,
         publisher: Option<SessionId>,
         route: &Route,
-        draft: &Draft<'_>,
+        (draft, admission): (&Draft<'_>, Admission),
         now: Time,
         fx: &mut E,
     ) -> Outcome {
@@ -328,7 +354,8 @@ impl Kernel {
                 _ => {
                     if route.has_rate()
                         && let Some(id) = publisher
-                        && let Err(outcome) = self.admit(id, draft.address, route, draft, now)
+                        && let Err(outcome) =
+                            self.admit(id, draft.address, route, (draft, admission), now)
                     {
                         return outcome;
                     }

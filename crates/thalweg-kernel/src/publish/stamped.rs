@@ -11,6 +11,7 @@ use crate::ids::{SessionId, ShardId, Ticket};
 use crate::publish::asked::AskingShard;
 use crate::publish::cause::Cause;
 use crate::publish::crowd::Fate;
+use crate::publish::draft::Admission;
 use crate::publish::pipeline::{Draft, Outcome, Published};
 use crate::remote::shards::ShardMessage;
 use crate::routes::cached::Route;
@@ -65,16 +66,16 @@ impl Kernel {
     pub(crate) fn publish_stamped<E: Effects>(
         &mut self,
         id: SessionId,
-        draft: Draft<'_>,
+        (draft, admission): (Draft<'_>, Admission),
         stamp: Stamp,
         now: Time,
         fx: &mut E,
     ) -> Published {
         if !self.has_queues() {
-            return self.publish_by_owner(id, &draft, stamp, now, fx);
+            return self.publish_by_owner(id, (&draft, admission), stamp, now, fx);
         }
         self.publish_once(id, draft, stamp, now, fx, |kernel, draft, fx| {
-            kernel.publish_now(id, draft, now, fx)
+            kernel.publish_now(id, (draft, admission), now, fx)
         })
     }
 
@@ -83,14 +84,14 @@ impl Kernel {
     pub(crate) fn publish_stamped_to_all<E: Effects>(
         &mut self,
         id: SessionId,
-        draft: Draft<'_>,
+        (draft, admission): (Draft<'_>, Admission),
         others: &[String],
         stamp: Stamp,
         now: Time,
         fx: &mut E,
     ) -> Published {
         self.publish_once(id, draft, stamp, now, fx, |kernel, draft, fx| {
-            kernel.publish_to_all_now(id, draft, others, now, fx)
+            kernel.publish_to_all_now(id, (draft, admission), others, now, fx)
         })
     }
 
@@ -234,7 +235,7 @@ impl Kernel {
     fn publish_by_owner<E: Effects>(
         &mut self,
         id: SessionId,
-        draft: &Draft<'_>,
+        (draft, admission): (&Draft<'_>, Admission),
         stamp: Stamp,
         now: Time,
         fx: &mut E,
@@ -272,7 +273,7 @@ impl Kernel {
                 };
             }
         };
-        if let Err(outcome) = self.admit(id, draft.address, &route, draft, now) {
+        if let Err(outcome) = self.admit(id, draft.address, &route, (draft, admission), now) {
             self.books.received(draft.payload.len());
             return Published {
                 outcome,

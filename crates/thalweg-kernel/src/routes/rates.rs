@@ -6,7 +6,7 @@ use crate::Kernel;
 use crate::ids::SessionId;
 use crate::kernel::Map;
 use crate::policy::{Allowance, Exceed, Rate, RatePer};
-use crate::publish::draft::{Draft, Outcome};
+use crate::publish::draft::{Admission, Draft, Outcome};
 use crate::rate::TokenBucket;
 use crate::remote::shards::ShardMessage;
 use crate::routes::cached::Route;
@@ -24,10 +24,6 @@ pub(crate) struct Rates {
     /// How many there may be before full ones are looked for.
     sweep_at: usize,
     swept: Time,
-    /// What is part of a transaction is not kept out.
-    takes_all: bool,
-    /// When there is room for what was refused last.
-    again: Time,
 }
 
 /// Whose bucket it is.
@@ -41,11 +37,6 @@ struct Key {
 }
 
 impl Rates {
-    /// Whether messages are taken though their rate has no room for them, from now on.
-    pub(crate) fn take_all(&mut self, takes_all: bool) {
-        self.takes_all = takes_all;
-    }
-
     /// Every bucket is full again, for records that may be others.
     pub(crate) fn forget_all(&mut self) {
         self.buckets.clear();
@@ -110,11 +101,6 @@ impl Rates {
 }
 
 impl Kernel {
-    /// When there is room for the message that was refused last with [`Outcome::OverRate`].
-    pub fn may_come_again(&mut self) -> Time {
-        self.routes.rates().again
-    }
-
     /// Spends what a publish takes of its route's rate, for which its publisher may have to wait. The answer to the publisher
     /// if it is not to be published: then it is booked.
     #[cold]
@@ -123,7 +109,7 @@ impl Kernel {
         id: SessionId,
         address: &str,
         route: &Route,
-        draft: &Draft<'_>,
+        (draft, admission): (&Draft<'_>, Admission),
         now: Time,
     ) -> Result<(), Outcome> {
         let Some(rate) = route.terms().and_then(|terms| terms.rate()) else {
@@ -131,7 +117,7 @@ impl Kernel {
         };
         let bytes = draft.payload.len();
         let exceed = match rate.exceed {
-            _ if self.routes.rates().takes_all => Exceed::Throttle,
+            _ if admission == Admission::Certain => Exceed::Throttle,
             Exceed::Reject if !self.hears_refusal(id, draft) => Exceed::Throttle,
             exceed => exceed,
         };
@@ -169,9 +155,8 @@ impl Kernel {
     fn keep_out(&mut self, exceed: Exceed, address: &str, again: Time) -> Outcome {
         match exceed {
             Exceed::Reject => {
-                self.routes.rates().again = again;
                 self.books.refused_over_rate();
-                Outcome::OverRate
+                Outcome::OverRate(again)
             }
             Exceed::Drop | Exceed::Throttle => {
                 self.books.dropped_over_rate(address);

@@ -184,7 +184,7 @@ impl DeferredFront for PostFront {
             Outcome::Asked => (cx.kernel.question(), DONE),
             Outcome::Denied => (0, "403 Forbidden"),
             Outcome::BadAddress => (0, "414 URI Too Long"),
-            Outcome::Full | Outcome::Refused | Outcome::OverRate => (0, NO_ROOM),
+            Outcome::Full | Outcome::Refused | Outcome::OverRate(_) => (0, NO_ROOM),
         };
         self.answer(question, status, cx);
         Step::Consumed(request.len)
