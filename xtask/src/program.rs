@@ -1,7 +1,10 @@
 //! Running other programs: shown as it is typed, output passed on, test counts read from it.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+
+use serde_json::Value;
 
 use crate::report::Outcome;
 
@@ -123,27 +126,50 @@ impl Program {
 
     /// The same for a program that may have no tests.
     pub fn outcome_of_tests_or_none(mut self) -> Outcome {
-        let shown = self.shown();
-        println!("$ {shown}");
-        let mut child = match self.command.stdout(Stdio::piped()).spawn() {
-            Ok(child) => child,
-            Err(error) => return Outcome::failed(format!("cannot start `{shown}`: {error}")),
-        };
         let mut outcome = Outcome::default();
-        let output = child.stdout.take().expect("the pipe was asked for");
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
+        let ended = self.for_each_line(|line| {
             // Whoever reads our output may have gone; the tests still count.
             let _ = writeln!(std::io::stdout(), "{line}");
-            outcome.add_test_result(&line);
-        }
-        match child.wait() {
-            Ok(status) if status.success() => {}
+            outcome.add_test_result(line);
+        });
+        match ended {
             // A failed test makes cargo fail; anything else that does must not pass unseen.
-            Ok(_) if outcome.failed > 0 => {}
-            Ok(status) => outcome.fail(format!("`{shown}` ended with {status}")),
-            Err(error) => outcome.fail(format!("`{shown}`: {error}")),
+            Err(why) if outcome.failed == 0 => outcome.fail(why),
+            _ => {}
         }
         outcome
+    }
+
+    /// Builds with cargo. Passes if everything is there, and fails for each complaint of the compiler's, which it makes twice
+    /// about a library that has tests in it.
+    pub fn outcome_of_build(self) -> Outcome {
+        let mut complaints = BTreeSet::new();
+        let ended = self
+            .args(["--message-format", "json"])
+            .for_each_line(|line| {
+                let message = serde_json::from_str::<Value>(line).unwrap_or_default();
+                complaints.extend(message["message"]["rendered"].as_str().map(str::to_owned));
+            });
+        let mut outcome = ended.map_or_else(Outcome::failed, |()| Outcome::passed(1));
+        complaints.into_iter().for_each(|it| outcome.fail(it));
+        outcome
+    }
+
+    /// Runs it and shows each line of its standard output to `see`; says how it failed.
+    fn for_each_line(&mut self, mut see: impl FnMut(&str)) -> Result<(), String> {
+        let shown = self.shown();
+        println!("$ {shown}");
+        let child = self.command.stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+        let output = child.stdout.take().expect("the pipe was asked for");
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            see(&line);
+        }
+        match child.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("`{shown}` ended with {status}")),
+            Err(error) => Err(format!("`{shown}`: {error}")),
+        }
     }
 
     /// Runs a step of this task in a process of its own: its lines are passed on with its name in front, its counts are those

@@ -11,8 +11,8 @@ use crate::program::Program;
 use crate::report::{Outcome, Report};
 use crate::{Options, Step, packages, python, workshop};
 
-/// Cheapest first, so that a slip shows early.
-const FIRST: [Step; 4] = [Step::Tidy, Step::Fmt, Step::Supply, Step::Lint];
+/// Cheapest first, so that a slip shows early. What [`Step::Lint`] does alone is part of [`Step::Build`] here.
+const FIRST: [Step; 3] = [Step::Tidy, Step::Fmt, Step::Supply];
 /// About as long as each other; the last one compiles for half of its time.
 const LANES: [&[Step]; 3] = [
     &[Step::Unit, Step::Docs, Step::BenchInstructions],
@@ -36,18 +36,18 @@ pub fn run(own: &Path, options: &Options, report: &Report) {
     if let Err(why) = packages::for_dds() {
         println!("the bridge into DDS is left out: {why}");
     }
+    let built = AtomicBool::new(false);
     let first = || {
         for step in FIRST {
             report.run(step.word(), || step.run(options));
         }
+        report.run(Step::Build.word(), || {
+            let outcome = compile(options);
+            built.store(outcome.passed > 0, Ordering::Relaxed);
+            outcome
+        });
     };
     beside(&[&install, &first]);
-    let built = AtomicBool::new(false);
-    report.run(Step::Build.word(), || {
-        let outcome = compile(options);
-        built.store(outcome.failed == 0, Ordering::Relaxed);
-        outcome
-    });
     let lane = |steps: &[Step]| {
         for step in steps {
             report.run(step.word(), || {
@@ -78,22 +78,40 @@ fn install() -> Outcome {
     }
 }
 
-/// Every test program and, with the same features, the broker and the laboratory, so that no crate is compiled twice.
+/// Every test program and, with the same features, the broker and the laboratory, so that no crate is compiled twice; clippy
+/// reads what it compiles. Passes if everything is there, and fails for each warning.
 fn compile(options: &Options) -> Outcome {
-    let tests = Program::cargo(["test", "--workspace", "--no-run", "--quiet"])
-        .with_dds()
-        .outcome();
-    match options.release && tests.failed == 0 {
-        true => options.build_broker().outcome(),
-        false => tests,
+    let build = [
+        "test",
+        "--workspace",
+        "--all-targets",
+        "--no-run",
+        "--quiet",
+    ];
+    let mut outcome = with_clippy(Program::cargo(build).with_dds()).outcome_of_build();
+    if options.release && outcome.passed > 0 {
+        outcome.passed = options.build_broker().outcome().passed;
     }
+    outcome
+}
+
+/// In place of the compiler, which is in it, for crates of ours. Every step that compiles them has to say the same.
+fn with_clippy(program: Program) -> Program {
+    let cargo = std::env::var("CARGO").unwrap_or_default();
+    let clippy = Path::new(&cargo).with_file_name("clippy-driver");
+    program.env("RUSTC_WORKSPACE_WRAPPER", &workshop::text(&clippy))
 }
 
 /// Runs a step in a process of its own, whose lines have its name in front.
 fn apart(own: &Path, step: Step, options: &Options) -> Outcome {
     let release: &[&str] = if options.release { &["--release"] } else { &[] };
-    Program::new(&own.display().to_string())
+    let program = Program::new(&own.display().to_string())
         .args([step.word(), "--built"])
-        .args(release)
-        .outcome_of_step(step.word())
+        .args(release);
+    match step {
+        // They compile with profiles of their own.
+        Step::BenchInstructions | Step::Python => program,
+        _ => with_clippy(program),
+    }
+    .outcome_of_step(step.word())
 }
