@@ -38,7 +38,7 @@ cargo xtask WORD
                            against BASE or where this branch left main
   tidy                     the rules of the house: arrows, words, shape of files, links
   fmt                      cargo fmt --check
-  lint                     clippy, warnings are errors
+  lint                     clippy, warnings are errors; within test the compiler of what test builds
   supply                   licences, bans and sources of dependencies against deny.toml; writes target/thalweg.cdx.json
   unit                     tests of every crate but thalweg-tests
   build                    the programs that integration, interop and python run
@@ -148,6 +148,16 @@ impl Step {
         match self {
             Self::Tidy => tidy::run(),
             Self::Fmt => Program::cargo(["fmt", "--all", "--check"]).outcome(),
+            Self::Lint if options.built => {
+                let rest = [
+                    "test",
+                    "--workspace",
+                    "--all-targets",
+                    "--no-run",
+                    "--quiet",
+                ];
+                Program::cargo(rest).with_dds().outcome_of_build()
+            }
             Self::Lint => Program::cargo(["clippy", "--workspace", "--all-targets", "--quiet"])
                 .with_dds()
                 .args(["--", "-D", "warnings"])
@@ -240,7 +250,7 @@ struct Options {
     changed: bool,
     /// `test`: one step at a time.
     serial: bool,
-    /// Set by `test`: every program is built already, with the features of the whole workspace.
+    /// Set by `test`: what the step needs is built already, by clippy and with the features of the whole workspace.
     built: bool,
     seconds: u32,
     minutes: f64,
@@ -314,12 +324,17 @@ impl Options {
     fn tests(&self) -> Program {
         let folder = if self.release { "release" } else { "debug" };
         let broker = tree().join("target").join(folder).join("thalweg");
-        let program = Program::cargo(["test", "--quiet", "--test", "all"]);
-        let program = match self.built {
-            true => program.args(["--workspace"]).with_dds(),
-            false => program.args(["--package", "thalweg-tests"]),
+        let mut program = match std::env::var(whole::INTEGRATION_FILE) {
+            // Cargo would wait until it may look whether something is to be compiled.
+            Ok(program) => Program::new(&program)
+                .args(["--quiet"])
+                .folder(&tree().join("crates/thalweg-tests")),
+            Err(_) => Program::cargo(["test", "--quiet", "--test", "all"]).args([
+                "--package",
+                "thalweg-tests",
+                "--",
+            ]),
         };
-        let mut program = program.args(["--"]);
         if std::env::var_os("THALWEG_BIN").is_none() && broker.exists() {
             program = program.env("THALWEG_BIN", &broker.display().to_string());
         }

@@ -1,24 +1,30 @@
 //! `cargo xtask test`: everything, in as little time as two cores need.
 //!
-//! What compiles uses all cores and runs alone; only what waits for the network, installing, is beside it. Tests over sockets
-//! wait for most of their time, so lanes of steps run beside each other, each step in a process of its own.
+//! What tests over sockets need is compiled first; only what waits for the network, installing, is beside it. These tests wait for
+//! most of their time, so lanes of steps run beside each other, each step in a process of its own.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 use std::thread;
+
+use serde_json::Value;
 
 use crate::program::Program;
 use crate::report::{Outcome, Report};
 use crate::{Options, Step, packages, python, workshop};
 
-/// Cheapest first, so that a slip shows early. What [`Step::Lint`] does alone is part of [`Step::Build`] here.
+/// Cheapest first, so that a slip shows early.
 const FIRST: [Step; 3] = [Step::Tidy, Step::Fmt, Step::Supply];
-/// About as long as each other; the last one compiles for half of its time.
+/// About as long as each other. The first one compiles what the second has no need of.
 const LANES: [&[Step]; 3] = [
-    &[Step::Unit, Step::Docs, Step::BenchInstructions],
+    &[Step::Lint, Step::Unit, Step::Docs],
     &[Step::Integration, Step::Interop],
-    &[Step::Python],
+    &[Step::Python, Step::BenchInstructions],
 ];
+
+/// The test of `thalweg-tests`, as cargo names it, and the variable with its file.
+const INTEGRATION: &str = "all";
+pub const INTEGRATION_FILE: &str = "THALWEG_INTEGRATION";
 
 /// Runs every step. One that fails does not keep the others from running, unless they need what it builds. `own` is this
 /// program's file.
@@ -36,24 +42,28 @@ pub fn run(own: &Path, options: &Options, report: &Report) {
     if let Err(why) = packages::for_dds() {
         println!("the bridge into DDS is left out: {why}");
     }
-    let built = AtomicBool::new(false);
+    // The integration program, once it and the broker are there.
+    let built = OnceLock::new();
     let first = || {
         for step in FIRST {
             report.run(step.word(), || step.run(options));
         }
-        report.run(Step::Build.word(), || {
-            let outcome = compile(options);
-            built.store(outcome.passed > 0, Ordering::Relaxed);
-            outcome
+        report.run(Step::Build.word(), || match compile(options) {
+            Ok(program) => {
+                built.get_or_init(|| program);
+                Outcome::passed(1)
+            }
+            Err(why) => Outcome::failed(why),
         });
     };
     beside(&[&install, &first]);
     let lane = |steps: &[Step]| {
         for step in steps {
             report.run(step.word(), || {
-                let is_apart = matches!(step, Step::Unit | Step::Docs | Step::BenchInstructions);
-                match is_apart || built.load(Ordering::Relaxed) {
-                    true => apart(own, *step, options),
+                let program = built.get().map(String::as_str);
+                let needs_it = matches!(step, Step::Integration | Step::Interop | Step::Python);
+                match program.is_some() || !needs_it {
+                    true => apart(own, *step, options, program.unwrap_or_default()),
                     false => Outcome::failed("not run, because the broker did not build"),
                 }
             });
@@ -78,21 +88,34 @@ fn install() -> Outcome {
     }
 }
 
-/// Every test program and, with the same features, the broker and the laboratory, so that no crate is compiled twice; clippy
-/// reads what it compiles. Passes if everything is there, and fails for each warning.
-fn compile(options: &Options) -> Outcome {
+/// The broker, the laboratory and the integration program, whose file it returns: what waits for sockets begins while the rest
+/// is compiled. With the features of the whole workspace, so that no crate is compiled twice; and cargo builds the programs of
+/// those crates that it builds tests of.
+fn compile(options: &Options) -> Result<String, String> {
     let build = [
         "test",
         "--workspace",
-        "--all-targets",
         "--no-run",
         "--quiet",
+        "--test",
+        INTEGRATION,
+        "--test",
+        "laboratory",
+        "--test",
+        "sim",
+        "--message-format",
+        "json-render-diagnostics",
     ];
-    let mut outcome = with_clippy(Program::cargo(build).with_dds()).outcome_of_build();
-    if options.release && outcome.passed > 0 {
-        outcome.passed = options.build_broker().outcome().passed;
+    let messages = with_clippy(Program::cargo(build).with_dds()).stdout()?;
+    if options.release {
+        options.build_broker().run()?;
     }
-    outcome
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .find(|message| message["target"]["name"] == INTEGRATION)
+        .and_then(|message| Some(message["executable"].as_str()?.to_owned()))
+        .ok_or_else(|| "cargo does not say where the integration program is".to_owned())
 }
 
 /// In place of the compiler, which is in it, for crates of ours. Every step that compiles them has to say the same.
@@ -103,15 +126,14 @@ fn with_clippy(program: Program) -> Program {
 }
 
 /// Runs a step in a process of its own, whose lines have its name in front.
-fn apart(own: &Path, step: Step, options: &Options) -> Outcome {
+fn apart(own: &Path, step: Step, options: &Options, integration: &str) -> Outcome {
     let release: &[&str] = if options.release { &["--release"] } else { &[] };
     let program = Program::new(&own.display().to_string())
         .args([step.word(), "--built"])
         .args(release);
     match step {
-        // They compile with profiles of their own.
-        Step::BenchInstructions | Step::Python => program,
-        _ => with_clippy(program),
+        Step::Lint | Step::Unit | Step::Docs => with_clippy(program),
+        _ => program.env(INTEGRATION_FILE, integration),
     }
     .outcome_of_step(step.word())
 }
