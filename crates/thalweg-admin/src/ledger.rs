@@ -209,6 +209,7 @@ pub(crate) fn add_totals(sum: &mut Totals, totals: &Totals) {
         sessions,
         subscriptions,
         retained,
+        kept_messages,
         retained_bytes,
         waiting,
         in_flight,
@@ -222,6 +223,7 @@ pub(crate) fn add_totals(sum: &mut Totals, totals: &Totals) {
     sum.sessions += sessions;
     sum.subscriptions += subscriptions;
     sum.retained += retained;
+    sum.kept_messages += kept_messages;
     sum.retained_bytes += retained_bytes;
     sum.waiting += waiting;
     sum.in_flight += in_flight;

@@ -170,7 +170,7 @@ fn rows(parts: &[Part], memory_max: usize) -> Vec<LimitRow> {
             "process",
             "messages",
             whole(|part| part.limits.retained_messages_max),
-            sum(|part| part.totals.retained),
+            sum(|part| part.totals.retained + part.totals.kept_messages),
         ),
         row(
             "retained.bytes_max",

@@ -209,12 +209,12 @@ fn trace(
             (true, false) => "there is a last value, which a retained publish replaces",
             (false, false) => "there is no last value; a retained publish sets one",
         };
-        add(
-            Span::KernelPublish as usize,
-            Some(keeper),
-            &topic,
-            decision.into(),
-        );
+        let count: usize = parts.iter().map(|it| it.explained.kept_messages).sum();
+        let decision = match count {
+            0 | 1 => decision.to_owned(),
+            count => format!("{decision}; {count} messages are kept"),
+        };
+        add(Span::KernelPublish as usize, Some(keeper), &topic, decision);
         for part in parts {
             let (here, shared) = (part.explained.receivers.len(), part.explained.groups.len());
             let decision = format!("{here} receivers and {shared} groups on this shard");
@@ -401,6 +401,7 @@ mod tests {
             watches: 0,
             shards: Vec::new(),
             has_last_value: false,
+            kept_messages: 0,
             is_kept: false,
         };
         let (stages, safety) = (Stages::default(), Some(Safety::Durable));

@@ -340,9 +340,10 @@ pub enum Answer<'a> {
     Unsubscribed(&'a [bool]),
     /// To [`Kernel::read_last_value`](crate::Kernel::read_last_value).
     Value(Option<&'a Message>),
-    /// To [`Kernel::list_last_values`](crate::Kernel::list_last_values).
+    /// To [`Kernel::list_last_values`](crate::Kernel::list_last_values) and to
+    /// [`Kernel::read_kept`](crate::Kernel::read_kept).
     Values {
-        /// In byte order of their addresses.
+        /// In byte order of their addresses, or oldest first.
         values: Vec<Message>,
         complete: bool,
     },

@@ -79,6 +79,8 @@ pub struct Explained {
     pub denied: bool,
     /// Whether a last value is kept on this shard.
     pub has_last_value: bool,
+    /// How many messages are kept on this shard, the last value among them.
+    pub kept_messages: usize,
     /// Whether every publish there is remembered, retained or not.
     pub is_kept: bool,
 }
@@ -92,7 +94,9 @@ pub struct Totals {
     /// All subscriptions of this shard's sessions.
     pub subscriptions: usize,
     pub retained: usize,
-    /// Bytes of last values.
+    /// Messages of addresses that keep several, their last values among them.
+    pub kept_messages: usize,
+    /// Bytes of last values, and of what addresses keep beside them.
     pub retained_bytes: usize,
     /// Copies that wait in sessions, groups, queues and watches.
     pub waiting: usize,
@@ -318,6 +322,7 @@ impl Kernel {
             shards: route.shards().to_vec(),
             denied: false,
             has_last_value: self.values.latest(address, Time::ZERO).is_some(),
+            kept_messages: self.values.kept(address, Time::ZERO).len(),
             is_kept: route.is_kept(),
         };
         if let Some(session) = publisher.and_then(|client| self.sessions.of_client(client))
@@ -343,6 +348,7 @@ impl Kernel {
             sessions: self.sessions.len(),
             subscriptions: self.sessions.subscriptions(),
             retained: self.values.retained_count(),
+            kept_messages: self.values.history.count(),
             retained_bytes: self.values.retained_bytes(),
             waiting: self.books.waiting(),
             in_flight: self.books.in_flight(),

@@ -86,6 +86,7 @@ impl Kernel {
         let limits = self.env.limits();
         if before.kept_filters != limits.kept_filters || before.policies != limits.policies {
             self.values.forget_unkept(self.env.limits());
+            self.shorten_history();
         }
         if before.policies != self.env.limits().policies {
             // They are counted by the places of records.

@@ -20,6 +20,8 @@ pub struct Policy {
     /// Messages of a lower priority, or of none, have this one.
     pub priority_min: Option<u8>,
     pub last_value: Option<LastValueRule>,
+    /// How many messages an address keeps, the last value among them.
+    pub last_value_depth: Option<u16>,
     /// How safe a publish must be before it is acknowledged, whatever [`Limits::safety_filters`] and the listener say.
     pub safety: Option<Safety>,
     /// Messages per second; `u64::MAX` is no limit.
@@ -40,6 +42,7 @@ impl Policy {
             lifespan_max: None,
             priority_min: None,
             last_value: None,
+            last_value_depth: None,
             safety: None,
             rate: None,
             rate_bytes: None,
@@ -218,6 +221,11 @@ impl Limits {
                 .policy_field(address, |policy| policy.rate_exceed)
                 .unwrap_or(Exceed::Throttle),
         })
+    }
+
+    /// Whether messages to an address do not become last values.
+    pub fn keeps_no_value(&self, address: &str) -> bool {
+        self.policy_field(address, |policy| policy.last_value) == Some(LastValueRule::Off)
     }
 
     /// Whether every publish to an address is remembered as its last value.

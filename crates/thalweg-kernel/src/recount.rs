@@ -82,6 +82,11 @@ impl Kernel {
             self.values.watches.value_bytes(),
             cells.sum(),
         )?;
+        same(
+            "bytes of earlier values",
+            self.values.history.bytes(),
+            self.values.history.recount(),
+        )?;
         for (what, values) in ["kept", "last"].into_iter().zip(self.values.stores()) {
             same(
                 &format!("bytes of {what} values"),

@@ -8,7 +8,6 @@ use crate::values::read::LISTS_PER_TURN;
 use crate::values::recall::STEPS_PER_TURN;
 use std::collections::BTreeSet;
 use thalweg_model::{Span, Time};
-use thalweg_records::Record;
 
 /// What a timer is for, and whose it is. Those of one moment fire in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +74,8 @@ impl Kernel {
     pub fn poll_timeout(&self) -> Time {
         let first = self.agenda.next_timer();
         let has_work = self.sessions.len() > 0
-            || self.values.retained_count() + self.values.remembered_count() > 0;
+            || self.values.retained_count() + self.values.remembered_count() > 0
+            || self.values.history.count() > 0;
         if has_work {
             first.min(self.agenda.sweep_at())
         } else {
@@ -102,10 +102,9 @@ impl Kernel {
         }
         if self.agenda.may_expire_more() && self.agenda.begin_sweep(now, SWEEP_EVERY) {
             let journal = self.env.limits().journal;
-            self.values.expire(now, SWEEP_MAX, |address| {
+            self.values.expire(now, SWEEP_MAX, |gone| {
                 if journal {
-                    self.journal
-                        .persist(&Record::Cleared { address }, Safety::Lazy);
+                    self.journal.persist(gone, Safety::Lazy);
                 }
             });
             for id in self.sessions.sweep_next(SWEEP_SESSIONS_MAX) {

@@ -83,6 +83,20 @@ pub enum DeathReason {
     DeliveryLimit = 3,
 }
 
+impl Details {
+    /// What a message is called whose publisher gave it no name.
+    pub const UNNAMED: &str = "current";
+
+    /// The type of a message that clears not its address but the message whose name it has.
+    pub const RETRACT: &str = "retract";
+
+    /// The name of the message that this one, which clears, is about; nothing if it clears its address.
+    pub fn retracts(&self) -> Option<&str> {
+        let is_retraction = self.kind.as_deref() == Some(Details::RETRACT);
+        self.message_id.as_deref().filter(|_| is_retraction)
+    }
+}
+
 impl Properties {
     /// Adds an address to [`Details::origins`], once.
     pub fn add_origin(&mut self, address: &str) -> &mut Details {

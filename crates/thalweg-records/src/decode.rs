@@ -6,7 +6,7 @@ use super::encode::{
     subscription_flag, value_kind,
 };
 use super::record::{
-    BodyRecord, Message, Record, RecordFault, Reference, SessionRecord, SubscriptionRecord,
+    BodyRecord, KeptAs, Message, Record, RecordFault, Reference, SessionRecord, SubscriptionRecord,
     WillRecord,
 };
 use std::borrow::Cow;
@@ -91,6 +91,7 @@ pub(super) struct MessageHead<'a> {
     pub(super) expires: Time,
     pub(super) publisher: u64,
     pub(super) held: Option<(u64, u16)>,
+    pub(super) kept: Option<KeptAs>,
     pub(super) address: &'a str,
     pub(super) references: usize,
 }
@@ -98,10 +99,14 @@ pub(super) struct MessageHead<'a> {
 impl<'a> MessageHead<'a> {
     pub(super) fn read(fields: &mut Input<'a>) -> Result<Self, RecordFault> {
         let flags = fields.byte()?;
+        let is_kept = flags & body_flag::KEPT == body_flag::KEPT;
         Ok(MessageHead {
             flags,
             reliability: fields.reliability(flags)?,
-            retain: fields.retain(flags >> 2)?,
+            retain: match is_kept {
+                true => RetainOp::Set,
+                false => fields.retain(flags >> 2)?,
+            },
             ingress: fields.moment()?,
             expires: if flags & body_flag::EXPIRES != 0 {
                 fields.moment()?
@@ -111,6 +116,12 @@ impl<'a> MessageHead<'a> {
             publisher: fields.number()?,
             held: if flags & body_flag::HELD != 0 {
                 Some((fields.number()?, fields.small()?))
+            } else {
+                None
+            },
+            kept: if is_kept {
+                let (number, oldest) = (fields.number()?, fields.number()?);
+                Some(KeptAs { number, oldest })
             } else {
                 None
             },
@@ -157,6 +168,7 @@ fn message<'a>(fields: &mut Input<'a>) -> Result<Message<'a>, RecordFault> {
         ingress: head.ingress,
         publisher: head.publisher,
         is_last_value: head.is_last_value(),
+        kept: head.kept,
         held: head.held,
         references: Cow::Owned(references),
     })
@@ -256,6 +268,25 @@ pub(super) fn other<'a>(kind: u8, fields: &mut Input<'a>) -> Result<Record<'a>, 
                 len: fields.small()?,
                 expires: fields.moment()?,
                 received,
+            }
+        }
+        kind::FORGOTTEN => {
+            let (first, last) = (fields.number()?, fields.number()?);
+            let and_last = fields.byte()? != 0;
+            Record::Forgotten {
+                address: fields.text()?,
+                first,
+                last,
+                and_last,
+            }
+        }
+        kind::KEPT => {
+            let (number, place, len) = (fields.number()?, fields.number()?, fields.small()?);
+            Record::Kept {
+                address: fields.text()?,
+                number,
+                place,
+                len,
             }
         }
         kind::LAST_VALUE => {

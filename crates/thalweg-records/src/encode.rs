@@ -5,7 +5,7 @@ use super::codec::{
     width,
 };
 use super::record::{
-    BodyRecord, Message, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord,
+    BodyRecord, KeptAs, Message, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord,
 };
 use thalweg_model::{Death, Details, Properties, PropertyValue};
 
@@ -34,15 +34,19 @@ pub(super) mod kind {
     pub const PUBLISHER_FORGOTTEN: u8 = 20;
     pub const DELIVERED: u8 = 21;
     pub const RETURNED: u8 = 22;
+    pub const FORGOTTEN: u8 = 23;
+    pub const KEPT: u8 = 24;
     pub const MESSAGE: u8 = 0xE0;
 }
 
-/// Beside reliability (bits 0 and 1) and retain operation (bits 2 and 3) of a body.
+/// Beside reliability (bits 0 and 1) and retain operation (bits 2 and 3) of a body. Both bits of the latter are set in a message
+/// that is retained by an address that keeps several.
 pub(super) mod body_flag {
     pub const PROPERTIES: u8 = 1 << 4;
     pub const EXPIRES: u8 = 1 << 5;
     pub const LAST_VALUE: u8 = 1 << 6;
     pub const HELD: u8 = 1 << 7;
+    pub const KEPT: u8 = 0b11 << 2;
 }
 
 /// Beside reliability (bits 0 and 1) of a reference.
@@ -241,6 +245,28 @@ impl Record<'_> {
                 put_number(out, runs.len() as u64);
                 runs.iter().for_each(|run| put_number(out, *run));
             }),
+            Record::Forgotten {
+                address,
+                first,
+                last,
+                and_last,
+            } => framed(out, kind::FORGOTTEN, |out| {
+                put_number(out, *first);
+                put_number(out, *last);
+                out.push(u8::from(*and_last));
+                put_text(out, address);
+            }),
+            Record::Kept {
+                address,
+                number,
+                place,
+                len,
+            } => framed(out, kind::KEPT, |out| {
+                put_number(out, *number);
+                put_number(out, *place);
+                put_number(out, u64::from(*len));
+                put_text(out, address);
+            }),
             Record::LastValue {
                 address,
                 place,
@@ -288,11 +314,13 @@ fn put_message(out: &mut Vec<u8>, message: &Message<'_>) {
         ingress,
         publisher,
         is_last_value,
+        kept,
         held,
         references,
     } = message;
     let properties = body.properties.as_deref();
     let len_max = 80
+        + if kept.is_some() { 20 } else { 0 }
         + body.address.len()
         + body.payload.len()
         + references
@@ -317,6 +345,9 @@ fn put_message(out: &mut Vec<u8>, message: &Message<'_>) {
     if held.is_some() {
         flags |= body_flag::HELD;
     }
+    if kept.is_some() {
+        flags |= body_flag::KEPT;
+    }
     out.push(flags);
     put_moment(out, *ingress);
     if flags & body_flag::EXPIRES != 0 {
@@ -326,6 +357,10 @@ fn put_message(out: &mut Vec<u8>, message: &Message<'_>) {
     if let Some((queue, ticket)) = held {
         put_number(out, *queue);
         put_number(out, u64::from(*ticket));
+    }
+    if let Some(KeptAs { number, oldest }) = kept {
+        put_number(out, *number);
+        put_number(out, *oldest);
     }
     put_text(out, body.address);
     put_number(out, references.len() as u64);

@@ -7,7 +7,7 @@ use super::codec::Input;
 use super::decode::{MessageHead, open, other, reference, skip_check};
 use super::encode::kind;
 use super::record::{
-    Message, Record, RecordFault, Reference, SessionRecord, SubscriptionRecord, WillRecord,
+    KeptAs, Message, Record, RecordFault, Reference, SessionRecord, SubscriptionRecord, WillRecord,
 };
 use super::state::{
     State, Stored, StoredGroup, StoredSession, StoredSlot, StoredSubscription, StoredWill,
@@ -116,7 +116,7 @@ impl State {
             applied = applied.and(self.enter(&reference, place, len, head.expires, false));
         }
         if head.is_last_value() {
-            self.set_last_value(head.address, head.retain, place, len);
+            self.set_last_value(head.address, (head.retain, head.kept), place, len);
         }
         Ok(applied.and(
             head.held
@@ -215,6 +215,34 @@ impl State {
             }
             Record::Cleared { address } => {
                 self.last_values.remove(*address);
+                self.kept.remove(*address);
+                Ok(())
+            }
+            Record::Forgotten {
+                address,
+                first,
+                last,
+                and_last,
+            } => {
+                if *and_last {
+                    self.last_values.remove(*address);
+                }
+                if let Some(kept) = self.kept.get_mut(*address) {
+                    kept.retain(|(number, ..)| !(*first..=*last).contains(number));
+                    if kept.is_empty() {
+                        self.kept.remove(*address);
+                    }
+                }
+                Ok(())
+            }
+            Record::Kept {
+                address,
+                number,
+                place,
+                len,
+            } => {
+                let kept = self.kept.entry((*address).into()).or_default();
+                kept.push_back((*number, *place, *len));
                 Ok(())
             }
             Record::Entry {
@@ -231,7 +259,7 @@ impl State {
                 place,
                 len,
             } => {
-                self.set_last_value(address, RetainOp::Set, *place, *len);
+                self.last_values.insert((*address).into(), (*place, *len));
                 Ok(())
             }
             Record::Stamped {
@@ -282,7 +310,8 @@ impl State {
             applied = applied.and(self.enter(reference, place, len, message.expires, false));
         }
         if message.is_last_value {
-            self.set_last_value(message.body.address, message.body.retain, place, len);
+            let to = (message.body.retain, message.kept);
+            self.set_last_value(message.body.address, to, place, len);
         }
         applied.and(
             message
@@ -534,7 +563,20 @@ impl State {
         }
     }
 
-    fn set_last_value(&mut self, address: &str, retain: RetainOp, place: u64, len: u32) {
+    fn set_last_value(
+        &mut self,
+        address: &str,
+        (retain, kept): (RetainOp, Option<KeptAs>),
+        place: u64,
+        len: u32,
+    ) {
+        match kept {
+            Some(as_) => self.keep(address, as_, place, len),
+            None if !self.kept.is_empty() && retain != RetainOp::None => {
+                self.kept.remove(address);
+            }
+            None => {}
+        }
         match (retain, self.last_values.get_mut(address)) {
             (RetainOp::Set, Some(value)) => *value = (place, len),
             (RetainOp::Set, None) => {
@@ -545,6 +587,19 @@ impl State {
             }
             _ => {}
         }
+    }
+
+    /// Adds a message to those that its address keeps.
+    fn keep(&mut self, address: &str, KeptAs { number, oldest }: KeptAs, place: u64, len: u32) {
+        let before = self.last_values.get(address).copied();
+        let kept = self.kept.entry(address.into()).or_default();
+        if let (0, true, Some((place, len))) = (oldest, kept.is_empty(), before) {
+            kept.push_back((0, place, len));
+        }
+        while kept.front().is_some_and(|(number, ..)| *number < oldest) {
+            kept.pop_front();
+        }
+        kept.push_back((number, place, len));
     }
 
     fn session_of(&mut self, queue: u64, place: u64) -> Result<&mut StoredSession, Contradiction> {

@@ -23,7 +23,7 @@ mod waiting;
 pub use decode::message_at;
 pub use fold::{Contradiction, StateFault};
 pub use record::{
-    BodyRecord, Message as MessageRecord, Record, RecordFault, Reference, SessionRecord,
+    BodyRecord, KeptAs, Message as MessageRecord, Record, RecordFault, Reference, SessionRecord,
     SubscriptionRecord, WillRecord,
 };
 pub use sequences::{Known, Sequences};

@@ -93,8 +93,16 @@ pub enum Record<'a> {
         /// The last of them.
         serial: u64,
     },
-    /// The last value of an address is forgotten.
+    /// The last value of an address is forgotten, and with it all earlier ones.
     Cleared { address: &'a str },
+    /// Kept messages of an address that keeps several are forgotten: those with these numbers.
+    Forgotten {
+        address: &'a str,
+        first: u64,
+        last: u64,
+        /// Whether there is no last value any more either.
+        and_last: bool,
+    },
     /// An entry whose message is elsewhere; checkpoints only.
     Entry {
         reference: Reference<'a>,
@@ -109,6 +117,15 @@ pub enum Record<'a> {
     /// A last value whose message is elsewhere; checkpoints only.
     LastValue {
         address: &'a str,
+        /// Where the message's record begins.
+        place: u64,
+        /// Length of that record in bytes.
+        len: u32,
+    },
+    /// A kept message of an address that keeps several; checkpoints only.
+    Kept {
+        address: &'a str,
+        number: u64,
         /// Where the message's record begins.
         place: u64,
         /// Length of that record in bytes.
@@ -215,10 +232,21 @@ pub struct Message<'a> {
     pub publisher: u64,
     /// It has become the last value of its address (or cleared it, if that is what its retain operation says).
     pub is_last_value: bool,
+    /// Its place among the last values of an address that keeps several.
+    pub kept: Option<KeptAs>,
     /// The publisher's session and its number for the message, while it may repeat it.
     pub held: Option<(u64, u16)>,
     /// The queues it is in.
     pub references: Cow<'a, [Reference<'a>]>,
+}
+
+/// The place of a message among the kept ones of its address. Numbers of an address rise; the message that was there before it
+/// kept several has the number 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptAs {
+    pub number: u64,
+    /// The lowest number that is still kept.
+    pub oldest: u64,
 }
 
 /// An entry of a queue.

@@ -5,7 +5,7 @@ use super::record::{BodyRecord, Record, Reference, SessionRecord, SubscriptionRe
 use super::waiting::Waiting;
 use crate::sequences::Sequences;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use thalweg_model::{Properties, Reliability, RetainOp, Span, Time};
 
 /// A map whose keys are the broker's own numbers.
@@ -18,6 +18,9 @@ pub struct State {
     pub groups: ByNumber<StoredGroup>,
     /// Last values by address: place and length of their messages' records.
     pub last_values: BTreeMap<Box<str>, (u64, u32)>,
+    /// Kept messages of addresses that keep several, oldest first: number, place and length of the record. The last value is
+    /// among them, unless it alone is gone.
+    pub kept: BTreeMap<Box<str>, VecDeque<(u64, u64, u32)>>,
     /// Accepted messages of stamping publishers, by user and publisher.
     pub publishers: BTreeMap<Box<str>, BTreeMap<u64, Sequences>>,
     /// The highest queue number that was used.
@@ -36,6 +39,7 @@ impl PartialEq for State {
         self.sessions == other.sessions
             && self.groups == other.groups
             && self.last_values == other.last_values
+            && self.kept == other.kept
             && self.publishers == other.publishers
             && self.queue_last == other.queue_last
             && self.serial_last == other.serial_last
@@ -346,6 +350,16 @@ impl State {
                 len,
             });
         }
+        for (address, kept) in &self.kept {
+            for &(number, place, len) in kept {
+                out(&Record::Kept {
+                    address,
+                    number,
+                    place,
+                    len,
+                });
+            }
+        }
         for (user, known) in &self.publishers {
             for (publisher, sequences) in known {
                 let (highest, runs) = (sequences.highest(), Cow::Owned(sequences.runs()));
@@ -377,7 +391,10 @@ impl State {
             .chain(waiting)
             .map(|entry| (entry.place, entry.len))
             .chain(in_flight);
-        entries.chain(self.last_values.values().copied())
+        let kept = self.kept.values().flatten();
+        entries
+            .chain(self.last_values.values().copied())
+            .chain(kept.map(|&(_, place, len)| (place, len)))
     }
 
     /// Forgets every entry and last value whose message is lost; how many they were.
@@ -396,6 +413,10 @@ impl State {
                 .retain(|_, slot| slot.received || !is_lost(slot.entry.place));
         }
         self.last_values.retain(|_, (place, _)| !is_lost(*place));
+        self.kept.retain(|_, kept| {
+            kept.retain(|(_, place, _)| !is_lost(*place));
+            !kept.is_empty()
+        });
         before - self.live().count()
     }
 

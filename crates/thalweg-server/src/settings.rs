@@ -243,6 +243,7 @@ fn policy(policy: &config::Policy) -> Policy {
         lifespan_max: policy.lifespan_max,
         priority_min: policy.priority_min,
         last_value: policy.last_value,
+        last_value_depth: policy.last_value_depth,
         safety: policy.fsync.map(safety),
         rate: policy.rate,
         rate_bytes: policy.rate_bytes,

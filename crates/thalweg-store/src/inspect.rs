@@ -11,7 +11,7 @@ use thalweg_journal::{
     segment::{self, SegmentHead},
 };
 use thalweg_model::{Time, calendar};
-use thalweg_records::{Record, SessionRecord, SubscriptionRecord, message_at};
+use thalweg_records::{KeptAs, Record, SessionRecord, SubscriptionRecord, message_at};
 
 use crate::checkpoint::{self, CheckpointHead};
 use crate::pack::{self, LINE_BYTES, PackHead, line_of};
@@ -438,6 +438,8 @@ fn kind(record: &Record<'_>) -> &'static str {
         Record::Removed { .. } => "removed",
         Record::Moved { .. } => "moved",
         Record::Cleared { .. } => "cleared",
+        Record::Forgotten { .. } => "forgotten",
+        Record::Kept { .. } => "kept",
         Record::Entry { .. } => "entry",
         Record::LastValue { .. } => "last-value",
         Record::Numbers { .. } => "numbers",
@@ -514,6 +516,9 @@ fn describe(record: &Record<'_>) -> String {
             if message.is_last_value {
                 words += &format!(", last value: {:?}", message.body.retain);
             }
+            if let Some(KeptAs { number, oldest }) = message.kept {
+                words += &format!(", kept as {number} from {oldest}");
+            }
             if let Some((queue, ticket)) = message.held {
                 words += &format!(", held {queue}/{ticket}");
             }
@@ -582,6 +587,29 @@ fn describe(record: &Record<'_>) -> String {
             format!("{kind} {from}#{serial} to {to}, tag {tag}{again}")
         }
         Record::Cleared { address } => format!("{kind} {}", text(address)),
+        Record::Forgotten {
+            address,
+            first,
+            last,
+            and_last,
+        } => {
+            let what = if *and_last {
+                ", and the last value"
+            } else {
+                ""
+            };
+            format!("{kind} {}: {first} to {last}{what}", text(address))
+        }
+        Record::Kept {
+            address,
+            number,
+            place,
+            len,
+        } => format!(
+            "{kind} {}: {number} at {}, {len} bytes",
+            text(address),
+            shown(Place(*place))
+        ),
         Record::Entry {
             reference,
             place,

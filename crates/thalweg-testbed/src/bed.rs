@@ -234,6 +234,15 @@ impl Testbed {
         self.mail = (0..count * count).map(|_| VecDeque::new()).collect();
     }
 
+    /// Replaces the limits of all shards, as a reload does.
+    pub fn set_limits(&mut self, limits: Limits) {
+        for shard in &mut self.shards {
+            shard.kernel.set_limits(limits.clone());
+        }
+        self.settings.limits = limits;
+        self.rest();
+    }
+
     // --- who may do what
 
     /// Sets a user's rights, also for its sessions, as a reload of the rules does. Without a name it is the anonymous

@@ -236,8 +236,11 @@ pub static METRICS: &[Metric] = metrics! {
     Gauge "thalweg_retained_messages" in "messages" sys "retained messages/count":
         "Last values."
         = One(|g| g.totals.retained as u64);
+    Gauge "thalweg_kept_messages" in "messages":
+        "Messages of topics that keep several, their last values among them."
+        = One(|g| g.totals.kept_messages as u64);
     Gauge "thalweg_retained_bytes" in "bytes":
-        "Bytes of last values."
+        "Bytes of last values, and of what topics keep beside them."
         = One(|g| g.totals.retained_bytes as u64);
 
     // Shared subscriptions: all together, and each as long as there are not too many.

@@ -72,16 +72,18 @@ impl Outbound for XmppFront {
                     account,
                     node,
                     wanted,
+                    max,
                 },
-                Answer::Value(value),
+                Answer::Values { values, .. },
             ) => {
-                self.put_items(&id, (&account, &node), &wanted, value, out);
+                let newest = &values[values.len().saturating_sub(max)..];
+                self.put_items(&id, (&account, &node), &wanted, newest, out);
             }
-            (Asked::Names { id, account, node }, Answer::Value(value)) => {
-                self.put_names(&id, (&account, &node), value, out);
+            (Asked::Names { id, account, node }, Answer::Values { values, .. }) => {
+                self.put_names(&id, (&account, &node), &values, out);
             }
-            (Asked::Retract(retraction), Answer::Value(value)) => {
-                self.on_looked_at(retraction, value, out);
+            (Asked::Retract(retraction), Answer::Values { values, .. }) => {
+                self.on_looked_at(retraction, &values, out);
             }
             (Asked::Nodes { id, account }, Answer::Values { values, complete }) => {
                 // Too many lists are being put together.

@@ -18,25 +18,29 @@ pub(super) struct Field {
 pub(super) enum Is {
     Flag(bool),
     Text(Cow<'static, str>),
+    /// A number, which `max` asks for too.
+    Count(usize),
     /// The value that holds, and others by which the same is said.
     Choice(&'static str, &'static [&'static str]),
 }
 
 impl Is {
-    fn text(&self) -> &str {
+    fn text(&self) -> Cow<'_, str> {
         match self {
-            Is::Flag(true) => "1",
-            Is::Flag(false) => "0",
-            Is::Text(text) => text,
-            Is::Choice(value, _) => value,
+            Is::Flag(true) => "1".into(),
+            Is::Flag(false) => "0".into(),
+            Is::Text(text) => (&**text).into(),
+            Is::Count(count) => count.to_string().into(),
+            Is::Choice(value, _) => (*value).into(),
         }
     }
 
     /// Whether a request for this value is met.
     fn means(&self, value: &str) -> bool {
         match self {
-            Is::Flag(_) => flag(value) == flag(self.text()),
+            Is::Flag(_) => flag(value) == flag(&self.text()),
             Is::Text(text) => *text == value,
+            Is::Count(_) => value == "max" || self.text() == value,
             Is::Choice(holds, others) => *holds == value || others.contains(&value),
         }
     }
@@ -61,14 +65,14 @@ pub(super) fn put(type_: &str, form_type: &str, fields: &[Field], out: &mut Vec<
     for field in fields {
         let kind = match field.is {
             Is::Flag(_) => "boolean",
-            Is::Text(_) => "text-single",
+            Is::Text(_) | Is::Count(_) => "text-single",
             Is::Choice(..) => "list-single",
         };
         out.extend_from_slice(b"<field");
         put_attribute("var", field.name, out);
         put_attribute("type", kind, out);
         out.extend_from_slice(b"><value>");
-        put_text(field.is.text(), out);
+        put_text(&field.is.text(), out);
         out.extend_from_slice(b"</value>");
         if let Is::Choice(value, others) = &field.is {
             for value in std::iter::once(value).chain(*others) {

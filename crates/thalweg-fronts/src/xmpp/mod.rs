@@ -10,6 +10,7 @@ mod datetime;
 mod deliver;
 mod disco;
 mod forms;
+mod items;
 mod node;
 pub mod payload;
 mod pep;

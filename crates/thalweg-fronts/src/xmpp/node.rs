@@ -1,4 +1,4 @@
-//! What a node is like (XEP-0060, 5.6, 5.7 and 8.1 to 8.9): its configuration, which is how the broker treats every address, and
+//! What a node is like (XEP-0060, 5.6, 5.7 and 8.1 to 8.9): its configuration, which is how the broker treats its address, and
 //! affiliations, which are the rights of the user who asks.
 //!
 //! A configuration that asks for what is so anyway is accepted; any other is refused by the name of the field.
@@ -21,8 +21,12 @@ const NODE_CONFIG: &str = "http://jabber.org/protocol/pubsub#node_config";
 const PERSIST: &str = "pubsub#persist_items";
 const EXPIRE: &str = "pubsub#item_expire";
 
-/// How nodes of the service, or of accounts, are to a client with these rights.
-fn fields(access: &Access, is_personal: bool) -> [Field; 16] {
+/// How a node of the service, or of an account, is to a client with these rights; without an address, one of which no policy
+/// speaks.
+fn fields(cx: &Cx<'_>, access: &Access, is_personal: bool, address: Option<&str>) -> [Field; 16] {
+    let limits = cx.kernel.limits();
+    let depth = address.map_or(1, |address| limits.last_value_depth(address));
+    let persists = !address.is_some_and(|address| limits.keeps_no_value(address));
     let reads = match (is_personal, access.is_allow_all()) {
         // Who subscribes to a user's presence is a contact. Rules that let fewer read do no harm, but none make a whitelist.
         (true, _) => Is::Choice("presence", &["open"]),
@@ -42,14 +46,14 @@ fn fields(access: &Access, is_personal: bool) -> [Field; 16] {
         ("pubsub#deliver_notifications", Is::Flag(true)),
         ("pubsub#deliver_payloads", Is::Flag(true)),
         (EXPIRE, Is::Choice("max", &[])),
-        ("pubsub#max_items", Is::Choice("1", &["max"])),
+        ("pubsub#max_items", Is::Count(depth)),
         ("pubsub#node_type", Is::Choice("leaf", &[])),
         ("pubsub#notification_type", Is::Choice(notification, &[])),
         ("pubsub#notify_config", Is::Flag(false)),
         ("pubsub#notify_delete", Is::Flag(true)),
         ("pubsub#notify_retract", Is::Flag(true)),
         ("pubsub#notify_sub", Is::Flag(false)),
-        (PERSIST, Is::Flag(true)),
+        (PERSIST, Is::Flag(persists)),
         ("pubsub#presence_based_delivery", Is::Flag(is_personal)),
         ("pubsub#publish_model", Is::Choice(writes, &[])),
         ("pubsub#purge_offline", Is::Flag(false)),
@@ -83,6 +87,7 @@ impl XmppFront {
     pub(super) fn publish_options(
         cx: &Cx<'_>,
         account: &Account,
+        address: &str,
         payload: Element<'_>,
     ) -> Result<PublishOptions, Refused> {
         let mut options = PublishOptions {
@@ -115,13 +120,12 @@ impl XmppFront {
             return Err(BAD_REQUEST.with("invalid-options", ERRORS).about(name));
         }
         let access = XmppFront::access(cx)?;
-        forms::check(&fields(&access, account.is_some()), conditions.into_iter()).map_err(
-            |name| {
-                CONFLICT
-                    .with("precondition-not-met", ERRORS)
-                    .about(named(name))
-            },
-        )?;
+        let fields = fields(cx, &access, account.is_some(), Some(address));
+        forms::check(&fields, conditions.into_iter()).map_err(|name| {
+            CONFLICT
+                .with("precondition-not-met", ERRORS)
+                .about(named(name))
+        })?;
         Ok(options)
     }
 
@@ -129,6 +133,7 @@ impl XmppFront {
     fn check_config(
         cx: &Cx<'_>,
         account: &Account,
+        address: &str,
         configure: Option<Element<'_>>,
     ) -> Result<(), Refused> {
         let form = configure.and_then(|configure| configure.child("x", DATA));
@@ -137,7 +142,7 @@ impl XmppFront {
             return Ok(());
         };
         let access = XmppFront::access(cx)?;
-        let fields = fields(&access, account.is_some());
+        let fields = fields(cx, &access, account.is_some(), Some(address));
         forms::check(&fields, forms::submitted(form)).map_err(|name| {
             let refused = NOT_ACCEPTABLE.about(named(name));
             match name {
@@ -162,7 +167,7 @@ impl XmppFront {
         let node = named.unwrap_or_else(|_| format!("instant/{instant}"));
         let address = XmppFront::node_address(cx, account, &node)?;
         XmppFront::check_publisher(cx, &address)?;
-        XmppFront::check_config(cx, account, configure)?;
+        XmppFront::check_config(cx, account, &address, configure)?;
         XmppFront::reply(cx, stanza, |out| {
             // A client is not told a name that it has given. [0060#8.1.1]
             if is_instant {
@@ -187,18 +192,18 @@ impl XmppFront {
         if is_set {
             XmppFront::check_publisher(cx, &address)?;
             configure.child("x", DATA).ok_or(BAD_REQUEST)?;
-            XmppFront::check_config(cx, account, Some(configure))?;
+            XmppFront::check_config(cx, account, &address, Some(configure))?;
             XmppFront::reply(cx, stanza, |_| {});
             return Ok(());
         }
         if affiliation(&access, &address) == "outcast" {
             return Err(FORBIDDEN);
         }
+        let fields = fields(cx, &access, account.is_some(), Some(&address));
         XmppFront::reply(cx, stanza, |out| {
             out.extend_from_slice(format!("<pubsub xmlns='{OWNER}'><configure").as_bytes());
             put_attribute("node", &node, out);
             out.push(b'>');
-            let fields = fields(&access, account.is_some());
             forms::put("form", NODE_CONFIG, &fields, out);
             out.extend_from_slice(b"</configure></pubsub>");
         });
@@ -212,9 +217,9 @@ impl XmppFront {
         account: &Account,
     ) -> Result<(), Refused> {
         let access = XmppFront::access(cx)?;
+        let fields = fields(cx, &access, account.is_some(), None);
         XmppFront::reply(cx, stanza, |out| {
             out.extend_from_slice(format!("<pubsub xmlns='{OWNER}'><default>").as_bytes());
-            let fields = fields(&access, account.is_some());
             forms::put("form", NODE_CONFIG, &fields, out);
             out.extend_from_slice(b"</default></pubsub>");
         });

@@ -1,9 +1,10 @@
-//! XEP-0060 at `pubsub.DOMAIN`: a node is an address, its items are its last value, an item is a message.
+//! XEP-0060 at `pubsub.DOMAIN`: a node is an address, its items are what it keeps, an item is a message.
 //!
 //! A node is there before anything is published to it, so that creating one only says its name ([`node`](super::node)).
-//! Subscriptions are in [`subscriptions`](super::subscriptions).
+//! Subscriptions are in [`subscriptions`](super::subscriptions), what reads items is in [`items`](super::items).
 
 use super::chat::TOO_MANY_WAIT;
+use super::items::{item_name, put_item};
 use super::node::PublishOptions;
 use super::pep::{self, Account};
 use super::{XmppFront, payload};
@@ -12,16 +13,13 @@ use std::borrow::Cow;
 use thalweg_kernel::{Content, Draft, Effects, Outcome};
 use thalweg_model::octets as address;
 use thalweg_model::place::{Place, place};
-use thalweg_model::{Address, Details, Message, Properties, Reliability, RetainOp};
+use thalweg_model::{Address, Details, Properties, Reliability, RetainOp};
 use thalweg_xmpp::{Element, ErrorType, Stanza, StanzaError, StanzaKind, put_attribute, put_head};
 
 pub(super) const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
 pub(super) const EVENT: &str = "http://jabber.org/protocol/pubsub#event";
 pub(super) const OWNER: &str = "http://jabber.org/protocol/pubsub#owner";
 pub(super) const ERRORS: &str = "http://jabber.org/protocol/pubsub#errors";
-
-/// The name of an item whose publisher gave it none, XEP-0060, 12.20.
-const CURRENT: &str = "current";
 
 /// A request that waits for the kernel's answer.
 pub(super) enum Asked {
@@ -43,6 +41,8 @@ pub(super) enum Asked {
         node: Box<str>,
         /// The items that are wanted; all if there are none.
         wanted: Vec<Box<str>>,
+        /// How many, the newest.
+        max: usize,
     },
     /// The names of a node's items, for XEP-0030.
     Names {
@@ -68,8 +68,8 @@ pub(super) enum Asked {
 pub(super) struct Retraction {
     pub(super) id: Box<str>,
     pub(super) account: Account,
-    address: Box<str>,
-    item: Box<str>,
+    pub(super) address: Box<str>,
+    pub(super) item: Box<str>,
 }
 
 /// A publish that is to be answered.
@@ -280,8 +280,8 @@ impl XmppFront {
         publish: Element<'_>,
     ) -> Result<(), Refused> {
         let node = node(publish)?;
-        let options = XmppFront::publish_options(cx, account, payload)?;
         let address = XmppFront::node_address(cx, account, &node)?;
+        let options = XmppFront::publish_options(cx, account, &address, payload)?;
         let mut items = publish.children().filter(|child| child.is("item", PUBSUB));
         let item = items.next().ok_or(ITEM_REQUIRED)?;
         if items.next().is_some() || item.children().count() > 1 {
@@ -500,7 +500,7 @@ impl XmppFront {
             // Who cannot see what is there can still make it go.
             let id = stanza.id().unwrap_or_default();
             let asked = (&*id, account);
-            XmppFront::clear(cx, asked, &address, "retract", Some(&item))?;
+            XmppFront::clear(cx, asked, &address, Details::RETRACT, Some(&item))?;
         }
         Ok(())
     }
@@ -517,7 +517,8 @@ impl XmppFront {
                 address,
                 item,
             } = retraction;
-            let done = XmppFront::clear(cx, (&id, &account), &address, "retract", Some(&item));
+            let done =
+                XmppFront::clear(cx, (&id, &account), &address, Details::RETRACT, Some(&item));
             if let Err(refused) = done {
                 XmppFront::write(cx.links, cx.id, |front, out| {
                     front.put_result(&id, &account, Some(refused), out);
@@ -526,7 +527,7 @@ impl XmppFront {
         }
     }
 
-    fn put_result(
+    pub(super) fn put_result(
         &mut self,
         id: &str,
         account: &Account,
@@ -542,72 +543,6 @@ impl XmppFront {
         }
     }
 
-    /// An item that is to be retracted was looked for.
-    pub(super) fn on_looked_at(
-        &mut self,
-        retraction: Retraction,
-        value: Option<&Message>,
-        out: &mut Vec<u8>,
-    ) {
-        let properties = value
-            .and_then(Message::properties)
-            .map(crate::native::neutral);
-        if value.is_some() && item_name(properties.as_deref()) == &*retraction.item {
-            self.retracting.push(retraction);
-        } else {
-            let Retraction { id, account, .. } = retraction;
-            self.put_result(&id, &account, Some(NOT_FOUND), out);
-        }
-    }
-
-    fn on_items(
-        cx: &mut Cx<'_>,
-        stanza: Stanza<'_>,
-        account: &Account,
-        items: Element<'_>,
-    ) -> Result<(), Refused> {
-        let node = node(items)?;
-        let address = XmppFront::node_address(cx, account, &node)?;
-        let wanted = items.children().filter_map(|item| item.attribute("id"));
-        let asked = Asked::Items {
-            id: stanza.id().unwrap_or_default().into(),
-            account: account.clone(),
-            node: node.into(),
-            wanted: wanted.map(Into::into).collect(),
-        };
-        XmppFront::read(cx, &address, asked)
-    }
-
-    /// The names of a node's items.
-    pub(super) fn on_names(
-        cx: &mut Cx<'_>,
-        stanza: Stanza<'_>,
-        account: &Account,
-        node: &str,
-    ) -> Result<(), Refused> {
-        let address = XmppFront::node_address(cx, account, node)?;
-        let asked = Asked::Names {
-            id: stanza.id().unwrap_or_default().into(),
-            account: account.clone(),
-            node: node.into(),
-        };
-        XmppFront::read(cx, &address, asked)
-    }
-
-    fn read(cx: &mut Cx<'_>, address: &str, asked: Asked) -> Result<(), Refused> {
-        let session = cx.session().ok_or(FORBIDDEN)?;
-        let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
-        let ticket = front.ask(asked).ok_or(NO_ROOM)?;
-        let may = cx
-            .kernel
-            .read_last_value(session, cx.id, ticket, address, cx.now, cx.links);
-        if !may {
-            XmppFront::forget_asked(cx, ticket);
-            return Err(FORBIDDEN);
-        }
-        Ok(())
-    }
-
     pub(super) fn forget_asked(cx: &mut Cx<'_>, ticket: thalweg_kernel::Ticket) {
         if let Some(front) = XmppFront::of(cx.links, cx.id) {
             front.take_asked(ticket);
@@ -615,33 +550,6 @@ impl XmppFront {
     }
 
     // --- what is written
-
-    /// The last value of a node, as its items.
-    pub(super) fn put_items(
-        &mut self,
-        id: &str,
-        (account, node): (&Account, &str),
-        wanted: &[Box<str>],
-        value: Option<&Message>,
-        out: &mut Vec<u8>,
-    ) {
-        let from = self.home(account);
-        self.put_long_answer(id, Some(&from), out, |_, room, out| {
-            out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><items").as_bytes());
-            put_attribute("node", node, out);
-            out.push(b'>');
-            if let Some(message) = value {
-                (message.payload().len() <= room).then_some(())?;
-                let properties = message.properties().map(crate::native::neutral);
-                let name = item_name(properties.as_deref());
-                if wanted.is_empty() || wanted.iter().any(|wanted| **wanted == *name) {
-                    put_item(name, message.payload(), properties.as_deref(), out);
-                }
-            }
-            out.extend_from_slice(b"</items></pubsub>");
-            Some(())
-        });
-    }
 
     /// The content of a notification about the node of this canonical address.
     pub(super) fn put_event(content: &Content<'_>, canonical: &str, out: &mut Vec<u8>) {
@@ -672,30 +580,6 @@ impl XmppFront {
         out.extend_from_slice(b"</items></event>");
     }
 
-    /// The names of a node's items.
-    pub(super) fn put_names(
-        &mut self,
-        id: &str,
-        (account, node): (&Account, &str),
-        value: Option<&Message>,
-        out: &mut Vec<u8>,
-    ) {
-        let from = self.home(account);
-        self.put_answer("result", id, Some(&from), out, |out| {
-            out.extend_from_slice(b"<query xmlns='http://jabber.org/protocol/disco#items'");
-            put_attribute("node", node, out);
-            out.push(b'>');
-            if let Some(message) = value {
-                let properties = message.properties().map(crate::native::neutral);
-                out.extend_from_slice(b"<item");
-                put_attribute("jid", &from, out);
-                put_attribute("name", item_name(properties.as_deref()), out);
-                out.extend_from_slice(b"/>");
-            }
-            out.extend_from_slice(b"</query>");
-        });
-    }
-
     /// Nodes that have items, by their addresses.
     pub(super) fn put_nodes<'m>(
         &mut self,
@@ -719,22 +603,6 @@ impl XmppFront {
             Some(())
         });
     }
-}
-
-fn item_name(properties: Option<&Properties>) -> &str {
-    let details = properties.and_then(|properties| properties.details.as_ref());
-    details
-        .and_then(|details| details.message_id.as_deref())
-        .unwrap_or(CURRENT)
-}
-
-fn put_item(name: &str, content: &[u8], properties: Option<&Properties>, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"<item");
-    put_attribute("id", name, out);
-    out.push(b'>');
-    let media_type = properties.and_then(|properties| properties.content_type.as_deref());
-    payload::write(content, media_type, out);
-    out.extend_from_slice(b"</item>");
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use thalweg_model::{Message, Reliability, RetainOp, Time};
 use thalweg_records::{
-    BodyRecord, MessageRecord, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord,
+    BodyRecord, KeptAs, MessageRecord, Record, Reference, SessionRecord, SubscriptionRecord,
+    WillRecord,
 };
 
 /// A reference to the message being spread, until it is written down.
@@ -114,11 +115,28 @@ pub(crate) enum Put {
 /// Under which number of which session an exactly-once message is known until it is released.
 pub(crate) type Held = (u64, u16);
 
+/// What a message is among the last values of its address, as it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AsValue {
+    /// It is the last one now, or it cleared that.
+    pub is_last: bool,
+    /// Its place, where the address keeps several.
+    pub kept: Option<KeptAs>,
+}
+
+impl AsValue {
+    /// A message that is in queues alone.
+    pub(crate) const NONE: AsValue = AsValue {
+        is_last: false,
+        kept: None,
+    };
+}
+
 /// What is written of a message.
 pub(crate) struct Written<'a> {
     pub draft: &'a Draft<'a>,
     pub publisher: u64,
-    pub is_last_value: bool,
+    pub value: AsValue,
     pub held: Option<Held>,
 }
 
@@ -180,12 +198,17 @@ impl Kernel {
     }
 
     /// Writes a kept message down with what was referred to it.
-    pub(crate) fn persist_kept(&mut self, message: &Message, is_last_value: bool, safety: Safety) {
+    pub(crate) fn persist_kept(&mut self, message: &Message, safety: Safety) {
+        self.persist_value(message, AsValue::NONE, safety);
+    }
+
+    /// The same of one that may be a last value.
+    pub(crate) fn persist_value(&mut self, message: &Message, value: AsValue, safety: Safety) {
         let draft = Draft::of(message);
         let written = Written {
             draft: &draft,
             publisher: message.publisher(),
-            is_last_value,
+            value,
             held: None,
         };
         self.persist_written(&written, message.expires(), message.ingress(), safety);
@@ -204,7 +227,7 @@ impl Kernel {
         self.refer(id, pending, put);
         if self.journal.has_references() {
             let safety = self.session_safety(id);
-            self.persist_kept(message, false, safety);
+            self.persist_kept(message, safety);
         }
         self.journal.set_references(others);
     }
@@ -232,7 +255,8 @@ impl Kernel {
                 expires,
                 ingress,
                 publisher: written.publisher,
-                is_last_value: written.is_last_value,
+                is_last_value: written.value.is_last,
+                kept: written.value.kept,
                 held: written.held,
                 references: Cow::Borrowed(references),
             };

@@ -377,6 +377,7 @@ mod tests {
             ingress: Time::ZERO,
             publisher: 7,
             is_last_value: false,
+            kept: None,
             held: None,
             references: Cow::Owned(references),
         };

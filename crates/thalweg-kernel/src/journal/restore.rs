@@ -14,7 +14,7 @@ use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
 use crate::session::{HeldTickets, Left, Life, Session, SlotState, Who, Will, Window};
 use crate::timers::TimerKey;
 use crate::{DropReason, Kernel, home};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use thalweg_filter::Predicate;
 use thalweg_model::{Message, Time};
@@ -43,6 +43,8 @@ pub struct Part {
     pub transfers: Vec<(u64, StoredGroup)>,
     /// Last values: place and length of their messages' records.
     pub last_values: Vec<(u64, u32)>,
+    /// What addresses keep that keep several messages, by address: number, place and length of each record, oldest first.
+    pub kept: BTreeMap<Box<str>, VecDeque<(u64, u64, u32)>>,
     /// Publishers that stamp their messages, by user and number, and what was taken of theirs.
     pub publishers: Vec<(Box<str>, u64, Sequences)>,
     /// The highest number of a session or group, of any shard.
@@ -111,6 +113,11 @@ impl Part {
                 .last_values
                 .push(value);
         }
+        for (address, kept) in state.kept {
+            parts[usize::from(home(&address, shards).0)]
+                .kept
+                .insert(address, kept);
+        }
         let owner = &mut parts[usize::from(home(crate::queue::HOME, shards).0)].publishers;
         for (user, known) in state.publishers {
             owner.extend(
@@ -151,8 +158,27 @@ impl Kernel {
     ) {
         self.journal
             .restore_numbers(part.number_last, part.serial_last);
+        // Each last value that is among those that its address keeps, by its place, so that it is in memory once.
+        let mut shared: HashMap<u64, Message> = HashMap::new();
+        for (address, kept) in part.kept {
+            let mut newest = None;
+            let found: Vec<(u64, Option<Message>)> = kept
+                .into_iter()
+                .map(|(number, place, len)| {
+                    let message = read(place, len);
+                    if message.is_none() {
+                        self.books.dropped_many(DropReason::Unreadable, 1);
+                    }
+                    let message = message.map(|it| self.capped(&it).unwrap_or(it));
+                    newest = message.clone().map(|it| (place, it)).or(newest.take());
+                    (number, message)
+                })
+                .collect();
+            shared.extend(newest);
+            self.restore_kept(&address, found.into_iter(), now);
+        }
         for (place, len) in part.last_values {
-            match read(place, len) {
+            match shared.remove(&place).or_else(|| read(place, len)) {
                 Some(message) if message.expires() <= now => {
                     self.journal.persist(
                         &Record::Cleared {
@@ -162,7 +188,8 @@ impl Kernel {
                     );
                 }
                 Some(message) => {
-                    if !self.keep_last_value(&message) {
+                    let message = self.capped(&message).unwrap_or(message);
+                    if !self.values.retain(&message) {
                         self.books.retain_refused();
                     }
                 }

@@ -5,7 +5,7 @@ use crate::books::Delta;
 use crate::effects::{Content, Delivery, Effects, Recipient, Sent, deliver_apart};
 use crate::entry::{Entry, SubscriptionIds, Via};
 use crate::ids::{LinkId, SessionId, Tag};
-use crate::journal::durable::{Pending, Put};
+use crate::journal::durable::{AsValue, Pending, Put};
 use crate::ledger::DropReason;
 use crate::limits::Overflow;
 use crate::publish::draft::Draft;
@@ -109,7 +109,7 @@ impl Kernel {
         }
         if self.journal.has_references() {
             let cause = self.cause_of(Some(publisher), route, draft);
-            self.write_down(&cause, draft, false, false, now);
+            self.write_down(&cause, draft, AsValue::NONE, false, now);
         }
     }
 

@@ -5,7 +5,7 @@ use crate::access::Permission;
 use crate::effects::{Effects, Safety};
 use crate::home;
 use crate::ids::{SessionId, Ticket};
-use crate::journal::durable::{Written, is_kept};
+use crate::journal::durable::{AsValue, Written, is_kept};
 use crate::publish::cause::Cause;
 use crate::publish::draft::Admission;
 pub use crate::publish::draft::{Draft, Outcome, Published};
@@ -368,7 +368,7 @@ impl Kernel {
         if self.journal.has_references() {
             // It is queued for sessions that are away; at most once, so no acknowledgement waits for that.
             let cause = self.cause_of(publisher, route, draft);
-            self.write_down(&cause, draft, false, false, now);
+            self.write_down(&cause, draft, AsValue::NONE, false, now);
         }
         Outcome::Accepted
     }
@@ -397,7 +397,7 @@ impl Kernel {
         if self.env.limits().journal {
             let cause = self.cause_from(publisher, number, route, draft);
             let has_more = self.agenda.is_due();
-            self.write_down(&cause, draft, false, has_more, now);
+            self.write_down(&cause, draft, AsValue::NONE, has_more, now);
             if has_more {
                 self.finish(&cause, draft, now, fx);
             }
@@ -460,12 +460,15 @@ impl Kernel {
         fx: &mut E,
     ) -> Outcome {
         let mut kept = kept;
-        let mut is_last_value = false;
+        let mut value = AsValue::NONE;
         let publisher = cause.publisher;
         if draft.retain != RetainOp::None {
             match self.retain(cause, draft, &mut kept, now) {
-                Retained::Here => is_last_value = is_kept(publisher, draft),
-                Retained::Elsewhere => {}
+                Retained::Here(kept) => {
+                    let is_last = is_kept(publisher, draft);
+                    value = AsValue { is_last, kept };
+                }
+                Retained::Done | Retained::Elsewhere => {}
                 // A full store costs the last value, not the message.
                 Retained::Refused => self.books.retain_refused(),
             }
@@ -506,7 +509,7 @@ impl Kernel {
         let onward = route.onward();
         let has_more = onward.has_copies() || self.agenda.is_due();
         if self.env.limits().journal {
-            self.write_down(cause, draft, is_last_value, has_more, now);
+            self.write_down(cause, draft, value, has_more, now);
         }
         if let Some(message) = &kept {
             for address in &onward.redirects {
@@ -576,7 +579,7 @@ impl Kernel {
         &mut self,
         cause: &Cause,
         draft: &Draft<'_>,
-        is_last_value: bool,
+        value: AsValue,
         has_more: bool,
         now: Time,
     ) {
@@ -585,11 +588,11 @@ impl Kernel {
         } else {
             self.held_of(cause, draft)
         };
-        if self.journal.has_references() || is_last_value {
+        if self.journal.has_references() || value.is_last {
             let written = Written {
                 draft,
                 publisher: cause.number,
-                is_last_value,
+                value,
                 held,
             };
             self.persist_message(&written, cause.safety, now);

@@ -179,7 +179,7 @@ impl Kernel {
         self.spread_beyond(&route, message, cause, now, fx);
         if self.journal.has_references() {
             // Under its own address, so it is another message to the journal.
-            self.persist_kept(message, false, cause.safety);
+            self.persist_kept(message, cause.safety);
         }
         self.journal.set_references(others);
         is_selected || route.wants_unconditionally()

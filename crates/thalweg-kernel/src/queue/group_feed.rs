@@ -153,7 +153,7 @@ impl Kernel {
         if is_kept {
             let pending = Pending::new(number, serial, message.reliability(), 0);
             self.journal.refer(pending.that_left());
-            self.persist_kept(message, false, self.env.limits().safety);
+            self.persist_kept(message, self.env.limits().safety);
         }
         // Marked even if the member was gone before it was sent anything: what was behind it in the queue has gone to others
         // meanwhile, and a consumer relies on the order of what is not marked.

@@ -429,7 +429,7 @@ impl Kernel {
                 };
                 self.journal
                     .refer(Pending::new(number, serial, message.reliability(), 0));
-                self.persist_kept(&message, false, self.env.limits().safety);
+                self.persist_kept(&message, self.env.limits().safety);
             }
             // In the same batch, so that it is never in both queues nor in none.
             self.took_over(entry);

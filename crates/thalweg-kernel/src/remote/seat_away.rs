@@ -251,7 +251,7 @@ impl Kernel {
     /// In the same batch, so that it is never in both queues nor in none.
     fn write_down_errand(&mut self, message: &Message, from: (u64, u64)) {
         if self.journal.has_references() {
-            self.persist_kept(message, false, self.env.limits().safety);
+            self.persist_kept(message, self.env.limits().safety);
         }
         self.took_over(from);
     }

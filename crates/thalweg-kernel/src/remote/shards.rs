@@ -84,7 +84,10 @@ pub enum ShardMessage {
         why: Unkept,
     },
     /// A receiver that one of your sessions publishes to is filling: that session waits.
-    Pace { publisher: u64, until: Time },
+    Pace {
+        publisher: u64,
+        until: Time,
+    },
     /// A message was published to an address whose rate counts all that publish there.
     Spent {
         address: Box<str>,
@@ -134,14 +137,31 @@ pub enum ShardMessage {
         value: Option<Message>,
     },
     /// To be kept as the last value of its address, whose home is the receiving shard, although it is not retained.
-    Keep { message: Message },
+    Keep {
+        message: Message,
+    },
     /// Whether every publish to an address is remembered from now on.
-    KeepLast { address: Box<str>, keep: bool },
+    KeepLast {
+        address: Box<str>,
+        keep: bool,
+    },
     /// What is the last value of an address whose home you are?
-    Read { asker: Asker, address: Box<str> },
+    Read {
+        asker: Asker,
+        address: Box<str>,
+    },
     ReadDone {
         asker: Asker,
         value: Option<Message>,
+    },
+    /// What does an address keep whose home you are?
+    ReadKept {
+        asker: Asker,
+        address: Box<str>,
+    },
+    ReadKeptDone {
+        asker: Asker,
+        kept: Vec<Message>,
     },
     /// Which last values do you have, beginning there? Answered once.
     List {
@@ -360,7 +380,7 @@ impl Kernel {
                     self.after_crowd_elsewhere(from, &message);
                 }
                 if self.journal.has_references() {
-                    self.persist_kept(&message, false, safety);
+                    self.persist_kept(&message, safety);
                 }
                 // In the same batch, so that it is never in both queues nor in none.
                 self.took_over(entry);
@@ -432,6 +452,12 @@ impl Kernel {
                     .send(from, ShardMessage::ReadDone { asker, value });
             }
             ShardMessage::ReadDone { asker, value } => self.on_read(asker, value.as_ref(), fx),
+            ShardMessage::ReadKept { asker, address } => {
+                let kept = self.values.kept(&address, now);
+                self.remote
+                    .send(from, ShardMessage::ReadKeptDone { asker, kept });
+            }
+            ShardMessage::ReadKeptDone { asker, kept } => self.on_read_kept(asker, kept, fx),
             ShardMessage::List {
                 question,
                 filter,
@@ -561,7 +587,7 @@ impl Kernel {
             is_rejected = queued.refused;
         }
         if self.journal.has_references() {
-            self.persist_kept(message, false, safety);
+            self.persist_kept(message, safety);
         }
         for address in &route.onward().redirects {
             self.spread_redirected(address, message, &cause, now, fx);

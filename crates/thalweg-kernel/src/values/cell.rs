@@ -18,6 +18,7 @@ use crate::ledger::DropReason;
 use crate::memory::{Kept, cell_cost};
 use crate::remote::shards::ShardMessage;
 use crate::routes::cached::{Sink, SinkKind};
+use crate::values::history::is_about_another;
 use crate::values::{Asking, Offered};
 use crate::{Kernel, home};
 use thalweg_model::{Message, Reliability, RetainOp, Time};
@@ -167,9 +168,9 @@ impl Kernel {
     /// All that a cell begins with is here.
     fn settle_cell<E: Effects>(&mut self, index: u32, now: Time, fx: &mut E) {
         let at_home = self.value_if_home(index, now);
-        let own = self.env.shard();
+        let (own, neutral) = (self.env.shard(), self.env.neutral());
         let watches = &mut self.values.watches;
-        let Some(changes) = watches.settle(index, own, at_home, now) else {
+        let Some(changes) = watches.settle(index, own, at_home, now, neutral) else {
             return;
         };
         let mut at = watches.first_of(index);
@@ -236,6 +237,9 @@ impl Kernel {
         if self.values.watches.needs_recheck() {
             self.recheck_watches(fx);
         }
+        if message.retain() == RetainOp::Clear && self.is_about_another_than(index, message) {
+            return;
+        }
         let own = self.env.shard();
         if !self.values.watches.came(index, message, from, own) {
             return;
@@ -247,6 +251,19 @@ impl Kernel {
         while let Some(next) = self.offer_to_watcher(at, message, fx) {
             at = next;
         }
+    }
+
+    /// Whether a message that clears leaves the value of a cell as it is: it forgets one that was there before.
+    #[cold]
+    fn is_about_another_than(&self, index: u32, message: &Message) -> bool {
+        let cell = self.values.watches.cell(index);
+        let value = cell
+            .filter(|cell| !cell.is_beginning())
+            .and_then(|cell| cell.value());
+        value.is_some_and(|value| {
+            value.retain() != RetainOp::Clear
+                && is_about_another(message, value, self.env.neutral())
+        })
     }
 
     /// The same where not each watcher is told: a loop of its own, so that elsewhere nothing is asked of each.

@@ -8,6 +8,7 @@
 //!
 //! Whether an address is kept is decided when its route is worked out.
 
+use crate::effects::Safety;
 use crate::ids::SessionId;
 use crate::publish::pipeline::Draft;
 use crate::remote::shards::ShardMessage;
@@ -63,9 +64,14 @@ impl Kernel {
 
     pub(crate) fn remember_here(&mut self, message: Message) {
         if message.retain() == RetainOp::Clear {
-            self.values.forget_remembered(message.address());
-        } else if self.env.drops_waiting() || !self.values.remember(message) {
+            return self.values.forget_remembered(message.address());
+        }
+        let before = self.values_before(message.address());
+        if self.env.drops_waiting() || !self.values.remember(message.clone()) {
             self.books.retain_refused();
+        } else {
+            // It is in memory only, and so is its place.
+            self.keep_beside(&message, before, Safety::Lazy);
         }
     }
 }

@@ -18,6 +18,8 @@ pub struct LastValues {
     by_expiry: BTreeMap<(Time, u64), Message>,
     serial_next: u64,
     bytes: usize,
+    /// Messages and bytes that are kept elsewhere and count against the same limits.
+    taken: (usize, usize),
 }
 
 #[derive(Debug)]
@@ -77,6 +79,7 @@ impl LastValues {
             by_expiry: BTreeMap::new(),
             serial_next: 0,
             bytes: 0,
+            taken: (0, 0),
         }
     }
 
@@ -91,10 +94,10 @@ impl LastValues {
         let address = message.address();
         let previous = match self.by_address.get_mut(address) {
             None => {
-                if self.by_address.len() >= self.limits.count_max {
+                if self.by_address.len() + self.taken.0 >= self.limits.count_max {
                     return Err(Refused::Count);
                 }
-                if self.bytes.saturating_add(cost) > self.limits.bytes_max {
+                if self.bytes.saturating_add(cost + self.taken.1) > self.limits.bytes_max {
                     return Err(Refused::Bytes);
                 }
                 let key = address.into();
@@ -104,7 +107,8 @@ impl LastValues {
             Some(value) => {
                 let freed = self::cost(&value.message);
                 // A value that shrinks is welcome even after the limits were lowered below what is held.
-                if cost > freed && self.bytes - freed + cost > self.limits.bytes_max {
+                if cost > freed && self.bytes - freed + cost + self.taken.1 > self.limits.bytes_max
+                {
                     return Err(Refused::Bytes);
                 }
                 Some(std::mem::replace(value, Value { message, serial }))
@@ -237,6 +241,11 @@ impl LastValues {
     /// What [`set`](LastValues::set) holds the store to.
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// How many messages and bytes are kept elsewhere under the same limits.
+    pub(crate) fn set_taken(&mut self, count: usize, bytes: usize) {
+        self.taken = (count, bytes);
     }
 
     /// Changes the limits. Values held beyond lower ones stay; new ones are refused.

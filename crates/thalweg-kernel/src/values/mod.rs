@@ -4,6 +4,7 @@
 //! know:* a session but by its identifier, a route, another shard's values.
 
 pub(crate) mod cell;
+pub(crate) mod history;
 pub(crate) mod kept_value;
 pub mod last_value;
 pub(crate) mod read;
@@ -12,14 +13,17 @@ pub(crate) mod retained;
 pub(crate) mod watch;
 mod watches;
 
+use history::{History, forgotten, name_of};
 pub(crate) use watches::{Asking, Cell, NONE, NewWatcher, Offered, Watches};
 
+use crate::env::Neutral;
 use crate::kernel::Map;
 use crate::limits::Limits;
 use crate::values::last_value::{LastValues, ScanCursor};
 use crate::values::read::List;
 use std::ops::ControlFlow;
 use thalweg_model::{Message, Time};
+use thalweg_records::Record;
 
 /// The last values of this shard's addresses, and who watches or lists values.
 pub(crate) struct Values {
@@ -27,6 +31,8 @@ pub(crate) struct Values {
     /// Values that were not retained, of addresses whose every publish is remembered; newer than those in `retained` where
     /// both have one.
     remembered: LastValues,
+    /// The kept messages of addresses that keep several.
+    pub history: History,
     /// Addresses whose every publish is remembered, beside those of [`Limits::kept_filters`].
     kept_addresses: Map<Box<str>, ()>,
     /// Lists of last values that are being put together, by question.
@@ -40,6 +46,7 @@ impl Values {
         Values {
             retained: LastValues::new(retained_limits(limits)),
             remembered: LastValues::new(remembered_limits(limits)),
+            history: History::default(),
             kept_addresses: Map::default(),
             lists: Map::default(),
             watches: Watches::default(),
@@ -66,6 +73,8 @@ impl Values {
 
     /// Retains a message, which is newer than what was remembered. False if there is no room.
     pub(crate) fn retain(&mut self, message: &Message) -> bool {
+        self.retained
+            .set_taken(self.history.count(), self.history.bytes());
         let is_set = self.retained.set(message.clone()).is_ok();
         // Looking at the address costs more than the rest.
         if is_set && self.remembered.count() > 0 {
@@ -74,10 +83,44 @@ impl Values {
         is_set
     }
 
-    /// Clears both values of an address.
+    /// Forgets both values of an address, and all that it keeps.
     pub(crate) fn clear(&mut self, address: &str) {
         self.retained.clear(address);
-        self.forget_remembered(address);
+        if self.remembered.count() > 0 {
+            self.remembered.clear(address);
+        }
+        self.history.clear(address);
+    }
+
+    /// Forgets a message that was taken out of the history if it is a last value; whether it was the retained one.
+    pub(crate) fn forget_if_last(&mut self, message: &Message, neutral: Neutral) -> bool {
+        let address = message.address();
+        let is_it = |store: &LastValues| {
+            store.get(address, Time::ZERO).is_some_and(|value| {
+                value.is_same(message)
+                    || (watches::is_same(value, message)
+                        && name_of(value, neutral) == name_of(message, neutral))
+            })
+        };
+        let (is_retained, is_remembered) = (is_it(&self.retained), is_it(&self.remembered));
+        if is_remembered {
+            self.remembered.clear(address);
+        }
+        if is_retained {
+            self.retained.clear(address);
+        }
+        is_retained
+    }
+
+    /// The messages that an address keeps, oldest first.
+    pub(crate) fn kept(&self, address: &str, now: Time) -> Vec<Message> {
+        let all = match self.history.has(address) {
+            true => self.history.of(address).cloned().collect(),
+            false => Vec::from_iter(self.latest(address, now).cloned()),
+        };
+        all.into_iter()
+            .filter(|message: &Message| message.expires() > now)
+            .collect()
     }
 
     /// Remembers a message of an address that is kept. False if there is no room.
@@ -90,6 +133,7 @@ impl Values {
         if self.remembered.count() > 0 {
             self.remembered.clear(address);
         }
+        self.history.forget_remembered(address);
     }
 
     /// Remembers every publish to an address from now on, or no longer. Whether that changes anything; nothing if there are
@@ -122,7 +166,7 @@ impl Values {
             .map(Into::into)
             .collect();
         for address in unkept {
-            self.remembered.clear(&address);
+            self.forget_remembered(&address);
         }
     }
 
@@ -143,17 +187,34 @@ impl Values {
         [&self.remembered, &self.retained]
     }
 
-    /// Drops up to `max` values of each kind that have expired; shows the addresses of the retained ones.
-    pub(crate) fn expire(&mut self, now: Time, max: usize, dropped_one: impl FnMut(&str)) {
-        self.retained.expire(now, max, dropped_one);
+    /// Drops up to `max` values of each kind that have expired; shows what is to be written of it.
+    pub(crate) fn expire(&mut self, now: Time, max: usize, mut gone: impl FnMut(&Record<'_>)) {
+        let history = &self.history;
+        self.retained.expire(now, max, |address| {
+            if history.has(address) {
+                // Its own number goes with the history's.
+                gone(&forgotten(address, (1, 0), true));
+            } else {
+                gone(&Record::Cleared { address });
+            }
+        });
         self.remembered.expire(now, max, |_| {});
+        self.history.expire(now, max, |address, number| {
+            gone(&forgotten(address, (number, number), false));
+        });
     }
 
     pub(crate) fn retained_count(&self) -> usize {
         self.retained.count()
     }
 
+    /// Bytes of the retained values, and of what addresses keep beside their last values.
     pub(crate) fn retained_bytes(&self) -> usize {
+        self.retained.bytes() + self.history.bytes()
+    }
+
+    /// Bytes of the retained values alone.
+    pub(crate) fn last_bytes(&self) -> usize {
         self.retained.bytes()
     }
 
@@ -163,7 +224,7 @@ impl Values {
 
     /// Bytes of all values, those that watches share among them.
     pub(crate) fn bytes(&self) -> usize {
-        self.retained.bytes() + self.remembered.bytes() + self.watches.value_bytes()
+        self.retained_bytes() + self.remembered.bytes() + self.watches.value_bytes()
     }
 
     // --- lists

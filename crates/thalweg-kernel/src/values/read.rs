@@ -111,6 +111,50 @@ impl Kernel {
         true
     }
 
+    /// Asks for all messages that an address keeps, oldest first; of most addresses that is the last value alone. The answer
+    /// is [`Answer::Values`], maybe before this returns. False, and no answer, if the session may not have them.
+    pub fn read_kept<E: Effects>(
+        &mut self,
+        id: SessionId,
+        link: LinkId,
+        ticket: Ticket,
+        address: &str,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        let Some(asker) = self.asker(id, link, ticket) else {
+            return false;
+        };
+        let session = self.sessions.get(id);
+        if !session.is_some_and(|session| may_see(session, address)) {
+            return false;
+        }
+        let home = home(address, self.env.shards());
+        if home == self.env.shard() {
+            let kept = self.values.kept(address, now);
+            self.on_read_kept(asker, kept, fx);
+        } else {
+            let address = address.into();
+            self.remote
+                .send(home, ShardMessage::ReadKept { asker, address });
+        }
+        true
+    }
+
+    pub(crate) fn on_read_kept<E: Effects>(
+        &mut self,
+        asker: Asker,
+        mut values: Vec<Message>,
+        fx: &mut E,
+    ) {
+        if self.is_there(&asker) {
+            values.retain(|value| self.may_read(asker.session(), value));
+            let complete = true;
+            let answer = Answer::Values { values, complete };
+            fx.answer(asker.link(), asker.ticket(), answer);
+        }
+    }
+
     pub(crate) fn on_read<E: Effects>(
         &mut self,
         asker: Asker,

@@ -156,7 +156,7 @@ impl Kernel {
         for message in messages {
             self.accept(queue_id, &message, now, fx);
             if self.journal.has_references() {
-                self.persist_kept(&message, false, self.env.limits().safety);
+                self.persist_kept(&message, self.env.limits().safety);
             }
         }
     }

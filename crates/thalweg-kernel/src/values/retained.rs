@@ -7,12 +7,13 @@
 use crate::effects::{Content, Effects, Safety, deliver_apart};
 use crate::entry::{Entry, SubscriptionIds, Via};
 use crate::ids::{SessionId, ShardId};
-use crate::journal::durable::Pending;
+use crate::journal::durable::{AsValue, Pending};
 use crate::publish::cause::Cause;
 use crate::publish::pipeline::Draft;
 use crate::publish::subject::Subject;
 use crate::remote::shards::ShardMessage;
 use crate::remote::transfer::From;
+use crate::values::history::retracted_by;
 use crate::values::last_value::ScanCursor;
 use crate::{Kernel, Wish, home};
 use std::collections::VecDeque;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use thalweg_filter::Predicate;
 use thalweg_model::filter::kind_of;
 use thalweg_model::{FilterKind, Message, Reliability, RetainOp, Time};
+use thalweg_records::KeptAs;
 
 /// Values looked at in one go.
 const STEPS_MAX: usize = 512;
@@ -60,7 +62,10 @@ impl Scan {
 /// What became of a retain operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retained {
-    Here,
+    /// Here, and the message is to be written as that.
+    Here(Option<KeptAs>),
+    /// Here, and all is written.
+    Done,
     /// Another shard, the address's home, applies it.
     Elsewhere,
     /// There is no room, or last values are not kept.
@@ -97,37 +102,48 @@ impl Kernel {
             return Retained::Elsewhere;
         }
         let message = self.kept(cause.publisher, draft, kept, now);
-        if self.keep_last_value(message) {
-            Retained::Here
-        } else {
-            Retained::Refused
-        }
+        self.keep_last_value(message, cause.safety)
     }
 
-    pub(crate) fn keep_last_value(&mut self, message: &Message) -> bool {
+    /// Applies the retain operation of a message whose home this shard is.
+    pub(crate) fn keep_last_value(&mut self, message: &Message, safety: Safety) -> Retained {
         match message.retain() {
-            RetainOp::None => true,
-            RetainOp::Clear => {
-                self.values.clear(message.address());
-                true
-            }
+            RetainOp::None => Retained::Done,
+            RetainOp::Clear => match retracted_by(message, self.env.neutral()) {
+                Some(name) => {
+                    self.forget_named(message, &name, safety);
+                    Retained::Done
+                }
+                None => {
+                    self.values.clear(message.address());
+                    Retained::Here(None)
+                }
+            },
             RetainOp::Set => {
                 let known = || self.values.retained(message.address(), Time::ZERO);
                 if self.env.drops_waiting()
                     && known().is_none_or(|old| old.bytes() < message.bytes())
                 {
-                    return false;
+                    return Retained::Refused;
                 }
-                let cap = message.ingress() + self.env.limits().retained_expiry_max;
-                let capped = (message.expires() > cap).then(|| expiring(message, cap));
+                let capped = self.capped(message);
                 let message = capped.as_ref().unwrap_or(message);
-                let is_set = self.values.retain(message);
-                if !is_set && self.values.is_kept(message.address(), self.env.limits()) {
+                let before = self.values_before(message.address());
+                if self.values.retain(message) {
+                    return Retained::Here(self.keep_beside(message, before, safety));
+                }
+                if self.values.is_kept(message.address(), self.env.limits()) {
                     self.remember_here(message.clone());
                 }
-                is_set
+                Retained::Refused
             }
         }
+    }
+
+    /// The same message with a shorter life, if it would be retained for longer than it may be.
+    pub(crate) fn capped(&self, message: &Message) -> Option<Message> {
+        let cap = message.ingress() + self.env.limits().retained_expiry_max;
+        (message.expires() > cap).then(|| expiring(message, cap))
     }
 
     pub(crate) fn scan_for(
@@ -373,10 +389,13 @@ impl Kernel {
         // What the broker says about itself it will say again.
         let is_kept = self.env.limits().journal
             && (message.publisher() != 0 || !message.address().starts_with('$'));
-        if !self.keep_last_value(&message) {
-            self.books.retain_refused();
-        } else if is_kept {
-            self.persist_kept(&message, true, safety);
+        match self.keep_last_value(&message, safety) {
+            Retained::Here(kept) if is_kept => {
+                let is_last = true;
+                self.persist_value(&message, AsValue { is_last, kept }, safety);
+            }
+            Retained::Refused => self.books.retain_refused(),
+            _ => {}
         }
         self.took_over(from);
     }

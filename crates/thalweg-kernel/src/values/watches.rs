@@ -2,10 +2,12 @@
 //! value from other shards (see `cell.rs`).
 
 use crate::books::Delta;
+use crate::env::Neutral;
 use crate::ids::{LinkId, SessionId, ShardId};
 use crate::journal::numbers::shard_of;
 use crate::kernel::Map;
 use crate::routes::arena::Arena;
+use crate::values::history::is_about_another;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_filter::Predicate;
@@ -432,6 +434,7 @@ impl Watches {
         own: ShardId,
         at_home: Option<Option<Message>>,
         now: Time,
+        neutral: Neutral,
     ) -> Option<Vec<Message>> {
         let settled = self.cells.get_mut(cell)?;
         let mut asking = settled.asking.take()?;
@@ -441,6 +444,7 @@ impl Watches {
         self.value_bytes -= asking.came_bytes();
         let (mut changes, unseen) = asking.in_order(own);
         changes.retain(|message| message.expires() > now || message.retain() == RetainOp::Clear);
+        let changes = without_retractions_of_others(changes, neutral);
         if let Some((unseen, comes)) = unseen {
             (settled.unseen, settled.unseen_comes) = (Some(unseen), comes);
         }
@@ -636,6 +640,20 @@ impl Asking {
     }
 }
 
+/// Drops messages that clear another value than the one before them.
+fn without_retractions_of_others(changes: Vec<Message>, neutral: Neutral) -> Vec<Message> {
+    let mut left: Vec<Message> = Vec::with_capacity(changes.len());
+    for message in changes {
+        let is_idle = left
+            .last()
+            .is_some_and(|value| is_about_another(&message, value, neutral));
+        if !is_idle {
+            left.push(message);
+        }
+    }
+    left
+}
+
 /// Whether a message from some shard was published before the value that a cell began with, which has not come here; with
 /// `comes`, it will. Many messages have the same time: what a shard read at once.
 fn is_older(message: &Message, from: ShardId, unseen: &Message, comes: bool) -> bool {
@@ -644,7 +662,7 @@ fn is_older(message: &Message, from: ShardId, unseen: &Message, comes: bool) -> 
 }
 
 /// Whether both are one message. A last value whose life was cut short is a copy.
-fn is_same(a: &Message, b: &Message) -> bool {
+pub(crate) fn is_same(a: &Message, b: &Message) -> bool {
     a.is_same(b)
         || (a.ingress() == b.ingress()
             && a.publisher() == b.publisher()

@@ -3,7 +3,7 @@
 use super::{encoded, message, reference, rewritten, session};
 use crate::{BodyRecord, StoredSession, WillRecord};
 use crate::{
-    Contradiction, Counts, MessageRecord, Record, Reference, SessionRecord, State,
+    Contradiction, Counts, KeptAs, MessageRecord, Record, Reference, SessionRecord, State,
     SubscriptionRecord,
 };
 use std::borrow::Cow;
@@ -395,6 +395,76 @@ fn a_message_is_held_until_it_is_released() {
             .held,
         [12]
     );
+}
+
+#[test]
+fn an_address_keeps_what_its_messages_say_and_what_was_there_before() {
+    let value = |kept: Option<(u64, u64)>, retain| {
+        let body = BodyRecord {
+            retain,
+            ..super::body("a/b", b"1")
+        };
+        Record::Message(MessageRecord {
+            body,
+            is_last_value: true,
+            kept: kept.map(|(number, oldest)| KeptAs { number, oldest }),
+            ..message(&[])
+        })
+    };
+    let set = |number, oldest| value(Some((number, oldest)), RetainOp::Set);
+    let forgotten = |first, last, and_last| Record::Forgotten {
+        address: "a/b",
+        first,
+        last,
+        and_last,
+    };
+    let numbers = |journal: &Journal| -> Vec<u64> {
+        let kept = journal.state.kept.get("a/b").into_iter().flatten();
+        kept.map(|(number, ..)| *number).collect()
+    };
+    let mut journal = Journal::default();
+    let first = journal.write(&value(None, RetainOp::Set));
+    journal.write(&set(1, 0));
+    let third = journal.write(&set(2, 0));
+    assert_eq!(numbers(&journal), [0, 1, 2]);
+    assert_eq!(journal.state.kept["a/b"][0].1, first);
+    assert_eq!(journal.state.live().count(), 4);
+    // The oldest go, one by one or all those that the depth leaves out.
+    journal.write(&set(3, 1));
+    assert_eq!(numbers(&journal), [1, 2, 3]);
+    journal.write(&forgotten(2, 2, false));
+    assert_eq!(numbers(&journal), [1, 3]);
+    journal.write(&forgotten(3, 3, true));
+    assert_eq!(numbers(&journal), [1]);
+    assert!(journal.state.last_values.is_empty());
+    journal.write(&set(4, 4));
+    assert_eq!(numbers(&journal), [4]);
+    assert!(!journal.state.live().any(|(place, _)| place == third));
+    // A message without a place ends what is kept beside it; so does one that clears.
+    journal.write(&value(None, RetainOp::Set));
+    assert_eq!(
+        (numbers(&journal).len(), journal.state.last_values.len()),
+        (0, 1)
+    );
+    journal.write(&set(5, 5));
+    journal.write(&value(None, RetainOp::Clear));
+    assert_eq!(journal.state.live().count(), 0);
+    journal.write(&set(6, 0));
+    assert_eq!(numbers(&journal), [6]);
+    journal.write(&Record::Cleared { address: "a/b" });
+    assert_eq!(journal.state.live().count(), 0);
+
+    // A checkpoint says the same, and what is lost is in no list.
+    journal.write(&value(None, RetainOp::Set));
+    journal.write(&set(7, 0));
+    let mut again = Journal::default();
+    journal.state.write(&mut |record| {
+        again.write(record);
+    });
+    assert_eq!(again.state, journal.state);
+    assert_eq!(again.state.forget(|_| true), 3);
+    assert_eq!(again.state.live().count(), 0);
+    assert_eq!(journal.state.contradictions, []);
 }
 
 #[test]

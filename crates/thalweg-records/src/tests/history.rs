@@ -285,6 +285,7 @@ impl Model {
             ingress: Time::from_secs(1),
             publisher: 1,
             is_last_value,
+            kept: None,
             held,
             references: Cow::Owned(references),
         })

@@ -56,6 +56,7 @@ fn message<'a>(references: &'a [Reference<'a>]) -> MessageRecord<'a> {
         ingress: Time::from_secs(1_795_000_000),
         publisher: 70_000,
         is_last_value: false,
+        kept: None,
         held: None,
         references: Cow::Borrowed(references),
     }

@@ -2,7 +2,8 @@
 
 use super::{encoded, message, reference};
 use crate::{
-    BodyRecord, MessageRecord, Record, Reference, SessionRecord, SubscriptionRecord, WillRecord,
+    BodyRecord, KeptAs, MessageRecord, Record, Reference, SessionRecord, SubscriptionRecord,
+    WillRecord,
 };
 use crate::{State, message_at};
 use proptest::collection::vec;
@@ -195,18 +196,23 @@ fn a_message() -> impl Strategy<Value = MessageRecord<'static>> {
         moment(),
         number(),
         any::<bool>(),
-        held,
+        (option::of((number(), number())), held),
         vec(a_reference(), 0..20),
     )
         .prop_map(
-            |(body, expires, ingress, publisher, is_last_value, held, references)| MessageRecord {
-                body,
-                expires,
-                ingress,
-                publisher,
-                is_last_value,
-                held,
-                references: Cow::Owned(references),
+            |(body, expires, ingress, publisher, is_last_value, (kept, held), references)| {
+                MessageRecord {
+                    kept: kept
+                        .filter(|_| body.retain == RetainOp::Set)
+                        .map(|(number, oldest)| KeptAs { number, oldest }),
+                    body,
+                    expires,
+                    ingress,
+                    publisher,
+                    is_last_value,
+                    held,
+                    references: Cow::Owned(references),
+                }
             },
         )
 }
@@ -356,6 +362,22 @@ pub(super) fn record() -> impl Strategy<Value = Record<'static>> {
             address,
             place,
             len
+        }),
+        (text(), number(), number(), any::<bool>()).prop_map(|(address, first, last, and_last)| {
+            Record::Forgotten {
+                address,
+                first,
+                last,
+                and_last,
+            }
+        }),
+        (text(), number(), number(), any::<u32>()).prop_map(|(address, number, place, len)| {
+            Record::Kept {
+                address,
+                number,
+                place,
+                len,
+            }
         }),
         (number(), number()).prop_map(|(queue, serial)| Record::Numbers { queue, serial }),
     ]

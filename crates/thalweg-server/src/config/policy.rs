@@ -24,6 +24,8 @@ section! {
         priority_min: Option<u8> = count(0, 9), "", Now;
         /// Whether messages become last values.
         last_value: Option<LastValueRule> = Word(LastValueRule::WORDS), "", Now;
+        /// How many messages an address keeps, the last value among them.
+        last_value_depth: Option<u16> = count(1, 1000), "", Now;
         /// What acknowledgements wait for.
         fsync: Option<Fsync> = Word(Fsync::WORDS), "", Now;
         /// Messages per second; `u64::MAX` ends what entries before it say.
@@ -45,7 +47,7 @@ pub static POLICY: Tables = Tables {
     title: "a list of policies",
     entry: "a policy",
     max: (1000, ": a new address is compared with each"),
-    takes: "[[policy]] with filter, lifespan_max, priority_min, last_value, fsync, rate, rate_bytes, rate_burst, rate_per \
+    takes: "[[policy]] with filter, lifespan_max, priority_min, last_value, last_value_depth, fsync, rate, rate_bytes, rate_burst, rate_per \
             and rate_exceed, or \
             [{ filter = \"plant/#\", lifespan_max = \"30s\" }]",
     mend: "Write [{ filter = \"plant/#\", lifespan_max = \"30s\" }], or tables [[policy]]",
@@ -128,7 +130,7 @@ mod tests {
     const TEXT: &str = "[[policy]]\nfilter = \"plant/#\"\nlifespan_max = \"30s\"\npriority_min = 4\nlast_value = \"keep\"\n\
                         rate = \"200/s\"\nrate_bytes = \"1MiB/s\"\nrate_per = \"topic\"\nrate_burst = \"2s\"\n\
                         [[policy]]\nfilter = \"plant/+/x\"\nlifespan_max = \"unlimited\"\nfsync = \"interval\"\n\
-                        rate = \"unlimited\"\nrate_exceed = \"drop\"\n";
+                        last_value_depth = 20\nrate = \"unlimited\"\nrate_exceed = \"drop\"\n";
 
     #[test]
     fn policies_keep_their_order_and_read_back_as_they_are_shown() {
@@ -147,6 +149,10 @@ mod tests {
         assert_eq!(
             (x.lifespan_max, x.priority_min, x.fsync),
             (Some(Span::FOREVER), None, Some(Fsync::Interval))
+        );
+        assert_eq!(
+            (plant.last_value_depth, x.last_value_depth),
+            (None, Some(20))
         );
         assert_eq!(
             (plant.rate, plant.rate_bytes, plant.rate_burst),
@@ -179,6 +185,7 @@ mod tests {
                 lifespan_max         \"unlimited\" (policy 2, \"plant/+/x\")\n  \
                 priority_min         4 (policy 1, \"plant/#\")\n  \
                 last_value           \"keep\" (policy 1, \"plant/#\")\n  \
+                last_value_depth     20 (policy 2, \"plant/+/x\")\n  \
                 fsync                \"interval\" (policy 2, \"plant/+/x\")\n  \
                 rate                 \"unlimited\" (policy 2, \"plant/+/x\")\n  \
                 rate_bytes           \"1MiB/s\" (policy 1, \"plant/#\")\n  \

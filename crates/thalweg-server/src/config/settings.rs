@@ -33,6 +33,7 @@ section! {
         /// them. With `lifespan_max`, messages that would live longer, or for ever, expire after that time. With
         /// `priority_min`, messages of a lower priority have this one. With `last_value`, topics remember their latest
         /// message although it was not retained, as with `last_values.keep` (`keep`), or no message is retained (`off`).
+        /// With `last_value_depth`, they keep so many of those messages, for XMPP clients, which see them as items.
         /// `fsync` is what acknowledgements wait for, as with `journal.filters`.
         policy: Vec<Policy> = Tables(&POLICY), "", Now;
         in "log." log: Log;

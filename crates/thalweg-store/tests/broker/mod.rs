@@ -206,6 +206,7 @@ pub fn message<'a>(
         ingress: Time::from_secs(1_795_000_000),
         publisher: 9,
         is_last_value: retain != RetainOp::None,
+        kept: None,
         held: None,
         references: Cow::Borrowed(references),
     })

@@ -5,6 +5,7 @@ mod access;
 mod arguments;
 mod bytes;
 mod credit;
+mod depth;
 mod elsewhere;
 mod filters;
 mod kills;

@@ -1,0 +1,414 @@
+//! The kept messages of addresses that keep several ([`Policy::last_value_depth`](crate::Policy::last_value_depth)).
+//!
+//! The last value is among them and shares its memory with the stores of last values, so that those, and whoever reads one
+//! value, need not know of this. An address that keeps one message has nothing here.
+//!
+//! What an address had before the last value does not become the last value again when that is retracted or expires: who has
+//! followed the address was told that there is none.
+
+use crate::Kernel;
+use crate::effects::Safety;
+use crate::env::Neutral;
+use crate::limits::Limits;
+use crate::values::last_value;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use thalweg_model::{Details, Message, RetainOp, Time};
+use thalweg_records::{KeptAs, Record};
+
+/// Kept messages by address, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    by_address: BTreeMap<Box<str>, VecDeque<Kept>>,
+    totals: Totals,
+    serial_last: u64,
+}
+
+#[derive(Debug, Default)]
+struct Totals {
+    /// Those that expire at all, soonest first.
+    by_expiry: BTreeMap<(Time, u64), Message>,
+    count: usize,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Kept {
+    /// Its number in the journal; rises within an address.
+    number: u64,
+    /// Names the entry in `by_expiry`.
+    serial: u64,
+    message: Message,
+    /// The name that its publisher gave it.
+    id: Option<Box<str>>,
+}
+
+/// What an entry costs beside its message.
+const ENTRY_BYTES: usize = 48;
+
+impl Kept {
+    fn cost(&self) -> usize {
+        let id = self.id.as_ref().map_or(0, |id| id.len());
+        self.message.bytes() + ENTRY_BYTES + id
+    }
+
+    fn name(&self) -> &str {
+        self.id.as_deref().unwrap_or(Details::UNNAMED)
+    }
+}
+
+impl Totals {
+    fn enter(&mut self, kept: &Kept) {
+        self.count += 1;
+        self.bytes += kept.cost();
+        if kept.message.expires() != Time::NEVER {
+            let at = (kept.message.expires(), kept.serial);
+            self.by_expiry.insert(at, kept.message.clone());
+        }
+    }
+
+    fn leave(&mut self, kept: &Kept) {
+        self.count -= 1;
+        self.bytes -= kept.cost();
+        self.by_expiry
+            .remove(&(kept.message.expires(), kept.serial));
+    }
+
+    fn is_beyond(&self, room: last_value::Limits) -> bool {
+        self.count > room.count_max || self.bytes > room.bytes_max
+    }
+}
+
+impl History {
+    pub(crate) fn count(&self) -> usize {
+        self.totals.count
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.totals.bytes
+    }
+
+    pub(crate) fn recount(&self) -> usize {
+        self.by_address.values().flatten().map(Kept::cost).sum()
+    }
+
+    /// Whether an address has kept messages here.
+    pub(crate) fn has(&self, address: &str) -> bool {
+        self.totals.count > 0 && self.by_address.contains_key(address)
+    }
+
+    /// The kept messages of an address, oldest first.
+    pub(crate) fn of(&self, address: &str) -> impl Iterator<Item = &Message> {
+        let kept = self.by_address.get(address).into_iter().flatten();
+        kept.map(|kept| &kept.message)
+    }
+
+    /// Adds the newest message of an address; `number` is its number in the journal if it has one already. Drops the oldest
+    /// beyond `depth`, and those for which there is no room.
+    fn add(
+        &mut self,
+        number: Option<u64>,
+        message: Message,
+        id: Option<Box<str>>,
+        depth: usize,
+        room: last_value::Limits,
+    ) -> KeptAs {
+        self.serial_last = self.serial_last.max(number.unwrap_or(0)) + 1;
+        let serial = self.serial_last;
+        let number = number.unwrap_or(serial);
+        let newest = message.clone();
+        let ring = self.by_address.entry(newest.address().into()).or_default();
+        let kept = Kept {
+            number,
+            serial,
+            message,
+            id,
+        };
+        self.totals.enter(&kept);
+        ring.push_back(kept);
+        while (ring.len() > depth || self.totals.is_beyond(room))
+            && let Some(oldest) = ring.pop_front()
+        {
+            self.totals.leave(&oldest);
+        }
+        let oldest = ring.front().map_or(number, |oldest| oldest.number);
+        if ring.is_empty() {
+            // There is no room for even one; the newest is the last value all the same.
+            self.by_address.remove(newest.address());
+        }
+        KeptAs { number, oldest }
+    }
+
+    /// Takes out the newest message of an address for which `is_meant` holds.
+    fn take(&mut self, address: &str, is_meant: impl Fn(&Kept) -> bool) -> Option<Kept> {
+        let ring = self.by_address.get_mut(address)?;
+        let at = ring.iter().rposition(is_meant)?;
+        let taken = ring.remove(at)?;
+        if ring.is_empty() {
+            self.by_address.remove(address);
+        }
+        self.totals.leave(&taken);
+        Some(taken)
+    }
+
+    /// Forgets what an address keeps.
+    pub(crate) fn clear(&mut self, address: &str) {
+        if self.totals.count > 0 {
+            self.retain(address, |_| false);
+        }
+    }
+
+    /// Forgets what an address keeps that was not retained.
+    pub(crate) fn forget_remembered(&mut self, address: &str) {
+        if self.totals.count > 0 {
+            self.retain(address, |message| message.retain() == RetainOp::Set);
+        }
+    }
+
+    fn retain(&mut self, address: &str, is_kept: impl Fn(&Message) -> bool) {
+        let Some(ring) = self.by_address.get_mut(address) else {
+            return;
+        };
+        let totals = &mut self.totals;
+        ring.retain(|kept| {
+            let stays = is_kept(&kept.message);
+            if !stays {
+                totals.leave(kept);
+            }
+            stays
+        });
+        if ring.is_empty() {
+            self.by_address.remove(address);
+        }
+    }
+
+    /// Drops what lower depths leave no place for; the addresses and the highest number of each that is gone.
+    fn shorten(&mut self, depth_of: impl Fn(&str) -> usize) -> Vec<(Box<str>, u64)> {
+        let mut gone = Vec::new();
+        for (address, ring) in &mut self.by_address {
+            let depth = depth_of(address);
+            let excess = if depth > 1 {
+                ring.len().saturating_sub(depth)
+            } else {
+                ring.len()
+            };
+            let mut last = None;
+            for dropped in ring.drain(..excess) {
+                self.totals.leave(&dropped);
+                last = Some(dropped.number);
+            }
+            gone.extend(last.map(|last| (address.clone(), last)));
+        }
+        self.by_address.retain(|_, ring| !ring.is_empty());
+        gone
+    }
+
+    /// Drops up to `max` messages that have expired; shows their addresses and numbers.
+    pub(crate) fn expire(&mut self, now: Time, max: usize, mut gone: impl FnMut(&str, u64)) {
+        for _ in 0..max {
+            let first = self.totals.by_expiry.first_key_value();
+            let Some((&(_, serial), message)) = first.filter(|((at, _), _)| *at <= now) else {
+                return;
+            };
+            let message = message.clone();
+            if let Some(kept) = self.take(message.address(), |kept| kept.serial == serial) {
+                gone(message.address(), kept.number);
+            }
+        }
+    }
+}
+
+/// The name of a message, as its publisher gave it.
+pub(crate) fn name_of(message: &Message, neutral: Neutral) -> Option<Box<str>> {
+    let properties: Cow<'_, _> = message.properties().map(neutral)?;
+    properties.details.as_ref()?.message_id.clone()
+}
+
+/// The name of the one message that this one forgets, if it does not clear its address.
+pub(crate) fn retracted_by(message: &Message, neutral: Neutral) -> Option<Box<str>> {
+    if message.retain() != RetainOp::Clear {
+        return None;
+    }
+    let properties: Cow<'_, _> = message.properties().map(neutral)?;
+    properties.details.as_ref()?.retracts().map(Into::into)
+}
+
+/// Whether a message that clears is about another one than this value.
+pub(crate) fn is_about_another(message: &Message, value: &Message, neutral: Neutral) -> bool {
+    retracted_by(message, neutral).is_some_and(|name| {
+        let known = name_of(value, neutral);
+        known.as_deref().unwrap_or(Details::UNNAMED) != &*name
+    })
+}
+
+impl Limits {
+    /// How many messages an address keeps.
+    pub fn last_value_depth(&self, address: &str) -> usize {
+        let depth = self.policy_field(address, |policy| policy.last_value_depth);
+        depth.map_or(1, |depth| usize::from(depth.max(1)))
+    }
+}
+
+impl Kernel {
+    /// Keeps a message, which is the newest of its address, beside those before it, if the address keeps several. `before`
+    /// are its values up to now, for an address that has kept one.
+    pub(crate) fn keep_beside(
+        &mut self,
+        message: &Message,
+        before: [Option<Message>; 2],
+        safety: Safety,
+    ) -> Option<KeptAs> {
+        let depth = self.env.limits().last_value_depth(message.address());
+        if depth <= 1 {
+            return None;
+        }
+        let (neutral, room) = (self.env.neutral(), self.room_for_history());
+        let history = &mut self.values.history;
+        if !history.has(message.address()) {
+            for value in before.into_iter().flatten() {
+                let number = (value.retain() == RetainOp::Set).then_some(0);
+                let id = name_of(&value, neutral);
+                history.add(number, value, id, depth, room);
+            }
+        }
+        let id = name_of(message, neutral);
+        let same = id
+            .as_deref()
+            .and_then(|id| history.take(message.address(), |kept| kept.id.as_deref() == Some(id)));
+        // While memory is short nothing is added.
+        let depth = match self.env.drops_waiting() {
+            true => depth.min(history.of(message.address()).count().max(1)),
+            false => depth,
+        };
+        let kept = history.add(None, message.clone(), id, depth, room);
+        if let Some(same) = same {
+            let record = forgotten(message.address(), (same.number, same.number), false);
+            self.persist_of(message, &record, safety);
+        }
+        Some(kept)
+    }
+
+    /// What the values themselves leave of their limits.
+    fn room_for_history(&self) -> last_value::Limits {
+        let limits = self.env.limits();
+        last_value::Limits {
+            count_max: limits
+                .retained_messages_max
+                .saturating_sub(self.values.retained_count()),
+            bytes_max: limits
+                .retained_bytes_max
+                .saturating_sub(self.values.last_bytes()),
+        }
+    }
+
+    /// Values that [`Kernel::keep_beside`] is to know, before a message replaces them.
+    pub(crate) fn values_before(&self, address: &str) -> [Option<Message>; 2] {
+        if self.env.limits().last_value_depth(address) <= 1 || self.values.history.has(address) {
+            return [None, None];
+        }
+        self.values
+            .stores()
+            .map(|store| store.get(address, Time::ZERO).cloned())
+    }
+
+    /// Forgets the message of an address that has this name. It leaves no last value if it was that.
+    pub(crate) fn forget_named(&mut self, message: &Message, name: &str, safety: Safety) {
+        let address = message.address();
+        let neutral = self.env.neutral();
+        let named = |value: &Message| {
+            name_of(value, neutral)
+                .as_deref()
+                .unwrap_or(Details::UNNAMED)
+                == name
+        };
+        let Some(kept) = self
+            .values
+            .history
+            .take(address, |kept| kept.name() == name)
+        else {
+            let is_alone = !self.values.history.has(address);
+            if is_alone && self.values.latest(address, Time::ZERO).is_some_and(named) {
+                self.values.clear(address);
+                self.persist_of(message, &Record::Cleared { address }, safety);
+            }
+            return;
+        };
+        let and_last = self.values.forget_if_last(&kept.message, neutral);
+        let record = forgotten(address, (kept.number, kept.number), and_last);
+        self.persist_of(message, &record, safety);
+    }
+
+    /// Drops what the limits, which are new, leave no place for.
+    pub(crate) fn shorten_history(&mut self) {
+        if self.values.history.count() == 0 {
+            return;
+        }
+        let limits = self.env.limits();
+        let gone = self
+            .values
+            .history
+            .shorten(|address| limits.last_value_depth(address));
+        for (address, last) in gone {
+            self.persist_if_journal(&forgotten(&address, (0, last), false), Safety::Lazy);
+        }
+    }
+
+    /// Takes up what an earlier run has kept of an address, by number, oldest first.
+    pub(crate) fn restore_kept(
+        &mut self,
+        address: &str,
+        kept: impl Iterator<Item = (u64, Option<Message>)>,
+        now: Time,
+    ) {
+        let (depth, neutral) = (
+            self.env.limits().last_value_depth(address),
+            self.env.neutral(),
+        );
+        let mut oldest = 0;
+        for (number, message) in kept {
+            match message {
+                _ if depth <= 1 => oldest = number + 1,
+                Some(message) if message.expires() <= now => {
+                    let record = forgotten(address, (number, number), false);
+                    self.persist_if_journal(&record, Safety::Lazy);
+                }
+                Some(message) => {
+                    let (id, room) = (name_of(&message, neutral), self.room_for_history());
+                    let history = &mut self.values.history;
+                    let as_ = history.add(Some(number), message, id, depth, room);
+                    oldest = oldest.max(as_.oldest);
+                }
+                None => {}
+            }
+        }
+        if oldest > 0 {
+            let record = forgotten(address, (0, oldest - 1), false);
+            self.persist_if_journal(&record, Safety::Lazy);
+        }
+    }
+
+    /// Writes down what a message has changed of its address.
+    fn persist_of(&mut self, message: &Message, record: &Record<'_>, safety: Safety) {
+        if message.publisher() != 0 || !message.address().starts_with('$') {
+            // Who is answered for it waits until it is written.
+            self.journal.promise();
+            self.persist_if_journal(record, safety);
+        }
+    }
+
+    fn persist_if_journal(&mut self, record: &Record<'_>, safety: Safety) {
+        if self.env.limits().journal {
+            self.journal.persist(record, safety);
+        }
+    }
+}
+
+/// The record of kept messages that are gone, from the first of these numbers to the last.
+pub(crate) fn forgotten(address: &str, (first, last): (u64, u64), and_last: bool) -> Record<'_> {
+    Record::Forgotten {
+        address,
+        first,
+        last,
+        and_last,
+    }
+}
