@@ -148,6 +148,30 @@ async def last_items():
     await client.disconnect()
 
 
+async def several_items():
+    """A policy of the broker has the node keep three."""
+    client = await connected()
+    entry = element("<entry xmlns='urn:example:entry'>kept</entry>")
+    for number in range(5):
+        await client.pubsub.publish(SERVICE, "several", id=f"k{number}", payload=entry)
+
+    async def names(**options):
+        items = await client.pubsub.get_items(SERVICE, "several", **options)
+        return [item["id"] for item in items["pubsub"]["items"]]
+
+    assert await names() == ["k2", "k3", "k4"]
+    assert await names(max_items=2) == ["k3", "k4"]
+    assert await names(item_ids=["k3"]) == ["k3"]
+    await client.pubsub.publish(SERVICE, "several", id="k3", payload=entry)
+    await client.pubsub.retract(SERVICE, "several", "k2")
+    assert await names() == ["k4", "k3"]
+    config = await client.pubsub.get_node_config(SERVICE, "several")
+    assert config["pubsub_owner"]["configure"]["form"].get_values()["pubsub#max_items"] == "3"
+    await client.pubsub.purge(SERVICE, "several")
+    assert await names() == []
+    await client.disconnect()
+
+
 async def errors():
     client = await connected()
     for refused, condition in [
@@ -449,8 +473,8 @@ async def personal_nodes():
 
 
 async def main():
-    patterns = (log_in, discovery, publish_and_notify, last_items, errors, with_mqtt, starttls, certificate, resumption,
-                forms_of_nodes, forms_of_subscriptions, affiliations, chat, offline_messages, requests, personal_nodes)
+    patterns = (log_in, discovery, publish_and_notify, last_items, several_items, errors, with_mqtt, starttls, certificate,
+                resumption, forms_of_nodes, forms_of_subscriptions, affiliations, chat, offline_messages, requests, personal_nodes)
     for pattern in patterns:
         await asyncio.wait_for(pattern(), 60)
         print(pattern.__name__.replace("_", " "), flush=True)

@@ -52,6 +52,10 @@ fn a_client_of_xmpp_publishes_subscribes_and_meets_mqtt() {
         .set("listeners.people.kind", "xmpp")
         .set("listeners.people.bind", &people.to_string())
         .set("listeners.people.anonymous", "false")
+        .set(
+            "policy",
+            r#"[{ filter = "several", last_value_depth = 3 }]"#,
+        )
         .start_for_queues();
     let Some(broker) = broker else { return };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/python/xmpp_patterns.py");
@@ -62,7 +66,7 @@ fn a_client_of_xmpp_publishes_subscribes_and_meets_mqtt() {
         .arg(script)
         .args(ports.map(|address| address.port().to_string()))
         .arg(broker.folder());
-    assert_patterns(python, 16, &broker);
+    assert_patterns(python, 17, &broker);
 }
 
 #[test]
