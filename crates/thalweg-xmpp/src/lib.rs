@@ -25,6 +25,7 @@ mod stanza;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod whole;
 mod write;
 
 pub use client::{ClientEvent, ClientSettings, ClientSide, Credentials, TlsPolicy};

@@ -40,7 +40,9 @@ pub(crate) fn known(uri: &str) -> Option<&'static str> {
         FRAMING,
         XML,
         "http://jabber.org/protocol/pubsub",
+        "http://jabber.org/protocol/pubsub#event",
         "http://jabber.org/protocol/disco#info",
+        "jabber:x:data",
         "jabber:iq:roster",
     ]
     .into_iter()

@@ -1,8 +1,8 @@
 //! A stream that is read: its header, what is in it, its end.
 
-use crate::tree::{Bounds, Scope};
+use crate::tree::{Bounds, Declaration};
 use crate::write::MESSAGE_END;
-use crate::{Element, PeerFault, Tree, ns};
+use crate::{Element, PeerFault, Tree, ns, whole};
 use rxml::error::EndOrError;
 use rxml::{Parse, RawEvent, RawParser, WithOptions};
 use std::borrow::Cow;
@@ -86,7 +86,7 @@ pub(crate) struct Reader {
     /// The element that is incomplete; empty between two.
     tree: Tree,
     /// Declarations of the header.
-    stream: Vec<Scope>,
+    stream: Vec<Declaration>,
     has_header: bool,
     /// The message has had its element and must end.
     message_ends: bool,
@@ -152,7 +152,7 @@ impl Reader {
 
     /// Octets of memory that the header takes, and the places of an element that is incomplete.
     pub(crate) fn bytes(&self) -> usize {
-        self.tree.bytes() + Scope::texts(&self.stream)
+        self.tree.bytes() + Declaration::texts(&self.stream)
     }
 
     /// The next item, and its octets. `Ok(None)`: incomplete, nothing consumed; the next call must bring the same octets and
@@ -185,6 +185,64 @@ impl Reader {
             if bytes.is_empty() {
                 return Ok(None);
             }
+        }
+        let (len, found) = match self.read_whole(bytes, tree) {
+            Some(len) => (len, Found::Element),
+            None => match self.parse(bytes, tree)? {
+                Some(parsed) => parsed,
+                None => return Ok(None),
+            },
+        };
+        let raw = bytes.get(..len).unwrap_or_default();
+        let raw = simdutf8::basic::from_utf8(raw).map_err(|_| PeerFault::MALFORMED)?;
+        let mut used = len;
+        if self.framing == Framing::Elements {
+            self.message_ends = bytes.get(len) != Some(&MESSAGE_END);
+            used += usize::from(!self.message_ends);
+        }
+        let item = match (found, self.framing) {
+            (Found::End, _) => Item::End,
+            (Found::Header, _) => {
+                self.stream = tree.take_scopes();
+                self.has_header = true;
+                if !self.stream.iter().any(Declaration::is_client) {
+                    return Err(PeerFault::HEADER);
+                }
+                Item::Header(header(tree.root(raw), "stream", ns::STREAMS)?)
+            }
+            (Found::Element, Framing::Document) => Item::Element(tree.root(raw)),
+            (Found::Element, Framing::Elements) => {
+                let element = tree.root(raw);
+                match element.is("close", ns::FRAMING) {
+                    true => Item::End,
+                    false if self.has_header => Item::Element(element),
+                    false => {
+                        self.has_header = true;
+                        Item::Header(header(element, "open", ns::FRAMING)?)
+                    }
+                }
+            }
+        };
+        Ok(Some((used, item)))
+    }
+
+    /// Reads an element past the parser, which stays between two; its length. `None`: it is not read yet.
+    fn read_whole(&self, bytes: &[u8], tree: &mut Tree) -> Option<usize> {
+        if self.scanned > 0 || !self.has_header {
+            return None;
+        }
+        tree.begin(&self.stream);
+        let most = bytes.get(..self.bytes_max).unwrap_or(bytes);
+        whole::read(most, self.token_bytes_max, &self.bounds, tree)
+    }
+
+    /// Goes on with an item, whose first octets may be known already; its length.
+    fn parse(
+        &mut self,
+        bytes: &[u8],
+        tree: &mut Tree,
+    ) -> Result<Option<(usize, Found)>, PeerFault> {
+        if self.scanned == 0 {
             self.tree = std::mem::take(tree);
             self.tree.begin(&self.stream);
         }
@@ -228,37 +286,7 @@ impl Reader {
         if self.framing == Framing::Elements {
             self.parser = parser(self.token_bytes_max);
         }
-        let raw = bytes.get(..len).unwrap_or_default();
-        let raw = simdutf8::basic::from_utf8(raw).map_err(|_| PeerFault::MALFORMED)?;
-        let mut used = len;
-        if self.framing == Framing::Elements {
-            self.message_ends = bytes.get(len) != Some(&MESSAGE_END);
-            used += usize::from(!self.message_ends);
-        }
-        let item = match (found, self.framing) {
-            (Found::End, _) => Item::End,
-            (Found::Header, _) => {
-                self.stream = tree.take_scopes();
-                self.has_header = true;
-                if !self.stream.iter().any(Scope::is_client) {
-                    return Err(PeerFault::HEADER);
-                }
-                Item::Header(header(tree.root(raw), "stream", ns::STREAMS)?)
-            }
-            (Found::Element, Framing::Document) => Item::Element(tree.root(raw)),
-            (Found::Element, Framing::Elements) => {
-                let element = tree.root(raw);
-                match element.is("close", ns::FRAMING) {
-                    true => Item::End,
-                    false if self.has_header => Item::Element(element),
-                    false => {
-                        self.has_header = true;
-                        Item::Header(header(element, "open", ns::FRAMING)?)
-                    }
-                }
-            }
-        };
-        Ok(Some((used, item)))
+        Ok(Some((len, found)))
     }
 
     fn on_event(&mut self, event: &RawEvent, bytes: &[u8]) -> Result<Option<Found>, PeerFault> {
@@ -277,9 +305,8 @@ impl Reader {
             }
             RawEvent::Attribute(_, name, value) => {
                 let slice = bytes.get(from..until).unwrap_or_default();
-                let declared = || value.clone();
                 self.tree
-                    .attribute(slice, from, name_len(name), declared, &self.bounds)?;
+                    .attribute(slice, from, name_len(name), value, &self.bounds)?;
             }
             RawEvent::ElementHeadClose(_) => {
                 self.tree.head_end(bytes, until)?;

@@ -2,7 +2,7 @@
 
 use crate::PeerFault;
 use crate::ns;
-use crate::write::put_attribute;
+use crate::write::{LINE_OR_TAB, REFERENCE, find, put_attribute};
 use std::borrow::Cow;
 
 /// Where the elements of a stanza are: what [`Element`] reads. A caller keeps one for all its connections, so that it is
@@ -27,13 +27,13 @@ const DECLARATIONS_MAX: usize = 256;
 
 /// A place in the octets of the stanza.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Span {
+pub(crate) struct Span {
     from: u32,
     until: u32,
 }
 
 impl Span {
-    fn new(from: usize, until: usize) -> Span {
+    pub(crate) fn new(from: usize, until: usize) -> Span {
         Span {
             from: from as u32,
             until: until as u32,
@@ -50,7 +50,8 @@ impl Span {
         let name = bytes
             .get(self.from as usize..self.until as usize)
             .unwrap_or_default();
-        match memchr::memchr(b':', name) {
+        // Names are too short for memchr.
+        match name.iter().position(|octet| *octet == b':') {
             Some(colon) => (
                 &name[..colon],
                 Span {
@@ -96,27 +97,44 @@ struct Attribute {
     declares: bool,
 }
 
+/// A declaration in force.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
-    prefix: Box<[u8]>,
-    uri: Cow<'static, str>,
+    prefix: Cow<'static, [u8]>,
+    /// Of its namespace, in [`Tree::uris`].
     number: u32,
     /// Open elements when it was declared, its own included; 0 for those of the stream.
     depth: u32,
 }
 
-impl Scope {
+/// A declaration of a stream's header.
+#[derive(Debug)]
+pub(crate) struct Declaration {
+    prefix: Cow<'static, [u8]>,
+    uri: Cow<'static, str>,
+}
+
+impl Declaration {
     /// Octets of prefixes and namespaces.
-    pub(crate) fn texts(scopes: &[Scope]) -> usize {
-        let texts = scopes.iter();
+    pub(crate) fn texts(declarations: &[Declaration]) -> usize {
+        let texts = declarations.iter();
         texts
-            .map(|scope| scope.prefix.len() + scope.uri.len())
+            .map(|declared| declared.prefix.len() + declared.uri.len())
             .sum()
     }
 
     /// Whether it makes [`ns::CLIENT`] the default.
     pub(crate) fn is_client(&self) -> bool {
         self.prefix.is_empty() && self.uri == ns::CLIENT
+    }
+}
+
+/// A prefix, which costs nothing where it is the one that streams have.
+fn kept(prefix: &[u8]) -> Cow<'static, [u8]> {
+    match prefix {
+        b"" => Cow::Borrowed(b""),
+        b"stream" => Cow::Borrowed(b"stream"),
+        other => Cow::Owned(other.into()),
     }
 }
 
@@ -158,43 +176,60 @@ impl Tree {
             + uris.capacity() * size_of::<Cow<'static, str>>()
             + texts
             + scopes.capacity() * size_of::<Scope>()
-            + Scope::texts(scopes)
+            + scopes.iter().map(|scope| scope.prefix.len()).sum::<usize>()
             + open.capacity() * size_of::<u32>()
     }
 
     /// Forgets the stanza; `stream` are the declarations of the stream.
-    pub(crate) fn begin(&mut self, stream: &[Scope]) {
+    pub(crate) fn begin(&mut self, stream: &[Declaration]) {
         self.nodes.clear();
         self.attributes.clear();
         self.open.clear();
         self.uris.clear();
-        self.uris.extend(["".into(), ns::XML.into()]);
+        self.uris
+            .extend([Cow::Borrowed(""), Cow::Borrowed(ns::XML)]);
         self.scopes.clear();
-        for scope in stream {
-            let number = self.number_of(scope.uri.clone());
+        for declared in stream {
+            let number = self.number_of(&declared.uri, || declared.uri.clone());
             self.scopes.push(Scope {
+                prefix: declared.prefix.clone(),
                 number,
                 depth: 0,
-                ..scope.clone()
             });
         }
     }
 
-    fn number_of(&mut self, uri: Cow<'static, str>) -> u32 {
+    /// The number of a namespace, of which `own` is a copy.
+    fn number_of(&mut self, uri: &str, own: impl FnOnce() -> Cow<'static, str>) -> u32 {
         let found = self.uris.iter().rposition(|known| *known == uri);
         found.unwrap_or_else(|| {
-            self.uris.push(uri);
+            self.uris.push(own());
             self.uris.len() - 1
         }) as u32
     }
 
     /// Namespace declarations in force, for elements after a stream's header.
-    pub(crate) fn take_scopes(&mut self) -> Vec<Scope> {
-        std::mem::take(&mut self.scopes)
+    pub(crate) fn take_scopes(&mut self) -> Vec<Declaration> {
+        let scopes = std::mem::take(&mut self.scopes).into_iter();
+        let declared = scopes.map(|scope| Declaration {
+            uri: self
+                .uris
+                .get(scope.number as usize)
+                .cloned()
+                .unwrap_or_default(),
+            prefix: scope.prefix,
+        });
+        declared.collect()
     }
 
     pub(crate) fn depth(&self) -> usize {
         self.open.len()
+    }
+
+    /// The name of the element that was opened last and has not ended.
+    pub(crate) fn open_name<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let Span { from, until } = self.nodes.get(*self.open.last()? as usize)?.name;
+        bytes.get(from as usize..until as usize)
     }
 
     /// A head begins: `<name`, of which the name is at `name`.
@@ -236,7 +271,30 @@ impl Tree {
         slice: &[u8],
         from: usize,
         name_len: usize,
-        declared: impl FnOnce() -> String,
+        declared: &str,
+        bounds: &Bounds,
+    ) -> Result<(), PeerFault> {
+        let spaces = slice
+            .iter()
+            .take_while(|octet| octet.is_ascii_whitespace())
+            .count();
+        let behind = spaces + name_len;
+        let quote = memchr::memchr2(b'\'', b'"', slice.get(behind..).unwrap_or_default());
+        let value_from = behind + quote.unwrap_or(0) + 1;
+        let value = Span::new(
+            from + value_from,
+            from + slice.len().saturating_sub(1).max(value_from),
+        );
+        let written = slice.get(spaces..behind).unwrap_or_default();
+        let name = Span::new(from + spaces, from + behind);
+        self.attribute_at((written, name), (declared, value), bounds)
+    }
+
+    /// The same, where it is known where name and value are.
+    pub(crate) fn attribute_at(
+        &mut self,
+        (written, name): (&[u8], Span),
+        (declared, value): (&str, Span),
         bounds: &Bounds,
     ) -> Result<(), PeerFault> {
         let Some(node) = self
@@ -250,19 +308,6 @@ impl Tree {
         if self.attributes.len() - first >= bounds.attributes_max {
             return Err(PeerFault::TOO_MANY_ATTRIBUTES);
         }
-        let spaces = slice
-            .iter()
-            .take_while(|octet| octet.is_ascii_whitespace())
-            .count();
-        let name = Span::new(from + spaces, from + spaces + name_len);
-        let behind = spaces + name_len;
-        let quote = memchr::memchr2(b'\'', b'"', slice.get(behind..).unwrap_or_default());
-        let value_from = behind + quote.unwrap_or(0) + 1;
-        let value = Span::new(
-            from + value_from,
-            from + slice.len().saturating_sub(1).max(value_from),
-        );
-        let written = slice.get(spaces..behind).unwrap_or_default();
         let prefix: Option<&[u8]> = match written {
             b"xmlns" => Some(b""),
             _ => written.strip_prefix(b"xmlns:"),
@@ -280,12 +325,12 @@ impl Tree {
             if of_this_head.any(|scope| *scope.prefix == *prefix) {
                 return Err(PeerFault::DUPLICATE);
             }
-            let uri = declared();
-            let uri = ns::known(&uri).map_or(Cow::Owned(uri), Cow::Borrowed);
-            let number = self.number_of(uri.clone());
+            let number = self.number_of(declared, || match ns::known(declared) {
+                Some(known) => Cow::Borrowed(known),
+                None => Cow::Owned(declared.into()),
+            });
             self.scopes.push(Scope {
-                prefix: prefix.into(),
-                uri,
+                prefix: kept(prefix),
                 number,
                 depth,
             });
@@ -452,9 +497,14 @@ impl<'b> Element<'b> {
 
     /// The value of the attribute of this name in no namespace.
     pub fn attribute(self, name: &str) -> Option<Cow<'b, str>> {
-        self.attributes()
-            .find(|(known, namespace, _)| *known == name && namespace.is_empty())
-            .map(|found| found.2)
+        let Element { tree, raw, .. } = self;
+        let Span { from, until } = self.node().attributes;
+        let all = tree.attributes.get(from as usize..until as usize)?;
+        let is_named = |attribute: &&Attribute| {
+            !attribute.declares && attribute.uri == NONE && attribute.name.of(raw) == name
+        };
+        let found = all.iter().find(is_named)?;
+        Some(unescape(found.value.of(raw), false))
     }
 
     /// The elements directly in it.
@@ -654,10 +704,11 @@ impl<'b> Iterator for Descendants<'b> {
 
 /// Text or a value without references, CDATA sections and line ends of others. It was checked when it came.
 fn unescape(raw: &str, is_text: bool) -> Cow<'_, str> {
-    let special = |octet: u8| {
-        matches!(octet, b'&' | b'\r' | b'<') || !is_text && matches!(octet, b'\n' | b'\t')
+    let special = match is_text {
+        true => REFERENCE,
+        false => REFERENCE | LINE_OR_TAB,
     };
-    let Some(first) = raw.bytes().position(special) else {
+    let Some(first) = find(raw.as_bytes(), special) else {
         return Cow::Borrowed(raw);
     };
     let mut text = String::with_capacity(raw.len());

@@ -14,22 +14,51 @@ fn is_xml_char(character: char) -> bool {
     matches!(character, '\t' | '\n' | '\r' | '\u{20}'..='\u{FFFD}' | '\u{10000}'..)
 }
 
-/// Octets that [`put_text`] has to look at.
-const ESCAPED: [bool; 256] = {
-    let mut escaped = [false; 256];
+/// Octets that may be another character than themselves in a text of XML, or no character.
+pub(crate) const SPECIAL: u8 = 1;
+/// Either of them may end the value of an attribute.
+pub(crate) const QUOTE: u8 = 2;
+/// What [`crate::Element::text`] has to look at.
+pub(crate) const REFERENCE: u8 = 4;
+/// What becomes a space in the value of an attribute.
+pub(crate) const LINE_OR_TAB: u8 = 8;
+
+const CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
     let mut octet = 0;
     while octet < 256 {
-        escaped[octet] =
-            octet < 0x20 || matches!(octet as u8, b'&' | b'<' | b'>' | b'\'' | b'"' | 0xEF);
+        classes[octet] = match octet as u8 {
+            b'&' | b'<' | b'\r' => SPECIAL | REFERENCE,
+            b'\n' | b'\t' => SPECIAL | LINE_OR_TAB,
+            // U+FFFE and U+FFFF, which are not allowed, begin with 0xEF.
+            0..0x20 | b'>' | 0xEF => SPECIAL,
+            b'\'' | b'"' => QUOTE,
+            _ => 0,
+        };
         octet += 1;
     }
-    escaped
+    classes
 };
+
+/// The first octet of these classes. Most texts have none, which is seen eight octets at a time.
+#[inline]
+pub(crate) fn find(text: &[u8], classes: u8) -> Option<usize> {
+    let class = |octet: &u8| CLASSES[usize::from(*octet)];
+    let has_none = |chunk: &&[u8; 8]| {
+        let all = chunk.iter().fold(0, |all, octet| all | class(octet));
+        all & classes == 0
+    };
+    let (chunks, _) = text.as_chunks::<8>();
+    let from = 8 * chunks.iter().take_while(has_none).count();
+    let rest = text.get(from..)?;
+    let found = rest.iter().position(|octet| class(octet) & classes != 0)?;
+    Some(from + found)
+}
 
 /// Appends text escaped for elements and attributes. Characters that XML cannot hold become U+FFFD.
 pub fn put_text(text: &str, out: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|octet| ESCAPED[usize::from(*octet)]) {
+    while let Some(at) = find(rest, SPECIAL | QUOTE) {
         let (plain, behind) = rest.split_at(at);
         out.extend_from_slice(plain);
         let (escape, len): (&[u8], usize) = match behind {

@@ -8,6 +8,7 @@ mod mutations;
 mod properties;
 mod streams;
 mod transcripts;
+mod whole;
 
 use crate::*;
 
