@@ -69,7 +69,8 @@ impl Jid {
         domain: &str,
         resource: Option<&str>,
     ) -> Result<Jid, JidProblem> {
-        let mut text = String::with_capacity(domain.len() + 32);
+        let len = |part: Option<&str>| part.map_or(0, |part| part.len() + 1);
+        let mut text = String::with_capacity(len(local) + domain.len() + len(resource));
         let mut local_len = 0;
         if let Some(local) = local {
             put_local(local, &mut text)?;
@@ -174,7 +175,17 @@ fn put_letter(character: char, out: &mut String) -> bool {
     is_plain_letter(character) && lower.all(|c| c.is_ascii_lowercase() || is_plain_letter(c))
 }
 
+/// Whether a part is its own canonical form at first sight, as most are.
+fn is_canonical(part: &str) -> bool {
+    let is_common = |octet| matches!(octet, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.');
+    part.bytes().all(is_common)
+}
+
 fn put_local(local: &str, out: &mut String) -> Result<(), JidProblem> {
+    if is_canonical(local) {
+        out.push_str(local);
+        return Ok(());
+    }
     for character in local.chars() {
         match character {
             // [7622#3.3.1]
@@ -204,6 +215,10 @@ fn put_domain(domain: &str, out: &mut String) -> Result<(), JidProblem> {
     {
         return Err(JidProblem::Domain);
     }
+    if is_canonical(domain) {
+        out.push_str(domain);
+        return Ok(());
+    }
     for character in domain.chars() {
         match character {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '_' => {
@@ -218,6 +233,10 @@ fn put_domain(domain: &str, out: &mut String) -> Result<(), JidProblem> {
 
 /// The resource keeps its case, and may have spaces and symbols. [7622#3.4]
 fn put_resource(resource: &str, out: &mut String) -> Result<(), JidProblem> {
+    if is_canonical(resource) {
+        out.push_str(resource);
+        return Ok(());
+    }
     for character in resource.chars() {
         match character {
             _ if character.is_control() => return Err(JidProblem::Resource),

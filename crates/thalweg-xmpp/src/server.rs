@@ -585,10 +585,10 @@ impl ServerSide {
         let (Some(payload), true) = (stanza.payload(), stanza.is_request()) else {
             return false;
         };
-        let is_for_us = stanza.to().is_none_or(|to| to == self.domain);
         let is_ping = payload.is("ping", ns::PING) && stanza.type_() == "get";
         let is_session = payload.is("session", ns::SESSION) && stanza.type_() == "set";
-        if !is_for_us || !(is_ping || is_session) {
+        let is_for_us = || stanza.to().is_none_or(|to| to == self.domain);
+        if !(is_ping || is_session) || !is_for_us() {
             return false;
         }
         let (domain, id) = (self.domain.clone(), stanza.id().unwrap_or_default());

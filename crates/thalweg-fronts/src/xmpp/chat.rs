@@ -69,8 +69,12 @@ pub(super) struct Letter<'a> {
 pub(super) const NATIVE: u8 = 61;
 /// The type of a letter begins so that is a request to another client, or its answer.
 const IQ: &str = "iq:";
+/// Room for what an address of a resource has beside tenant and names.
+const ENDS_BYTES: usize = 16;
+/// Room for a namespace that is declared around the content of a stanza.
+const DECLARED_BYTES: usize = 64;
 /// Stands between the fields of a letter; XML cannot have it.
-const FIELD_END: char = '\0';
+const FIELD_END: u8 = 0;
 
 impl<'a> Letter<'a> {
     pub(super) fn write(&self) -> Box<[u8]> {
@@ -79,16 +83,20 @@ impl<'a> Letter<'a> {
     }
 
     pub(super) fn read(native: &'a NativeProperties) -> Option<Letter<'a>> {
-        let text = std::str::from_utf8(&native.bytes).ok()?;
-        let mut fields = text.splitn(5, FIELD_END);
-        let mut next = || fields.next();
+        let mut rest = std::str::from_utf8(&native.bytes).ok()?;
+        let mut next = || {
+            let end = rest.bytes().position(|octet| octet == FIELD_END)?;
+            let field = rest.get(..end);
+            rest = rest.get(end + 1..)?;
+            field
+        };
         (native.dialect == NATIVE).then_some(())?;
         Some(Letter {
             from: next()?,
             type_: next()?,
             id: next()?,
             lang: next()?,
-            content: next()?,
+            content: rest,
         })
     }
 }
@@ -133,7 +141,7 @@ impl XmppFront {
         if type_ == "groupchat" {
             return Err(UNAVAILABLE);
         }
-        let mut content = Vec::new();
+        let mut content = Vec::with_capacity(stanza.element.raw().len() + DECLARED_BYTES);
         for child in stanza.element.children() {
             child.put(&mut content);
         }
@@ -283,6 +291,9 @@ impl XmppFront {
 
     #[cold]
     fn is_letter_box(&self, address: &str) -> bool {
+        if is_resource(address) {
+            return true;
+        }
         let bare = self.address.split('/').next().unwrap_or_default();
         match place(address) {
             Place::Queue { name, .. } => self.availability.takes && *name == *bare,
@@ -330,16 +341,18 @@ impl XmppFront {
             ("id", id),
             ("xml:lang", lang),
         ];
-        let given = attributes
-            .into_iter()
-            .filter(|(_, value)| !value.is_empty());
-        let given: Vec<(&str, &str)> = given.collect();
+        let mut given = Vec::with_capacity(attributes.len());
+        given.extend(
+            attributes
+                .into_iter()
+                .filter(|(_, value)| !value.is_empty()),
+        );
         let arrived = content.message().map(|message| message.ingress());
         let has_waited = arrived.is_some_and(|arrived| arrived < self.availability.since);
         let media_type = neutral
             .as_deref()
             .and_then(|known| known.content_type.as_deref());
-        let domain = self.settings.domain.clone();
+        let settings = self.settings.clone();
         let again = super::deliver::again(delivery.tag as Tag);
         self.side.put_again(again, kind, &given, out, |out| {
             let text = std::str::from_utf8(content.payload());
@@ -356,7 +369,7 @@ impl XmppFront {
             }
             put_headers(delivery, out);
             if has_waited || delivery.deliveries > 0 {
-                put_delay(content, &domain, out);
+                put_delay(content, &settings.domain, out);
             }
         });
     }
@@ -364,7 +377,7 @@ impl XmppFront {
 
 /// The address to which a resource is subscribed, or of a bare address all resources of a user.
 pub(super) fn resource_address(tenant: &str, jid: &Jid) -> String {
-    let mut address = String::new();
+    let mut address = String::with_capacity(tenant.len() + jid.as_str().len() + ENDS_BYTES);
     in_tenant(tenant, RESOURCES, &mut address);
     for level in [Some(jid.bare()), jid.resource()].into_iter().flatten() {
         address.push('/');

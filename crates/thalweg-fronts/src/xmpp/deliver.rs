@@ -30,9 +30,14 @@ impl Outbound for XmppFront {
         {
             return Ok(());
         }
-        let service = self.service.clone();
-        let attributes = [("from", &*service), ("to", &*self.address)];
-        self.side.put_again(
+        let XmppFront {
+            side,
+            service,
+            address,
+            ..
+        } = self;
+        let attributes = [("from", &**service), ("to", &**address)];
+        side.put_again(
             again(delivery.tag as Tag),
             StanzaKind::Message,
             &attributes,
@@ -41,7 +46,7 @@ impl Outbound for XmppFront {
                 XmppFront::put_event(content, content.address(), out);
                 put_headers(delivery, out);
                 if delivery.deliveries > 0 || delivery.retain {
-                    put_delay(content, &service, out);
+                    put_delay(content, service, out);
                 }
             },
         );

@@ -222,8 +222,9 @@ impl XmppFront {
 
     /// Whether an address is the client's, with or without its resource.
     fn is_own(&self, address: &str) -> bool {
-        let bare = self.address.split('/').next();
-        !address.is_empty() && (*self.address == *address || bare == Some(address))
+        let rest = self.address.strip_prefix(address);
+        let is_it = |rest: &str| rest.is_empty() || rest.starts_with('/') && !address.contains('/');
+        !address.is_empty() && rest.is_some_and(is_it)
     }
 
     fn reply(cx: &mut Cx<'_>, request: Stanza<'_>, content: impl FnOnce(&mut Vec<u8>)) {

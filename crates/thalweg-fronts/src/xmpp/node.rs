@@ -119,6 +119,9 @@ impl XmppFront {
         if let Some(name) = bad {
             return Err(BAD_REQUEST.with("invalid-options", ERRORS).about(name));
         }
+        if conditions.is_empty() {
+            return Ok(options);
+        }
         let access = XmppFront::access(cx)?;
         let fields = fields(cx, &access, account.is_some(), Some(address));
         forms::check(&fields, conditions.into_iter()).map_err(|name| {

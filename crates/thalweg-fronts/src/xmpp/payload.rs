@@ -21,10 +21,9 @@ pub fn read(element: Element<'_>, out: &mut Vec<u8>) -> Option<Option<Box<str>>>
     let media_type = read_payload(element, out)?;
     // It was parsed with its stanza, and is written for this shard's subscribers next.
     if is_payload(element) && element.raw().as_bytes() == &**out && out.len() <= ELEMENT_BYTES_MAX {
-        LAST.set(Last {
-            payload: out.as_slice().into(),
-            media_type: media_type.clone(),
-            element: out.clone(),
+        LAST.with_borrow_mut(|last| {
+            last.begin(out, media_type.as_deref());
+            last.element.extend_from_slice(out);
         });
     }
     Some(media_type)
@@ -38,13 +37,8 @@ pub fn write(payload: &[u8], media_type: Option<&str>, out: &mut Vec<u8>) {
     LAST.with_borrow_mut(|last| {
         let is_same = *last.payload == *payload && last.media_type.as_deref() == media_type;
         if !is_same || last.element.is_empty() {
-            let mut element = Vec::with_capacity(payload.len() + WRAPPER_BYTES);
-            write_anew(payload, media_type, &mut element);
-            *last = Last {
-                payload: payload.into(),
-                media_type: media_type.map(Into::into),
-                element,
-            };
+            last.begin(payload, media_type);
+            write_anew(payload, media_type, &mut last.element);
         }
         out.extend_from_slice(&last.element);
     });
@@ -68,8 +62,6 @@ fn write_anew(payload: &[u8], media_type: Option<&str>, out: &mut Vec<u8>) {
 
 /// Octets of the greatest payload that is written as the element that it is, and that is kept with its element.
 const ELEMENT_BYTES_MAX: usize = 1 << 20;
-/// What an element takes beside most payloads.
-const WRAPPER_BYTES: usize = 64;
 
 thread_local! {
     /// One for each shard, which is a thread.
@@ -79,9 +71,21 @@ thread_local! {
 /// The element that was written last. A message is written for all its subscribers in one go.
 #[derive(Default)]
 struct Last {
-    payload: Box<[u8]>,
+    payload: Vec<u8>,
     media_type: Option<Box<str>>,
     element: Vec<u8>,
+}
+
+impl Last {
+    /// Another payload, whose element is not written yet. The buffers are used again.
+    fn begin(&mut self, payload: &[u8], media_type: Option<&str>) {
+        self.payload.clear();
+        self.payload.extend_from_slice(payload);
+        self.element.clear();
+        if self.media_type.as_deref() != media_type {
+            self.media_type = media_type.map(Into::into);
+        }
+    }
 }
 
 /// Whether a payload is one element that may stand in an item as it is, and is read back as it is.

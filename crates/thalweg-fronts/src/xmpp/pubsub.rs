@@ -171,8 +171,14 @@ fn unsupported(action: &str, namespace: &str) -> Refused {
 
 /// The canonical address of a node; none if it cannot be one.
 pub(super) fn address_of(node: &str) -> Option<String> {
-    let mut canonical = String::with_capacity(node.len());
-    address::read(node.as_bytes(), &mut canonical);
+    let canonical = match address::as_it_is(node.as_bytes()) {
+        Some(plain) => plain.into(),
+        None => {
+            let mut canonical = String::with_capacity(node.len());
+            address::read(node.as_bytes(), &mut canonical);
+            canonical
+        }
+    };
     Address::check(&canonical).ok()?;
     Some(canonical)
 }
