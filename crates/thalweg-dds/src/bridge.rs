@@ -24,6 +24,8 @@ pub type Connect = Box<dyn Fn() -> io::Result<UnixStream> + Send>;
 
 /// Interval at which a waiting thread checks whether it must end.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often writers are looked after that a reader holds up.
+const HELD_UP_EVERY: Duration = Duration::from_millis(20);
 /// Pause before a reconnect.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes read from the broker at once.
@@ -243,6 +245,8 @@ impl Shared {
 
     /// The thread that waits for the broker.
     fn read_broker(&self, connect: &Connect) {
+        let start = Instant::now();
+        let mut held_up = Vec::new();
         while !self.is_stopping() {
             let opened =
                 connect().and_then(|stream| Ok((stream.try_clone()?, stream.try_clone()?, stream)));
@@ -262,7 +266,7 @@ impl Shared {
                     if self.is_stopping() {
                         self.disconnect();
                     }
-                    self.serve(reading);
+                    self.serve(reading, start, &mut held_up);
                     self.disconnect();
                 }
                 // Nobody has connected yet.
@@ -275,15 +279,25 @@ impl Shared {
         }
     }
 
-    fn serve(&self, mut stream: UnixStream) {
-        let start = Instant::now();
+    /// `held_up` are writers that a reader holds up, which have to be looked after.
+    fn serve(&self, mut stream: UnixStream, start: Instant, held_up: &mut Vec<Arc<Target>>) {
         let mut input = Vec::new();
         let mut buffer = vec![0; READ_BYTES];
         let mut settled = Vec::new();
+        let mut has_timeout = false;
         loop {
+            if has_timeout == held_up.is_empty() {
+                has_timeout = !has_timeout;
+                let timeout = has_timeout.then_some(HELD_UP_EVERY);
+                if stream.set_read_timeout(timeout).is_err() {
+                    return;
+                }
+            }
             match stream.read(&mut buffer) {
-                Ok(0) | Err(_) => return,
+                Ok(0) => return,
                 Ok(count) => input.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
             }
             let now = Time::from_nanos(start.elapsed().as_nanos() as u64 + 1);
             let mut touched = Vec::new();
@@ -305,8 +319,13 @@ impl Shared {
                 }
                 done += length;
             }
+            held_up
+                .retain(|it| it.tend(now) && !touched.iter().any(|other| Arc::ptr_eq(it, other)));
             for target in touched {
                 target.flush();
+                if target.tend(now) {
+                    held_up.push(target);
+                }
             }
             input.drain(..done);
             if !settled.is_empty() {

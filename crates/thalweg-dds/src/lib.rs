@@ -29,6 +29,8 @@ mod mirror;
 pub mod name;
 pub mod nodes;
 pub mod qos;
+#[cfg(feature = "cyclone")]
+mod relief;
 pub mod remarks;
 pub mod settings;
 pub mod types;

@@ -4,13 +4,14 @@ use crate::calls::{self, RequestId, Served, Services};
 use crate::cdr;
 use crate::counts::Counts;
 use crate::cyclone::{
-    Discovered, Endpoint, Guid, Participant, Reader, SampleKind, Topic, Unwritten, Writer,
+    Discovered, Endpoint, Guid, KeyHash, Participant, Reader, SampleKind, Topic, Unwritten, Writer,
 };
 use crate::frame::{self, Retain, ToBroker};
 use crate::instances::Instances;
 use crate::key::KeyType;
 use crate::name::{self, Place, Role};
 use crate::qos::{Class, Qos};
+use crate::relief::{Relief, Spent};
 use crate::remarks::{self, Unmatched};
 use crate::settings::DdsSettings;
 use crate::types::Struct;
@@ -387,6 +388,7 @@ pub(crate) struct Outgoing {
     by_address: BTreeMap<String, Vec<Key>>,
     /// By the address of their service: writers of answers, which the broker is not asked for.
     answering: BTreeMap<String, Vec<Key>>,
+    spent: Spent,
 }
 
 /// The writer that serves some readers.
@@ -410,6 +412,9 @@ pub(crate) struct Target {
     is_xcdr2: bool,
     /// Until then samples are dropped at once; nanoseconds.
     given_up: AtomicU64,
+    /// What writes while a reader does not acknowledge.
+    relief: Mutex<Option<Relief>>,
+    spent: Spent,
 }
 
 /// Subscriptions to request of the broker.
@@ -428,6 +433,7 @@ impl Outgoing {
             writers: HashMap::new(),
             by_address: BTreeMap::new(),
             answering: BTreeMap::new(),
+            spent: Spent::default(),
         }
     }
 
@@ -580,6 +586,8 @@ impl Outgoing {
                     is_keyless: key.topic.is_keyless,
                     is_xcdr2: offer.representations.first() == Some(&2),
                     given_up: AtomicU64::new(0),
+                    relief: Mutex::new(None),
+                    spent: self.spent.clone(),
                 }));
                 out.offered = Some(offer);
             }
@@ -699,7 +707,7 @@ impl Target {
                 return dropped(&counts.unreadable);
             };
             let key = level.map_or([0; 16], name::key_of);
-            self.writer.write(SampleKind::Dispose, &payload, key)
+            self.put(SampleKind::Dispose, &payload, key, now)
         } else {
             let bytes = match &self.json {
                 Some(of) if !cdr::is_encapsulated(message.payload) => {
@@ -722,7 +730,7 @@ impl Target {
             let key = key.as_deref().map_or([0; 16], name::key_of);
             let joined = id.and_then(|id| calls::joined(id, bytes));
             let bytes = joined.as_deref().unwrap_or(bytes);
-            self.writer.write(SampleKind::Data, bytes, key)
+            self.put(SampleKind::Data, bytes, key, now)
         };
         match written {
             Ok(()) => {
@@ -753,8 +761,47 @@ impl Target {
         cdr::from_json(&value, of, &settings.types, self.is_xcdr2).ok()
     }
 
+    /// Writes a sample; beside the writer while a reader holds that up.
+    fn put(
+        &self,
+        kind: SampleKind,
+        bytes: &[u8],
+        key: KeyHash,
+        now: Time,
+    ) -> Result<(), Unwritten> {
+        self.tend(now);
+        let mut relief = locked(&self.relief);
+        if let Some(relief) = &mut *relief {
+            return relief.write(kind, bytes, key, now);
+        }
+        match self.writer.write(kind, bytes, key) {
+            Err(Unwritten::Slow) => {
+                let mut beside = Relief::beside(&self.writer, bytes.len(), &self.spent, now)?;
+                tracing::info!(writer = ?self.writer.guid, "a DDS reader does not acknowledge");
+                let written = beside.write(kind, bytes, key, now);
+                *relief = Some(beside);
+                written
+            }
+            written => written,
+        }
+    }
+
+    /// Goes back to the writer once it is held up no longer; whether it is held up.
+    pub(crate) fn tend(&self, now: Time) -> bool {
+        let mut relief = locked(&self.relief);
+        if let Some(found) = &mut *relief
+            && found.is_over(&self.writer, now)
+        {
+            *relief = None;
+        }
+        relief.is_some()
+    }
+
     pub(crate) fn flush(&self) {
         self.writer.flush();
+        if let Some(relief) = &*locked(&self.relief) {
+            relief.flush();
+        }
     }
 }
 

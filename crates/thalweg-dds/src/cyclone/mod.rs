@@ -336,18 +336,7 @@ impl Participant {
     /// A writer of samples that are serialized already.
     pub fn writer(&self, topic: &Topic, qos: &Qos) -> Result<Writer, Error> {
         let (of_topic, sertype) = self.0.topic(topic)?;
-        let qos = Native::of(qos);
-        let (parent, listener) = (self.0.participant.0, ptr::null());
-        // SAFETY: the quality of service is copied.
-        let writer = unsafe { cyclors::dds_create_writer(parent, of_topic.0, qos.0, listener) };
-        let writer = Entity(checked(writer, "cannot make a writer")?);
-        Ok(Writer {
-            guid: guid_of(&writer)?,
-            writer,
-            sertype,
-            _topic: of_topic,
-            _of: self.0.clone(),
-        })
+        Writer::of(&self.0, Arc::new(of_topic), sertype, qos)
     }
 }
 
@@ -513,8 +502,9 @@ pub struct Writer {
     pub guid: Guid,
     writer: Entity,
     sertype: *const ddsi_sertype,
-    _topic: Entity,
-    _of: Arc<Inner>,
+    qos: Qos,
+    topic: Arc<Entity>,
+    of: Arc<Inner>,
 }
 
 // SAFETY: writing locks the writer; the type is counted atomically and does not change.
@@ -534,6 +524,48 @@ pub enum Unwritten {
 const STATUS_DISPOSE: u32 = 1;
 
 impl Writer {
+    /// `sertype` is the type of this topic.
+    fn of(
+        of: &Arc<Inner>,
+        topic: Arc<Entity>,
+        sertype: *const ddsi_sertype,
+        qos: &Qos,
+    ) -> Result<Writer, Error> {
+        let native = Native::of(qos);
+        let (parent, listener) = (of.participant.0, ptr::null());
+        // SAFETY: the quality of service is copied.
+        let writer = unsafe { cyclors::dds_create_writer(parent, topic.0, native.0, listener) };
+        let writer = Entity(checked(writer, "cannot make a writer")?);
+        Ok(Writer {
+            guid: guid_of(&writer)?,
+            writer,
+            sertype,
+            qos: qos.clone(),
+            topic,
+            of: of.clone(),
+        })
+    }
+
+    /// Another writer of the same topic, which never waits for readers: it can repeat so many samples of each instance.
+    pub fn beside(&self, depth: u32) -> Result<Writer, Error> {
+        let qos = Qos {
+            depth: depth.max(1),
+            late_depth: 1,
+            ..self.qos.clone()
+        };
+        Writer::of(&self.of, self.topic.clone(), self.sertype, &qos)
+    }
+
+    pub fn is_exclusive(&self) -> bool {
+        self.qos.is_exclusive
+    }
+
+    /// Whether all reliable readers have acknowledged everything.
+    pub fn is_acknowledged(&self) -> bool {
+        // SAFETY: numbers only.
+        unsafe { cyclors::dds_wait_for_acks(self.writer.0, 0) == 0 }
+    }
+
     /// Writes a sample, or ends an instance. It may leave only with [`Writer::flush`].
     pub fn write(&self, kind: SampleKind, bytes: &[u8], key: KeyHash) -> Result<(), Unwritten> {
         let (of_kind, status) = match kind {

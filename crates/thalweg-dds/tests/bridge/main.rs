@@ -5,6 +5,7 @@
 
 mod client;
 mod demo;
+mod held;
 mod matrix;
 mod nodes;
 mod peer;

@@ -207,6 +207,15 @@ impl Peer {
         }
     }
 
+    /// Stops the process for some time, or goes on with it.
+    pub fn pause(&self, is_paused: bool) {
+        let signal = if is_paused { "-STOP" } else { "-CONT" };
+        let kill = Command::new("kill")
+            .args([signal, &self.child.id().to_string()])
+            .status();
+        assert!(kill.expect("kill starts").success());
+    }
+
     pub fn does(&mut self, what: Value) -> u64 {
         self.answers(what).as_u64().expect("a number")
     }
