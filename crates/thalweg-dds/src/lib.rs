@@ -33,4 +33,6 @@ pub mod qos;
 mod relief;
 pub mod remarks;
 pub mod settings;
+#[cfg(feature = "cyclone")]
+mod target;
 pub mod types;

@@ -1,32 +1,27 @@
 //! The endpoints of a bridge: for writers of others readers of ours, for readers of others writers.
 
-use crate::calls::{self, RequestId, Served, Services};
+use crate::calls::{self, Served, Services};
 use crate::cdr;
 use crate::counts::Counts;
-use crate::cyclone::{
-    Discovered, Endpoint, Guid, KeyHash, Participant, Reader, SampleKind, Topic, Unwritten, Writer,
-};
+use crate::cyclone::{Discovered, Endpoint, Guid, Participant, Reader, SampleKind, Topic};
 use crate::frame::{self, Retain, ToBroker};
 use crate::instances::Instances;
-use crate::key::KeyType;
 use crate::name::{self, Place, Role};
 use crate::qos::{Class, Qos};
-use crate::relief::{Relief, Spent};
+use crate::relief::Spent;
 use crate::remarks::{self, Unmatched};
 use crate::settings::DdsSettings;
+use crate::target::Target;
 use crate::types::Struct;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use thalweg_model::{Span, Time};
 
 /// Endpoints of others that are known at once; what is discovered beyond is not bridged.
 const ENDPOINTS_MAX: usize = 8192;
 /// Bytes of the largest payload that is made JSON of, or CDR of JSON: as JSON it is several times as large.
-const JSON_MAX: usize = 1 << 20;
-/// How long a writer drops samples at once after a reader was too slow: others' samples wait during each attempt.
-const GIVE_UP: Duration = Duration::from_millis(500);
+pub(crate) const JSON_MAX: usize = 1 << 20;
 
 /// State behind a lock; no code here panics while it holds one.
 pub(crate) fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -401,22 +396,6 @@ struct Out {
     target: Option<Arc<Target>>,
 }
 
-/// Where messages of an address are written.
-pub(crate) struct Target {
-    writer: Writer,
-    role: Role,
-    json: Option<Arc<Struct>>,
-    /// The type and its key, if instances have addresses and it is known.
-    key: Option<(Arc<Struct>, KeyType)>,
-    is_keyless: bool,
-    is_xcdr2: bool,
-    /// Until then samples are dropped at once; nanoseconds.
-    given_up: AtomicU64,
-    /// What writes while a reader does not acknowledge.
-    relief: Mutex<Option<Relief>>,
-    spent: Spent,
-}
-
 /// Subscriptions to request of the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
@@ -574,21 +553,16 @@ impl Outgoing {
         match participant.writer(&key.topic, &offer) {
             Ok(writer) => {
                 tracing::info!(topic, address = out.address, "writing DDS samples");
-                out.target = Some(Arc::new(Target {
+                let json = known.filter(|_| self.settings.is_json(&out.address));
+                let keyed = known.filter(|_| out.has_instances);
+                out.target = Some(Arc::new(Target::of(
                     writer,
-                    role: out.role,
-                    json: known
-                        .filter(|_| self.settings.is_json(&out.address))
-                        .cloned(),
-                    key: known
-                        .filter(|_| out.has_instances)
-                        .and_then(|of| Some((of.clone(), KeyType::of(of)?))),
-                    is_keyless: key.topic.is_keyless,
-                    is_xcdr2: offer.representations.first() == Some(&2),
-                    given_up: AtomicU64::new(0),
-                    relief: Mutex::new(None),
-                    spent: self.spent.clone(),
-                }));
+                    out.role,
+                    json,
+                    keyed,
+                    key.topic.is_keyless,
+                    self.spent.clone(),
+                )));
                 out.offered = Some(offer);
             }
             Err(error) => {
@@ -655,7 +629,7 @@ impl Outgoing {
         let writers = self.writers.iter();
         let of_ros = writers.filter(|(key, _)| name::is_of_ros(&key.topic.name));
         let targets = of_ros.filter_map(|(_, out)| out.target.as_ref());
-        targets.map(|it| it.writer.guid).collect()
+        targets.map(|it| it.guid()).collect()
     }
 
     /// Where answers of a service of the broker's are written.
@@ -669,140 +643,6 @@ impl Outgoing {
 /// The filter of the addresses of a topic's instances.
 fn instances_of(address: &str) -> String {
     format!("{address}/+")
-}
-
-impl Target {
-    pub(crate) fn is_service(&self) -> bool {
-        self.role == Role::Request
-    }
-
-    /// Writes a message; false, and it is counted, if that is not possible. `level` is that of the instance, `id` stands before
-    /// requests and answers.
-    pub(crate) fn write(
-        &self,
-        message: &frame::Sample<'_>,
-        level: Option<&str>,
-        id: Option<RequestId>,
-        settings: &DdsSettings,
-        counts: &Counts,
-        now: Time,
-    ) -> bool {
-        let dropped = |reason| {
-            Counts::add(reason);
-            false
-        };
-        if now.nanos() < self.given_up.load(Ordering::Relaxed) {
-            return dropped(&counts.slow);
-        }
-        let written = if message.retain == Retain::Clear {
-            let payload = match (self.is_keyless, &self.key, level) {
-                (true, ..) => Some(vec![0, 1, 0, 0]),
-                (_, Some((_, key)), Some(level)) => {
-                    key.payload(level, &settings.types, self.is_xcdr2)
-                }
-                // The key itself would have to be written, and of it only the hash is known.
-                _ => None,
-            };
-            let Some(payload) = payload else {
-                return dropped(&counts.unreadable);
-            };
-            let key = level.map_or([0; 16], name::key_of);
-            self.put(SampleKind::Dispose, &payload, key, now)
-        } else {
-            let bytes = match &self.json {
-                Some(of) if !cdr::is_encapsulated(message.payload) => {
-                    self.bytes_of(message.payload, of, settings)
-                }
-                _ => None,
-            };
-            let bytes = bytes.as_deref().unwrap_or(message.payload);
-            if !cdr::is_encapsulated(bytes) {
-                return dropped(&counts.unreadable);
-            }
-            let key = match &self.key {
-                // The value decides, whatever the address has.
-                Some((of, key)) => {
-                    let value = cdr::to_json(bytes, of, &settings.types).ok();
-                    value.and_then(|value| key.level(&value))
-                }
-                None => level.map(str::to_owned),
-            };
-            let key = key.as_deref().map_or([0; 16], name::key_of);
-            let joined = id.and_then(|id| calls::joined(id, bytes));
-            let bytes = joined.as_deref().unwrap_or(bytes);
-            self.put(SampleKind::Data, bytes, key, now)
-        };
-        match written {
-            Ok(()) => {
-                Counts::add(&counts.written);
-                true
-            }
-            Err(Unwritten::Slow) => {
-                let until = now + Span::from_nanos(GIVE_UP.as_nanos() as u64);
-                self.given_up.store(until.nanos(), Ordering::Relaxed);
-                dropped(&counts.slow)
-            }
-            Err(Unwritten::Failed(error)) => {
-                tracing::debug!(address = message.address, %error, "a sample was not written");
-                dropped(&counts.refused)
-            }
-        }
-    }
-
-    fn bytes_of(&self, text: &[u8], of: &Struct, settings: &DdsSettings) -> Option<Vec<u8>> {
-        if text.len() > JSON_MAX {
-            return None;
-        }
-        let value = match text {
-            // A request or an answer that says nothing.
-            [] if self.role != Role::Topic => serde_json::Value::Null,
-            text => serde_json::from_slice(text).ok()?,
-        };
-        cdr::from_json(&value, of, &settings.types, self.is_xcdr2).ok()
-    }
-
-    /// Writes a sample; beside the writer while a reader holds that up.
-    fn put(
-        &self,
-        kind: SampleKind,
-        bytes: &[u8],
-        key: KeyHash,
-        now: Time,
-    ) -> Result<(), Unwritten> {
-        self.tend(now);
-        let mut relief = locked(&self.relief);
-        if let Some(relief) = &mut *relief {
-            return relief.write(kind, bytes, key, now);
-        }
-        match self.writer.write(kind, bytes, key) {
-            Err(Unwritten::Slow) => {
-                let mut beside = Relief::beside(&self.writer, bytes.len(), &self.spent, now)?;
-                tracing::info!(writer = ?self.writer.guid, "a DDS reader does not acknowledge");
-                let written = beside.write(kind, bytes, key, now);
-                *relief = Some(beside);
-                written
-            }
-            written => written,
-        }
-    }
-
-    /// Goes back to the writer once it is held up no longer; whether it is held up.
-    pub(crate) fn tend(&self, now: Time) -> bool {
-        let mut relief = locked(&self.relief);
-        if let Some(found) = &mut *relief
-            && found.is_over(&self.writer, now)
-        {
-            *relief = None;
-        }
-        relief.is_some()
-    }
-
-    pub(crate) fn flush(&self) {
-        self.writer.flush();
-        if let Some(relief) = &*locked(&self.relief) {
-            relief.flush();
-        }
-    }
 }
 
 /// Sorts what was discovered to where it belongs; what the broker is to be asked for.

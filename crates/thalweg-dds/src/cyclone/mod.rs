@@ -556,6 +556,11 @@ impl Writer {
         Writer::of(&self.of, self.topic.clone(), self.sertype, &qos)
     }
 
+    /// Whether samples are to be of XCDR2.
+    pub fn is_xcdr2(&self) -> bool {
+        self.qos.representations.first() == Some(&2)
+    }
+
     pub fn is_exclusive(&self) -> bool {
         self.qos.is_exclusive
     }
