@@ -42,6 +42,8 @@ impl Default for LinksLimits {
     }
 }
 
+/// What may be in the output of a link that is sent messages with priorities: they wait behind it.
+const PRIORITIZED_BYTES: usize = 4 << 10;
 /// Outputs above this grow with care.
 const LARGE_BYTES: usize = 128 << 10;
 /// Bytes that a delivery's head takes at the most, beside its address, unless it has properties.
@@ -82,6 +84,10 @@ pub struct Link {
     kept: usize,
     /// Its own high-water mark, if that is lower than everybody's.
     high: usize,
+    /// Above this, at-most-once copies do not go in.
+    max: usize,
+    /// It is sent messages with priorities.
+    prioritized: bool,
     dirty: bool,
     /// It is in [`Links::woken`].
     woken: bool,
@@ -204,6 +210,9 @@ impl Links {
     /// Replaces the limits, for links that exist too.
     pub fn set_limits(&mut self, limits: LinksLimits) {
         self.limits = limits;
+        for link in self.links.iter_mut().flatten() {
+            link.max = limits.output_max.min(link.max_of_its_own());
+        }
         self.set_unflushed_max(self.unflushed_most);
     }
 
@@ -222,6 +231,8 @@ impl Links {
             silent: false,
             kept: 0,
             high: usize::MAX,
+            max: self.limits.output_max,
+            prioritized: false,
             dirty: false,
             woken: false,
         };
@@ -643,7 +654,18 @@ impl Links {
     /// From now on a link whose output is above so many bytes is congested, and all are flushed before more is read.
     pub fn limit_output(&mut self, id: LinkId, high: usize) {
         if let Some(link) = self.get_mut(id) {
-            link.high = high;
+            link.high = high.min(link.max_of_its_own());
+        }
+    }
+
+    /// A link is sent messages with priorities: little is in its output from now on, since what is there cannot be
+    /// overtaken any more.
+    pub fn prioritize(&mut self, id: LinkId) {
+        let output_max = self.limits.output_max;
+        if let Some(link) = self.get_mut(id) {
+            link.prioritized = true;
+            let most = link.max_of_its_own();
+            (link.high, link.max) = (link.high.min(most), output_max.min(most));
         }
     }
 

@@ -26,7 +26,7 @@ impl Effects for Links {
             return Sent::Gone;
         };
         let (waiting, needed) = (link.waiting(), run.frames.len());
-        let has_room = waiting + needed <= self.limits.output_max;
+        let has_room = waiting + needed <= link.max;
         if link.closing || !has_room || self.unflushed > self.unflushed_most {
             return Sent::Full;
         }
@@ -173,7 +173,7 @@ impl Links {
         let waiting = link.waiting();
         let has_room = if delivery.reliability == Reliability::AtMostOnce {
             // One message larger than the whole buffer still goes into an empty one.
-            waiting == 0 || waiting + content.payload().len() <= self.limits.output_max
+            waiting == 0 || waiting + content.payload().len() <= link.max
         } else {
             waiting <= self.limits.output_high || is_urgent(delivery)
         };

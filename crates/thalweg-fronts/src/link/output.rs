@@ -1,6 +1,6 @@
 //! One link: what waits in its output, how much of it may leave, and what its front says of its peer.
 
-use super::{LARGE_BYTES, Link, Links};
+use super::{LARGE_BYTES, Link, Links, PRIORITIZED_BYTES};
 use crate::front::Front;
 use crate::registry::each_front;
 use thalweg_kernel::{Kernel, LinkId};
@@ -43,6 +43,14 @@ impl Link {
             let to_limit = output_max.saturating_sub(self.waiting());
             self.out
                 .reserve_exact(needed + to_limit.max(self.out.len() / 4));
+        }
+    }
+
+    /// What its output may have at the most, whatever others may.
+    pub(super) fn max_of_its_own(&self) -> usize {
+        match self.prioritized {
+            true => PRIORITIZED_BYTES,
+            false => usize::MAX,
         }
     }
 

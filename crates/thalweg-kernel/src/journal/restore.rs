@@ -5,7 +5,7 @@ use crate::books::Delta;
 use crate::effects::{Effects, Safety};
 use crate::entry::Entry;
 use crate::groups::group::{Member, group_key};
-use crate::ids::{GroupId, SessionId, ShardId};
+use crate::ids::{GroupId, SessionId, ShardId, Tag};
 use crate::journal::terms::StoredTerms;
 use crate::queue::{Item, flagged};
 use crate::remote::group_home::owner_of;
@@ -302,6 +302,7 @@ impl Kernel {
                 None => lost.push(tag),
             }
         }
+        order_by_sending(&mut states);
         let window = Window::restored(states, now);
         let access = Access::restored(&stored.access, || access(&client, user));
         let left = Left {
@@ -569,4 +570,25 @@ impl From<StoredWill> for Will {
             properties: stored.properties,
         }
     }
+}
+
+/// Puts what was in flight, which is by serial, into the order in which it was sent: that is another where there are several
+/// priorities. Most tags are free, so the widest gap between two is before the oldest.
+fn order_by_sending(states: &mut [(Tag, SlotState)]) {
+    let mut priorities = states.iter().filter_map(|(_, state)| match state {
+        SlotState::ExpectSettle(entry) => Some(entry.message.priority()),
+        SlotState::ExpectReleased { .. } => None,
+    });
+    let first = priorities.next();
+    if priorities.all(|priority| Some(priority) == first) {
+        return;
+    }
+    states.sort_by_key(|(tag, _)| *tag);
+    let mut before = states.last().map_or(0, |(tag, _)| *tag);
+    let gaps = states.iter().map(|(tag, _)| {
+        let before = std::mem::replace(&mut before, *tag);
+        tag.wrapping_sub(before)
+    });
+    let oldest = gaps.enumerate().max_by_key(|(_, gap)| *gap);
+    states.rotate_left(oldest.map_or(0, |(at, _)| at));
 }

@@ -62,6 +62,9 @@ impl Kernel {
         }
         let mut forms = Forms::of(draft, kept, now);
         for receiver in route.receivers().iter().chain(&selected) {
+            if draft.priority > 0 {
+                self.sessions.prioritize(receiver.session);
+            }
             let session = self.sessions.get(receiver.session);
             if origins.is_empty()
                 || session.is_some_and(|session| session.access().may_receive_from(origins))
@@ -141,7 +144,7 @@ impl Kernel {
             // What waited while the session was away must not be overtaken.
             && (session.backlog.is_empty()
                 || !(self.env.limits().queue_at_most_once_offline
-                    || session.connection.high_water() > 0))
+                    || session.connection.keeps_at_most_once()))
         {
             let (content, delivery) = (&forms.content, &mut forms.delivery);
             delivery.to = Recipient::Subscriber;
@@ -220,7 +223,7 @@ impl Kernel {
             return self.book_drop(Some(receiver.session), draft.address, DropReason::LinkGone);
         }
         let message = self.keep(publisher, draft, kept, now);
-        let serial = if self.env.limits().journal {
+        let serial = if self.env.limits().journal && !has_high_water {
             self.serial_for(receiver.session)
         } else {
             0
@@ -293,6 +296,10 @@ impl Kernel {
         if session.can_take() {
             return self.send_addressed(id, entry, Some(address), now, fx);
         }
+        if entry.reliability == Reliability::AtMostOnce && self.waits_too_long(id, &entry.message) {
+            self.book_drop(Some(id), entry.message.address(), DropReason::SlowReceiver);
+            return Put::Done;
+        }
         let bytes = entry.message.bytes();
         let to_disk = self.goes_to_disk(id, &entry, bytes);
         if self.env.drops_what_waits(&entry.message, to_disk) {
@@ -311,9 +318,9 @@ impl Kernel {
                     if self.env.limits().queue_messages_max > 0 && bytes <= bytes_max =>
                 {
                     // A large newcomer takes the place of several small ones.
-                    while self.is_queue_full(id, bytes) && self.drop_oldest(id) {}
+                    while self.is_queue_full(id, bytes) && self.drop_oldest(id, &entry.message) {}
                     if self.is_queue_full(id, bytes) {
-                        // All that is left is being fetched.
+                        // All that is left is being fetched, or goes before it.
                         self.sessions.crowd.note_left_out();
                         self.book_drop(Some(id), entry.message.address(), DropReason::QueueFull);
                         return Put::Done;

@@ -342,6 +342,7 @@ impl Kernel {
     ) -> Outcome {
         let is_simple = route.goes() == Goes::ToReceivers
             && draft.retain == RetainOp::None
+            && draft.priority == 0
             && (draft.reliability == Reliability::AtMostOnce || !self.env.limits().journal);
         if !is_simple {
             return match route.goes() {

@@ -8,7 +8,10 @@ use crate::ledger::DropReason;
 use crate::publish::pipeline::Draft;
 use crate::routes::cached::{NO_LOCAL, Receiver};
 use crate::session::{Oldest, Pressure};
-use thalweg_model::{Reliability, RetainOp, Time};
+use thalweg_model::{Message, Reliability, RetainOp, Time};
+
+/// Bytes of one priority, sent at most once, that may wait for an output.
+const PRIORITY_BYTES_MAX: usize = 256 << 10;
 
 impl Kernel {
     /// Whether a message that several addresses get would have to be kept where there is no room for it.
@@ -117,9 +120,23 @@ impl Kernel {
 impl Kernel {
     /// Whether what is sent at most once waits for it while its output is full.
     pub(crate) fn waits_at_most_once(&self, id: SessionId) -> bool {
-        self.sessions
-            .get(id)
-            .is_some_and(|session| session.connection.high_water() > 0 && session.link().is_some())
+        self.sessions.get(id).is_some_and(|session| {
+            session.connection.keeps_at_most_once() && session.link().is_some()
+        })
+    }
+
+    /// Whether a copy at most once finds no room among those of its priority that wait for its receiver's output. For sessions
+    /// that have a mark of their own that counts.
+    pub(crate) fn waits_too_long(&self, id: SessionId, message: &Message) -> bool {
+        let session = self.sessions.get(id);
+        session.is_some_and(|session| {
+            let before = session.backlog.memory_before(message);
+            let is_much = before > 0 && before + message.bytes() > PRIORITY_BYTES_MAX;
+            session.link().is_some()
+                && session.connection.is_prioritized()
+                && session.connection.high_water() == 0
+                && (is_much || session.backlog.is_behind_disk(message))
+        })
     }
 
     pub(crate) fn congest(&mut self, id: SessionId) {
@@ -143,12 +160,12 @@ impl Kernel {
         )
     }
 
-    /// Makes room in a full queue; false if there is nothing to drop.
-    pub(crate) fn drop_oldest(&mut self, id: SessionId) -> bool {
+    /// Makes room in a full queue for a newcomer; false if there is nothing to drop for it.
+    pub(crate) fn drop_oldest(&mut self, id: SessionId, newcomer: &Message) -> bool {
         let Some(session) = self.sessions.get_mut(id) else {
             return false;
         };
-        match session.backlog.drop_oldest() {
+        match session.backlog.drop_oldest(newcomer) {
             None => return false,
             Some(Oldest::InMemory(oldest)) => {
                 self.books.left(Delta::copy(oldest.message.bytes()));

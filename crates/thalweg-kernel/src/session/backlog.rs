@@ -1,7 +1,9 @@
-//! What waits for a session: in memory, and behind that on disk only.
+//! What waits for a session: in memory by priority, and behind that on disk only, where it is in the order in which it
+//! came.
 //!
 //! *Knows:* order, and the bytes of both. *Must never know:* a link, the journal, the books; callers book what they are given.
 
+use super::lanes::{Lanes, Priorities};
 use crate::effects::Spot;
 use crate::entry::Entry;
 use crate::ids::GroupId;
@@ -18,22 +20,33 @@ const FETCH_BELOW: usize = 128;
 
 #[derive(Default)]
 pub(crate) struct Backlog {
-    memory: VecDeque<Entry>,
+    memory: Lanes,
     /// Of all that waits, in memory and on disk.
     bytes: usize,
-    /// What waits behind `memory`; nothing if all is there.
+    /// What waits behind those in `memory` of the same priority; nothing if all is there.
     disk: Option<Box<Disk>>,
     /// Once publishers have waited for it.
     pace: Option<Box<Pace>>,
 }
 
 /// What waits on disk.
-#[derive(Default)]
 struct Disk {
     spill: Spill<Entry>,
     /// Where those that are written are booked by address, if accounts by address are configured. What an earlier run
     /// left is not booked yet and has no place here, so this belongs to the last of them.
     places: Places,
+    /// Those that some of them may have. What has another need not wait behind them.
+    priorities: Priorities,
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Disk {
+            spill: Spill::default(),
+            places: Places::default(),
+            priorities: Priorities::NONE,
+        }
+    }
 }
 
 /// Where messages are booked by address, in their order.
@@ -152,17 +165,22 @@ impl Backlog {
     pub(super) fn restored(waiting: Waiting) -> Self {
         let spill = Spill::restored(waiting);
         let (bytes, places) = (spill.cost(), Places::default());
+        let disk = Disk {
+            spill,
+            places,
+            priorities: Priorities::ALL,
+        };
         Backlog {
-            memory: VecDeque::new(),
             bytes,
-            disk: (bytes > 0).then(|| Box::new(Disk { spill, places })),
-            pace: None,
+            disk: (bytes > 0).then(|| Box::new(disk)),
+            ..Backlog::default()
         }
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.memory.is_empty() && self.disk.is_none()
+        // Each takes some.
+        self.bytes == 0
     }
 
     /// How many copies wait, in memory and on disk.
@@ -190,7 +208,25 @@ impl Backlog {
         self.disk.is_some()
     }
 
-    /// What waits in memory, the oldest first.
+    /// Whether anything in memory has a priority.
+    pub(crate) fn has_priorities(&self) -> bool {
+        self.memory.has_priorities()
+    }
+
+    /// Whether a newcomer has to wait on disk, behind others of its priority.
+    pub(crate) fn is_behind_disk(&self, newcomer: &Message) -> bool {
+        let disk = self.disk.as_deref();
+        disk.is_some_and(|disk| disk.priorities.has(newcomer))
+    }
+
+    /// Bytes in memory of what waits before a newcomer, whatever goes first.
+    pub(crate) fn memory_before(&self, newcomer: &Message) -> usize {
+        let disk = self.disk.as_deref();
+        let on_disk = disk.map_or(0, |disk| disk.spill.bytes());
+        self.memory.bytes_beside(newcomer, self.bytes - on_disk)
+    }
+
+    /// What waits in memory, the highest priority first, and the oldest first in each.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.memory.iter()
     }
@@ -198,11 +234,8 @@ impl Backlog {
     /// What came through a group is the session's own from now on: names in the journal's queue of the group.
     pub(super) fn detach_from_group(&mut self, group: GroupId) -> Vec<u64> {
         let mut serials = Vec::new();
-        for entry in self
-            .memory
-            .iter_mut()
-            .filter(|entry| entry.group() == Some(group))
-        {
+        let of_group = |entry: &&mut Entry| entry.group() == Some(group);
+        for entry in self.memory.iter_mut().filter(of_group) {
             entry.leave_group();
             if std::mem::take(&mut entry.of_group) {
                 serials.push(std::mem::take(&mut entry.serial));
@@ -243,9 +276,11 @@ impl Backlog {
         Some(entry)
     }
 
-    /// Takes out the oldest, to drop it; nothing if all that is left is being fetched.
-    pub(crate) fn drop_oldest(&mut self) -> Option<Oldest> {
-        if let Some(entry) = self.pop_front() {
+    /// Takes out the oldest of the lowest priority, to drop it for a newcomer; nothing if all in memory have a higher one
+    /// than that, and all that is left is being fetched.
+    pub(crate) fn drop_oldest(&mut self, newcomer: &Message) -> Option<Oldest> {
+        if let Some(entry) = self.memory.pop_lowest(newcomer) {
+            self.bytes -= entry.message.bytes();
             return Some(Oldest::InMemory(entry));
         }
         let dropped = self.disk.as_deref_mut()?.drop_front()?;
@@ -264,29 +299,24 @@ impl Backlog {
         is: impl Fn(&Entry) -> bool,
         mut may: impl FnMut() -> bool,
     ) -> Vec<Entry> {
-        let mut found = Vec::new();
         if !self.memory.iter().any(&is) {
-            return found;
+            return Vec::new();
         }
         let mut may_still = true;
-        for entry in std::mem::take(&mut self.memory) {
-            may_still = may_still && (!is(&entry) || may());
-            if may_still && is(&entry) {
-                self.bytes -= entry.message.bytes();
-                found.push(entry);
-            } else {
-                self.memory.push_back(entry);
-            }
-        }
+        let found = self.memory.extract(|entry| {
+            let is_one = is(entry);
+            may_still = may_still && (!is_one || may());
+            may_still && is_one
+        });
+        let bytes = found.iter().map(|entry| entry.message.bytes());
+        self.bytes -= bytes.sum::<usize>();
         found
     }
 
     /// Gives memory back after a long queue.
     #[inline]
     pub(crate) fn shrink(&mut self) {
-        if self.memory.capacity() > 1024 {
-            self.memory.shrink_to(64);
-        }
+        self.memory.shrink();
     }
 
     // --- on disk
@@ -294,7 +324,9 @@ impl Backlog {
     /// Puts a newcomer behind all that waits; true if the queue is to be looked after from now on when a batch is written.
     pub(crate) fn push_to_disk(&mut self, entry: Entry) -> bool {
         self.bytes += entry.message.bytes();
-        self.disk.get_or_insert_default().spill.push(entry)
+        let disk = self.disk.get_or_insert_default();
+        disk.priorities.add(&entry.message);
+        disk.spill.push(entry)
     }
 
     /// The newcomer has been persisted.
@@ -313,7 +345,7 @@ impl Backlog {
         account: impl Fn(&str) -> Option<AccountPlace>,
     ) -> Unloaded {
         let (mut left, mut entered) = (0, 0);
-        let Some(Disk { spill, places }) = self.disk.as_deref_mut() else {
+        let Some(Disk { spill, places, .. }) = self.disk.as_deref_mut() else {
             let spills = false;
             return Unloaded {
                 left,
@@ -341,7 +373,9 @@ impl Backlog {
         let Some(disk) = self.disk.as_deref_mut() else {
             return Refill::Nothing;
         };
-        if disk.spill.is_fetching() || self.memory.len() >= FETCH_BELOW {
+        // What goes before all of it does not keep it there.
+        let before = self.memory.count_of(disk.priorities);
+        if disk.spill.is_fetching() || before >= FETCH_BELOW {
             return Refill::Nothing;
         }
         if let Some(places) = disk.spill.fetch(question) {
@@ -349,7 +383,9 @@ impl Backlog {
         }
         let before = self.memory.len();
         if let Some(disk) = self.disk.take() {
-            self.memory.extend(disk.spill.into_fresh());
+            for entry in disk.spill.into_fresh() {
+                self.memory.push_back(entry);
+            }
         }
         match self.memory.len() > before {
             true => Refill::Done,
@@ -381,7 +417,7 @@ impl Backlog {
     /// What waits in memory; on disk, how many are booked where, and how many nowhere; and messages that were to go there.
     pub(super) fn into_parts(self) -> Parts {
         let mut parts = Parts {
-            entries: self.memory,
+            entries: self.memory.into_entries(),
             places: BTreeMap::new(),
             unbooked: 0,
             fresh: Vec::new(),

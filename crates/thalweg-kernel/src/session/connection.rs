@@ -13,6 +13,8 @@ pub(crate) struct Connection {
     in_flight_max: u16,
     /// The link's output is above its high-water mark; nothing that can wait is sent.
     congested: bool,
+    /// The peer is sent messages that have priorities: little is in its output, and the rest waits by them.
+    prioritized: bool,
     /// The link was ended for a full queue; what follows from that is still to come, in [`Kernel::work`](crate::Kernel::work).
     thrown_out: bool,
     /// When the session was made, or its last link ended.
@@ -49,6 +51,7 @@ impl Connection {
             openings: 0,
             in_flight_max: in_flight_max.max(1),
             congested: false,
+            prioritized: false,
             thrown_out: false,
             since: now,
             dialect: "",
@@ -72,7 +75,7 @@ impl Connection {
         self.grants = arrival.grants;
         let in_flight_max = arrival.in_flight_max.unwrap_or(limits.in_flight_max);
         self.in_flight_max = in_flight_max.max(1);
-        self.congested = false;
+        (self.congested, self.prioritized) = (false, false);
         self.link.replace(arrival.link).is_none()
     }
 
@@ -153,6 +156,25 @@ impl Connection {
     #[inline]
     pub(crate) fn set_congested(&mut self, congested: bool) {
         self.congested = congested;
+    }
+
+    /// Messages that are sent to it have priorities; its link, if that is news.
+    pub(crate) fn prioritize(&mut self) -> Option<LinkId> {
+        match std::mem::replace(&mut self.prioritized, true) {
+            true => None,
+            false => self.link,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_prioritized(&self) -> bool {
+        self.prioritized
+    }
+
+    /// Whether what is sent at most once waits while the output is full.
+    #[inline]
+    pub(crate) fn keeps_at_most_once(&self) -> bool {
+        self.grants.high_water > 0 || self.prioritized
     }
 
     /// What follows from the link's end is still to come.

@@ -7,6 +7,7 @@ mod backlog;
 mod close;
 mod connection;
 mod counts;
+mod lanes;
 mod life;
 mod membership;
 mod meters;

@@ -277,6 +277,12 @@ impl Kernel {
         };
         let Some(link) = session.link() else { return };
         session.begin();
+        if session.backlog.has_priorities() {
+            self.sessions.prioritize(id);
+        }
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
         let mut released: Vec<(GroupId, Parcel)> = Vec::new();
         for (tag, slot) in session.window.iter() {
             if slot.entry().is_none() {

@@ -210,6 +210,12 @@ impl Kernel {
         }
     }
 
+    /// Links that are sent messages with priorities since this was last asked: little should be in their outputs and sockets,
+    /// so that the rest waits here, where the highest goes first.
+    pub fn take_prioritized(&mut self) -> Vec<LinkId> {
+        self.sessions.take_prioritized()
+    }
+
     /// The link takes nothing more for now, however little waits in its output.
     pub fn link_blocked(&mut self, id: SessionId, link: LinkId) {
         if let Some(session) = self.sessions.get_mut(id)

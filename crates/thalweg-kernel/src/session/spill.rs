@@ -17,14 +17,15 @@ impl Kernel {
         let Some(session) = self.sessions.get(id) else {
             return false;
         };
-        if session.backlog.is_on_disk() {
+        if session.backlog.is_behind_disk(&entry.message) {
             return true;
         }
         entry.serial != 0
             && !entry.of_group
             && entry.group().is_none()
             && (self.env.drops_waiting()
-                || session.backlog.bytes() + bytes > self.env.limits().queue_memory_bytes_max)
+                || session.backlog.memory_before(&entry.message) + bytes
+                    > self.env.limits().queue_memory_bytes_max)
     }
 
     /// Puts a newcomer behind all that waits.

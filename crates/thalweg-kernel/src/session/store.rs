@@ -28,6 +28,8 @@ pub(crate) struct Sessions {
     online: usize,
     /// Subscriptions of all sessions.
     subscriptions: usize,
+    /// Links that are sent priorities since the server has asked for such.
+    prioritized: Vec<LinkId>,
     /// Sessions that go on looking for last values in the next turn.
     scanning: Vec<SessionId>,
     /// Sessions thrown out for a full queue, whose wills are still to be published.
@@ -47,6 +49,18 @@ impl Sessions {
     #[inline]
     pub(crate) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
         self.all.get_mut(id)
+    }
+
+    /// A session is sent messages that have priorities.
+    pub(crate) fn prioritize(&mut self, id: SessionId) {
+        let link = self
+            .get_mut(id)
+            .and_then(|session| session.connection.prioritize());
+        self.prioritized.extend(link);
+    }
+
+    pub(crate) fn take_prioritized(&mut self) -> Vec<LinkId> {
+        std::mem::take(&mut self.prioritized)
     }
 
     /// The link of a session that has one.

@@ -25,6 +25,7 @@ mod groups;
 mod high_water;
 mod journal;
 mod kernels;
+mod lanes;
 mod lifetime;
 mod limits;
 mod makers;

@@ -52,6 +52,8 @@ pub(crate) struct Connection {
     pub(crate) front_due: Option<Time>,
     /// Its session is a member of a shared subscription, as far as has been noticed.
     pub(crate) shares: bool,
+    /// It is sent messages with priorities.
+    pub(crate) prioritized: bool,
     /// The shortest round trip of the network that was measured.
     pub(crate) round_trip: Span,
     /// Its output buffer is large; it is freed when it was not used for a while.

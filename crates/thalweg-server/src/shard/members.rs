@@ -1,8 +1,10 @@
 //! Connections whose sessions are members of shared subscriptions: their networks are measured, and little of what is
-//! for them is put into socket buffers, from which it cannot be taken back.
+//! for them is put into socket buffers, from which it cannot be taken back. And those that are sent messages with priorities,
+//! for the same reason.
 //!
 //! A message that a socket has taken cannot go to another member any more. So such a connection counts as full as soon as
-//! its socket holds anything that it could not send, and its output is flushed in small pieces.
+//! its socket holds anything that it could not send, and its output is flushed in small pieces. Nor can one of a higher
+//! priority overtake it.
 
 use super::Shard;
 use super::wheel::Deadline;
@@ -61,9 +63,23 @@ impl Shard {
                 .set(self.now + LOOK_EVERY, id, serial, Deadline::Network);
         }
         connection.shares = false;
-        // If it fails now, it has failed before.
-        let _ = network::keep_short(&connection.socket, false);
+        if !connection.prioritized {
+            // If it fails now, it has failed before.
+            let _ = network::keep_short(&connection.socket, false);
+        }
         self.links.limit_output(id, usize::MAX);
+    }
+
+    /// A connection is sent messages that have priorities: little of what it is sent waits where none can overtake it.
+    pub(super) fn keep_little(&mut self, id: LinkId) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.prioritized = true;
+        if let Err(error) = network::keep_short(&connection.socket, true) {
+            tracing::debug!(link = id.0, %error, "what its socket holds is not limited");
+        }
+        self.links.prioritize(id);
     }
 
     fn measure(&mut self, id: LinkId) {

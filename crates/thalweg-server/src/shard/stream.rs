@@ -510,6 +510,9 @@ impl Shard {
             self.links.work(self.now, &mut self.kernel);
             self.carry_out();
         }
+        for id in self.kernel.take_prioritized() {
+            self.keep_little(id);
+        }
         loop {
             // Once at least: what is written down asks for a flush, too, and may have made no output.
             let mut dirty = std::mem::take(&mut self.dirty);

@@ -524,6 +524,7 @@ impl Shard {
                 is_securing: false,
                 front_due,
                 shares: false,
+                prioritized: false,
                 round_trip: Span::FOREVER,
                 fat: false,
                 heard_at: since,
