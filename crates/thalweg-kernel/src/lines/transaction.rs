@@ -152,10 +152,10 @@ impl Kernel {
                         // A message lives from the commit on.
                         ..Draft::again(&message, message.ingress())
                     };
-                    let said = (draft, Admission::Certain);
+                    let whole = Admission::Certain;
                     let published = match others.is_empty() {
-                        true => self.publish_admitted(id, said, now, fx),
-                        false => self.publish_to_all_admitted(id, said, &others, now, fx),
+                        true => self.publish_admitted(id, draft, whole, now, fx),
+                        false => self.publish_to_all_admitted(id, (draft, whole), &others, now, fx),
                     };
                     outcomes.push(published.outcome);
                     pause_until = pause_until.max(published.pause_until);

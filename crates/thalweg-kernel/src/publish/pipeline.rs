@@ -50,7 +50,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Published {
-        self.publish_admitted(id, (draft, Admission::ByRate), now, fx)
+        self.publish_admitted(id, draft, Admission::ByRate, now, fx)
     }
 
     /// The same, with what a rate may do to it.
@@ -58,7 +58,8 @@ impl Kernel {
     pub(crate) fn publish_admitted<E: Effects>(
         &mut self,
         id: SessionId,
-        (draft, admission): (Draft<'_>, Admission),
+        draft: Draft<'_>,
+        admission: Admission,
         now: Time,
         fx: &mut E,
     ) -> Published {
@@ -66,7 +67,7 @@ impl Kernel {
             return self.deny(id, &draft, now);
         }
         match draft.stamp {
-            None => self.publish_now(id, (draft, admission), now, fx),
+            None => self.publish_now(id, draft, admission, now, fx),
             Some(stamp) => self.publish_stamped(id, (draft, admission), stamp, now, fx),
         }
     }
@@ -76,7 +77,8 @@ impl Kernel {
     pub(crate) fn publish_now<E: Effects>(
         &mut self,
         id: SessionId,
-        (draft, admission): (Draft<'_>, Admission),
+        draft: Draft<'_>,
+        admission: Admission,
         now: Time,
         fx: &mut E,
     ) -> Published {

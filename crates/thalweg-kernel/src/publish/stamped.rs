@@ -75,7 +75,7 @@ impl Kernel {
             return self.publish_by_owner(id, (&draft, admission), stamp, now, fx);
         }
         self.publish_once(id, draft, stamp, now, fx, |kernel, draft, fx| {
-            kernel.publish_now(id, (draft, admission), now, fx)
+            kernel.publish_now(id, draft, admission, now, fx)
         })
     }
 
