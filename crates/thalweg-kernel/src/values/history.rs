@@ -241,6 +241,13 @@ pub(crate) fn is_about_another(message: &Message, value: &Message, neutral: Neut
     })
 }
 
+/// What an address that keeps several messages had before the newest.
+pub(crate) struct Before {
+    depth: usize,
+    /// Of an address that has kept one up to now.
+    values: [Option<Message>; 2],
+}
+
 impl Limits {
     /// How many messages an address keeps.
     pub fn last_value_depth(&self, address: &str) -> usize {
@@ -250,22 +257,18 @@ impl Limits {
 }
 
 impl Kernel {
-    /// Keeps a message, which is the newest of its address, beside those before it, if the address keeps several. `before`
-    /// are its values up to now, for an address that has kept one.
+    /// Keeps a message, which is the newest of its address, beside those before it.
+    #[cold]
     pub(crate) fn keep_beside(
         &mut self,
         message: &Message,
-        before: [Option<Message>; 2],
+        Before { depth, values }: Before,
         safety: Safety,
-    ) -> Option<KeptAs> {
-        let depth = self.env.limits().last_value_depth(message.address());
-        if depth <= 1 {
-            return None;
-        }
+    ) -> KeptAs {
         let (neutral, room) = (self.env.neutral(), self.room_for_history());
         let history = &mut self.values.history;
         if !history.has(message.address()) {
-            for value in before.into_iter().flatten() {
+            for value in values.into_iter().flatten() {
                 let number = (value.retain() == RetainOp::Set).then_some(0);
                 let id = name_of(&value, neutral);
                 history.add(number, value, id, depth, room);
@@ -285,7 +288,7 @@ impl Kernel {
             let record = forgotten(message.address(), (same.number, same.number), false);
             self.persist_of(message, &record, safety);
         }
-        Some(kept)
+        kept
     }
 
     /// What the values themselves leave of their limits.
@@ -301,14 +304,26 @@ impl Kernel {
         }
     }
 
-    /// Values that [`Kernel::keep_beside`] is to know, before a message replaces them.
-    pub(crate) fn values_before(&self, address: &str) -> [Option<Message>; 2] {
-        if self.env.limits().last_value_depth(address) <= 1 || self.values.history.has(address) {
-            return [None, None];
+    /// What [`Kernel::keep_beside`] is to know before a message replaces another; nothing for an address that keeps one. To look
+    /// at the address costs more than to see that no policy asks for several.
+    #[inline]
+    pub(crate) fn values_before(&self, message: &Message) -> Option<Before> {
+        let mut policies = self.env.limits().policies.iter();
+        match policies.any(|policy| policy.last_value_depth.is_some()) {
+            true => self.values_of(message.address()),
+            false => None,
         }
-        self.values
-            .stores()
-            .map(|store| store.get(address, Time::ZERO).cloned())
+    }
+
+    #[cold]
+    fn values_of(&self, address: &str) -> Option<Before> {
+        let depth = self.env.limits().last_value_depth(address);
+        let value = |store: &last_value::LastValues| store.get(address, Time::ZERO).cloned();
+        let values = match self.values.history.has(address) {
+            true => [None, None],
+            false => self.values.stores().map(value),
+        };
+        (depth > 1).then_some(Before { depth, values })
     }
 
     /// Forgets the message of an address that has this name. It leaves no last value if it was that.

@@ -66,10 +66,10 @@ impl Kernel {
         if message.retain() == RetainOp::Clear {
             return self.values.forget_remembered(message.address());
         }
-        let before = self.values_before(message.address());
+        let before = self.values_before(&message);
         if self.env.drops_waiting() || !self.values.remember(message.clone()) {
             self.books.retain_refused();
-        } else {
+        } else if let Some(before) = before {
             // It is in memory only, and so is its place.
             self.keep_beside(&message, before, Safety::Lazy);
         }

@@ -128,9 +128,10 @@ impl Kernel {
                 }
                 let capped = self.capped(message);
                 let message = capped.as_ref().unwrap_or(message);
-                let before = self.values_before(message.address());
+                let before = self.values_before(message);
                 if self.values.retain(message) {
-                    return Retained::Here(self.keep_beside(message, before, safety));
+                    let kept = before.map(|before| self.keep_beside(message, before, safety));
+                    return Retained::Here(kept);
                 }
                 if self.values.is_kept(message.address(), self.env.limits()) {
                     self.remember_here(message.clone());
