@@ -5,7 +5,7 @@ use crate::LoginRefusal;
 use std::borrow::Cow;
 use thalweg_coap::{Code, Response, Value, option};
 use thalweg_kernel::{Outcome, Refusal};
-use thalweg_model::{Span, Time};
+use thalweg_model::Time;
 
 /// A response that can wait for the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,11 +65,9 @@ impl Answer {
 
     /// It is over its rate until `until`. RFC 8516
     pub(super) fn too_many(until: Time, now: Time) -> Self {
-        let secs = until
-            .since(now)
-            .nanos()
-            .div_ceil(Span::from_secs(1).nanos());
-        let secs = u32::try_from(secs).unwrap_or(u32::MAX).max(1);
+        let secs = u32::try_from(until.since(now).secs_ceil())
+            .unwrap_or(u32::MAX)
+            .max(1);
         Answer::later(Code::TOO_MANY_REQUESTS, secs, TOO_MANY)
     }
 
@@ -95,7 +93,12 @@ impl Answer {
                 SHORT_SECS,
                 "a queue for it is full",
             )),
-            Outcome::OverRate(_) => Some(Answer::later(Code::TOO_MANY_REQUESTS, 1, TOO_MANY)),
+            // RFC 8516
+            Outcome::OverRate(secs) => Some(Answer::later(
+                Code::TOO_MANY_REQUESTS,
+                secs.max(1),
+                TOO_MANY,
+            )),
         }
     }
 

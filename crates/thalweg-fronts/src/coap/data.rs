@@ -237,7 +237,7 @@ impl<S: Side> Handler<S> {
         cx: &mut Cx<'_>,
     ) -> Result<Option<Hold>, Answer> {
         let (batch, outcome) = self.publish_for(identity, session, draft, cx);
-        refusal_of(outcome, cx.now).map_or(Ok(batch), Err)
+        refusal_of(outcome).map_or(Ok(batch), Err)
     }
 
     /// Publishes; the batch that the answer must wait for, and what came of it.
@@ -661,10 +661,9 @@ fn cbor_head(major: u8, number: usize, out: &mut Vec<u8>) {
 
 /// The error that answers a publish; none if it is accepted.
 #[inline]
-pub(super) fn refusal_of(outcome: Outcome, now: Time) -> Option<Answer> {
+pub(super) fn refusal_of(outcome: Outcome) -> Option<Answer> {
     match outcome {
         Outcome::Accepted => None,
-        Outcome::OverRate(again) => Some(Answer::too_many(again, now)),
         outcome => Answer::of_outcome(outcome),
     }
 }

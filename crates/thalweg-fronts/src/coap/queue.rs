@@ -121,7 +121,7 @@ impl<S: Side> Handler<S> {
         outcome: Outcome,
         cx: &mut Cx<'_>,
     ) -> Done {
-        match (outcome, refusal_of(outcome, cx.now)) {
+        match (outcome, refusal_of(outcome)) {
             (Outcome::NoMatch, _) => Err(Answer::of_refusal(&Refusal::NoQueue)),
             (_, Some(answer)) => Err(answer),
             (_, None) => {

@@ -165,7 +165,7 @@ impl<S: Side> Handler<S> {
         }
         let refused = match outcome {
             Outcome::NoMatch => Some(Answer::words(Code::NOT_FOUND, "nobody answers there")),
-            outcome => refusal_of(outcome, cx.now),
+            outcome => refusal_of(outcome),
         };
         match refused {
             None => {

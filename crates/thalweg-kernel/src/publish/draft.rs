@@ -68,9 +68,9 @@ pub enum Outcome {
     Full,
     /// A queue that refuses messages when it is full is full; other receivers may have got it.
     Refused,
-    /// It is beyond the rate of its address, which the publisher is to be told; nothing has happened. Then there is room
-    /// for it.
-    OverRate(Time),
+    /// It is beyond the rate of its address, which the publisher is to be told; nothing has happened. There is room for it in
+    /// so many seconds.
+    OverRate(u32),
     /// Other shards are asked whether they keep it. [`Answer::Published`](crate::Answer::Published) will say whether it is
     /// accepted or refused, under the number [`Kernel::question`](crate::Kernel::question), and nothing is acknowledged
     /// before.

@@ -128,7 +128,7 @@ impl Kernel {
             let wait = |bucket: &mut TokenBucket, cost| bucket.wait(cost, now);
             let wait = self.routes.rates().longest(rate, key, bytes, bounds, wait);
             if wait > Span::ZERO {
-                return Err(self.keep_out(exceed, address, now + wait));
+                return Err(self.keep_out(exceed, address, wait));
             }
         }
         let debt = self.spend_rate(id, address, route, bytes, now);
@@ -152,11 +152,11 @@ impl Kernel {
             || session.is_none_or(|session| session.connection.grants().hears_refusals)
     }
 
-    fn keep_out(&mut self, exceed: Exceed, address: &str, again: Time) -> Outcome {
+    fn keep_out(&mut self, exceed: Exceed, address: &str, wait: Span) -> Outcome {
         match exceed {
             Exceed::Reject => {
                 self.books.refused_over_rate();
-                Outcome::OverRate(again)
+                Outcome::OverRate(u32::try_from(wait.secs_ceil()).unwrap_or(u32::MAX))
             }
             Exceed::Drop | Exceed::Throttle => {
                 self.books.dropped_over_rate(address);
