@@ -146,6 +146,7 @@ pub fn take_answers(
         exclusive: true,
         priority: 0,
         no_local: false,
+        filter: None,
     };
     cx.kernel.consume(session, &consume, cx.now, cx.links)?;
     Ok(queue.into())

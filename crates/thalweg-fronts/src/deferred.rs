@@ -8,6 +8,7 @@ use crate::front::{
     ConsumerFate, Cx, Datagram, Fate, Front, FrontSettings, Outbound, Step, Undelivered, Variant,
 };
 use crate::protocol::{Protocol, ShowCount};
+use crate::service::Service;
 use crate::{Datagrams, LoginAnswer};
 use core::net::SocketAddr;
 use std::collections::VecDeque;
@@ -282,7 +283,21 @@ pub trait DeferredFront: Send {
 pub(crate) static EXTENSION: Protocol = Protocol {
     name: "extension",
     carries: &[],
+    services: &[DDS],
     metrics: &[],
+};
+
+/// The bridge into DDS, which is the one extension there is.
+const DDS: Service = Service {
+    name: "DDS",
+    lifespan: None,
+    priority: None,
+    last_value: "as for the address",
+    acknowledgement: None,
+    throttle: "the bridge is not read",
+    reject: "reliable samples wait, others in silence",
+    filter: None,
+    consumer_filter: None,
 };
 
 /// A front of another crate.

@@ -182,6 +182,7 @@ fn through_queue(settles: bool, count: u32) {
         exclusive: false,
         priority: 0,
         no_local: false,
+        filter: None,
     };
     kernel
         .consume(consumer, &spec, now, &mut out)

@@ -231,27 +231,30 @@ impl<'a> Arguments<'a> {
         Ok(priority.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
     }
 
-    /// Refuses the content filter of a consumer: what waits in a queue has passed those of its bindings.
-    pub(super) fn no_filter(&self) -> Result<(), Fault> {
-        match self.table.get("x-filter") {
-            None => Ok(()),
-            Some(_) => Err(Fault::precondition(
-                "x-filter is an argument of bindings; a queue's consumers have none",
-            )),
+    /// The content filter of a binding or consumer.
+    pub(super) fn filter(&self) -> Result<Option<Predicate>, Fault> {
+        self.filter_by("x-filter")
+    }
+
+    /// The same of a consumer, which may call it as Qpid's clients for JMS do. These leave the text empty for none.
+    pub(super) fn selector(&self) -> Result<Option<Predicate>, Fault> {
+        const OF_QPID: &str = "x-filter-jms-selector";
+        match self.table.get(OF_QPID).map(|value| value.as_str()) {
+            None | Some(Some("")) => self.filter(),
+            Some(_) => self.filter_by(OF_QPID),
         }
     }
 
-    /// Whether the content filter of a binding is one.
-    pub(super) fn check_filter(&self) -> Result<(), Fault> {
-        let Some(value) = self.table.get("x-filter") else {
-            return Ok(());
+    fn filter_by(&self, name: &str) -> Result<Option<Predicate>, Fault> {
+        let Some(value) = self.table.get(name) else {
+            return Ok(None);
         };
         let Some(text) = value.as_str() else {
-            return Err(Fault::precondition("x-filter must be a string"));
+            return Err(Fault::precondition(format!("{name} must be a string")));
         };
         match Predicate::parse(text) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(Fault::precondition(format!("x-filter: {error}"))),
+            Ok(filter) => Ok(Some(filter)),
+            Err(error) => Err(Fault::precondition(format!("{name}: {error}"))),
         }
     }
 

@@ -140,7 +140,7 @@ impl Request<'_, '_> {
         let arguments = Arguments { table, thing: "" };
         arguments.check_rule()?;
         if bound {
-            arguments.check_filter()?;
+            arguments.filter()?;
         }
         let arguments = arguments.neutral();
         let to_exchange = BindTo::Exchange(&target);

@@ -173,7 +173,7 @@ impl Request<'_, '_> {
         let arguments = Arguments { table, thing: "" };
         arguments.check_rule()?;
         if bound {
-            arguments.check_filter()?;
+            arguments.filter()?;
         }
         let wants_last_values = bound && arguments.wants_last_values();
         let arguments = arguments.neutral();

@@ -6,6 +6,7 @@ use super::fault::Fault;
 use super::{AmqpFront, Request, address};
 use crate::address::{DOTTED, in_tenant};
 use std::borrow::Cow;
+use std::sync::Arc;
 use thalweg_amqp::methods::basic::{
     Cancel, CancelOk, Consume, ConsumeOk, Get, GetEmpty, Qos, QosOk,
 };
@@ -74,7 +75,7 @@ impl Request<'_, '_> {
             table: consume.arguments,
             thing: &thing,
         };
-        arguments.no_filter()?;
+        let filter = arguments.selector()?.map(Arc::new);
         let priority = arguments.consumer_priority()?;
         let reply_queue = if name == address::DIRECT_REPLY {
             Some(self.reply_queue(consume)?)
@@ -115,6 +116,7 @@ impl Request<'_, '_> {
             exclusive: consume.exclusive,
             priority,
             no_local: consume.no_local,
+            filter,
         };
         self.cx
             .kernel

@@ -8,6 +8,7 @@ use crate::address::in_tenant;
 use crate::front::{Cx, Variant};
 use crate::link::Links;
 use std::borrow::Cow;
+use std::sync::Arc;
 use thalweg_filter::Predicate;
 use thalweg_kernel::{
     BindSpec, BindTo, ConsumeSpec, Deleted, Kernel, QueueSpec, Refusal, SessionId,
@@ -36,6 +37,7 @@ impl StompFront {
             return Ok(());
         };
         front.check_subscribe(frame)?;
+        let filter = front.selector_of_consumer(frame)?;
         // The destination is kept twice at the most.
         let texts = 2 * frame.destination.len() + frame.id.as_deref().map_or(0, str::len);
         if !cx
@@ -79,6 +81,7 @@ impl StompFront {
             ),
             priority: number(&frame.headers, &["x-priority", "activemq.priority"])?.unwrap_or(0),
             no_local: is_true(&frame.headers, &["no-local", "activemq.noLocal"]),
+            filter,
         };
         // Messages may come before `consume` returns.
         front.subscriptions.add(Subscription {
@@ -167,21 +170,29 @@ impl StompFront {
             );
             return Err(Trouble::new("Duplicated subscription identifier", body));
         }
-        if let Some(text) = selector_of(&frame.headers) {
-            Predicate::parse(&text)
-                .map_err(|error| Trouble::new("Invalid selector", format!("{error}\n")))?;
-            let is_of_exchange = group_of(&frame.destination).is_none()
-                && matches!(
-                    self.parse(&frame.destination)?,
-                    Destination::Topic(_) | Destination::Exchange { .. }
-                );
-            if self.settings.selectors_refused || !is_of_exchange {
-                let body = "selectors are evaluated for /topic/ and /exchange/ where the server allows it; \
-                            leave the header out and filter in the client\n";
-                return Err(Trouble::new("not_implemented", body));
-            }
-        }
         Ok(())
+    }
+
+    /// The selector of a subscription that takes from a queue itself. That of others is its binding's.
+    fn selector_of_consumer(
+        &self,
+        frame: &SubscribeFrame<'_>,
+    ) -> Result<Option<Arc<Predicate>>, Trouble> {
+        let Some(text) = selector_of(&frame.headers) else {
+            return Ok(None);
+        };
+        let filter = Predicate::parse(&text)
+            .map_err(|error| Trouble::new("Invalid selector", format!("{error}\n")))?;
+        if self.settings.selectors_refused {
+            let body = "the server evaluates no selectors; leave the header out and filter in the client\n";
+            return Err(Trouble::new("not_implemented", body));
+        }
+        let is_of_exchange = group_of(&frame.destination).is_none()
+            && matches!(
+                self.parse(&frame.destination)?,
+                Destination::Topic(_) | Destination::Exchange { .. }
+            );
+        Ok((!is_of_exchange).then(|| Arc::new(filter)))
     }
 
     /// Whether there may be one more subscription.
@@ -471,6 +482,7 @@ impl StompFront {
             exclusive: false,
             priority: 0,
             no_local: false,
+            filter: None,
         };
         match cx.kernel.consume(session, &spec, cx.now, cx.links) {
             Ok(()) => Ok(address),

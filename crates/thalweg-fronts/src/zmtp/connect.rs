@@ -467,6 +467,7 @@ impl ZmtpFront {
             exclusive: false,
             priority: 0,
             no_local: false,
+            filter: None,
         };
         cx.kernel.consume(session, &spec, cx.now, cx.links)
     }

@@ -6,6 +6,7 @@ mod world;
 mod connect;
 mod consume;
 mod errors;
+mod filters;
 mod nonsense;
 mod properties;
 mod publish;

@@ -6,7 +6,7 @@ use thalweg_amqp::{BasicProperties, ContentHeader, FieldValue, Method, TableWrit
 use thalweg_kernel::Limits;
 use thalweg_model::Span;
 
-fn publish<'a>(exchange: &'a str, routing_key: &'a str) -> basic::Publish<'a> {
+pub(crate) fn publish<'a>(exchange: &'a str, routing_key: &'a str) -> basic::Publish<'a> {
     basic::Publish {
         exchange,
         routing_key,
@@ -226,78 +226,6 @@ fn a_headers_exchange_compares_what_the_publisher_said() {
         world.publish_with(who, &publish("h", ""), &properties, "m");
         assert_eq!(world.get(who, "all").is_some(), is_taken, "{n} {s}");
     }
-}
-
-#[test]
-fn a_binding_may_filter_what_messages_say() {
-    let mut world = World::new();
-    let who = world.connect();
-    world.declare(who, "hot");
-    let bind = |world: &mut World, filter: &str| {
-        let mut buffer = Vec::new();
-        let mut writer = TableWriter::new(&mut buffer);
-        writer.str("x-filter", filter);
-        let bind = queue::Bind {
-            queue: "hot",
-            exchange: "amq.topic",
-            routing_key: "a.*",
-            arguments: writer.finish(),
-            ..Default::default()
-        };
-        world.call(who, &Method::QueueBind(bind))
-    };
-    let filter = "n > 1 AND s = 'x' AND payload.temp > 20 AND $priority = 3";
-    assert_eq!(
-        bind(&mut world, filter),
-        [ServerMethod::Done("queue.bind-ok")]
-    );
-    for (n, s, payload, is_taken) in [
-        (2, "x", r#"{"temp": 21}"#, true),
-        (1, "x", r#"{"temp": 21}"#, false),
-        (2, "y", r#"{"temp": 21}"#, false),
-        (2, "x", r#"{"temp": 20}"#, false),
-        (2, "x", "hot", false),
-    ] {
-        let mut buffer = Vec::new();
-        let mut writer = TableWriter::new(&mut buffer);
-        writer.value("n", FieldValue::U8(n)).str("s", s);
-        let properties = BasicProperties {
-            headers: Some(writer.finish()),
-            priority: Some(3),
-            ..BasicProperties::default()
-        };
-        world.publish_with(who, &publish("amq.topic", "a.b"), &properties, payload);
-        assert_eq!(
-            world.get(who, "hot").is_some(),
-            is_taken,
-            "{n} {s} {payload}"
-        );
-    }
-    let refused = bind(&mut world, "n > ");
-    assert!(
-        matches!(&refused[..], [ServerMethod::ChannelClosed { code: 406, text, .. }] if text.contains("byte 4")),
-        "{refused:?}"
-    );
-}
-
-#[test]
-fn a_consumer_of_a_queue_has_no_filter() {
-    let mut world = World::new();
-    let who = world.connect();
-    world.declare(who, "q");
-    let mut buffer = Vec::new();
-    let mut writer = TableWriter::new(&mut buffer);
-    writer.str("x-filter", "n > 1");
-    let consume = basic::Consume {
-        queue: "q",
-        arguments: writer.finish(),
-        ..Default::default()
-    };
-    let refused = world.call(who, &Method::BasicConsume(consume));
-    assert!(
-        matches!(&refused[..], [ServerMethod::ChannelClosed { code: 406, text, .. }] if text.contains("x-filter")),
-        "{refused:?}"
-    );
 }
 
 #[test]

@@ -54,7 +54,13 @@ fn a_selector_must_be_one() {
     };
     for (destination, headers, message, body) in [
         ("/topic/a", &wrong, "Invalid selector", "at byte 9"),
-        ("/queue/a", &right, "not_implemented", "/topic/"),
+        ("/queue/a", &wrong, "Invalid selector", "at byte 9"),
+        (
+            "/amq/queue/$g/g/a",
+            &right,
+            "precondition_failed",
+            "content filter",
+        ),
     ] {
         let who = world.connect();
         let subscribe = SubscribeOut {

@@ -287,6 +287,34 @@ fn a_slash_in_a_topic_is_an_error_where_dots_part_levels() {
     assert_eq!(world.message(who).destination, "/topic/a.b%2Fc");
 }
 
+#[test]
+fn selectors_divide_a_queue_among_its_subscriptions() {
+    let mut world = World::new();
+    let (who, other) = (world.connect(), world.connect());
+    for (who, id, selector) in [(who, "red", "colour = 'red'"), (other, "big", "size > 3")] {
+        let headers = [("selector", selector)];
+        let subscribe = SubscribeOut {
+            id: Some(id),
+            destination: "/queue/work",
+            headers: &headers,
+            ..SubscribeOut::default()
+        };
+        world.subscribe(who, &subscribe);
+    }
+    for (text, headers) in [
+        ("neither", [("colour", "blue"), ("size", "2")]),
+        ("red", [("colour", "red"), ("size", "3")]),
+        ("big", [("colour", "blue"), ("size", "5")]),
+    ] {
+        world.send_headers(who, "/queue/work", text, &headers);
+    }
+    assert_eq!(world.texts(who), ["red"]);
+    assert_eq!(world.texts(other), ["big"]);
+    let third = world.connect();
+    world.listen(third, "all", "/queue/work");
+    assert_eq!(world.texts(third), ["neither"]);
+}
+
 /// Subscribes with a selector and further headers.
 fn select(world: &mut World, who: Who, id: &str, selector: &str, more: &[(&str, &str)]) {
     let mut headers = vec![("selector", selector)];

@@ -40,6 +40,7 @@ impl Kernel {
             in_flight: 0,
             settles: spec.settles,
             no_local: spec.no_local,
+            is_choosy: spec.no_local || spec.filter.is_some(),
         };
         if let Some(lines) = self.lines_mut(id) {
             lines.get_or_insert(spec.line).add(consumer);
@@ -70,6 +71,11 @@ impl Kernel {
         }
         if name.is_empty() || Filter::check(filter).is_err() {
             return Err(Refusal::Invalid("a group has a name and a filter"));
+        }
+        if spec.filter.is_some() {
+            return Err(Refusal::Invalid(
+                "a member of a group has no content filter",
+            ));
         }
         if !self.env.limits().groups_enabled {
             return Err(Refusal::Denied);

@@ -47,6 +47,7 @@ impl Kernel {
             tag,
             settles,
             no_local,
+            ..
         } = line.any_turn_of(number);
         if no_local && item.message.publisher() == uid {
             // It counts as had: its receiver made it.

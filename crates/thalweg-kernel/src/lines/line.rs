@@ -48,6 +48,8 @@ pub(crate) struct LineConsumer {
     pub in_flight: u32,
     pub settles: bool,
     pub no_local: bool,
+    /// What it is given depends on the message: it has a filter, or does not want what its own session publishes.
+    pub is_choosy: bool,
 }
 
 /// How the next message would be given to a receiver of a line.
@@ -58,6 +60,8 @@ pub(crate) struct Turn {
     pub settles: bool,
     /// Its receiver does not want what its own session publishes.
     pub no_local: bool,
+    /// It does not want every message, for that or another reason.
+    pub is_choosy: bool,
 }
 
 /// Where a message came from.
@@ -376,19 +380,21 @@ impl Channel {
             tag: self.tag_last + 1,
             settles: consumer.settles,
             no_local: consumer.no_local,
+            is_choosy: consumer.is_choosy,
         })
     }
 
     /// How a receiver is given a message whatever its credit is: a consumer or, for 0, one that asked for one message.
     pub(super) fn any_turn_of(&self, number: u32) -> Turn {
-        let (settles, no_local) = match self.consumer(number) {
-            Some(consumer) => (consumer.settles, consumer.no_local),
-            None => (number == 0 && !self.takes_blindly, false),
+        let (settles, no_local, is_choosy) = match self.consumer(number) {
+            Some(it) => (it.settles, it.no_local, it.is_choosy),
+            None => (number == 0 && !self.takes_blindly, false, false),
         };
         Turn {
             tag: self.tag_last + 1,
             settles,
             no_local,
+            is_choosy,
         }
     }
 

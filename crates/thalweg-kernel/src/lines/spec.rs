@@ -1,5 +1,8 @@
 //! What peers say of consumers and of what these were given.
 
+use std::sync::Arc;
+use thalweg_filter::Predicate;
+
 /// A consumer, as a session announces it.
 #[derive(Clone, Debug)]
 pub struct ConsumeSpec<'a> {
@@ -19,6 +22,8 @@ pub struct ConsumeSpec<'a> {
     pub priority: i32,
     /// It does not want what its own session publishes. Such messages are passed over.
     pub no_local: bool,
+    /// It is given only what passes; the rest waits for others. A member of a group cannot have one.
+    pub filter: Option<Arc<Predicate>>,
 }
 
 /// Which messages of a line are settled.

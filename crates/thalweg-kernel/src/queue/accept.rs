@@ -248,7 +248,7 @@ impl Kernel {
         let is_behind = queue.backlog.len() > 1 && !queue.takers.consumers().is_empty();
         self.books.entered(delta);
         self.note_waiting_in_queue(queue_id, now);
-        if has_groups || (is_behind && self.has_judged_consumer(queue_id)) {
+        if has_groups || (is_behind && self.has_choosy_consumer(queue_id)) {
             // Groups take it when it is written down.
             self.agenda.pump(queue_id);
         }
@@ -273,18 +273,15 @@ impl Kernel {
     }
 
     /// Whether some consumer may have to be passed over, so that others are not kept waiting by what it may not have.
-    fn has_judged_consumer(&self, queue_id: QueueId) -> bool {
+    fn has_choosy_consumer(&self, queue_id: QueueId) -> bool {
         let judged = |id: SessionId| {
             self.sessions
                 .get(id)
                 .is_some_and(|session| !session.access().is_allow_all())
         };
         self.queues.get(queue_id).is_some_and(|queue| {
-            queue
-                .takers
-                .consumers()
-                .iter()
-                .any(|consumer| judged(consumer.session))
+            let mut consumers = queue.takers.consumers().iter();
+            queue.selectors.is_some() || consumers.any(|consumer| judged(consumer.session))
         })
     }
 
@@ -301,9 +298,10 @@ impl Kernel {
             ..pending
         });
         let queue = self.queues.get(queue_id);
-        let has_groups = queue.is_some_and(|queue| !queue.takers.groups().is_empty());
+        let is_asked = queue
+            .is_some_and(|queue| !queue.takers.groups().is_empty() || queue.selectors.is_some());
         self.push_deep(Holder::Queue(queue_id), item);
-        if has_groups {
+        if is_asked {
             self.agenda.pump(queue_id);
         }
     }

@@ -13,12 +13,13 @@ use crate::effects::Spot;
 use crate::groups::given_back::BackId;
 use crate::recount::{Held, same};
 use crate::spill::{Spill, Spilled};
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use thalweg_model::{Message, Time};
 use thalweg_records::{Stored, Waiting};
 
 /// Fewer in memory than this: the next are fetched.
-const FETCH_BELOW: usize = 256;
+pub(super) const FETCH_BELOW: usize = 256;
 
 /// A message in a queue.
 #[derive(Clone, Debug)]
@@ -50,6 +51,31 @@ impl Item {
             deliveries,
             back: 0,
         }
+    }
+}
+
+/// A place in line: what is served first is the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    lane: usize,
+    pub order: i64,
+}
+
+impl Place {
+    pub(super) fn lane(self) -> usize {
+        self.lane
+    }
+}
+
+impl Ord for Place {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.lane.cmp(&self.lane)).then(self.order.cmp(&other.order))
+    }
+}
+
+impl PartialOrd for Place {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -202,6 +228,43 @@ impl Backlog {
         self.left(&item);
         let bytes = item.message.bytes();
         Some((item, Delta::copy(bytes)))
+    }
+
+    /// How many priorities are distinguished.
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// The place of a message.
+    pub(super) fn place_of(&self, item: &Item) -> Place {
+        Place {
+            lane: self.lane_of(&item.message),
+            order: item.order,
+        }
+    }
+
+    /// The first place in memory behind this order of a lane.
+    pub(super) fn first_behind(&self, lane: usize, order: i64) -> Option<Place> {
+        let items = self.lanes.get(lane)?;
+        let at = items.partition_point(|item| item.order <= order);
+        let order = items.get(at)?.order;
+        Some(Place { lane, order })
+    }
+
+    /// What is in memory at a place, and where in its lane: what has come back may have the place of something else.
+    pub(super) fn run_at(&self, place: Place) -> impl Iterator<Item = (usize, &Item)> {
+        let lane = self.lanes.get(place.lane).into_iter();
+        lane.flat_map(move |lane| {
+            let first = lane.partition_point(|item| item.order < place.order);
+            let behind = lane.iter().enumerate().skip(first);
+            behind.take_while(move |(_, item)| item.order == place.order)
+        })
+    }
+
+    pub(super) fn take_at(&mut self, place: Place, at: usize) -> Option<Item> {
+        let item = self.lanes.get_mut(place.lane)?.remove(at)?;
+        self.left(&item);
+        Some(item)
     }
 
     /// Nothing of it is written down any more.
@@ -373,12 +436,12 @@ impl Backlog {
         (released, is_watched)
     }
 
-    /// What to fetch, under the number `question`, so that more is in memory; nothing if there is no need to. What was never
-    /// on disk comes at once.
-    pub(crate) fn refill(&mut self, question: u64) -> Option<Vec<(u64, u32)>> {
+    /// What to fetch, under the number `question`, if fewer than `below` are in memory; nothing if there is no need to. What was
+    /// never on disk comes at once.
+    pub(crate) fn refill(&mut self, question: u64, below: usize) -> Option<Vec<(u64, u32)>> {
         let in_memory = self.lanes.first().map_or(0, VecDeque::len);
         let deep = self.deep.as_deref_mut()?;
-        if deep.spill.is_fetching() || in_memory >= FETCH_BELOW {
+        if deep.spill.is_fetching() || in_memory >= below {
             return None;
         }
         let places = deep.spill.fetch(question);

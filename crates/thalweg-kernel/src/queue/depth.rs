@@ -4,6 +4,7 @@
 //! what consumers have taken out of memory is fetched back, some at a time. Only queues do that whose messages leave in
 //! the order in which they came and from the front alone: those without priorities, bounds and lifetimes of their own.
 
+use super::backlog::FETCH_BELOW;
 use super::{Backlog, Item, Queue};
 use crate::Kernel;
 use crate::access::Access;
@@ -106,11 +107,16 @@ impl Kernel {
 
     /// Brings more of a backlog into memory if there is room.
     pub(crate) fn refill_backlog(&mut self, holder: Holder) {
+        self.refill_backlog_by(holder, FETCH_BELOW);
+    }
+
+    /// The same if fewer than `below` are there.
+    pub(super) fn refill_backlog_by(&mut self, holder: Holder, below: usize) {
         let question = u64::from(self.remote.next_question());
         let Some((backlog, _)) = self.backlog_mut(holder) else {
             return;
         };
-        if let Some(places) = backlog.refill(question) {
+        if let Some(places) = backlog.refill(question, below) {
             self.journal.fetch(Fetch {
                 holder,
                 question,

@@ -9,6 +9,7 @@ use crate::books::Delta;
 use crate::effects::{Effects, Holder};
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::lines::{HandedOver, Source};
+use crate::publish::subject::Subject;
 use crate::session::Pressure;
 use crate::timers::TimerKey;
 use smallvec::SmallVec;
@@ -45,6 +46,9 @@ impl Kernel {
     }
 
     fn hand_out_waiting<E: Effects>(&mut self, queue_id: QueueId, now: Time, fx: &mut E) {
+        if self.is_selected_from(queue_id) {
+            return self.hand_out_selected(queue_id, now, fx);
+        }
         // Groups that wait for a better member than they have now.
         let mut resting: SmallVec<[GroupId; 2]> = SmallVec::new();
         // A message that no consumer here may receive keeps its place, and is skipped so that it does not block others.
@@ -112,6 +116,12 @@ impl Kernel {
         self.watch_expiry(queue_id);
     }
 
+    /// Whether a consumer of a queue has a content filter.
+    pub(super) fn is_selected_from(&self, queue_id: QueueId) -> bool {
+        let queue = self.queues.get(queue_id);
+        queue.is_some_and(|queue| queue.selectors.is_some())
+    }
+
     /// Whether no consumer of a queue may receive a message.
     fn nobody_may_have(&self, queue_id: QueueId, message: &Message) -> bool {
         self.queues.get(queue_id).is_some_and(|queue| {
@@ -149,6 +159,7 @@ impl Kernel {
     /// Lets an item wait where it was.
     pub(super) fn put_back(&mut self, queue_id: QueueId, item: Item) {
         if let Some(queue) = self.queues.get_mut(queue_id) {
+            queue.comes_back(&item);
             self.books.entered(queue.backlog.insert(item));
         }
     }
@@ -162,6 +173,7 @@ impl Kernel {
             return;
         }
         for item in &items {
+            queue.comes_back(item);
             self.books.entered(Delta::copy(item.message.bytes()));
         }
         queue.backlog.insert_all(items);
@@ -199,8 +211,15 @@ impl Kernel {
         resting: &[GroupId],
     ) -> Option<(NextReceiver, usize)> {
         let queue = self.queues.get(queue_id)?;
+        let selectors = queue.selectors.as_deref();
+        let selectors = selectors.map(|it| (it, Subject::of_message(message, self.env.neutral())));
         let can = |taker: &NextReceiver| match taker {
-            NextReceiver::Consumer(consumer) => self.can_have(queue_id, consumer, message),
+            NextReceiver::Consumer(consumer) => {
+                self.can_have(queue_id, consumer, message)
+                    && selectors
+                        .as_ref()
+                        .is_none_or(|(it, subject)| it.passes(consumer, subject))
+            }
             NextReceiver::Group(group) => {
                 !resting.contains(group) && self.has_member_for(*group, message)
             }
@@ -208,13 +227,15 @@ impl Kernel {
         queue.takers.next(queue.terms.limits.single_active, can)
     }
 
-    /// Whether a consumer could take a message right now that was published at this address.
+    /// Whether a consumer could take a message right now that was published at this address, whatever it says.
     pub(super) fn has_taker_now(&self, queue_id: QueueId, address: &str) -> bool {
         let Some(queue) = self.queues.get(queue_id) else {
             return false;
         };
+        let selectors = queue.selectors.as_deref();
         queue.takers.consumers().iter().any(|consumer| {
-            self.consumer_can_take(consumer.session, consumer.line, consumer.number)
+            !selectors.is_some_and(|it| it.has_filter(consumer))
+                && self.consumer_can_take(consumer.session, consumer.line, consumer.number)
                 && self.may_have_at(consumer.session, queue_id, address)
         }) || queue
             .takers
@@ -238,13 +259,18 @@ impl Kernel {
         }
     }
 
-    fn next_turn(&mut self, queue_id: QueueId, turn: usize) {
+    pub(super) fn next_turn(&mut self, queue_id: QueueId, turn: usize) {
         if let Some(queue) = self.queues.get_mut(queue_id) {
             queue.takers.set_turn(turn);
         }
     }
 
-    fn can_have(&self, queue_id: QueueId, consumer: &Consumer, message: &Message) -> bool {
+    pub(super) fn can_have(
+        &self,
+        queue_id: QueueId,
+        consumer: &Consumer,
+        message: &Message,
+    ) -> bool {
         self.consumer_can_take(consumer.session, consumer.line, consumer.number)
             && self.may_have(consumer.session, queue_id, message)
     }

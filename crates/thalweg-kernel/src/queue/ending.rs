@@ -99,7 +99,7 @@ impl Kernel {
         };
         self.env.left(
             Kept::Topology,
-            queue_cost(&queue.terms.address) + queue.terms.made_by.bytes(),
+            queue_cost(&queue.terms.address) + queue.terms.made_by.bytes() + queue.filters_cost(),
         );
         self.remove_sink(&queue.terms.address, SinkKind::Queue, queue_id.index());
         for binding in std::mem::take(&mut queue.bindings) {

@@ -18,6 +18,8 @@ mod group_feed;
 mod pass;
 mod queues;
 mod recount;
+mod select;
+mod selectors;
 mod settle;
 mod spec;
 mod take;
@@ -32,6 +34,7 @@ pub(crate) use dead_letter::{Dead, GivenUp};
 pub(crate) use delivered::Mark;
 pub use ending::{Deleted, Purged};
 pub(crate) use queues::Queues;
+use selectors::Selectors;
 pub use spec::{DeadLetter, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, queue_address};
 use takers::Takers;
 use terms::Terms;
@@ -54,6 +57,8 @@ pub(crate) struct Queue {
     /// It ends as soon as its dead letters have gone their way, unless it is used again before.
     is_ending: bool,
     takers: Takers,
+    /// If one of its consumers has a content filter.
+    selectors: Option<Box<Selectors>>,
     /// Bindings that lead here.
     bindings: BTreeSet<BindingId>,
     mark: Mark,
@@ -127,6 +132,7 @@ impl Queue {
             unsettled: 0,
             is_ending: false,
             takers: Takers::default(),
+            selectors: None,
             bindings: BTreeSet::new(),
             mark: Mark::default(),
             used: now,

@@ -39,7 +39,7 @@ impl<'k> Receiver<'k> {
             return None;
         }
         let line = session.lines.as_deref_mut()?.get_mut(to.line)?;
-        let turn = line.turn_of(to.number).filter(|turn| !turn.no_local)?;
+        let turn = line.turn_of(to.number).filter(|turn| !turn.is_choosy)?;
         Some(Receiver {
             consumer: *to,
             turn,

@@ -1,21 +1,55 @@
 //! Consumers of a queue come and go; single messages are taken without one.
 
-use super::Item;
 use super::depth::Asked;
 use super::dispatch::EXPIRED_PER_CALL;
+use super::selectors::{Selectors, filter_cost};
 use super::takers::Consumer;
+use super::{Item, Queue};
 use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
 use crate::effects::{Effects, Holder};
 use crate::ids::{QueueId, SessionId};
 use crate::lines::{ConsumeSpec, Source};
+use crate::memory::Kept;
 use crate::timers::TimerKey;
 use crate::verdict::Refusal;
+use std::sync::Arc;
+use thalweg_filter::Predicate;
 use thalweg_model::Time;
 
 /// Messages that a receiver may not have are passed over; how many before a queue is said to have nothing for it.
 pub(super) const LOOKED_AT_MAX: usize = 128;
+
+impl Queue {
+    /// A consumer has come, with or without a content filter.
+    fn select(&mut self, consumer: &Consumer, filter: Option<Arc<Predicate>>) {
+        let lanes = self.backlog.lanes();
+        if self.selectors.is_none() && filter.is_some() {
+            let mut selectors = Selectors::default();
+            for other in self.takers.consumers() {
+                selectors.add(other.key(), None, lanes);
+            }
+            self.selectors = Some(Box::new(selectors));
+        }
+        if let Some(selectors) = self.selectors.as_deref_mut() {
+            selectors.add(consumer.key(), filter, lanes);
+        }
+    }
+
+    /// What its consumers' filters take.
+    pub(super) fn filters_cost(&self) -> usize {
+        let filters = self.selectors.iter().flat_map(|it| it.filters());
+        filters.map(|filter| filter_cost(filter)).sum()
+    }
+
+    /// A message is about to wait where it waited before.
+    pub(super) fn comes_back(&mut self, item: &Item) {
+        if let Some(selectors) = self.selectors.as_deref_mut() {
+            selectors.came_back(self.backlog.place_of(item));
+        }
+    }
+}
 
 impl Kernel {
     // --- consumers
@@ -27,6 +61,10 @@ impl Kernel {
     ) -> Result<Source, Refusal> {
         let queue_id = self.queues.find(spec.source).ok_or(Refusal::NoQueue)?;
         self.may_take_from(id, queue_id)?;
+        let cost = spec.filter.as_deref().map_or(0, filter_cost);
+        if cost > 0 && !self.may_keep(0, cost) {
+            return Err(Refusal::Short);
+        }
         let queue = self.queues.get_mut(queue_id).ok_or(Refusal::NoQueue)?;
         let consumer = Consumer {
             session: id,
@@ -38,6 +76,8 @@ impl Kernel {
         match queue.takers.add(consumer, spec.exclusive, single_active) {
             true => {
                 queue.is_ending = false;
+                queue.select(&consumer, spec.filter.clone());
+                self.env.entered(Kept::Topology, cost);
                 Ok(Source::Queue(queue_id))
             }
             false => Err(Refusal::InUse),
@@ -46,8 +86,23 @@ impl Kernel {
 
     /// A consumer of a queue is given nothing more; what follows from its leaving comes later.
     pub(crate) fn leave_queue(&mut self, queue_id: QueueId, id: SessionId, line: u16, number: u32) {
-        if let Some(queue) = self.queues.get_mut(queue_id) {
-            queue.takers.remove(id, line, number);
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            return;
+        };
+        queue.takers.remove(id, line, number);
+        let filter = queue
+            .selectors
+            .as_deref_mut()
+            .and_then(|it| it.remove((id, line, number)));
+        if let Some(filter) = filter {
+            if queue
+                .selectors
+                .as_deref()
+                .is_some_and(|it| it.filters().next().is_none())
+            {
+                queue.selectors = None;
+            }
+            self.env.left(Kept::Topology, filter_cost(&filter));
         }
     }
 
@@ -77,11 +132,15 @@ impl Kernel {
         }
     }
 
-    /// A single active consumer that may no longer take from its queue goes behind those that may: the first of them becomes
-    /// active, and stays so.
+    /// Rights have changed. A single active consumer that may no longer take from its queue goes behind those that may: the first
+    /// of them becomes active, and stays so. Consumers with filters look at what they were not given.
     pub(crate) fn replace_active_consumers(&mut self) {
         let sessions = &self.sessions;
         for (queue_id, queue) in self.queues.iter_mut() {
+            if let Some(selectors) = queue.selectors.as_deref_mut() {
+                selectors.look_again();
+                self.agenda.pump(queue_id);
+            }
             if !queue.terms.limits.single_active || queue.takers.consumers().len() < 2 {
                 continue;
             }
@@ -216,6 +275,10 @@ impl Kernel {
             }
         };
         self.put_all_back(queue_id, passed);
+        if self.is_selected_from(queue_id) {
+            // There may be room for more of what is on disk.
+            self.agenda.pump(queue_id);
+        }
         taken
     }
 }

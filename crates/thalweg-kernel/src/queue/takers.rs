@@ -1,5 +1,6 @@
 //! The consumers and groups of a queue, and their turns.
 
+use crate::groups::seats::Key;
 use crate::ids::{GroupId, SessionId};
 
 /// A consumer that takes from a queue. Its credit is with its line.
@@ -9,6 +10,12 @@ pub(super) struct Consumer {
     pub(super) line: u16,
     pub(super) number: u32,
     pub(super) priority: i32,
+}
+
+impl Consumer {
+    pub(super) fn key(&self) -> Key {
+        (self.session, self.line, self.number)
+    }
 }
 
 /// What takes the next message of a queue: one consumer, or a group for one of its members.

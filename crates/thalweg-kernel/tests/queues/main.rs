@@ -43,6 +43,7 @@ mod rates;
 mod recorder;
 mod review;
 mod revoked;
+mod selectors;
 mod settlement;
 mod shards;
 mod shares;

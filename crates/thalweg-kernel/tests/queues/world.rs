@@ -8,6 +8,8 @@ pub use crate::recorder::{Apart, Event, Got, payload};
 use crate::recorder::{Link, Out};
 use crate::slow_mail::SlowMail;
 use std::cell::Cell;
+use std::sync::Arc;
+use thalweg_filter::Predicate;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
     BindSpec, BindTo, CloseReason, Closing, ConsumeSpec, DeadLetter, Deleted, Draft, DropReason,
@@ -91,6 +93,7 @@ pub struct Taking {
     pub exclusive: bool,
     pub priority: i32,
     pub no_local: bool,
+    pub filter: Option<&'static str>,
 }
 
 impl Default for Taking {
@@ -102,11 +105,19 @@ impl Default for Taking {
             exclusive: false,
             priority: 0,
             no_local: false,
+            filter: None,
         }
     }
 }
 
 impl Taking {
+    pub fn selected(filter: &'static str) -> Taking {
+        Taking {
+            filter: Some(filter),
+            ..Taking::default()
+        }
+    }
+
     pub fn credit(credit: u32) -> Taking {
         Taking {
             credit,
@@ -753,7 +764,9 @@ impl World {
             exclusive,
             priority,
             no_local,
+            filter,
         } = taking;
+        let filter = filter.map(|text| Arc::new(Predicate::parse(text).expect("a filter")));
         let spec = ConsumeSpec {
             source,
             line,
@@ -763,6 +776,7 @@ impl World {
             exclusive,
             priority,
             no_local,
+            filter,
         };
         self.run(who.shard, |kernel, out, now| {
             kernel.consume(who.session, &spec, now, out)
