@@ -6,6 +6,7 @@
 //! the interop tests hold real clients to it, cell by cell. Each front has its records in its own `capabilities.rs`.
 
 use crate::registry::protocols;
+use crate::service::services;
 use std::fmt::Write as _;
 
 /// What a protocol can say of a message and of who wants it.
@@ -499,7 +500,7 @@ pub fn document() -> String {
         let _ = write!(out, " | {}", record.name);
     }
     let _ = write!(out, " |\n{rule_of_columns}");
-    let rows: [Row; 15] = [
+    let rows: [Row; 16] = [
         ("at best", |c| c.reliability.to_owned()),
         ("address", |c| c.syntax.example.to_owned()),
         ("wildcards", |c| {
@@ -543,6 +544,11 @@ pub fn document() -> String {
         ("delivered before", |c| or_dash(c.redelivered)),
         ("queue `name`", |c| c.queue.to_owned()),
         ("group `g` on `a/+`", |c| or_dash(c.group)),
+        ("content filter", |c| {
+            let mut services = services();
+            let service = services.find(|it| it.name == c.name);
+            or_dash(service.and_then(|it| it.filter.as_ref()).map(|it| it.place))
+        }),
     ];
     for (title, read) in rows {
         let _ = write!(out, "| {title}");

@@ -23,6 +23,7 @@ pub mod native;
 mod probe;
 mod protocol;
 mod registry;
+pub mod service;
 mod stamp;
 pub mod stomp;
 pub mod xmpp;

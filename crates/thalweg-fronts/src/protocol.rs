@@ -1,6 +1,7 @@
 //! What a front declares of its protocol: its name, what a message in it can carry, and what it counts.
 
 use crate::capabilities::Capabilities;
+use crate::service::Service;
 use std::collections::BTreeMap;
 
 /// A protocol. Each front's folder has one; the list of them is in `registry`.
@@ -9,6 +10,8 @@ pub struct Protocol {
     pub name: &'static str,
     /// One record for each version that can carry other things; empty where interop is not tested.
     pub carries: &'static [Capabilities],
+    /// What becomes of policies and content filters, for each version in which that differs.
+    pub services: &'static [Service],
     pub metrics: &'static [FrontMetric],
 }
 

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use thalweg_fronts::service;
 
 const BEGIN: &str = "<!-- Made from crates/thalweg-tests/interop/oracle/differences.json by `cargo xtask docs --bless`. -->\n";
 const END: &str = "<!-- End of what is made. -->\n";
@@ -51,6 +52,26 @@ fn documents_list_where_rabbitmq_does_otherwise() {
             &path,
             &format!("{before}{BEGIN}{}{END}{after}", section(&rows[protocol])),
         );
+    }
+}
+
+/// The tables of what fronts declare stand between marks, which name the function that makes each.
+#[test]
+fn documents_have_the_tables_of_policies_and_filters() {
+    let tables = [
+        ("docs/policies.md", "of_rates", service::of_rates()),
+        ("docs/policies.md", "of_policies", service::of_policies()),
+        ("docs/filters.md", "of_filters", service::of_filters()),
+    ];
+    for (path, name, table) in tables {
+        let text = fs::read_to_string(root().join(path)).expect("it is there");
+        let begin =
+            format!("<!-- `{name}` in crates/thalweg-fronts/src/service.rs makes this. -->\n\n");
+        let Some((before, rest)) = text.split_once(&begin) else {
+            panic!("{path} has no line {begin}")
+        };
+        let (_, after) = rest.split_once("\n\n").expect("the document goes on");
+        check(path, &format!("{before}{begin}{table}\n{after}"));
     }
 }
 

@@ -5,10 +5,12 @@ use crate::capabilities::{
     Receives, Syntax,
 };
 use crate::protocol::Protocol;
+use crate::service::{Filtering, Service};
 
 pub(crate) static PROTOCOL: Protocol = Protocol {
     name: "amqp",
     carries: &[AMQP],
+    services: &[SERVICE],
     metrics: &[],
 };
 
@@ -37,4 +39,21 @@ pub const AMQP: Capabilities = Capabilities {
     redelivered: Some("`redelivered`"),
     queue: "default exchange, key `name`; consume from `name`",
     group: Some("consume from `$g/g/a/+`"),
+};
+
+const SERVICE: Service = Service {
+    name: AMQP.name,
+    lifespan: Some("`expiration`"),
+    priority: Some("`priority`"),
+    last_value: "`x-last-value` of a binding",
+    acknowledgement: Some("a confirm or `tx.commit-ok`"),
+    throttle: "not read; confirms of what follows come later",
+    reject: "`basic.nack` with confirms, in silence without",
+    filter: Some(Filtering {
+        place: "argument `x-filter` of a binding to an exchange of any type",
+        refused: "406 with the byte",
+    }),
+    consumer_filter: Some(
+        "argument `x-filter` of `basic.consume`, or `x-filter-jms-selector` as Qpid's clients call it",
+    ),
 };

@@ -5,10 +5,12 @@ use crate::capabilities::{
     Capabilities, ContentTypeModel, CorrelationModel, ExpiryUnit, PropertyModel, Receives, Syntax,
 };
 use crate::protocol::Protocol;
+use crate::service::{Filtering, Service};
 
 pub(crate) static PROTOCOL: Protocol = Protocol {
     name: "coap",
     carries: &[COAP],
+    services: &[SERVICE],
     metrics: &METRICS,
 };
 
@@ -37,4 +39,19 @@ pub const COAP: Capabilities = Capabilities {
     redelivered: None,
     queue: "`POST` to and `GET` from `/q/name`",
     group: None,
+};
+
+const SERVICE: Service = Service {
+    name: COAP.name,
+    lifespan: Some("Max-Age, in whole seconds"),
+    priority: None,
+    last_value: "GET and Observe; with `off` a PUT leaves no representation",
+    acknowledgement: Some("the response"),
+    throttle: "4.29 with Max-Age for what comes too soon",
+    reject: "4.29 with Max-Age",
+    filter: Some(Filtering {
+        place: "query `filter=` of an observation, percent-encoded in a URI; at most 248 bytes, as an option has 255",
+        refused: "4.00, with the byte in the diagnostic payload",
+    }),
+    consumer_filter: None,
 };

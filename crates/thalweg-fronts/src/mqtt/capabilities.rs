@@ -4,10 +4,12 @@ use crate::capabilities::{
     Capabilities, ContentTypeModel, CorrelationModel, ExpiryUnit, PropertyModel, Receives, Syntax,
 };
 use crate::protocol::Protocol;
+use crate::service::{Filtering, Service};
 
 pub(crate) static PROTOCOL: Protocol = Protocol {
     name: "mqtt",
     carries: &[MQTT_3, MQTT_5],
+    services: &[MQTT_3_SERVICE, MQTT_5_SERVICE],
     metrics: &[],
 };
 
@@ -48,4 +50,27 @@ pub const MQTT_5: Capabilities = Capabilities {
     expiry: Some(ExpiryUnit::Seconds),
     last_value_out: "Retain Handling",
     ..MQTT_3
+};
+
+const MQTT_3_SERVICE: Service = Service {
+    name: MQTT_3.name,
+    lifespan: None,
+    priority: None,
+    last_value: "retained messages",
+    acknowledgement: Some("PUBACK or PUBREC"),
+    throttle: "not read; PUBACK and PUBREC of what follows come later",
+    reject: "QoS 1 and 2 wait; QoS 0 in silence",
+    filter: None,
+    consumer_filter: None,
+};
+
+const MQTT_5_SERVICE: Service = Service {
+    name: MQTT_5.name,
+    lifespan: Some("Message Expiry Interval, in whole seconds"),
+    reject: "PUBACK or PUBREC 0x97; QoS 0 in silence",
+    filter: Some(Filtering {
+        place: "user property `filter` of SUBSCRIBE, for all its topic filters; not for `$share`",
+        refused: "SUBACK 0x8F for each, with the byte in the reason string",
+    }),
+    ..MQTT_3_SERVICE
 };

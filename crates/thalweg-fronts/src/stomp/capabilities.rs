@@ -5,10 +5,12 @@ use crate::capabilities::{
     Receives, Syntax,
 };
 use crate::protocol::Protocol;
+use crate::service::{Filtering, Service};
 
 pub(crate) static PROTOCOL: Protocol = Protocol {
     name: "stomp",
     carries: &[STOMP],
+    services: &[SERVICE],
     metrics: &[],
 };
 
@@ -37,4 +39,19 @@ pub const STOMP: Capabilities = Capabilities {
     redelivered: Some("`redelivered:true`"),
     queue: "send to and subscribe to `/queue/name`",
     group: Some("subscribe to `/amq/queue/$g/g/a/+`"),
+};
+
+const SERVICE: Service = Service {
+    name: STOMP.name,
+    lifespan: Some("`expiration`"),
+    priority: Some("`priority`"),
+    last_value: "`x-last-value` of a subscription",
+    acknowledgement: Some("RECEIPT"),
+    throttle: "not read; receipts of what follows come later",
+    reject: "ERROR, which ends the connection, if a receipt was asked for",
+    filter: Some(Filtering {
+        place: "header `selector` of SUBSCRIBE to `/topic/` or `/exchange/`",
+        refused: "ERROR `Invalid selector`; the body names the byte",
+    }),
+    consumer_filter: Some("header `selector` of SUBSCRIBE to a queue"),
 };

@@ -4,6 +4,7 @@
 //! ([`pubsub`]). How payloads become elements is in [`payload`]. A client's session lasts as long as its connection, or longer if it
 //! has asked for that ([`resume`]).
 
+mod capabilities;
 mod chat;
 mod connect;
 mod datetime;
@@ -22,7 +23,6 @@ mod settings;
 mod subscriptions;
 
 use crate::front::{Cx, Front, FrontSettings, Step, Variant};
-use crate::protocol::Protocol;
 use crate::{AnyFront, LoginAnswer, link};
 use chat::Availability;
 use presence::Contacts;
@@ -40,11 +40,7 @@ use thalweg_xmpp::{
 
 pub use settings::XmppSettings;
 
-pub(crate) static PROTOCOL: Protocol = Protocol {
-    name: "xmpp",
-    carries: &[],
-    metrics: &[],
-};
+pub(crate) use capabilities::PROTOCOL;
 
 thread_local! {
     /// The tree of the stanza that is handled. One for each shard, which is a thread; empty between two stanzas.

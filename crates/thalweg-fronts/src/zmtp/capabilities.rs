@@ -4,10 +4,12 @@ use crate::capabilities::{
     Capabilities, ContentTypeModel, CorrelationModel, PropertyModel, Receives, Syntax,
 };
 use crate::protocol::Protocol;
+use crate::service::{Filtering, NOT_READ, Service};
 
 pub(crate) static PROTOCOL: Protocol = Protocol {
     name: "zmtp",
     carries: &[ZMTP],
+    services: &[SERVICE],
     metrics: &[],
 };
 
@@ -36,4 +38,20 @@ pub const ZMTP: Capabilities = Capabilities {
     redelivered: None,
     queue: "PUSH and PULL: the queue `zmtp.queue`",
     group: None,
+};
+
+const SERVICE: Service = Service {
+    name: ZMTP.name,
+    lifespan: Some("with header frames; else it expires in the broker"),
+    priority: Some("with header frames"),
+    last_value: "with `zmtp.last_value`",
+    acknowledgement: None,
+    throttle: NOT_READ,
+    reject: "PUB in silence; PUSH and REQ wait",
+    filter: Some(Filtering {
+        place: "with `zmtp.filters`, behind the prefix and a zero byte: `plant/\\0n > 3`. Sockets are XSUB: a SUB drops messages that do \
+                not begin with the whole subscription",
+        refused: "the connection ends, as ZMTP has no answer to a subscription; the log names the byte",
+    }),
+    consumer_filter: None,
 };
