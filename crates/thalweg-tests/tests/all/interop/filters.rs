@@ -1,13 +1,17 @@
 //! One content filter by the clients of four protocols: the same messages pass. The filter asks the payload, which all publishers
 //! can send.
 
+use std::path::Path;
+use std::process::Command;
+
 use serde_json::json;
 
 use super::agent::Agent;
 use super::command_line::{self, Subscriber};
 use super::protocol::Protocol;
-use super::puppet::{Library, PATIENCE};
+use super::puppet::{Library, PATIENCE, installed};
 use super::speaker::{Speaker, broker, unhex, word};
+use crate::broker::{Broker, free_port};
 
 const FILTER: &str = "payload.temp > 20 AND payload.site = 'north'";
 
@@ -76,4 +80,40 @@ fn what_is_no_filter_is_refused_where_it_is_wrong() {
     let wrong = json!({ "observation": "room", "path": ["ps", "data", "room", "1"], "query": ["filter=temp >"] });
     let answer = aiocoap.tell("observe", wrong);
     assert_eq!(answer["code"], "4.00", "{answer}");
+}
+
+/// paho, pika, stomp.py, aiocoap, pyzmq and slixmpp: each publishes twenty messages, and all ask one predicate about them, pika for
+/// a binding and for a consumer.
+#[test]
+#[ignore = "needs foreign clients: cargo xtask interop"]
+fn one_predicate_selects_the_same_of_what_clients_of_six_protocols_publish() {
+    let (zmtp, xmpp) = (free_port(), free_port());
+    let broker = Broker::with()
+        .queues()
+        .coap()
+        .set("listeners.zmtp.bind", &zmtp.to_string())
+        .set("listeners.xmpp.bind", &xmpp.to_string())
+        .set("coap.observe_empty", "true")
+        .set("zmtp.filters", "true")
+        .start_for_queues();
+    let Some(broker) = broker else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/python/filter_patterns.py");
+    let ports = [
+        broker.mqtt(),
+        broker.amqp(),
+        broker.stomp(),
+        broker.coap(),
+        zmtp,
+        xmpp,
+    ];
+    let output = Command::new(installed().join("python/bin/python"))
+        .arg("-B")
+        .arg(script)
+        .args(ports.map(|address| address.port().to_string()))
+        .output()
+        .expect("Python runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}{err}\n{}", broker.log());
+    assert_eq!(out.lines().count(), 6 * 7, "{out}");
 }

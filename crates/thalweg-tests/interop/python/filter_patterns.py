@@ -1,0 +1,240 @@
+"""One predicate, asked by clients of every protocol about messages of every protocol: each gets the same ones.
+
+`filter_patterns.py MQTT AMQP STOMP COAP ZMTP XMPP` takes the ports on 127.0.0.1, prints a line per publisher and subscriber, and fails
+if one gets other messages than the predicate says (`../../tests/all/interop/filters.rs`). MQTT, AMQP and STOMP have headers, so theirs
+pass by colour, too; the others' have a payload only.
+"""
+
+import asyncio
+import json
+import os
+import queue
+import random
+import sys
+import threading
+import traceback
+
+import aiocoap
+import paho.mqtt.client as mqtt
+import pika
+import slixmpp
+import stomp
+import zmq
+from paho.mqtt.packettypes import PacketTypes
+from xml.etree import ElementTree as ET
+
+MQTT, AMQP, STOMP, COAP, ZMTP, XMPP = map(int, sys.argv[1:7])
+PATIENCE_S = 60
+FILTER = "(payload.temp BETWEEN 10 AND 24 AND payload.at.site LIKE 'n%') OR colour = 'red'"
+TEXT = "{urn:thalweg:payload:0}text"
+SERVICE = "pubsub.localhost"
+COUNT = 20
+
+
+class Sample:
+    def __init__(self, source, number, dice):
+        self.temp, self.site = dice.randrange(35), dice.choice(["north", "nook", "south"])
+        self.colour = dice.choice(["red", "green", None]) if source in ("mqtt", "amqp", "stomp") else None
+        self.payload = json.dumps({"name": f"{source} {number}", "temp": self.temp, "at": {"site": self.site}}).encode()
+
+    def passes(self):
+        return 10 <= self.temp <= 24 and self.site.startswith("n") or self.colour == "red"
+
+
+class Client:
+    """What the payloads say that a subscriber got comes into `got`, from whatever thread."""
+
+    def __init__(self):
+        self.got = queue.Queue()
+
+    def came(self, payload):
+        self.got.put(json.loads(payload)["name"])
+
+
+class Mqtt(Client):
+    def __init__(self):
+        super().__init__()
+        ready = threading.Event()
+        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+        self.client.on_message = lambda _c, _u, message: self.came(message.payload)
+        self.client.on_subscribe = lambda _c, _u, _id, codes, _p: [code.is_failure for code in codes] == [False] and ready.set()
+        self.client.connect("127.0.0.1", MQTT)
+        self.client.loop_start()
+        properties = mqtt.Properties(PacketTypes.SUBSCRIBE)
+        properties.UserProperty = ("filter", FILTER)
+        self.client.subscribe("f/+", options=mqtt.SubscribeOptions(qos=1), properties=properties)
+        assert ready.wait(PATIENCE_S)
+
+    def publish(self, sample):
+        properties = mqtt.Properties(PacketTypes.PUBLISH)
+        if sample.colour:
+            properties.UserProperty = ("colour", sample.colour)
+        self.client.publish("f/x", sample.payload, qos=1, properties=properties).wait_for_publish(PATIENCE_S)
+
+
+class Amqp(Client):
+    """The queue is bound with the predicate, or its consumer has it."""
+
+    def __init__(self, of_consumer):
+        super().__init__()
+        self.connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", AMQP))
+        channel = self.connection.channel()
+        name = channel.queue_declare("", exclusive=True).method.queue
+        arguments = [{}, {"x-filter": FILTER}]
+        channel.queue_bind(name, "amq.topic", "f.*", arguments=arguments[not of_consumer])
+        consumer = arguments[of_consumer]
+        channel.basic_consume(name, lambda _c, _m, _p, body: self.came(body), auto_ack=True, arguments=consumer)
+        self.publisher = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", AMQP)).channel()
+        self.publisher.confirm_delivery()
+        threading.Thread(target=channel.start_consuming, daemon=True).start()
+
+    def publish(self, sample):
+        headers = {"colour": sample.colour} if sample.colour else {}
+        properties = pika.BasicProperties(headers=headers, delivery_mode=2)
+        self.publisher.basic_publish("amq.topic", "f.x", sample.payload, properties)
+
+
+class Stomp(Client, stomp.ConnectionListener):
+    def __init__(self):
+        super().__init__()
+        self.receipts = queue.Queue()
+        self.connection = stomp.StompConnection12([("127.0.0.1", STOMP)], auto_decode=False)
+        self.connection.set_listener("", self)
+        self.connection.connect("guest", "guest", wait=True)
+        self.connection.subscribe("/topic/f.*", "1", headers={"selector": FILTER, "receipt": "subscribed"})
+        assert self.receipts.get(timeout=PATIENCE_S) == "subscribed"
+
+    def on_message(self, frame):
+        self.came(frame.body)
+
+    def on_receipt(self, frame):
+        self.receipts.put(frame.headers["receipt-id"])
+
+    def publish(self, sample):
+        headers = {"receipt": "sent"} | ({"colour": sample.colour} if sample.colour else {})
+        self.connection.send("/topic/f.x", sample.payload, headers=headers)
+        assert self.receipts.get(timeout=PATIENCE_S) == "sent"
+
+
+class Zmtp(Client):
+    def __init__(self):
+        super().__init__()
+        context = zmq.Context.instance()
+        self.pub, self.sub = context.socket(zmq.PUB), context.socket(zmq.XSUB)
+        for socket in (self.pub, self.sub):
+            socket.linger = 0
+            socket.connect(f"tcp://127.0.0.1:{ZMTP}")
+        self.sub.send(b"\x01f/\0" + FILTER.encode())
+        self.sub.send(b"\x01$mark/")
+        self.settle(b"subscribed")
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def settle(self, mark):
+        """Subscriptions have no answer in ZeroMQ: what comes back after them says that they are in force."""
+        while not self.sub.poll(20):
+            self.pub.send_multipart([b"$mark/", mark])
+
+    def listen(self):
+        while True:
+            address, payload = self.sub.recv_multipart()
+            if address == b"f/x":
+                self.came(payload)
+
+    def publish(self, sample):
+        self.pub.send_multipart([b"f/x", sample.payload])
+
+
+class Asked(Client):
+    """A client whose library needs an event loop, which a thread has."""
+
+    def __init__(self):
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        self.await_(self.start())
+
+    def await_(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(coroutine, PATIENCE_S), self.loop).result()
+
+    def publish(self, sample):
+        self.await_(self.send(sample.payload))
+
+
+class Coap(Asked):
+    async def start(self):
+        self.context = await aiocoap.Context.create_client_context()
+        self.uri = f"coap+tcp://127.0.0.1:{COAP}/ps/data/f/x"
+        message = aiocoap.Message(code=aiocoap.GET, uri=self.uri, observe=0)
+        # A queue of its own, so that each value comes and not the newest only.
+        message.opt.uri_query = ("queue=200", f"filter={FILTER}")
+        # By blocks, or by iterating, the library gives the newest only of what came meanwhile.
+        self.request = self.context.request(message, handle_blockwise=False)
+        answer = await self.request.response
+        assert answer.opt.observe is not None, (answer.code, answer.payload)
+        self.request.observation.register_callback(lambda notification: self.came(notification.payload))
+
+    async def send(self, payload):
+        put = aiocoap.Message(code=aiocoap.PUT, uri=self.uri, payload=payload)
+        answer = await self.context.request(put).response
+        assert answer.code.is_successful(), answer.code
+
+
+class Xmpp(Asked):
+    async def start(self):
+        self.client = client = slixmpp.ClientXMPP("localhost", "")
+        for plugin in ["xep_0004", "xep_0030", "xep_0060"]:
+            client.register_plugin(plugin)
+        client.plugin["feature_mechanisms"].unencrypted_plain = True
+        client.enable_starttls = client.enable_direct_tls = False
+        client.enable_plaintext = True
+        started = asyncio.get_running_loop().create_future()
+        client.add_event_handler("session_start", lambda _: started.set_result(None))
+        client.add_event_handler("pubsub_publish", self.on_items)
+        client.connect("127.0.0.1", XMPP)
+        await started
+        client.send_presence()
+        options = client.plugin["xep_0004"].make_form(ftype="submit")
+        options.add_field(var="FORM_TYPE", ftype="hidden", value="http://jabber.org/protocol/pubsub#subscribe_options")
+        options.add_field(var="x-filter", value=FILTER)
+        await client.plugin["xep_0060"].subscribe(SERVICE, "f/x", options=options)
+
+    def on_items(self, message):
+        for item in message["pubsub_event"]["items"].iterables:
+            self.came(item["payload"].text)
+
+    async def send(self, payload):
+        element = ET.Element(TEXT)
+        element.text = payload.decode()
+        await self.client.plugin["xep_0060"].publish(SERVICE, "f/x", payload=element)
+
+
+def main():
+    clients = {
+        "mqtt": Mqtt(), "amqp": Amqp(of_consumer=False), "stomp": Stomp(), "coap": Coap(), "zmtp": Zmtp(), "xmpp": Xmpp(),
+    }
+    subscribers = clients | {"consumer of amqp": Amqp(of_consumer=True)}
+    dice = random.Random(23)
+    for source, publisher in clients.items():
+        samples = [Sample(source, number, dice) for number in range(COUNT)]
+        wanted = [f"{source} {number}" for number, sample in enumerate(samples) if sample.passes()]
+        assert 0 < len(wanted) < COUNT - 1, wanted
+        # The last one passes, so what comes before it is all that comes.
+        last = Sample(source, COUNT, dice)
+        last.payload = json.dumps({"name": "last", "temp": 10, "at": {"site": "n"}}).encode()
+        for sample in [*samples, last]:
+            publisher.publish(sample)
+        for name, subscriber in subscribers.items():
+            got = list(iter(lambda: subscriber.got.get(timeout=PATIENCE_S), "last"))
+            assert got == wanted, f"{source} to {name}: got {got}, not {wanted}"
+            print(f"{source} to {name}: {len(got)} of {COUNT}", flush=True)
+
+
+status = 0
+try:
+    main()
+except BaseException:
+    traceback.print_exc()
+    status = 1
+sys.stdout.flush()
+# Threads of the libraries would be waited for.
+os._exit(status)
