@@ -205,6 +205,7 @@ impl Remarks {
         locked(&self.topics).clone()
     }
 
+    #[cfg(any(test, feature = "cyclone"))]
     pub(crate) fn take_news(&self) -> bool {
         self.has_news.swap(false, Ordering::Relaxed)
     }
