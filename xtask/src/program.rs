@@ -128,7 +128,7 @@ impl Program {
     pub fn outcome_of_tests_or_none(mut self) -> Outcome {
         let mut outcome = Outcome::default();
         let ended = self.for_each_line(|line| {
-            // Whoever reads our output may have gone; the tests still count.
+            // The reader of our output may have gone; the tests still count.
             let _ = writeln!(std::io::stdout(), "{line}");
             outcome.add_test_result(line);
         });

@@ -75,7 +75,7 @@ impl Graph {
         } = self;
         let mut take = || {
             reader.take(|sample| {
-                // Not by the participant that the sample names: anybody could name another's.
+                // Not by the participant that the sample names: any participant could name another's.
                 let writer = reader.writer(sample.writer);
                 if let (SampleKind::Data, Some(writer)) = (sample.kind, writer) {
                     match codec.read(sample.bytes) {

@@ -290,7 +290,7 @@ impl Brokers {
     }
 }
 
-/// Whether a message stays here until somebody takes what is published at its topic.
+/// Whether a message stays here until a receiver takes what is published at its topic.
 fn waits_for_reader(scheme: Scheme) -> bool {
     scheme.protocol() == "dds"
 }

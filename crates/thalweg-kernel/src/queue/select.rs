@@ -119,7 +119,7 @@ impl Kernel {
         self.watch_expiry(queue_id);
     }
 
-    /// The first place in line that somebody has not looked at who could be given a message.
+    /// The first place in line that a taker which could be given a message has not looked at.
     fn next_place(&self, queue_id: QueueId, groups: &Groups) -> Option<Place> {
         let queue = self.queues.get(queue_id)?;
         let selectors = queue.selectors.as_deref()?;
@@ -214,8 +214,8 @@ impl Kernel {
         Some(item)
     }
 
-    /// All that is in memory has been looked at: what is on disk comes, too, while there is room in memory and somebody to
-    /// take it. True if there is more at once.
+    /// All that is in memory has been looked at: what is on disk comes, too, while there is room in memory and a consumer
+    /// to take it. True if there is more at once.
     fn brings_more(&mut self, queue_id: QueueId) -> bool {
         let Some(queue) = self.queues.get(queue_id) else {
             return false;

@@ -1,6 +1,6 @@
 //! The kept messages of addresses that keep several ([`Policy::last_value_depth`](crate::Policy::last_value_depth)).
 //!
-//! The last value is among them and shares its memory with the stores of last values, so that those, and whoever reads one
+//! The last value is among them and shares its memory with the stores of last values, so that those, and all code that reads one
 //! value, need not know of this. An address that keeps one message has nothing here.
 //!
 //! What an address had before the last value does not become the last value again when that is retracted or expires: who has

@@ -332,7 +332,7 @@ fn much_that_nobody_takes_is_looked_at_in_portions() {
     assert_eq!(world.texts(red), ["r2"]);
 }
 
-/// Against the plain rule, by chance: nobody waits for what it could have, and each gets its own in order.
+/// Against the plain rule, by chance: no consumer waits for what it could have, and each gets its own in order.
 #[test]
 fn nothing_waits_that_somebody_with_credit_could_have() {
     const FILTERS: [Option<&str>; 4] = [Some(RED), Some(BLUE), Some("colour <> 'red'"), None];
@@ -416,7 +416,7 @@ fn nothing_waits_that_somebody_with_credit_could_have() {
                 assert_eq!(waits, 0, "seed {seed}: {wanted:?}");
             }
         }
-        // Whoever comes later finds all that is left.
+        // A later consumer finds all that is left.
         for (who, ..) in consumers {
             world.lose(who);
         }
