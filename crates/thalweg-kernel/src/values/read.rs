@@ -84,13 +84,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let Some(asker) = self.asker(id, link, ticket) else {
+        let Some(asker) = self.reader(id, link, ticket, address) else {
             return false;
         };
-        let session = self.sessions.get(id);
-        if !session.is_some_and(|session| may_see(session, address)) {
-            return false;
-        }
         let home = home(address, self.env.shards());
         let here = match home == self.env.shard() {
             true => self.values.latest(address, now),
@@ -111,6 +107,13 @@ impl Kernel {
         true
     }
 
+    /// The requester of what an address has, if it may see that.
+    #[inline]
+    fn reader(&self, id: SessionId, link: LinkId, ticket: Ticket, address: &str) -> Option<Asker> {
+        let session = self.sessions.get(id)?;
+        may_see(session, address).then(|| self.asker(id, link, ticket))?
+    }
+
     /// Asks for all messages that an address keeps, oldest first; of most addresses that is the last value alone. The answer
     /// is [`Answer::Values`], maybe before this returns. False, and no answer, if the session may not have them.
     pub fn read_kept<E: Effects>(
@@ -122,13 +125,9 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> bool {
-        let Some(asker) = self.asker(id, link, ticket) else {
+        let Some(asker) = self.reader(id, link, ticket, address) else {
             return false;
         };
-        let session = self.sessions.get(id);
-        if !session.is_some_and(|session| may_see(session, address)) {
-            return false;
-        }
         let home = home(address, self.env.shards());
         if home == self.env.shard() {
             let kept = self.values.kept(address, now);
