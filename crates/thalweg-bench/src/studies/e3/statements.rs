@@ -104,7 +104,7 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
             not_built(
                 "Cyclone DDS hands Transport_Priority to the network, which has one queue here",
             ),
-            not_built("the broker has no priorities for what it sends"),
+            Found::not_asked("the broker sends by priority (ADR 0079); no cell has two priorities"),
         ),
     ]
 }
