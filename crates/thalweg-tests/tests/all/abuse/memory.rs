@@ -174,7 +174,7 @@ fn gather(broker: SocketAddr) {
 
 /// Subscribes to filters as long as they may be until one is refused; how many were granted.
 fn hoard_filters(broker: SocketAddr, name: usize) -> usize {
-    let mut hoarder = Talker::tcp(broker).named(&format!("hoarder {name}"));
+    let mut hoarder = admitted(broker, &format!("hoarder {name}"));
     let long = "x".repeat(60_000);
     (0..10_000)
         .take_while(
