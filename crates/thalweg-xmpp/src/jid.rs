@@ -52,12 +52,14 @@ impl Jid {
     pub fn parse(text: &str) -> Result<Jid, JidProblem> {
         // The resource begins at the first slash, whatever it contains; the local part ends at the first @ before it.
         // [7622#3.2]
-        let (bare, resource) = match text.split_once('/') {
-            Some((bare, resource)) => (bare, Some(resource)),
+        // Shorter than what the search of the standard library is made for.
+        let find = |sought, text: &str| text.bytes().position(|octet| octet == sought);
+        let (bare, resource) = match find(b'/', text) {
+            Some(at) => (&text[..at], Some(&text[at + 1..])),
             None => (text, None),
         };
-        let (local, domain) = match bare.split_once('@') {
-            Some((local, domain)) => (Some(local), domain),
+        let (local, domain) = match find(b'@', bare) {
+            Some(at) => (Some(&bare[..at]), &bare[at + 1..]),
             None => (None, bare),
         };
         Jid::new(local, domain, resource)

@@ -633,7 +633,7 @@ impl ServerSide {
         self.management.take().map(|management| *management)
     }
 
-    /// Writes a stanza: its attributes, whose values are escaped, and the output of `content`, which is not.
+    /// Writes a stanza: its attributes but for empty ones, whose values are escaped, and the output of `content`, which is not.
     pub fn put(
         &mut self,
         kind: StanzaKind,
@@ -677,7 +677,9 @@ pub(crate) fn put_stanza(
         put_attribute("xmlns", ns::CLIENT, out);
     }
     for (name, value) in attributes {
-        put_attribute(name, value, out);
+        if !value.is_empty() {
+            put_attribute(name, value, out);
+        }
     }
     out.push(b'>');
     let inner = out.len();

@@ -497,11 +497,20 @@ impl<'b> Element<'b> {
 
     /// The value of the attribute of this name in no namespace.
     pub fn attribute(self, name: &str) -> Option<Cow<'b, str>> {
+        self.value(NONE, name)
+    }
+
+    /// Its attribute `xml:lang`.
+    pub fn lang(self) -> Option<Cow<'b, str>> {
+        self.value(XML, "lang")
+    }
+
+    fn value(self, uri: u32, name: &str) -> Option<Cow<'b, str>> {
         let Element { tree, raw, .. } = self;
         let Span { from, until } = self.node().attributes;
         let all = tree.attributes.get(from as usize..until as usize)?;
         let is_named = |attribute: &&Attribute| {
-            !attribute.declares && attribute.uri == NONE && attribute.name.of(raw) == name
+            !attribute.declares && attribute.uri == uri && attribute.name.of(raw) == name
         };
         let found = all.iter().find(is_named)?;
         Some(unescape(found.value.of(raw), false))
@@ -616,12 +625,13 @@ impl<'b> Element<'b> {
         let head = (name.until - self.node().all.from) as usize;
         let (before, behind) = raw.split_at_checked(head).unwrap_or((raw, ""));
         out.extend_from_slice(before.as_bytes());
-        let mut declared: Vec<&str> = Vec::new();
+        // Most need no more than one.
+        let (mut last, mut before) = (None, Vec::new());
         for (prefix, uri) in self.inherited() {
-            if declared.contains(&prefix) {
+            if last == Some(prefix) || before.contains(&prefix) {
                 continue;
             }
-            declared.push(prefix);
+            before.extend(last.replace(prefix));
             match prefix {
                 "" => put_attribute("xmlns", uri, out),
                 prefix => put_attribute(&format!("xmlns:{prefix}"), uri, out),

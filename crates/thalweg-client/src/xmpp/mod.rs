@@ -198,8 +198,7 @@ impl Xmpp {
     ) {
         let Some(side) = &mut self.side else { return };
         let attributes = [("type", kind), ("id", id), ("to", to.unwrap_or_default())];
-        let count = 2 + usize::from(to.is_some());
-        side.put(StanzaKind::Iq, &attributes[..count], out, content);
+        side.put(StanzaKind::Iq, &attributes, out, content);
     }
 
     fn request_service(&mut self, kind: &str, id: &str, action: &str, out: &mut Vec<u8>) {

@@ -65,6 +65,21 @@ pub(super) struct Letter<'a> {
     pub content: &'a str,
 }
 
+/// Writes a [`Letter`]: its first fields, and the elements of a stanza.
+pub(super) fn write_letter(fields: [&str; 4], stanza: Stanza<'_>) -> Box<[u8]> {
+    let most = stanza.element.raw().len() + DECLARED_BYTES;
+    let mut letter =
+        Vec::with_capacity(fields.iter().map(|field| field.len() + 1).sum::<usize>() + most);
+    for field in fields {
+        letter.extend_from_slice(field.as_bytes());
+        letter.push(FIELD_END);
+    }
+    for child in stanza.element.children() {
+        child.put(&mut letter);
+    }
+    letter.into()
+}
+
 /// The number of native properties that are a [`Letter`]; fronts agree among themselves on the numbers.
 pub(super) const NATIVE: u8 = 61;
 /// The type of a letter begins so that is a request to another client, or its answer.
@@ -77,11 +92,6 @@ const DECLARED_BYTES: usize = 64;
 const FIELD_END: u8 = 0;
 
 impl<'a> Letter<'a> {
-    pub(super) fn write(&self) -> Box<[u8]> {
-        let fields = [self.from, self.type_, self.id, self.lang, self.content];
-        fields.join("\0").into_bytes().into()
-    }
-
     pub(super) fn read(native: &'a NativeProperties) -> Option<Letter<'a>> {
         let mut rest = std::str::from_utf8(&native.bytes).ok()?;
         let mut next = || {
@@ -102,23 +112,27 @@ impl<'a> Letter<'a> {
 }
 
 impl XmppFront {
-    pub(super) fn on_message(cx: &mut Cx<'_>, stanza: Stanza<'_>) {
+    /// A stanza for an address, which is the client's own if there is none.
+    pub(super) fn on_message(cx: &mut Cx<'_>, stanza: Stanza<'_>, to: &str) {
+        let Err(refused) = XmppFront::route(cx, stanza, to) else {
+            return;
+        };
         let is_answer = match stanza.kind {
             StanzaKind::Iq => !stanza.is_request(),
             _ => stanza.type_() == "error",
         };
-        match XmppFront::route(cx, stanza) {
-            Err(refused) if !is_answer => XmppFront::reply_error(cx, stanza, refused),
-            _ => {}
+        if !is_answer {
+            XmppFront::reply_error(cx, stanza, refused);
         }
     }
 
-    fn route(cx: &mut Cx<'_>, stanza: Stanza<'_>) -> Result<(), Refused> {
+    fn route(cx: &mut Cx<'_>, stanza: Stanza<'_>, sent_to: &str) -> Result<(), Refused> {
         let front = XmppFront::of(cx.links, cx.id).ok_or(UNAVAILABLE)?;
-        let to = match stanza.to() {
-            Some(to) => Jid::parse(&to).map_err(|_| MALFORMED)?,
-            None => Jid::parse(&front.address).map_err(|_| MALFORMED)?.to_bare(),
+        let to = match sent_to {
+            "" => Jid::parse(&front.address).map(|own| own.to_bare()),
+            to => Jid::parse(to),
         };
+        let to = to.map_err(|_| MALFORMED)?;
         let domain = &*front.settings.domain;
         if to.domain() != domain {
             return match to.domain() == &*front.service {
@@ -141,22 +155,8 @@ impl XmppFront {
         if type_ == "groupchat" {
             return Err(UNAVAILABLE);
         }
-        let mut content = Vec::with_capacity(stanza.element.raw().len() + DECLARED_BYTES);
-        for child in stanza.element.children() {
-            child.put(&mut content);
-        }
         let id = stanza.id().unwrap_or_default();
-        let lang = stanza
-            .element
-            .attributes()
-            .find(|(name, namespace, _)| *name == "lang" && *namespace == ns::XML);
-        let letter = Letter {
-            from: &front.address,
-            type_: &type_,
-            id: &id,
-            lang: lang.as_ref().map_or("", |(_, _, lang)| lang),
-            content: std::str::from_utf8(&content).map_err(|_| MALFORMED)?,
-        };
+        let lang = stanza.element.lang().unwrap_or_default();
         let properties = Properties {
             content_type: body.is_some().then(|| "text/plain".into()),
             details: Some(Box::new(Details {
@@ -166,19 +166,14 @@ impl XmppFront {
             })),
             native: Some(NativeProperties {
                 dialect: NATIVE,
-                bytes: letter.write(),
+                bytes: write_letter([&front.address, &type_, &id, &lang], stanza),
             }),
             ..Properties::default()
         };
         let tenant = front.settings.tenant.clone();
         let text = body.map(|body| body.text()).unwrap_or_default();
-        let asked = || Asked::Sent {
-            question: 0,
-            id: id.as_ref().into(),
-            to: stanza.to().map(Into::into),
-        };
         if waits {
-            XmppFront::check_room(cx, &asked())?;
+            XmppFront::check_room(cx, id.len() + sent_to.len())?;
         }
         let mut send = |address: &str, reliability| {
             let session = cx.session().ok_or(UNAVAILABLE)?;
@@ -189,7 +184,12 @@ impl XmppFront {
             match cx.publish(session, draft) {
                 Outcome::Accepted => Ok(true),
                 Outcome::Asked => {
-                    XmppFront::ask_others(cx, asked());
+                    let asked = Asked::Sent {
+                        question: 0,
+                        id: id.as_ref().into(),
+                        to: (!sent_to.is_empty()).then(|| sent_to.into()),
+                    };
+                    XmppFront::ask_others(cx, asked);
                     Ok(true)
                 }
                 Outcome::NoMatch => Ok(false),
@@ -341,12 +341,6 @@ impl XmppFront {
             ("id", id),
             ("xml:lang", lang),
         ];
-        let mut given = Vec::with_capacity(attributes.len());
-        given.extend(
-            attributes
-                .into_iter()
-                .filter(|(_, value)| !value.is_empty()),
-        );
         let arrived = content.message().map(|message| message.ingress());
         let has_waited = arrived.is_some_and(|arrived| arrived < self.availability.since);
         let media_type = neutral
@@ -354,18 +348,16 @@ impl XmppFront {
             .and_then(|known| known.content_type.as_deref());
         let settings = self.settings.clone();
         let again = super::deliver::again(delivery.tag as Tag);
-        self.side.put_again(again, kind, &given, out, |out| {
-            let text = std::str::from_utf8(content.payload());
-            match (&letter, text) {
-                (Some(letter), _) => out.extend_from_slice(letter.content.as_bytes()),
-                (None, Ok(text)) if is_xml_text(text) => {
-                    out.extend_from_slice(b"<body>");
-                    put_text(text, out);
-                    out.extend_from_slice(b"</body>");
-                }
-                (None, _) => {
-                    super::payload::write(content.payload(), media_type, out);
-                }
+        self.side.put_again(again, kind, &attributes, out, |out| {
+            let text = || std::str::from_utf8(content.payload()).ok();
+            if let Some(letter) = &letter {
+                out.extend_from_slice(letter.content.as_bytes());
+            } else if let Some(text) = text().filter(|text| is_xml_text(text)) {
+                out.extend_from_slice(b"<body>");
+                put_text(text, out);
+                out.extend_from_slice(b"</body>");
+            } else {
+                super::payload::write(content.payload(), media_type, out);
             }
             put_headers(delivery, out);
             if has_waited || delivery.deliveries > 0 {

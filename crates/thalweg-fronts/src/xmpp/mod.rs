@@ -199,7 +199,9 @@ impl XmppFront {
                 let node = front.rpc_node(&to).unwrap_or_default();
                 XmppFront::on_rpc(cx, stanza, node);
             }
-            StanzaKind::Iq if !is_ours && to.contains('/') => XmppFront::on_message(cx, stanza),
+            StanzaKind::Iq if !is_ours && to.contains('/') => {
+                XmppFront::on_message(cx, stanza, &to)
+            }
             StanzaKind::Iq if !stanza.is_request() => XmppFront::on_capabilities(cx, stanza),
             StanzaKind::Iq => match front.account_of(&to) {
                 Some(account) => XmppFront::on_pubsub(cx, stanza, &account),
@@ -212,7 +214,7 @@ impl XmppFront {
                 }
             },
             StanzaKind::Presence => XmppFront::on_presence(cx, stanza),
-            StanzaKind::Message => XmppFront::on_message(cx, stanza),
+            StanzaKind::Message => XmppFront::on_message(cx, stanza, &to),
         }
     }
 

@@ -5,7 +5,7 @@
 //!
 //! The roster has the names of `xmpp.roster`, and those that the client subscribes to, as long as its session lasts.
 
-use super::chat::{Letter, NATIVE};
+use super::chat::{Letter, NATIVE, write_letter};
 use super::pubsub::{Asked, BAD_REQUEST, NOT_ACCEPTABLE, NOT_FOUND, Refused};
 use super::subscriptions::refusal;
 use super::{DIALECT, XmppFront};
@@ -152,10 +152,6 @@ impl XmppFront {
         let Some(front) = XmppFront::of(cx.links, cx.id) else {
             return;
         };
-        let mut content = Vec::new();
-        for child in stanza.element.children() {
-            child.put(&mut content);
-        }
         let is_available = stanza.type_().is_empty();
         if !is_available && front.availability.announced.is_none() {
             return;
@@ -167,12 +163,7 @@ impl XmppFront {
             show @ ("away" | "chat" | "dnd" | "xa") => show,
             _ => AVAILABLE,
         };
-        let letter = Letter {
-            from: &front.address,
-            content: std::str::from_utf8(&content).unwrap_or_default(),
-            ..Letter::default()
-        };
-        let letter = letter.write();
+        let letter = write_letter([&front.address, "", "", ""], stanza);
         let word = word.into();
         front.availability.announced = Some(Announced { word, letter });
         XmppFront::tell_contacts(cx);
@@ -355,10 +346,8 @@ impl XmppFront {
             ("to", &*self.address),
             ("type", type_.unwrap_or_default()),
         ];
-        let count = 2 + usize::from(type_.is_some());
-        let kind = StanzaKind::Presence;
         self.side
-            .put_again(again, kind, &attributes[..count], out, content);
+            .put_again(again, StanzaKind::Presence, &attributes, out, content);
     }
 
     fn put_answer_of_contact(&mut self, answer: &str, name: &str, out: &mut Vec<u8>) {

@@ -83,8 +83,15 @@ pub(super) struct Publishing {
 }
 
 impl Asked {
+    /// Octets of its place in a table.
+    const PLACE_BYTES: usize = size_of::<(thalweg_kernel::Ticket, Asked)>();
+
     /// Octets of memory, its place in a table included.
     pub(super) fn bytes(&self) -> usize {
+        self.text_bytes() + Asked::PLACE_BYTES
+    }
+
+    fn text_bytes(&self) -> usize {
         let texts = match self {
             Asked::Contact { name, .. } => name.len(),
             Asked::Subscribe { id, filter, .. } => id.len() + filter.len(),
@@ -106,7 +113,7 @@ impl Asked {
             Asked::Sent { id, to, .. } => id.len() + to.as_ref().map_or(0, |to| to.len()),
         };
         let account = self.account().map_or(0, |account| account.len());
-        account + texts + size_of::<(thalweg_kernel::Ticket, Asked)>()
+        account + texts
     }
 
     /// The account whose node it is about.
@@ -398,7 +405,7 @@ impl XmppFront {
     ) -> Result<(), Refused> {
         let session = cx.session().ok_or(FORBIDDEN)?;
         let asked = Asked::Published(publishing);
-        XmppFront::check_room(cx, &asked)?;
+        XmppFront::check_room(cx, asked.text_bytes())?;
         let draft = Draft {
             retain: options.retain,
             expires_in: options.expires_in,
@@ -422,10 +429,11 @@ impl XmppFront {
         }
     }
 
-    /// Whether there is room for a request that may have to wait.
-    pub(super) fn check_room(cx: &mut Cx<'_>, asked: &Asked) -> Result<(), Refused> {
+    /// Whether there is room for a request that may have to wait, with texts of so many octets.
+    pub(super) fn check_room(cx: &mut Cx<'_>, text_bytes: usize) -> Result<(), Refused> {
         let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
-        front.may_ask(asked.bytes()).then_some(()).ok_or(NO_ROOM)
+        let may_ask = front.may_ask(text_bytes + Asked::PLACE_BYTES);
+        may_ask.then_some(()).ok_or(NO_ROOM)
     }
 
     /// Clears the last value and answers the request of this id. `how` is the element by which XEP-0060 notifies subscribers.
