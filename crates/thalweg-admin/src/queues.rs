@@ -25,10 +25,19 @@ pub(crate) struct QueueRow {
     bytes: u64,
     unsettled: usize,
     consumers: usize,
+    /// Consumers that have a content filter, 100 at the most.
+    filters: Vec<FilterRow>,
     came: u64,
     went: u64,
     limits: LimitsRow,
     shard: u16,
+}
+
+/// A consumer's client and content filter.
+#[derive(Debug, Serialize)]
+struct FilterRow {
+    client: Arc<str>,
+    filter: Box<str>,
 }
 
 /// Declared limits of a queue.
@@ -49,6 +58,10 @@ struct LimitsRow {
 
 impl QueueRow {
     fn new(view: QueueView, tenant: &str, queue: &str, shard: u16) -> Self {
+        let filters = view.filters.iter().map(|(client, filter)| FilterRow {
+            client: client.clone(),
+            filter: filter.text().into(),
+        });
         QueueRow {
             tenant: tenant.to_owned(),
             queue: queue.to_owned(),
@@ -60,6 +73,7 @@ impl QueueRow {
             bytes: view.bytes,
             unsettled: view.unsettled,
             consumers: view.consumers,
+            filters: filters.collect(),
             came: view.came,
             went: view.went,
             limits: LimitsRow::new(view.limits),

@@ -312,7 +312,7 @@ impl Kernel {
         let queues = route
             .queues()
             .iter()
-            .filter_map(|queue| self.explain_queue(*queue));
+            .filter_map(|queue| self.explain_queue(*queue, subject.as_ref()));
         let mut explained = Explained {
             receivers,
             rejecting,

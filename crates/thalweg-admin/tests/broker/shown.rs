@@ -94,6 +94,18 @@ fn queues_and_exchanges_are_listed_with_what_they_hold_and_where_it_goes() {
             "{line} is not in\n{metrics}"
         );
     }
+    let filter = [amqp::short("x-filter"), b"S".to_vec(), amqp::long(b"n > 3")].concat();
+    amqp.consume_with("jobs.late", &filter);
+    let late = broker.get("/v1/queues?queue=jobs.late");
+    let client = &connections["items"][0]["client"];
+    let filters = &late["items"][0]["filters"];
+    assert_eq!(*filters, json!([{"client": client, "filter": "n > 3"}]));
+    let trace = broker.get("/v1/trace?topic=$q/jobs.late&headers=n:3");
+    let row = trace["rows"].as_array().and_then(|rows| {
+        let mut rows = rows.iter().filter_map(|row| row["decision"].as_str());
+        rows.find(|decision| decision.ends_with("does not pass the filter n > 3"))
+    });
+    assert!(row.is_some(), "{trace}");
     let limits = broker.get("/v1/limits");
     let used = |key: &str| {
         let rows = limits["items"].as_array().expect("a list");
@@ -106,7 +118,7 @@ fn queues_and_exchanges_are_listed_with_what_they_hold_and_where_it_goes() {
         (Some(json!(3)), Some(json!(2)))
     );
     let documents = include_str!("../../../../docs/admin-api.md");
-    for page in [&queues, &exchanges, &broker.get("/v1/exchanges")] {
+    for page in [&queues, &late, &exchanges, &broker.get("/v1/exchanges")] {
         documented(page, documents);
     }
 }

@@ -94,10 +94,10 @@ impl Selectors {
         self.consumers.remove(&key)?.0
     }
 
-    pub(super) fn filters(&self) -> impl Iterator<Item = &Arc<Predicate>> {
-        self.consumers
-            .values()
-            .filter_map(|(filter, _)| filter.as_ref())
+    /// The consumers that have filters.
+    pub(super) fn filters(&self) -> impl Iterator<Item = (Key, &Arc<Predicate>)> {
+        let all = self.consumers.iter();
+        all.filter_map(|(key, (filter, _))| Some((*key, filter.as_ref()?)))
     }
 
     /// Whether a consumer takes some messages and not others.

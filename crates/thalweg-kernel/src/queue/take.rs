@@ -40,7 +40,7 @@ impl Queue {
     /// What its consumers' filters take.
     pub(super) fn filters_cost(&self) -> usize {
         let filters = self.selectors.iter().flat_map(|it| it.filters());
-        filters.map(|filter| filter_cost(filter)).sum()
+        filters.map(|(_, filter)| filter_cost(filter)).sum()
     }
 
     /// A message is about to wait where it waited before.

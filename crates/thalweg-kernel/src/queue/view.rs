@@ -1,9 +1,16 @@
 //! Queues, as operators see them.
 
+use super::Queue;
 use super::spec::QueueLimits;
 use crate::Kernel;
 use crate::ids::QueueId;
+use crate::publish::subject::Subject;
+use std::fmt::Write;
 use std::sync::Arc;
+use thalweg_filter::Predicate;
+
+/// Consumers of one queue whose content filters are shown at the most.
+const FILTERS_SHOWN_MAX: usize = 100;
 
 #[derive(Clone, Debug)]
 pub struct QueueView {
@@ -22,6 +29,8 @@ pub struct QueueView {
     /// Messages given and not settled.
     pub unsettled: usize,
     pub consumers: usize,
+    /// Clients and content filters of consumers that have one, 100 at the most.
+    pub filters: Vec<(Arc<str>, Arc<Predicate>)>,
     /// Messages that ever came, since the broker started.
     pub came: u64,
     /// Messages that consumers settled or were sent for good.
@@ -47,21 +56,46 @@ impl Kernel {
                 bytes: queue.backlog.payload_bytes(),
                 unsettled: queue.unsettled,
                 consumers: queue.takers.len(),
+                filters: self.shown_filters(queue).collect(),
                 came: queue.came,
                 went: queue.went,
             });
         }
     }
 
-    /// What a publish to a queue would meet there.
-    pub(crate) fn explain_queue(&self, queue_id: QueueId) -> Option<(Arc<str>, String)> {
+    fn shown_filters<'a>(
+        &'a self,
+        queue: &'a Queue,
+    ) -> impl Iterator<Item = (Arc<str>, Arc<Predicate>)> + 'a {
+        let filters = queue.selectors.iter().flat_map(|it| it.filters());
+        let named = filters.filter_map(|((id, ..), filter)| {
+            let client = self.sessions.get(id)?.client().clone();
+            Some((client, filter.clone()))
+        });
+        named.take(FILTERS_SHOWN_MAX)
+    }
+
+    /// What a publish to a queue would meet there. Without a subject, filters are only named.
+    pub(crate) fn explain_queue(
+        &self,
+        queue_id: QueueId,
+        subject: Option<&Subject<'_>>,
+    ) -> Option<(Arc<str>, String)> {
         let queue = self.queues.get(queue_id)?;
-        let consumers = queue.takers.len();
-        let what = format!(
-            "{consumers} consumers, {} waiting, {} unsettled",
+        let mut what = format!(
+            "{} consumers, {} waiting, {} unsettled",
+            queue.takers.len(),
             queue.backlog.len(),
             queue.unsettled
         );
+        for (client, filter) in self.shown_filters(queue) {
+            let passes = match subject {
+                None => "takes what passes",
+                Some(subject) if filter.matches(subject) => "may take it, for it passes",
+                Some(_) => "does not take it, for it does not pass",
+            };
+            let _ = write!(what, "; {client} {passes} the filter {}", filter.text());
+        }
         Some((queue.terms.address.clone(), what))
     }
 }

@@ -188,6 +188,27 @@ fn one_message_at_a_time_is_taken_whatever_consumers_filters_say() {
 }
 
 #[test]
+fn operators_see_filters_and_whom_a_message_would_pass() {
+    let (mut world, [red, blue, any]) = stage(&Terms::default());
+    world.consume(red, "q", 1, Taking::selected(RED));
+    world.consume(any, "q", 1, Taking::default());
+    let filters = world.view("q").expect("it is there").filters;
+    let shown: Vec<_> = filters.iter().map(|(c, f)| (&**c, f.text())).collect();
+    assert_eq!(shown, [("client 0", RED)]);
+    world.consume(blue, "q", 1, Taking::selected(BLUE));
+    let (now, properties) = (world.now, headers(&[("colour", "red")]));
+    let kernel = &mut world.kernels[0];
+    let said = kernel.explain(&q("q"), None, now).queues[0].1.clone();
+    let before = "3 consumers, 0 waiting, 0 unsettled; client 0";
+    let takes = format!("{before} takes what passes the filter {RED}; client 1 takes what passes");
+    assert!(said.starts_with(&takes), "{said}");
+    let sample = Some((&b"r1"[..], &properties));
+    let queues = kernel.explain_message(&q("q"), None, sample, now).queues;
+    let may = format!("{before} may take it, for it passes the filter {RED}; client 1 does not");
+    assert!(queues[0].1.starts_with(&may), "{queues:?}");
+}
+
+#[test]
 fn groups_and_consumers_with_filters_take_from_one_queue() {
     let mut world = World::in_turns(1);
     let [red, member, any] = ["red", "member", "any"].map(|name| world.connect(name));

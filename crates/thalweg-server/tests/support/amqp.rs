@@ -130,12 +130,13 @@ impl Amqp {
 
     /// What is sent is settled.
     pub fn consume(&mut self, queue: &str) {
-        self.call(
-            1,
-            60,
-            20,
-            &[vec![0, 0], short(queue), short(""), vec![2], long(b"")].concat(),
-        );
+        self.consume_with(queue, b"");
+    }
+
+    /// With arguments: a table's fields.
+    pub fn consume_with(&mut self, queue: &str, arguments: &[u8]) {
+        let names = [vec![0, 0], short(queue), short(""), vec![2]].concat();
+        self.call(1, 60, 20, &[names, long(arguments)].concat());
         self.expect(60, 21);
     }
 
