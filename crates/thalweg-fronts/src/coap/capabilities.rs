@@ -53,5 +53,5 @@ const SERVICE: Service = Service {
         place: "query `filter=` of an observation, percent-encoded in a URI; at most 248 bytes, as an option has 255",
         refused: "4.00, with the byte in the diagnostic payload",
     }),
-    consumer_filter: None,
+    consumer_filter: Some("query `filter=` of a GET from `/q/`"),
 };

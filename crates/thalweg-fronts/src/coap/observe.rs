@@ -23,7 +23,6 @@ use super::waiting::Ask;
 use crate::front::{Cx, Variant};
 use std::sync::Arc;
 use thalweg_coap::{Code, Delivery, Notified, Response, SharedBody, Value, option};
-use thalweg_filter::{FilterError, Predicate};
 use thalweg_kernel::{Change, LinkId, WatchEnd, WatchRefused, WatchSpec};
 use thalweg_model::{Message, Reliability, Span, Time};
 
@@ -45,15 +44,7 @@ impl<S: Side> Handler<S> {
         request: &Request<'_>,
         cx: &mut Cx<'_>,
     ) -> Done {
-        let condition = match wishes.filter {
-            None => None,
-            Some(text) => {
-                let read = Predicate::parse(text);
-                let refused =
-                    |error: FilterError| Answer::words(Code::BAD_REQUEST, error.to_string());
-                Some(Arc::new(read.map_err(refused)?))
-            }
-        };
+        let condition = wishes.content_filter()?;
         if let Some(cookie) = request.relation {
             // The same token again: a registration anew, maybe of something else. RFC 7641 §3.1
             if self.renew(cookie, address, wishes, request, cx) {

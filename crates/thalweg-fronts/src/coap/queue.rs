@@ -1,6 +1,6 @@
 //! `/q/<name>`: POST puts into a queue, GET takes one message out of it.
 //!
-//! What is taken goes out in a confirmable response of its own, and is gone when that is acknowledged; if it never is, the
+//! With `filter=` it takes the first that passes. What is taken goes out in a confirmable response of its own, and is gone when that is acknowledged; if it never is, the
 //! message goes back. A GET that is repeated is another GET: it takes another message, as a second worker would.
 
 use super::answer::{Answer, session_ended};
@@ -147,6 +147,7 @@ impl<S: Side> Handler<S> {
                 "too many messages are taken and not acknowledged",
             ));
         }
+        let filter = Wishes::read(&request.options)?.content_filter()?;
         let identity = request.identity.0;
         let ticket = self.wait(
             Waiting::Take {
@@ -158,7 +159,8 @@ impl<S: Side> Handler<S> {
         let Cx {
             now, kernel, links, ..
         } = cx;
-        match kernel.take_apart(request.session, self.link, ticket, queue, *now, *links) {
+        let wanted = (queue, filter);
+        match kernel.take_apart(request.session, self.link, ticket, wanted, *now, *links) {
             Ok(()) => Ok(()),
             Err(refusal) => {
                 self.waiting.take(ticket);
@@ -186,7 +188,7 @@ impl<S: Side> Handler<S> {
             Ok(None) => {
                 return self.respond(
                     exchange,
-                    &Answer::words(Code::NOT_FOUND, "the queue is empty"),
+                    &Answer::words(Code::NOT_FOUND, "the queue has no message for this request"),
                     now,
                 );
             }

@@ -10,9 +10,12 @@
 //! | `/q/<name>` | a queue |
 //! | `/rpc/<levels…>` | an address that answers |
 
+use super::answer::Answer;
 use crate::address::{in_tenant, write_level};
 use crate::stamp;
-use thalweg_coap::{Options, option};
+use std::sync::Arc;
+use thalweg_coap::{Code, Options, option};
+use thalweg_filter::{FilterError, Predicate};
 use thalweg_model::{STAMP_OPTION, Stamp};
 
 /// What a path names. Addresses are written into a buffer of the caller's.
@@ -162,7 +165,8 @@ pub(super) struct Wishes<'b> {
     pub(super) priority: u8,
     /// `queue=<depth>`.
     pub(super) queue: Option<u16>,
-    /// `filter=<filter>`: a topic filter where addresses are listed, a content filter where one is observed.
+    /// `filter=<filter>`: a topic filter where addresses are listed, a content filter where one is observed, or a message
+    /// taken.
     pub(super) filter: Option<&'b str>,
     /// There are some `h.<name>=<value>`; see [`user_properties`].
     pub(super) has_user_properties: bool,
@@ -171,6 +175,12 @@ pub(super) struct Wishes<'b> {
 }
 
 impl<'b> Wishes<'b> {
+    pub(super) fn content_filter(&self) -> Result<Option<Arc<Predicate>>, Answer> {
+        let refused = |error: FilterError| Answer::words(Code::BAD_REQUEST, error.to_string());
+        let read = self.filter.map(Predicate::parse).transpose();
+        Ok(read.map_err(refused)?.map(Arc::new))
+    }
+
     pub(super) fn read(options: &Options<'b>) -> Result<Self, Unreadable> {
         let found = options.get(STAMP_OPTION).map(Stamp::from_bytes);
         let mut wishes = Wishes {

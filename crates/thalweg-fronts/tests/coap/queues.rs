@@ -89,7 +89,12 @@ fn what_is_posted_is_taken_in_order_by_whoever_asks() {
 /// Takes one message; what is said of it behind the code.
 #[track_caller]
 fn taken(world: &mut World, who: crate::world::Who) -> String {
-    world.says(who, "CON GET /q/work");
+    taken_by(world, who, "")
+}
+
+/// The same with a query.
+fn taken_by(world: &mut World, who: crate::world::Who, query: &str) -> String {
+    world.says(who, &format!("CON GET /q/work{query}"));
     let lines = world.lines(who);
     let line = lines
         .iter()
@@ -101,7 +106,29 @@ fn taken(world: &mut World, who: crate::world::Who) -> String {
 }
 
 #[test]
+fn a_filter_takes_the_first_that_passes() {
+    for shards in [1, 3] {
+        let mut world = World::shards(shards);
+        let peer = world.peer();
+        declare(&mut world, "$q/work");
+        for post in ["h.colour=blue : 1", "h.colour=red : 2", "h.colour=blue : 3"] {
+            let post = format!("CON POST /q/work?{post}");
+            assert_eq!(world.asks(peer, &post), "ACK 2.04");
+        }
+        let red = "?filter=colour%20%3D%20'red'";
+        assert_eq!(taken_by(&mut world, peer, red), ": 2", "{shards} shards");
+        let none = format!("CON GET /q/work{red}");
+        assert_eq!(world.asks(peer, &none), "ACK 4.04");
+        assert_eq!(
+            world.asks(peer, "CON GET /q/work?filter=colour%20%3D"),
+            "ACK 4.00"
+        );
+        assert_eq!(taken(&mut world, peer), ": 1");
+        assert_eq!(taken(&mut world, peer), ": 3");
+    }
+}
 
+#[test]
 fn what_is_taken_and_not_acknowledged_goes_back() {
     for manner in [Manner::Silent, Manner::Rejecting] {
         let mut world = World::shards(2);

@@ -12,10 +12,14 @@ use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::books::Delta;
 use crate::effects::{Answer, Effects, Holder, Taken};
+use crate::env::Neutral;
 use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
+use crate::publish::subject::Subject;
 use crate::remote::shards::{Asker, ShardMessage};
 use crate::timers::TimerKey;
 use crate::verdict::{Refusal, Verdict};
+use std::sync::Arc;
+use thalweg_filter::Predicate;
 use thalweg_model::{Address, Message, Time};
 
 /// A message that was taken by itself and is not settled.
@@ -31,6 +35,21 @@ impl TakenApart {
     }
 }
 
+/// What a reader of single messages may have, and which of that it wants.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    pub(crate) access: Access,
+    pub(super) filter: Option<Arc<Predicate>>,
+}
+
+impl Claim {
+    pub(super) fn takes(&self, message: &Message, neutral: Neutral) -> bool {
+        let passes =
+            |filter: &Arc<Predicate>| filter.matches(&Subject::of_message(message, neutral));
+        self.access.may_receive(message) && self.filter.as_ref().is_none_or(passes)
+    }
+}
+
 /// What was asked for.
 type Found = Result<Option<(TakenId, Message, u32, u64)>, Refusal>;
 
@@ -38,8 +57,8 @@ type Found = Result<Option<(TakenId, Message, u32, u64)>, Refusal>;
 const NOBODY: SessionId = SessionId(u32::MAX);
 
 impl Kernel {
-    /// Asks for the first message of the queue of that address, wherever it is. The answer is
-    /// [`Answer::Taken`], maybe before this returns. An error here is the answer, too.
+    /// Asks for the first message of the queue of that address, wherever it is, that passes the content filter. The answer
+    /// is [`Answer::Taken`], maybe before this returns. An error here is the answer, too.
     ///
     /// What is taken is to be settled by [`Kernel::settle_taken`]; after
     /// [`Limits::take_settle_timeout`](crate::Limits::take_settle_timeout) it goes back into its queue, flagged.
@@ -48,12 +67,12 @@ impl Kernel {
         id: SessionId,
         link: LinkId,
         ticket: Ticket,
-        queue: &str,
+        (queue, filter): (&str, Option<Arc<Predicate>>),
         now: Time,
         fx: &mut E,
     ) -> Result<(), Refusal> {
         let asker = self.asker(id, link, ticket).ok_or(Refusal::Denied)?;
-        let asked = self.take_apart_for(asker, queue, now, fx);
+        let asked = self.take_apart_for(asker, queue, filter, now, fx);
         self.end_command(now, fx);
         asked
     }
@@ -62,6 +81,7 @@ impl Kernel {
         &mut self,
         asker: Asker,
         queue: &str,
+        filter: Option<Arc<Predicate>>,
         now: Time,
         fx: &mut E,
     ) -> Result<(), Refusal> {
@@ -76,7 +96,7 @@ impl Kernel {
                     self.send_to_queues(ShardMessage::TakeApart {
                         asker,
                         queue,
-                        access,
+                        claim: Claim { access, filter },
                     });
                 }
                 _ => return Err(Refusal::Denied),
@@ -87,9 +107,11 @@ impl Kernel {
         self.may_take_from(id, queue_id)?;
         let session = self.sessions.get(id);
         let access = session.map_or(Access::ALL, |it| it.access().clone());
-        match self.serve_taker(self.env.shard(), asker, &access, queue, now) {
+        let claim = Claim { access, filter };
+        let shard = self.env.shard();
+        match self.serve_taker(shard, asker, &claim, queue, now) {
             Some(Err(refusal)) => return Err(refusal),
-            Some(taken) => self.on_taken_apart(asker, queue.into(), taken, now, fx),
+            Some(taken) => self.on_taken_apart(asker, queue.into(), claim.filter, taken, now, fx),
             None => {}
         }
         Ok(())
@@ -178,13 +200,13 @@ impl Kernel {
         }
     }
 
-    /// Takes the first message out of a queue that `access` may have; nothing if it has to be fetched first, or marked as
+    /// Takes the first message out of a queue that `claim` is for; nothing if it has to be fetched first, or marked as
     /// delivered.
     fn serve_taker(
         &mut self,
         from: ShardId,
         asker: Asker,
-        access: &Access,
+        claim: &Claim,
         address: &str,
         now: Time,
     ) -> Option<Found> {
@@ -199,29 +221,18 @@ impl Kernel {
         if queue.takers.is_exclusive() {
             return Some(Err(Refusal::InUse));
         }
-        let asked = Asked::Apart(from, asker, access.clone());
-        let mut passed = Vec::new();
+        let asked = Asked::Apart(from, asker, claim.clone());
         let mut may_expire = EXPIRED_PER_CALL;
-        let answer = loop {
-            let (item, left) =
-                match self.next_for_one(queue_id, &asked, &passed, &mut may_expire, now) {
-                    Ok(next) => next,
-                    Err(Some(_)) => break None,
-                    Err(None) => break Some(Ok(None)),
-                };
-            if !access.may_receive(&item.message) {
-                passed.push(item);
-                continue;
-            }
-            if !self.is_marked(Holder::Queue(queue_id), item.serial) {
-                passed.push(item);
+        match self.next_for_one(queue_id, &asked, &mut may_expire, now) {
+            Ok((item, _)) if !self.is_marked(Holder::Queue(queue_id), item.serial) => {
+                self.put_back(queue_id, item);
                 self.queues.get_mut(queue_id)?.mark.await_safety(asked);
-                break None;
+                None
             }
-            break Some(Ok(Some(self.set_apart(queue_id, item, left, now))));
-        };
-        self.put_all_back(queue_id, passed);
-        answer
+            Ok((item, left)) => Some(Ok(Some(self.set_apart(queue_id, item, left, now)))),
+            Err(Some(_)) => None,
+            Err(None) => Some(Ok(None)),
+        }
     }
 
     fn set_apart(
@@ -251,22 +262,24 @@ impl Kernel {
         &mut self,
         from: ShardId,
         asker: Asker,
-        access: &Access,
+        claim: Claim,
         address: &str,
         now: Time,
         fx: &mut E,
     ) {
-        let Some(taken) = self.serve_taker(from, asker, access, address, now) else {
+        let Some(taken) = self.serve_taker(from, asker, &claim, address, now) else {
             return;
         };
+        let filter = claim.filter;
         if from == self.env.shard() {
-            self.on_taken_apart(asker, address.into(), taken, now, fx);
+            self.on_taken_apart(asker, address.into(), filter, taken, now, fx);
         } else {
             self.remote.send(
                 from,
                 ShardMessage::TakenApart {
                     asker,
                     queue: address.into(),
+                    filter,
                     taken,
                 },
             );
@@ -289,6 +302,7 @@ impl Kernel {
         &mut self,
         asker: Asker,
         queue: Box<str>,
+        filter: Option<Arc<Predicate>>,
         taken: Found,
         now: Time,
         fx: &mut E,
@@ -300,7 +314,7 @@ impl Kernel {
             Ok(Some((id, message, ..))) if !self.may_have_of(asker.session(), &queue, &message) => {
                 // Its rights have changed meanwhile: it is judged by those of now.
                 self.end_taken(id, None, now, fx);
-                if let Err(refusal) = self.take_apart_for(asker, &queue, now, fx) {
+                if let Err(refusal) = self.take_apart_for(asker, &queue, filter, now, fx) {
                     fx.answer(link, ticket, Answer::Taken(Err(refusal)));
                 }
             }

@@ -488,11 +488,10 @@ impl Backlog {
         delta
     }
 
-    /// Lets a request for one message wait, if all that waits is on disk.
+    /// Lets a request for one message wait, if more comes from disk.
     pub(super) fn ask(&mut self, asked: Asked) -> bool {
-        let has_some = self.lanes.iter().any(|lane| !lane.is_empty());
         match self.deep.as_deref_mut() {
-            Some(deep) if !has_some => {
+            Some(deep) if deep.spill.is_fetching() => {
                 deep.asked.push_back(asked);
                 true
             }

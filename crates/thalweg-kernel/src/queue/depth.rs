@@ -4,10 +4,10 @@
 //! what consumers have taken out of memory is fetched back, some at a time. Only queues do that whose messages leave in
 //! the order in which they came and from the front alone: those without priorities, bounds and lifetimes of their own.
 
+use super::apart::Claim;
 use super::backlog::FETCH_BELOW;
 use super::{Backlog, Item, Queue};
 use crate::Kernel;
-use crate::access::Access;
 use crate::books::Delta;
 use crate::effects::{ConsumerEnd, Effects, Fetch, Holder, Spot};
 use crate::ids::{QueueId, SessionId, ShardId};
@@ -23,8 +23,8 @@ use thalweg_records::{Stored, Waiting};
 pub(super) enum Asked {
     /// A line of a session, and whether it will settle the message.
     Line(SessionId, u16, bool),
-    /// A reader on that shard that takes single messages, with these rights.
-    Apart(ShardId, Asker, Access),
+    /// A reader on that shard that takes single messages.
+    Apart(ShardId, Asker, Claim),
 }
 
 impl QueueLimits {
@@ -111,7 +111,7 @@ impl Kernel {
     }
 
     /// The same if fewer than `below` are there.
-    pub(super) fn refill_backlog_by(&mut self, holder: Holder, below: usize) {
+    fn refill_backlog_by(&mut self, holder: Holder, below: usize) {
         let question = u64::from(self.remote.next_question());
         let Some((backlog, _)) = self.backlog_mut(holder) else {
             return;
@@ -123,6 +123,22 @@ impl Kernel {
                 places,
             });
         }
+    }
+
+    /// All that is in memory was looked at and passed over: what is on disk comes, too, while there is room. True if there
+    /// is more at once.
+    pub(crate) fn reads_on(&mut self, holder: Holder) -> bool {
+        let most = self.env.limits().named_queue_memory_bytes_max;
+        let Some((backlog, _)) = self.backlog_mut(holder).filter(|it| it.0.is_deep()) else {
+            return false;
+        };
+        let below = if backlog.memory() < most {
+            usize::MAX
+        } else {
+            FETCH_BELOW
+        };
+        self.refill_backlog_by(holder, below);
+        self.backlog_mut(holder).is_some_and(|it| !it.0.is_deep())
     }
 
     /// What was asked for has come; nothing where a message could not be read.
@@ -175,15 +191,6 @@ impl Kernel {
 
     // --- one message at a time
 
-    /// Whether a request for one message has to wait, because the message is on disk.
-    pub(super) fn asks_deep(&mut self, queue_id: QueueId, asked: Asked) -> bool {
-        self.refill_backlog(Holder::Queue(queue_id));
-        let Some(queue) = self.queues.get_mut(queue_id) else {
-            return false;
-        };
-        queue.backlog.ask(asked)
-    }
-
     /// Tries again for receivers that have waited for a queue's messages.
     pub(super) fn serve_again<E: Effects>(
         &mut self,
@@ -209,8 +216,8 @@ impl Kernel {
         for asked in asked {
             let (id, line, settles) = match asked {
                 Asked::Line(id, line, settles) => (id, line, settles),
-                Asked::Apart(from, asker, access) => {
-                    self.answer_taker(from, asker, &access, address, now, fx);
+                Asked::Apart(from, asker, claim) => {
+                    self.answer_taker(from, asker, claim, address, now, fx);
                     continue;
                 }
             };

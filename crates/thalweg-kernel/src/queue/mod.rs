@@ -29,6 +29,7 @@ mod view;
 mod written;
 
 pub(crate) use accept::Queued;
+pub use apart::Claim;
 pub(crate) use backlog::{Backlog, Item};
 pub(crate) use dead_letter::{Dead, GivenUp};
 pub(crate) use delivered::Mark;

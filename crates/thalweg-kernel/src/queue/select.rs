@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use thalweg_model::Time;
 
 /// How often messages are held against a consumer in one call at the most.
-const ASKED_PER_CALL: usize = 4096;
+pub(super) const ASKED_PER_CALL: usize = 4096;
 
 /// The groups that take from the queue, in one call. They look from the head on each time: who is in them changes.
 struct Groups {
@@ -198,14 +198,19 @@ impl Kernel {
         serial.is_some_and(|serial| self.waits_for_mark(queue_id, group, serial))
     }
 
-    fn expired_at(&mut self, queue_id: QueueId, place: Place, now: Time) -> Option<Item> {
+    pub(super) fn expired_at(
+        &mut self,
+        queue_id: QueueId,
+        place: Place,
+        now: Time,
+    ) -> Option<Item> {
         let queue = self.queues.get(queue_id)?;
         let is_over = |(_, item): &(usize, &Item)| item.expires <= now;
         let (at, _) = queue.backlog.run_at(place).find(is_over)?;
         self.take_at(queue_id, place, at)
     }
 
-    fn take_at(&mut self, queue_id: QueueId, place: Place, at: usize) -> Option<Item> {
+    pub(super) fn take_at(&mut self, queue_id: QueueId, place: Place, at: usize) -> Option<Item> {
         let item = self.queues.get_mut(queue_id)?.backlog.take_at(place, at)?;
         self.books.left(Delta::copy(item.message.bytes()));
         if self.queues.get(queue_id)?.backlog.is_deep() {
@@ -214,22 +219,12 @@ impl Kernel {
         Some(item)
     }
 
-    /// All that is in memory has been looked at: what is on disk comes, too, while there is room in memory and a consumer
-    /// to take it. True if there is more at once.
+    /// Whether what is on disk can be had at once, and a consumer could take it.
     fn brings_more(&mut self, queue_id: QueueId) -> bool {
-        let Some(queue) = self.queues.get(queue_id) else {
-            return false;
-        };
         let can = |it: &Consumer| self.consumer_can_take(it.session, it.line, it.number);
-        if !queue.backlog.is_deep()
-            || queue.backlog.memory() >= self.env.limits().named_queue_memory_bytes_max
-            || !queue.active_consumers().iter().any(can)
-        {
-            return false;
-        }
-        self.refill_backlog_by(Holder::Queue(queue_id), usize::MAX);
         let queue = self.queues.get(queue_id);
-        queue.is_some_and(|queue| !queue.backlog.is_deep())
+        queue.is_some_and(|queue| queue.active_consumers().iter().any(can))
+            && self.reads_on(Holder::Queue(queue_id))
     }
 
     /// Its timer goes on with what has not been looked at.

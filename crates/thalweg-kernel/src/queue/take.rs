@@ -2,12 +2,12 @@
 
 use super::depth::Asked;
 use super::dispatch::EXPIRED_PER_CALL;
-use super::selectors::{Selectors, filter_cost};
+use super::select::ASKED_PER_CALL;
+use super::selectors::{Looked, Selectors, filter_cost};
 use super::takers::Consumer;
 use super::{Item, Queue};
 use crate::Kernel;
 use crate::access::Permission;
-use crate::books::Delta;
 use crate::effects::{Effects, Holder};
 use crate::ids::{QueueId, SessionId};
 use crate::lines::{ConsumeSpec, Source};
@@ -197,39 +197,61 @@ impl Kernel {
         Ok(taken)
     }
 
-    /// Takes the next message out of a queue that has not expired, and how many are left, for one who asks for one message
-    /// and has passed over those. If it is on disk, or behind more that has expired than `may_expire`, it comes later, and how
-    /// many wait is the error.
+    /// Takes the first message out of a queue that has not expired and is for one who asks for one message; how many are
+    /// left, without those that were passed over. If it is on disk, or behind more that has expired than `may_expire`, it comes later, and how many wait is the
+    /// error.
     pub(super) fn next_for_one(
         &mut self,
         queue_id: QueueId,
         asked: &Asked,
-        passed: &[Item],
         may_expire: &mut usize,
         now: Time,
     ) -> Result<(Item, u64), Option<u64>> {
-        loop {
+        let queue = self.queues.get_mut(queue_id).ok_or(None)?;
+        queue.use_again(now);
+        let mut looked = Looked::at_head(queue.backlog.lanes());
+        let mut passed = 0;
+        let mut may_look = match asked {
+            Asked::Apart(_, _, claim) if claim.filter.is_some() => ASKED_PER_CALL,
+            _ => LOOKED_AT_MAX,
+        };
+        while may_look > 0 {
             let queue = self.queues.get_mut(queue_id).ok_or(None)?;
-            queue.use_again(now);
-            let may_look = passed.len() < LOOKED_AT_MAX;
-            let next = may_look.then(|| queue.backlog.pop()).flatten();
-            let left = queue.backlog.len() as u64;
-            let Some(item) = next else {
-                let comes = passed.is_empty() && self.asks_deep(queue_id, asked.clone());
-                return Err(comes.then_some(left));
+            let Some(place) = looked.next(&queue.backlog) else {
+                if self.reads_on(Holder::Queue(queue_id)) {
+                    continue;
+                }
+                let queue = self.queues.get_mut(queue_id).ok_or(None)?;
+                let left = queue.backlog.len() - passed;
+                return Err(queue.backlog.ask(asked.clone()).then_some(left as u64));
             };
-            self.books.left(Delta::copy(item.message.bytes()));
-            self.refill_backlog(Holder::Queue(queue_id));
-            if item.expires > now {
-                return Ok((item, left));
-            }
-            if !self.expire(queue_id, item, may_expire, now) {
+            if let Some(expired) = self.expired_at(queue_id, place, now) {
+                if self.expire(queue_id, expired, may_expire, now) {
+                    continue;
+                }
                 // It comes when what has expired before it is gone.
                 let queue = self.queues.get_mut(queue_id).ok_or(None)?;
                 queue.mark.await_safety(asked.clone());
-                return Err(Some(left));
+                return Err(Some((queue.backlog.len() - passed) as u64));
             }
+            let queue = self.queues.get(queue_id).ok_or(None)?;
+            let is_for = |(_, item): &(usize, &Item)| match asked {
+                Asked::Line(id, ..) => self.may_have(*id, queue_id, &item.message),
+                Asked::Apart(_, _, claim) => claim.takes(&item.message, self.env.neutral()),
+            };
+            let found = queue.backlog.run_at(place).find(is_for);
+            let here = queue.backlog.run_at(place).count();
+            if let Some(at) = found.map(|(at, _)| at)
+                && let Some(item) = self.take_at(queue_id, place, at)
+            {
+                let queue = self.queues.get(queue_id).ok_or(None)?;
+                return Ok((item, (queue.backlog.len() - passed) as u64));
+            }
+            passed += here;
+            looked.pass(place);
+            may_look -= 1;
         }
+        Err(None)
     }
 
     /// Hands the first message over that can be; how many are left behind it.
@@ -243,18 +265,12 @@ impl Kernel {
     ) -> Option<u64> {
         let settles = self.line(id, line).is_none_or(|line| !line.takes_blindly());
         let asked = Asked::Line(id, line, settles);
-        let mut passed = Vec::new();
         let mut may_expire = EXPIRED_PER_CALL;
         let taken = loop {
-            let (item, left) =
-                match self.next_for_one(queue_id, &asked, &passed, &mut may_expire, now) {
-                    Ok(next) => next,
-                    Err(left) => break left,
-                };
-            if !self.may_have(id, queue_id, &item.message) {
-                passed.push(item);
-                continue;
-            }
+            let (item, left) = match self.next_for_one(queue_id, &asked, &mut may_expire, now) {
+                Ok(next) => next,
+                Err(left) => break left,
+            };
             let nobody = Consumer {
                 session: id,
                 line,
@@ -274,7 +290,6 @@ impl Kernel {
                 break Some(left);
             }
         };
-        self.put_all_back(queue_id, passed);
         if self.is_selected_from(queue_id) {
             // There may be room for more of what is on disk.
             self.agenda.pump(queue_id);

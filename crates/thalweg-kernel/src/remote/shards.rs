@@ -1,6 +1,5 @@
 //! Messages between kernels. Every pair of shards has a channel that keeps order.
 
-use crate::access::Access;
 use crate::effects::{Effects, Safety};
 use crate::groups::group::Peer;
 use crate::ids::{LinkId, QueueId, SessionId, ShardId, TakenId, Ticket};
@@ -11,6 +10,7 @@ use crate::publish::cause::Cause;
 use crate::publish::pipeline::Draft;
 use crate::publish::stamped::StampedPublish;
 use crate::publish::subject::Subject;
+use crate::queue::Claim;
 use crate::remote::group_mail::GroupMail;
 use crate::routes::cached::{NO_LOCAL, Route, Sink, SinkKind};
 use crate::session::Session;
@@ -23,6 +23,7 @@ use crate::{Kernel, home};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
+use thalweg_filter::Predicate;
 use thalweg_model::{Message, Reliability, Time};
 
 /// A message from one kernel to another.
@@ -183,14 +184,16 @@ pub enum ShardMessage {
         asker: Asker,
         /// The address of the queue.
         queue: Box<str>,
-        /// Rights of the requester, checked against the queue by its shard.
-        access: Access,
+        /// Checked against the queue by its shard.
+        claim: Claim,
     },
     /// The answer to that: the message, how often it was delivered before, and how many are left; or why there is none.
     TakenApart {
         asker: Asker,
         /// The address of the queue.
         queue: Box<str>,
+        /// The requester's content filter.
+        filter: Option<Arc<Predicate>>,
         taken: Result<Option<(TakenId, Message, u32, u64)>, Refusal>,
     },
     /// A request to create a queue, if there is none of that address.
@@ -481,15 +484,16 @@ impl Kernel {
             ShardMessage::TakeApart {
                 asker,
                 queue,
-                access,
+                claim,
             } => {
-                self.answer_taker(from, asker, &access, &queue, now, fx);
+                self.answer_taker(from, asker, claim, &queue, now, fx);
             }
             ShardMessage::TakenApart {
                 asker,
                 queue,
+                filter,
                 taken,
-            } => self.on_taken_apart(asker, queue, taken, now, fx),
+            } => self.on_taken_apart(asker, queue, filter, taken, now, fx),
             ShardMessage::MakeQueue {
                 asker,
                 queue,

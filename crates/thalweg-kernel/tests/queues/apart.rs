@@ -1,8 +1,8 @@
 //! One message of a queue is taken by itself, from any shard.
 
-use crate::world::{Dice, Terms, Who, World, draft, firm, q, to_queue};
+use crate::world::{Dice, Terms, Who, World, draft, firm, headers, q, to_queue};
 use thalweg_kernel::access::{Access, Otherwise, Permission, Permissions, Rule, Rules};
-use thalweg_kernel::{DropReason, Limits, Outcome, Refusal, Verdict};
+use thalweg_kernel::{Draft, DropReason, Limits, Outcome, Refusal, Verdict};
 use thalweg_model::Span;
 
 /// A world of so many shards with the queue `q`, one session on the queue's shard and one as far from it as possible.
@@ -208,7 +208,7 @@ fn what_has_expired_is_not_taken() {
     let (mut world, here, taker) = world(2);
     world.publish(
         here,
-        thalweg_kernel::Draft {
+        Draft {
             expires_in: Some(Span::from_secs(1)),
             ..draft(&q("q"), "0")
         },
@@ -232,7 +232,7 @@ fn an_answer_that_finds_nobody_puts_the_message_back_as_it_was() {
     // The taker leaves while the message is on its way to it.
     world.run(taker.shard, |kernel, out, now| {
         kernel
-            .take_apart(taker.session, taker.link, 7, &q("q"), now, out)
+            .take_apart(taker.session, taker.link, 7, (&q("q"), None), now, out)
             .expect("it may");
         let closing = thalweg_kernel::Closing::Lost;
         kernel.close_link(taker.session, taker.link, closing, None, now, out);
@@ -323,7 +323,7 @@ fn many_who_ask_at_once_for_what_is_on_disk_each_get_one() {
     world.run(shard, |kernel, out, now| {
         for ticket in 0..720 {
             kernel
-                .take_apart(taker.session, taker.link, ticket, &q("q"), now, out)
+                .take_apart(taker.session, taker.link, ticket, (&q("q"), None), now, out)
                 .expect("it may");
         }
     });
@@ -433,4 +433,101 @@ fn a_queue_is_not_made_where_it_may_not_be() {
     let (mut world, here, taker) = world(2);
     world.queue(here, "own", &Terms::exclusive());
     assert_eq!(world.make_queue(taker, "own"), Err(Refusal::Locked));
+}
+
+/// Puts messages into queue `q`; the first letter of each is its colour.
+fn put_coloured(world: &mut World, who: Who, texts: &[&str]) {
+    for text in texts {
+        let properties = headers(&[("colour", &text[..1])]);
+        let address = q("q");
+        world.publish(
+            who,
+            Draft {
+                properties: Some(&properties),
+                ..firm(&address, text)
+            },
+        );
+    }
+}
+
+/// The first message that passes is taken and accepted; nothing if there is none.
+fn take_coloured(world: &mut World, taker: Who, colour: &str) -> Option<(String, u32, u64)> {
+    let filter = format!("colour = '{colour}'");
+    assert_eq!(world.ask_apart_if(taker, "q", Some(&filter)), Ok(()));
+    let taken = world.taken(taker)?.1.expect("it may")?;
+    world.settle_taken(taker, &taken, Verdict::Accept);
+    Some((taken.text, taken.deliveries, taken.left))
+}
+
+#[test]
+fn the_first_that_passes_is_taken_and_the_rest_keeps_its_order() {
+    for shards in 1..4 {
+        let (mut world, here, taker) = world(shards);
+        put_coloured(&mut world, here, &["b1", "r1", "b2", "r2", "x"]);
+        assert_eq!(
+            take_coloured(&mut world, taker, "r"),
+            Some(("r1".into(), 0, 3))
+        );
+        assert_eq!(take_coloured(&mut world, taker, "g"), None);
+        assert_eq!(world.ask_apart_if(taker, "q", Some("colour = 'r'")), Ok(()));
+        let taken = world.taken(taker).expect("an answer").1.expect("it may");
+        world.settle_taken(taker, &taken.expect("r2"), Verdict::Requeue);
+        assert_eq!(
+            take_coloured(&mut world, taker, "r"),
+            Some(("r2".into(), 1, 1))
+        );
+        world.restart();
+        assert_eq!(world.drain_texts("q"), ["b1", "b2", "x"]);
+    }
+}
+
+#[test]
+fn a_filter_shows_nothing_that_its_reader_has_no_right_to() {
+    let rules = vec![Rule::allow(Permission::Take, "$q/q")];
+    let rules = Rules::new(rules, Otherwise::Deny).expect("legal");
+    let (mut world, here, taker) = world_with(2, Limits::default(), rules.compile("c", None));
+    put_coloured(&mut world, here, &["r1"]);
+    assert_eq!(take_coloured(&mut world, taker, "r"), None);
+    assert_eq!(world.drain_texts("q"), ["r1"]);
+}
+
+#[test]
+fn what_passes_is_found_on_disk_while_memory_lasts() {
+    let limits = Limits {
+        named_queue_memory_bytes_max: 60_000,
+        ..Limits::default()
+    };
+    let mut world = World::without_prefixes(1, limits);
+    let (here, taker) = (world.connect("here"), world.connect("taker"));
+    world.queue(here, "q", &Terms::durable());
+    let blue: Vec<String> = (0..2000).map(|number| format!("b{number}")).collect();
+    put_coloured(&mut world, here, &["b", "r1"]);
+    for text in &blue[..300] {
+        put_coloured(&mut world, here, &[text]);
+    }
+    put_coloured(&mut world, here, &["r2"]);
+    for text in &blue[300..] {
+        put_coloured(&mut world, here, &[text]);
+    }
+    put_coloured(&mut world, here, &["r3"]);
+    assert!(world.kernels[0].bytes_held() < 200_000, "most is on disk");
+    let text = |taken: Option<(String, u32, u64)>| taken.map(|it| it.0);
+    assert_eq!(
+        text(take_coloured(&mut world, taker, "r")),
+        Some("r1".into())
+    );
+    assert_eq!(
+        text(take_coloured(&mut world, taker, "r")),
+        Some("r2".into())
+    );
+    // It is behind what memory holds, until some of that is taken.
+    assert_eq!(take_coloured(&mut world, taker, "r"), None);
+    assert!(world.kernels[0].bytes_held() < 300_000);
+    for _ in 0..1800 {
+        assert!(matches!(world.take_apart(taker, "q"), Ok(Some(_))));
+    }
+    assert_eq!(
+        text(take_coloured(&mut world, taker, "r")),
+        Some("r3".into())
+    );
 }

@@ -145,7 +145,7 @@ fn what_is_under_way_out_of_a_queue_is_not_given_to_a_member_that_may_not_take_a
 /// Asks for a message of the queue `q`, without waiting for the answer.
 fn ask_for_one(world: &mut World, who: Who) {
     let asked = world.run(who.shard, |kernel, out, now| {
-        kernel.take_apart(who.session, who.link, 1, &q("q"), now, out)
+        kernel.take_apart(who.session, who.link, 1, (&q("q"), None), now, out)
     });
     assert_eq!(asked, Ok(()));
 }

@@ -841,8 +841,19 @@ impl World {
 
     /// The same without waiting for the answer.
     pub fn ask_apart(&mut self, who: Who, queue: &str) -> Result<(), Refusal> {
+        self.ask_apart_if(who, queue, None)
+    }
+
+    /// The same of the first that passes a content filter.
+    pub fn ask_apart_if(
+        &mut self,
+        who: Who,
+        queue: &str,
+        filter: Option<&str>,
+    ) -> Result<(), Refusal> {
+        let filter = filter.map(|text| Arc::new(Predicate::parse(text).expect("a filter")));
         self.run(who.shard, |kernel, out, now| {
-            kernel.take_apart(who.session, who.link, 7, &q(queue), now, out)
+            kernel.take_apart(who.session, who.link, 7, (&q(queue), filter), now, out)
         })
     }
 
