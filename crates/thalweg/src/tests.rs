@@ -90,7 +90,7 @@ fn a_session_that_is_kept_has_what_was_published_meanwhile() {
     let sub = "sub log/# -q 1 --id keeper --clean-start false --expiry 1h";
     assert_eq!(
         broker
-            .run(&format!("{sub} --timeout 200ms"))
+            .run(&format!("{sub} --count 0 --timeout 10s"))
             .expect("subscribed"),
         ""
     );
@@ -124,7 +124,7 @@ fn every_message_of_a_large_publish_is_acknowledged() {
     let broker = Broker::start();
     let sub = "sub load -q 2 --id counter --clean-start false --format %l";
     broker
-        .run(&format!("{sub} --timeout 200ms"))
+        .run(&format!("{sub} --count 0 --timeout 10s"))
         .expect("subscribed");
     broker
         .run("pub load -m 36-bytes-like-a-sensor-would-publish -q 2 --count 3000")
@@ -151,12 +151,12 @@ fn properties_arrive_as_they_were_given() {
 fn a_timeout_before_the_count_is_a_failure_and_one_without_a_count_is_none() {
     let broker = Broker::start();
     let failure = broker
-        .run("sub nothing --count 1 --timeout 100ms")
+        .run("sub nothing --count 1 --timeout 2s")
         .expect_err("nothing is published");
     assert!(failure.to_string().contains("0 of 1 messages"), "{failure}");
     assert_eq!(
         broker
-            .run("sub nothing --timeout 100ms")
+            .run("sub nothing --timeout 2s")
             .expect("no count, no failure"),
         ""
     );
@@ -177,7 +177,7 @@ fn an_answer_finds_its_question() {
     // A session that is kept hears the question whenever it is asked, so that nobody has to be waited for.
     let responder = "sub ask -q 1 --id responder --clean-start false --format %R|%C|%p";
     broker
-        .run(&format!("{responder} --timeout 200ms"))
+        .run(&format!("{responder} --count 0 --timeout 10s"))
         .expect("subscribed");
     let printed = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -209,7 +209,7 @@ fn binary_lines_are_written_in_hex() {
     let broker = Broker::start();
     let sub = "sub samples -q 1 --id reader --clean-start false --format hex";
     broker
-        .run(&format!("{sub} --timeout 200ms"))
+        .run(&format!("{sub} --count 0 --timeout 10s"))
         .expect("subscribed");
     broker
         .run_at(
@@ -288,7 +288,7 @@ fn four_jobs(folder: &Folder) -> (Broker, String) {
     use std::os::unix::fs::PermissionsExt;
     let broker = Broker::start();
     broker
-        .run("sub $share/g/jobs/# -q 2 --id worker --clean-start false --timeout 200ms")
+        .run("sub $share/g/jobs/# -q 2 --id worker --clean-start false --count 0 --timeout 10s")
         .expect("subscribed");
     let url = broker.url("mqtt", "mqtt");
     broker
@@ -324,9 +324,11 @@ fn a_worker_acknowledges_what_is_done_and_discards_what_fails() {
         let mut done: Vec<&str> = done.lines().collect();
         done.sort_unstable();
         assert_eq!(done, ["jobs/a 0", "jobs/a 1", "jobs/a 2", "jobs/a 3"]);
-        let left =
-            broker.run("sub jobs/# --share g --id worker --clean-start false -q 2 --timeout 300ms");
-        assert_eq!(left.expect("subscribed"), "", "all four were answered for");
+        broker.run("pub jobs/b -q 2 -m next").expect("published");
+        let next =
+            "sub jobs/# --share g --id worker --clean-start false -q 2 --count 1 --timeout 10s";
+        let next = broker.run(next).expect("it comes");
+        assert_eq!(next, "jobs/b next\n", "all four were answered for");
     }
 }
 
@@ -353,7 +355,7 @@ fn a_worker_that_stops_at_a_failure_leaves_it_and_what_follows_to_others() {
 fn workers_that_wait_print_what_they_did_and_work_side_by_side() {
     let broker = Broker::start();
     broker
-        .run("sub $share/g/jobs -q 1 --id worker --clean-start false --timeout 200ms")
+        .run("sub $share/g/jobs -q 1 --id worker --clean-start false --count 0 --timeout 10s")
         .expect("subscribed");
     broker
         .run("pub jobs -m x -q 1 --count 30")
@@ -421,7 +423,7 @@ fn a_journal_is_saved_restored_and_inspected_and_damage_is_found() {
     let url = format!("http://{}", admin.local_addr());
     let broker = Broker { server };
     broker
-        .run("sub plant/# -q 1 --id keeper --clean-start false --expiry 1h --timeout 200ms")
+        .run("sub plant/# -q 1 --id keeper --clean-start false --expiry 1h --count 0 --timeout 10s")
         .expect("subscribed");
     broker
         .run("pub plant/state -m on -q 1 --retain")
