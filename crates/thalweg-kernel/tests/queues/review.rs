@@ -198,12 +198,14 @@ fn members_that_may_not_have_a_message_do_not_make_the_choice_slow() {
     for _ in 0..3 {
         world.publish(publisher, firm("t", "m"));
     }
-    let start = Instant::now();
-    for _ in 0..20 {
+    let took = (0..20).map(|_| {
+        let start = Instant::now();
         world.publish(publisher, firm("t", "m"));
-    }
-    let took = start.elapsed();
-    assert!(took.as_millis() < 1_000, "{took:?} for 20 messages");
+        start.elapsed()
+    });
+    // A busy machine makes some of them slow, a slow choice all.
+    let quickest = took.min().expect("20 messages");
+    assert!(quickest.as_millis() < 50, "{quickest:?} for a message");
 }
 
 #[test]
