@@ -1,7 +1,6 @@
 //! The client library against servers of others: mosquitto (3.1.1 and 5), and libcoap's coap-server with its plain
 //! resources.
 
-use std::net::{TcpListener, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,8 @@ use thalweg_client::blocking::{Client, Subscription};
 use thalweg_client::coap::{Coap, CoapSettings};
 use thalweg_client::transport::Medium;
 use thalweg_client::{Endpoint, Options, Reliability, Retain, SubscribeOptions, Success};
+
+use crate::broker::free_port;
 
 /// Longer than anything takes that works.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,10 +37,7 @@ fn run(program: &str, arguments: &[&str]) -> Child {
 }
 
 fn mosquitto() -> Server {
-    let port = TcpListener::bind("127.0.0.1:0")
-        .and_then(|socket| socket.local_addr())
-        .expect("a port")
-        .port();
+    let port = free_port().port();
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
     // Without a password file mosquitto accepts any client of this machine.
     let child = Command::new("mosquitto")
@@ -53,10 +51,7 @@ fn mosquitto() -> Server {
 
 /// It makes resources when they are put.
 fn coap_server() -> Server {
-    let port = UdpSocket::bind("127.0.0.1:0")
-        .and_then(|socket| socket.local_addr())
-        .expect("a port")
-        .port();
+    let port = free_port().port();
     let child = run(
         "coap-server-notls",
         &["-A", "127.0.0.1", "-p", &port.to_string(), "-d", "100"],
