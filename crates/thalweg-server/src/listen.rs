@@ -58,6 +58,8 @@ pub struct ListenerSpec {
     pub backlog: u32,
     /// Idle time before the system probes a TCP peer; `None` leaves it off.
     pub keepalive: Option<Duration>,
+    /// The class of service in the IP headers of what is sent; `None` leaves it to the system.
+    pub dscp: Option<u8>,
 }
 
 impl ListenerSpec {
@@ -78,6 +80,7 @@ impl ListenerSpec {
             connects_burst: 1_000,
             backlog: 4_096,
             keepalive: Some(Duration::from_secs(60)),
+            dscp: None,
         }
     }
 }
@@ -162,10 +165,26 @@ fn open_tcp(spec: &ListenerSpec, address: SocketAddr) -> io::Result<std::net::Tc
                 .with_interval(KEEPALIVE_INTERVAL),
         )?;
     }
+    if let Some(dscp) = spec.dscp {
+        mark(&socket, address, dscp)?;
+    }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(i32::try_from(spec.backlog).unwrap_or(i32::MAX))?;
     Ok(socket.into())
+}
+
+/// Writes a class of service into the IP headers of all that a socket sends.
+pub(crate) fn mark(socket: &Socket, address: SocketAddr, dscp: u8) -> io::Result<()> {
+    // The two bits below it are for congestion notification.
+    let class = u32::from(dscp) << 2;
+    if address.is_ipv6() {
+        socket.set_tclass_v6(class)?;
+    }
+    if address.is_ipv4() || address.ip().is_unspecified() {
+        socket.set_tos_v4(class)?;
+    }
+    Ok(())
 }
 
 /// Why a listener does not listen, and what would help.
@@ -279,6 +298,38 @@ mod tests {
         let Ok(listener) = tcp("[::]:0") else { return };
         let port = listener.local_address().unwrap().port();
         std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    }
+
+    #[test]
+    fn what_is_sent_has_the_class_of_service_of_its_listener() {
+        const CLASS: u32 = 46 << 2;
+        for (bind, peer) in [
+            ("127.0.0.1:0", "127.0.0.1"),
+            ("[::1]:0", "::1"),
+            ("[::]:0", "::1"),
+            ("[::]:0", "127.0.0.1"),
+        ] {
+            let address: SocketAddr = bind.parse().unwrap();
+            let route = |_: &[u8], _: usize| Route::NeedMore;
+            let spec = ListenerSpec {
+                dscp: Some(46),
+                ..ListenerSpec::new("mqtt", Bind::Tcp(address), route)
+            };
+            // A machine may have no IPv6.
+            let listener = match open_tcp(&spec, address) {
+                Err(_) if address.is_ipv6() => continue,
+                opened => opened.unwrap(),
+            };
+            listener.set_nonblocking(false).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let _client = std::net::TcpStream::connect((peer, port)).unwrap();
+            let accepted = Socket::from(listener.accept().unwrap().0);
+            let class = match peer {
+                "127.0.0.1" => accepted.tos_v4(),
+                _ => accepted.tclass_v6(),
+            };
+            assert_eq!(class.unwrap(), CLASS, "{bind} from {peer}");
+        }
     }
 
     #[test]

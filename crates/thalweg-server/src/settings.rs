@@ -370,6 +370,7 @@ pub(crate) fn datagram_spec(name: &str, listener: &config::Listener) -> Option<D
             bind: *bind,
             receive_bytes: listener.receive_buffer,
             send_bytes: listener.send_buffer,
+            dscp: listener.dscp,
         }),
         _ => None,
     }
@@ -473,6 +474,7 @@ pub(crate) fn listener_spec(
         connects_burst: connect_rate.max(1),
         backlog: listener.backlog,
         keepalive: listener.tcp_keep_alive.map(duration),
+        dscp: listener.dscp,
         shard_completes_handshake: protocols::of(listener.kind).completes_handshake_on_shard(),
         ..ListenerSpec::new(name, bind, protocols::of(listener.kind).route())
     })

@@ -69,6 +69,10 @@ section! {
         tcp_keep_alive: Option<Span> = seconds(1, 32_767), "60s" or "off", Restart;
         /// Connections that may wait in the system's accept queue. The system may cap it (net.core.somaxconn).
         backlog: u32 = count(1, 65_535), "4096", Restart;
+        /// Class of service by which routers may tell what the broker sends to clients of this listener: the number that
+        /// is written into each IP header (DSCP, RFC 2474). 46 is expedited forwarding, 8 and 1 are for what can wait.
+        /// `automatic` leaves it to the system. Unix sockets have none.
+        dscp: Option<u8> = count(0, 63), "automatic" or "automatic", Restart;
         /// Permission bits of the Unix socket, in octal.
         unix_mode: u32 = Mode, "0660", Restart;
         /// Bytes of received datagrams that the system keeps for each shard until the broker reads them. What comes

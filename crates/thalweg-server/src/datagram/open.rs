@@ -4,7 +4,7 @@
 //! shard for as long as no socket comes or goes. Therefore all are bound before any is read, and they go together.
 
 use super::batch;
-use crate::listen::ListenFault;
+use crate::listen::{ListenFault, mark};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -22,6 +22,8 @@ pub struct DatagramSpec {
     pub receive_bytes: Option<usize>,
     /// The same for datagrams to be sent.
     pub send_bytes: Option<usize>,
+    /// The class of service in the IP headers of what is sent; `None` leaves it to the system.
+    pub dscp: Option<u8>,
 }
 
 /// The sockets of a listener, bound and not read yet: one for each shard, in their order.
@@ -73,6 +75,9 @@ fn socket(spec: &DatagramSpec, address: SocketAddr) -> io::Result<Socket> {
     }
     if let Some(bytes) = spec.send_bytes {
         socket.set_send_buffer_size(bytes)?;
+    }
+    if let Some(dscp) = spec.dscp {
+        mark(&socket, address, dscp)?;
     }
     socket.set_nonblocking(true)?;
     if address.ip().is_unspecified() {

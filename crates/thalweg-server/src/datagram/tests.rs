@@ -14,6 +14,7 @@ fn spec(bind: &str) -> DatagramSpec {
         bind: bind.parse().unwrap(),
         receive_bytes: Some(1 << 20),
         send_bytes: None,
+        dscp: None,
     }
 }
 
@@ -434,6 +435,17 @@ fn nothing_comes_from_and_goes_to_a_banned_address() {
     socket.set_bans(None);
     banned.send_to(b"and again", at).unwrap();
     assert_eq!(receive(&mut socket, 1).len(), 1);
+}
+
+#[test]
+fn all_sockets_of_a_listener_have_its_class_of_service() {
+    let marked = DatagramSpec {
+        dscp: Some(8),
+        ..spec("127.0.0.1:0")
+    };
+    for socket in open(&marked, 2).unwrap().sockets {
+        assert_eq!(socket2::SockRef::from(&socket).tos_v4().unwrap(), 8 << 2);
+    }
 }
 
 #[test]
