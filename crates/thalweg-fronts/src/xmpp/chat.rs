@@ -8,7 +8,7 @@
 
 use super::XmppFront;
 use super::deliver::{put_delay, put_headers};
-use super::presence::Announced;
+use super::presence::{Announced, resources};
 use super::pubsub::{Asked, FORBIDDEN, NOT_ACCEPTABLE, Refused};
 use super::subscriptions::GROUP;
 use crate::address::in_tenant;
@@ -161,7 +161,7 @@ impl XmppFront {
             content_type: body.is_some().then(|| "text/plain".into()),
             details: Some(Box::new(Details {
                 message_id: (!id.is_empty()).then(|| id.as_ref().into()),
-                user_id: front.allowed.as_ref().and_then(|(user, _)| user.clone()),
+                user_id: front.user().map(Into::into),
                 ..Details::default()
             })),
             native: Some(NativeProperties {
@@ -221,19 +221,17 @@ impl XmppFront {
         }
     }
 
-    /// The client is available with this priority, or not any more.
-    pub(super) fn set_available(cx: &mut Cx<'_>, priority: Option<i8>) {
+    /// The client is available with this priority, or not any more; whether it was before.
+    pub(super) fn set_available(cx: &mut Cx<'_>, priority: Option<i8>) -> bool {
         let (Some(session), Some(front)) = (cx.session(), XmppFront::of(cx.links, cx.id)) else {
-            return;
+            return false;
         };
         let Ok(own) = Jid::parse(&front.address) else {
-            return;
+            return false;
         };
         let settings = front.settings.clone();
-        let has_account = front
-            .allowed
-            .as_ref()
-            .is_some_and(|(user, _)| user.is_some());
+        let has_account = front.user().is_some();
+        let own_resources = front.user().map(|user| resources(&settings.tenant, user));
         let takes = priority.is_some_and(|priority| priority >= 0);
         let before = &mut front.availability;
         let was_available = std::mem::replace(&mut before.is_available, priority.is_some());
@@ -256,8 +254,13 @@ impl XmppFront {
             [&own, &own.to_bare()].map(|jid| resource_address(&settings.tenant, jid));
         let (mut wishes, mut ended) = (Vec::new(), Vec::new());
         match (was_available, priority.is_some()) {
-            (false, true) => wishes.push(wish(&full, None, reliability)),
-            (true, false) => ended.push((&*full, None)),
+            (false, true) => {
+                wishes.push(wish(&full, None, reliability));
+            }
+            (true, false) => {
+                ended.push((&*full, None));
+                ended.extend(own_resources.as_deref().map(|filter| (filter, None)));
+            }
             _ => {}
         }
         match (took, takes) {
@@ -281,6 +284,7 @@ impl XmppFront {
         if !ended.is_empty() {
             cx.kernel.unsubscribe(session, 0, &ended, cx.now, cx.links);
         }
+        was_available
     }
 
     /// Whether what is published at an address is a message to the client.

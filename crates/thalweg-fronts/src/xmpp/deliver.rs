@@ -17,7 +17,7 @@ impl Outbound for XmppFront {
         if self.side.is_closed() || delivery.to != Recipient::Subscriber {
             return Err(Undelivered::NoConsumer);
         }
-        if self.put_contact(content, delivery.tag as Tag, out) {
+        if self.put_contact(content, delivery, out) {
             return Ok(());
         }
         if self.is_message_to(content.address()) {

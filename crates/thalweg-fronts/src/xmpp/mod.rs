@@ -218,6 +218,11 @@ impl XmppFront {
         }
     }
 
+    /// The user who has logged in.
+    fn user(&self) -> Option<&str> {
+        self.allowed.as_ref()?.0.as_deref()
+    }
+
     /// Whether an address is the client's, with or without its resource.
     fn is_own(&self, address: &str) -> bool {
         let rest = self.address.strip_prefix(address);

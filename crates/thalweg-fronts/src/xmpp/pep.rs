@@ -128,8 +128,7 @@ impl XmppFront {
 
     /// Whether the client may change the nodes of an account.
     pub(super) fn is_owner(&self, account: &str) -> bool {
-        let user = self.allowed.as_ref().and_then(|(user, _)| user.as_ref());
-        user.is_some() && self.is_own(account)
+        self.user().is_some() && self.is_own(account)
     }
 
     /// The address from which answers of an account, or of the service, come.
@@ -247,6 +246,18 @@ impl XmppFront {
         let nodes: Vec<_> = front.interests.nodes.iter().cloned().collect();
         XmppFront::subscribe_all(cx, &resources, LastValueWish::Always, reliability);
         XmppFront::follow(cx, &accounts, &nodes);
+    }
+
+    /// Subscribes to what all resources of the user say, among which is what this one has said.
+    pub(super) fn follow_own(cx: &mut Cx<'_>) {
+        let Some(front) = XmppFront::at(cx.links, cx.id) else {
+            return;
+        };
+        let own = front
+            .user()
+            .map(|user| resources(&front.settings.tenant, user));
+        let reliability = front.reliability();
+        XmppFront::subscribe_all(cx, own.as_slice(), LastValueWish::Always, reliability);
     }
 
     /// The client has one contact less.

@@ -2,6 +2,7 @@
 //!
 //! What a client of XMPP says of itself (`away`, priority, capabilities) is at `$presence/NAME/resource/RESOURCE` while it is
 //! available: a word for other protocols, and the stanza beside it ([`Letter`]). A contact of another protocol has one resource.
+//! Available resources of a user are told of all of them.
 //!
 //! The roster has the names of `xmpp.roster`, and those that the client subscribes to, as long as its session lasts.
 
@@ -12,7 +13,7 @@ use super::{DIALECT, XmppFront};
 use crate::front::{Cx, Variant};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use thalweg_kernel::{Content, LastValueWish, Subscribed, Tag, Wish};
+use thalweg_kernel::{Content, Delivery, LastValueWish, Subscribed, Tag, Wish};
 use thalweg_model::syntax::{read_level, write_level};
 use thalweg_model::{NativeProperties, Properties, presence};
 use thalweg_xmpp::{
@@ -79,16 +80,22 @@ impl Contacts {
         self.names.contains(name)
     }
 
-    /// The contact whose presence is told at an address, and its resource if it is that of one.
-    fn at<'a>(&self, address: &'a str) -> Option<(Cow<'a, str>, Option<Cow<'a, str>>)> {
-        if self.names.is_empty() || !presence::is_presence(address) {
+    /// The contact whose presence is told at an address, and its resource if it is that of one. The client itself is `own`.
+    fn at<'a>(
+        &self,
+        address: &'a str,
+        own: Option<&str>,
+    ) -> Option<(Cow<'a, str>, Option<Cow<'a, str>>)> {
+        if !presence::is_presence(address) {
             return None;
         }
         let told = match presence::name_of(address) {
             Some(told) => (told.claimed_in.is_none()).then_some((told.name, None)),
             None => resource_at(address),
         };
-        told.filter(|(name, _)| self.names.contains(&**name))
+        told.filter(|(name, resource)| {
+            self.names.contains(&**name) || resource.is_some() && own == Some(&**name)
+        })
     }
 }
 
@@ -121,8 +128,11 @@ impl XmppFront {
                 }
                 let priority = stanza.element.child("priority", ns::CLIENT);
                 let priority = priority.and_then(|priority| priority.text().trim().parse().ok());
-                XmppFront::set_available(cx, Some(priority.unwrap_or(0)));
+                let was_available = XmppFront::set_available(cx, Some(priority.unwrap_or(0)));
                 XmppFront::announce(cx, stanza);
+                if !was_available {
+                    XmppFront::follow_own(cx);
+                }
                 XmppFront::on_announced(cx, stanza.element);
             }
             ("unavailable", _) if stanza.to().is_none() => {
@@ -254,10 +264,12 @@ impl XmppFront {
         let tenant = &front.settings.tenant;
         let filters = [presence::address(tenant, name), resources(tenant, name)];
         let filters = filters.each_ref().map(|filter| (&**filter, None));
+        // It is told of its own resources, whoever its contacts are.
+        let is_own = front.user() == Some(name);
+        let filters = &filters[..filters.len() - usize::from(is_own)];
         let kept = front.kept_bytes();
         cx.links.count_kept(cx.id, kept, cx.kernel);
-        cx.kernel
-            .unsubscribe(session, 0, &filters, cx.now, cx.links);
+        cx.kernel.unsubscribe(session, 0, filters, cx.now, cx.links);
     }
 
     /// The kernel has answered a subscription to a presence.
@@ -287,13 +299,15 @@ impl XmppFront {
     pub(super) fn put_contact(
         &mut self,
         content: &Content<'_>,
-        tag: Tag,
+        delivery: &Delivery<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
-        let Some((name, resource)) = self.contacts.at(content.address()) else {
+        // What it has subscribed to as a node comes as an item.
+        let own = self.user().filter(|_| delivery.subscription_ids.is_empty());
+        let Some((name, resource)) = self.contacts.at(content.address(), own) else {
             return false;
         };
-        let again = super::deliver::again(tag);
+        let again = super::deliver::again(delivery.tag as Tag);
         if let Some(resource) = resource {
             self.put_resource(&name, &resource, content, again, out);
             return true;

@@ -198,3 +198,85 @@ fn a_presence_has_a_limit_and_needs_the_setting() {
         "{got:?}"
     );
 }
+
+#[test]
+fn resources_of_a_user_are_told_of_each_other() {
+    for shards in [1, 3] {
+        let mut stage = stage(shards);
+        let far = usize::from(shards) - 1;
+        let one = connect(&mut stage, 0, "juliet");
+        let two = connect(&mut stage, far, "juliet");
+        let (of_one, of_two) = (jid(&mut stage, one), jid(&mut stage, two));
+        send(&mut stage, one, &[], AWAY);
+        // RFC 6121, 4.2.2: also of itself.
+        assert!(told(&mut stage, one, &of_one)[0].contains("away"));
+        // Not available, and so not told.
+        assert_eq!(told(&mut stage, two, &of_one), [""; 0]);
+        send(&mut stage, two, &[], "<show>dnd</show>");
+        let at_two = told(&mut stage, two, &of_one);
+        let has = |part: &str| at_two.iter().any(|stanza| stanza.contains(part));
+        assert!(
+            at_two.len() == 2 && has("away") && has(&of_two),
+            "{at_two:?}"
+        );
+        let at_one = told(&mut stage, one, &of_two);
+        assert!(at_one.len() == 1 && at_one[0].contains("dnd"), "{at_one:?}");
+        // A contact of itself that is none any more is still told.
+        for type_ in ["subscribe", "unsubscribe"] {
+            let wish = [("type", type_), ("to", "juliet@localhost")];
+            send(&mut stage, one, &wish, "");
+            stage.bed.xmpp_got(one);
+        }
+        send(&mut stage, two, &[("type", "unavailable")], "");
+        for who in [one, two] {
+            assert_eq!(told(&mut stage, who, &of_two), [" type='unavailable'/>"]);
+        }
+        send(&mut stage, one, &[], "");
+        assert_eq!(told(&mut stage, two, &of_one), [""; 0]);
+        send(&mut stage, two, &[], "");
+        assert_eq!(told(&mut stage, two, &of_one).len(), 2);
+        stage.bed.lose(one);
+        stage.bed.rest();
+        assert_eq!(told(&mut stage, two, &of_one), [" type='unavailable'/>"]);
+        // What was said while it was away comes when it goes on, before what it says again itself.
+        send(&mut stage, two, &[], "<show>xa</show>");
+        let again = stage.bed.xmpp_again(far, password("juliet"), one);
+        let heard = told(&mut stage, again, &of_one);
+        assert!(
+            heard.iter().any(|stanza| stanza.contains("xa"))
+                && heard.last().unwrap().starts_with("/>"),
+            "{heard:?}"
+        );
+    }
+}
+
+#[test]
+fn own_resources_are_a_matter_of_rights_and_end_with_the_broker() {
+    let mut stage = stage(2);
+    let denied = Rule::deny(Permission::Subscribe, "$presence/juliet/resource/+");
+    let rules = Rules::new(vec![denied], Otherwise::Allow).expect("a filter");
+    stage.set_rights("juliet", rules);
+    let one = connect(&mut stage, 0, "juliet");
+    let two = connect(&mut stage, 1, "juliet");
+    for who in [one, two] {
+        send(&mut stage, who, &[], AWAY);
+    }
+    for who in [one, two] {
+        assert_eq!(told(&mut stage, who, ""), [""; 0]);
+    }
+    stage.set_rights(
+        "juliet",
+        Rules::new(vec![], Otherwise::Allow).expect("rules"),
+    );
+    let one = connect(&mut stage, 0, "juliet");
+    send(&mut stage, one, &[], "");
+    assert_eq!(told(&mut stage, one, "").len(), 3);
+    let name = stage.bed.client(one).resume.clone().expect("resumable");
+    stage.bed.restart();
+    let again = stage.bed.xmpp_resume(0, password("juliet"), None, &name);
+    assert_eq!(told(&mut stage, again, ""), [""; 0]);
+    send(&mut stage, again, &[], "");
+    let from = jid(&mut stage, again);
+    // Its subscription has outlived the broker: it is told at once, and by the last value.
+    assert_eq!(told(&mut stage, again, &from), ["/>", "/>"]);
+}

@@ -41,6 +41,9 @@ fn announce(stage: &mut Stage, who: Who<Xmpp>, ver: &str, nodes: &[&str]) -> Vec
         client.send(StanzaKind::Presence, &[], &caps, up);
     });
     let mut got = stage.bed.xmpp_got(who);
+    // What it has said itself.
+    let jid = stage.bed.client(who).jid.clone().expect("bound");
+    got.retain(|stanza| !stanza.starts_with(&format!("<presence from='{jid}'")));
     let node = format!("node='urn:c#{ver}'");
     if let Some(at) = got.iter().position(|stanza| stanza.contains(&node)) {
         let request = got.remove(at);
