@@ -8,6 +8,7 @@
 
 use super::XmppFront;
 use super::deliver::{put_delay, put_headers};
+use super::directed::Directed;
 use super::presence::{Announced, resources};
 use super::pubsub::{Asked, FORBIDDEN, NOT_ACCEPTABLE, Refused};
 use super::subscriptions::GROUP;
@@ -27,7 +28,7 @@ pub(super) const UNAVAILABLE: Refused = StanzaError::new(ErrorType::Cancel, "ser
 /// XEP-0160 has no other condition for it.
 pub(super) const TOO_MANY_WAIT: Refused =
     UNAVAILABLE.about("no more messages are kept for this user (xmpp.offline_messages_max)");
-const MALFORMED: Refused = StanzaError::new(ErrorType::Modify, "jid-malformed");
+pub(super) const MALFORMED: Refused = StanzaError::new(ErrorType::Modify, "jid-malformed");
 const NO_SUCH_DOMAIN: Refused = StanzaError::new(ErrorType::Cancel, "remote-server-not-found");
 
 /// How a client takes messages.
@@ -41,6 +42,8 @@ pub(super) struct Availability {
     takes: bool,
     /// What it says of itself, while it is available.
     pub(super) announced: Option<Announced>,
+    /// What it has said to single addresses, available or not.
+    pub(super) directed: Directed,
 }
 
 impl Availability {
@@ -49,7 +52,7 @@ impl Availability {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.announced.as_ref().map_or(0, Announced::bytes)
+        self.announced.as_ref().map_or(0, Announced::bytes) + self.directed.bytes()
     }
 }
 
@@ -66,15 +69,15 @@ pub(super) struct Letter<'a> {
 }
 
 /// Writes a [`Letter`]: its first fields, and the elements of a stanza.
-pub(super) fn write_letter(fields: [&str; 4], stanza: Stanza<'_>) -> Box<[u8]> {
-    let most = stanza.element.raw().len() + DECLARED_BYTES;
+pub(super) fn write_letter(fields: [&str; 4], stanza: Option<Stanza<'_>>) -> Box<[u8]> {
+    let most = stanza.map_or(0, |stanza| stanza.element.raw().len() + DECLARED_BYTES);
     let mut letter =
         Vec::with_capacity(fields.iter().map(|field| field.len() + 1).sum::<usize>() + most);
     for field in fields {
         letter.extend_from_slice(field.as_bytes());
         letter.push(FIELD_END);
     }
-    for child in stanza.element.children() {
+    for child in stanza.iter().flat_map(|stanza| stanza.element.children()) {
         child.put(&mut letter);
     }
     letter.into()
@@ -84,6 +87,8 @@ pub(super) fn write_letter(fields: [&str; 4], stanza: Stanza<'_>) -> Box<[u8]> {
 pub(super) const NATIVE: u8 = 61;
 /// The type of a letter begins so that is a request to another client, or its answer.
 const IQ: &str = "iq:";
+/// The same of a presence that is for one address.
+pub(super) const PRESENCE: &str = "presence:";
 /// Room for what an address of a resource has beside tenant and names.
 const ENDS_BYTES: usize = 16;
 /// Room for a namespace that is declared around the content of a stanza.
@@ -166,7 +171,7 @@ impl XmppFront {
             })),
             native: Some(NativeProperties {
                 dialect: NATIVE,
-                bytes: write_letter([&front.address, &type_, &id, &lang], stanza),
+                bytes: write_letter([&front.address, &type_, &id, &lang], Some(stanza)),
             }),
             ..Properties::default()
         };
@@ -334,10 +339,11 @@ impl XmppFront {
             Some(letter) => (letter.from, letter.type_, letter.lang),
             None => (&*self.settings.domain, "chat", ""),
         };
-        let (kind, type_) = match type_.strip_prefix(IQ) {
-            Some(type_) => (StanzaKind::Iq, type_),
-            None => (StanzaKind::Message, type_),
-        };
+        let kinds = [(IQ, StanzaKind::Iq), (PRESENCE, StanzaKind::Presence)];
+        let (kind, type_) = kinds
+            .into_iter()
+            .find_map(|(prefix, kind)| Some((kind, type_.strip_prefix(prefix)?)))
+            .unwrap_or((StanzaKind::Message, type_));
         let attributes = [
             ("from", from),
             ("to", &*self.address),

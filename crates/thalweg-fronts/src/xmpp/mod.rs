@@ -9,6 +9,7 @@ mod chat;
 mod connect;
 mod datetime;
 mod deliver;
+mod directed;
 mod disco;
 mod forms;
 mod items;
@@ -370,6 +371,7 @@ impl XmppFront {
         if was_closed {
             return;
         }
+        XmppFront::take_leave(cx, true);
         if how != Closing::Clean {
             return cx.end(how, None);
         }
@@ -478,6 +480,10 @@ impl Front for XmppFront {
                 front.side.ask(out);
             }
         });
+    }
+
+    fn on_close(cx: &mut Cx<'_>) {
+        XmppFront::take_leave(cx, false);
     }
 
     fn on_login(cx: &mut Cx<'_>, _: &str, answer: LoginAnswer) {

@@ -43,10 +43,11 @@ pub(super) struct Contacts {
 }
 
 /// What a client has said of itself last.
+#[derive(Clone)]
 pub(super) struct Announced {
     /// What a client of another protocol reads: `away`, `available`; empty when it is gone.
-    word: Box<str>,
-    letter: Box<[u8]>,
+    pub(super) word: Box<str>,
+    pub(super) letter: Box<[u8]>,
 }
 
 impl Announced {
@@ -112,17 +113,44 @@ pub(super) fn resources(tenant: &str, name: &str) -> String {
     format!("{}/{LEVEL}/+", presence::address(tenant, name))
 }
 
+/// What a presence is to a client of another protocol; empty when there is none any more.
+pub(super) fn word_of(stanza: Stanza<'_>) -> &'static str {
+    let show = stanza.element.child("show", ns::CLIENT);
+    let show = show.map(|show| show.text()).unwrap_or_default();
+    let words = ["away", "chat", "dnd", "xa"];
+    match stanza.type_().is_empty() {
+        false => "",
+        true => words
+            .into_iter()
+            .find(|word| *word == show.trim())
+            .unwrap_or(AVAILABLE),
+    }
+}
+
+/// The properties of a message whose payload is that word.
+pub(super) fn properties_of(letter: Box<[u8]>) -> Properties {
+    Properties {
+        content_type: Some("text/plain".into()),
+        native: Some(NativeProperties {
+            dialect: NATIVE,
+            bytes: letter,
+        }),
+        ..Properties::default()
+    }
+}
+
 impl XmppFront {
     pub(super) fn on_presence(cx: &mut Cx<'_>, stanza: Stanza<'_>) {
         let Some(front) = XmppFront::of(cx.links, cx.id) else {
             return;
         };
-        let contact = stanza.to().and_then(|to| front.contact_of(&to));
+        let to = stanza.to();
+        let contact = to.as_ref().and_then(|to| front.contact_of(to));
         if stanza.element.raw().len() > PRESENCE_BYTES_MAX {
             return XmppFront::reply_error(cx, stanza, TOO_LARGE);
         }
         match (&*stanza.type_(), contact) {
-            ("", _) if stanza.to().is_none() => {
+            ("", None) if to.is_none() => {
                 for name in front.settings.clone().roster.iter() {
                     XmppFront::watch(cx, name, false);
                 }
@@ -135,7 +163,8 @@ impl XmppFront {
                 }
                 XmppFront::on_announced(cx, stanza.element);
             }
-            ("unavailable", _) if stanza.to().is_none() => {
+            ("unavailable", None) if to.is_none() => {
+                XmppFront::take_leave(cx, true);
                 XmppFront::forget_interests(cx);
                 let Some(front) = XmppFront::of(cx.links, cx.id) else {
                     return;
@@ -144,6 +173,11 @@ impl XmppFront {
                 names.iter().for_each(|name| XmppFront::unwatch(cx, name));
                 XmppFront::announce(cx, stanza);
                 XmppFront::set_available(cx, None);
+            }
+            ("" | "unavailable", Some(_)) => {
+                if let Err(refused) = XmppFront::direct(cx, stanza, &to.unwrap_or_default()) {
+                    XmppFront::reply_error(cx, stanza, refused);
+                }
             }
             ("subscribe", Some(name)) => XmppFront::watch(cx, &name, true),
             ("unsubscribe", Some(name)) => {
@@ -166,15 +200,8 @@ impl XmppFront {
         if !is_available && front.availability.announced.is_none() {
             return;
         }
-        let show = stanza.element.child("show", ns::CLIENT);
-        let show = show.map(|show| show.text()).unwrap_or_default();
-        let word = match show.trim() {
-            _ if !is_available => "",
-            show @ ("away" | "chat" | "dnd" | "xa") => show,
-            _ => AVAILABLE,
-        };
-        let letter = write_letter([&front.address, "", "", ""], stanza);
-        let word = word.into();
+        let word = word_of(stanza).into();
+        let letter = write_letter([&front.address, "", "", ""], Some(stanza));
         front.availability.announced = Some(Announced { word, letter });
         XmppFront::tell_contacts(cx);
     }
@@ -189,14 +216,7 @@ impl XmppFront {
         };
         let (_, resource) = front.address.split_once('/').unwrap_or_default();
         let level = format!("{LEVEL}/{}", write_level(resource));
-        let properties = Properties {
-            content_type: Some("text/plain".into()),
-            native: Some(NativeProperties {
-                dialect: NATIVE,
-                bytes: letter.clone(),
-            }),
-            ..Properties::default()
-        };
+        let properties = properties_of(letter.clone());
         if !word.is_empty() {
             let (word, kept) = (word.clone(), letter);
             front.availability.announced = Some(Announced { word, letter: kept });

@@ -218,6 +218,7 @@ impl XmppFront {
         cx.start(session);
         cx.kernel.link_writable(session, cx.id, cx.now, cx.links);
         XmppFront::tell_contacts(cx);
+        XmppFront::direct_again(cx, session);
         for asked in estate.asked.into_values() {
             XmppFront::ask_again(cx, session, asked);
         }

@@ -27,6 +27,7 @@ mod xmpp;
 mod xmpp_availability;
 mod xmpp_bounds;
 mod xmpp_chat;
+mod xmpp_directed;
 mod xmpp_nodes;
 mod xmpp_personal;
 mod xmpp_presence;
