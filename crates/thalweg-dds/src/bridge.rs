@@ -104,7 +104,7 @@ impl Bridge {
         counts: Arc<Counts>,
         connect: Connect,
     ) -> Result<Bridge, Error> {
-        let participant = Participant::new(&settings.xml())?;
+        let participant = Participant::new(&settings.xml(), &settings.types)?;
         let settings = Arc::new(settings);
         let shared = Arc::new(Shared {
             outgoing: Mutex::new(Outgoing::new(settings.clone(), counts.clone())),

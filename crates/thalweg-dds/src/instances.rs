@@ -42,7 +42,10 @@ impl Instances {
                 let value = cdr::to_json(sample.bytes, of, types).ok();
                 value.and_then(|value| key.level(&value))
             }
-            SampleKind::Dispose => key.level_of_payload(sample.bytes, types),
+            // Fast DDS writes the hash and no key.
+            SampleKind::Dispose => key
+                .level_of_payload(sample.bytes, types)
+                .or_else(|| key.level_of_hash(&sample.key, types)),
         };
         let level = level.unwrap_or_else(|| name::key_level(&sample.key));
         if self.levels.len() >= LEVELS_MAX {

@@ -162,7 +162,10 @@ impl DdsSettings {
         for peer in &self.peers {
             let _ = write!(xml, "<Peer address='{}'/>", quoted(peer));
         }
-        xml.push_str("</Peers></Discovery></Domain></CycloneDDS>");
+        // Readers of Fast DDS know only by the hash which instance ends.
+        xml.push_str(
+            "</Peers></Discovery><Internal><GenerateKeyhash>true</GenerateKeyhash></Internal></Domain></CycloneDDS>",
+        );
         xml
     }
 }

@@ -19,6 +19,9 @@ use thalweg_model::{Span, Time};
 /// How long a writer drops samples at once after a reader was too slow: others' samples wait during each attempt.
 const GIVE_UP: Duration = Duration::from_millis(500);
 
+/// Bytes of the shortest key that is written alone: Fast DDS 2 takes up to 16 for its hash, and the hash that is sent for none.
+const KEY_BYTES_MIN: usize = 20;
+
 /// Where messages of an address are written.
 pub(crate) struct Target {
     writer: Writer,
@@ -93,11 +96,11 @@ impl Target {
                 // The key itself would have to be written, and of it only the hash is known.
                 _ => None,
             };
-            let Some(payload) = payload else {
+            let Some(mut payload) = payload else {
                 return dropped(&counts.unreadable);
             };
-            let key = level.map_or([0; 16], name::key_of);
-            self.put(SampleKind::Dispose, &payload, key, now)
+            payload.resize(payload.len().max(KEY_BYTES_MIN), 0);
+            self.put(SampleKind::Dispose, &payload, self.hash_of(level), now)
         } else {
             let bytes = match &self.json {
                 Some(of) if !cdr::is_encapsulated(message.payload) => {
@@ -117,7 +120,7 @@ impl Target {
                 }
                 None => level.map(str::to_owned),
             };
-            let key = key.as_deref().map_or([0; 16], name::key_of);
+            let key = self.hash_of(key.as_deref());
             let joined = id.and_then(|id| calls::joined(id, bytes));
             let bytes = joined.as_deref().unwrap_or(bytes);
             self.put(SampleKind::Data, bytes, key, now)
@@ -137,6 +140,14 @@ impl Target {
                 dropped(&counts.refused)
             }
         }
+    }
+
+    /// The hash of the key of the instance that a level says; other participants have the same where the type is known.
+    fn hash_of(&self, level: Option<&str>) -> KeyHash {
+        let known = |level| self.key.as_ref().and_then(|(_, key)| key.hash(level));
+        level.map_or([0; 16], |level| {
+            known(level).unwrap_or_else(|| name::key_of(level))
+        })
     }
 
     fn bytes_of(&self, text: &[u8], of: &Struct, settings: &DdsSettings) -> Option<Vec<u8>> {

@@ -7,7 +7,9 @@
 mod qos;
 mod sertype;
 
+use crate::key::Keyed;
 use crate::qos::Qos;
+use crate::types::Types;
 use cyclors::{
     DDS_ALIVE_INSTANCE_STATE, DDS_ANY_STATE, DDS_BUILTIN_TOPIC_DCPSPUBLICATION,
     DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION, DDS_NOT_ALIVE_DISPOSED_INSTANCE_STATE, DDS_RETCODE_TIMEOUT,
@@ -115,7 +117,7 @@ pub struct Sample<'a> {
     pub kind: SampleKind,
     /// With the four bytes that say how it is encoded.
     pub bytes: &'a [u8],
-    /// Of its key, where its writer sent it.
+    /// Of its key, where its writer sent it or the type is known.
     pub key: KeyHash,
     /// Writer of the sample; see [`Reader::writer`].
     pub writer: u64,
@@ -132,6 +134,7 @@ struct Inner {
     readers: Entity,
     participant: Entity,
     guid: Guid,
+    types: Arc<Types>,
     _domain: Entity,
 }
 
@@ -173,8 +176,8 @@ pub struct Noticed {
 
 impl Participant {
     /// `xml` is a configuration of Cyclone DDS, and says which domain it is (`ExternalDomainId`): the number that the library
-    /// calls it by is unique in the process.
-    pub fn new(xml: &str) -> Result<Participant, Error> {
+    /// calls it by is unique in the process. Of `types` the keys of samples are told that come without their hash.
+    pub fn new(xml: &str, types: &Arc<Types>) -> Result<Participant, Error> {
         static DOMAIN_NEXT: AtomicU32 = AtomicU32::new(0);
         let domain = DOMAIN_NEXT.fetch_add(1, Ordering::Relaxed);
         let xml = c_text(xml)?;
@@ -206,6 +209,7 @@ impl Participant {
             readers,
             participant,
             guid,
+            types: types.clone(),
             _domain: of_domain,
         };
         inner.attach(inner.guard.0, WOKEN)?;
@@ -385,7 +389,8 @@ impl Inner {
     /// The topic and its type, which lives as long as it.
     fn topic(&self, topic: &Topic) -> Result<(Entity, *const ddsi_sertype), Error> {
         let (name, type_name) = (c_text(&topic.name)?, c_text(&topic.type_name)?);
-        let mut of = sertype::new_type(&type_name, topic.is_keyless);
+        let keyed = Keyed::of(&topic.type_name, &self.types).filter(|_| !topic.is_keyless);
+        let mut of = sertype::new_type(&type_name, topic.is_keyless, keyed);
         let null = ptr::null();
         // SAFETY: the name is copied; the reference to the type is taken over, and `of` becomes the type that is used, which
         // may be one of that name that there was.
@@ -473,6 +478,14 @@ impl Reader {
         }
     }
 
+    /// How many writers it matches.
+    pub fn opposites(&self) -> usize {
+        // SAFETY: numbers only; no array is no room.
+        let count =
+            unsafe { cyclors::dds_get_matched_publications(self.reader.0, ptr::null_mut(), 0) };
+        usize::try_from(count).unwrap_or(0)
+    }
+
     /// The writer of a sample; `None` if it has gone.
     pub fn writer(&self, writer: u64) -> Option<Endpoint> {
         // SAFETY: it gives a copy, or null.
@@ -554,6 +567,14 @@ impl Writer {
             ..self.qos.clone()
         };
         Writer::of(&self.of, self.topic.clone(), self.sertype, &qos)
+    }
+
+    /// How many readers it matches.
+    pub fn opposites(&self) -> usize {
+        // SAFETY: numbers only; no array is no room.
+        let count =
+            unsafe { cyclors::dds_get_matched_subscriptions(self.writer.0, ptr::null_mut(), 0) };
+        usize::try_from(count).unwrap_or(0)
     }
 
     /// Whether samples are to be of XCDR2.

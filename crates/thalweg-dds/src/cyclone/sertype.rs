@@ -4,21 +4,23 @@
 //! Types and samples are allocated here, as boxes, and counted by Cyclone DDS; at 0 it calls the `free` of its table. The
 //! layouts are those of the release that the manifest pins.
 
+pub use crate::key::KeyHash;
+use crate::key::Keyed;
 use cyclors::{
     ddsi_keyhash, ddsi_rdata, ddsi_serdata, ddsi_serdata_init, ddsi_serdata_kind,
-    ddsi_serdata_kind_SDK_KEY, ddsi_serdata_ops, ddsi_sertype, ddsi_sertype_fini,
-    ddsi_sertype_init_flags, ddsi_sertype_ops, ddsi_sertype_v0, ddsrt_iovec_t, ddsrt_msg_iovlen_t,
+    ddsi_serdata_kind_SDK_DATA, ddsi_serdata_kind_SDK_KEY, ddsi_serdata_ops, ddsi_sertype,
+    ddsi_sertype_fini, ddsi_sertype_init_flags, ddsi_sertype_ops, ddsi_sertype_v0, ddsrt_iovec_t,
+    ddsrt_msg_iovlen_t,
 };
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::slice;
 
-/// The MD5 of a key, or the key itself; zero where there is none, or none is known.
-pub type KeyHash = [u8; 16];
-
 /// Of `ddsi_sertype_init_flags`: a type without a key, and one whose writers are asked to send the hash of the key.
 const NO_KEY: u32 = 1;
 const REQUEST_KEYHASH: u32 = 2;
+/// Bytes of the largest sample that is read for its key.
+const KEYED_MAX: usize = 1 << 20;
 /// Bytes of the largest sample.
 const SIZE_MAX: usize = 256 << 20;
 
@@ -65,11 +67,19 @@ static DATA_OPS: Table<ddsi_serdata_ops> = Table(ddsi_serdata_ops {
     from_psmx: None,
 });
 
+/// A type. Cyclone DDS knows the first field only.
+#[repr(C)]
+struct Type {
+    head: ddsi_sertype,
+    /// Tells the key of samples that came without its hash.
+    keyed: Option<Keyed>,
+}
+
 /// A new type of this name, with one reference, which the creation of a topic takes.
-pub(super) fn new_type(name: &CStr, is_keyless: bool) -> *mut ddsi_sertype {
+pub(super) fn new_type(name: &CStr, is_keyless: bool, keyed: Option<Keyed>) -> *mut ddsi_sertype {
     // SAFETY: all fields are numbers and pointers, for which zero is a value; Cyclone DDS's own code begins so, too.
-    let made: Box<ddsi_sertype> = Box::new(unsafe { std::mem::zeroed() });
-    let made = Box::into_raw(made);
+    let head: ddsi_sertype = unsafe { std::mem::zeroed() };
+    let made = Box::into_raw(Box::new(Type { head, keyed })).cast::<ddsi_sertype>();
     let flags = if is_keyless { NO_KEY } else { REQUEST_KEYHASH };
     // SAFETY: `made` is valid and unshared; the name is copied; the tables are static.
     unsafe { ddsi_sertype_init_flags(made, name.as_ptr(), &TYPE_OPS.0, &DATA_OPS.0, flags) };
@@ -153,7 +163,7 @@ unsafe extern "C" fn type_free(of: *mut ddsi_sertype) {
     // SAFETY: the last reference is gone, and it was a box.
     unsafe {
         ddsi_sertype_fini(of);
-        drop(Box::from_raw(of));
+        drop(Box::from_raw(of.cast::<Type>()));
     }
 }
 
@@ -261,6 +271,14 @@ unsafe extern "C" fn data_from_ser(
         }
         if at != size {
             return ptr::null_mut();
+        }
+        // Writers need not send the hash (DDSI-RTPS 2.5 §9.6.4.8); Fast DDS does when an instance ends, and not before.
+        let is_whole = kind == ddsi_serdata_kind_SDK_DATA && size <= KEYED_MAX;
+        if (*first).keyhash == 0
+            && is_whole
+            && let Some(keyed) = &(*of.cast::<Type>()).keyed
+        {
+            key = keyed.hash(&bytes).unwrap_or_default();
         }
         new_data(of, kind, bytes, key)
     }
