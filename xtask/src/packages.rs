@@ -7,7 +7,7 @@ use crate::program::Program;
 /// A program, or a file by its whole path, and the Debian package that brings it.
 type Need = (&'static str, &'static str);
 
-const INTEROP: [Need; 14] = [
+const INTEROP: [Need; 16] = [
     ("curl", "curl"),
     ("mosquitto", "mosquitto"),
     ("mosquitto_pub", "mosquitto-clients"),
@@ -22,6 +22,11 @@ const INTEROP: [Need; 14] = [
     ("tshark", "tshark"),
     ("cc", "gcc"),
     ("/usr/include/czmq.h", "libczmq-dev"),
+    ("c++", "g++"),
+    (
+        "/usr/include/fastdds/dds/topic/TopicDataType.hpp",
+        "libfastrtps-dev",
+    ),
 ];
 
 /// Everything the foreign clients need to be built and run.

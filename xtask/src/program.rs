@@ -30,11 +30,17 @@ impl Program {
     /// Of the whole workspace: with the bridge into DDS, where what it is compiled with is there. All steps say the same, so that
     /// nothing is compiled twice.
     pub fn with_dds(self) -> Self {
-        let python = crate::workshop::python_program();
-        let program = match std::path::Path::new(&python).exists() {
-            true => self.env("THALWEG_DDS_PYTHON", &python),
-            false => self,
-        };
+        let peers = [
+            ("THALWEG_DDS_PYTHON", crate::workshop::python_program()),
+            ("THALWEG_DDS_FAST", crate::workshop::fastdds_program()),
+        ];
+        let program =
+            peers.iter().fold(self, |program, (name, peer)| {
+                match std::path::Path::new(peer).exists() {
+                    true => program.env(name, peer),
+                    false => program,
+                }
+            });
         match crate::packages::libclang() {
             Some(folder) if crate::packages::has_dds() => program
                 .env("LIBCLANG_PATH", &folder.display().to_string())

@@ -1,4 +1,5 @@
-//! Installs the foreign clients below `target/interop`: pinned versions from each language's own registry, and Debian's czmq.
+//! Installs the foreign clients below `target/interop`: pinned versions from each language's own registry, and Debian's czmq
+//! and Fast DDS.
 //!
 //! A stamp beside each library holds what it was made from, so a second run does nothing, and a changed pin or puppet is
 //! built anew.
@@ -19,6 +20,7 @@ pub fn install() -> Result<(), String> {
         ("java", java),
         ("go", go),
         ("c", c),
+        ("cpp", cpp),
         ("rust", rust),
     ] {
         let sources = crate::tree()
@@ -128,12 +130,29 @@ fn c(sources: &Path, folder: &Path) -> Result<(), String> {
         .run()
 }
 
+/// Debian's Fast DDS, which ROS 2 speaks DDS with unless it is told otherwise.
+fn cpp(sources: &Path, folder: &Path) -> Result<(), String> {
+    Program::new("c++")
+        .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([
+            folder.join("fastdds_peer"),
+            sources.join("fastdds_peer.cpp"),
+        ])
+        .args(["-lfastrtps"])
+        .run()
+}
+
 /// A workspace of its own, with a lock file of its own.
 fn rust(sources: &Path, folder: &Path) -> Result<(), String> {
     Program::cargo(["build", "--quiet", "--locked"])
         .env("CARGO_TARGET_DIR", &text(&folder.join("target")))
         .folder(sources)
         .run()
+}
+
+/// Where the participant of Fast DDS is.
+pub fn fastdds_program() -> String {
+    text(&crate::tree().join("target/interop/cpp/fastdds_peer"))
 }
 
 /// Where Python with the clients' libraries is.

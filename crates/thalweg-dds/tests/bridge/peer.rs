@@ -16,6 +16,50 @@ use thalweg_server::config::Config;
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The library that another participant is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Library {
+    /// In Python, `peer.py`.
+    Cyclone,
+    /// In C++, `thalweg-tests/interop/cpp`; of the lines of `peer.py` it knows those of readers and writers.
+    Fast,
+}
+
+impl Library {
+    pub const ALL: [Library; 2] = [Library::Cyclone, Library::Fast];
+
+    /// What it is in a domain of its own for each library: the second ones are beyond those of all other tests.
+    pub fn domain(self, first: u32) -> u32 {
+        match self {
+            Library::Cyclone => first,
+            Library::Fast => first + 30,
+        }
+    }
+
+    /// Whether its endpoints may have this quality: those of Fast DDS 2 are not ordered by time of source, nobody keeps samples for
+    /// them, and they have no XCDR2.
+    pub fn has(self, word: &str) -> bool {
+        self == Library::Cyclone || !["source-order", "transient", "xcdr2"].contains(&word)
+    }
+
+    /// The program that this is driven by, and its first words; nothing, and it says so, if that is not here.
+    fn program(self) -> Option<Command> {
+        let variable = match self {
+            Library::Cyclone => "THALWEG_DDS_PYTHON",
+            Library::Fast => "THALWEG_DDS_FAST",
+        };
+        let Some(program) = std::env::var_os(variable) else {
+            eprintln!("{variable} is not set: not tested");
+            return None;
+        };
+        let mut command = Command::new(program);
+        if self == Library::Cyclone {
+            command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peer.py"));
+        }
+        Some(command)
+    }
+}
+
 /// A broker with a bridge into a domain.
 pub struct Stage {
     // Dropped in this order.
@@ -29,6 +73,10 @@ pub struct Stage {
 impl Stage {
     /// Nothing, and it says so, if there is no other participant here.
     pub fn set(domain: u32, more: &[&str]) -> Option<Stage> {
+        Stage::set_with(Library::Cyclone, domain, more)
+    }
+
+    pub fn set_with(library: Library, domain: u32, more: &[&str]) -> Option<Stage> {
         let own = [
             &*format!("dds.domain={domain}"),
             "dds.enabled=true",
@@ -42,7 +90,7 @@ impl Stage {
         ];
         let sets: Vec<String> = own.iter().chain(more).map(|it| (*it).to_owned()).collect();
         let settings = DdsSettings::of(&config_of(&sets).protocols.dds);
-        let peer = Peer::in_domain(domain, &settings.expect("they can be used"))?;
+        let peer = Peer::of(library, domain, &settings.expect("they can be used"))?;
         Some(Stage::of(peer, sets))
     }
 
@@ -157,7 +205,7 @@ pub fn value_of(message: &Message) -> Value {
     serde_json::from_slice(message.payload()).expect("it is JSON")
 }
 
-/// A process of `peer.py`, which is ended with this.
+/// A process with another participant, which is ended with this.
 pub struct Peer {
     child: Child,
     input: ChildStdin,
@@ -166,23 +214,20 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Nothing, and it says so, if there is no other participant here.
+    /// One of Cyclone DDS; nothing, and it says so, if there is no other participant here.
     pub fn in_domain(domain: u32, settings: &DdsSettings) -> Option<Peer> {
-        let Ok(python) = std::env::var("THALWEG_DDS_PYTHON") else {
-            eprintln!("THALWEG_DDS_PYTHON is not set: not tested");
-            return None;
-        };
-        Some(Peer::start(&python, domain, &settings.xml()))
+        Peer::of(Library::Cyclone, domain, settings)
     }
 
-    fn start(python: &str, domain: u32, xml: &str) -> Peer {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peer.py");
-        let mut child = Command::new(python)
-            .args([script, &domain.to_string(), xml])
+    /// The settings are for Cyclone DDS; Fast DDS is on the loopback interface.
+    pub fn of(library: Library, domain: u32, settings: &DdsSettings) -> Option<Peer> {
+        let mut child = library
+            .program()?
+            .args([domain.to_string(), settings.xml()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("python starts");
+            .expect("it starts");
         let input = child.stdin.take().expect("piped");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let (answer, answers) = mpsc::channel();
@@ -199,12 +244,12 @@ impl Peer {
                 let _ = to.send(value);
             }
         });
-        Peer {
+        Some(Peer {
             child,
             input,
             answers,
             heard,
-        }
+        })
     }
 
     /// Stops the process for some time, or goes on with it.
@@ -230,7 +275,7 @@ impl Peer {
     pub fn matched(&mut self, what: Value) {
         let topic = what["topic"].clone();
         let name = what.get("as").unwrap_or(&topic).clone();
-        self.does(what);
+        assert_eq!(self.does(what), 0, "{topic} is not made");
         let deadline = std::time::Instant::now() + PATIENCE;
         while self.does(json!({"do": "matched", "topic": topic, "as": name})) == 0 {
             assert!(

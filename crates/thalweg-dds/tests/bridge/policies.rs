@@ -1,6 +1,6 @@
 //! Quality of service, keys, limits and rules.
 
-use crate::peer::{Stage, next, subscribe};
+use crate::peer::{Library, Stage, next, subscribe, value_of};
 use serde_json::json;
 use thalweg_client::{Options, Retain};
 use thalweg_dds::counts::Counts;
@@ -81,9 +81,14 @@ fn instances_share_one_last_value_where_keys_are_left_out() {
 
 #[test]
 fn a_lasting_reader_has_the_last_value_of_each_instance() {
-    let Some(mut stage) = Stage::set(46, &[]) else {
-        return;
-    };
+    for library in Library::ALL {
+        if let Some(stage) = Stage::set_with(library, library.domain(46), &[]) {
+            assert_each_instance_is_heard(stage);
+        }
+    }
+}
+
+fn assert_each_instance_is_heard(mut stage: Stage) {
     let mqtt = stage.mqtt();
     let kept = Options {
         retain: Retain::Set,
@@ -110,9 +115,14 @@ fn a_lasting_reader_has_the_last_value_of_each_instance() {
 
 #[test]
 fn a_lasting_reader_has_the_last_value_and_a_large_sample_goes_both_ways() {
-    let Some(mut stage) = Stage::set(43, &[]) else {
-        return;
-    };
+    for library in Library::ALL {
+        if let Some(stage) = Stage::set_with(library, library.domain(43), &[]) {
+            assert_large_samples_pass(stage);
+        }
+    }
+}
+
+fn assert_large_samples_pass(mut stage: Stage) {
     let mqtt = stage.mqtt();
     let kept = Options {
         retain: Retain::Set,
@@ -148,6 +158,64 @@ fn a_lasting_reader_has_the_last_value_and_a_large_sample_goes_both_ways() {
     let heard = stage.peer.hears();
     assert_eq!(heard["value"]["size"], 1_000_000);
     assert_eq!(heard["value"]["first"], "AAcOFRwjKjE4P0ZNVFtiaQ==");
+}
+
+#[test]
+fn instances_come_and_go_both_ways_whether_or_not_a_hash_of_their_key_is_sent() {
+    let folder = concat!("dds.types=", env!("CARGO_MANIFEST_DIR"), "/tests/types");
+    // Fast DDS sends it when an instance ends, and not before. Of a text it is the MD5.
+    let Some(mut stage) = Stage::set_with(Library::Fast, 99, &["dds.json=#", folder]) else {
+        return;
+    };
+    let mqtt = stage.mqtt();
+    let mut all = subscribe(&mqtt, "in/#");
+    let kept = Options {
+        retain: Retain::Set,
+        ..Options::default()
+    };
+    let tags = ["a/b", "c"].map(|name| json!({"name": name, "size": 0.5}));
+    let readings = [7, -8].map(|id| json!({"id": id, "value": 1.5}));
+    for (kind, values, levels) in [
+        ("Tag", tags, ["a%2Fb", "c"]),
+        ("Reading", readings, ["7", "-8"]),
+    ] {
+        let qos = ["reliable", "transient-local", "keep-all", "partition:in"];
+        for (value, level) in values.iter().zip(levels) {
+            stage.peer.does(
+                json!({"do": "write", "topic": kind, "type": kind, "qos": qos, "value": value}),
+            );
+            let message = next(&mut all);
+            assert_eq!(message.topic(), format!("in/{kind}/{level}"));
+            assert_eq!(&value_of(&message), value);
+        }
+        let (own, other) = (
+            format!("in/{kind}/{}", levels[0]),
+            format!("in/{kind}/{}", levels[1]),
+        );
+        stage
+            .peer
+            .does(json!({"do": "dispose", "topic": kind, "type": kind, "value": values[0]}));
+        let clear = next(&mut all);
+        assert_eq!((clear.topic(), clear.payload()), (&*own, &b""[..]));
+        assert!(mqtt.last_value(&own).expect("it can be read").is_none());
+        let last = mqtt.last_value(&other).expect("it can be read");
+        assert_eq!(value_of(&last.expect("it stays")), values[1]);
+
+        // And back: a value, and the end of its instance.
+        let (topic, address) = (format!("{kind}s"), format!("out/{kind}s/{}", levels[0]));
+        mqtt.publish(&address, values[0].to_string().as_bytes(), &kept)
+            .expect("published");
+        let qos = ["reliable", "transient-local", "keep-all", "partition:out"];
+        stage
+            .peer
+            .does(json!({"do": "read", "topic": topic, "type": kind, "qos": qos}));
+        assert_eq!(
+            stage.peer.hears(),
+            json!({"topic": topic, "value": values[0]})
+        );
+        mqtt.publish(&address, b"", &kept).expect("published");
+        assert_eq!(stage.peer.hears(), json!({"topic": topic, "state": "gone"}));
+    }
 }
 
 #[test]

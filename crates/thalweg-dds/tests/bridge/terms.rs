@@ -1,19 +1,18 @@
 //! Requested against offered, policy by policy: endpoints of ours, as [`thalweg_dds::cyclone`] makes them, against those of Cyclone DDS for
-//! Python. The table in docs/protocols/dds.md is what this found; `UPDATE_DOCS=1` writes it.
+//! Python and of Fast DDS. The table in docs/protocols/dds.md is what this found; `UPDATE_DOCS=1` writes it.
 
 use crate::client::settings;
-use crate::peer::{PATIENCE, Peer};
+use crate::peer::{Library, PATIENCE, Peer};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use thalweg_dds::cyclone::{Participant, Topic};
+use thalweg_dds::cyclone::{Participant, Reader, Topic, Writer};
 use thalweg_dds::qos::{Durability, Liveliness, Presentation, Qos};
 
 /// Ours, and the word of theirs for the same.
 type Term = (fn(&mut Qos), &'static str);
 
-/// A policy, its number (DDS 1.4 §2.3.3; of the data representation, which XTypes numbers 23, that of Cyclone DDS), and its terms
-/// in words: one, and one that is stricter. What a writer offers must be at least as strict as what a reader requests, or the
+/// A policy, its number (DDS 1.4 §2.3.3, DDS-XTypes 1.3 §7.6.3.1.1), and its terms in words: one, and one that is stricter. What a writer offers must be at least as strict as what a reader requests, or the
 /// very same.
 struct Policy {
     name: &'static str,
@@ -168,7 +167,7 @@ static POLICIES: [Policy; 12] = [
     },
     Policy {
         name: "DATA_REPRESENTATION",
-        number: 25,
+        number: 23,
         words: ["XCDR1", "XCDR2"],
         is_ranked: false,
         terms: [
@@ -197,6 +196,16 @@ fn presentation(scope: u8, is_coherent: bool, is_ordered: bool) -> Presentation 
     }
 }
 
+impl Policy {
+    /// Cyclone DDS numbers the data representation otherwise.
+    fn number_of(&self, library: Library) -> u64 {
+        match (library, self.number) {
+            (Library::Cyclone, 23) => 25,
+            (_, number) => number,
+        }
+    }
+}
+
 /// Whether an offer of the one term meets a request of the other, by the specification.
 fn is_compatible(policy: &Policy, offered: usize, requested: usize) -> bool {
     match policy.is_ranked {
@@ -205,76 +214,209 @@ fn is_compatible(policy: &Policy, offered: usize, requested: usize) -> bool {
     }
 }
 
-#[test]
-fn each_policy_matches_as_the_specification_says() {
-    let of = settings(58);
-    let Some(mut peer) = Peer::in_domain(58, &of) else {
-        return;
-    };
-    let participant = Participant::new(&of.xml()).expect("it joins");
-    let mut kept_writers = Vec::new();
-    let mut kept_readers = Vec::new();
-    let mut cells = Vec::new();
-    for (at, policy) in POLICIES.iter().enumerate() {
-        for (offered, requested) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-            for is_writer_ours in [true, false] {
-                let name = format!("terms{at}{offered}{requested}{is_writer_ours}");
-                let (ours, theirs) = match is_writer_ours {
-                    true => (policy.terms[offered].0, policy.terms[requested].1),
-                    false => (policy.terms[requested].0, policy.terms[offered].1),
-                };
-                let mut qos = Qos {
-                    is_reliable: is_writer_ours,
-                    latency_budget: is_writer_ours.then_some(Duration::ZERO),
-                    depth: 1,
-                    ..Qos::default()
-                };
-                ours(&mut qos);
-                let topic = Topic {
-                    name: name.clone(),
-                    type_name: "Blob".into(),
-                    is_keyless: true,
-                };
-                match is_writer_ours {
-                    true => kept_writers.push(participant.writer(&topic, &qos).expect("made")),
-                    false => {
-                        let reader = participant.reader(&topic, &qos, cells.len() as u32, false);
-                        kept_readers.push(reader.expect("made"));
-                    }
+/// What a library says of a pair of endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Matches,
+    Refused,
+    /// It does not make its endpoint.
+    NotMade,
+    /// It says that they match; ours does not, so nothing passes.
+    OursRefuses,
+}
+
+impl Verdict {
+    fn words(self) -> &'static str {
+        match self {
+            Verdict::Matches => "matches",
+            Verdict::Refused => "does not",
+            Verdict::NotMade => "cannot be set",
+            Verdict::OursRefuses => "does not; it is not told",
+        }
+    }
+}
+
+/// Policies that Fast DDS 2.9 does not compare: the other side alone refuses.
+const FAST_IGNORES: [&str; 5] = [
+    "LATENCY_BUDGET",
+    "DESTINATION_ORDER",
+    "DATA_REPRESENTATION",
+    "PRESENTATION, scope",
+    "PRESENTATION, order",
+];
+
+/// What is to be expected; `theirs` is the word of the library's endpoint.
+fn expected(library: Library, cell: &Cell, theirs: &str) -> Verdict {
+    let is_compatible = is_compatible(cell.policy, cell.offered, cell.requested);
+    let is_ignored = library == Library::Fast && FAST_IGNORES.contains(&cell.policy.name);
+    match is_compatible {
+        _ if !library.has(theirs) => Verdict::NotMade,
+        true => Verdict::Matches,
+        false if is_ignored => Verdict::OursRefuses,
+        false => Verdict::Refused,
+    }
+}
+
+/// A policy with two terms, and who has which.
+struct Cell {
+    policy: &'static Policy,
+    offered: usize,
+    requested: usize,
+    is_writer_ours: bool,
+    topic: String,
+}
+
+impl Cell {
+    fn all() -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for (at, policy) in POLICIES.iter().enumerate() {
+            for (offered, requested) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                for is_writer_ours in [true, false] {
+                    let topic = format!("terms{at}{offered}{requested}{is_writer_ours}");
+                    cells.push(Cell {
+                        policy,
+                        offered,
+                        requested,
+                        is_writer_ours,
+                        topic,
+                    });
                 }
-                let does = if is_writer_ours { "read" } else { "offer" };
-                peer.does(json!({"do": does, "topic": name, "type": "Blob", "qos": [theirs]}));
-                cells.push((policy, offered, requested, is_writer_ours, name));
+            }
+        }
+        cells
+    }
+}
+
+/// An endpoint of ours.
+enum Ours {
+    Writer(Writer),
+    Reader(Reader),
+}
+
+impl Ours {
+    fn of(cell: &Cell, participant: &Participant, token: u32) -> Ours {
+        let term = match cell.is_writer_ours {
+            true => cell.offered,
+            false => cell.requested,
+        };
+        let mut qos = Qos {
+            is_reliable: cell.is_writer_ours,
+            latency_budget: cell.is_writer_ours.then_some(Duration::ZERO),
+            depth: 1,
+            ..Qos::default()
+        };
+        cell.policy.terms[term].0(&mut qos);
+        let topic = Topic {
+            name: cell.topic.clone(),
+            type_name: "Blob".into(),
+            is_keyless: true,
+        };
+        match cell.is_writer_ours {
+            true => Ours::Writer(participant.writer(&topic, &qos).expect("made")),
+            false => {
+                let reader = participant.reader(&topic, &qos, token, false);
+                Ours::Reader(reader.expect("made"))
             }
         }
     }
-    // What is compatible matches sooner or later; then what is not has been seen, too, as it was made before.
+
+    fn opposites(&self) -> usize {
+        match self {
+            Ours::Writer(writer) => writer.opposites(),
+            Ours::Reader(reader) => reader.opposites(),
+        }
+    }
+}
+
+#[test]
+fn each_policy_matches_as_the_specification_says() {
+    let columns = Library::ALL.map(|library| verdicts(library, library.domain(58)));
+    let [Some(cyclone), Some(fast)] = columns else {
+        return;
+    };
     let mut rows = Vec::new();
-    for (policy, offered, requested, is_writer_ours, topic) in &cells {
-        let is_expected = is_compatible(policy, *offered, *requested);
-        let mut ask = |what: &str| peer.does(json!({"do": what, "topic": topic}));
+    // Their reader, then their writer.
+    for ((cell, both), fast) in Cell::all()
+        .chunks(2)
+        .zip(cyclone.chunks(2))
+        .zip(fast.chunks(2))
+    {
+        let Cell {
+            policy,
+            offered,
+            requested,
+            ..
+        } = &cell[0];
+        let [one, other] = [policy.words[*offered], policy.words[*requested]];
+        let words = |verdicts: &[Verdict]| match verdicts {
+            [one, other] if one != other => {
+                format!("reader: {}, writer: {}", one.words(), other.words())
+            }
+            verdicts => verdicts[0].words().to_owned(),
+        };
+        let [cyclone, fast] = [words(both), words(fast)];
+        rows.push(format!(
+            "| {} | {one} | {other} | {cyclone} | {fast} |",
+            policy.name
+        ));
+    }
+    check_table(&rows.join("\n"));
+}
+
+/// What a library says of each cell, which is as expected. Nothing if it is not here.
+fn verdicts(library: Library, domain: u32) -> Option<Vec<Verdict>> {
+    let of = settings(domain);
+    let mut peer = Peer::of(library, domain, &of)?;
+    let participant = Participant::new(&of.xml(), &of.types).expect("it joins");
+    let mut pairs = Vec::new();
+    for (at, cell) in Cell::all().into_iter().enumerate() {
+        let ours = Ours::of(&cell, &participant, at as u32);
+        let (does, term) = match cell.is_writer_ours {
+            true => ("read", cell.requested),
+            false => ("offer", cell.offered),
+        };
+        let theirs = cell.policy.terms[term].1;
+        let what = json!({"do": does, "topic": cell.topic, "type": "Blob", "qos": [theirs]});
+        let is_made = peer.does(what) == 0;
+        let expected = expected(library, &cell, theirs);
+        assert_eq!(
+            is_made,
+            expected != Verdict::NotMade,
+            "{library:?} {theirs}"
+        );
+        pairs.push((cell, ours, expected));
+    }
+    // What is compatible matches sooner or later; then what is not has been seen, too, as it was made before.
+    for (cell, ours, expected) in &pairs {
+        let is_matching = matches!(expected, Verdict::Matches | Verdict::OursRefuses);
+        let number = match expected {
+            Verdict::Refused => cell.policy.number_of(library),
+            _ => 0,
+        };
+        let mut ask = |what: &str| peer.does(json!({"do": what, "topic": cell.topic}));
         let deadline = Instant::now() + PATIENCE;
-        let (mut matched, mut refused) = (0, 0);
-        while Instant::now() < deadline && matched == 0 && (refused == 0 || is_expected) {
-            (matched, refused) = (ask("matched"), ask("refused"));
-            if !is_expected && policy.number == 0 {
+        let mut said = (0, 0, 0);
+        let wanted = (is_matching, number, *expected == Verdict::Matches);
+        while Instant::now() < deadline {
+            said = (ask("matched"), ask("refused"), ours.opposites());
+            if (said.0 > 0, said.1, said.2 > 0) == wanted {
                 break;
             }
         }
-        let what = format!("{} {offered} {requested} {is_writer_ours}", policy.name);
-        assert_eq!(matched > 0, is_expected, "{what}");
-        assert_eq!(
-            refused,
-            if is_expected { 0 } else { policy.number },
-            "{what}"
+        let Cell {
+            policy,
+            offered,
+            requested,
+            is_writer_ours,
+            ..
+        } = cell;
+        let what = format!(
+            "{library:?} {} {offered} {requested} {is_writer_ours}",
+            policy.name
         );
-        if *is_writer_ours {
-            let sign = if is_expected { "matches" } else { "does not" };
-            let [one, other] = [policy.words[*offered], policy.words[*requested]];
-            rows.push(format!("| {} | {one} | {other} | {sign} |", policy.name));
-        }
+        assert_eq!((said.0 > 0, said.1, said.2 > 0), wanted, "{what}");
     }
-    check_table(&rows.join("\n"));
+    Some(pairs.into_iter().map(|(.., verdict)| verdict).collect())
 }
 
 /// Compares the rows with those of the page, between two comments, or writes them there.
@@ -284,7 +426,7 @@ fn check_table(rows: &str) {
     let (begin, end) = ("<!-- terms -->\n", "<!-- /terms -->");
     let (before, rest) = text.split_once(begin).expect("the table has a beginning");
     let (_, after) = rest.split_once(end).expect("and an end");
-    let head = "| policy | offered | requested | |\n|---|---|---|---|";
+    let head = "| policy | offered | requested | Cyclone DDS | Fast DDS |\n|---|---|---|---|---|";
     let made = format!("{before}{begin}{head}\n{rows}\n{end}{after}");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&page, &made).expect("it can be written");
