@@ -74,6 +74,13 @@ impl XmppFront {
         let Some(front) = XmppFront::of(cx.links, cx.id) else {
             return;
         };
+        // ANONYMOUS needs no message [4505#2], and libstrophe gives up when it is asked for one.
+        let message = match &front.login {
+            Some(login) if login.mechanism == Mechanism::Anonymous => {
+                Some(message.unwrap_or_default())
+            }
+            _ => message,
+        };
         let (Some(login), Some(message)) = (&mut front.login, message) else {
             XmppFront::say(cx, |side, out| side.challenge(b"", out));
             return;

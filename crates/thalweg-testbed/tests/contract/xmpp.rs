@@ -409,6 +409,24 @@ fn tls_begins_within_a_stream_and_what_came_before_it_is_forgotten() {
 }
 
 #[test]
+fn an_anonymous_client_need_not_say_anything() {
+    let mut bed = bed();
+    for message in ["/>", "></auth>", ">=</auth>", ">dHJhY2U=</auth>"] {
+        let front = bed.xmpp_front(Some(Access::ALL));
+        let raw = bed.open(0, front, Raw::default());
+        let auth = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='ANONYMOUS'";
+        bed.says(raw, |_, up| {
+            up.extend_from_slice(format!("{HEADER}{auth}{message}").as_bytes())
+        });
+        let heard = String::from_utf8_lossy(&bed.client(raw).received).into_owned();
+        assert!(
+            heard.contains("<success") && !heard.contains("<challenge"),
+            "{message}: {heard}"
+        );
+    }
+}
+
+#[test]
 fn the_server_says_what_it_is() {
     let mut bed = bed();
     let client = bed.xmpp();
