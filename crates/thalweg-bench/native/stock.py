@@ -1,4 +1,4 @@
-"""Publishers and subscribers written against stock libraries: paho-mqtt, pika, stomp.py, aiocoap, slixmpp.
+"""Publishers and subscribers written against stock libraries: paho-mqtt, pika, stomp.py, aiocoap.
 
 The laboratory starts this and talks with it in lines (drivers/program.rs says which). Times are of CLOCK_MONOTONIC, in
 nanoseconds. What is sent and received is written down in memory and told ten times a second by a thread of its own.
@@ -515,103 +515,7 @@ class Coap:
         self.loop.call_soon_threadsafe(self.loop.stop)
 
 
-class Xmpp:
-    """slixmpp: nodes of XEP-0060, anonymous users, an event loop in a thread of its own."""
-
-    library = "slixmpp"
-    service, space = "pubsub.localhost", "urn:thalweg:lab"
-
-    def __init__(self, job):
-        self.job, self.users = job, []
-        self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, daemon=True).start()
-
-    def connect(self):
-        asyncio.run_coroutine_threadsafe(self.begin(), self.loop).result(PATIENCE_S)
-
-    async def user(self, where):
-        import slixmpp
-
-        user = slixmpp.ClientXMPP("localhost", "", sasl_mech="ANONYMOUS")
-        user.register_plugin("xep_0060")
-        user.enable_starttls = user.enable_direct_tls = False
-        user.enable_plaintext = True
-        user.plugin["feature_mechanisms"].unencrypted_plain = True
-        ready = self.loop.create_future()
-        user.add_event_handler("session_start", lambda _: ready.done() or ready.set_result(None))
-        user.connect(*where)
-        await asyncio.wait_for(ready, PATIENCE_S)
-        user.send_presence()
-        self.users.append(user)
-        return user
-
-    async def begin(self):
-        from slixmpp.exceptions import IqError
-        from slixmpp.xmlstream.handler import Callback
-        from slixmpp.xmlstream.matcher import StanzaPath
-
-        job = self.job
-        self.publisher = await self.user(job.publish_at)
-        for topic in job.topics:
-            form = self.publisher.plugin["xep_0004"].make_form(ftype="submit")
-            form.add_field("FORM_TYPE", value="http://jabber.org/protocol/pubsub#node_config", ftype="hidden")
-            form.add_field("pubsub#persist_items", value="0")
-            form.add_field("pubsub#send_last_published_item", value="never")
-            form.add_field("pubsub#publish_model", value="open")
-            try:
-                await self.publisher["xep_0060"].create_node(self.service, topic, config=form)
-            except IqError as error:
-                # A broker that runs elsewhere has it from the trial before.
-                if error.condition != "conflict":
-                    raise
-        for copy in range(job.copies):
-            user = await self.user(job.subscribe_at)
-
-            def on_message(message, copy=copy):
-                items = message["pubsub_event"]["items"]
-                flow = job.flow_of.get(items["node"])
-                for item in items["substanzas"]:
-                    payload = item["payload"]
-                    if flow is not None and payload is not None:
-                        job.received(copy, flow, self.opened(payload.text or ""))
-
-            user.register_handler(Callback("items", StanzaPath("message/pubsub_event/items"), on_message))
-            for topic in job.topics:
-                await user["xep_0060"].subscribe(self.service, topic, bare=False)
-
-    def opened(self, words):
-        import base64
-
-        return words.encode() if self.job.kind == "json" else base64.b64decode(words)
-
-    def publish(self, flow, seq, payload):
-        self.loop.call_soon_threadsafe(self.give, flow, seq, payload)
-
-    def give(self, flow, seq, payload):
-        import base64
-        from xml.etree import ElementTree
-
-        item = ElementTree.Element("{%s}d" % self.space)
-        # XML has no bytes.
-        item.text = payload.decode() if self.job.kind == "json" else base64.b64encode(payload).decode()
-        answer = self.publisher["xep_0060"].publish(self.service, self.job.topics[flow], payload=item)
-        answer.add_done_callback(lambda done: self.answered(done, flow, seq))
-
-    def answered(self, done, flow, seq):
-        if done.cancelled() or done.exception():
-            # The error of a broker has the whole message in it.
-            self.job.rows.add("n publish failed: %s" % getattr(done.exception(), "condition", "no answer"))
-        elif self.job.leg["qos"] > 0:
-            self.job.acknowledged(flow, seq)
-
-    def idle(self, seconds):
-        time.sleep(seconds)
-
-    def close(self):
-        self.loop.call_soon_threadsafe(self.loop.stop)
-
-
-DRIVERS = {"mqtt": Mqtt, "amqp": Amqp, "stomp": Stomp, "coap": Coap, "xmpp": Xmpp}
+DRIVERS = {"mqtt": Mqtt, "amqp": Amqp, "stomp": Stomp, "coap": Coap}
 
 
 def main():

@@ -33,7 +33,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 pub(crate) use native::cache;
-pub use native::{dds_peer, zmq_peer};
+pub use native::{dds_peer, xmpp_peer, zmq_peer};
 pub use system::System;
 pub(crate) use system::found;
 

@@ -1,4 +1,4 @@
-//! Small programs in C, which libzmq and Cyclone DDS need: they come with this one as text and are compiled once.
+//! Small programs in C, which libzmq, Cyclone DDS and libstrophe need: they come with this one as text and are compiled once.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -42,6 +42,23 @@ pub fn dds_peer() -> Result<PathBuf, NoBroker> {
         )
     })
 }
+
+/// The program that is publishers and subscribers of XMPP; compiled if need be.
+pub fn xmpp_peer() -> Result<PathBuf, NoBroker> {
+    let sources = [
+        ("xmpppeer.c", include_str!("../../native/xmpppeer.c")),
+        PEER,
+    ];
+    made("xmpppeer", &sources, |folder, program| {
+        let compiler =
+            compiler("strophe.h").ok_or_else(|| NoBroker::Absent(INSTALL_STROPHE.to_owned()))?;
+        compile(&compiler, folder, program, &["xmpppeer.c", "-lstrophe"])
+    })
+}
+
+/// The command that installs what [`xmpp_peer`] needs (Debian).
+const INSTALL_STROPHE: &str =
+    "apt-get install --no-install-recommends gcc libc6-dev libstrophe-dev";
 
 /// A program by its sources: found where it was made before, or made.
 fn made(
@@ -109,5 +126,5 @@ pub(crate) fn cache() -> PathBuf {
         .join("thalweg-bench")
 }
 
-/// What both have in common.
+/// What they have in common.
 const PEER: (&str, &str) = ("peer.h", include_str!("../../native/peer.h"));

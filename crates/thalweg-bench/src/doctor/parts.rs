@@ -22,7 +22,13 @@ pub fn install(out: &mut dyn Write) -> io::Result<()> {
         .filter(|(program, _)| found(&[program]).is_none());
     let tools =
         tools.map(|(_, package)| format!("apt-get install --no-install-recommends {package}"));
-    let mut commands: Vec<String> = tools.chain(brokers).collect();
+    let clients = stock::versions()
+        .into_iter()
+        .filter_map(|(_, found)| match found {
+            Err(NoBroker::Absent(line)) if line.starts_with("apt-get") => Some(line),
+            _ => None,
+        });
+    let mut commands: Vec<String> = tools.chain(brokers).chain(clients).collect();
     commands.dedup();
     let is_root = rustix::process::geteuid().is_root();
     if !commands.is_empty() && is_root {

@@ -8,7 +8,7 @@ use super::chart::{Chart, LOOKS, Look, Point, Series};
 use super::input::{Input, steps};
 use crate::cell::{Cell, Load, Row, Workload};
 use crate::report::groups::Stat;
-use crate::studies::group::{Group, name_of, payload, way};
+use crate::studies::group::{Group, client_of, name_of, payload, way};
 use crate::studies::{Study, e2, e3};
 
 /// A drawing and what belongs to it.
@@ -80,10 +80,9 @@ type Of = fn(&Group) -> Option<Stat>;
 
 /// System and way, as a legend has them.
 fn who(cell: &Cell) -> String {
-    let there = if cell.publish == cell.subscribe {
-        way(&cell.publish)
-    } else {
-        format!("{} to {}", way(&cell.publish), way(&cell.subscribe))
+    let there = match cell.publish == cell.subscribe {
+        true => way(&cell.publish),
+        false => format!("{} to {}", way(&cell.publish), way(&cell.subscribe)),
     };
     format!("{} {there}", cell.system)
 }
@@ -208,7 +207,8 @@ fn ceilings(input: &Input, figures: &mut Vec<Figure>) {
             .filter(|group| axis_is(group, "class", class))
             .filter_map(|group| {
                 let rate = group.delivered_per_s()?;
-                Some((who(&group.cell), vec![rate.mean], Some(rate.half)))
+                let name = who(&group.cell) + &client_of(&group.cell);
+                Some((name, vec![rate.mean], Some(rate.half)))
             })
             .collect();
         if bars.is_empty() {
@@ -302,7 +302,7 @@ fn by_class(input: &Input, figures: &mut Vec<Figure>) {
         let groups: Vec<(String, &Group)> = input
             .of("E1c")
             .filter(|group| axis_is(group, "class", class))
-            .map(|group| (who(&group.cell), group))
+            .map(|group| (who(&group.cell) + &client_of(&group.cell), group))
             .collect();
         let Some((_, first)) = groups.first() else {
             continue;

@@ -79,6 +79,25 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
             if budget != Budget::Quick || !is_own_zeromq(system, protocol) {
                 latency(budget, seed, system, leg, class, &mut cells);
             }
+            // A client that others wrote, beside ours: in hours, how fast it goes.
+            let has_others = match budget {
+                Budget::Quick => false,
+                Budget::Standard => class.name == "simple",
+                Budget::Paper => class.name != "complex",
+            };
+            if protocol == Protocol::Xmpp && has_others {
+                let mut others = Vec::new();
+                ceiling(budget, seed, system, leg, class, &mut others);
+                if budget == Budget::Paper {
+                    latency(budget, seed, system, leg, class, &mut others);
+                }
+                for cell in &mut others {
+                    cell.driver = Driver::Stock;
+                    cell.axes
+                        .insert("driver".to_owned(), "stock-client".to_owned());
+                }
+                cells.append(&mut others);
+            }
         }
     }
     cells
@@ -101,12 +120,11 @@ fn is_own_xmpp(system: &str, protocol: Protocol) -> bool {
     system == "thalweg" && protocol == Protocol::Xmpp
 }
 
-/// Who speaks: as fast as it goes where we have such a client, else a stock library, else the common one.
+/// Who speaks first: as fast as it goes where we have such a client, else a stock library, else the common one.
 fn driver(protocol: Protocol) -> Driver {
     match protocol {
         Protocol::Mqtt => Driver::Bare,
         Protocol::Zmtp | Protocol::Dds => Driver::Stock,
-        // XMPP's stock client, slixmpp, is busy long before ejabberd is.
         Protocol::Coap | Protocol::Amqp | Protocol::Stomp | Protocol::Xmpp => Driver::Common,
     }
 }
@@ -293,15 +311,7 @@ struct Peaks<'g>(&'g [Group]);
 
 impl Peaks<'_> {
     fn of(&self, class: &str, (system, protocol): (&str, Protocol)) -> Option<Stat> {
-        let is_it = |group: &&Group| {
-            group.cell.experiment == "E1b"
-                && (group.cell.system.as_str(), group.cell.publish.protocol) == (system, protocol)
-                && group
-                    .cell
-                    .axes
-                    .get("class")
-                    .is_some_and(|name| name == class)
-        };
+        let is_it = |group: &&Group| is_of(&group.cell, "E1b", (system, protocol), class);
         self.0
             .iter()
             .find(is_it)?
@@ -469,7 +479,7 @@ fn latencies(
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (system, protocol) in systems.iter().filter(|system| system.1 != Protocol::Xmpp) {
         for class in &CLASSES {
-            let is_it = |cell: &Cell| is_of(cell, "E1c", (system, *protocol), class);
+            let is_it = |cell: &Cell| is_of(cell, "E1c", (system, *protocol), class.name);
             let who = format!("{} {}", name(*protocol), class.name);
             if let Some((_, row)) = trials
                 .iter()
@@ -520,7 +530,7 @@ fn plateau(trials: &[(Cell, Row)], systems: &[(&str, Protocol)]) -> Found {
             let mut rates: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
             for (cell, row) in trials
                 .iter()
-                .filter(|(cell, _)| is_of(cell, "E1a", (system, *protocol), class))
+                .filter(|(cell, _)| is_of(cell, "E1a", (system, *protocol), class.name))
             {
                 let rates = rates.entry(cell.load.flows()).or_default();
                 if row.standing == Standing::Valid || is_held_back(row) {
@@ -565,18 +575,11 @@ fn plateau(trials: &[(Cell, Row)], systems: &[(&str, Protocol)]) -> Found {
 /// Part of the best throughput that more pairs may cost.
 const FALL_MAX: f64 = 0.2;
 
-fn is_of(
-    cell: &Cell,
-    experiment: &str,
-    (system, protocol): (&str, Protocol),
-    class: &Class,
-) -> bool {
+fn is_of(cell: &Cell, experiment: &str, (system, protocol): (&str, Protocol), class: &str) -> bool {
     cell.experiment == experiment
         && (cell.system.as_str(), cell.publish.protocol) == (system, protocol)
-        && cell
-            .axes
-            .get("class")
-            .is_some_and(|name| name == class.name)
+        && cell.axes.get("class").is_some_and(|name| name == class)
+        && cell.driver == driver(protocol)
 }
 
 fn is_held_back(row: &Row) -> bool {

@@ -206,6 +206,14 @@ pub fn client(driver: Driver) -> &'static str {
     }
 }
 
+/// The client of a cell behind its name, where a study has several.
+pub fn client_of(cell: &Cell) -> String {
+    let driver = cell.axes.get("driver");
+    driver.map_or(String::new(), |driver| {
+        format!(", {}", driver.replace('-', " "))
+    })
+}
+
 /// In a row's `more`: messages that arrived in each whole second of the measured phase, on average.
 pub const ARRIVED: &str = "arrived_per_s";
 

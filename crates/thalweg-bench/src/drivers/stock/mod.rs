@@ -1,14 +1,14 @@
 //! Drivers that are written against a stock library of their protocol: programs, as [`super::program`] describes.
 //!
-//! MQTT (paho-mqtt), AMQP (pika), STOMP (stomp.py), CoAP (aiocoap) and XMPP (slixmpp) are one script in Python, which comes
-//! with this program and runs with libraries in a folder of their own; ZMTP is libzmq, DDS is Cyclone DDS, both in C.
+//! MQTT (paho-mqtt), AMQP (pika), STOMP (stomp.py) and CoAP (aiocoap) are one script in Python, which comes with this program
+//! and runs with libraries in a folder of their own; ZMTP is libzmq, DDS is Cyclone DDS, XMPP is libstrophe, each in C.
 
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::brokers::{NoBroker, cache, dds_peer, zmq_peer};
+use crate::brokers::{NoBroker, cache, dds_peer, xmpp_peer, zmq_peer};
 use crate::cell::{Cell, Protocol};
 
 /// The program for a cell. It is started where the trial's clients are to be.
@@ -20,42 +20,48 @@ pub fn command(cell: &Cell) -> Result<Command, NoBroker> {
         );
         return Err(NoBroker::Failed(io::Error::other(words)));
     }
-    match publish {
-        Protocol::Zmtp => {
-            let mut command = Command::new(zmq_peer()?);
-            command.arg("drive");
-            Ok(command)
-        }
-        Protocol::Mqtt | Protocol::Amqp | Protocol::Stomp | Protocol::Coap | Protocol::Xmpp => {
-            let python = python();
-            if !python.is_file() {
-                return Err(NoBroker::Absent(INSTALL.to_owned()));
-            }
-            let script = cache().join("stock.py");
-            if fs::read_to_string(&script).is_ok_and(|text| text == SCRIPT) {
-                let mut command = Command::new(python);
-                command.arg("-u").arg(script);
-                return Ok(command);
-            }
-            fs::create_dir_all(cache())?;
-            // Another process may be about to read it.
-            let half = cache().join(format!("stock.{}", std::process::id()));
-            fs::write(&half, SCRIPT)?;
-            fs::rename(&half, &script)?;
-            let mut command = Command::new(python);
-            command.arg("-u").arg(script);
-            Ok(command)
-        }
-        Protocol::Dds => {
-            let mut command = Command::new(dds_peer()?);
-            command.arg("drive");
-            Ok(command)
-        }
+    let peer = match publish {
+        Protocol::Zmtp => zmq_peer()?,
+        Protocol::Dds => dds_peer()?,
+        Protocol::Xmpp => xmpp_peer()?,
+        Protocol::Mqtt | Protocol::Amqp | Protocol::Stomp | Protocol::Coap => return script(),
+    };
+    let mut command = Command::new(peer);
+    command.arg("drive");
+    Ok(command)
+}
+
+/// The script, written into the cache if it is not there as it is here.
+fn script() -> Result<Command, NoBroker> {
+    let python = python();
+    if !python.is_file() {
+        return Err(NoBroker::Absent(INSTALL.to_owned()));
     }
+    let script = cache().join("stock.py");
+    if !fs::read_to_string(&script).is_ok_and(|text| text == SCRIPT) {
+        fs::create_dir_all(cache())?;
+        // Another process may be about to read it.
+        let half = cache().join(format!("stock.{}", std::process::id()));
+        fs::write(&half, SCRIPT)?;
+        fs::rename(&half, &script)?;
+    }
+    let mut command = Command::new(python);
+    command.arg("-u").arg(script);
+    Ok(command)
 }
 
 /// Libraries and their versions, or what installs them.
 pub fn versions() -> Vec<(&'static str, Result<String, NoBroker>)> {
+    let strophe = xmpp_peer().and_then(|peer| {
+        let output = Command::new(peer).arg("version").output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    });
+    let mut all = of_python();
+    all.push(("libstrophe", strophe));
+    all
+}
+
+fn of_python() -> Vec<(&'static str, Result<String, NoBroker>)> {
     let script =
         "import importlib.metadata as m, sys\nfor name in sys.argv[1:]: print(m.version(name))";
     let names = LIBRARIES.map(|(name, _)| name);
@@ -96,7 +102,7 @@ pub fn install() -> io::Result<PathBuf> {
     if !python().is_file() {
         run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
     }
-    if versions().iter().any(|(_, version)| version.is_err()) {
+    if of_python().iter().any(|(_, version)| version.is_err()) {
         let wanted = LIBRARIES.map(|(name, version)| format!("{name}=={version}"));
         run(Command::new(python())
             .args([
@@ -120,12 +126,11 @@ fn python() -> PathBuf {
 }
 
 /// What a measurement was made with is to be the same next time.
-const LIBRARIES: [(&str, &str); 5] = [
+const LIBRARIES: [(&str, &str); 4] = [
     ("paho-mqtt", "2.2.0"),
     ("pika", "1.4.4"),
     ("stomp.py", "9.0.0"),
     ("aiocoap", "0.4.17"),
-    ("slixmpp", "1.17.0"),
 ];
 const INSTALL: &str = "thalweg bench doctor --install";
 const SCRIPT: &str = include_str!("../../../native/stock.py");
@@ -193,6 +198,9 @@ mod tests {
         // Skipped by a broker that was built without.
         goes_through("thalweg", Protocol::Dds, 0);
         goes_through("thalweg", Protocol::Dds, 1);
+        for qos in [0, 1] {
+            goes_through("thalweg", Protocol::Xmpp, qos);
+        }
         for qos in [0, 1, 2] {
             goes_through("mosquitto", Protocol::Mqtt, qos);
         }
