@@ -8,6 +8,7 @@
 pub mod api;
 pub mod bare;
 pub mod program;
+pub mod socket;
 pub mod stock;
 
 use std::net::SocketAddr;

@@ -1,19 +1,19 @@
-//! A connection of a publisher or of a worker: a socket that does not block, and MQTT's client side.
+//! A connection of a publisher or of a worker: a socket, and a network that may take its time.
 //!
 //! *Knows:* bytes and packets. *Must never know:* why they are sent.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::event::epoll;
 use socket2::SockRef;
 use thalweg_mqtt::load::Report;
-use thalweg_mqtt::{
-    ClientEvent, ClientSide, ConnectOut, DisconnectProps, PublishOut, QoS, ReasonCode,
-    SubscribeOptions, SubscribeOut,
-};
+use thalweg_mqtt::{ClientEvent, ConnectOut, DisconnectProps, QoS, ReasonCode};
+
+use crate::drivers::socket::Socket;
 
 /// What the broker said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,15 +90,11 @@ pub struct Introduction<'a> {
 
 #[derive(Debug)]
 pub struct Link {
-    stream: TcpStream,
-    machine: ClientSide,
+    socket: Socket,
     token: u64,
     /// Bytes that came and were not understood yet; what is before `begun` was.
     inbox: Vec<u8>,
     begun: usize,
-    /// Bytes that the socket did not take.
-    unsent: Vec<u8>,
-    waits_to_write: bool,
     /// Nanoseconds that everything takes on its way, in each direction, besides what the loopback takes.
     delay: u64,
     inward: VecDeque<(u64, Vec<u8>)>,
@@ -110,36 +106,12 @@ impl Link {
     /// Connects and introduces itself as `client`.
     pub fn open(
         address: SocketAddr,
-        epoll_of: &impl std::os::fd::AsFd,
+        epoll_of: &impl AsFd,
         token: u64,
         client: &Introduction<'_>,
         delay: u64,
         now: u64,
     ) -> io::Result<Link> {
-        // On a loopback this is done at once; a broker elsewhere costs its round trip before anything is measured.
-        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        epoll::add(
-            epoll_of,
-            &stream,
-            epoll::EventData::new_u64(token),
-            epoll::EventFlags::IN,
-        )?;
-        let mut line = Link {
-            stream,
-            machine: ClientSide::new(1 << 20),
-            token,
-            inbox: Vec::new(),
-            begun: 0,
-            unsent: Vec::new(),
-            waits_to_write: false,
-            delay,
-            inward: VecDeque::new(),
-            outward: VecDeque::new(),
-            bytes_out: 0,
-        };
-        let mut out = Vec::new();
         // The keep alive is not the interval of reports (E, errata 11): a report that is late must not end the session.
         let connect = ConnectOut {
             client_id: client.name,
@@ -147,11 +119,22 @@ impl Link {
             user: Some(&client.words),
             ..ConnectOut::default()
         };
-        line.machine
-            .connect(&connect, &mut out)
-            .map_err(io::Error::other)?;
-        line.send(out, epoll_of, now)?;
-        Ok(line)
+        // On a loopback this is done at once; a broker elsewhere costs its round trip before anything is measured.
+        let socket = Socket::open(address, Duration::from_secs(5), &connect)?;
+        socket.stream.set_nonblocking(true)?;
+        socket.watch(epoll_of, token)?;
+        let mut link = Link {
+            socket,
+            token,
+            inbox: Vec::new(),
+            begun: 0,
+            delay,
+            inward: VecDeque::new(),
+            outward: VecDeque::new(),
+            bytes_out: 0,
+        };
+        link.send(0, epoll_of, now)?;
+        Ok(link)
     }
 
     /// Subscribes to one filter.
@@ -159,24 +142,12 @@ impl Link {
         &mut self,
         filter: &str,
         qos: QoS,
-        epoll_of: &impl std::os::fd::AsFd,
+        epoll_of: &impl AsFd,
         now: u64,
     ) -> io::Result<()> {
-        let id = self.machine.next_id().unwrap_or(1);
-        let options = SubscribeOptions {
-            qos,
-            ..SubscribeOptions::default()
-        };
-        let subscribe = SubscribeOut {
-            id,
-            filters: &[(filter, options)],
-            ..SubscribeOut::default()
-        };
-        let mut out = Vec::new();
-        self.machine
-            .subscribe(&subscribe, &mut out)
-            .map_err(io::Error::other)?;
-        self.send(out, epoll_of, now)
+        let before = self.socket.out.len();
+        self.socket.subscribe(filter, qos)?;
+        self.send(before, epoll_of, now)
     }
 
     /// Publishes; false if the broker's Receive Maximum does not let us now.
@@ -185,113 +156,71 @@ impl Link {
         topic: &str,
         payload: &[u8],
         qos: QoS,
-        epoll_of: &impl std::os::fd::AsFd,
+        epoll_of: &impl AsFd,
         now: u64,
     ) -> io::Result<bool> {
-        let mut id = 0;
-        if qos != QoS::AtMostOnce {
-            if self.machine.send_quota() == 0 {
-                return Ok(false);
-            }
-            match self.machine.next_id() {
-                Some(free) => id = free,
-                None => return Ok(false),
-            }
-        }
-        let message = PublishOut {
-            qos,
-            topic,
-            id,
-            payload,
-            ..PublishOut::default()
-        };
-        let mut out = Vec::new();
-        self.machine
-            .publish(&message, &mut out)
-            .map_err(io::Error::other)?;
-        self.send(out, epoll_of, now)?;
-        Ok(true)
+        let before = self.socket.out.len();
+        let is_taken = self.socket.publish(topic, payload, qos)?;
+        self.send(before, epoll_of, now)?;
+        Ok(is_taken)
     }
 
     /// Tells that a message is processed: PUBACK, or PUBREC for QoS 2.
-    pub fn settle(
-        &mut self,
-        qos: QoS,
-        id: u16,
-        epoll_of: &impl std::os::fd::AsFd,
-        now: u64,
-    ) -> io::Result<()> {
-        let mut out = Vec::new();
+    pub fn settle(&mut self, qos: QoS, id: u16, epoll_of: &impl AsFd, now: u64) -> io::Result<()> {
+        let Socket { machine, out, .. } = &mut self.socket;
+        let before = out.len();
         match qos {
             QoS::AtMostOnce => return Ok(()),
-            QoS::AtLeastOnce => self.machine.puback(id, ReasonCode::Success, &mut out),
-            QoS::ExactlyOnce => self.machine.pubrec(id, ReasonCode::Success, &mut out),
+            QoS::AtLeastOnce => machine.puback(id, ReasonCode::Success, out),
+            QoS::ExactlyOnce => machine.pubrec(id, ReasonCode::Success, out),
         }
-        self.send(out, epoll_of, now)
+        self.send(before, epoll_of, now)
     }
 
     /// Answers PUBREC with PUBREL, or PUBREL with PUBCOMP.
-    pub fn go_on(
-        &mut self,
-        heard: &Event,
-        epoll_of: &impl std::os::fd::AsFd,
-        now: u64,
-    ) -> io::Result<()> {
-        let mut out = Vec::new();
+    pub fn go_on(&mut self, heard: &Event, epoll_of: &impl AsFd, now: u64) -> io::Result<()> {
+        let Socket { machine, out, .. } = &mut self.socket;
+        let before = out.len();
         match heard {
-            Event::Received(id) => self.machine.pubrel(*id, ReasonCode::Success, &mut out),
-            Event::Released(id) => self.machine.pubcomp(*id, ReasonCode::Success, &mut out),
+            Event::Received(id) => machine.pubrel(*id, ReasonCode::Success, out),
+            Event::Released(id) => machine.pubcomp(*id, ReasonCode::Success, out),
             _ => return Ok(()),
         }
-        self.send(out, epoll_of, now)
+        self.send(before, epoll_of, now)
     }
 
     /// Sends a report of load in PINGREQ; false if the broker does not take any, and it was an ordinary one.
-    pub fn report(
-        &mut self,
-        report: &Report,
-        epoll_of: &impl std::os::fd::AsFd,
-        now: u64,
-    ) -> io::Result<bool> {
-        let mut out = Vec::new();
-        let told = self.machine.ping_with(report, &mut out);
-        self.send(out, epoll_of, now)?;
+    pub fn report(&mut self, report: &Report, epoll_of: &impl AsFd, now: u64) -> io::Result<bool> {
+        let Socket { machine, out, .. } = &mut self.socket;
+        let before = out.len();
+        let told = machine.ping_with(report, out);
+        self.send(before, epoll_of, now)?;
         Ok(told)
     }
 
-    pub fn close(mut self, epoll_of: &impl std::os::fd::AsFd) {
-        let mut out = Vec::new();
-        self.machine.disconnect(
+    pub fn close(mut self, epoll_of: &impl AsFd) {
+        let Socket { machine, out, .. } = &mut self.socket;
+        machine.disconnect(
             ReasonCode::NORMAL_DISCONNECTION,
             &DisconnectProps::default(),
-            &mut out,
+            out,
         );
-        let _ = self.stream.write_all(&out);
-        let _ = epoll::delete(epoll_of, &self.stream);
+        let _ = self.socket.write_all();
+        let _ = epoll::delete(epoll_of, &self.socket.stream);
     }
 
     /// Ends without a word, so that the broker's system sees a reset.
-    pub fn reset(self, epoll_of: &impl std::os::fd::AsFd) {
-        let _ = epoll::delete(epoll_of, &self.stream);
-        let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+    pub fn reset(self, epoll_of: &impl AsFd) {
+        let _ = epoll::delete(epoll_of, &self.socket.stream);
+        let _ = SockRef::from(&self.socket.stream).set_linger(Some(Duration::ZERO));
     }
 
     /// Stops or goes on to look at the socket: a process that hangs does not read.
-    pub fn look(&mut self, looks: bool, epoll_of: &impl std::os::fd::AsFd) {
-        let flags = match (looks, self.waits_to_write) {
-            (false, _) => epoll::EventFlags::empty(),
-            (true, false) => epoll::EventFlags::IN,
-            (true, true) => epoll::EventFlags::IN | epoll::EventFlags::OUT,
-        };
+    pub fn look(&mut self, looks: bool, epoll_of: &impl AsFd) {
         // An end of the connection is told even to those that look for nothing, again and again: so they leave altogether.
         let _ = match looks {
-            true => epoll::add(
-                epoll_of,
-                &self.stream,
-                epoll::EventData::new_u64(self.token),
-                flags,
-            ),
-            false => epoll::delete(epoll_of, &self.stream),
+            true => self.socket.watch(epoll_of, self.token),
+            false => epoll::delete(epoll_of, &self.socket.stream).map_err(io::Error::from),
         };
     }
 
@@ -299,28 +228,25 @@ impl Link {
     pub fn read(&mut self, now: u64) -> io::Result<bool> {
         let mut chunk = [0; 16 * 1024];
         loop {
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return Ok(false),
-                Ok(count) => {
-                    let bytes = chunk.get(..count).unwrap_or_default();
-                    match self.delay {
-                        0 => self.inbox.extend_from_slice(bytes),
-                        delay => self.inward.push_back((now + delay, bytes.to_vec())),
-                    }
-                    if count < chunk.len() {
-                        return Ok(true);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            let count = match self.socket.read(&mut chunk)? {
+                None => return Ok(true),
+                Some(0) => return Ok(false),
+                Some(count) => count,
+            };
+            let bytes = chunk.get(..count).unwrap_or_default();
+            match self.delay {
+                0 => self.inbox.extend_from_slice(bytes),
+                delay => self.inward.push_back((now + delay, bytes.to_vec())),
+            }
+            if count < chunk.len() {
+                return Ok(true);
             }
         }
     }
 
     pub fn hear(&mut self) -> Option<Event> {
         let bytes = self.inbox.get(self.begun..).unwrap_or_default();
-        let (used, heard) = match self.machine.handle_input(bytes) {
+        let (used, heard) = match self.socket.machine.handle_input(bytes) {
             Ok(Some((used, event))) => (used, heard(&event)),
             Ok(None) => {
                 self.inbox.drain(..self.begun);
@@ -333,14 +259,14 @@ impl Link {
         Some(match heard {
             // The machine knows best what was announced.
             Event::Welcome { .. } => Event::Welcome {
-                takes_reports: self.machine.offer().load_reports,
+                takes_reports: self.socket.machine.offer().load_reports,
             },
             heard => heard,
         })
     }
 
     /// Lets through what has been on its way for long enough.
-    pub fn travel(&mut self, epoll_of: &impl std::os::fd::AsFd, now: u64) -> io::Result<()> {
+    pub fn travel(&mut self, epoll_of: &impl AsFd, now: u64) -> io::Result<()> {
         while self.inward.front().is_some_and(|(at, _)| *at <= now) {
             if let Some((_, bytes)) = self.inward.pop_front() {
                 self.inbox.extend_from_slice(&bytes);
@@ -348,7 +274,8 @@ impl Link {
         }
         while self.outward.front().is_some_and(|(at, _)| *at <= now) {
             if let Some((_, bytes)) = self.outward.pop_front() {
-                self.write(&bytes, epoll_of)?;
+                self.socket.out.extend_from_slice(&bytes);
+                self.write_on(epoll_of)?;
             }
         }
         Ok(())
@@ -364,49 +291,19 @@ impl Link {
     }
 
     /// Writes what the socket did not take before.
-    pub fn write_on(&mut self, epoll_of: &impl std::os::fd::AsFd) -> io::Result<()> {
-        let bytes = std::mem::take(&mut self.unsent);
-        self.write(&bytes, epoll_of)
+    pub fn write_on(&mut self, epoll_of: &impl AsFd) -> io::Result<()> {
+        self.socket.flush(epoll_of, self.token)
     }
 
-    fn send(
-        &mut self,
-        bytes: Vec<u8>,
-        epoll_of: &impl std::os::fd::AsFd,
-        now: u64,
-    ) -> io::Result<()> {
-        self.bytes_out += bytes.len() as u64;
+    /// Sends what was written behind the first `before` bytes.
+    fn send(&mut self, before: usize, epoll_of: &impl AsFd, now: u64) -> io::Result<()> {
+        self.bytes_out += (self.socket.out.len() - before) as u64;
         if self.delay > 0 {
-            self.outward.push_back((now + self.delay, bytes));
+            let said = self.socket.out.split_off(before);
+            self.outward.push_back((now + self.delay, said));
             return Ok(());
         }
-        self.write(&bytes, epoll_of)
-    }
-
-    fn write(&mut self, mut bytes: &[u8], epoll_of: &impl std::os::fd::AsFd) -> io::Result<()> {
-        while self.unsent.is_empty() && !bytes.is_empty() {
-            match self.stream.write(bytes) {
-                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.unsent.extend_from_slice(bytes);
-        if self.waits_to_write == self.unsent.is_empty() {
-            self.waits_to_write = !self.unsent.is_empty();
-            let flags = match self.waits_to_write {
-                true => epoll::EventFlags::IN | epoll::EventFlags::OUT,
-                false => epoll::EventFlags::IN,
-            };
-            epoll::modify(
-                epoll_of,
-                &self.stream,
-                epoll::EventData::new_u64(self.token),
-                flags,
-            )?;
-        }
-        Ok(())
+        self.write_on(epoll_of)
     }
 }
 

@@ -73,9 +73,9 @@ impl Publisher for Publishing {
             return Ok(Gave::Taken);
         };
         if self.qos == QoS::AtMostOnce {
-            if line.unsent() >= HIGH_WATER {
+            if line.socket.unsent() >= HIGH_WATER {
                 line.flush(&self.doorbell.epoll, u64::from(flow))?;
-                if line.unsent() >= HIGH_WATER {
+                if line.socket.unsent() >= HIGH_WATER {
                     return Ok(Gave::Full);
                 }
             }
@@ -162,7 +162,7 @@ impl Publisher for Publishing {
             QoS::AtMostOnce => self
                 .lines
                 .iter()
-                .map(|line| u64::from(line.unsent() > 0))
+                .map(|line| u64::from(line.socket.unsent() > 0))
                 .sum(),
             _ => self.unsettled,
         }
@@ -177,7 +177,10 @@ impl Publisher for Publishing {
             ("connections_publish", self.lines.len() as f64),
             (
                 "publish_bytes_sent",
-                self.lines.iter().map(|line| line.bytes_out).sum::<u64>() as f64,
+                self.lines
+                    .iter()
+                    .map(|line| line.socket.bytes_out)
+                    .sum::<u64>() as f64,
             ),
         ]
     }
@@ -307,7 +310,10 @@ impl Subscriber for Subscribing {
             ("connections_subscribe", self.lines.len() as f64),
             (
                 "subscribe_bytes_received",
-                self.lines.iter().map(|line| line.bytes_in).sum::<u64>() as f64,
+                self.lines
+                    .iter()
+                    .map(|line| line.socket.bytes_in)
+                    .sum::<u64>() as f64,
             ),
         ]
     }
@@ -358,7 +364,9 @@ impl Doorbell {
     }
 
     fn watch(&self, line: &BareConnection, number: usize) -> Result<(), Fault> {
-        line.watch(&self.epoll, number as u64)
+        line.socket
+            .watch(&self.epoll, number as u64)
+            .map_err(|error| error.to_string())
     }
 
     /// Waits until a line has something, at most until then.
