@@ -508,18 +508,19 @@ fn measured(
             over_datagrams(&calibration.datagrams, &cell, &cost)
         }
     };
-    let bytes = interpolate(&rows, at, |row| {
-        Some(row.bytes_per_message? / compute(row).bytes())
-    });
-    let mean = interpolate(&rows, at, |row| {
-        Some((row.latency_mean_ms? + 1.0) / (compute(row).latency_mean_ms + 1.0))
-    });
-    let p99 = interpolate(&rows, at, |row| {
-        Some((row.latency_p99_ms? + 1.0) / (compute(row).latency_p99_ms + 1.0))
-    });
-    let settle = interpolate(&rows, at, |row| {
-        Some((row.settle_mean_ms? + 1.0) / (compute(row).settle_mean_ms + 1.0))
-    });
+    type Measured = fn(&Row) -> Option<f64>;
+    let around = |grain: f64, measured: Measured, computed: fn(&Expectation) -> f64| {
+        let cells = rows.iter().copied();
+        let cells = cells.filter(|row| measured(row).is_some_and(|it| it + grain > 0.0));
+        interpolate(&cells.collect::<Vec<_>>(), at, &|row| {
+            let ratio = (measured(row)? + grain) / (computed(&compute(row)) + grain);
+            (ratio > 0.0).then(|| ratio.clamp(0.1, 10.0).ln())
+        })
+    };
+    let bytes = around(0.0, |row| row.bytes_per_message, Expectation::bytes);
+    let mean = around(1.0, |row| row.latency_mean_ms, |it| it.latency_mean_ms);
+    let p99 = around(1.0, |row| row.latency_p99_ms, |it| it.latency_p99_ms);
+    let settle = around(1.0, |row| row.settle_mean_ms, |it| it.settle_mean_ms);
     let ratio = |found: Option<Found>| found.map_or(1.0, |it| it.logarithm.exp());
     computed = computed.scaled_bytes(ratio(bytes));
     computed.latency_mean_ms *= ratio(mean);
@@ -551,11 +552,12 @@ struct Axis {
 }
 
 /// Interpolates linearly in the logarithms of size and rate, and in round trip and loss; the value is the logarithm of
-/// a ratio. It goes axis by axis, so each size may have its own losses. `None` outside of the measured range.
+/// the ratio of measured to computed. It goes axis by axis, so each size may have its own losses. `None` outside of the
+/// measured range. `logarithm` is asked of the cells around alone: what it computes costs more than all the rest.
 fn interpolate(
-    rows: &[&Row],
+    cells: &[&Row],
     at: &Situation,
-    ratio: impl Fn(&Row) -> Option<f64>,
+    logarithm: &dyn Fn(&Row) -> Option<f64>,
 ) -> Option<Found> {
     let axes = [
         Axis {
@@ -579,26 +581,22 @@ fn interpolate(
             margin: LOSS_MARGIN_PERCENT,
         },
     ];
-    let cells: Vec<(&Row, f64)> = rows
-        .iter()
-        .filter_map(|row| {
-            Some((
-                *row,
-                ratio(row).filter(|it| *it > 0.0)?.clamp(0.1, 10.0).ln(),
-            ))
-        })
-        .collect();
-    between(&cells, &axes)
+    between(cells, &axes, logarithm)
 }
 
-fn between(cells: &[(&Row, f64)], axes: &[Axis]) -> Option<Found> {
+fn between(
+    cells: &[&Row],
+    axes: &[Axis],
+    logarithm: &dyn Fn(&Row) -> Option<f64>,
+) -> Option<Found> {
     let Some((axis, others)) = axes.split_first() else {
-        return cells.first().map(|(_, logarithm)| Found {
-            logarithm: *logarithm,
+        let logarithm = logarithm(cells.first()?)?;
+        return Some(Found {
+            logarithm,
             cells: 1,
         });
     };
-    let places = || cells.iter().map(|(row, _)| (axis.of)(row));
+    let places = || cells.iter().map(|row| (axis.of)(row));
     let (least, most) = places().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), it| {
         (a.min(it), b.max(it))
     });
@@ -619,9 +617,9 @@ fn between(cells: &[(&Row, f64)], axes: &[Axis]) -> Option<Found> {
         let there: Vec<_> = cells
             .iter()
             .copied()
-            .filter(|(row, _)| ((axis.of)(row) - place).abs() <= NEAR)
+            .filter(|row| ((axis.of)(row) - place).abs() <= NEAR)
             .collect();
-        between(&there, others)
+        between(&there, others, logarithm)
     };
     let share = if above - below > NEAR {
         ((value - below) / (above - below)).clamp(0.0, 1.0)
