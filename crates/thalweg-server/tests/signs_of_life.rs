@@ -154,8 +154,9 @@ fn a_peer_that_promised_signs_of_life_and_gives_none_is_disconnected_and_one_tha
 #[test]
 fn an_amqp_client_hears_something_in_half_its_interval_and_is_let_go_after_two_silent_ones() {
     let (server, _folder) = start(&[]);
-    let mut client = Amqp::connect(address(&server, "amqp"), 1);
+    // Before the last thing that the broker hears.
     let since = Instant::now();
+    let mut client = Amqp::connect(address(&server, "amqp"), 1);
     let mut beats = 0;
     while let Some(frame) = client.receive() {
         assert_eq!((frame.kind, frame.channel), (HEARTBEAT, 0), "{frame:?}");
@@ -163,7 +164,7 @@ fn an_amqp_client_hears_something_in_half_its_interval_and_is_let_go_after_two_s
     }
     let lived = since.elapsed();
     assert!(
-        (Duration::from_secs(1)..Duration::from_secs(6)).contains(&lived),
+        (Duration::from_secs(1)..PATIENCE).contains(&lived),
         "{lived:?}"
     );
     assert!(beats >= 2, "{beats} heartbeats in {lived:?}");

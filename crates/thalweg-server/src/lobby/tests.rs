@@ -286,7 +286,8 @@ fn certificate_name_behind(bench: &Bench) -> Option<Arc<str>> {
 #[test]
 fn whoever_says_too_little_is_dropped_at_the_timeout_and_others_are_not() {
     let settings = LobbySettings {
-        connect_timeout: Duration::from_millis(60),
+        // Long enough for who writes at once, however busy the machine is.
+        connect_timeout: Duration::from_secs(1),
         ..LobbySettings::default()
     };
     let bench = bench(tcp("mqtt"), settings);
@@ -666,21 +667,22 @@ fn beyond_the_rate_connections_wait_and_none_is_lost() {
     };
     let bench = bench(spec, LobbySettings::default());
     let before = Instant::now();
-    let _clients: Vec<_> = (0..6)
-        .map(|_| {
-            let mut client = bench.connect();
-            client.write_all(HELLO).unwrap();
-            client
-        })
-        .collect();
-    for _ in 0..6 {
+    let mut clients = Vec::new();
+    // On a busy machine the first ones may come more slowly than the rate lets them in.
+    while clients.len() < 6 || bench.counts().paused_by_rate == 0 {
+        let mut client = bench.connect();
+        client.write_all(HELLO).unwrap();
+        clients.push(client);
+        assert!(clients.len() < 10_000, "none ever waits");
+    }
+    for _ in &clients {
         bench.arrival();
     }
+    let waits = clients.len() as u64 - 2;
     assert!(
-        before.elapsed() >= Duration::from_millis(35),
-        "four of six had to wait for 10 ms each"
+        before.elapsed() >= Duration::from_millis(10 * waits - 5),
+        "{waits} had to wait for 10 ms each"
     );
-    assert!(bench.counts().paused_by_rate >= 1);
 }
 
 #[test]
