@@ -67,6 +67,7 @@ struct WaitRow {
 #[derive(Clone, Debug, Serialize)]
 struct SeatRow {
     client: Arc<str>,
+    condition: Option<Box<str>>,
     online: bool,
     signal: Option<&'static str>,
     service_micros: Option<u64>,
@@ -182,6 +183,7 @@ impl SeatRow {
     fn new(seat: GroupMemberView, shard: u16) -> Self {
         SeatRow {
             client: seat.client,
+            condition: seat.condition.map(|it| it.text().into()),
             online: seat.online,
             signal: seat.signal.map(|signal| match signal {
                 Signal::Acknowledges => "acknowledgements",
@@ -252,6 +254,7 @@ mod tests {
     fn seat(client: &str) -> GroupMemberView {
         GroupMemberView {
             client: client.into(),
+            condition: None,
             online: client != "c",
             signal: Some(Signal::Reports),
             service: Some(Span::from_millis(25)),

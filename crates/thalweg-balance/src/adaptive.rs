@@ -750,19 +750,19 @@ impl Adaptive {
         }
         let view = self.see(head, now);
         self.choice += 1;
-        let mut refusals = 0;
+        let mut refusals = if head.selective { REFUSALS_MAX } else { 0 };
         loop {
-            match self.choose_among(&view) {
-                Choice::Send(place) if !may(place) => self.refuse(place),
-                choice => return choice,
-            }
-            refusals += 1;
             if refusals == REFUSALS_MAX {
                 // Many may not have it: all are asked at once.
                 (0..self.members.len() as Place)
                     .filter(|place| !may(*place))
                     .for_each(|place| self.refuse(place));
             }
+            match self.choose_among(&view) {
+                Choice::Send(place) if !may(place) => self.refuse(place),
+                choice => return choice,
+            }
+            refusals += 1;
         }
     }
 
@@ -1079,15 +1079,14 @@ mod tests {
             random: 0,
             once: false,
             again: false,
+            selective: false,
         };
         assert_eq!(
             balancer.choose(&head, now, &mut |_| true),
             Choice::Send(places[0])
         );
-        let head = Head {
-            again: true,
-            ..head
-        };
+        let again = true;
+        let head = Head { again, ..head };
         assert_eq!(
             balancer.choose(&head, now, &mut |_| true),
             Choice::Send(places[2])

@@ -96,6 +96,8 @@ pub struct Head {
     pub once: bool,
     /// It has been with a member that did not settle it.
     pub again: bool,
+    /// Some members never take a message like it, whatever room they have: all are asked before one is chosen.
+    pub selective: bool,
 }
 
 /// A message that went to a member.

@@ -185,6 +185,7 @@ mod tests {
         random: 0,
         once: false,
         again: false,
+        selective: false,
     };
 
     fn with(strategy: GroupStrategy, weights: &[u16]) -> Turns {

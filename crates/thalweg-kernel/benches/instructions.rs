@@ -332,6 +332,7 @@ fn choose(members: u32, count: u32) {
         random: 7,
         once: false,
         again: false,
+        selective: false,
     };
     for _ in 0..count {
         black_box(
@@ -407,6 +408,7 @@ impl Crew {
                 random: tag,
                 once: false,
                 again: false,
+                selective: false,
             };
             let choice = self
                 .balancer

@@ -3,6 +3,7 @@
 use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::groups::group::Group;
+use crate::groups::seats::key_of;
 use crate::ids::{LinkId, SessionId, ShardId, WatchId};
 use crate::ledger::Account;
 use crate::publish::subject::Subject;
@@ -65,7 +66,7 @@ pub struct SubscriptionView {
 pub struct Explained {
     /// One line per receiver on this shard: client, what would happen.
     pub receivers: Vec<(Arc<str>, String)>,
-    /// Client and content filter of receivers that do not get this message.
+    /// Clients or groups, and content filters, of receivers that do not get this message.
     pub rejecting: Vec<(Arc<str>, String)>,
     /// One line per group: name and filter, what would happen.
     pub groups: Vec<(Arc<str>, String)>,
@@ -205,7 +206,7 @@ impl Kernel {
             .filter(|(_, s)| client.is_none_or(|client| **s.client() == *client))
         {
             for held in session.subscriptions.iter() {
-                let mut condition = None;
+                let condition;
                 let (group, reliability, number) = if held.group.is_none() {
                     let is = |sink: &&Sink| sink.kind == SinkKind::Session && sink.target == id.0;
                     let sink = self.routes.sinks(&held.filter).iter().find(is);
@@ -220,6 +221,8 @@ impl Kernel {
                     let group = held.group.and_then(|group| self.groups.get(group));
                     let member =
                         group.and_then(|group| group.members().iter().find(|m| m.session == id));
+                    let selectors = group.and_then(Group::selectors);
+                    condition = selectors.and_then(|it| it.filter(key_of(id))).cloned();
                     (
                         group.map(Group::name),
                         member.map(|m| m.reliability),
@@ -268,11 +271,14 @@ impl Kernel {
         let route = self.route(address);
         let uid = publisher.and_then(|client| self.sessions.of_client(client));
         let uid = uid.map_or(0, |session| session.uid());
-        let groups = route
-            .groups()
-            .iter()
-            .filter_map(|group_id| self.explain_group(*group_id, address, uid, now))
-            .collect();
+        let (mut receivers, mut rejecting, mut groups) = (Vec::new(), Vec::new(), Vec::new());
+        for group_id in route.groups() {
+            match self.explain_group(*group_id, (address, sample), uid, now) {
+                Some((true, key, what)) => groups.push((key, what)),
+                Some((false, key, what)) => rejecting.push((key, what)),
+                None => {}
+            }
+        }
         let says = |session: &Session| match (
             session.link(),
             session.connection.is_congested(),
@@ -286,7 +292,6 @@ impl Kernel {
             _ => "delivered at once",
         };
         let subject = sample.map(|sample| Subject::of_sample(address, sample));
-        let (mut receivers, mut rejecting) = (Vec::new(), Vec::new());
         for receiver in route.any_receivers() {
             let Some(session) = self.sessions.get(receiver.session) else {
                 continue;

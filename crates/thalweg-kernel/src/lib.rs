@@ -69,7 +69,7 @@ pub use publish::stamp_mask::StampKey;
 pub use publish::stamped::StampedPublish;
 pub use queue::{
     DeadLetter, Deleted, Purged, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, QueueView,
-    queue_address,
+    is_queue_address, queue_address,
 };
 pub use remote::group_mail::GroupMail;
 pub use remote::shards::{Asker, ShardMessage};

@@ -69,7 +69,7 @@ const MQTT_5_SERVICE: Service = Service {
     lifespan: Some("Message Expiry Interval, in whole seconds"),
     reject: "PUBACK or PUBREC 0x97; QoS 0 in silence",
     filter: Some(Filtering {
-        place: "user property `filter` of SUBSCRIBE, for all its topic filters; not for `$share`",
+        place: "user property `filter` of SUBSCRIBE, for all its topic filters, shared ones, too",
         refused: "SUBACK 0x8F for each, with the byte in the reason string",
     }),
     ..MQTT_3_SERVICE

@@ -7,7 +7,7 @@ use crate::front::{Cx, Variant};
 
 use std::sync::Arc;
 use thalweg_filter::Predicate;
-use thalweg_kernel::{LastValueWish, Wish};
+use thalweg_kernel::{LastValueWish, Wish, is_queue_address};
 
 use thalweg_mqtt::{
     Info, PeerFault, ReasonCode, RetainHandling, ShareFilter, Subscribe, Unsubscribe,
@@ -117,8 +117,9 @@ fn condition_in(
     if user.any(|(name, _)| name == FILTER_PROPERTY) {
         return Err("there is more than one filter".into());
     }
-    if wishes.iter().any(|wish| wish.group.is_some()) {
-        return Err("a shared subscription has no filter".into());
+    let of_queue = |wish: &Wish<'_>| wish.group.is_some() && is_queue_address(wish.filter);
+    if wishes.iter().any(of_queue) {
+        return Err("a shared subscription to a queue has no filter".into());
     }
     match Predicate::parse(text) {
         Ok(predicate) => Ok(Some(Arc::new(predicate))),

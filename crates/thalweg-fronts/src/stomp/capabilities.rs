@@ -53,5 +53,5 @@ const SERVICE: Service = Service {
         place: "header `selector` of SUBSCRIBE to `/topic/` or `/exchange/`",
         refused: "ERROR `Invalid selector`; the body names the byte",
     }),
-    consumer_filter: Some("header `selector` of SUBSCRIBE to a queue"),
+    consumer_filter: Some("header `selector` of SUBSCRIBE to a queue or group"),
 };

@@ -88,23 +88,56 @@ fn a_consumer_may_filter_what_it_takes() {
     let got: Vec<_> = world.got(who).into_iter().map(|got| got.body).collect();
     assert_eq!(got, [b"2".to_vec(), b"0".to_vec()]);
     assert!(world.get(who, "q").is_some(), "the third waits");
-    for (argument, queue, why) in [
-        (("x-filter", "n > "), "q", "byte 4"),
-        (("x-filter", "n > 1"), "$g/g/a", "content filter"),
-    ] {
-        let who = world.connect();
+    let who = world.connect();
+    let mut buffer = Vec::new();
+    let mut writer = TableWriter::new(&mut buffer);
+    writer.str("x-filter", "n > ");
+    let wrong = basic::Consume {
+        queue: "q",
+        arguments: writer.finish(),
+        ..Default::default()
+    };
+    let refused = world.call(who, &Method::BasicConsume(wrong));
+    assert!(
+        matches!(&refused[..], [ServerMethod::ChannelClosed { code: 406, text, .. }] if text.contains("byte 4")),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn members_of_a_group_may_filter_what_they_take() {
+    let mut world = World::new();
+    let (large, none) = (world.connect(), world.connect());
+    for (who, filter) in [(large, "n > 1"), (none, "n = 0")] {
         let mut buffer = Vec::new();
         let mut writer = TableWriter::new(&mut buffer);
-        writer.str(argument.0, argument.1);
-        let wrong = basic::Consume {
-            queue,
+        writer.str("x-filter", filter);
+        let consume = basic::Consume {
+            queue: "$g/g/a",
+            no_ack: true,
             arguments: writer.finish(),
             ..Default::default()
         };
-        let refused = world.call(who, &Method::BasicConsume(wrong));
-        assert!(
-            matches!(&refused[..], [ServerMethod::ChannelClosed { code: 406, text, .. }] if text.contains(why)),
-            "{refused:?}"
+        world.consume_with(who, &consume);
+    }
+    for n in [1, 2, 0, 3] {
+        let mut buffer = Vec::new();
+        let mut writer = TableWriter::new(&mut buffer);
+        writer.value("n", FieldValue::U8(n));
+        let properties = BasicProperties {
+            headers: Some(writer.finish()),
+            ..BasicProperties::default()
+        };
+        world.publish_with(
+            large,
+            &publish("amq.topic", "a"),
+            &properties,
+            &n.to_string(),
         );
     }
+    let bodies = |world: &mut World, who| -> Vec<_> {
+        world.got(who).into_iter().map(|got| got.body).collect()
+    };
+    assert_eq!(bodies(&mut world, large), [b"2".to_vec(), b"3".to_vec()]);
+    assert_eq!(bodies(&mut world, none), [b"0".to_vec()]);
 }

@@ -9,6 +9,7 @@
 use crate::Kernel;
 use crate::effects::{CloseReason, ConsumerEnd, Effects};
 use crate::groups::group::Member;
+use crate::groups::seats::key;
 use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
 use crate::remote::aways::is_away;
@@ -295,8 +296,10 @@ impl Kernel {
         let Some(group) = self.groups.get(group_id) else {
             return false;
         };
+        let screen = self.screen(group, &message);
         let can = |member: &Member| {
             member.session != id
+                && screen.passes(key(member))
                 && silent.binary_search(&member.session).is_err()
                 && self.member_is_there(member.session)
                 && self.member_may_have(member.session, group, &message)

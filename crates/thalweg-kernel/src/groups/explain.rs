@@ -4,20 +4,37 @@ use crate::Kernel;
 use crate::groups::seats::Chosen;
 use crate::groups::view::{GroupMemberView, GroupView};
 use crate::ids::{GroupId, SessionId};
+use crate::publish::subject::Subject;
 use std::fmt::Write;
 use std::sync::Arc;
 use thalweg_balance::Signal;
-use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
+use thalweg_model::{Message, Properties, Reliability, RetainOp, Span, Time};
 
 impl Kernel {
-    /// What would become of a message to that address that must be settled; `publisher` is its publisher's number.
+    /// What would become of a message to that address that must be settled, with a payload and properties if content filters
+    /// are to be asked; `publisher` is its publisher's number. False if it is for no member.
     pub(crate) fn explain_group(
         &mut self,
         group_id: GroupId,
-        address: &str,
+        (address, sample): (&str, Option<(&[u8], &Properties)>),
         publisher: u64,
         now: Time,
-    ) -> Option<(Arc<str>, String)> {
+    ) -> Option<(bool, Arc<str>, String)> {
+        let payload = sample.map_or(&b""[..], |(payload, _)| payload);
+        let properties = sample.map(|(_, properties)| Box::new(properties.clone()));
+        let (reliability, retain) = (Reliability::AtLeastOnce, RetainOp::None);
+        let message = Message::new(
+            address,
+            payload,
+            reliability,
+            retain,
+            Time::NEVER,
+            now,
+            publisher,
+            properties,
+        );
+        let is_selected = self.is_selected_by(group_id);
+        let is_for_it = sample.is_none() || self.is_for_group(group_id, &message);
         let is_in_line = self.is_in_line(group_id, now);
         let is_ordered = self.is_ordered(group_id, now);
         let group = self.groups.get(group_id)?;
@@ -30,6 +47,10 @@ impl Kernel {
             said.push_str("nothing: there is no member");
         } else if is_fed {
             said.push_str("it takes from its queue, when a member has room");
+        } else if is_selected && sample.is_none() {
+            said.push_str("it goes to a member whose filter it passes, or to none");
+        } else if !is_for_it {
+            said.push_str("it passes no member's filter");
         } else if let (Some(oldest), true, false) = (view.oldest, is_in_line, is_ordered) {
             let _ = write!(
                 said,
@@ -39,18 +60,6 @@ impl Kernel {
             );
             let _ = write!(said, ": {}", why_later(&view));
         } else {
-            let reliability = Reliability::AtLeastOnce;
-            let retain = RetainOp::None;
-            let message = Message::new(
-                address,
-                b"",
-                reliability,
-                retain,
-                Time::NEVER,
-                now,
-                publisher,
-                None,
-            );
             let chosen = self.choose_member(group_id, &message, false, &[], now);
             // Nothing was sent: no key is bound by this.
             self.order_changed(group_id);
@@ -81,7 +90,10 @@ impl Kernel {
             view.members
         );
         let _ = write!(said, ", {} waiting", view.waiting);
-        Some((key, said))
+        let subject = sample.map(|sample| Subject::of_sample(address, sample));
+        let selectors = self.groups.get(group_id)?.selectors();
+        self.say_filters(&mut said, selectors, subject.as_ref());
+        Some((is_for_it, key, said))
     }
 
     fn why_nobody(&self, group_id: GroupId, address: &str) -> &'static str {

@@ -4,16 +4,18 @@
 //! dead member holds nothing back; what a member has not settled when its link ends returns to the group. One shard
 //! owns the group: messages wait there and members are chosen there; see `group_home` for members on other shards.
 
+use crate::books::Delta;
 use crate::entry::{Entry, Via};
 use crate::groups::given_back::GivenBack;
 use crate::groups::policy::Policy;
-use crate::groups::seats::Seats;
+use crate::groups::seats::{Seats, key, key_of};
 use crate::groups::view::GroupCounters;
 use crate::ids::{GroupId, QueueId, SessionId, ShardId};
 use crate::publish::pace::Pace;
-use crate::queue::{Backlog, Mark};
+use crate::queue::{Backlog, Item, Mark, Selectors};
 use std::sync::Arc;
 use thalweg_balance::GroupStrategy;
+use thalweg_filter::Predicate;
 use thalweg_model::{Message, Reliability};
 
 /// Members of one filter under one name. The same name on another filter is another group.
@@ -34,6 +36,8 @@ pub(crate) struct Group {
     pace: Option<Box<Pace>>,
     /// Away only while it is asked.
     seats: Option<Box<Seats>>,
+    /// If one of its members has a content filter.
+    selectors: Option<Box<Selectors>>,
     pub waiting: Backlog,
     pub given_back: GivenBack,
     pub counters: GroupCounters,
@@ -101,6 +105,7 @@ impl Group {
             errands: Errands::default(),
             pace: None,
             seats: Some(Box::new(seats)),
+            selectors: None,
             waiting: Backlog::new(0),
             given_back: GivenBack::default(),
             counters: GroupCounters::default(),
@@ -166,34 +171,86 @@ impl Group {
         self.members.iter().chain(&self.away)
     }
 
-    pub(crate) fn add(&mut self, member: Member) {
+    /// Adds a member, with or without a content filter.
+    pub(crate) fn add(&mut self, member: Member, filter: Option<Arc<Predicate>>) {
+        self.select(&member, filter);
         self.members.push(member);
         self.seats_changed();
     }
 
     /// Renews the terms of a session that is a member; false if it is not.
-    pub(crate) fn renew(&mut self, member: Member) -> bool {
+    pub(crate) fn renew(&mut self, member: Member, filter: &Option<Arc<Predicate>>) -> bool {
         let known = self.members.iter_mut();
         match { known }.find(|known| known.session == member.session) {
             Some(known) => *known = member,
             None => return false,
         }
+        self.select(&member, filter.clone());
         self.seats_changed();
         true
     }
 
+    fn select(&mut self, member: &Member, filter: Option<Arc<Predicate>>) {
+        let (others, lanes) = (self.members.iter().chain(&self.away), self.waiting.lanes());
+        Selectors::join(
+            &mut self.selectors,
+            key(member),
+            filter,
+            others.map(key),
+            lanes,
+        );
+    }
+
+    /// The content filters of members, if there are any.
+    #[inline]
+    pub(crate) fn selectors(&self) -> Option<&Selectors> {
+        self.selectors.as_deref()
+    }
+
+    pub(crate) fn selectors_mut(&mut self) -> Option<&mut Selectors> {
+        self.selectors.as_deref_mut()
+    }
+
+    /// Whether it knows every member there is, with the content filters; if this shard is the owner.
+    pub(crate) fn knows_everybody(&self) -> bool {
+        let elsewhere: usize = self.peers.iter().map(|peer| peer.all as usize).sum();
+        elsewhere <= self.away.len()
+    }
+
+    /// A message waits where it waited before.
+    pub(crate) fn comes_back(&mut self, item: Item) -> Delta {
+        if let Some(selectors) = self.selectors.as_deref_mut() {
+            selectors.came_back(self.waiting.place_of(&item));
+        }
+        self.waiting.insert(item)
+    }
+
+    /// A message waits before all others.
+    pub(crate) fn comes_back_first(&mut self, item: Item) -> Delta {
+        let order = self.waiting.order_before(&item.message);
+        self.comes_back(Item { order, ..item })
+    }
+
     /// Forgets all memberships of a session.
     pub(crate) fn leave(&mut self, id: SessionId) {
-        self.members.retain(|member| member.session != id);
+        for gone in self.members.extract_if(.., |member| member.session == id) {
+            Selectors::leave(&mut self.selectors, key(&gone));
+        }
         self.seats_changed();
     }
 
-    /// Forgets a member that is a consumer of a line.
-    pub(crate) fn leave_line(&mut self, id: SessionId, line: u16, consumer: u32) {
+    /// Forgets a member that is a consumer of a line; the content filter that it had.
+    pub(crate) fn leave_line(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        consumer: u32,
+    ) -> Option<Arc<Predicate>> {
         let is = |line_of: LineMember| (line_of.line, line_of.consumer) == (line, consumer);
         self.members
             .retain(|member| !(member.session == id && member.line.is_some_and(is)));
         self.seats_changed();
+        Selectors::leave(&mut self.selectors, (id, line, consumer))
     }
 
     /// Notes how many members another shard has.
@@ -222,7 +279,8 @@ impl Group {
     }
 
     /// Adds a member on another shard, or renews its terms.
-    pub(crate) fn add_away(&mut self, member: Member) {
+    pub(crate) fn add_away(&mut self, member: Member, filter: Option<Arc<Predicate>>) {
+        self.select(&member, filter);
         let known = self.away.iter_mut();
         match { known }.find(|known| known.session == member.session) {
             Some(known) => *known = member,
@@ -232,6 +290,7 @@ impl Group {
     }
 
     pub(crate) fn forget_away(&mut self, id: SessionId) {
+        Selectors::leave(&mut self.selectors, key_of(id));
         self.away.retain(|member| member.session != id);
         self.seats_changed();
     }

@@ -8,7 +8,7 @@ use crate::groups::group::{Group, Member, Peer, group_key};
 use crate::ids::{GroupId, SessionId};
 use crate::ledger::DropReason;
 use crate::memory::{Kept, group_cost, subscription_cost};
-use crate::queue::is_queue_address;
+use crate::queue::{filter_cost, is_queue_address};
 use crate::remote::group_home::owner_of;
 use crate::remote::shards::ShardMessage;
 use crate::routes::cached::{Sink, SinkKind};
@@ -68,23 +68,32 @@ impl Kernel {
             id: wish.id,
             line: None,
         };
+        let condition = pending.condition.clone();
+        let bytes = condition.as_deref().map_or(0, filter_cost);
+        if bytes > 0 && !self.may_subscribe(id, bytes) {
+            return None;
+        }
         if let Some(group_id) = known
             && let Some(group) = self.groups.get_mut(group_id)
-            && group.renew(member)
+            && group.renew(member, &condition)
         {
+            self.weigh_condition(id, wish.filter, known, bytes);
             self.tell_seats(group_id, id);
             return Some(false);
         }
         let key = group_key(name, wish.filter);
         let cost =
             subscription_cost(wish.filter) + known.map_or(group_cost(&key, wish.filter), |_| 0);
-        if self.sessions.get(id)?.subscriptions.len() >= limit || !self.may_subscribe(id, cost) {
+        if self.sessions.get(id)?.subscriptions.len() >= limit
+            || !self.may_subscribe(id, cost + bytes)
+        {
             return None;
         }
         self.ensure_queue(wish.filter);
         let group_id = self.group_for(&key, wish.filter);
-        self.groups.get_mut(group_id)?.add(member);
+        self.groups.get_mut(group_id)?.add(member, condition);
         self.hold_subscription(id, wish.filter, Some(group_id));
+        self.weigh_condition(id, wish.filter, Some(group_id), bytes);
         let session = self.sessions.get_mut(id)?;
         session.membership.join(group_id);
         if session.is_durable()

@@ -15,6 +15,7 @@ pub(crate) mod returned;
 pub(crate) mod rights;
 pub(crate) mod seating;
 pub(crate) mod seats;
+pub(crate) mod selected;
 pub(crate) mod store;
 pub(crate) mod view;
 pub(crate) mod work_terms;

@@ -4,7 +4,8 @@ use crate::Kernel;
 use crate::effects::{Effects, Holder, Safety};
 use crate::entry::Entry;
 use crate::groups::group::{Group, Member};
-use crate::groups::seats::Chosen;
+use crate::groups::seats::{Chosen, key};
+use crate::groups::selected::Search;
 use crate::ids::{GroupId, SessionId};
 use crate::journal::durable::{Pending, Put};
 use crate::ledger::DropReason;
@@ -30,7 +31,8 @@ impl Kernel {
             return;
         };
         if group.owner() == self.env.shard() {
-            return self.offer(group_id, message, now, fx);
+            self.offer(group_id, message, now, fx);
+            return;
         }
         self.books.forwarded();
         self.journal.promise();
@@ -62,7 +64,8 @@ impl Kernel {
         );
     }
 
-    /// Another shard received a message for a group that is owned here. False if there is no such group.
+    /// Another shard received a message for a group that is owned here. False if there is no such group, or it is for none of
+    /// its members.
     pub(crate) fn on_publish_to_group<E: Effects>(
         &mut self,
         key: &str,
@@ -71,10 +74,7 @@ impl Kernel {
         fx: &mut E,
     ) -> bool {
         match self.groups.find(key) {
-            Some(group_id) => {
-                self.offer(group_id, message, now, fx);
-                true
-            }
+            Some(group_id) => self.offer(group_id, message, now, fx),
             None => {
                 // The last member left while the message was on its way.
                 self.book_routed(None, message.address());
@@ -89,12 +89,18 @@ impl Kernel {
         let Some(group) = self.groups.get(group_id) else {
             return false;
         };
+        let selects = |member: &Member| {
+            group
+                .selectors()
+                .is_some_and(|it| it.filter(key(member)).is_some())
+        };
         let can_take = |member: &Member| {
             let session = self.sessions.get(member.session);
-            is_away(member.session)
-                || session.is_some_and(|it| {
-                    it.link().is_some() && !it.connection.is_congested() && it.has_credit()
-                })
+            !selects(member)
+                && (is_away(member.session)
+                    || session.is_some_and(|it| {
+                        it.link().is_some() && !it.connection.is_congested() && it.has_credit()
+                    }))
         };
         let to_disk = may_go_to_disk && group.number() != 0 && !self.books.has_accounts();
         group.owner() == self.env.shard()
@@ -102,8 +108,23 @@ impl Kernel {
             && (!group.waiting.is_empty() || !group.everybody().any(can_take))
     }
 
-    /// Gives a message to a member, or lets it wait in the group. What it refers to is written down by the caller.
-    fn offer<E: Effects>(&mut self, group_id: GroupId, message: &Message, now: Time, fx: &mut E) {
+    /// Gives a message to a member, or lets it wait in the group. What it refers to is written down by the caller. False if it
+    /// passes the content filter of no member, connected or not: it is not the group's then.
+    fn offer<E: Effects>(
+        &mut self,
+        group_id: GroupId,
+        message: &Message,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        let is_for_it = self.is_for_group(group_id, message);
+        if is_for_it {
+            self.take_in(group_id, message, now, fx);
+        }
+        is_for_it
+    }
+
+    fn take_in<E: Effects>(&mut self, group_id: GroupId, message: &Message, now: Time, fx: &mut E) {
         self.book_routed(None, message.address());
         self.group_arrival(group_id, now);
         // What came before goes before.
@@ -159,7 +180,7 @@ impl Kernel {
         let is_wanted = (waits && !is_behind)
             || upgrades
             || message.reliability() > Reliability::AtMostOnce
-            || self.has_receiver_with_link(group_id, message.address());
+            || self.has_receiver_with_link(group_id, message);
         let (messages_max, bytes_max) = (
             self.env.limits().group_messages_max,
             self.env.limits().group_bytes_max,
@@ -251,14 +272,16 @@ impl Kernel {
         self.book_drop(None, message.address(), reason);
     }
 
-    /// Whether a connected member may receive from the address, though perhaps not now.
-    fn has_receiver_with_link(&self, group_id: GroupId, address: &str) -> bool {
+    /// Whether a connected member may receive a message and takes such, though perhaps not now.
+    fn has_receiver_with_link(&self, group_id: GroupId, message: &Message) -> bool {
         let Some(group) = self.groups.get(group_id) else {
             return false;
         };
+        let screen = self.screen(group, message);
         group.everybody().any(|member| {
             self.member_is_there(member.session)
-                && self.member_may_have_at(member.session, group, address)
+                && self.member_may_have_at(member.session, group, message.address())
+                && screen.passes(key(member))
         })
     }
 
@@ -511,7 +534,15 @@ impl Kernel {
         }
         // Messages at the head that no connected member may receive do not block those behind them.
         let mut at = 0;
+        let mut search = self.is_selected_by(group_id).then(Search::default);
         loop {
+            if let Some(search) = &mut search {
+                at = match self.next_selected(group_id, search, now) {
+                    Some(next) => next,
+                    None if self.reads_on(Holder::Group(group_id)) => continue,
+                    None => return,
+                };
+            }
             if self.next_waits_for_mark(group_id, at) {
                 return;
             }
@@ -544,6 +575,10 @@ impl Kernel {
             if let Some(waiting) = self.give(group_id, waiting, now, fx) {
                 if let Some(group) = self.groups.get_mut(group_id) {
                     self.books.entered(group.waiting.insert(waiting));
+                }
+                if let Some(search) = &mut search {
+                    self.rest_at(group_id, at, search);
+                    continue;
                 }
                 if at < LOOK_AHEAD && (is_refused || self.is_nobodys_for_now(group_id, at)) {
                     at += 1;
@@ -599,7 +634,7 @@ impl Kernel {
             return false;
         };
         let has_seats = group.seats().is_some_and(|seats| seats.has_any());
-        has_seats && !self.has_receiver_with_link(group_id, waiting.message.address())
+        has_seats && !self.has_receiver_with_link(group_id, &waiting.message)
     }
 }
 

@@ -10,7 +10,6 @@
 
 use crate::Kernel;
 use crate::effects::{Effects, Holder};
-use crate::groups::given_back::is_among;
 use crate::groups::group::Member;
 use crate::groups::leavers::Leavers;
 use crate::groups::offer::waited;
@@ -181,7 +180,12 @@ impl Kernel {
         }
         let key = order.key(message);
         let upgraded = self.upgrades(group_id);
-        let is_meant = |member: &Member| !is_among(except, || key_of_member(member));
+        let group = self.groups.get(group_id);
+        let screen = group.map(|group| self.screen(group, message));
+        let is_meant = |member: &Member| {
+            let key = key_of_member(member);
+            !except.contains(&key) && screen.as_ref().is_none_or(|it| it.passes(key))
+        };
         let may = |kernel: &Kernel, member: &Member| {
             is_meant(member) && kernel.member_can_take(member, message, upgraded)
         };
@@ -385,7 +389,7 @@ impl Kernel {
                     };
                     // Its output took nothing after all.
                     if let Some(group) = self.groups.get_mut(group_id) {
-                        self.books.entered(group.waiting.insert(waiting));
+                        self.books.entered(group.comes_back(waiting));
                     }
                     self.order_changed(group_id);
                 }
@@ -399,7 +403,8 @@ impl Kernel {
                     }
                     continue;
                 }
-                Chosen::Nobody => is_held = true,
+                // What no member takes that has room may be for one that has none, and others are for those that have.
+                Chosen::Nobody => is_held |= !self.is_selected_by(group_id),
             }
             passed.push(key);
             at += 1;

@@ -52,6 +52,7 @@ impl Kernel {
             || !group.waiting.is_empty()
             || group.feed().is_some()
             || group.policy().upgrade_reliability
+            || group.selectors().is_some()
         {
             return false;
         }
@@ -79,6 +80,7 @@ impl Kernel {
                 random: self.env.random(),
                 once: false,
                 again: false,
+                selective: false,
             };
             seats.whose_turn(&head, now, &mut may)
         });

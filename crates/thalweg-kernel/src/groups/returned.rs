@@ -201,7 +201,7 @@ impl Kernel {
             let Some(group) = self.groups.get_mut(group_id) else {
                 continue;
             };
-            self.books.entered(group.waiting.push_front(item));
+            self.books.entered(group.comes_back_first(item));
             if !touched.contains(&group_id) {
                 touched.push(group_id);
             }

@@ -3,11 +3,30 @@
 use crate::Kernel;
 use crate::access::Permission;
 use crate::groups::group::{Group, Member};
+use crate::groups::seats::key;
 use crate::ids::{GroupId, SessionId};
+use crate::queue::Screen;
 use crate::remote::group_home::may_sit;
 use thalweg_model::Message;
 
 impl Kernel {
+    /// A message, as the content filters of a group's members are asked about it.
+    pub(crate) fn screen<'a>(&self, group: &'a Group, message: &'a Message) -> Screen<'a> {
+        Screen::new(group.selectors(), message, self.env.neutral())
+    }
+
+    /// Whether a message that has just come is for a group: it passes the filter of a member, or of one that is not known
+    /// yet.
+    pub(crate) fn is_for_group(&self, group_id: GroupId, message: &Message) -> bool {
+        let Some(group) = self.groups.get(group_id) else {
+            return true;
+        };
+        let screen = self.screen(group, message);
+        group.selectors().is_none()
+            || !group.knows_everybody()
+            || group.everybody().any(|member| screen.passes(key(member)))
+    }
+
     /// Whether this shard has members and none of them, here or away, may be given the message.
     pub(crate) fn is_forbidden(&self, group_id: GroupId, message: &Message) -> bool {
         let Some(group) = self.groups.get(group_id) else {

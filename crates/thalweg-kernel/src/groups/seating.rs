@@ -163,6 +163,7 @@ impl Kernel {
             group.feed(),
             group.policy().upgrade_reliability,
         );
+        let selective = group.selectors().is_some();
         let waiting = feed.map_or(waiting, |queue| self.ready_in(queue));
         let (queued, size) = (waiting + 1, message.payload().len() as u32);
         let head = Head {
@@ -172,6 +173,7 @@ impl Kernel {
             random,
             once,
             again,
+            selective,
         };
         let Some(mut seats) = self
             .groups
@@ -192,9 +194,15 @@ impl Kernel {
             }
             return chosen;
         }
-        let (chosen, look) = seats.choose(message, upgrades, &head, now, |member| {
-            !is_among(except, || key(member)) && self.member_can_take(member, message, upgrades)
-        });
+        let (chosen, look) = {
+            let group = self.groups.get(group_id);
+            let screen = group.map(|group| self.screen(group, message));
+            seats.choose(message, upgrades, &head, now, |member| {
+                !is_among(except, || key(member))
+                    && self.member_can_take(member, message, upgrades)
+                    && screen.as_ref().is_none_or(|it| it.passes(key(member)))
+            })
+        };
         if let Some(group) = self.groups.get_mut(group_id) {
             group.put_seats(seats);
         }

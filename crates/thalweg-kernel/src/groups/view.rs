@@ -4,12 +4,13 @@
 //! message an addition; times are taken only of messages that waited.
 
 use crate::Kernel;
-use crate::groups::group::Group;
+use crate::groups::group::{Group, Member};
 use crate::groups::ordered::Order;
-use crate::groups::seats::Seats;
+use crate::groups::seats::{Seats, key};
 use crate::groups::work_terms::OrderKey;
 use std::sync::Arc;
 use thalweg_balance::{GroupStrategy, MemberView, Signal};
+use thalweg_filter::Predicate;
 use thalweg_model::{Span, Time};
 
 /// A group, as operators see it: one shard's part of it.
@@ -37,6 +38,8 @@ pub struct GroupView {
 #[derive(Clone, Debug)]
 pub struct GroupMemberView {
     pub client: Arc<str>,
+    /// The content filter of what it takes.
+    pub condition: Option<Arc<Predicate>>,
     /// It has a link.
     pub online: bool,
     /// How the group sees what it does; nothing if the strategy does not look.
@@ -173,6 +176,7 @@ impl std::ops::AddAssign for GroupCounters {
 
 fn member_view(
     client: Arc<str>,
+    condition: Option<&Arc<Predicate>>,
     online: bool,
     waits: bool,
     tally: &Tally,
@@ -180,6 +184,7 @@ fn member_view(
 ) -> GroupMemberView {
     GroupMemberView {
         client,
+        condition: condition.cloned(),
         online,
         signal: seen.map(|seen| seen.signal),
         service: seen.map(|seen| seen.service),
@@ -211,6 +216,7 @@ impl Kernel {
 
     pub(crate) fn view_group(&self, group: &Group, now: Time) -> GroupView {
         let is_owner = group.owner() == self.env.shard();
+        let condition = |member: &Member| group.selectors().and_then(|it| it.filter(key(member)));
         let seats = group.members().iter().filter_map(|member| {
             let session = self.sessions.get(member.session)?;
             let (tally, seen) = group
@@ -220,8 +226,10 @@ impl Kernel {
             let waits = !session.is_trusted() || session.connection.is_congested();
             let online = session.link().is_some();
             // Connected members are shown by the owner, which has more of them.
-            (is_owner || !online)
-                .then(|| member_view(session.client().clone(), online, waits, &tally, seen))
+            (is_owner || !online).then(|| {
+                let client = session.client().clone();
+                member_view(client, condition(member), online, waits, &tally, seen)
+            })
         });
         let away = group.away().iter().filter_map(|member| {
             let (client, waits) = self.view_away(member)?;
@@ -229,7 +237,8 @@ impl Kernel {
                 .seats()
                 .map(|seats| seats.seen(member, now))
                 .unwrap_or_default();
-            Some(member_view(client.clone(), true, waits, &tally, seen))
+            let (client, condition) = (client.clone(), condition(member));
+            Some(member_view(client, condition, true, waits, &tally, seen))
         });
         GroupView {
             name: group.name(),

@@ -7,7 +7,7 @@ use crate::entry::Entry;
 use crate::groups::group::{Member, group_key};
 use crate::ids::{GroupId, SessionId, ShardId, Tag};
 use crate::journal::terms::StoredTerms;
-use crate::queue::{Item, flagged};
+use crate::queue::{Item, filter_cost, flagged};
 use crate::remote::group_home::owner_of;
 use crate::remote::transfer::Destination;
 use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
@@ -396,6 +396,11 @@ impl Kernel {
     }
 
     fn restore_subscription(&mut self, id: SessionId, stored: StoredSubscription) {
+        // What is no filter any more is true of nothing.
+        let condition = stored
+            .condition
+            .as_deref()
+            .map(|text| Arc::new(Predicate::parse(text).unwrap_or_else(|_| Predicate::never())));
         let group = match &stored.group {
             None => None,
             Some(name) => {
@@ -407,16 +412,11 @@ impl Kernel {
                     line: None,
                 };
                 if let Some(group) = self.groups.get_mut(group_id) {
-                    group.add(member);
+                    group.add(member, condition.clone());
                 }
                 Some(group_id)
             }
         };
-        // What is no filter any more is true of nothing.
-        let condition = stored
-            .condition
-            .as_deref()
-            .map(|text| Arc::new(Predicate::parse(text).unwrap_or_else(|_| Predicate::never())));
         let first_here = group.is_none() && !self.is_wanted_here(&stored.filter);
         if group.is_none() {
             let no_local = u8::from(stored.no_local) * NO_LOCAL;
@@ -438,7 +438,8 @@ impl Kernel {
         }
         self.hold_subscription(id, &stored.filter, group);
         if let Some(condition) = condition {
-            self.weigh_condition(id, &stored.filter, condition.bytes());
+            let bytes = group.map_or(condition.bytes(), |_| filter_cost(&condition));
+            self.weigh_condition(id, &stored.filter, group, bytes);
         }
         if let Some(group) = group {
             self.tell_seats(group, id);

@@ -7,7 +7,8 @@ use crate::access::Permission;
 use crate::effects::Effects;
 use crate::groups::group::{LineMember, Member, group_key};
 use crate::ids::{GroupId, SessionId};
-use crate::queue::is_queue_address;
+use crate::memory::Kept;
+use crate::queue::{filter_cost, is_queue_address};
 use crate::verdict::{Refusal, Verdict};
 use thalweg_model::{Filter, Reliability, Time};
 
@@ -72,11 +73,6 @@ impl Kernel {
         if name.is_empty() || Filter::check(filter).is_err() {
             return Err(Refusal::Invalid("a group has a name and a filter"));
         }
-        if spec.filter.is_some() {
-            return Err(Refusal::Invalid(
-                "a member of a group has no content filter",
-            ));
-        }
         if !self.env.limits().groups_enabled {
             return Err(Refusal::Denied);
         }
@@ -84,6 +80,11 @@ impl Kernel {
             Some(session) if session.access().allows(Permission::Subscribe, filter) => {}
             _ => return Err(Refusal::Denied),
         }
+        let cost = spec.filter.as_deref().map_or(0, filter_cost);
+        if cost > 0 && !self.may_keep(0, cost) {
+            return Err(Refusal::Short);
+        }
+        self.env.entered(Kept::Subscriptions, cost);
         let group_id = self.group_for(&group_key(name, filter), filter);
         let line = Some(LineMember {
             line: spec.line,
@@ -96,12 +97,13 @@ impl Kernel {
             Reliability::AtMostOnce
         };
         if let Some(group) = self.groups.get_mut(group_id) {
-            group.add(Member {
+            let member = Member {
                 session: id,
                 reliability,
                 id: 0,
                 line,
-            });
+            };
+            group.add(member, spec.filter.clone());
         }
         self.tell_seats(group_id, id);
         self.tell_membership(group_id, 0);
@@ -146,9 +148,10 @@ impl Kernel {
             Source::Group(group_id) => {
                 self.leave_seat(group_id, (id, line, consumer.number));
                 self.note_leaver(id, group_id);
-                if let Some(group) = self.groups.get_mut(group_id) {
-                    group.leave_line(id, line, consumer.number);
-                }
+                let group = self.groups.get_mut(group_id);
+                let filter = group.and_then(|group| group.leave_line(id, line, consumer.number));
+                let cost = filter.as_deref().map_or(0, filter_cost);
+                self.env.left(Kept::Subscriptions, cost);
                 self.group_lost_member(group_id, now, fx);
             }
         }

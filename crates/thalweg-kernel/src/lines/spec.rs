@@ -22,7 +22,7 @@ pub struct ConsumeSpec<'a> {
     pub priority: i32,
     /// It does not want what its own session publishes. Such messages are passed over.
     pub no_local: bool,
-    /// It is given only what passes; the rest waits for others. A member of a group cannot have one.
+    /// It is given only what passes; the rest is for others.
     pub filter: Option<Arc<Predicate>>,
 }
 

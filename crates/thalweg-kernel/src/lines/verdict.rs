@@ -269,7 +269,7 @@ impl Kernel {
             return self.give_up_of_group(group_id, item, DeathReason::DeliveryLimit, now);
         }
         if let Some(group) = self.groups.get_mut(group_id) {
-            self.books.entered(group.waiting.push_front(item));
+            self.books.entered(group.comes_back_first(item));
         }
     }
 }

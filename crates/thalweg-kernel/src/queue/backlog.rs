@@ -56,13 +56,13 @@ impl Item {
 
 /// A place in line: what is served first is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     lane: usize,
     pub order: i64,
 }
 
 impl Place {
-    pub(super) fn lane(self) -> usize {
+    pub(crate) fn lane(self) -> usize {
         self.lane
     }
 }
@@ -212,12 +212,6 @@ impl Backlog {
         self.insert(item)
     }
 
-    /// Puts an item before all others of its priority.
-    pub(crate) fn push_front(&mut self, mut item: Item) -> Delta {
-        item.order = self.order_before(&item.message);
-        self.insert(item)
-    }
-
     /// The item at this place of those of the lowest priority.
     pub(crate) fn get(&self, at: usize) -> Option<&Item> {
         self.lanes.first()?.get(at)
@@ -231,12 +225,12 @@ impl Backlog {
     }
 
     /// How many priorities are distinguished.
-    pub(super) fn lanes(&self) -> usize {
+    pub(crate) fn lanes(&self) -> usize {
         self.lanes.len()
     }
 
     /// The place of a message.
-    pub(super) fn place_of(&self, item: &Item) -> Place {
+    pub(crate) fn place_of(&self, item: &Item) -> Place {
         Place {
             lane: self.lane_of(&item.message),
             order: item.order,
@@ -252,7 +246,7 @@ impl Backlog {
     }
 
     /// What is in memory at a place, and where in its lane: what has come back may have the place of something else.
-    pub(super) fn run_at(&self, place: Place) -> impl Iterator<Item = (usize, &Item)> {
+    pub(crate) fn run_at(&self, place: Place) -> impl Iterator<Item = (usize, &Item)> {
         let lane = self.lanes.get(place.lane).into_iter();
         lane.flat_map(move |lane| {
             let first = lane.partition_point(|item| item.order < place.order);

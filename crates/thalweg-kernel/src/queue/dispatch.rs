@@ -2,14 +2,13 @@
 
 use super::take::LOOKED_AT_MAX;
 use super::takers::{Consumer, NextReceiver};
-use super::{Item, Queue};
+use super::{Item, Queue, Screen};
 use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
 use crate::effects::{Effects, Holder};
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::lines::{HandedOver, Source};
-use crate::publish::subject::Subject;
 use crate::session::Pressure;
 use crate::timers::TimerKey;
 use smallvec::SmallVec;
@@ -211,14 +210,10 @@ impl Kernel {
         resting: &[GroupId],
     ) -> Option<(NextReceiver, usize)> {
         let queue = self.queues.get(queue_id)?;
-        let selectors = queue.selectors.as_deref();
-        let selectors = selectors.map(|it| (it, Subject::of_message(message, self.env.neutral())));
+        let screen = Screen::new(queue.selectors.as_deref(), message, self.env.neutral());
         let can = |taker: &NextReceiver| match taker {
             NextReceiver::Consumer(consumer) => {
-                self.can_have(queue_id, consumer, message)
-                    && selectors
-                        .as_ref()
-                        .is_none_or(|(it, subject)| it.passes(consumer, subject))
+                self.can_have(queue_id, consumer, message) && screen.passes(consumer.key())
             }
             NextReceiver::Group(group) => {
                 !resting.contains(group) && self.has_member_for(*group, message)
@@ -234,7 +229,7 @@ impl Kernel {
         };
         let selectors = queue.selectors.as_deref();
         queue.takers.consumers().iter().any(|consumer| {
-            !selectors.is_some_and(|it| it.has_filter(consumer))
+            selectors.is_none_or(|it| it.filter(consumer.key()).is_none())
                 && self.consumer_can_take(consumer.session, consumer.line, consumer.number)
                 && self.may_have_at(consumer.session, queue_id, address)
         }) || queue

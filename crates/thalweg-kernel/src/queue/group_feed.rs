@@ -5,7 +5,7 @@ use super::{Item, QueueOverflow, is_queue_address};
 use crate::Kernel;
 use crate::effects::{Effects, Holder};
 use crate::groups::ordered::LOOK_ANEW;
-use crate::groups::seats::Chosen;
+use crate::groups::seats::{Chosen, key};
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::journal::durable::Pending;
 use crate::memory::queue_cost;
@@ -225,10 +225,13 @@ impl Kernel {
         let Some(group) = self.groups.get(group_id) else {
             return false;
         };
-        let upgrades = group.policy().upgrade_reliability;
-        group
-            .everybody()
-            .any(|member| self.member_can_take(member, message, upgrades))
+        let (upgrades, screen) = (
+            group.policy().upgrade_reliability,
+            self.screen(group, message),
+        );
+        group.everybody().any(|member| {
+            self.member_can_take(member, message, upgrades) && screen.passes(key(member))
+        })
     }
 
     /// Whether a message stays in its queue until it is marked as delivered, because members of this group are on other

@@ -35,7 +35,8 @@ pub(crate) use dead_letter::{Dead, GivenUp};
 pub(crate) use delivered::Mark;
 pub use ending::{Deleted, Purged};
 pub(crate) use queues::Queues;
-use selectors::Selectors;
+pub(crate) use select::ASKED_PER_CALL;
+pub(crate) use selectors::{Screen, Selectors, filter_cost};
 pub use spec::{DeadLetter, QueueLimits, QueueOverflow, QueueSpec, QueueStatus, queue_address};
 use takers::Takers;
 use terms::Terms;
@@ -115,7 +116,7 @@ impl Kernel {
 }
 
 /// Whether an address is in the reserved subtree of queues.
-pub(crate) fn is_queue_address(address: &str) -> bool {
+pub fn is_queue_address(address: &str) -> bool {
     let Some(rest) = address.strip_prefix("$q") else {
         return false;
     };

@@ -6,18 +6,18 @@ use super::dispatch::EXPIRED_PER_CALL;
 use super::selectors::Looked;
 use super::take::LOOKED_AT_MAX;
 use super::takers::{Consumer, NextReceiver};
-use super::{Item, Queue};
+use super::{Item, Queue, Screen};
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Effects, Holder};
+use crate::groups::seats::Key;
 use crate::ids::{GroupId, QueueId};
-use crate::publish::subject::Subject;
 use crate::timers::TimerKey;
 use smallvec::SmallVec;
 use thalweg_model::Time;
 
 /// How often messages are held against a consumer in one call at the most.
-pub(super) const ASKED_PER_CALL: usize = 4096;
+pub(crate) const ASKED_PER_CALL: usize = 4096;
 
 /// The groups that take from the queue, in one call. They look from the head on each time: who is in them changes.
 struct Groups {
@@ -125,7 +125,7 @@ impl Kernel {
         let selectors = queue.selectors.as_deref()?;
         let can = |it: &&Consumer| self.consumer_can_take(it.session, it.line, it.number);
         let of_consumers = queue.active_consumers().iter().filter(can);
-        let places = of_consumers.filter_map(|it| selectors.next(it, &queue.backlog));
+        let places = of_consumers.filter_map(|it| selectors.next(it.key(), &queue.backlog));
         let mut awake = queue.active_groups().iter();
         let some_look = groups.left > 0 && awake.any(|it| !groups.resting.contains(it));
         let of_groups = some_look
@@ -140,12 +140,12 @@ impl Kernel {
         let selectors = queue.selectors.as_deref()?;
         let groups_look = groups.looked.next(&queue.backlog) == Some(place);
         for (at, item) in queue.backlog.run_at(place) {
-            let subject = Subject::of_message(&item.message, self.env.neutral());
+            let screen = Screen::new(Some(selectors), &item.message, self.env.neutral());
             let can = |taker: &NextReceiver| match taker {
                 NextReceiver::Consumer(consumer) => {
-                    !selectors.has_seen(consumer, place)
+                    !selectors.has_seen(consumer.key(), place)
                         && self.can_have(queue_id, consumer, &item.message)
-                        && selectors.passes(consumer, &subject)
+                        && screen.passes(consumer.key())
                 }
                 NextReceiver::Group(group) => {
                     groups_look
@@ -179,11 +179,11 @@ impl Kernel {
         }
         let can = |it: &&Consumer| self.consumer_can_take(it.session, it.line, it.number);
         let consumers = queue.active_consumers().iter().filter(can);
-        let passing: SmallVec<[Consumer; 8]> = consumers.copied().collect();
+        let passing: SmallVec<[Key; 8]> = consumers.map(Consumer::key).collect();
         let queue = self.queues.get_mut(queue_id);
         if let Some(selectors) = queue.and_then(|queue| queue.selectors.as_deref_mut()) {
             for consumer in &passing {
-                selectors.pass(consumer, place);
+                selectors.pass(*consumer, place);
             }
         }
     }

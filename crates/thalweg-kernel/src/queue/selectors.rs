@@ -1,18 +1,19 @@
-//! Which consumers of a queue have content filters, and how far each consumer has looked for what passes.
+//! Which consumers of a queue or members of a group have content filters, and how far each has looked for what passes.
 //!
 //! *Knows:* filters, and places in line. *Must never know:* rights, credit, the books.
 //!
 //! A consumer is asked about a message once: what does not pass it is behind it then, however long that waits. Only what comes
-//! back to such a place is looked at again. A queue without filters has none of this.
+//! back to such a place is looked at again. Without filters there is none of this.
 
 use super::Backlog;
 use super::backlog::Place;
-use super::takers::Consumer;
+use crate::env::Neutral;
 use crate::groups::seats::Key;
 use crate::publish::subject::Subject;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_filter::Predicate;
+use thalweg_model::Message;
 
 /// Places that are looked at again, before all from the first of them on are.
 const AGAIN_MAX: usize = 1024;
@@ -26,14 +27,17 @@ pub(super) struct Looked {
     again: BTreeSet<Place>,
 }
 
-/// The consumers of a queue of which some have filters.
+/// The consumers of a queue, or the members of a group, of which some have filters.
 #[derive(Default)]
-pub(super) struct Selectors {
-    consumers: BTreeMap<Key, (Option<Arc<Predicate>>, Looked)>,
+pub(crate) struct Selectors {
+    takers: BTreeMap<Key, (Option<Arc<Predicate>>, Looked)>,
 }
 
+/// A message, as the filters of those who might take it are asked about it. Its payload is read once at the most.
+pub(crate) struct Screen<'a>(Option<(&'a Selectors, Subject<'a>)>);
+
 /// What a filter and what is known of its consumer take.
-pub(super) fn filter_cost(filter: &Predicate) -> usize {
+pub(crate) fn filter_cost(filter: &Predicate) -> usize {
     size_of::<(Key, (Option<Arc<Predicate>>, Looked))>() + filter.bytes()
 }
 
@@ -84,62 +88,103 @@ impl Looked {
 }
 
 impl Selectors {
-    /// A consumer has come; `lanes` is how many priorities its queue distinguishes.
-    pub(super) fn add(&mut self, key: Key, filter: Option<Arc<Predicate>>, lanes: usize) {
-        self.consumers.insert(key, (filter, Looked::at_head(lanes)));
+    /// A taker comes, or has another filter. `others` are those that are there, and `lanes` is how many priorities are
+    /// distinguished.
+    pub(crate) fn join(
+        these: &mut Option<Box<Selectors>>,
+        key: Key,
+        filter: Option<Arc<Predicate>>,
+        others: impl Iterator<Item = Key>,
+        lanes: usize,
+    ) {
+        if these.is_none() && filter.is_none() {
+            return;
+        }
+        let new = |filter| (filter, Looked::at_head(lanes));
+        let selectors = these.get_or_insert_with(|| {
+            let takers = others.map(|other| (other, new(None))).collect();
+            Box::new(Selectors { takers })
+        });
+        let is_same =
+            |known: &Arc<Predicate>| filter.as_ref().is_some_and(|it| Arc::ptr_eq(it, known));
+        if !selectors.filter(key).is_some_and(is_same) {
+            selectors.takers.insert(key, new(filter));
+            Selectors::end_without_filters(these);
+        }
     }
 
-    /// A consumer has left; the filter that it had.
-    pub(super) fn remove(&mut self, key: Key) -> Option<Arc<Predicate>> {
-        self.consumers.remove(&key)?.0
+    /// A taker has left; the filter that it had.
+    pub(crate) fn leave(these: &mut Option<Box<Selectors>>, key: Key) -> Option<Arc<Predicate>> {
+        let (filter, _) = these.as_deref_mut()?.takers.remove(&key)?;
+        Selectors::end_without_filters(these);
+        filter
     }
 
-    /// The consumers that have filters.
-    pub(super) fn filters(&self) -> impl Iterator<Item = (Key, &Arc<Predicate>)> {
-        let all = self.consumers.iter();
+    fn end_without_filters(these: &mut Option<Box<Selectors>>) {
+        if these
+            .as_deref()
+            .is_some_and(|it| it.filters().next().is_none())
+        {
+            *these = None;
+        }
+    }
+
+    /// The takers that have filters.
+    pub(crate) fn filters(&self) -> impl Iterator<Item = (Key, &Arc<Predicate>)> {
+        let all = self.takers.iter();
         all.filter_map(|(key, (filter, _))| Some((*key, filter.as_ref()?)))
     }
 
-    /// Whether a consumer takes some messages and not others.
-    pub(super) fn has_filter(&self, consumer: &Consumer) -> bool {
-        let known = self.consumers.get(&consumer.key());
-        known.is_some_and(|(filter, _)| filter.is_some())
+    /// What a taker takes of all; everything if it has no filter.
+    pub(crate) fn filter(&self, key: Key) -> Option<&Arc<Predicate>> {
+        self.takers.get(&key)?.0.as_ref()
     }
 
-    /// Whether a message passes a consumer's filter, if it has one.
-    pub(super) fn passes(&self, consumer: &Consumer, subject: &Subject<'_>) -> bool {
-        let known = self.consumers.get(&consumer.key());
-        known.is_none_or(|(filter, _)| filter.as_ref().is_none_or(|it| it.matches(subject)))
+    /// The first place that a taker has not looked at.
+    pub(crate) fn next(&self, key: Key, backlog: &Backlog) -> Option<Place> {
+        self.takers.get(&key)?.1.next(backlog)
     }
 
-    /// The first place that a consumer has not looked at.
-    pub(super) fn next(&self, consumer: &Consumer, backlog: &Backlog) -> Option<Place> {
-        self.consumers.get(&consumer.key())?.1.next(backlog)
-    }
-
-    pub(super) fn has_seen(&self, consumer: &Consumer, place: Place) -> bool {
-        let known = self.consumers.get(&consumer.key());
+    pub(crate) fn has_seen(&self, key: Key, place: Place) -> bool {
+        let known = self.takers.get(&key);
         known.is_some_and(|(_, looked)| looked.has_seen(place))
     }
 
-    /// A consumer may have nothing of what is at this place.
-    pub(super) fn pass(&mut self, consumer: &Consumer, place: Place) {
-        if let Some((_, looked)) = self.consumers.get_mut(&consumer.key()) {
+    /// A taker may have nothing of what is at this place.
+    pub(crate) fn pass(&mut self, key: Key, place: Place) {
+        if let Some((_, looked)) = self.takers.get_mut(&key) {
             looked.pass(place);
         }
     }
 
     /// A message has come back to its place in line.
-    pub(super) fn came_back(&mut self, place: Place) {
-        for (_, looked) in self.consumers.values_mut() {
+    pub(crate) fn came_back(&mut self, place: Place) {
+        for (_, looked) in self.takers.values_mut() {
             looked.came_back(place);
         }
     }
 
     /// All look at everything again: what they may have is another.
-    pub(super) fn look_again(&mut self) {
-        for (_, looked) in self.consumers.values_mut() {
+    pub(crate) fn look_again(&mut self) {
+        for (_, looked) in self.takers.values_mut() {
             *looked = Looked::at_head(looked.seen.len());
         }
+    }
+}
+
+impl<'a> Screen<'a> {
+    pub(crate) fn new(
+        selectors: Option<&'a Selectors>,
+        message: &'a Message,
+        neutral: Neutral,
+    ) -> Self {
+        Screen(selectors.map(|it| (it, Subject::of_message(message, neutral))))
+    }
+
+    /// Whether the message passes a taker's filter, if it has one.
+    pub(crate) fn passes(&self, key: Key) -> bool {
+        self.0.as_ref().is_none_or(|(selectors, subject)| {
+            selectors.filter(key).is_none_or(|it| it.matches(subject))
+        })
     }
 }

@@ -25,16 +25,8 @@ impl Queue {
     /// A consumer has come, with or without a content filter.
     fn select(&mut self, consumer: &Consumer, filter: Option<Arc<Predicate>>) {
         let lanes = self.backlog.lanes();
-        if self.selectors.is_none() && filter.is_some() {
-            let mut selectors = Selectors::default();
-            for other in self.takers.consumers() {
-                selectors.add(other.key(), None, lanes);
-            }
-            self.selectors = Some(Box::new(selectors));
-        }
-        if let Some(selectors) = self.selectors.as_deref_mut() {
-            selectors.add(consumer.key(), filter, lanes);
-        }
+        let others = self.takers.consumers().iter().map(Consumer::key);
+        Selectors::join(&mut self.selectors, consumer.key(), filter, others, lanes);
     }
 
     /// What its consumers' filters take.
@@ -90,18 +82,7 @@ impl Kernel {
             return;
         };
         queue.takers.remove(id, line, number);
-        let filter = queue
-            .selectors
-            .as_deref_mut()
-            .and_then(|it| it.remove((id, line, number)));
-        if let Some(filter) = filter {
-            if queue
-                .selectors
-                .as_deref()
-                .is_some_and(|it| it.filters().next().is_none())
-            {
-                queue.selectors = None;
-            }
+        if let Some(filter) = Selectors::leave(&mut queue.selectors, (id, line, number)) {
             self.env.left(Kept::Topology, filter_cost(&filter));
         }
     }

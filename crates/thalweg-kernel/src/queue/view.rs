@@ -1,6 +1,6 @@
 //! Queues, as operators see them.
 
-use super::Queue;
+use super::Selectors;
 use super::spec::QueueLimits;
 use crate::Kernel;
 use crate::ids::QueueId;
@@ -56,7 +56,7 @@ impl Kernel {
                 bytes: queue.backlog.payload_bytes(),
                 unsettled: queue.unsettled,
                 consumers: queue.takers.len(),
-                filters: self.shown_filters(queue).collect(),
+                filters: self.shown_filters(queue.selectors.as_deref()).collect(),
                 came: queue.came,
                 went: queue.went,
             });
@@ -65,14 +65,29 @@ impl Kernel {
 
     fn shown_filters<'a>(
         &'a self,
-        queue: &'a Queue,
+        selectors: Option<&'a Selectors>,
     ) -> impl Iterator<Item = (Arc<str>, Arc<Predicate>)> + 'a {
-        let filters = queue.selectors.iter().flat_map(|it| it.filters());
-        let named = filters.filter_map(|((id, ..), filter)| {
-            let client = self.sessions.get(id)?.client().clone();
-            Some((client, filter.clone()))
-        });
+        let filters = selectors.into_iter().flat_map(|it| it.filters());
+        let named = filters
+            .filter_map(|((id, ..), filter)| Some((self.member_client(id)?, filter.clone())));
         named.take(FILTERS_SHOWN_MAX)
+    }
+
+    /// Adds the filters of consumers or members to what is said, and what they say of a message if there is one.
+    pub(crate) fn say_filters(
+        &self,
+        said: &mut String,
+        selectors: Option<&Selectors>,
+        subject: Option<&Subject<'_>>,
+    ) {
+        for (client, filter) in self.shown_filters(selectors) {
+            let passes = match subject {
+                None => "takes what passes",
+                Some(subject) if filter.matches(subject) => "may take it, for it passes",
+                Some(_) => "does not take it, for it does not pass",
+            };
+            let _ = write!(said, "; {client} {passes} the filter {}", filter.text());
+        }
     }
 
     /// What a publish to a queue would meet there. Without a subject, filters are only named.
@@ -88,14 +103,7 @@ impl Kernel {
             queue.backlog.len(),
             queue.unsettled
         );
-        for (client, filter) in self.shown_filters(queue) {
-            let passes = match subject {
-                None => "takes what passes",
-                Some(subject) if filter.matches(subject) => "may take it, for it passes",
-                Some(_) => "does not take it, for it does not pass",
-            };
-            let _ = write!(what, "; {client} {passes} the filter {}", filter.text());
-        }
+        self.say_filters(&mut what, queue.selectors.as_deref(), subject);
         Some((queue.terms.address.clone(), what))
     }
 }

@@ -15,7 +15,7 @@ use crate::home;
 use crate::ids::{GroupId, SessionId, ShardId};
 use crate::journal::durable::Pending;
 use crate::ledger::DropReason;
-use crate::queue::{Dead, HOME, Item, is_queue_address};
+use crate::queue::{Dead, HOME, Item, Selectors, is_queue_address};
 use crate::remote::group_mail::{CopyBack, Errand, GroupMail, Mail, Notice, Report, SeatEvent};
 use crate::remote::shards::ShardMessage;
 use crate::remote::transfer::entry_in;
@@ -63,7 +63,13 @@ impl Kernel {
         self.ensure_queue(&notice.filter);
         let group_id = self.group_for(&notice.key, &notice.filter);
         let (reliability, is_shut) = (notice.reliability, notice.is_shut);
-        let id = self.remote.aways.announce(from, group_id, notice);
+        let condition = notice.condition.clone();
+        let aways = &mut self.remote.aways;
+        let before = aways
+            .find(from, notice.sitting)
+            .and_then(|id| aways.get(id));
+        let has_other_rights = before.is_some_and(|it| it.access() != Some(&notice.access));
+        let id = aways.announce(from, group_id, notice);
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
@@ -73,7 +79,13 @@ impl Kernel {
             id: 0,
             line: None,
         };
-        group.add_away(member);
+        group.add_away(member, condition);
+        if has_other_rights {
+            group
+                .selectors_mut()
+                .into_iter()
+                .for_each(Selectors::look_again);
+        }
         self.seat_blocked(group_id, id, is_shut);
         self.hand_over_waiting(group_id, now, fx);
     }
@@ -460,7 +472,7 @@ impl Kernel {
             Some((_, _, order)) => order,
             None => group.waiting.order_before(&item.message),
         };
-        self.books.entered(group.waiting.insert(item));
+        self.books.entered(group.comes_back(item));
     }
 
     // --- the end

@@ -5,6 +5,7 @@ use crate::groups::given_back::BackId;
 use crate::groups::work_terms::OrderKey;
 use std::sync::Arc;
 use thalweg_balance::{LoadReport, Step, Terms};
+use thalweg_filter::Predicate;
 use thalweg_model::{Message, Reliability, Span, Time};
 
 /// Between a group's owner and a shard that has members of it.
@@ -42,6 +43,8 @@ pub(crate) struct Notice {
     pub terms: Terms,
     pub ordered: Option<OrderKey>,
     pub access: Access,
+    /// The content filter of what it takes; all if there is none.
+    pub condition: Option<Arc<Predicate>>,
     /// It gets nothing for now.
     pub is_shut: bool,
     /// It was silent before: it gets one message at a time until it settles one.

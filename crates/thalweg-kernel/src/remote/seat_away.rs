@@ -60,6 +60,10 @@ impl Kernel {
             terms: self.terms_of(member, group.key()),
             ordered: self.order_wished(member, group.key()),
             access: session.access().clone(),
+            condition: group
+                .selectors()
+                .and_then(|it| it.filter(key(member)))
+                .cloned(),
             is_shut: waits,
             on_trial: session.membership.trial().is_some(),
         };
@@ -119,15 +123,20 @@ impl Kernel {
             return self.send_back(owner, errand);
         }
         let group_id = place.3;
-        // Its rights may have changed since they were reported to the owner.
-        let is_denied = !self.is_member_allowed(group_id, member.session, &errand.message);
+        // Its rights and its filter may have changed since they were reported to the owner.
+        let passes = self.groups.get(group_id).is_some_and(|group| {
+            let screen = self.screen(group, &errand.message);
+            screen.passes(key(&member))
+        });
+        let is_denied =
+            !passes || !self.is_member_allowed(group_id, member.session, &errand.message);
         if !is_denied && self.member_can_take(&member, &errand.message, self.upgrades(group_id)) {
             return self.run_errand(owner, group_id, &member, errand, now, fx);
         }
         self.remote.seats.shut(errand.sitting);
         self.send_back(owner, errand);
         if is_denied {
-            // The owner does not know what it may.
+            // The owner does not know what it may, or takes.
             self.tell_seat(group_id, &member);
         }
     }

@@ -72,7 +72,7 @@ impl Kernel {
         self.subscribe_if(id, ticket, wishes, None, now, fx);
     }
 
-    /// The same of subscriptions with a content filter. They are no group's: members of groups have none.
+    /// The same of subscriptions with a content filter. A group's that takes from a queue has none.
     pub fn subscribe_if<E: Effects>(
         &mut self,
         id: SessionId,
@@ -153,7 +153,7 @@ impl Kernel {
         if let Err(refusal) = self.check_wish(id, wish) {
             return refusal;
         }
-        if wish.group.is_some() && pending.condition.is_some() {
+        if wish.group.is_some() && pending.condition.is_some() && is_queue_address(wish.filter) {
             return Subscribed::BadFilter;
         }
         let reliability = wish
@@ -260,7 +260,7 @@ impl Kernel {
             if let Some(replaced) = replaced {
                 self.routes.drop_condition(&replaced);
             }
-            self.weigh_condition(id, wish.filter, condition_bytes);
+            self.weigh_condition(id, wish.filter, None, condition_bytes);
             if self.has_open_questions() {
                 pending.answers_missing += self.tell_interest(wish.filter, number);
             }
@@ -274,7 +274,7 @@ impl Kernel {
             self.routes.filter(&mut sink, condition.clone());
         }
         self.hold_subscription(id, wish.filter, None);
-        self.weigh_condition(id, wish.filter, condition_bytes);
+        self.weigh_condition(id, wish.filter, None, condition_bytes);
         let first_here = !self.is_wanted_here(wish.filter);
         self.routes.insert(wish.filter, sink);
         // While a question is open, the other shards may not know even a filter that another session here has; their
@@ -306,11 +306,17 @@ impl Kernel {
     }
 
     /// The content filter of a subscription that is held costs so much from now on.
-    pub(crate) fn weigh_condition(&mut self, id: SessionId, filter: &str, bytes: usize) {
+    pub(crate) fn weigh_condition(
+        &mut self,
+        id: SessionId,
+        filter: &str,
+        group: Option<GroupId>,
+        bytes: usize,
+    ) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let before = session.subscriptions.set_condition(filter, bytes);
+        let before = session.subscriptions.set_condition(filter, group, bytes);
         self.env.entered(Kept::Subscriptions, bytes);
         self.env.left(Kept::Subscriptions, before);
     }

@@ -63,9 +63,14 @@ impl Subscriptions {
         cost
     }
 
-    /// What the content filter of one of the session's own costs from now on. Returns what it did.
-    pub(super) fn set_condition(&mut self, filter: &str, bytes: usize) -> usize {
-        let is = |held: &&mut Held| held.group.is_none() && *held.filter == *filter;
+    /// What the content filter of a subscription costs from now on. Returns what it did.
+    pub(super) fn set_condition(
+        &mut self,
+        filter: &str,
+        group: Option<GroupId>,
+        bytes: usize,
+    ) -> usize {
+        let is = |held: &&mut Held| held.group == group && *held.filter == *filter;
         let Some(held) = self.held.iter_mut().find(is) else {
             return 0;
         };

@@ -18,6 +18,7 @@ mod exchanges;
 mod flags;
 mod full;
 mod given_back;
+mod group_filters;
 mod group_limits;
 mod group_spill;
 mod group_views;

@@ -4,7 +4,7 @@ use crate::world::{Dice, Taking, Terms, Who, World, firm, headers, q, to_queue};
 use std::collections::BTreeMap;
 use thalweg_kernel::access::Permission::Receive;
 use thalweg_kernel::access::{Access, Otherwise, Permissions, Rule, Rules};
-use thalweg_kernel::{Draft, Limits, Refusal, Verdict};
+use thalweg_kernel::{Draft, Limits, Verdict};
 use thalweg_model::{Reliability, Span};
 
 const RED: &str = "colour = 'red'";
@@ -229,13 +229,12 @@ fn groups_and_consumers_with_filters_take_from_one_queue() {
 }
 
 #[test]
-fn a_member_of_a_group_has_no_filter() {
+fn who_takes_from_a_queue_through_a_group_is_a_consumer() {
     let (mut world, [who]) = stage(&Terms::default());
-    let refused = world.consume_from(who, "$g/g/a", 1, Taking::selected(RED));
-    assert!(matches!(refused, Err(Refusal::Invalid(_))), "{refused:?}");
-    // One whose group takes from a queue is a consumer of that.
     let taken = world.consume_from(who, "$g/g/$q/q", 1, Taking::selected(RED));
     assert_eq!(taken, Ok(()));
+    put(&mut world, who, &["b1", "r1"]);
+    assert_eq!(world.texts(who), ["r1"]);
 }
 
 #[test]

@@ -483,6 +483,23 @@ impl World {
         answer.expect("every subscribe is answered")
     }
 
+    /// The same with a content filter.
+    pub fn subscribe_if(
+        &mut self,
+        who: Who,
+        (filter, group): (&str, Option<&str>),
+        reliability: Reliability,
+        condition: Option<&str>,
+    ) -> Subscribed {
+        let condition = condition.map(|text| Arc::new(Predicate::parse(text).expect("a filter")));
+        let wish = wish(filter, group, reliability);
+        self.run(who.shard, |kernel, out, now| {
+            kernel.subscribe_if(who.session, 1, &[wish], condition, now, out)
+        });
+        let answer = self.out.link(who.link).subscribed.pop();
+        answer.expect("every subscribe is answered")
+    }
+
     /// Subscribes without waiting for the answer.
     pub fn ask_for(&mut self, who: Who, wish: &Wish<'_>) {
         self.run(who.shard, |kernel, out, now| {

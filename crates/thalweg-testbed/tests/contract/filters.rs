@@ -458,7 +458,11 @@ fn what_is_no_filter_is_refused() {
     let who = device(&mut bed, "c", 0, true);
     let refused = [ReasonCode::TopicFilterInvalid];
     assert_eq!(subscribe(&mut bed, who, "a", "n >"), refused);
-    assert_eq!(subscribe(&mut bed, who, "$share/g/a", "n > 1"), refused);
+    assert_eq!(subscribe(&mut bed, who, "$share/g/$q/a", "n > 1"), refused);
+    assert_eq!(
+        subscribe(&mut bed, who, "$share/g/a", "n > 1"),
+        [ReasonCode::GrantedQos1]
+    );
     assert_eq!(
         subscribe(&mut bed, who, "a", "n > 1"),
         [ReasonCode::GrantedQos1]
