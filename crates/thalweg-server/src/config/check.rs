@@ -213,13 +213,14 @@ impl Checks<'_> {
 
     fn binds(&mut self) {
         let config = self.config;
-        if config.enabled_listeners().next().is_none() {
+        // A participant of DDS connects without one.
+        if config.enabled_listeners().next().is_none() && !config.protocols.dds.enabled {
             let names = config.listeners.keys();
             let keys: Vec<String> = names
                 .map(|name| format!("listeners.{name}.enabled"))
                 .collect();
             let what = "No listener is enabled, so no client could connect";
-            self.report(&keys, what, "Enable at least one listener");
+            self.report(&keys, what, "Enable at least one listener, or dds.enabled");
         }
         // UDP's ports are not TCP's.
         let admin = (config.admin.enabled)

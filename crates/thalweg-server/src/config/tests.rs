@@ -559,7 +559,7 @@ fn settings_that_contradict_each_other_are_named_where_they_were_made() {
         ),
         (
             "[listeners]\nmqtt.enabled = false\nwebsocket.enabled = false".to_owned(),
-            "thalweg.toml:2: No listener is enabled, so no client could connect. Enable at least one listener.",
+            "thalweg.toml:2: No listener is enabled, so no client could connect. Enable at least one listener, or dds.enabled.",
         ),
         (
             "[access.jwt]\npublic_key_file = \"k\"".to_owned(),
