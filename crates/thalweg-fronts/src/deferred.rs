@@ -296,6 +296,7 @@ const DDS: Service = Service {
     acknowledgement: None,
     throttle: "the bridge is not read",
     reject: "reliable samples wait, others in silence",
+    subscriber_rate: "the bridge, which is one subscriber",
     filter: None,
     consumer_filter: None,
 };

@@ -23,6 +23,8 @@ pub struct Service {
     pub throttle: &'static str,
     /// How it is told that a message was refused for its rate.
     pub reject: &'static str,
+    /// Which of its receivers a rate of each subscriber is for.
+    pub subscriber_rate: &'static str,
     /// Where a subscription says its content filter.
     pub filter: Option<Filtering>,
     /// Where one consumer of a queue says its own.
@@ -46,9 +48,15 @@ pub fn services() -> impl Iterator<Item = &'static Service> {
 
 /// The rows of `docs/policies.md` about rates.
 pub fn of_rates() -> String {
-    table(["protocol", "`throttle`", "`reject`"], |it| {
-        [it.name.into(), it.throttle.into(), it.reject.into()]
-    })
+    table(
+        [
+            "protocol",
+            "`throttle`",
+            "`reject`",
+            "a subscriber's rate is for",
+        ],
+        |it| [it.name, it.throttle, it.reject, it.subscriber_rate].map(Into::into),
+    )
 }
 
 /// The rows of `docs/policies.md` about what a policy changes.

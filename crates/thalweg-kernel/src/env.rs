@@ -15,6 +15,8 @@ pub type Neutral = fn(&Properties) -> Cow<'_, Properties>;
 /// Limits, the shard, shortage of memory and disk, and randomness; set from outside, asked by every flow.
 pub(crate) struct Env {
     limits: Limits,
+    /// Whether subscribers of any address have a rate, so that copies that leave are asked after it.
+    rates_subscribers: bool,
     shard: ShardId,
     shards: u16,
     /// The journal is nearly full: nothing that it would have to keep is accepted.
@@ -38,6 +40,7 @@ impl Env {
             "a shard's number is below the number of shards"
         );
         Env {
+            rates_subscribers: limits.rates_subscribers(),
             limits,
             shard,
             shards,
@@ -60,12 +63,18 @@ impl Env {
     }
 
     #[inline]
+    pub(crate) fn rates_subscribers(&self) -> bool {
+        self.rates_subscribers
+    }
+
+    #[inline]
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
     /// Replaces the limits and returns those that were in force.
     pub(crate) fn replace_limits(&mut self, limits: Limits) -> Limits {
+        self.rates_subscribers = limits.rates_subscribers();
         std::mem::replace(&mut self.limits, limits)
     }
 

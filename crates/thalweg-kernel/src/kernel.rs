@@ -91,6 +91,7 @@ impl Kernel {
         if before.policies != self.env.limits().policies {
             // They are counted by the places of records.
             self.routes.rates().forget_all();
+            self.let_go_held_back();
         }
         self.renew_strategies();
         // Routes remember what the limits say of their addresses.

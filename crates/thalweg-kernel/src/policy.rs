@@ -63,22 +63,25 @@ pub enum LastValueRule {
 }
 
 /// Whose messages a rate counts together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RatePer {
     /// Those of one session to all addresses whose rate the same record gives.
     Publisher,
     /// Those of all sessions to one address.
     Address,
+    /// Those that one session is sent, through subscriptions of its own, of all addresses whose rate the same record gives.
+    Subscriber,
 }
 
 /// What happens to a message beyond the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exceed {
-    /// It is taken, and its publisher waits until there is room for the next.
+    /// It is taken, and its publisher waits until there is room for the next. For a subscriber's rate the copy waits.
     Throttle,
     /// It is dropped, and its publisher is told nothing.
     Drop,
-    /// Its publisher is told that it was refused. One whose protocol cannot say so waits, as with [`Exceed::Throttle`].
+    /// Its publisher is told that it was refused. One whose protocol cannot say so waits, as with [`Exceed::Throttle`]. For a
+    /// subscriber's rate it is as [`Exceed::Drop`].
     Reject,
 }
 
@@ -140,9 +143,18 @@ impl Terms {
         self.keeps_no_value
     }
 
+    /// The rate of publishers.
     #[inline]
     pub(crate) fn rate(&self) -> Option<&Rate> {
-        self.rate.as_ref()
+        let rate = self.rate.as_ref();
+        rate.filter(|rate| rate.per != RatePer::Subscriber)
+    }
+
+    /// The rate at which each subscriber is sent copies.
+    #[inline]
+    pub(crate) fn rate_of_subscribers(&self) -> Option<&Rate> {
+        let rate = self.rate.as_ref();
+        rate.filter(|rate| rate.per == RatePer::Subscriber)
     }
 
     /// When a message expires that was to expire then and comes now.
@@ -221,6 +233,13 @@ impl Limits {
                 .policy_field(address, |policy| policy.rate_exceed)
                 .unwrap_or(Exceed::Throttle),
         })
+    }
+
+    /// Whether some record is about what subscribers are sent.
+    pub(crate) fn rates_subscribers(&self) -> bool {
+        let each = self.policies.iter();
+        each.map(|it| it.rate_per)
+            .any(|per| per == Some(RatePer::Subscriber))
     }
 
     /// Whether messages to an address do not become last values.

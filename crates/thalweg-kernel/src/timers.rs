@@ -22,6 +22,8 @@ pub(crate) enum TimerKey {
     GroupTrial(SessionId),
     /// What did not fit into a session's output goes back to its groups.
     GroupUnsent(SessionId),
+    /// What was held back for a session's rates may leave.
+    HeldBack(SessionId),
     /// The head of a queue has had its time.
     QueueHead(QueueId),
     /// A queue may have been idle for as long as it may.
@@ -134,6 +136,7 @@ impl Kernel {
             TimerKey::GroupSettle(id) => self.on_group_settle_timeout(id, now, fx),
             TimerKey::GroupTrial(id) => self.on_trial_due(id, now, fx),
             TimerKey::GroupUnsent(id) => self.return_unsent(id, now, fx),
+            TimerKey::HeldBack(id) => self.pump(id, now, fx),
             TimerKey::QueueHead(queue) => self.on_queue_head_due(queue, now),
             TimerKey::QueueIdle(queue) => self.on_queue_idle(queue, now, fx),
             TimerKey::TakenSettle => self.on_taken_settle_due(now, fx),

@@ -178,7 +178,8 @@ impl Kernel {
     }
 
     /// A copy waits in a session's queue, or has no room there. A publisher does not wait for a receiver that is away,
-    /// nor for one that has received nothing for [`Limits::queue_pace_max`](crate::Limits::queue_pace_max).
+    /// nor for one that has received nothing for [`Limits::queue_pace_max`](crate::Limits::queue_pace_max), nor for one that
+    /// the operator holds back.
     fn note_waiting(&mut self, id: SessionId, now: Time) {
         let limits = self.env.limits();
         if limits.overflow != Overflow::DropNewest {
@@ -186,7 +187,8 @@ impl Kernel {
             return;
         }
         let session = self.sessions.get_mut(id);
-        if let Some(session) = session.filter(|session| session.link().is_some()) {
+        if let Some(session) = session.filter(|it| it.link().is_some() && !it.backlog.holds_back())
+        {
             let until = session.pause_publishers(limits, now);
             self.sessions.crowd.wait_until(until);
         }

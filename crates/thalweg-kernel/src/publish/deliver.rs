@@ -8,6 +8,7 @@ use crate::ids::{LinkId, SessionId, Tag};
 use crate::journal::durable::{AsValue, Pending, Put};
 use crate::ledger::DropReason;
 use crate::limits::Overflow;
+use crate::policy::Terms;
 use crate::publish::draft::Draft;
 use crate::publish::subject::Subject;
 use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
@@ -61,6 +62,7 @@ impl Kernel {
             (self.sessions.crowd).note_further(selected.len() - own, false);
         }
         let mut forms = Forms::of(draft, kept, now);
+        let rate = route.terms().and_then(Terms::rate_of_subscribers);
         for receiver in route.receivers().iter().chain(&selected) {
             if draft.priority > 0 {
                 self.sessions.prioritize(receiver.session);
@@ -69,7 +71,18 @@ impl Kernel {
             if origins.is_empty()
                 || session.is_some_and(|session| session.access().may_receive_from(origins))
             {
+                let to = (receiver, rate);
+                let before = match rate {
+                    None => 0,
+                    Some(_) => match self.its_turn(publisher, to, draft, forms.kept, now, fx) {
+                        Some(delivered) => delivered,
+                        None => continue,
+                    },
+                };
                 self.spread_one(publisher, receiver, draft, &mut forms, now, fx);
+                if rate.is_some() {
+                    self.pay_if_sent(to, draft, before, now);
+                }
             }
         }
         !selected.is_empty()
@@ -204,7 +217,7 @@ impl Kernel {
 
     /// A copy that must be kept: for a while, until it is settled, or because its receiver is away.
     #[inline(never)]
-    fn spread_kept<E: Effects>(
+    pub(super) fn spread_kept<E: Effects>(
         &mut self,
         publisher: Option<SessionId>,
         receiver: &Receiver,
@@ -290,11 +303,20 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Put {
+        let price = match self.env.rates_subscribers() {
+            false => None,
+            true => self.price_of(id, (&entry.message, address), false, now),
+        };
+        let rests = price.as_ref().is_some_and(|price| price.rest.is_some());
         let Some(session) = self.sessions.get_mut(id) else {
             return Put::Done;
         };
-        if session.can_take() {
-            return self.send_addressed(id, entry, Some(address), now, fx);
+        if session.can_take() && !rests {
+            let put = self.send_addressed(id, entry, Some(address), now, fx);
+            if let Some(price) = price {
+                self.pay(id, &price, put, now);
+            }
+            return put;
         }
         if entry.reliability == Reliability::AtMostOnce && self.waits_too_long(id, &entry.message) {
             self.book_drop(Some(id), entry.message.address(), DropReason::SlowReceiver);
@@ -347,7 +369,13 @@ impl Kernel {
             self.push_to_disk(id, entry);
             return Put::WaitsForDisk;
         }
-        session.backlog.push_back(entry);
+        match price.and_then(|price| price.rest) {
+            Some(rest) if session.backlog.is_empty() => {
+                session.backlog.hold_back(rest, entry, false);
+                self.wait_for_rates(id, now);
+            }
+            _ => session.backlog.push_back(entry),
+        }
         Put::Waits
     }
 
@@ -458,6 +486,7 @@ impl Kernel {
     /// A copy did not fit into its receiver's output. What came through a group goes back there before long.
     #[cold]
     fn keep_unsent(&mut self, id: SessionId, entry: Entry, now: Time) -> Put {
+        let rest = self.rest_behind(id, &entry);
         let Some(session) = self.sessions.get_mut(id) else {
             return Put::Done;
         };
@@ -466,7 +495,10 @@ impl Kernel {
         if entry.group().is_some() {
             self.agenda.set_timer(now, TimerKey::GroupUnsent(id));
         }
-        session.backlog.push_front(entry);
+        match rest {
+            None => session.backlog.push_front(entry),
+            Some(rest) => session.backlog.hold_back(rest, entry, true),
+        }
         self.output_changed(id);
         Put::Waits
     }

@@ -14,3 +14,4 @@ pub(crate) mod run;
 pub(crate) mod stamp_mask;
 pub(crate) mod stamped;
 pub(crate) mod subject;
+pub(crate) mod subscriber_rate;

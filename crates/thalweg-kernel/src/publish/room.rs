@@ -133,7 +133,7 @@ impl Kernel {
             let before = session.backlog.memory_before(message);
             let is_much = before > 0 && before + message.bytes() > PRIORITY_BYTES_MAX;
             session.link().is_some()
-                && session.connection.is_prioritized()
+                && session.connection.keeps_at_most_once()
                 && session.connection.high_water() == 0
                 && (is_much || session.backlog.is_behind_disk(message))
         })

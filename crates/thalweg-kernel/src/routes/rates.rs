@@ -1,5 +1,5 @@
-//! Rates that policies give addresses. A publisher has a token bucket of its own for each record that gives it a rate. An
-//! address has one on every shard, and shards tell each other what they spend of it, so that each of them holds what is
+//! Rates that policies give addresses. A publisher has a token bucket of its own for each record that gives it a rate, and
+//! a subscriber likewise. An address has one on every shard, and shards tell each other what they spend of it, so that each of them holds what is
 //! left for all.
 
 use crate::Kernel;
@@ -29,10 +29,10 @@ pub(crate) struct Rates {
 /// Whose bucket it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
-    /// The publisher's number, or the hash of an address; 0 is shared by those for whom there is no room.
+    /// The number of a publisher or subscriber, or the hash of an address; 0 is shared by those for whom there is no room.
     who: u64,
     record: u32,
-    per_address: bool,
+    per: RatePer,
     of_bytes: bool,
 }
 
@@ -42,15 +42,14 @@ impl Rates {
         self.buckets.clear();
     }
 
-    fn key(&self, rate: &Rate, publisher: u64, address: &str) -> Key {
-        let per_address = rate.per == RatePer::Address;
+    fn key(&self, rate: &Rate, session: u64, address: &str) -> Key {
         Key {
-            who: match per_address {
-                true => self.buckets.hasher().hash_one(address),
-                false => publisher,
+            who: match rate.per {
+                RatePer::Address => self.buckets.hasher().hash_one(address),
+                RatePer::Publisher | RatePer::Subscriber => session,
             },
             record: 0,
-            per_address,
+            per: rate.per,
             of_bytes: false,
         }
     }
@@ -123,10 +122,7 @@ impl Kernel {
         };
         if exceed != Exceed::Throttle {
             let publisher = self.number_of(Some(id));
-            let key = self.routes.rates().key(rate, publisher, address);
-            let bounds = (self.env.limits().rate_buckets_max, now);
-            let wait = |bucket: &mut TokenBucket, cost| bucket.wait(cost, now);
-            let wait = self.routes.rates().longest(rate, key, bytes, bounds, wait);
+            let wait = self.wait_of(rate, publisher, address, bytes, now);
             if wait > Span::ZERO {
                 return Err(self.keep_out(exceed, address, wait));
             }
@@ -187,15 +183,31 @@ impl Kernel {
         self.spend(rate, self.number_of(Some(id)), address, bytes, now)
     }
 
-    fn spend(
+    /// How long it is until a rate has room for a message of so many bytes.
+    pub(crate) fn wait_of(
         &mut self,
         rate: &Rate,
-        publisher: u64,
+        session: u64,
         address: &str,
         bytes: usize,
         now: Time,
     ) -> Span {
-        let key = self.routes.rates().key(rate, publisher, address);
+        let key = self.routes.rates().key(rate, session, address);
+        let bounds = (self.env.limits().rate_buckets_max, now);
+        let wait = |bucket: &mut TokenBucket, cost| bucket.wait(cost, now);
+        self.routes.rates().longest(rate, key, bytes, bounds, wait)
+    }
+
+    /// Spends what such a message takes; how long it is until there is no debt.
+    pub(crate) fn spend(
+        &mut self,
+        rate: &Rate,
+        session: u64,
+        address: &str,
+        bytes: usize,
+        now: Time,
+    ) -> Span {
+        let key = self.routes.rates().key(rate, session, address);
         let bounds = (self.env.limits().rate_buckets_max, now);
         let spend = |bucket: &mut TokenBucket, cost| bucket.spend(cost, now);
         self.routes.rates().longest(rate, key, bytes, bounds, spend)

@@ -3,6 +3,7 @@
 //!
 //! *Knows:* order, and the bytes of both. *Must never know:* a link, the journal, the books; callers book what they are given.
 
+use super::held_back::{HeldBack, Records, Rest};
 use super::lanes::{Lanes, Priorities};
 use crate::effects::Spot;
 use crate::entry::Entry;
@@ -21,12 +22,19 @@ const FETCH_BELOW: usize = 128;
 #[derive(Default)]
 pub(crate) struct Backlog {
     memory: Lanes,
-    /// Of all that waits, in memory and on disk.
+    /// Of all that waits, in memory and on disk, without what is held back.
     bytes: usize,
     /// What waits behind those in `memory` of the same priority; nothing if all is there.
     disk: Option<Box<Disk>>,
-    /// Once publishers have waited for it.
-    pace: Option<Box<Pace>>,
+    /// Once publishers have waited for it, or something was held back.
+    slow: Option<Box<Slow>>,
+}
+
+/// What only sessions have that are slower than what comes for them.
+#[derive(Default)]
+struct Slow {
+    pace: Pace,
+    held: HeldBack,
 }
 
 /// What waits on disk.
@@ -153,12 +161,12 @@ impl Backlog {
         patience: Span,
         now: Time,
     ) -> Option<Time> {
-        let eighths = eighths(self.len(), messages_max).max(eighths(self.bytes, bytes_max));
+        let eighths = eighths(self.len(), messages_max).max(eighths(self.bytes(), bytes_max));
         if eighths < SLOW_FROM {
             return None;
         }
-        let pace = self.pace.get_or_insert_default();
-        pace.pause(taken, eighths, patience, now)
+        let slow = self.slow.get_or_insert_default();
+        slow.pace.pause(taken, eighths, patience, now)
     }
 
     /// What an earlier run left on disk.
@@ -177,6 +185,7 @@ impl Backlog {
         }
     }
 
+    /// Whether nothing waits for its turn, though something may be held back.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // Each takes some.
@@ -185,12 +194,13 @@ impl Backlog {
 
     /// How many copies wait, in memory and on disk.
     pub(crate) fn len(&self) -> usize {
-        self.memory.len() + self.disk.as_ref().map_or(0, |disk| disk.spill.len())
+        let held = self.held().map_or(0, HeldBack::len);
+        held + self.memory.len() + self.disk.as_ref().map_or(0, |disk| disk.spill.len())
     }
 
     /// Bytes of all that waits, in memory and on disk, as its bound counts them.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.held_bytes()
     }
 
     /// Memory that what waits takes.
@@ -199,7 +209,7 @@ impl Backlog {
         let (cost, places) = disk.map_or((0, 0), |Disk { spill, .. }| {
             (spill.cost(), spill.on_disk() * size_of::<Stored>())
         });
-        self.bytes - cost + places
+        self.bytes() - cost + places
     }
 
     /// Whether something waits behind what is in memory.
@@ -223,12 +233,13 @@ impl Backlog {
     pub(crate) fn memory_before(&self, newcomer: &Message) -> usize {
         let disk = self.disk.as_deref();
         let on_disk = disk.map_or(0, |disk| disk.spill.bytes());
-        self.memory.bytes_beside(newcomer, self.bytes - on_disk)
+        self.held_bytes() + self.memory.bytes_beside(newcomer, self.bytes - on_disk)
     }
 
-    /// What waits in memory, the highest priority first, and the oldest first in each.
+    /// What waits in memory, the highest priority first, and the oldest first in each; then what is held back.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.memory.iter()
+        let held = self.held().into_iter();
+        self.memory.iter().chain(held.flat_map(HeldBack::iter))
     }
 
     /// What came through a group is the session's own from now on: names in the journal's queue of the group.
@@ -279,6 +290,9 @@ impl Backlog {
     /// Takes out the oldest of the lowest priority, to drop it for a newcomer; nothing if all in memory have a higher one
     /// than that, and all that is left is being fetched.
     pub(crate) fn drop_oldest(&mut self, newcomer: &Message) -> Option<Oldest> {
+        if let Some(entry) = self.held_mut().and_then(|it| it.pop_lowest(newcomer)) {
+            return Some(Oldest::InMemory(entry));
+        }
         if let Some(entry) = self.memory.pop_lowest(newcomer) {
             self.bytes -= entry.message.bytes();
             return Some(Oldest::InMemory(entry));
@@ -299,17 +313,21 @@ impl Backlog {
         is: impl Fn(&Entry) -> bool,
         mut may: impl FnMut() -> bool,
     ) -> Vec<Entry> {
-        if !self.memory.iter().any(&is) {
+        if !self.iter().any(&is) {
             return Vec::new();
         }
         let mut may_still = true;
-        let found = self.memory.extract(|entry| {
+        let mut takes = |entry: &Entry| {
             let is_one = is(entry);
             may_still = may_still && (!is_one || may());
             may_still && is_one
-        });
+        };
+        let mut found = self.memory.extract(&mut takes);
         let bytes = found.iter().map(|entry| entry.message.bytes());
         self.bytes -= bytes.sum::<usize>();
+        if let Some(held) = self.held_mut() {
+            found.extend(held.extract(takes));
+        }
         found
     }
 
@@ -317,6 +335,75 @@ impl Backlog {
     #[inline]
     pub(crate) fn shrink(&mut self) {
         self.memory.shrink();
+    }
+
+    // --- held back
+
+    fn held(&self) -> Option<&HeldBack> {
+        self.slow.as_deref().map(|slow| &slow.held)
+    }
+
+    fn held_mut(&mut self) -> Option<&mut HeldBack> {
+        self.slow.as_deref_mut().map(|slow| &mut slow.held)
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held().map_or(0, HeldBack::bytes)
+    }
+
+    pub(crate) fn holds_back(&self) -> bool {
+        self.held().is_some_and(|held| !held.is_empty())
+    }
+
+    /// Until when what is held back for a rate waits; `None` if that is nothing.
+    pub(crate) fn held_until(&self, records: Records) -> Option<Time> {
+        self.held()?.until(records)
+    }
+
+    /// Holds back a copy: behind the others, or before them if it was the first of them.
+    pub(crate) fn hold_back(&mut self, rest: Rest, entry: Entry, is_first: bool) {
+        let slow = self.slow.get_or_insert_default();
+        slow.held.add(rest, entry, is_first);
+    }
+
+    /// When a timer is to be set for what is held back, unless one is.
+    pub(crate) fn next_timer(&mut self, now: Time) -> Option<Time> {
+        self.held_mut()?.next_timer(now)
+    }
+
+    /// The place of what was held back and may leave now.
+    #[inline]
+    pub(crate) fn due(&self, now: Time) -> Option<usize> {
+        match &self.slow {
+            None => None,
+            Some(slow) => slow.held.due(now),
+        }
+    }
+
+    /// The next to leave: of what was held back at this place, or of all else.
+    #[inline]
+    pub(crate) fn next(&self, due: Option<usize>) -> Option<&Entry> {
+        match due {
+            None => self.front(),
+            Some(at) => self.held()?.front(at),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pop_next(&mut self, due: Option<usize>) -> Option<Entry> {
+        match due {
+            None => self.pop_front(),
+            Some(at) => self.held_mut()?.pop_front(at),
+        }
+    }
+
+    /// What is held back waits before all else from now on; false if that is nothing.
+    pub(crate) fn let_go(&mut self) -> bool {
+        let held = self.held_mut().map(std::mem::take).unwrap_or_default();
+        let entries: Vec<Entry> = held.into_entries().collect();
+        let is_some = !entries.is_empty();
+        entries.into_iter().rev().for_each(|it| self.push_front(it));
+        is_some
     }
 
     // --- on disk
@@ -416,8 +503,11 @@ impl Backlog {
 
     /// What waits in memory; on disk, how many are booked where, and how many nowhere; and messages that were to go there.
     pub(super) fn into_parts(self) -> Parts {
+        let mut entries = self.memory.into_entries();
+        let held = self.slow.into_iter();
+        entries.extend(held.flat_map(|slow| slow.held.into_entries()));
         let mut parts = Parts {
-            entries: self.memory.into_entries(),
+            entries,
             places: BTreeMap::new(),
             unbooked: 0,
             fresh: Vec::new(),
@@ -433,13 +523,16 @@ impl Backlog {
 
     /// Copies and the memory they take, counted anew.
     pub(crate) fn recount(&self) -> Result<Held, String> {
-        let in_memory: usize = self.memory.iter().map(|entry| entry.message.bytes()).sum();
+        let held = self.held().into_iter().flat_map(HeldBack::iter);
+        let held: usize = held.map(|entry| entry.message.bytes()).sum();
+        same("bytes that are held back", self.held_bytes(), held)?;
+        let in_memory: usize = self.iter().map(|entry| entry.message.bytes()).sum();
         let spill = self.disk.as_deref().map(|disk| &disk.spill);
         spill.map_or(Ok(()), Spill::recount)?;
         let memory = spill.map_or(0, Spill::memory);
         let places = spill.map_or(0, |spill| spill.on_disk() * size_of::<Stored>());
         let bytes = spill.map_or(0, |spill| spill.cost() + memory - places);
-        same("bytes that wait", self.bytes, in_memory + bytes)?;
+        same("bytes that wait", self.bytes(), in_memory + bytes)?;
         same("memory", self.memory_held(), in_memory + memory)?;
         Ok(Held {
             waiting: self.len(),

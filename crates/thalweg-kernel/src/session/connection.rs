@@ -15,6 +15,8 @@ pub(crate) struct Connection {
     congested: bool,
     /// The peer is sent messages that have priorities: little is in its output, and the rest waits by them.
     prioritized: bool,
+    /// The operator has given it a rate: what is sent at most once waits, too.
+    held_back: bool,
     /// The link was ended for a full queue; what follows from that is still to come, in [`Kernel::work`](crate::Kernel::work).
     thrown_out: bool,
     /// When the session was made, or its last link ended.
@@ -52,6 +54,7 @@ impl Connection {
             in_flight_max: in_flight_max.max(1),
             congested: false,
             prioritized: false,
+            held_back: false,
             thrown_out: false,
             since: now,
             dialect: "",
@@ -75,7 +78,7 @@ impl Connection {
         self.grants = arrival.grants;
         let in_flight_max = arrival.in_flight_max.unwrap_or(limits.in_flight_max);
         self.in_flight_max = in_flight_max.max(1);
-        (self.congested, self.prioritized) = (false, false);
+        (self.congested, self.prioritized, self.held_back) = (false, false, false);
         self.link.replace(arrival.link).is_none()
     }
 
@@ -166,15 +169,14 @@ impl Connection {
         }
     }
 
-    #[inline]
-    pub(crate) fn is_prioritized(&self) -> bool {
-        self.prioritized
+    pub(crate) fn hold_back_at_most_once(&mut self) {
+        self.held_back = true;
     }
 
-    /// Whether what is sent at most once waits while the output is full.
+    /// Whether what is sent at most once waits while the output is full, or the rate is used up.
     #[inline]
     pub(crate) fn keeps_at_most_once(&self) -> bool {
-        self.grants.high_water > 0 || self.prioritized
+        self.grants.high_water > 0 || self.prioritized || self.held_back
     }
 
     /// What follows from the link's end is still to come.

@@ -237,7 +237,8 @@ impl Kernel {
                 return;
             }
             let has_credit = session.has_credit();
-            match session.backlog.front() {
+            let due = session.backlog.due(now);
+            match session.backlog.next(due) {
                 None if !session.backlog.is_on_disk() => break,
                 None => {
                     // What is fetched comes with `on_fetched`.
@@ -265,7 +266,7 @@ impl Kernel {
                 }
                 Some(_) => {}
             }
-            let Some(entry) = session.backlog.pop_front() else {
+            let Some(entry) = session.backlog.pop_next(due) else {
                 break;
             };
             let bytes = entry.message.bytes();
@@ -283,16 +284,34 @@ impl Kernel {
             if session.backlog.is_on_disk() {
                 self.refill(id);
             }
+            let price = match self.env.rates_subscribers() {
+                false => None,
+                true => {
+                    let said = (&entry.message, entry.message.address());
+                    self.price_of(id, said, due.is_some(), now)
+                }
+            };
+            if let Some(rest) = price.as_ref().and_then(|price| price.rest) {
+                if self.hold_back(id, rest, entry, due.is_some(), now) {
+                    continue;
+                }
+                return self.pump_groups(id, now, fx);
+            }
             let (serial, reliability, of_group) = (entry.serial, entry.reliability, entry.of_group);
             let put = self.send_entry(id, entry, now, fx);
             if !of_group {
                 self.persist_put(id, serial, reliability, put);
             }
+            if let Some(price) = price {
+                self.pay(id, &price, put, now);
+            }
         }
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        session.has_judged();
+        if !session.backlog.holds_back() {
+            session.has_judged();
+        }
         session.backlog.shrink();
         if !session.membership.groups().is_empty() {
             self.pump_groups(id, now, fx);

@@ -59,6 +59,13 @@ impl Sessions {
         self.prioritized.extend(link);
     }
 
+    /// A session with a link is to be sent something later that is sent at most once.
+    pub(crate) fn hold_back_at_most_once(&mut self, id: SessionId) {
+        if let Some(session) = self.get_mut(id) {
+            session.connection.hold_back_at_most_once();
+        }
+    }
+
     pub(crate) fn take_prioritized(&mut self) -> Vec<LinkId> {
         std::mem::take(&mut self.prioritized)
     }

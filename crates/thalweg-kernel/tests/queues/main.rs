@@ -50,6 +50,7 @@ mod shards;
 mod shares;
 mod slow_mail;
 mod stamps;
+mod subscriber_rates;
 mod transactions;
 mod watches;
 mod world;

@@ -145,7 +145,7 @@ words! { for TokenAlgorithm { Hs256 = "HS256", Rs256 = "RS256", Es256 = "ES256",
 words! { for Otherwise { Allow = "allow", Deny = "deny", } }
 words! { for ClientIds { Any = "any", User = "user", Prefix = "prefix", } }
 words! { for LastValueRule { Keep = "keep", Off = "off", } }
-words! { for RatePer { Publisher = "publisher", Address = "topic", } }
+words! { for RatePer { Publisher = "publisher", Address = "topic", Subscriber = "subscriber", } }
 words! { for Exceed { Throttle = "throttle", Drop = "drop", Reject = "reject", } }
 words! { for Overflow { DropOldest = "drop-oldest", DropNewest = "drop-newest", Disconnect = "disconnect", } }
 

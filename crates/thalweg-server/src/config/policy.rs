@@ -69,6 +69,12 @@ fn rates_can_hold(entries: &[Value]) -> Result<(), Fault> {
                 "Write 1/s or more, or deny the topic by access rules",
             ));
         }
+        if entry["rate_per"] == "subscriber" && entry["rate_exceed"] == "reject" {
+            let what = format!(
+                "has \"{filter}\", where what is beyond a subscriber's rate is to be rejected, which nobody would hear"
+            );
+            return Err(fault(what, "Write rate_exceed = \"throttle\" or \"drop\""));
+        }
         if let Some(key) = OF_RATES.iter().find(|key| said(entry, key))
             && !entries.iter().any(has_rate)
         {
@@ -225,6 +231,10 @@ mod tests {
             (
                 "rate = \"1/s\"\nrate_per = \"planet\"",
                 "whose rate_per is \"planet\", which is not one of its words",
+            ),
+            (
+                "rate = \"1/s\"\nrate_per = \"subscriber\"\nrate_exceed = \"reject\"",
+                "where what is beyond a subscriber's rate is to be rejected, which nobody would hear. Write rate_exceed",
             ),
             (
                 "rate_exceed = \"drop\"",

@@ -99,3 +99,55 @@ fn what_was_refused_or_dropped_is_not_there_after_a_kill() {
         }
     }
 }
+
+#[test]
+fn a_subscriber_has_its_rate_within_two_percent_over_ten_seconds_in_every_protocol() {
+    for protocol in Protocol::ALL {
+        // Subscribers of AMQP and STOMP take from queues, and observers have the latest value.
+        let has_rate = !matches!(
+            protocol,
+            Protocol::Amqp | Protocol::Stomp | Protocol::Coap | Protocol::CoapStream
+        );
+        for (shards, exceed) in [1, 2].into_iter().flat_map(|n| EXCEEDS.map(|it| (n, it))) {
+            let what = format!("{protocol:?}, {shards} shards, {exceed:?}");
+            let policy = Policy {
+                rate: Some(RATE),
+                rate_burst: Some(Span::from_millis(50)),
+                rate_per: Some(RatePer::Subscriber),
+                rate_exceed: Some(exceed),
+                ..Policy::new(Filter::new("a/#").expect("a filter"))
+            };
+            let mut stage = Stage::with(Settings {
+                shards,
+                limits: Limits {
+                    journal: true,
+                    policies: [policy].into(),
+                    ..Limits::default()
+                },
+                ..Settings::default()
+            });
+            stage.bed.skips_checks = true;
+            let publisher = connect(&mut stage, Protocol::Mqtt5);
+            let reader = stage.connect(protocol, "reader");
+            stage.ask(reader, Place::Address("a/b"));
+            let (mut got, mut sent) = (0, 0);
+            let end = stage.bed.now + Span::from_secs(10);
+            while stage.bed.now < end {
+                stage.publish(publisher, Place::Address("a/b"), "m");
+                sent += 1;
+                stage.bed.run_for(Span::from_nanos(12_500_000));
+                let received = stage.received(reader);
+                got += received.len();
+                received.iter().for_each(|it| stage.acknowledge(reader, it));
+            }
+            let of = if has_rate { 10 * RATE as usize } else { sent };
+            assert!(got.abs_diff(of) * 50 <= of, "{got} of {of}: {what}");
+            let dropped = stage
+                .bed
+                .sum(|kernel| kernel.ledger().dropped[DropReason::OverRate as usize]);
+            let is_dropped = has_rate && exceed != Exceed::Throttle;
+            assert_eq!(dropped > 0, is_dropped, "{what}");
+            stage.bed.check();
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Rates that policies give each subscriber: copies beyond them are dropped, or held back until there is room.
+//!
+//! A rate is judged where a copy leaves for its receiver, so that what has waited for other reasons does not come faster
+//! than what is published now.
+
+use crate::Kernel;
+use crate::books::Delta;
+use crate::effects::Effects;
+use crate::entry::Entry;
+use crate::ids::SessionId;
+use crate::journal::durable::Put;
+use crate::ledger::DropReason;
+use crate::policy::{Exceed, Rate, Terms};
+use crate::publish::draft::Draft;
+use crate::routes::cached::{NO_LOCAL, Receiver};
+use crate::session::{Records, Rest};
+use crate::timers::TimerKey;
+use thalweg_model::{Message, Reliability, Span, Time};
+
+/// What a copy takes of the rate of its receiver.
+#[derive(Clone, Copy)]
+pub(crate) struct Price {
+    rate: Rate,
+    bytes: usize,
+    /// Until when it waits, if it does.
+    pub rest: Option<Rest>,
+}
+
+impl Kernel {
+    /// The rate at which subscribers of an address are sent what is not dropped for it.
+    fn rate_that_holds_back(&mut self, address: &str) -> Option<Rate> {
+        let route = self.route(address);
+        let rate = route.terms().and_then(Terms::rate_of_subscribers).copied();
+        rate.filter(|rate| rate.exceed == Exceed::Throttle)
+    }
+
+    /// What a copy costs its receiver when it leaves, and until when it waits for that; it was held back before or not.
+    #[cold]
+    pub(crate) fn price_of(
+        &mut self,
+        id: SessionId,
+        (message, address): (&Message, &str),
+        was_held: bool,
+        now: Time,
+    ) -> Option<Box<Price>> {
+        let rate = self.rate_that_holds_back(address)?;
+        let bytes = message.payload().len();
+        let rest = match was_held {
+            true => self.rests_itself(id, &rate, bytes, now),
+            false => self.rests(id, &rate, bytes, now),
+        };
+        Some(Box::new(Price { rate, bytes, rest }))
+    }
+
+    /// Behind what a copy waits that did not fit into its receiver's output: others are held back behind it.
+    pub(crate) fn rest_behind(&mut self, id: SessionId, entry: &Entry) -> Option<Rest> {
+        if !self.env.rates_subscribers() || entry.group().is_some() {
+            return None;
+        }
+        let records = self
+            .rate_that_holds_back(entry.message.address())?
+            .records();
+        let until = self.sessions.get(id)?.backlog.held_until(records)?;
+        Some(Rest { records, until })
+    }
+
+    /// A copy was sent to its receiver, unless it waits after all.
+    #[cold]
+    pub(crate) fn pay(&mut self, id: SessionId, price: &Price, put: Put, now: Time) {
+        if put != Put::Waits {
+            self.spend_for_subscriber(id, &price.rate, price.bytes, now);
+        }
+    }
+
+    /// Whether a copy for one receiver of an address whose subscribers have a rate is to be sent, or put in its queue: then how
+    /// many its receiver has had. If not, it is dropped, or held back.
+    #[cold]
+    pub(super) fn its_turn<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        (receiver, rate): (&Receiver, Option<&Rate>),
+        draft: &Draft<'_>,
+        kept: &mut Option<Message>,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<u64> {
+        let id = receiver.session;
+        let session = self.sessions.get(id)?;
+        let (before, has_link) = (session.counts.delivered(), session.link().is_some());
+        let is_own = receiver.flags & NO_LOCAL != 0 && publisher == Some(id);
+        let others = is_own.then(|| receiver.without_no_local());
+        let receiver = match &others {
+            None => receiver,
+            Some(None) => return None,
+            Some(Some(others)) => others,
+        };
+        let (rate, bytes) = (rate?, draft.payload.len());
+        if rate.exceed != Exceed::Throttle {
+            if self.wait_for_rate(id, rate, bytes, now) > Span::ZERO {
+                self.book_routed(Some(id), draft.address);
+                self.book_drop(Some(id), draft.address, DropReason::OverRate);
+                return None;
+            }
+            self.spend_for_subscriber(id, rate, bytes, now);
+            return Some(before);
+        }
+        // Others are judged where they are put in their queue.
+        let is_unsure = receiver.reliability.min(draft.reliability) == Reliability::AtMostOnce;
+        if is_unsure && has_link && self.rests(id, rate, bytes, now).is_some() {
+            self.sessions.hold_back_at_most_once(id);
+            self.book_routed(Some(id), draft.address);
+            self.spread_kept(None, receiver, draft, kept, now, fx);
+            return None;
+        }
+        Some(before)
+    }
+
+    /// A copy was sent, if its receiver has had more than before. One that is to be settled has paid.
+    #[cold]
+    pub(super) fn pay_if_sent(
+        &mut self,
+        (receiver, rate): (&Receiver, Option<&Rate>),
+        draft: &Draft<'_>,
+        before: u64,
+        now: Time,
+    ) {
+        let id = receiver.session;
+        let session = self.sessions.get(id);
+        if let Some(rate) = rate.filter(|rate| rate.exceed == Exceed::Throttle)
+            && receiver.reliability.min(draft.reliability) == Reliability::AtMostOnce
+            && session.is_some_and(|it| it.counts.delivered() > before)
+        {
+            self.spend_for_subscriber(id, rate, draft.payload.len(), now);
+        }
+    }
+
+    /// Until when a copy waits for the rate of its receiver, if it does: behind others that wait for it, too.
+    pub(crate) fn rests(
+        &mut self,
+        id: SessionId,
+        rate: &Rate,
+        bytes: usize,
+        now: Time,
+    ) -> Option<Rest> {
+        let records = rate.records();
+        let session = self.sessions.get(id)?;
+        if let Some(until) = session.backlog.held_until(records) {
+            return Some(Rest { records, until });
+        }
+        self.rests_itself(id, rate, bytes, now)
+    }
+
+    /// The same of one that is the first of those that wait.
+    fn rests_itself(
+        &mut self,
+        id: SessionId,
+        rate: &Rate,
+        bytes: usize,
+        now: Time,
+    ) -> Option<Rest> {
+        let wait = self.wait_for_rate(id, rate, bytes, now);
+        (wait > Span::ZERO).then(|| Rest {
+            records: rate.records(),
+            until: now + wait,
+        })
+    }
+
+    /// The next to leave is held back, as it was before or not. False if it stays the next: there is too much to wait apart.
+    #[cold]
+    pub(crate) fn hold_back(
+        &mut self,
+        id: SessionId,
+        rest: Rest,
+        entry: Entry,
+        was_held: bool,
+        now: Time,
+    ) -> bool {
+        let limits = self.env.limits();
+        let Some(session) = self.sessions.get_mut(id) else {
+            return true;
+        };
+        self.books.entered(Delta::copy(entry.message.bytes()));
+        // What is on disk is not all brought into memory, to wait there.
+        let has_room = was_held
+            || !session.backlog.is_on_disk()
+            || session.backlog.held_bytes() < limits.queue_memory_bytes_max;
+        match has_room {
+            true => {
+                session.backlog.hold_back(rest, entry, was_held);
+                self.wait_for_rates(id, now);
+            }
+            false => session.backlog.push_front(entry),
+        }
+        has_room
+    }
+
+    fn wait_for_rate(&mut self, id: SessionId, rate: &Rate, bytes: usize, now: Time) -> Span {
+        let subscriber = self.number_of(Some(id));
+        self.wait_of(rate, subscriber, "", bytes, now)
+    }
+
+    fn spend_for_subscriber(&mut self, id: SessionId, rate: &Rate, bytes: usize, now: Time) {
+        let subscriber = self.number_of(Some(id));
+        self.spend(rate, subscriber, "", bytes, now);
+    }
+
+    /// A timer for what a session's rates hold back.
+    pub(crate) fn wait_for_rates(&mut self, id: SessionId, now: Time) {
+        let session = self.sessions.get_mut(id);
+        if let Some(at) = session.and_then(|it| it.backlog.next_timer(now)) {
+            self.agenda.set_timer(at, TimerKey::HeldBack(id));
+        }
+    }
+
+    /// What was held back by records that may be others now is judged anew.
+    pub(crate) fn let_go_held_back(&mut self) {
+        let holding = self.sessions.iter_mut();
+        let holding = holding.filter_map(|(id, it)| it.backlog.let_go().then_some(id));
+        let ids: Vec<SessionId> = holding.collect();
+        for id in ids {
+            self.agenda.set_timer(Time::ZERO, TimerKey::HeldBack(id));
+        }
+    }
+}
+
+impl Rate {
+    fn records(&self) -> Records {
+        [self.messages, self.bytes].map(|it| it.map(|it| it.record))
+    }
+}
