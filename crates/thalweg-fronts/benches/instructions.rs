@@ -14,7 +14,7 @@ use thalweg_coap::{Code, Datagrams, Encoder, Token, Type, empty, option};
 use thalweg_fronts::amqp::{AmqpFront, AmqpSettings};
 use thalweg_fronts::coap::{CoapFront, CoapSettings, PeerSecurity};
 use thalweg_fronts::mqtt::{MqttFront, MqttSettings};
-use thalweg_fronts::{Links, LinksLimits, Stopped};
+use thalweg_fronts::{Datagram, Links, LinksLimits, Stopped};
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Kernel, Limits, LinkId, ShardId};
 use thalweg_model::Time;
@@ -592,9 +592,12 @@ impl Coap {
     /// One read of the socket, and what follows from it.
     fn reads(&mut self, datagrams: &[(SocketAddr, Vec<u8>)]) {
         let Bench { kernel, links, .. } = &mut self.bench;
-        let batch = datagrams
-            .iter()
-            .map(|(from, datagram)| (*from, PeerSecurity::None, &datagram[..]));
+        let batch = datagrams.iter().map(|(from, datagram)| Datagram {
+            from: *from,
+            security: PeerSecurity::None,
+            is_multicast: false,
+            bytes: datagram,
+        });
         links.handle_datagrams(self.socket, batch, NOW, kernel);
         links.work(NOW, kernel);
         self.bench.commit();

@@ -153,8 +153,18 @@ pub enum Fate {
     LinkStays,
 }
 
-/// A datagram, where it came from, and what is known of its sender.
-pub type Datagram<'d> = (SocketAddr, crate::PeerSecurity<'d>, &'d [u8]);
+/// A datagram that a socket received.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'d> {
+    /// Where it came from.
+    pub from: SocketAddr,
+    /// What is known of its sender.
+    pub security: crate::PeerSecurity<'d>,
+    /// It was sent to a group that the socket is in.
+    pub is_multicast: bool,
+    /// What the socket received, or what DTLS made of it.
+    pub bytes: &'d [u8],
+}
 
 /// Output verbs. They are called within a kernel command, so they only write or note.
 pub trait Outbound {

@@ -13,7 +13,7 @@ mod socket;
 mod tests;
 mod waiting;
 
-pub(crate) use inbox::Inbox;
+pub(crate) use inbox::{Inbox, Received};
 pub use open::DatagramSpec;
 pub(crate) use open::{DatagramSockets, open};
 pub use socket::DatagramCounts;

@@ -15,6 +15,7 @@ use crate::transport::tls::{
 };
 use crate::transport::websocket::{OriginRule, WebSocketSettings};
 use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -362,6 +363,15 @@ pub(crate) fn dtls_files(listener: &config::Listener) -> DtlsFiles {
     }
 }
 
+/// The groups that a listener hears, each on these interfaces. A socket of IPv4 hears nothing of IPv6.
+fn groups(bind: SocketAddr, listener: &config::Listener) -> Vec<(IpAddr, String)> {
+    let groups = listener.kind.groups().iter();
+    groups
+        .filter(|group| group.is_ipv4() || bind.is_ipv6())
+        .flat_map(|group| listener.multicast.iter().map(|name| (*group, name.clone())))
+        .collect()
+}
+
 /// A datagram listener's sockets.
 pub(crate) fn datagram_spec(name: &str, listener: &config::Listener) -> Option<DatagramSpec> {
     match (&listener.bind, listener.transport.is_datagrams()) {
@@ -371,6 +381,7 @@ pub(crate) fn datagram_spec(name: &str, listener: &config::Listener) -> Option<D
             receive_bytes: listener.receive_buffer,
             send_bytes: listener.send_buffer,
             dscp: listener.dscp,
+            groups: groups(*bind, listener),
         }),
         _ => None,
     }

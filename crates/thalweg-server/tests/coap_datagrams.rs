@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -151,6 +151,103 @@ fn discovery_is_answered_in_one_datagram_that_acknowledges() {
     );
     let text = String::from_utf8(answer.payload).expect("text");
     assert!(text.contains("</ps>"), "{text}");
+}
+
+/// A client that asks the group of all nodes on the loopback interface.
+fn to_group(port: u16) -> Peer {
+    let peer = Peer {
+        socket: UdpSocket::bind("127.0.0.1:0").expect("a socket"),
+        next_id: 1,
+    };
+    let socket = socket2::SockRef::from(&peer.socket);
+    socket
+        .set_multicast_if_v4(&Ipv4Addr::LOCALHOST)
+        .expect("it is there");
+    peer.socket
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a time limit");
+    let mut datagram = Vec::new();
+    let token = Token::new(b"look").expect("four bytes");
+    let mut encoder = Encoder::start(&mut datagram, Type::NonConfirmable, Code::GET, 7, token);
+    encoder.option(option::URI_PATH, b".well-known");
+    encoder.option(option::URI_PATH, b"core");
+    let sent = peer.socket.send_to(&datagram, ("224.0.1.187", port));
+    assert_eq!(sent.expect("sent"), datagram.len());
+    peer
+}
+
+#[test]
+fn a_client_that_asks_the_group_finds_the_broker_and_its_address() {
+    for bind in ["0.0.0.0:0", "[::]:0"] {
+        let folder = Folder::new("group");
+        let everywhere = format!("listeners.coap.bind={bind}");
+        let anybody = "listeners.coap.anonymous=true";
+        // The group of IPv6 cannot be asked on a loopback interface, but it can be joined.
+        let listening = [
+            &everywhere,
+            anybody,
+            "listeners.coap.multicast=[\"lo\"]",
+            "coap.leisure=50ms",
+        ];
+        let server = start(&folder, &listening);
+        let port = address(&server, "coap").port();
+        let peer = to_group(port);
+        let mut buffer = [0; 2048];
+        let (count, from) = peer.socket.recv_from(&mut buffer).expect("an answer");
+        assert_eq!(
+            from,
+            SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            "not the group"
+        );
+        let message = Message::decode(&buffer[..count]).expect("CoAP");
+        assert_eq!(
+            (message.kind, message.code),
+            (Type::NonConfirmable, Code::CONTENT)
+        );
+        let mut found = Peer::new(from);
+        assert_eq!(
+            found.ask(Code::GET, "ps/data/none", b"").code,
+            Code::NOT_FOUND
+        );
+        let received: u64 = ports(&server)
+            .iter()
+            .map(|port| port.datagrams.received)
+            .sum();
+        assert_eq!(received, 2, "one shard alone was asked");
+    }
+}
+
+#[test]
+fn what_is_sent_to_a_group_that_another_program_is_in_is_not_heard() {
+    let folder = Folder::new("no group");
+    let server = start(
+        &folder,
+        &[
+            "listeners.coap.bind=0.0.0.0:0",
+            "listeners.coap.anonymous=true",
+        ],
+    );
+    let port = address(&server, "coap").port();
+    let other = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    other
+        .join_multicast_v4(&Ipv4Addr::new(224, 0, 1, 187), &Ipv4Addr::LOCALHOST)
+        .expect("joined");
+    let _asks = to_group(port);
+    // What is sent to one socket comes in order, and an answer says that it was read.
+    let mut peers: Vec<Peer> = (0..12)
+        .map(|_| Peer::new(address(&server, "coap")))
+        .collect();
+    for peer in &mut peers {
+        assert_eq!(
+            peer.ask(Code::GET, "ps/data/none", b"").code,
+            Code::NOT_FOUND
+        );
+    }
+    let received: u64 = ports(&server)
+        .iter()
+        .map(|port| port.datagrams.received)
+        .sum();
+    assert_eq!(received, 12);
 }
 
 #[test]

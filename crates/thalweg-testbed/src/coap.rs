@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use thalweg_coap::stream::{ClientSide, StreamSettings, decode, encode};
 use thalweg_coap::{Code, Datagrams, Encoder, Message, Type, empty};
-use thalweg_fronts::AnyFront;
 use thalweg_fronts::coap::{CoapCounts, CoapStreamFront, PeerSecurity};
+use thalweg_fronts::{AnyFront, Datagram};
 use thalweg_kernel::access::Access;
 
 /// A peer of a datagram socket.
@@ -69,6 +69,17 @@ impl Testbed {
 
     /// Sends several datagrams at once, and does not wait for anything.
     pub fn write_datagrams(&mut self, peer: PeerId, datagrams: &[&[u8]]) {
+        self.deliver(peer, datagrams, false);
+    }
+
+    /// Sends a datagram to the group of all nodes, and lets everything come to rest.
+    pub fn send_to_group(&mut self, peer: PeerId, datagram: &[u8]) {
+        self.now += self.step;
+        self.deliver(peer, &[datagram], true);
+        self.rest();
+    }
+
+    fn deliver(&mut self, peer: PeerId, datagrams: &[&[u8]], is_multicast: bool) {
         let peer = &self.peers[peer.0];
         let Shard {
             kernel,
@@ -80,9 +91,12 @@ impl Testbed {
             None => PeerSecurity::None,
             Some(identity) => PeerSecurity::Identified(identity),
         };
-        let batch = datagrams
-            .iter()
-            .map(|datagram| (peer.address, security(), *datagram));
+        let batch = datagrams.iter().map(|datagram| Datagram {
+            from: peer.address,
+            security: security(),
+            is_multicast,
+            bytes: datagram,
+        });
         links.handle_datagrams(sockets[peer.socket], batch, self.now, kernel);
         let shard = peer.shard;
         self.gather(shard);

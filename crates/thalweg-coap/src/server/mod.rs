@@ -5,6 +5,7 @@ mod event;
 mod exchange;
 mod notify;
 mod receive;
+mod refuse;
 mod respond;
 mod settings;
 
@@ -16,7 +17,7 @@ use foldhash::quality::FixedState;
 use thalweg_wire::{Span, Time};
 
 pub use event::*;
-pub use settings::{EchoForObserve, ServerSettings};
+pub use settings::{ALL_COAP_NODES, EchoForObserve, ServerSettings};
 
 use self::awaited::Awaited;
 use self::exchange::Exchanges;

@@ -16,18 +16,19 @@ use crate::slots::NONE;
 use crate::why::{self, CROWDED_SECONDS, OVERLOADED_SECONDS};
 use crate::{
     Block, Code, Datagrams, DecodeError, EchoForObserve, Encoder, Event, Message, NoResponse,
-    ObservationEnd, Observe, OptionOut, PeerId, RelationId, Request, Token, Type, Value, empty,
-    option,
+    ObservationEnd, Observe, PeerId, RelationId, Request, Token, Type, Value, empty, option,
 };
 
 /// Sender and request: everything that a response needs besides the application's part.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
-    from: SocketAddr,
-    peer: u32,
-    key: Key,
-    is_confirmable: bool,
-    token: Token,
+pub(super) struct Asked {
+    pub(super) from: SocketAddr,
+    pub(super) peer: u32,
+    pub(super) key: Key,
+    pub(super) is_confirmable: bool,
+    pub(super) token: Token,
+    /// Answers that are not sent, whatever the request says of it.
+    pub(super) unwanted: NoResponse,
 }
 
 /// Result of handling Block1.
@@ -61,7 +62,7 @@ impl ServerSide {
         match Message::decode(datagram) {
             Ok(message) if message.code.is_request() => match message.kind {
                 Type::Confirmable | Type::NonConfirmable => {
-                    self.on_request(from, &message, datagram, now, out)
+                    self.on_request(from, &message, datagram, NoResponse::NONE, now, out)
                 }
                 // An acknowledgement or a reset cannot ask for something. RFC 7252 §4.2
                 Type::Acknowledgement | Type::Reset => {
@@ -78,6 +79,28 @@ impl ServerSide {
                 None
             }
         }
+    }
+
+    /// Takes one request that was sent to a group of which we are a member: no answer says that it failed. Ignores whatever
+    /// else is sent to a group; a request there must not be confirmable. RFC 7252 §8.1, §8.2
+    #[cold]
+    pub fn handle_group_datagram<'b>(
+        &mut self,
+        from: SocketAddr,
+        datagram: &'b [u8],
+        now: Time,
+        out: &mut Datagrams,
+    ) -> Option<Event<'b>> {
+        self.now = now;
+        self.counts.datagrams += 1;
+        self.tidy_timers();
+        let message = Message::decode(datagram).ok()?;
+        if !message.code.is_request() || message.kind != Type::NonConfirmable {
+            self.counts.rejected += 1;
+            return None;
+        }
+        let failures = NoResponse::CLIENT_ERROR.and(NoResponse::SERVER_ERROR);
+        self.on_request(from, &message, datagram, failures, now, out)
     }
 
     /// Rejects a malformed confirmable message, and ignores any other. RFC 7252 §4.2, §4.3
@@ -158,11 +181,13 @@ impl ServerSide {
         self.wake(peer, now);
     }
 
+    #[inline]
     fn on_request<'b>(
         &mut self,
         from: SocketAddr,
         message: &Message<'b>,
         datagram: &[u8],
+        unwanted: NoResponse,
         now: Time,
         out: &mut Datagrams,
     ) -> Option<Event<'b>> {
@@ -184,6 +209,7 @@ impl ServerSide {
             key,
             is_confirmable,
             token: message.token,
+            unwanted,
         };
         if self.is_repetition(&asked, now, out) || !self.admit(&asked, now, out) {
             return None;
@@ -261,7 +287,7 @@ impl ServerSide {
             no_response: message
                 .options
                 .uint(option::NO_RESPONSE)
-                .map_or(NoResponse::NONE, NoResponse::decode),
+                .map_or(unwanted, |value| NoResponse::decode(value).and(unwanted)),
             is_confirmable,
             is_acknowledged: false,
         };
@@ -675,88 +701,6 @@ impl ServerSide {
             NONE => {}
             awaited if is_last => self.body_fetched(awaited),
             awaited => self.fetch_goes_on(awaited),
-        }
-    }
-
-    fn demand_echo(&mut self, asked: &Asked, now: Time, out: &mut Datagrams) {
-        self.counts.echo_demanded += 1;
-        let value = self.echo.value(asked.from, now);
-        let own = Some((option::ECHO, Value::Opaque(&value)));
-        self.answer(asked, Code::UNAUTHORIZED, &[own], &[], false, now, out);
-    }
-
-    #[cold]
-    fn overloaded(
-        &mut self,
-        asked: &Asked,
-        why: &str,
-        seconds: u32,
-        now: Time,
-        out: &mut Datagrams,
-    ) {
-        self.counts.overloaded += 1;
-        let age = Some((option::MAX_AGE, Value::Uint(seconds)));
-        self.refuse(asked, Code::SERVICE_UNAVAILABLE, &[age], why, now, out);
-    }
-
-    /// Answers with an error and a diagnostic payload. RFC 7252 §5.5.2
-    #[cold]
-    fn refuse(
-        &mut self,
-        asked: &Asked,
-        code: Code,
-        own: &[Option<OptionOut<'_>>],
-        why: &str,
-        now: Time,
-        out: &mut Datagrams,
-    ) {
-        *if code.class() == 4 {
-            &mut self.counts.refused
-        } else {
-            &mut self.counts.failed
-        } += 1;
-        let mut payload = Vec::new();
-        Encoder::body(&mut payload).payload(why.as_bytes());
-        self.answer(asked, code, own, &payload, false, now, out);
-    }
-
-    /// Answers without the application: `own` are options, behind them `body` as on the wire.
-    #[allow(clippy::too_many_arguments)]
-    fn answer(
-        &mut self,
-        asked: &Asked,
-        code: Code,
-        own: &[Option<OptionOut<'_>>],
-        body: &[u8],
-        remember: bool,
-        now: Time,
-        out: &mut Datagrams,
-    ) {
-        let (kind, id) = match asked.is_confirmable {
-            true => (Type::Acknowledgement, asked.key.id),
-            false => (Type::NonConfirmable, self.endpoint.next_id(asked.peer)),
-        };
-        out.push(asked.from, |out| {
-            let mut encoder = Encoder::start(out, kind, code, id, asked.token);
-            for (number, value) in own.iter().flatten() {
-                put(&mut encoder, *number, *value);
-            }
-            out.extend_from_slice(body);
-        });
-        if remember {
-            let again = if asked.is_confirmable {
-                Again::Respond(code)
-            } else {
-                Again::Ignore
-            };
-            let body = out.last().get(4 + asked.token.len()..).unwrap_or_default();
-            let (most, most_bytes) = (
-                self.settings.remembered_max,
-                self.settings.remembered_bytes_max,
-            );
-            self.remembered.forget_some_old(self.exchange_lifetime, now);
-            self.remembered
-                .insert(asked.key, again, body, now, most, most_bytes);
         }
     }
 }

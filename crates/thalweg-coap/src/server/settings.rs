@@ -1,8 +1,17 @@
 //! Limits of a server for its peers.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use thalweg_wire::Span;
 
 use crate::{Block, Transmission, option};
+
+/// The groups of all CoAP nodes: of IPv4, and of a link and a site of IPv6. RFC 7252 §12.8
+pub const ALL_COAP_NODES: [IpAddr; 3] = [
+    IpAddr::V4(Ipv4Addr::new(224, 0, 1, 187)),
+    IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0xfd)),
+    IpAddr::V6(Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0, 0xfd)),
+];
 
 /// When an observation needs a peer whose address is proven. RFC 9175 §2.4
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use super::answer::Answer;
 use super::handler::{Handler, Request};
 use super::identity::{IdentityId, NOBODY, PeerSecurity, Standing};
+use super::leisure::Leisure;
 use super::note::Note;
 use super::settings::{CoapCounts, CoapSettings};
 use super::side::Side;
@@ -38,9 +39,19 @@ const SWEEP_EVERY: Span = Span::from_secs(30);
 pub struct CoapFront {
     handler: Handler<DatagramSide>,
     /// Datagrams of peers about whom the server is being asked.
-    stash: Vec<(IdentityId, SocketAddr, Box<[u8]>)>,
+    stash: Vec<Stashed>,
     stash_bytes: usize,
+    /// Requests to a group.
+    leisure: Leisure,
     sweep_at: Time,
+}
+
+/// A datagram that waits until its sender is admitted.
+struct Stashed {
+    identity: IdentityId,
+    from: SocketAddr,
+    is_multicast: bool,
+    datagram: Box<[u8]>,
 }
 
 /// The machine and its output.
@@ -128,6 +139,7 @@ impl CoapFront {
             handler: Handler::new(side, settings, seed, anonymous),
             stash: Vec::new(),
             stash_bytes: 0,
+            leisure: Leisure::new(seed.rotate_left(31)),
             sweep_at: Time::ZERO,
         }
     }
@@ -155,7 +167,15 @@ impl CoapFront {
             self.handler.counts.dropped_waiting += 1;
             return;
         };
-        self.on_datagram_of(identity, from, datagram, cx);
+        self.on_datagram_of(identity, from, false, datagram, cx);
+    }
+
+    /// Somebody looks for nodes: that waits a while. Anything else is not for a group.
+    fn on_group_datagram(&mut self, from: SocketAddr, datagram: &[u8], now: Time) {
+        let leisure = self.handler.settings.leisure;
+        if !is_request(datagram) || !self.leisure.push(from, datagram, leisure, now) {
+            self.handler.counts.dropped_waiting += 1;
+        }
     }
 
     #[inline]
@@ -163,6 +183,7 @@ impl CoapFront {
         &mut self,
         identity: IdentityId,
         from: SocketAddr,
+        is_multicast: bool,
         datagram: &[u8],
         cx: &mut Cx<'_>,
     ) {
@@ -175,13 +196,15 @@ impl CoapFront {
         } = &mut self.handler;
         let session = match identities.standing(identity, cx, settings) {
             Standing::In(session) => Ok(session),
-            Standing::Asked => return self.stash(identity, from, datagram),
+            Standing::Asked => return self.stash(identity, from, is_multicast, datagram),
             Standing::Out(why) => Err(why),
         };
-        let Some(Event::Request(event)) =
-            side.machine
-                .handle_datagram(from, datagram, now, &mut side.out)
-        else {
+        let DatagramSide { machine, out } = side;
+        let event = match is_multicast {
+            false => machine.handle_datagram(from, datagram, now, out),
+            true => machine.handle_group_datagram(from, datagram, now, out),
+        };
+        let Some(Event::Request(event)) = event else {
             return;
         };
         let mut relation = event.relation.map(|(_, cookie)| cookie);
@@ -208,13 +231,20 @@ impl CoapFront {
             options: event.options,
             payload: &event.payload,
             observes: event.observe == Some(Observe::Register),
+            is_multicast,
             relation,
         };
         self.handler.handle(&request, cx);
     }
 
     /// A datagram waits until it is known who its sender is.
-    fn stash(&mut self, identity: IdentityId, from: SocketAddr, datagram: &[u8]) {
+    fn stash(
+        &mut self,
+        identity: IdentityId,
+        from: SocketAddr,
+        is_multicast: bool,
+        datagram: &[u8],
+    ) {
         let settings = &self.handler.settings;
         if self.stash.len() >= settings.waiting_max
             || self.stash_bytes + datagram.len() > settings.waiting_bytes_max
@@ -224,7 +254,12 @@ impl CoapFront {
             return;
         }
         self.stash_bytes += datagram.len();
-        self.stash.push((identity, from, datagram.into()));
+        self.stash.push(Stashed {
+            identity,
+            from,
+            is_multicast,
+            datagram: datagram.into(),
+        });
     }
 
     /// What was meant for a peer, or came from it, must not reach the next peer at its address. RFC 7252 §9.1.1
@@ -237,11 +272,11 @@ impl CoapFront {
             }
             *out = rest;
         }
-        self.stash.retain(|(_, from, _)| *from != address);
+        self.stash.retain(|stashed| stashed.from != address);
         self.stash_bytes = self
             .stash
             .iter()
-            .map(|(_, _, datagram)| datagram.len())
+            .map(|stashed| stashed.datagram.len())
             .sum();
     }
 
@@ -315,8 +350,11 @@ impl DeferredFront for CoapFront {
 
     #[inline]
     fn on_datagrams(&mut self, batch: &mut dyn Iterator<Item = Datagram<'_>>, cx: &mut Cx<'_>) {
-        for (from, security, datagram) in batch {
-            self.on_datagram(from, security, datagram, cx);
+        for datagram in batch {
+            match datagram.is_multicast {
+                false => self.on_datagram(datagram.from, datagram.security, datagram.bytes, cx),
+                true => self.on_group_datagram(datagram.from, datagram.bytes, cx.now),
+            }
         }
         self.take_notices(cx);
     }
@@ -341,12 +379,15 @@ impl DeferredFront for CoapFront {
         };
         let (theirs, rest) = std::mem::take(&mut self.stash)
             .into_iter()
-            .partition(|(of, ..)| *of == who);
+            .partition(|stashed| stashed.identity == who);
         self.stash = rest;
         let theirs: Vec<_> = theirs;
-        for (_, from, datagram) in theirs {
-            self.stash_bytes -= datagram.len();
-            self.on_datagram_of(who, from, &datagram, cx);
+        for stashed in theirs {
+            self.stash_bytes -= stashed.datagram.len();
+            let Stashed {
+                from, is_multicast, ..
+            } = stashed;
+            self.on_datagram_of(who, from, is_multicast, &stashed.datagram, cx);
         }
         self.take_notices(cx);
     }
@@ -375,6 +416,9 @@ impl DeferredFront for CoapFront {
         machine.handle_timeout(cx.now, out);
         self.handler.see_to_desk(cx);
         self.handler.on_timeout(cx);
+        while let Some((from, request)) = self.leisure.pop_due(cx.now) {
+            self.on_datagram_of(NOBODY, from, true, &request, cx);
+        }
         if cx.now >= self.sweep_at {
             self.sweep_at = cx.now + SWEEP_EVERY;
             self.handler.end_identities(cx);
@@ -433,7 +477,10 @@ impl DeferredFront for CoapFront {
         } else {
             Time::NEVER
         };
-        machine.min(self.handler.next_timeout()).min(self.sweep_at)
+        machine
+            .min(self.handler.next_timeout())
+            .min(self.leisure.next())
+            .min(self.sweep_at)
     }
 
     fn counts(&self, show: &mut ShowCount<'_>) {
@@ -483,7 +530,12 @@ mod tests {
             for level in ["ps", "data", "plant", "temperature"] {
                 encoder.option(option::URI_PATH, level.as_bytes());
             }
-            let datagram = std::iter::once((from, PeerSecurity::None, &request[..]));
+            let datagram = std::iter::once(Datagram {
+                from,
+                security: PeerSecurity::None,
+                is_multicast: false,
+                bytes: &request,
+            });
             links.handle_datagrams(id, datagram, now, &mut kernel);
             links.work(now, &mut kernel);
             links.take_datagrams(id, &mut spare);

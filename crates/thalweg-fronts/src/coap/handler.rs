@@ -41,6 +41,8 @@ pub(super) struct Request<'r> {
     pub(super) observes: bool,
     /// The observation that its sender has with its token.
     pub(super) relation: Option<u64>,
+    /// It was sent to a group that the socket is in.
+    pub(super) is_multicast: bool,
 }
 
 /// What became of a request: nothing that is left to do, or an answer to give at once.
@@ -155,6 +157,12 @@ impl<S: Side> Handler<S> {
         request: &Request<'_>,
         cx: &mut Cx<'_>,
     ) -> Done {
+        if request.is_multicast && !matches!(resource, Resource::WellKnownCore) {
+            return Err(Answer::words(
+                Code::FORBIDDEN,
+                "a group may be asked for /.well-known/core",
+            ));
+        }
         match resource {
             Resource::AllData => self.on_data(None, Style::Data, request, cx),
             Resource::Data(style) => self.on_data(Some(address), style, request, cx),

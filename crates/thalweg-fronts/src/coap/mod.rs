@@ -16,6 +16,7 @@ mod datagram;
 mod desk;
 mod handler;
 mod identity;
+mod leisure;
 mod note;
 mod observe;
 mod queue;

@@ -14,6 +14,8 @@ pub struct CoapSettings {
     pub tenant: Box<str>,
     /// Whether `/.well-known/core` says what there is.
     pub discovery: bool,
+    /// The longest time until a request to a group is answered. RFC 7252 §8.2: Leisure
+    pub leisure: Span,
     /// How long a value that does not expire is said to be fresh, in seconds. Clients ask or register again after that.
     pub max_age_secs: u32,
     /// How many changes of an address wait for an observer that says nothing about it; 1 keeps the latest only.
@@ -81,6 +83,7 @@ impl Default for CoapSettings {
             machine: Arc::default(),
             tenant: "".into(),
             discovery: true,
+            leisure: Span::from_secs(5),
             max_age_secs: 60,
             queue: 1,
             queue_max: 1024,

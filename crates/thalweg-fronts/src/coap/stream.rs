@@ -257,6 +257,7 @@ impl CoapStreamFront {
             payload: &request.payload,
             observes: request.observe == Some(Observe::Register),
             relation: None,
+            is_multicast: false,
         };
         self.handler.handle(&request, cx);
     }

@@ -104,6 +104,9 @@ impl<S: Side> Handler<S> {
                 }
             }
         }
+        if list.is_empty() && request.is_multicast {
+            return Err(Answer::words(Code::NOT_FOUND, "nothing here is like that"));
+        }
         self.respond(
             request.exchange,
             &Answer::content(LINK_FORMAT, list),

@@ -5,6 +5,7 @@ mod stage;
 mod world;
 
 mod data;
+mod groups;
 mod identities;
 mod limits;
 mod observe;

@@ -84,6 +84,11 @@ impl Checks<'_> {
         refuse!(self, datagrams && listener.proxy_protocol != ProxyProtocol::Off; "{at}.proxy_protocol";
             "{at}.proxy_protocol is set, but {at}.transport is {transport}, which has no connections";
             "Remove {at}.proxy_protocol");
+        let everywhere = matches!(bind, Bind::Socket(address) if address.ip().is_unspecified());
+        let hears_groups = transport == Transport::Udp && everywhere;
+        refuse!(self, !listener.multicast.is_empty() && !hears_groups; "{at}.multicast", "{at}.transport", "{at}.bind";
+            "{at}.multicast names interfaces, but {at} is {transport} at {bind}, which hears nothing that is sent to a group";
+            "Set {at}.transport to udp and {at}.bind to \"0.0.0.0:5683\" or \"[::]:5683\", or remove {at}.multicast");
         let (dtls, newest) = (
             transport == Transport::Dtls,
             listener.tls.minimum_version == TlsOldest::V13,

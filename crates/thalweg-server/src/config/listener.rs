@@ -83,6 +83,10 @@ section! {
         /// `queue.output_bytes_max`, and are dropped and counted beyond. The system may cap it (net.core.wmem_max). UDP
         /// and DTLS only.
         send_buffer: Option<usize> = size(4 * KIB, GIB), "automatic" or "automatic", Restart;
+        /// Network interfaces on which clients may look for the broker by CoAP's groups of all nodes (224.0.1.187, ff02::fd
+        /// and ff05::fd): a non-confirmable GET of /.well-known/core to a group is answered, within `coap.leisure`; nothing
+        /// else is. Needs a `bind` to all addresses, at the usual port 5683 if clients are to find it. CoAP over UDP only.
+        multicast: Vec<String> = List(&NAMES), "", Restart;
         /// Name of the queue that PUSH sockets of this listener send to and PULL sockets take from, in place of
         /// `zmtp.queue`. ZeroMQ only.
         queue: Option<String> = Text, "", NewConnections;

@@ -14,6 +14,7 @@ use super::choices::words;
 use super::listener::Listener;
 use super::section::section;
 use super::settings::Config;
+use std::net::IpAddr;
 use thalweg_model::Span;
 
 section! {
@@ -99,6 +100,14 @@ impl ListenerKind {
 
     pub fn has_datagrams(self) -> bool {
         self == ListenerKind::Coap
+    }
+
+    /// The groups by which clients look for a broker, where it has datagrams.
+    pub fn groups(self) -> &'static [IpAddr] {
+        match self {
+            ListenerKind::Coap => &thalweg_coap::ALL_COAP_NODES,
+            _ => &[],
+        }
     }
 
     /// Whether clients can say a user name and a password.

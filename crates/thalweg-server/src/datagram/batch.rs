@@ -12,7 +12,7 @@ use nix::sys::socket::{
 };
 use nix::{libc, sys::socket::getsockopt};
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 /// Messages that one call sends at the most.
@@ -96,6 +96,7 @@ pub(super) fn receive(
             slot,
             len,
             segment: len,
+            is_multicast: false,
         };
         let mut about = About::default();
         for control in message.cmsgs().into_iter().flatten() {
@@ -106,11 +107,14 @@ pub(super) fn receive(
                 // The address to answer from, not that in the header: they differ for what was sent to many.
                 ControlMessageOwned::Ipv4PacketInfo(info) => {
                     about.local = Some(IpAddr::V4(u32::from_be(info.ipi_spec_dst.s_addr).into()));
+                    let aimed_at = Ipv4Addr::from(u32::from_be(info.ipi_addr.s_addr));
+                    arrival.is_multicast = aimed_at.is_multicast();
                 }
                 ControlMessageOwned::Ipv6PacketInfo(info) => {
                     let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
-                    about.local =
-                        (!address.is_multicast()).then(|| IpAddr::V6(address).to_canonical());
+                    let aimed_at = IpAddr::V6(address).to_canonical();
+                    arrival.is_multicast = aimed_at.is_multicast();
+                    about.local = (!arrival.is_multicast).then_some(aimed_at);
                 }
                 ControlMessageOwned::RxqOvfl(count) => about.overflown = Some(count),
                 _ => {}

@@ -24,6 +24,16 @@ pub(super) struct Arrival {
     pub(super) len: u32,
     /// The system may have put datagrams of one peer together: each but the last is so long.
     pub(super) segment: u32,
+    /// It was sent to a group that we are in, if we want to know.
+    pub(super) is_multicast: bool,
+}
+
+/// One datagram of an [`Inbox`].
+pub(crate) struct Received<'i> {
+    pub(crate) from: SocketAddr,
+    /// It was sent to a group.
+    pub(crate) is_multicast: bool,
+    pub(crate) bytes: &'i [u8],
 }
 
 impl Inbox {
@@ -49,7 +59,7 @@ impl Inbox {
     }
 
     /// The datagrams in the order in which they came. One without a byte is not there.
-    pub(crate) fn datagrams(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
+    pub(crate) fn datagrams(&self) -> impl Iterator<Item = Received<'_>> {
         self.arrivals.iter().flat_map(|arrival| {
             let at = arrival.slot as usize * STRIDE;
             let bytes = self
@@ -58,7 +68,11 @@ impl Inbox {
                 .unwrap_or_default();
             bytes
                 .chunks(arrival.segment.max(1) as usize)
-                .map(|datagram| (arrival.from, datagram))
+                .map(|bytes| Received {
+                    from: arrival.from,
+                    is_multicast: arrival.is_multicast,
+                    bytes,
+                })
         })
     }
 }

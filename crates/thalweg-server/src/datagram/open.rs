@@ -5,9 +5,10 @@
 
 use super::batch;
 use crate::listen::{ListenFault, mark};
-use socket2::{Domain, Protocol, Socket, Type};
+use nix::net::if_::if_nametoindex;
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 /// A datagram listener: where, and with how much room.
@@ -24,6 +25,9 @@ pub struct DatagramSpec {
     pub send_bytes: Option<usize>,
     /// The class of service in the IP headers of what is sent; `None` leaves it to the system.
     pub dscp: Option<u8>,
+    /// Groups to be in, each on the network interface of this name. Needs a bind to all addresses: the system gives a
+    /// socket of one address nothing that was sent to a group.
+    pub groups: Vec<(IpAddr, String)>,
 }
 
 /// The sockets of a listener, bound and not read yet: one for each shard, in their order.
@@ -48,6 +52,12 @@ fn open_all(spec: &DatagramSpec, count: usize) -> io::Result<DatagramSockets> {
     let mut sockets: Vec<UdpSocket> = Vec::with_capacity(count);
     if count > 1 {
         first.set_reuse_port(true)?;
+    }
+    // One of them only: each socket in a group gets a copy.
+    for (group, interface) in &spec.groups {
+        join(&first, *group, interface).map_err(|error| {
+            io::Error::new(error.kind(), format!("{group} on {interface}: {error}"))
+        })?;
     }
     sockets.push(first.into());
     for _ in 1..count {
@@ -82,6 +92,21 @@ fn socket(spec: &DatagramSpec, address: SocketAddr) -> io::Result<Socket> {
     socket.set_nonblocking(true)?;
     if address.ip().is_unspecified() {
         batch::tell_destinations(&socket, address.is_ipv6())?;
+        // Otherwise it would hear what is sent to groups that other programs on this machine are in.
+        socket.set_multicast_all_v4(false)?;
+        if address.is_ipv6() {
+            socket.set_multicast_all_v6(false)?;
+        }
     }
     Ok(socket)
+}
+
+fn join(socket: &Socket, group: IpAddr, interface: &str) -> io::Result<()> {
+    let index = if_nametoindex(interface)?;
+    match group {
+        IpAddr::V4(group) => {
+            socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
+        }
+        IpAddr::V6(group) => socket.join_multicast_v6(&group, index),
+    }
 }

@@ -15,6 +15,7 @@ fn spec(bind: &str) -> DatagramSpec {
         receive_bytes: Some(1 << 20),
         send_bytes: None,
         dscp: None,
+        groups: Vec::new(),
     }
 }
 
@@ -52,7 +53,7 @@ fn receive(socket: &mut DatagramSocket, wanted: usize) -> Vec<(SocketAddr, Vec<u
             got.extend(
                 inbox
                     .datagrams()
-                    .map(|(from, datagram)| (from, datagram.to_vec())),
+                    .map(|datagram| (datagram.from, datagram.bytes.to_vec())),
             );
         }
     }
@@ -391,7 +392,7 @@ fn a_peer_stays_with_one_socket_and_many_peers_spread() {
                 socket.on_readable();
                 socket.receive(&mut inbox).is_some()
             } {
-                home.extend(inbox.datagrams().map(|(from, _)| from));
+                home.extend(inbox.datagrams().map(|datagram| datagram.from));
             }
         }
     }

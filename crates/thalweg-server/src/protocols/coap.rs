@@ -86,6 +86,7 @@ fn settings(config: &Config, listener: &config::Listener, shards: usize) -> Coap
         notify: coap.notifications,
         observer_check: coap.observer_check,
         discovery: coap.discovery,
+        leisure: coap.leisure,
         notify_etag: coap.notify_etag,
         observe_empty: coap.observe_empty,
         auto_create: coap.auto_create,

@@ -5,7 +5,7 @@
 //! does not fit is lost, as CoAP expects of a network.
 
 use super::Shard;
-use crate::datagram::{DatagramCounts, DatagramSocket, Inbox};
+use crate::datagram::{DatagramCounts, DatagramSocket, Inbox, Received};
 use crate::transport::dtls::DtlsAcceptor;
 use mio::Token;
 use std::net::{SocketAddr, UdpSocket};
@@ -14,7 +14,7 @@ use thalweg_dtls::{
     Counts as DtlsCounts, Event as DtlsEvent, Output as DtlsOutput, PeerIdentity,
     ServerLimits as DtlsLimits, ServerSide,
 };
-use thalweg_fronts::{Datagrams, PeerSecurity};
+use thalweg_fronts::{Datagram, Datagrams, PeerSecurity};
 use thalweg_kernel::LinkId;
 use thalweg_model::{Span, Time};
 
@@ -383,17 +383,23 @@ impl Shard {
         let link = port.link;
         match &mut port.dtls {
             None => {
-                let datagrams = inbox
-                    .datagrams()
-                    .map(|(from, bytes)| (from, PeerSecurity::None, bytes));
+                let datagrams = inbox.datagrams().map(|received| Datagram {
+                    from: received.from,
+                    security: PeerSecurity::None,
+                    is_multicast: received.is_multicast,
+                    bytes: received.bytes,
+                });
                 self.links
                     .handle_datagrams(link, datagrams, now, &mut self.kernel);
             }
             Some(dtls) => {
                 opened.clear();
                 dtls.renew(&mut opened);
-                for (from, datagram) in inbox.datagrams() {
-                    dtls.peers.handle_datagram(from, datagram, now, &mut opened);
+                // DTLS has no groups. RFC 7252 §9.1
+                for Received { from, bytes, .. } in
+                    inbox.datagrams().filter(|received| !received.is_multicast)
+                {
+                    dtls.peers.handle_datagram(from, bytes, now, &mut opened);
                 }
                 self.on_opened(index, &opened);
             }
@@ -422,7 +428,12 @@ impl Shard {
                             peer,
                             identity,
                             text,
-                        } => Some((*peer, security(identity), opened.text(text))),
+                        } => Some(Datagram {
+                            from: *peer,
+                            security: security(identity),
+                            is_multicast: false,
+                            bytes: opened.text(text),
+                        }),
                         _ => None,
                     });
                     self.links

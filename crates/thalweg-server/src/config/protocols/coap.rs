@@ -56,6 +56,9 @@ section! {
         /// Whether /.well-known/core tells clients what there is. If not, it is answered with 4.04, and a client must
         /// have a topic's path.
         discovery: bool = Flag, "true", Now;
+        /// The longest time that a client which asks a group (`listeners.<name>.multicast`) waits for our answer. Each is sent
+        /// at a random time within it, so that those of all nodes do not come at once. This is Leisure of RFC 7252.
+        leisure: Span = millis(0, 60_000), "5s", Now;
         /// Whether notifications that fit one message have an ETag as well, at five bytes each. Those in blocks always
         /// have one.
         notify_etag: bool = Flag, "false", Now;

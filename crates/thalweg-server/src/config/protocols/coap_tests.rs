@@ -175,6 +175,34 @@ fn who_may_come_without_a_name_depends_on_what_could_be_shown() {
 }
 
 #[test]
+fn groups_are_heard_only_by_a_socket_of_udp_that_is_bound_to_all_addresses() {
+    let with = |sets: &[&str]| load(&[&["listeners.coap.multicast=[\"eth0\"]"], sets].concat());
+    for wrong in [
+        &[][..],
+        &["listeners.coap.bind=192.0.2.1:5683"],
+        &[
+            "listeners.coap.bind=0.0.0.0:5684",
+            "listeners.coap.transport=dtls",
+        ],
+        &[
+            "listeners.coap.bind=0.0.0.0:5683",
+            "listeners.coap.transport=tcp",
+        ],
+    ] {
+        let words = with(wrong).expect_err("nothing would be heard");
+        assert!(
+            words[0].contains("hears nothing that is sent to a group"),
+            "{words:?}"
+        );
+    }
+    for bind in ["0.0.0.0:5683", "[::]:5683"] {
+        let bind = format!("listeners.coap.bind={bind}");
+        let config = with(&[&bind, "listeners.coap.anonymous=true"]).expect("it would");
+        assert_eq!(config.listeners["coap"].multicast, ["eth0"]);
+    }
+}
+
+#[test]
 fn filters_and_sizes_are_read_as_people_write_them() {
     let config = load(&[
         "last_values.keep=plant/#, +/state",
