@@ -107,6 +107,8 @@ pub enum CorrelationModel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpiryUnit {
     Seconds,
+    /// Seconds, of which a receiver is told nothing.
+    SecondsUntold,
     Milliseconds,
 }
 
@@ -430,7 +432,7 @@ pub fn expected(from: &Capabilities, to: &Capabilities, aspect: Aspect) -> Cell 
         },
         Aspect::Expiry => match (from.expiry, to.expiry) {
             (None, _) => Cell::Unsaid,
-            (_, None) => Cell::Dropped,
+            (_, None | Some(ExpiryUnit::SecondsUntold)) => Cell::Dropped,
             // The one protocol that gives the publisher's own header back unchanged.
             _ if from.properties == PropertyModel::UniqueTyped
                 && to.properties == PropertyModel::UniqueTyped =>
@@ -462,7 +464,8 @@ pub fn document() -> String {
     let mut out = String::from(
         "# What becomes of a message between protocols\n\n\
          Made from `capabilities.rs` of each front in `crates/thalweg-fronts/src` by `cargo xtask docs --bless`; the interop tests\n\
-         (`cargo xtask interop`) hold real clients to every cell. Rows publish, columns receive.\n\n\
+         (`cargo xtask interop`) hold real clients to every cell without XMPP, and slixmpp to what its script tries. Rows publish, columns\n\
+         receive.\n\n\
          *exact*: what was said. A rule: the same by a rule, [below](#rules). *dropped*: the message arrives without it.\n\
          –: the publisher cannot say it. ×: the subscriber cannot ask for it.\n",
     );
@@ -531,6 +534,7 @@ pub fn document() -> String {
             match c.expiry {
                 None => "–",
                 Some(ExpiryUnit::Seconds) => "seconds",
+                Some(ExpiryUnit::SecondsUntold) => "seconds; receivers are not told",
                 Some(ExpiryUnit::Milliseconds) => "milliseconds",
             }
             .to_owned()
@@ -571,6 +575,7 @@ mod tests {
     use crate::coap::COAP;
     use crate::mqtt::{MQTT_3, MQTT_5};
     use crate::stomp::STOMP;
+    use crate::xmpp::XMPP;
     use crate::zmtp::ZMTP;
 
     fn records() -> impl Iterator<Item = &'static Capabilities> {
@@ -589,10 +594,12 @@ mod tests {
                     Rule::NewestValue,
                 ];
                 let can_answer = record.reply_to.is_some();
+                let is_untold = record.expiry == Some(ExpiryUnit::SecondsUntold);
                 assert!(
                     matches!(heard, Cell::Exact | Cell::Unsaid | Cell::Unasked)
                         || own.map(Cell::Rule).contains(&heard)
-                        || (aspect, heard, can_answer) == (Aspect::Reply, Cell::Dropped, false),
+                        || (aspect, heard, can_answer) == (Aspect::Reply, Cell::Dropped, false)
+                        || (aspect, heard, is_untold) == (Aspect::Expiry, Cell::Dropped, true),
                     "{} {aspect:?}: {heard:?}",
                     record.name
                 );
@@ -642,6 +649,11 @@ mod tests {
             (&ZMTP, &MQTT_5, Aspect::Expiry, Cell::Unsaid),
             (&MQTT_5, &ZMTP, Aspect::TextProperty, Cell::Dropped),
             (&ZMTP, &AMQP, Aspect::Address, Cell::Rule(OtherSyntax)),
+            (&XMPP, &MQTT_5, Aspect::Expiry, Cell::Rule(SecondsLeft)),
+            (&MQTT_5, &XMPP, Aspect::Expiry, Cell::Dropped),
+            (&XMPP, &MQTT_5, Aspect::Reply, Cell::Rule(ReplyAlias)),
+            (&MQTT_5, &XMPP, Aspect::Reply, Cell::Dropped),
+            (&MQTT_5, &XMPP, Aspect::ContentType, Cell::Exact),
         ] {
             let cell = expected(from, to, aspect);
             assert_eq!(cell, wanted, "{} {} {aspect:?}", from.name, to.name);

@@ -111,7 +111,7 @@ fn table<const N: usize>(head: [&str; N], row: impl Fn(&Service) -> [String; N])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capabilities::Capabilities;
+    use crate::capabilities::{Capabilities, ExpiryUnit};
 
     #[test]
     fn a_row_says_what_the_record_of_its_protocol_says() {
@@ -122,7 +122,8 @@ mod tests {
                 .next()
                 .unwrap_or_else(|| panic!("{} has no row", record.name));
             assert!(
-                record.expiry.is_none() || row.lifespan.is_some(),
+                matches!(record.expiry, None | Some(ExpiryUnit::SecondsUntold))
+                    || row.lifespan.is_some(),
                 "{}",
                 row.name
             );

@@ -1,17 +1,47 @@
-//! What policies and content filters become in XMPP.
+//! What a message can carry in XMPP, and what policies and content filters become there.
 
+use crate::capabilities::{
+    Capabilities, ContentTypeModel, CorrelationModel, ExpiryUnit, PropertyModel, Receives, Syntax,
+};
 use crate::protocol::Protocol;
 use crate::service::{Filtering, NOT_READ, Service};
 
 pub(crate) static PROTOCOL: Protocol = Protocol {
     name: "xmpp",
-    carries: &[],
+    carries: &[XMPP],
     services: &[SERVICE],
     metrics: &[],
 };
 
-const SERVICE: Service = Service {
+/// XEP-0060: items of nodes, and requests by IQ.
+pub const XMPP: Capabilities = Capabilities {
     name: "XMPP",
+    reliability: "at least once",
+    syntax: Syntax {
+        example: "node `a/b`",
+        separator: '/',
+        wildcards: Some(("pubsub#subscription_depth=1", "=all")),
+        escaped: "nothing",
+    },
+    address_bytes_max: Some(8192),
+    level_bytes_max: None,
+    receives: Receives::Messages,
+    content_type: ContentTypeModel::Text,
+    properties: PropertyModel::No,
+    correlation: CorrelationModel::No,
+    reply_to: None,
+    request: Some("IQ to `rpc.DOMAIN/a/b`"),
+    expiry: Some(ExpiryUnit::SecondsUntold),
+    priority_max: None,
+    last_value_in: Some("every publish without `persist_items` off"),
+    last_value_out: "always, and `<items/>`",
+    redelivered: Some("SHIM header `Redelivered`"),
+    queue: "publish and subscribe to the node `$q/name`",
+    group: None,
+};
+
+const SERVICE: Service = Service {
+    name: XMPP.name,
     lifespan: None,
     priority: None,
     last_value: "items of a node; with `off` a node has none",

@@ -42,6 +42,7 @@ use thalweg_xmpp::{
 pub use settings::XmppSettings;
 
 pub(crate) use capabilities::PROTOCOL;
+pub use capabilities::XMPP;
 
 thread_local! {
     /// The tree of the stanza that is handled. One for each shard, which is a thread; empty between two stanzas.
