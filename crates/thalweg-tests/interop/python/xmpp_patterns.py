@@ -472,9 +472,35 @@ async def personal_nodes():
         await client.disconnect()
 
 
+async def presence():
+    """Romeo's clients are told of each other, and juliet, who may not read that, what is sent to her alone."""
+    one, juliet = await connected(user="romeo"), await connected(user="juliet")
+    seen, told = asyncio.Queue(), asyncio.Queue()
+    for client, queue in (one, seen), (juliet, told):
+        for type_ in "available", "unavailable":
+            client.add_event_handler(f"presence_{type_}", queue.put_nowait)
+    two = await connected(user="romeo")
+
+    async def heard(queue):
+        while (said := await asyncio.wait_for(queue.get(), PATIENCE_S))["from"] != two.boundjid:
+            pass
+        return said["type"], said["status"]
+
+    assert await heard(seen) == ("available", "")
+    two.send_presence(pto=juliet.boundjid.full, pstatus="to juliet")
+    assert await heard(told) == ("available", "to juliet")
+    two.send_presence(pstatus="to all")
+    assert await heard(seen) == ("available", "to all")
+    await two.disconnect()
+    for queue in (seen, told):
+        assert await heard(queue) == ("unavailable", "")
+    for client in (one, juliet):
+        await client.disconnect()
+
+
 async def main():
     patterns = (log_in, discovery, publish_and_notify, last_items, several_items, errors, with_mqtt, starttls, certificate,
-                resumption, forms_of_nodes, forms_of_subscriptions, affiliations, chat, offline_messages, requests, personal_nodes)
+                resumption, forms_of_nodes, forms_of_subscriptions, affiliations, chat, offline_messages, requests, personal_nodes, presence)
     for pattern in patterns:
         await asyncio.wait_for(pattern(), 60)
         print(pattern.__name__.replace("_", " "), flush=True)

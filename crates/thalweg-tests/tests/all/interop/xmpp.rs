@@ -66,7 +66,7 @@ fn a_client_of_xmpp_publishes_subscribes_and_meets_mqtt() {
         .arg(script)
         .args(ports.map(|address| address.port().to_string()))
         .arg(broker.folder());
-    assert_patterns(python, 17, &broker);
+    assert_patterns(python, 18, &broker);
 }
 
 #[test]
