@@ -2,7 +2,7 @@
 
 `filter_patterns.py MQTT AMQP STOMP COAP ZMTP XMPP` takes the ports on 127.0.0.1, prints a line per publisher and subscriber, and fails
 if one gets other messages than the predicate says (`../../tests/all/interop/filters.rs`). MQTT, AMQP and STOMP have headers, so theirs
-pass by colour, too; the others' have a payload only.
+pass by colour, too; the others' have a payload only. Members of groups have the predicate, too, each beside a member that takes nothing.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Client:
 
 
 class Mqtt(Client):
-    def __init__(self):
+    def __init__(self, topic="f/+", predicate=FILTER):
         super().__init__()
         ready = threading.Event()
         self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
@@ -61,8 +61,8 @@ class Mqtt(Client):
         self.client.connect("127.0.0.1", MQTT)
         self.client.loop_start()
         properties = mqtt.Properties(PacketTypes.SUBSCRIBE)
-        properties.UserProperty = ("filter", FILTER)
-        self.client.subscribe("f/+", options=mqtt.SubscribeOptions(qos=1), properties=properties)
+        properties.UserProperty = ("filter", predicate)
+        self.client.subscribe(topic, options=mqtt.SubscribeOptions(qos=1), properties=properties)
         assert ready.wait(PATIENCE_S)
 
     def publish(self, sample):
@@ -73,15 +73,16 @@ class Mqtt(Client):
 
 
 class Amqp(Client):
-    """The queue is bound with the predicate, or its consumer has it."""
+    """The queue is bound with the predicate, or its consumer has it, or a member of a group."""
 
-    def __init__(self, of_consumer):
+    def __init__(self, of_consumer, group=None):
         super().__init__()
         self.connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", AMQP))
         channel = self.connection.channel()
-        name = channel.queue_declare("", exclusive=True).method.queue
+        name = group or channel.queue_declare("", exclusive=True).method.queue
         arguments = [{}, {"x-filter": FILTER}]
-        channel.queue_bind(name, "amq.topic", "f.*", arguments=arguments[not of_consumer])
+        if not group:
+            channel.queue_bind(name, "amq.topic", "f.*", arguments=arguments[not of_consumer])
         consumer = arguments[of_consumer]
         channel.basic_consume(name, lambda _c, _m, _p, body: self.came(body), auto_ack=True, arguments=consumer)
         self.publisher = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", AMQP)).channel()
@@ -95,13 +96,13 @@ class Amqp(Client):
 
 
 class Stomp(Client, stomp.ConnectionListener):
-    def __init__(self):
+    def __init__(self, destination="/topic/f.*"):
         super().__init__()
         self.receipts = queue.Queue()
         self.connection = stomp.StompConnection12([("127.0.0.1", STOMP)], auto_decode=False)
         self.connection.set_listener("", self)
         self.connection.connect("guest", "guest", wait=True)
-        self.connection.subscribe("/topic/f.*", "1", headers={"selector": FILTER, "receipt": "subscribed"})
+        self.connection.subscribe(destination, "1", headers={"selector": FILTER, "receipt": "subscribed"})
         assert self.receipts.get(timeout=PATIENCE_S) == "subscribed"
 
     def on_message(self, frame):
@@ -212,7 +213,13 @@ def main():
     clients = {
         "mqtt": Mqtt(), "amqp": Amqp(of_consumer=False), "stomp": Stomp(), "coap": Coap(), "zmtp": Zmtp(), "xmpp": Xmpp(),
     }
-    subscribers = clients | {"consumer of amqp": Amqp(of_consumer=True)}
+    others = [Mqtt(f"$share/{group}/f/+", "colour = 'none'") for group in ("m", "a", "s")]
+    subscribers = clients | {
+        "consumer of amqp": Amqp(of_consumer=True),
+        "member of mqtt": Mqtt("$share/m/f/+"),
+        "member of amqp": Amqp(of_consumer=True, group="$g/a/f/+"),
+        "member of stomp": Stomp("/amq/queue/$g/s/f/+"),
+    }
     dice = random.Random(23)
     for source, publisher in clients.items():
         samples = [Sample(source, number, dice) for number in range(COUNT)]
@@ -227,6 +234,7 @@ def main():
             got = list(iter(lambda: subscriber.got.get(timeout=PATIENCE_S), "last"))
             assert got == wanted, f"{source} to {name}: got {got}, not {wanted}"
             print(f"{source} to {name}: {len(got)} of {COUNT}", flush=True)
+    assert all(other.got.empty() for other in others)
 
 
 status = 0
