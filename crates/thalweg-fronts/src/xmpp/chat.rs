@@ -85,6 +85,8 @@ pub(super) fn write_letter(fields: [&str; 4], stanza: Option<Stanza<'_>>) -> Box
 
 /// The number of native properties that are a [`Letter`]; fronts agree among themselves on the numbers.
 pub(super) const NATIVE: u8 = 61;
+/// Any other type of a message is handled as `normal`. RFC 6121 §5.2.2
+const MESSAGE_TYPES: [&str; 6] = ["", "chat", "error", "groupchat", "headline", "normal"];
 /// The type of a letter begins so that is a request to another client, or its answer.
 const IQ: &str = "iq:";
 /// The same of a presence that is for one address.
@@ -151,7 +153,10 @@ impl XmppFront {
         let is_iq = stanza.kind == StanzaKind::Iq;
         let type_ = match is_iq {
             true => format!("{IQ}{}", stanza.type_()).into(),
-            false => stanza.type_(),
+            false => match stanza.type_() {
+                known if MESSAGE_TYPES.contains(&&*known) => known,
+                _ => "normal".into(),
+            },
         };
         let body = stanza.element.child("body", ns::CLIENT);
         let body = body.filter(|_| !is_iq);
