@@ -86,7 +86,7 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
             "each subscriber gets at most so much a second",
             "a table of features",
             not_built("Cyclone DDS has no flow controller that is told a rate"),
-            not_built("the broker has no limit of a rate on what it sends"),
+            Found::not_asked("the broker holds subscribers to a rate (ADR 0092); no cell has one"),
         ),
         shape(
             "C, lifespan",
