@@ -57,14 +57,14 @@ fn a_qos_0_flood_costs_receivers_that_do_not_read_and_nobody_else() {
         sent
     });
     println!("{} messages, growth {} KiB at the most", peak.1, peak.0);
-    // 20 outputs of 1 MiB each and 2 MiB under way to each shard; the rest is what allocators keep at hand.
-    assert!(peak.0 < 80 << 10, "{} KiB", peak.0);
-    assert!(
-        victim.figure("thalweg_copies_dropped_total") > 0,
-        "what they did not get is counted"
-    );
+    // 20 outputs of 1 MiB each and 2 MiB under way to each shard, and what allocators keep of their earlier sizes: 20 to 60
+    // MiB as a rule, 95 where threads rarely had a processor. Without limits it would be 20 copies of 12 MB at least.
+    const GROWTH_MAX: u64 = 128 << 10;
+    assert!(peak.0 < GROWTH_MAX, "{} KiB", peak.0);
+    // What they did not get is counted, once the broker has read it.
+    victim.wait_for("thalweg_copies_dropped_total", |dropped| dropped > 0);
     drop(deaf);
-    victim.assert_unharmed("QoS 0 flood with 20 deaf receivers", 80 << 10);
+    victim.assert_unharmed("QoS 0 flood with 20 deaf receivers", GROWTH_MAX);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_qos_1_flood_fills_the_queues_of_receivers_that_do_not_read_up_to_their_limi
     });
     println!("{} messages, growth {} KiB at the most", peak.1, peak.0);
     assert!(peak.0 < 64 << 10, "{} KiB", peak.0);
-    assert!(victim.figure("thalweg_copies_dropped_total") > 0);
+    victim.wait_for("thalweg_copies_dropped_total", |dropped| dropped > 0);
     drop(deaf);
     // A receiver that comes back finds its queue, as long as it may be and no longer.
     let mut back = Talker::tcp(address);
