@@ -171,10 +171,19 @@ impl CoapFront {
     }
 
     /// Somebody looks for nodes: that waits a while. Anything else is not for a group.
+    #[cold]
     fn on_group_datagram(&mut self, from: SocketAddr, datagram: &[u8], now: Time) {
         let leisure = self.handler.settings.leisure;
         if !is_request(datagram) || !self.leisure.push(from, datagram, leisure, now) {
             self.handler.counts.dropped_waiting += 1;
+        }
+    }
+
+    /// Handles the requests to a group that have waited.
+    #[cold]
+    fn answer_group(&mut self, cx: &mut Cx<'_>) {
+        while let Some((from, request)) = self.leisure.pop_due(cx.now) {
+            self.on_datagram_of(NOBODY, from, true, &request, cx);
         }
     }
 
@@ -416,8 +425,8 @@ impl DeferredFront for CoapFront {
         machine.handle_timeout(cx.now, out);
         self.handler.see_to_desk(cx);
         self.handler.on_timeout(cx);
-        while let Some((from, request)) = self.leisure.pop_due(cx.now) {
-            self.on_datagram_of(NOBODY, from, true, &request, cx);
+        if self.leisure.next() <= cx.now {
+            self.answer_group(cx);
         }
         if cx.now >= self.sweep_at {
             self.sweep_at = cx.now + SWEEP_EVERY;
