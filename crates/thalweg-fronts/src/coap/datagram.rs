@@ -170,7 +170,7 @@ impl CoapFront {
         self.on_datagram_of(identity, from, false, datagram, cx);
     }
 
-    /// Somebody looks for nodes: that waits a while. Anything else is not for a group.
+    /// A request by which a client looks for nodes waits for a random time. Anything else is not for a group.
     #[cold]
     fn on_group_datagram(&mut self, from: SocketAddr, datagram: &[u8], now: Time) {
         let leisure = self.handler.settings.leisure;

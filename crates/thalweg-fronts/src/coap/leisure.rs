@@ -9,9 +9,9 @@ use std::collections::BinaryHeap;
 use std::hash::BuildHasher;
 use thalweg_model::{Span, Time};
 
-/// Requests that wait at a time. Further ones are ignored: invented senders must not make us flood somebody.
+/// Requests that wait at a time. Further ones are ignored: who invents senders must not make us flood them.
 const WAITING_MAX: usize = 64;
-/// Longer requests are ignored: who looks for a node needs few options.
+/// Octets of a request; longer ones are ignored. A client that looks for a node needs few options.
 const BYTES_MAX: usize = 512;
 
 type Waiting = (Time, u64, SocketAddr, Box<[u8]>);

@@ -102,7 +102,7 @@ impl XmppFront {
             ..Draft::new(address, word.as_bytes(), reliability)
         };
         match cx.publish(session, draft) {
-            // Nobody is told what became of it.
+            // Presence has no answer but an error.
             Outcome::Accepted | Outcome::Asked | Outcome::NoMatch => Ok(()),
             Outcome::Denied => Err(FORBIDDEN),
             Outcome::BadAddress => Err(NOT_ACCEPTABLE),
@@ -117,7 +117,7 @@ impl XmppFront {
         };
         let all = front.availability.directed.by_address.clone();
         for (address, said) in all {
-            // What it is refused for now was allowed before: nobody waits for an answer.
+            // It was allowed before, and no request waits for an answer.
             _ = XmppFront::tell(cx, session, &address, said);
         }
     }
@@ -142,7 +142,7 @@ impl XmppFront {
                 properties: Some(&properties),
                 ..Draft::new(address, b"", Reliability::AtLeastOnce)
             };
-            // Whoever was allowed to say that it is there is to be known to have gone, whatever has become of its session.
+            // The broker says it, as for wills: the client was allowed to announce itself, and its session may be gone.
             cx.kernel.publish_own(draft, cx.now, cx.links);
         }
         XmppFront::count_directed(cx);

@@ -18,7 +18,13 @@ fn stage(shards: u16, rate: u64, exceed: Exceed) -> Stage {
         rate_exceed: Some(exceed),
         ..Policy::new(Filter::new("$q/q").expect("a filter"))
     };
-    let mut stage = Stage::with(Settings {
+    let mut stage = stage_with(shards, policy);
+    stage.declare("q");
+    stage
+}
+
+fn stage_with(shards: u16, policy: Policy) -> Stage {
+    Stage::with(Settings {
         shards,
         limits: Limits {
             journal: true,
@@ -26,9 +32,7 @@ fn stage(shards: u16, rate: u64, exceed: Exceed) -> Stage {
             ..Limits::default()
         },
         ..Settings::default()
-    });
-    stage.declare("q");
-    stage
+    })
 }
 
 fn connect(stage: &mut Stage, protocol: Protocol) -> Peer {
@@ -117,15 +121,7 @@ fn a_subscriber_has_its_rate_within_two_percent_over_ten_seconds_in_every_protoc
                 rate_exceed: Some(exceed),
                 ..Policy::new(Filter::new("a/#").expect("a filter"))
             };
-            let mut stage = Stage::with(Settings {
-                shards,
-                limits: Limits {
-                    journal: true,
-                    policies: [policy].into(),
-                    ..Limits::default()
-                },
-                ..Settings::default()
-            });
+            let mut stage = stage_with(shards, policy);
             stage.bed.skips_checks = true;
             let publisher = connect(&mut stage, Protocol::Mqtt5);
             let reader = stage.connect(protocol, "reader");
