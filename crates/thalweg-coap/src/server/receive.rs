@@ -94,7 +94,10 @@ impl ServerSide {
         self.now = now;
         self.counts.datagrams += 1;
         self.tidy_timers();
-        let message = Message::decode(datagram).ok()?;
+        let Ok(message) = Message::decode(datagram) else {
+            self.counts.malformed += 1;
+            return None;
+        };
         if !message.code.is_request() || message.kind != Type::NonConfirmable {
             self.counts.rejected += 1;
             return None;
