@@ -12,6 +12,7 @@ use crate::journal::durable::Put;
 use crate::ledger::DropReason;
 use crate::policy::{Exceed, Rate, Terms};
 use crate::publish::draft::Draft;
+use crate::rate::TokenBucket;
 use crate::routes::cached::{NO_LOCAL, Receiver};
 use crate::session::{Records, Rest};
 use crate::timers::TimerKey;
@@ -195,13 +196,13 @@ impl Kernel {
     }
 
     fn wait_for_rate(&mut self, id: SessionId, rate: &Rate, bytes: usize, now: Time) -> Span {
-        let subscriber = self.number_of(Some(id));
-        self.wait_of(rate, subscriber, "", bytes, now)
+        let whose = (self.number_of(Some(id)), "");
+        self.ask_rate(TokenBucket::wait, rate, whose, bytes, now)
     }
 
     fn spend_for_subscriber(&mut self, id: SessionId, rate: &Rate, bytes: usize, now: Time) {
-        let subscriber = self.number_of(Some(id));
-        self.spend(rate, subscriber, "", bytes, now);
+        let whose = (self.number_of(Some(id)), "");
+        self.ask_rate(TokenBucket::spend, rate, whose, bytes, now);
     }
 
     /// A timer for what a session's rates hold back.

@@ -97,22 +97,34 @@ impl Kernel {
                 }
                 break;
             }
-            let back = match taker {
-                NextReceiver::Consumer(consumer) => {
-                    self.hand_to(queue_id, consumer, item, false, now, fx).err()
-                }
-                NextReceiver::Group(group) => self.give_to_member(queue_id, group, item, now, fx),
-            };
-            if let Some(item) = back {
-                self.put_back(queue_id, item);
-                // Consumers do not wait for the member that the group prefers. A consumer's output was full after all.
-                if let NextReceiver::Group(group) = taker {
-                    resting.push(group);
-                }
-            }
+            resting.extend(self.give_to_taker(queue_id, taker, item, now, fx));
         }
         self.put_all_back(queue_id, passed);
         self.watch_expiry(queue_id);
+    }
+
+    /// Gives a message to the taker that was chosen. One that is not taken after all waits again: a consumer's output was full,
+    /// or a group waits for a member that it prefers. That group is returned, as consumers do not wait with it.
+    pub(super) fn give_to_taker<E: Effects>(
+        &mut self,
+        queue_id: QueueId,
+        taker: NextReceiver,
+        item: Item,
+        now: Time,
+        fx: &mut E,
+    ) -> Option<GroupId> {
+        let (back, resting) = match taker {
+            NextReceiver::Consumer(consumer) => {
+                let handed = self.hand_to(queue_id, consumer, item, false, now, fx);
+                (handed.err()?, None)
+            }
+            NextReceiver::Group(group) => {
+                let back = self.give_to_member(queue_id, group, item, now, fx);
+                (back?, Some(group))
+            }
+        };
+        self.put_back(queue_id, back);
+        resting
     }
 
     /// Whether a consumer of a queue has a content filter.

@@ -103,18 +103,9 @@ impl Kernel {
             let Some(item) = self.take_at(queue_id, place, at) else {
                 break;
             };
-            let back = match taker {
-                NextReceiver::Consumer(consumer) => {
-                    self.hand_to(queue_id, consumer, item, false, now, fx).err()
-                }
-                NextReceiver::Group(group) => self.give_to_member(queue_id, group, item, now, fx),
-            };
-            if let Some(item) = back {
-                self.put_back(queue_id, item);
-                if let NextReceiver::Group(group) = taker {
-                    groups.resting.push(group);
-                }
-            }
+            groups
+                .resting
+                .extend(self.give_to_taker(queue_id, taker, item, now, fx));
         }
         self.watch_expiry(queue_id);
     }

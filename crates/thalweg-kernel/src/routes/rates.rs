@@ -54,31 +54,6 @@ impl Rates {
         }
     }
 
-    /// Does something with the buckets of a message of so many bytes; the longest that it says to wait.
-    fn longest(
-        &mut self,
-        rate: &Rate,
-        key: Key,
-        bytes: usize,
-        (max, now): (usize, Time),
-        wait: impl Fn(&mut TokenBucket, u64) -> Span,
-    ) -> Span {
-        let costs = [(rate.messages, 1, false), (rate.bytes, bytes as u64, true)];
-        let mut longest = Span::ZERO;
-        for (allowance, cost, of_bytes) in costs {
-            if let Some(allowance) = allowance {
-                let key = Key {
-                    record: allowance.record,
-                    of_bytes,
-                    ..key
-                };
-                let bucket = self.bucket(key, allowance, max, now);
-                longest = longest.max(wait(bucket, cost));
-            }
-        }
-        longest
-    }
-
     fn bucket(&mut self, key: Key, of: Allowance, max: usize, now: Time) -> &mut TokenBucket {
         let has_room = self.buckets.contains_key(&key) || self.has_room(max, now);
         let key = match has_room {
@@ -121,8 +96,8 @@ impl Kernel {
             exceed => exceed,
         };
         if exceed != Exceed::Throttle {
-            let publisher = self.number_of(Some(id));
-            let wait = self.wait_of(rate, publisher, address, bytes, now);
+            let whose = (self.number_of(Some(id)), address);
+            let wait = self.ask_rate(TokenBucket::wait, rate, whose, bytes, now);
             if wait > Span::ZERO {
                 return Err(self.keep_out(exceed, address, wait));
             }
@@ -180,37 +155,37 @@ impl Kernel {
                 bytes,
             });
         }
-        self.spend(rate, self.number_of(Some(id)), address, bytes, now)
+        let whose = (self.number_of(Some(id)), address);
+        self.ask_rate(TokenBucket::spend, rate, whose, bytes, now)
     }
 
-    /// How long it is until a rate has room for a message of so many bytes.
-    pub(crate) fn wait_of(
+    /// Asks the buckets of a rate about a message of so many bytes ([`TokenBucket::wait`]), or has them pay for it
+    /// ([`TokenBucket::spend`]); the longest time that one of them says.
+    pub(crate) fn ask_rate(
         &mut self,
+        ask: fn(&mut TokenBucket, u64, Time) -> Span,
         rate: &Rate,
-        session: u64,
-        address: &str,
+        (session, address): (u64, &str),
         bytes: usize,
         now: Time,
     ) -> Span {
-        let key = self.routes.rates().key(rate, session, address);
-        let bounds = (self.env.limits().rate_buckets_max, now);
-        let wait = |bucket: &mut TokenBucket, cost| bucket.wait(cost, now);
-        self.routes.rates().longest(rate, key, bytes, bounds, wait)
-    }
-
-    /// Spends what such a message takes; how long it is until there is no debt.
-    pub(crate) fn spend(
-        &mut self,
-        rate: &Rate,
-        session: u64,
-        address: &str,
-        bytes: usize,
-        now: Time,
-    ) -> Span {
-        let key = self.routes.rates().key(rate, session, address);
-        let bounds = (self.env.limits().rate_buckets_max, now);
-        let spend = |bucket: &mut TokenBucket, cost| bucket.spend(cost, now);
-        self.routes.rates().longest(rate, key, bytes, bounds, spend)
+        let max = self.env.limits().rate_buckets_max;
+        let rates = self.routes.rates();
+        let key = rates.key(rate, session, address);
+        let costs = [(rate.messages, 1, false), (rate.bytes, bytes as u64, true)];
+        let mut longest = Span::ZERO;
+        for (allowance, cost, of_bytes) in costs {
+            if let Some(allowance) = allowance {
+                let key = Key {
+                    record: allowance.record,
+                    of_bytes,
+                    ..key
+                };
+                let bucket = rates.bucket(key, allowance, max, now);
+                longest = longest.max(ask(bucket, cost, now));
+            }
+        }
+        longest
     }
 
     /// Another shard has published to an address.
@@ -220,7 +195,7 @@ impl Kernel {
         if let Some(rate) = route.terms().and_then(|terms| terms.rate())
             && rate.per == RatePer::Address
         {
-            self.spend(rate, 0, address, bytes, now);
+            self.ask_rate(TokenBucket::spend, rate, (0, address), bytes, now);
         }
     }
 }
