@@ -20,6 +20,8 @@ pub mod frame;
 pub mod front;
 #[cfg(feature = "cyclone")]
 mod graph;
+#[cfg(feature = "cyclone")]
+mod holders;
 pub mod idl;
 #[cfg(feature = "cyclone")]
 mod instances;

@@ -5,6 +5,7 @@ use crate::cdr;
 use crate::counts::Counts;
 use crate::cyclone::{Discovered, Endpoint, Guid, Participant, Reader, SampleKind, Topic};
 use crate::frame::{self, Retain, ToBroker};
+use crate::holders::{Held, Holders};
 use crate::instances::Instances;
 use crate::name::{self, Place, Role};
 use crate::qos::{Class, Qos};
@@ -16,7 +17,7 @@ use crate::types::Struct;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Endpoints of others that are known at once; what is discovered beyond is not bridged.
 const ENDPOINTS_MAX: usize = 8192;
@@ -45,8 +46,9 @@ pub(crate) struct Incoming {
     tokens: HashMap<Key, u32>,
     readers: HashMap<u32, In>,
     token_next: u32,
-    /// Readers whose last writer has gone: what waits in them is still to be taken.
+    /// Readers that a writer has left: what waits in them is still to be taken.
     left: Vec<u32>,
+    held: Held,
 }
 
 /// A reader of ours.
@@ -66,10 +68,21 @@ struct In {
     /// Whether a deadline was missed since the last sample, and whether a writer is alive.
     is_late: bool,
     is_alive: bool,
-    /// Lifespans of the writers of incoming samples; empty for outgoing topics.
-    writers: HashMap<u64, Option<Option<Duration>>>,
+    /// The writers of samples; nothing for those that have readers of their own.
+    writers: HashMap<u64, Option<Author>>,
     /// The instance that the last value is of.
     last_key: [u8; 16],
+    /// What lasting writers hold, if their last values end with them.
+    holders: Option<Holders>,
+    /// Writers that have gone, and may have samples here still.
+    gone: Vec<Guid>,
+}
+
+/// The writer of a sample; of one that has gone nothing is known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Author {
+    guid: Option<Guid>,
+    lifespan: Option<Duration>,
 }
 
 impl Incoming {
@@ -82,11 +95,12 @@ impl Incoming {
             readers: HashMap::new(),
             token_next: 0,
             left: Vec::new(),
+            held: Held::default(),
         }
     }
 
     pub(crate) fn on_writer(&mut self, endpoint: Endpoint, participant: &Participant) {
-        self.on_gone(&endpoint.guid);
+        self.leave(&endpoint.guid);
         let Some(place) = place_of(&endpoint, &self.settings, &self.counts) else {
             return;
         };
@@ -147,6 +161,13 @@ impl Incoming {
             last_key: [0; 16],
             is_late: false,
             is_alive: true,
+            // Of exclusive writers only the strongest is heard, and `dds.retain` outlives writers.
+            holders: (role == Role::Topic
+                && key.class.is_durable
+                && !key.class.is_exclusive
+                && !self.settings.is_retained(&address))
+            .then(|| Holders::of(&self.held)),
+            gone: Vec::new(),
             address,
         };
         made.remark(token, remarks);
@@ -156,16 +177,23 @@ impl Incoming {
     }
 
     pub(crate) fn on_gone(&mut self, guid: &Guid) {
+        let Some(token) = self.leave(guid) else {
+            return;
+        };
+        if let Some(found) = self.readers.get_mut(&token)
+            && found.holders.is_some()
+        {
+            found.gone.push(*guid);
+            self.left.push(token);
+        }
+    }
+
+    /// A writer has gone, or is announced anew; the reader that it had.
+    fn leave(&mut self, guid: &Guid) -> Option<u32> {
         self.counts.remarks.forget(guid);
-        let Some(key) = self.remote.remove(guid) else {
-            return;
-        };
-        let Some(token) = self.tokens.get(&key).copied() else {
-            return;
-        };
-        let Some(found) = self.readers.get_mut(&token) else {
-            return;
-        };
+        let key = self.remote.remove(guid)?;
+        let token = *self.tokens.get(&key)?;
+        let found = self.readers.get_mut(&token)?;
         found.remote.remove(guid);
         found.writers.clear();
         if found.remote.is_empty() {
@@ -173,9 +201,10 @@ impl Incoming {
             self.left.push(token);
             self.counts.remarks.set_topic(token, None);
         }
+        Some(token)
     }
 
-    /// Readers that are to be emptied for the last time.
+    /// Readers that are to be emptied since a writer has left them.
     pub(crate) fn take_left(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.left)
     }
@@ -219,6 +248,11 @@ impl Incoming {
         if found.class.is_watched && !found.remote.is_empty() {
             found.remark(token, &self.counts.remarks);
         }
+        if is_empty && let Some(holders) = &mut found.holders {
+            for guid in found.gone.drain(..) {
+                holders.forget(&guid, Instant::now(), out);
+            }
+        }
         if is_empty && found.remote.is_empty() {
             tracing::info!(address = found.address, "no DDS writer is left");
             self.readers.remove(&token);
@@ -251,21 +285,25 @@ impl In {
             last_key,
             instances,
             is_late,
+            holders,
             ..
         } = self;
         let (address, json, type_name) = (&self.address, self.json.as_deref(), &self.type_name);
         let (is_keyless, is_retained) = (self.is_keyless, self.is_retained);
         let (role, has_instances) = (self.role, instances.is_some());
         let count = reader.take(|sample| {
-            let lifespan = *writers.entry(sample.writer).or_insert_with(|| {
+            let author = *writers.entry(sample.writer).or_insert_with(|| {
                 // A reader also receives from writers that offer more than it requests; those have readers of their
                 // own.
                 match reader.writer(sample.writer) {
-                    Some(Endpoint { qos, .. }) => (qos.class() == *class).then_some(qos.lifespan),
-                    None => Some(None),
+                    Some(Endpoint { qos, guid, .. }) => (qos.class() == *class).then_some(Author {
+                        guid: Some(guid),
+                        lifespan: qos.lifespan,
+                    }),
+                    None => Some(Author::default()),
                 }
             });
-            let Some(lifespan) = lifespan else {
+            let Some(Author { guid, lifespan }) = author else {
                 return;
             };
             *is_late = false;
@@ -279,6 +317,13 @@ impl In {
                 ..frame::Sample::default()
             };
             if sample.kind == SampleKind::Dispose {
+                if let Some(holders) = holders {
+                    // What one that has gone held ends with it, and what others hold does not.
+                    if guid.is_some() {
+                        holders.dispose(sample.key, published.address, Instant::now(), out);
+                    }
+                    return;
+                }
                 // An instance that has gone takes the last value along only if that is its own.
                 if is_retained && (is_keyless || has_instances || *last_key == sample.key) {
                     published.retain = Retain::Clear;
@@ -290,7 +335,8 @@ impl In {
                 return Counts::add(&counts.too_long);
             }
             *last_key = sample.key;
-            if is_retained {
+            // Nobody holds what came from a lasting writer that has gone.
+            if is_retained && (holders.is_none() || guid.is_some()) {
                 published.retain = Retain::Set;
             }
             published.expires_in = lifespan.map_or(0, |it| it.as_nanos() as u64);
@@ -336,7 +382,12 @@ impl In {
                     published.correlation = &asked.correlation;
                     frame::encode(&ToBroker::Publish(published), out)
                 }
-                _ => frame::encode(&ToBroker::Publish(published), out),
+                _ => {
+                    if let (Some(holders), Some(guid)) = (holders.as_mut(), guid) {
+                        holders.add(guid, sample.key, &published, Instant::now());
+                    }
+                    frame::encode(&ToBroker::Publish(published), out)
+                }
             };
             if !is_encoded {
                 Counts::add(&counts.too_long);

@@ -6,6 +6,7 @@
 mod client;
 mod demo;
 mod held;
+mod lasting;
 mod matrix;
 mod nodes;
 mod peer;
