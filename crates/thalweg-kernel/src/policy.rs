@@ -69,7 +69,7 @@ pub enum RatePer {
     Publisher,
     /// Those of all sessions to one address.
     Address,
-    /// Those that one session is sent, through subscriptions of its own, of all addresses whose rate the same record gives.
+    /// Those that one session is sent, or takes from queues and groups, of all addresses whose rate the same record gives.
     Subscriber,
 }
 

@@ -34,6 +34,8 @@ pub(crate) enum TimerKey {
     GroupLook(GroupId),
     /// Members of a group may have been silent for too long.
     GroupWatch(GroupId),
+    /// A watcher's rate may have room for what waits for it.
+    Watch(u32),
     /// What an earlier run left between shards goes on.
     LeftInTransfer,
 }
@@ -142,6 +144,7 @@ impl Kernel {
             TimerKey::TakenSettle => self.on_taken_settle_due(now, fx),
             TimerKey::GroupLook(group) => self.on_group_look(group, now, fx),
             TimerKey::GroupWatch(group) => self.on_group_watch(group, now, fx),
+            TimerKey::Watch(watch) => self.tell_watcher_again(watch, fx),
             TimerKey::LeftInTransfer => self.bring_what_was_left(now, fx),
         }
     }

@@ -49,7 +49,7 @@ const SERVICE: Service = Service {
     acknowledgement: Some("a confirm or `tx.commit-ok`"),
     throttle: "not read; confirms of what follows come later",
     reject: "`basic.nack` with confirms, in silence without",
-    subscriber_rate: "none, as consumers take from queues",
+    subscriber_rate: "consumers, not `basic.get`",
     filter: Some(Filtering {
         place: "argument `x-filter` of a binding to an exchange of any type",
         refused: "406 with the byte",

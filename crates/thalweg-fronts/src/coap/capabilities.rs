@@ -49,7 +49,7 @@ const SERVICE: Service = Service {
     acknowledgement: Some("the response"),
     throttle: "4.29 with Max-Age for what comes too soon",
     reject: "4.29 with Max-Age",
-    subscriber_rate: "none, as observers have the latest value",
+    subscriber_rate: "observers, who have the latest value then; not GET",
     filter: Some(Filtering {
         place: "query `filter=` of an observation, percent-encoded in a URI; at most 248 bytes, as an option has 255",
         refused: "4.00, with the byte in the diagnostic payload",

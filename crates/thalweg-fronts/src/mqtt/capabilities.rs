@@ -60,7 +60,7 @@ const MQTT_3_SERVICE: Service = Service {
     acknowledgement: Some("PUBACK or PUBREC"),
     throttle: "not read; PUBACK and PUBREC of what follows come later",
     reject: "QoS 1 and 2 wait; QoS 0 in silence",
-    subscriber_rate: "its own subscriptions, not shared ones",
+    subscriber_rate: "its own subscriptions, and shared ones",
     filter: None,
     consumer_filter: None,
 };

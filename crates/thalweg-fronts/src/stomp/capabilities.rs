@@ -49,7 +49,7 @@ const SERVICE: Service = Service {
     acknowledgement: Some("RECEIPT"),
     throttle: "not read; receipts of what follows come later",
     reject: "ERROR, which ends the connection, if a receipt was asked for",
-    subscriber_rate: "none, as subscriptions take from queues",
+    subscriber_rate: "subscriptions",
     filter: Some(Filtering {
         place: "header `selector` of SUBSCRIBE to `/topic/` or `/exchange/`",
         refused: "ERROR `Invalid selector`; the body names the byte",

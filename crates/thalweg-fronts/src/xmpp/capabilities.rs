@@ -48,7 +48,7 @@ const SERVICE: Service = Service {
     acknowledgement: Some("the result of the `iq`"),
     throttle: NOT_READ,
     reject: "error `resource-constraint` of type `wait`",
-    subscriber_rate: "subscriptions to nodes, not to those of queues",
+    subscriber_rate: "subscriptions to nodes",
     filter: Some(Filtering {
         place: "field `x-filter` of a subscription's options, with `<subscribe/>` or later; not for a queue's node",
         refused: "`<invalid-options/>`, with the byte in its text",

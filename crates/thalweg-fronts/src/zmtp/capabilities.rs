@@ -48,7 +48,7 @@ const SERVICE: Service = Service {
     acknowledgement: None,
     throttle: NOT_READ,
     reject: "PUB in silence; PUSH and REQ wait",
-    subscriber_rate: "SUB, not PULL",
+    subscriber_rate: "SUB and PULL",
     filter: Some(Filtering {
         place: "with `zmtp.filters`, behind the prefix and a zero byte: `plant/\\0n > 3`. Sockets are XSUB: a SUB drops messages that do \
                 not begin with the whole subscription",

@@ -301,7 +301,7 @@ impl Kernel {
         let (serial, of_group, reliability) = (entry.serial, entry.of_group, entry.reliability);
         let subscription_ids = entry.via.to_subscription_ids();
         self.hand_out(member.session);
-        let mut put = self.send_entry(member.session, entry, now, fx);
+        let mut put = self.send_to_member(member.session, entry, now, fx);
         if serial != 0 && !(of_group && self.is_gone_for_good(member.session, reliability, put)) {
             // In the group's queue it waits, whatever the member does with it.
             let handed = of_group && matches!(put, Put::Sent(_));
@@ -316,6 +316,22 @@ impl Kernel {
             };
             self.refer(member.session, pending, put);
         }
+    }
+
+    /// Sends a copy to the member that was chosen for it.
+    fn send_to_member<E: Effects>(
+        &mut self,
+        id: SessionId,
+        entry: Entry,
+        now: Time,
+        fx: &mut E,
+    ) -> Put {
+        let toll = self.toll(&entry.message, now);
+        let put = self.send_entry(id, entry, now, fx);
+        if put != Put::Waits {
+            self.pay_toll(toll, id);
+        }
+        put
     }
 
     /// Decides in which queue of the journal a member's new copy is, and names it there; returns the queue's number.
@@ -435,7 +451,7 @@ impl Kernel {
         );
         if old == 0 && reliability < Reliability::ExactlyOnce {
             // It was accepted when no persistent session matched it.
-            self.send_entry(id, entry, now, fx);
+            self.send_to_member(id, entry, now, fx);
             return;
         }
         let owner = self.own(group_id, &member, &mut entry);
@@ -452,7 +468,7 @@ impl Kernel {
         if of_group || from == self.group_number(group_id) {
             self.note_delivery(Holder::Group(group_id), old, id, fx);
         }
-        let mut put = self.send_entry(id, entry, now, fx);
+        let mut put = self.send_to_member(id, entry, now, fx);
         if of_group
             && reliability == Reliability::ExactlyOnce
             && let Put::Sent(tag) = put

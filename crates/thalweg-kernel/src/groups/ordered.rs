@@ -18,6 +18,7 @@ use crate::groups::work_terms::OrderKey;
 use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
 use crate::ledger::DropReason;
+use crate::publish::subscriber_rate::Toll;
 use crate::queue::Item;
 use crate::remote::aways::Away;
 use smallvec::SmallVec;
@@ -169,7 +170,7 @@ impl Kernel {
         &mut self,
         group_id: GroupId,
         seats: &mut Seats,
-        message: &Message,
+        (message, toll): (&Message, Option<&Toll>),
         head: &Head,
         except: &[Key],
         now: Time,
@@ -187,7 +188,9 @@ impl Kernel {
             !except.contains(&key) && screen.as_ref().is_none_or(|it| it.passes(key))
         };
         let may = |kernel: &Kernel, member: &Member| {
-            is_meant(member) && kernel.member_can_take(member, message, upgraded)
+            is_meant(member)
+                && kernel.member_can_take(member, message, upgraded)
+                && kernel.can_pay(toll, member.session)
         };
         let is_told = order.is_told(message, upgraded);
         let chosen = match order.bound.get(&key) {

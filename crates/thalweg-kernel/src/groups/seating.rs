@@ -8,6 +8,7 @@ use crate::groups::seats::{Chosen, Key, Present, Seats, key};
 use crate::groups::work_terms::{SettlesWhen, WorkTerms};
 use crate::ids::{GroupId, SessionId};
 use crate::kernel::Map;
+use crate::publish::subscriber_rate::Toll;
 use crate::remote::group_home::may_sit;
 use thalweg_balance::{Head, Terms};
 use thalweg_model::{Message, Reliability, Span, Time};
@@ -163,7 +164,7 @@ impl Kernel {
             group.feed(),
             group.policy().upgrade_reliability,
         );
-        let selective = group.selectors().is_some();
+        let selective = group.selectors().is_some() || self.env.rates_subscribers();
         let waiting = feed.map_or(waiting, |queue| self.ready_in(queue));
         let (queued, size) = (waiting + 1, message.payload().len() as u32);
         let head = Head {
@@ -175,6 +176,7 @@ impl Kernel {
             again,
             selective,
         };
+        let toll = self.toll(message, now);
         let Some(mut seats) = self
             .groups
             .get_mut(group_id)
@@ -185,13 +187,21 @@ impl Kernel {
         if seats.are_stale() {
             self.seat_members(group_id, &mut seats, now);
         }
+        let free_at = || toll.as_ref().map_or(Time::NEVER, Toll::free_at);
         if seats.order().is_some()
-            && let Some(chosen) =
-                self.choose_in_order(group_id, &mut seats, message, &head, except, now)
+            && let Some(chosen) = self.choose_in_order(
+                group_id,
+                &mut seats,
+                (message, toll.as_ref()),
+                &head,
+                except,
+                now,
+            )
         {
             if let Some(group) = self.groups.get_mut(group_id) {
                 group.put_seats(seats);
             }
+            self.look_at_group(group_id, free_at());
             return chosen;
         }
         let (chosen, look) = {
@@ -201,13 +211,17 @@ impl Kernel {
                 !is_among(except, || key(member))
                     && self.member_can_take(member, message, upgrades)
                     && screen.as_ref().is_none_or(|it| it.passes(key(member)))
+                    && self.can_pay(toll.as_ref(), member.session)
             })
         };
         if let Some(group) = self.groups.get_mut(group_id) {
             group.put_seats(seats);
         }
-        self.look_at_group(group_id, look);
-        chosen
+        self.look_at_group(group_id, look.min(free_at()));
+        match chosen {
+            Chosen::Nobody if free_at() != Time::NEVER => Chosen::Later,
+            chosen => chosen,
+        }
     }
 
     /// Whether a copy for this member can leave right now.

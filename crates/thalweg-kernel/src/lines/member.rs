@@ -90,7 +90,9 @@ impl Kernel {
     ) -> Result<HandedOver, Item> {
         let mut parcel = parcel(&item.message, 0, item.deliveries > 0);
         let (key, source) = ((id, to.line, to.consumer), Source::Group(group_id));
+        let toll = self.toll(&item.message, now);
         let handed_over = self.hand_over(key, source, item, 0, now, fx)?;
+        self.pay_toll(toll, id);
         if let HandedOver::Unsettled(tag) = handed_over {
             (parcel.tag, parcel.settles) = (tag, true);
         }

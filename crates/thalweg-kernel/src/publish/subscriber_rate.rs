@@ -16,6 +16,7 @@ use crate::rate::TokenBucket;
 use crate::routes::cached::{NO_LOCAL, Receiver};
 use crate::session::{Records, Rest};
 use crate::timers::TimerKey;
+use std::cell::Cell;
 use thalweg_model::{Message, Reliability, Span, Time};
 
 /// What a copy takes of the rate of its receiver.
@@ -27,7 +28,76 @@ pub(crate) struct Price {
     pub rest: Option<Rest>,
 }
 
+/// What a message that waits in a queue, in a group or as a value takes of the rate of whoever is given it. Nothing of that is
+/// dropped, so whoever has no room for it is passed over for now, as if without credit.
+pub(crate) struct Toll {
+    rate: Rate,
+    bytes: usize,
+    now: Time,
+    /// When the first of those has room that were passed over.
+    free_at: Cell<Time>,
+}
+
+impl Toll {
+    /// When somebody has room for the message who had none; [`Time::NEVER`] if nobody was passed over.
+    pub(crate) fn free_at(&self) -> Time {
+        self.free_at.get()
+    }
+}
+
 impl Kernel {
+    /// What a message takes; nothing if its receivers have no rate.
+    #[inline]
+    pub(crate) fn toll(&mut self, message: &Message, now: Time) -> Option<Toll> {
+        match self.env.rates_subscribers() {
+            false => None,
+            true => self.toll_at(message.address(), message.payload().len(), now),
+        }
+    }
+
+    #[cold]
+    fn toll_at(&mut self, address: &str, bytes: usize, now: Time) -> Option<Toll> {
+        let route = self.route(address);
+        let rate = *route.terms().and_then(Terms::rate_of_subscribers)?;
+        let free_at = Cell::new(Time::NEVER);
+        Some(Toll {
+            rate,
+            bytes,
+            now,
+            free_at,
+        })
+    }
+
+    /// Whether a receiver, here or on another shard, has room for a message.
+    #[inline]
+    pub(crate) fn can_pay(&self, toll: Option<&Toll>, id: SessionId) -> bool {
+        toll.is_none_or(|toll| self.has_paid_off(toll, id))
+    }
+
+    #[cold]
+    fn has_paid_off(&self, toll: &Toll, id: SessionId) -> bool {
+        let bounds = (self.env.limits().rate_buckets_max, toll.now);
+        let (who, rates) = (self.member_number(id), self.routes.rates_left());
+        let wait = rates.wait_of_subscriber(&toll.rate, who, toll.bytes, bounds);
+        if wait > Span::ZERO {
+            let free_at = toll.free_at().min(toll.now + wait);
+            toll.free_at.set(free_at);
+        }
+        wait == Span::ZERO
+    }
+
+    /// A receiver was given the message.
+    #[inline]
+    pub(crate) fn pay_toll(&mut self, toll: Option<Toll>, id: SessionId) {
+        if let Some(Toll {
+            rate, bytes, now, ..
+        }) = toll
+        {
+            let whose = (self.member_number(id), "");
+            self.ask_rate(TokenBucket::spend, &rate, whose, bytes, now);
+        }
+    }
+
     /// The rate at which subscribers of an address are sent what is not dropped for it.
     fn rate_that_holds_back(&mut self, address: &str) -> Option<Rate> {
         let route = self.route(address);
@@ -215,6 +285,14 @@ impl Kernel {
 
     /// What was held back by records that may be others now is judged anew.
     pub(crate) fn let_go_held_back(&mut self) {
+        self.wake_queues();
+        for group_id in self.groups.ids() {
+            self.look_at_group(group_id, Time::ZERO);
+        }
+        let watches = self.values.watches.iter();
+        for (watch, _) in watches.filter(|(_, it)| it.expects_take()) {
+            self.agenda.set_timer(Time::ZERO, TimerKey::Watch(watch));
+        }
         let holding = self.sessions.iter_mut();
         let holding = holding.filter_map(|(id, it)| it.backlog.let_go().then_some(id));
         let ids: Vec<SessionId> = holding.collect();

@@ -245,10 +245,12 @@ impl Kernel {
         };
         let delta = queue.backlog.insert(item);
         let has_groups = !queue.takers.groups().is_empty();
-        let is_behind = queue.backlog.len() > 1 && !queue.takers.consumers().is_empty();
+        let has_consumers = !queue.takers.consumers().is_empty();
+        let is_behind = queue.backlog.len() > 1 && has_consumers;
         self.books.entered(delta);
         self.note_waiting_in_queue(queue_id, now);
-        if has_groups || (is_behind && self.has_choosy_consumer(queue_id)) {
+        let is_rated = has_consumers && self.env.rates_subscribers();
+        if has_groups || is_rated || (is_behind && self.has_choosy_consumer(queue_id)) {
             // Groups take it when it is written down.
             self.agenda.pump(queue_id);
         }

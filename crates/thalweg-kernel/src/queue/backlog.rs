@@ -370,9 +370,14 @@ impl Backlog {
     pub(super) fn expiry_to_watch(&mut self) -> Option<Time> {
         let heads = self.lanes.iter().filter_map(VecDeque::front);
         let due = heads.map(|item| item.expires).min()?;
+        self.is_earlier(due).then_some(due)
+    }
+
+    /// Whether a timer is to be set for that time, as none is that fires before; one is, from now on.
+    pub(super) fn is_earlier(&mut self, due: Time) -> bool {
         let is_earlier = due < self.expiry_timer;
         self.expiry_timer = self.expiry_timer.min(due);
-        is_earlier.then_some(due)
+        is_earlier
     }
 
     /// The timer has fired.

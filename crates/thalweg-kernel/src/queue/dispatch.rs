@@ -9,6 +9,7 @@ use crate::books::Delta;
 use crate::effects::{Effects, Holder};
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::lines::{HandedOver, Source};
+use crate::publish::subscriber_rate::Toll;
 use crate::session::Pressure;
 use crate::timers::TimerKey;
 use smallvec::SmallVec;
@@ -37,6 +38,11 @@ impl Kernel {
         let item = self.queues.get_mut(queue_id)?.backlog.pop()?;
         self.books.left(Delta::copy(item.message.bytes()));
         Some(item)
+    }
+
+    /// The next message, if it is in memory.
+    fn next_in(&self, queue_id: QueueId) -> Option<&Item> {
+        self.queues.get(queue_id)?.backlog.first()
     }
 
     fn is_deep(&self, queue_id: QueueId) -> bool {
@@ -68,8 +74,20 @@ impl Kernel {
                 }
                 continue;
             };
-            let Some((taker, turn)) = self.choose_taker(queue_id, &next.message, &resting) else {
+            let toll = match self.env.rates_subscribers() {
+                false => None,
+                true => {
+                    let message = next.message.clone();
+                    self.toll(&message, now)
+                }
+            };
+            let Some(next) = self.next_in(queue_id) else {
+                break;
+            };
+            let chosen = self.choose_taker(queue_id, &next.message, toll.as_ref(), &resting);
+            let Some((taker, turn)) = chosen else {
                 if passed.len() >= LOOKED_AT_MAX || !self.nobody_may_have(queue_id, &next.message) {
+                    self.wake_queue(queue_id, toll.as_ref());
                     break;
                 }
                 let Some(item) = self.take_next(queue_id) else {
@@ -200,10 +218,11 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Result<bool, Item> {
+        let toll = self.toll(&item.message, now);
         // Each attempt that fails marks its session as congested.
         // A group takes only what is written down, so it has to wait.
         while let Some((NextReceiver::Consumer(consumer), turn)) =
-            self.choose_taker(queue_id, &item.message, &[])
+            self.choose_taker(queue_id, &item.message, toll.as_ref(), &[])
         {
             self.next_turn(queue_id, turn);
             match self.hand_to(queue_id, consumer, item, fresh, now, fx) {
@@ -219,13 +238,16 @@ impl Kernel {
         &self,
         queue_id: QueueId,
         message: &Message,
+        toll: Option<&Toll>,
         resting: &[GroupId],
     ) -> Option<(NextReceiver, usize)> {
         let queue = self.queues.get(queue_id)?;
         let screen = Screen::new(queue.selectors.as_deref(), message, self.env.neutral());
         let can = |taker: &NextReceiver| match taker {
             NextReceiver::Consumer(consumer) => {
-                self.can_have(queue_id, consumer, message) && screen.passes(consumer.key())
+                self.can_have(queue_id, consumer, message)
+                    && screen.passes(consumer.key())
+                    && self.can_pay(toll, consumer.session)
             }
             NextReceiver::Group(group) => {
                 !resting.contains(group) && self.has_member_for(*group, message)
@@ -301,8 +323,10 @@ impl Kernel {
         if !fresh {
             self.note_delivery(Holder::Queue(queue_id), item.serial, to.session, fx);
         }
-        let key = (to.session, to.line, to.number);
-        let handed_over = self.hand_over(key, source, item, left, now, fx)?;
+        // Who asks for one message at a time has set the pace.
+        let toll = (to.number != 0).then(|| self.toll(&item.message, now));
+        let handed_over = self.hand_over(to.key(), source, item, left, now, fx)?;
+        self.pay_toll(toll.flatten(), to.session);
         let queue = self.queues.get_mut(queue_id);
         match handed_over {
             HandedOver::Unsettled(_) => {
@@ -328,7 +352,28 @@ impl Kernel {
         }
     }
 
-    // --- expiry
+    // --- expiry, and rates of consumers
+
+    /// Consumers were passed over for their rates: the queue is looked at again when the first of them has room.
+    pub(super) fn wake_queue(&mut self, queue_id: QueueId, toll: Option<&Toll>) {
+        let Some(at) = toll.map(Toll::free_at).filter(|at| *at != Time::NEVER) else {
+            return;
+        };
+        let queue = self.queues.get_mut(queue_id);
+        if queue.is_some_and(|queue| queue.backlog.is_earlier(at)) {
+            self.agenda.set_timer(at, TimerKey::QueueHead(queue_id));
+        }
+    }
+
+    /// The rates of consumers are others now.
+    pub(crate) fn wake_queues(&mut self) {
+        for (queue_id, queue) in self.queues.iter_mut() {
+            if !queue.backlog.is_empty() && queue.backlog.is_earlier(Time::ZERO) {
+                self.agenda
+                    .set_timer(Time::ZERO, TimerKey::QueueHead(queue_id));
+            }
+        }
+    }
 
     /// Sees to it that the heads of the queue go when their time is over.
     pub(super) fn watch_expiry(&mut self, queue_id: QueueId) {

@@ -6,12 +6,13 @@ use super::dispatch::EXPIRED_PER_CALL;
 use super::selectors::Looked;
 use super::take::LOOKED_AT_MAX;
 use super::takers::{Consumer, NextReceiver};
-use super::{Item, Queue, Screen};
+use super::{Item, Queue, Screen, Selectors};
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Effects, Holder};
 use crate::groups::seats::Key;
 use crate::ids::{GroupId, QueueId};
+use crate::publish::subscriber_rate::Toll;
 use crate::timers::TimerKey;
 use smallvec::SmallVec;
 use thalweg_model::Time;
@@ -26,6 +27,8 @@ struct Groups {
     resting: SmallVec<[GroupId; 2]>,
     /// How many more messages they may pass over.
     left: usize,
+    /// Consumers that wait for what their rates do not let them have yet, and look at nothing behind it.
+    over_rate: SmallVec<[Key; 2]>,
 }
 
 /// Who is given what waits at a place in line.
@@ -68,10 +71,11 @@ impl Kernel {
             looked: Looked::at_head(lanes),
             resting: SmallVec::new(),
             left: LOOKED_AT_MAX,
+            over_rate: SmallVec::new(),
         };
         loop {
             let Some(place) = self.next_place(queue_id, &groups) else {
-                if self.brings_more(queue_id) {
+                if self.brings_more(queue_id, &groups) {
                     continue;
                 }
                 break;
@@ -88,8 +92,12 @@ impl Kernel {
             }
             let takers = self.queues.get(queue_id).map_or(1, |it| it.takers.len());
             may_ask = may_ask.saturating_sub(takers);
-            let Some(choice) = self.choose_at(queue_id, place, &groups) else {
-                self.pass_over(queue_id, place, &mut groups);
+            let tolls = self.tolls_at(queue_id, place, now);
+            let Some(choice) = self.choose_at(queue_id, place, &groups, &tolls) else {
+                for toll in tolls.iter().flatten() {
+                    self.wake_queue(queue_id, Some(toll));
+                }
+                self.pass_over(queue_id, place, &mut groups, !tolls.is_empty());
                 continue;
             };
             let Choice { at, taker, turn } = choice;
@@ -110,12 +118,36 @@ impl Kernel {
         self.watch_expiry(queue_id);
     }
 
+    /// Consumers that could be given a message.
+    fn looking_consumers<'a>(
+        &'a self,
+        queue: &'a Queue,
+        groups: &'a Groups,
+    ) -> impl Iterator<Item = &'a Consumer> {
+        queue.active_consumers().iter().filter(|it| {
+            self.consumer_can_take(it.session, it.line, it.number)
+                && (groups.over_rate.is_empty() || !groups.over_rate.contains(&it.key()))
+        })
+    }
+
+    /// What the messages at a place take of rates; nothing if there are none.
+    fn tolls_at(&mut self, queue_id: QueueId, place: Place, now: Time) -> Vec<Option<Toll>> {
+        if !self.env.rates_subscribers() {
+            return Vec::new();
+        }
+        let queue = self.queues.get(queue_id);
+        let there = queue.map(|queue| queue.backlog.run_at(place));
+        let there = there.into_iter().flatten();
+        let messages: Vec<_> = there.map(|(_, item)| item.message.clone()).collect();
+        let tolls = messages.iter().map(|message| self.toll(message, now));
+        tolls.collect()
+    }
+
     /// The first place in line that a taker which could be given a message has not looked at.
     fn next_place(&self, queue_id: QueueId, groups: &Groups) -> Option<Place> {
         let queue = self.queues.get(queue_id)?;
         let selectors = queue.selectors.as_deref()?;
-        let can = |it: &&Consumer| self.consumer_can_take(it.session, it.line, it.number);
-        let of_consumers = queue.active_consumers().iter().filter(can);
+        let of_consumers = self.looking_consumers(queue, groups);
         let places = of_consumers.filter_map(|it| selectors.next(it.key(), &queue.backlog));
         let mut awake = queue.active_groups().iter();
         let some_look = groups.left > 0 && awake.any(|it| !groups.resting.contains(it));
@@ -126,17 +158,25 @@ impl Kernel {
     }
 
     /// Chooses who is given a message at this place.
-    fn choose_at(&self, queue_id: QueueId, place: Place, groups: &Groups) -> Option<Choice> {
+    fn choose_at(
+        &self,
+        queue_id: QueueId,
+        place: Place,
+        groups: &Groups,
+        tolls: &[Option<Toll>],
+    ) -> Option<Choice> {
         let queue = self.queues.get(queue_id)?;
         let selectors = queue.selectors.as_deref()?;
         let groups_look = groups.looked.next(&queue.backlog) == Some(place);
-        for (at, item) in queue.backlog.run_at(place) {
+        for (nth, (at, item)) in queue.backlog.run_at(place).enumerate() {
+            let toll = tolls.get(nth).and_then(Option::as_ref);
             let screen = Screen::new(Some(selectors), &item.message, self.env.neutral());
             let can = |taker: &NextReceiver| match taker {
                 NextReceiver::Consumer(consumer) => {
                     !selectors.has_seen(consumer.key(), place)
                         && self.can_have(queue_id, consumer, &item.message)
                         && screen.passes(consumer.key())
+                        && self.can_pay(toll, consumer.session)
                 }
                 NextReceiver::Group(group) => {
                     groups_look
@@ -152,8 +192,9 @@ impl Kernel {
         None
     }
 
-    /// What is at this place is for none of those that can take it: they look at what is behind it.
-    fn pass_over(&mut self, queue_id: QueueId, place: Place, groups: &mut Groups) {
+    /// What is at this place is for none of those that can take it: they look at what is behind it. Only those wait whose rate
+    /// does not let them have it yet; `is_rated` if there are any.
+    fn pass_over(&mut self, queue_id: QueueId, place: Place, groups: &mut Groups, is_rated: bool) {
         let Some(queue) = self.queues.get(queue_id) else {
             return;
         };
@@ -168,9 +209,25 @@ impl Kernel {
             groups.looked.pass(place);
             groups.left = groups.left.saturating_sub(1);
         }
-        let can = |it: &&Consumer| self.consumer_can_take(it.session, it.line, it.number);
-        let consumers = queue.active_consumers().iter().filter(can);
-        let passing: SmallVec<[Key; 8]> = consumers.map(Consumer::key).collect();
+        // A message that one of them selects was not given to it: that is for its rate alone.
+        let waits = |it: &Consumer| {
+            let unseen = |selectors: &&Selectors| !selectors.has_seen(it.key(), place);
+            let selectors = queue.selectors.as_deref().filter(unseen);
+            selectors.is_some()
+                && queue.backlog.run_at(place).any(|(_, item)| {
+                    self.can_have(queue_id, it, &item.message)
+                        && Screen::new(selectors, &item.message, self.env.neutral())
+                            .passes(it.key())
+                })
+        };
+        let (mut passing, mut waiting) = (SmallVec::<[Key; 8]>::new(), SmallVec::<[Key; 2]>::new());
+        for consumer in self.looking_consumers(queue, groups) {
+            match is_rated && waits(consumer) {
+                true => waiting.push(consumer.key()),
+                false => passing.push(consumer.key()),
+            }
+        }
+        groups.over_rate.extend(waiting);
         let queue = self.queues.get_mut(queue_id);
         if let Some(selectors) = queue.and_then(|queue| queue.selectors.as_deref_mut()) {
             for consumer in &passing {
@@ -211,10 +268,9 @@ impl Kernel {
     }
 
     /// Whether what is on disk can be had at once, and a consumer could take it.
-    fn brings_more(&mut self, queue_id: QueueId) -> bool {
-        let can = |it: &Consumer| self.consumer_can_take(it.session, it.line, it.number);
+    fn brings_more(&mut self, queue_id: QueueId, groups: &Groups) -> bool {
         let queue = self.queues.get(queue_id);
-        queue.is_some_and(|queue| queue.active_consumers().iter().any(can))
+        queue.is_some_and(|queue| self.looking_consumers(queue, groups).next().is_some())
             && self.reads_on(Holder::Queue(queue_id))
     }
 

@@ -209,6 +209,8 @@ impl Kernel {
             back,
             ..
         } = item;
+        let toll = self.toll(&message, now);
+        self.pay_toll(toll, id);
         let sent = self.remote.aways.send(id, &message, upgrades, back, now);
         let (Some(group), Some(sent)) = (self.groups.get_mut(group_id), sent) else {
             debug_assert!(false, "who is chosen has a seat");

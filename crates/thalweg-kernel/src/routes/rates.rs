@@ -64,6 +64,29 @@ impl Rates {
         self.buckets.entry(key).or_insert_with(new)
     }
 
+    /// How long it is until a rate has room for a message of so many bytes to a subscriber; nothing is made or spent.
+    pub(crate) fn wait_of_subscriber(
+        &self,
+        rate: &Rate,
+        subscriber: u64,
+        bytes: usize,
+        (max, now): (usize, Time),
+    ) -> Span {
+        let costs = [(rate.messages, 1, false), (rate.bytes, bytes as u64, true)];
+        let waits = costs.into_iter().filter_map(|(allowance, cost, of_bytes)| {
+            let key = Key {
+                record: allowance?.record,
+                of_bytes,
+                ..self.key(rate, subscriber, "")
+            };
+            let shared = || (self.buckets.len() >= max).then_some(Key { who: 0, ..key });
+            let bucket = self.buckets.get(&key);
+            let bucket = bucket.or_else(|| self.buckets.get(&shared()?));
+            Some(bucket?.clone().wait(cost, now))
+        });
+        waits.max().unwrap_or(Span::ZERO)
+    }
+
     fn has_room(&mut self, max: usize, now: Time) -> bool {
         let many = self.sweep_at.max(SWEPT_FROM).min(max);
         if self.buckets.len() >= many && now.since(self.swept) >= SWEPT_EVERY {

@@ -49,6 +49,11 @@ impl Routes {
         &mut self.rates
     }
 
+    /// The same, to look at.
+    pub(crate) fn rates_left(&self) -> &Rates {
+        &self.rates
+    }
+
     // --- the table
 
     pub(crate) fn insert(&mut self, filter: &str, sink: Sink) {

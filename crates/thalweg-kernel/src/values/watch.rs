@@ -14,6 +14,7 @@ use crate::ledger::DropReason;
 use crate::memory::{Kept, WATCHER, cell_cost};
 use crate::publish::subject::Subject;
 use crate::session::Session;
+use crate::timers::TimerKey;
 use crate::values::NewWatcher;
 use std::sync::Arc;
 use thalweg_filter::Predicate;
@@ -141,7 +142,11 @@ impl Kernel {
                 return None;
             }
         }
+        let is_rated = self.env.rates_subscribers();
         loop {
+            if is_rated && !self.may_take_watched(watch.0, now) {
+                return None;
+            }
             let (id, message, left) = self.values.watches.take(watch.0)?;
             self.books.left(left);
             if message.properties().is_some() && !self.may_be_told(id, &message) {
@@ -153,11 +158,43 @@ impl Kernel {
                 self.book_expired(Some(id), message.address());
                 continue;
             }
+            if is_rated && message.retain() != RetainOp::Clear {
+                let toll = self.toll(&message, now);
+                self.pay_toll(toll, id);
+            }
             self.book_had(id, &message);
             return Some(match message.retain() {
                 RetainOp::Clear => Change::Gone,
                 RetainOp::Set | RetainOp::None => Change::Value(message),
             });
+        }
+    }
+
+    /// Whether a watcher's rate has room for what it is to have next. If not, it is told again when there is, and has the value
+    /// of that time. That a value is gone does not wait.
+    #[cold]
+    fn may_take_watched(&mut self, watch: u32, now: Time) -> bool {
+        let watches = &self.values.watches;
+        let id = watches.get(watch).map(|watcher| watcher.session());
+        let next = watches.next_for(watch).cloned();
+        let next = next.filter(|it| it.retain() != RetainOp::Clear && it.expires() > now);
+        let (Some(id), Some(next)) = (id, next) else {
+            return true;
+        };
+        let toll = self.toll(&next, now);
+        let may = self.can_pay(toll.as_ref(), id);
+        if let (false, Some(toll)) = (may, toll) {
+            self.agenda
+                .set_timer(toll.free_at(), TimerKey::Watch(watch));
+        }
+        may
+    }
+
+    /// There may be room for what waits.
+    pub(crate) fn tell_watcher_again<E: Effects>(&mut self, watch: u32, fx: &mut E) {
+        let watcher = self.values.watches.get(watch);
+        if let Some(watcher) = watcher.filter(|it| it.expects_take()) {
+            fx.observe(watcher.link(), watcher.cookie(), Observed::Changed);
         }
     }
 

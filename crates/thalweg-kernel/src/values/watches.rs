@@ -313,6 +313,15 @@ impl Watches {
         Some((watcher.session, message, left))
     }
 
+    /// The oldest of what waits for a watcher.
+    pub(crate) fn next_for(&self, watch: u32) -> Option<&Message> {
+        let watcher = self.watchers.get(watch).filter(|it| it.expects_take())?;
+        match &watcher.waiting {
+            Some(waiting) => waiting.front(),
+            None => self.cells.get(watcher.cell)?.value.as_ref(),
+        }
+    }
+
     /// Whether some watcher has a content filter.
     #[inline]
     pub(crate) fn has_conditions(&self) -> bool {

@@ -41,6 +41,7 @@ mod policies;
 mod prefixes;
 mod promises;
 mod rates;
+mod rates_of_takers;
 mod recorder;
 mod review;
 mod revoked;

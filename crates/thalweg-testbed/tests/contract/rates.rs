@@ -107,8 +107,8 @@ fn what_was_refused_or_dropped_is_not_there_after_a_kill() {
 #[test]
 fn a_subscriber_has_its_rate_within_two_percent_over_ten_seconds_in_every_protocol() {
     for protocol in Protocol::ALL {
-        // Subscribers of AMQP and STOMP take from queues, and observers have the latest value.
-        let has_rate = !matches!(
+        // Subscribers of AMQP and STOMP take from queues, of which nothing is dropped, and observers have the latest value.
+        let may_lose = !matches!(
             protocol,
             Protocol::Amqp | Protocol::Stomp | Protocol::Coap | Protocol::CoapStream
         );
@@ -126,24 +126,65 @@ fn a_subscriber_has_its_rate_within_two_percent_over_ten_seconds_in_every_protoc
             let publisher = connect(&mut stage, Protocol::Mqtt5);
             let reader = stage.connect(protocol, "reader");
             stage.ask(reader, Place::Address("a/b"));
-            let (mut got, mut sent) = (0, 0);
+            let mut got = 0;
             let end = stage.bed.now + Span::from_secs(10);
             while stage.bed.now < end {
                 stage.publish(publisher, Place::Address("a/b"), "m");
-                sent += 1;
                 stage.bed.run_for(Span::from_nanos(12_500_000));
                 let received = stage.received(reader);
                 got += received.len();
                 received.iter().for_each(|it| stage.acknowledge(reader, it));
             }
-            let of = if has_rate { 10 * RATE as usize } else { sent };
+            let of = 10 * RATE as usize;
             assert!(got.abs_diff(of) * 50 <= of, "{got} of {of}: {what}");
             let dropped = stage
                 .bed
                 .sum(|kernel| kernel.ledger().dropped[DropReason::OverRate as usize]);
-            let is_dropped = has_rate && exceed != Exceed::Throttle;
+            let is_dropped = may_lose && exceed != Exceed::Throttle;
             assert_eq!(dropped > 0, is_dropped, "{what}");
             stage.bed.check();
         }
+    }
+}
+
+#[test]
+fn who_takes_from_a_queue_has_its_rate_in_every_protocol_and_another_has_the_rest() {
+    for protocol in Protocol::ALL {
+        // A GET of CoAP asks for one message.
+        if matches!(protocol, Protocol::Coap | Protocol::CoapStream) {
+            continue;
+        }
+        let policy = Policy {
+            rate: Some(RATE),
+            rate_burst: Some(Span::from_millis(50)),
+            rate_per: Some(RatePer::Subscriber),
+            rate_exceed: Some(Exceed::Drop),
+            ..Policy::new(Filter::new("$q/#").expect("a filter"))
+        };
+        let mut stage = stage_with(2, policy);
+        stage.bed.skips_checks = true;
+        stage.declare("q");
+        let publisher = connect(&mut stage, Protocol::Mqtt5);
+        let readers = ["one", "other"].map(|name| stage.connect(protocol, name));
+        for reader in readers {
+            stage.ask(reader, Place::Queue("q"));
+        }
+        let mut got = [0; 2];
+        let end = stage.bed.now + Span::from_secs(10);
+        while stage.bed.now < end {
+            stage.publish(publisher, Place::Queue("q"), "m");
+            stage.bed.run_for(Span::from_nanos(12_500_000));
+            for (got, reader) in got.iter_mut().zip(readers) {
+                let received = stage.received(reader);
+                *got += received.len();
+                received.iter().for_each(|it| stage.acknowledge(reader, it));
+            }
+        }
+        let of = 10 * RATE as usize;
+        let is_met = |got: &usize| got.abs_diff(of) * 50 <= of;
+        assert!(got.iter().all(is_met), "{got:?} of {of}: {protocol:?}");
+        let waiting = stage.bed.total(|totals| totals.waiting);
+        assert_eq!(waiting + got[0] + got[1], 800, "{got:?}: {protocol:?}");
+        stage.bed.check();
     }
 }

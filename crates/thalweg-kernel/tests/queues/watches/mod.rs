@@ -9,4 +9,4 @@ mod replies;
 mod rights;
 mod shards;
 mod watching;
-mod world;
+pub mod world;
