@@ -8,7 +8,7 @@ use crate::front::{
     ConsumerFate, Cx, Datagram, Fate, Front, FrontSettings, Outbound, Step, Undelivered, Variant,
 };
 use crate::protocol::{Protocol, ShowCount};
-use crate::service::Service;
+use crate::service::{Filtering, Service};
 use crate::{Datagrams, LoginAnswer};
 use core::net::SocketAddr;
 use std::collections::VecDeque;
@@ -297,7 +297,10 @@ const DDS: Service = Service {
     throttle: "the bridge is not read",
     reject: "reliable samples wait, others in silence",
     subscriber_rate: "the bridge, which is one subscriber",
-    filter: None,
+    filter: Some(Filtering {
+        place: "the content-filtered topic of a reader, which evaluates it itself",
+        refused: "none from here, as it is not told",
+    }),
     consumer_filter: None,
 };
 

@@ -5,6 +5,7 @@
 
 mod client;
 mod demo;
+mod filters;
 mod held;
 mod lasting;
 mod matrix;

@@ -162,7 +162,7 @@ impl Stage {
         said.concat()
     }
 
-    fn address(&self, listener: &str) -> &str {
+    pub fn address(&self, listener: &str) -> &str {
         let mut listening = self.server.listening().iter();
         let (_, address) = listening
             .find(|(name, _)| name == listener)

@@ -1,8 +1,10 @@
 """One predicate, asked by clients of every protocol about messages of every protocol: each gets the same ones.
 
-`filter_patterns.py MQTT AMQP STOMP COAP ZMTP XMPP` takes the ports on 127.0.0.1, prints a line per publisher and subscriber, and fails
+`filter_patterns.py MQTT AMQP STOMP COAP ZMTP XMPP [DOMAIN PEER]` takes the ports on 127.0.0.1, prints a line per publisher and subscriber, and fails
 if one gets other messages than the predicate says (`../../tests/all/interop/filters.rs`). MQTT, AMQP and STOMP have headers, so theirs
 pass by colour, too; the others' have a payload only. Members of groups have the predicate, too, each beside a member that takes nothing.
+With a domain of DDS and the program of a participant (`../cpp/fastdds_peer.cpp`) that is a seventh publisher and subscriber
+(`thalweg-dds/tests/bridge/filters.rs`). Its samples have no headers, so it asks for what the predicate says of payloads.
 """
 
 import asyncio
@@ -10,8 +12,10 @@ import json
 import os
 import queue
 import random
+import subprocess
 import sys
 import threading
+import time
 import traceback
 
 import aiocoap
@@ -26,6 +30,8 @@ from xml.etree import ElementTree as ET
 MQTT, AMQP, STOMP, COAP, ZMTP, XMPP = map(int, sys.argv[1:7])
 PATIENCE_S = 60
 FILTER = "(payload.temp BETWEEN 10 AND 24 AND payload.at.site LIKE 'n%') OR colour = 'red'"
+FILTER_OF_DDS = "temp BETWEEN 10 AND 24 AND at.site LIKE 'n%'"
+MARK = {"name": "mark", "temp": 10, "at": {"site": "n"}}
 TEXT = "{urn:thalweg:payload:0}text"
 SERVICE = "pubsub.localhost"
 COUNT = 20
@@ -37,18 +43,25 @@ class Sample:
         self.colour = dice.choice(["red", "green", None]) if source in ("mqtt", "amqp", "stomp") else None
         self.payload = json.dumps({"name": f"{source} {number}", "temp": self.temp, "at": {"site": self.site}}).encode()
 
-    def passes(self):
-        return 10 <= self.temp <= 24 and self.site.startswith("n") or self.colour == "red"
+    def passes(self, has_headers=True):
+        return 10 <= self.temp <= 24 and self.site.startswith("n") or has_headers and self.colour == "red"
 
 
 class Client:
     """What the payloads say that a subscriber got comes into `got`, from whatever thread."""
 
+    has_headers = True
+
     def __init__(self):
         self.got = queue.Queue()
+        self.is_marked = threading.Event()
 
     def came(self, payload):
-        self.got.put(json.loads(payload)["name"])
+        name = json.loads(payload)["name"]
+        if name == MARK["name"]:
+            self.is_marked.set()
+        else:
+            self.got.put(name)
 
 
 class Mqtt(Client):
@@ -209,10 +222,60 @@ class Xmpp(Asked):
         await self.client.plugin["xep_0060"].publish(SERVICE, "f/x", payload=element)
 
 
+class Dds(Client):
+    """A content-filtered topic, and a writer of the same topic."""
+
+    has_headers = False
+
+    def __init__(self, domain, program):
+        super().__init__()
+        self.answers = queue.Queue()
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.peer = subprocess.Popen([program, domain], **pipes)
+        threading.Thread(target=self.listen, daemon=True).start()
+        qos = ["reliable", "keep-all", "partition:f"]
+        assert self.does("read", "reader", qos=qos, filter=FILTER_OF_DDS) == 0
+        assert self.does("offer", "writer", qos=qos) == 0
+        # Each has the other and the bridge as its opposite.
+        until = time.monotonic() + PATIENCE_S
+        while [self.does("matched", name) for name in ("reader", "writer")] != [2, 2]:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+    def settle(self, publisher):
+        """The bridge subscribes when it has found the reader: what comes back after that says that it has."""
+        mark = Sample("mark", 0, random)
+        mark.payload, mark.colour = json.dumps(MARK).encode(), None
+        until = time.monotonic() + PATIENCE_S
+        while not self.is_marked.wait(0.05):
+            assert time.monotonic() < until
+            publisher.publish(mark)
+
+    def listen(self):
+        for line in self.peer.stdout:
+            said = json.loads(line)
+            if "done" in said:
+                self.answers.put(said["done"])
+            else:
+                self.came(json.dumps(said["value"]))
+
+    def does(self, what, name, **more):
+        line = {"do": what, "topic": "x", "type": "Room", "as": name} | more
+        self.peer.stdin.write(json.dumps(line) + "\n")
+        self.peer.stdin.flush()
+        return self.answers.get(timeout=PATIENCE_S)
+
+    def publish(self, sample):
+        assert self.does("write", "writer", value=json.loads(sample.payload)) == 0
+
+
 def main():
     clients = {
         "mqtt": Mqtt(), "amqp": Amqp(of_consumer=False), "stomp": Stomp(), "coap": Coap(), "zmtp": Zmtp(), "xmpp": Xmpp(),
     }
+    if sys.argv[7:]:
+        clients["dds"] = Dds(*sys.argv[7:9])
+        clients["dds"].settle(clients["mqtt"])
     others = [Mqtt(f"$share/{group}/f/+", "colour = 'none'") for group in ("m", "a", "s")]
     subscribers = clients | {
         "consumer of amqp": Amqp(of_consumer=True),
@@ -223,8 +286,11 @@ def main():
     dice = random.Random(23)
     for source, publisher in clients.items():
         samples = [Sample(source, number, dice) for number in range(COUNT)]
-        wanted = [f"{source} {number}" for number, sample in enumerate(samples) if sample.passes()]
-        assert 0 < len(wanted) < COUNT - 1, wanted
+        wanted = {
+            has_headers: [f"{source} {number}" for number, sample in enumerate(samples) if sample.passes(has_headers)]
+            for has_headers in (True, False)
+        }
+        assert all(0 < len(it) < COUNT - 1 for it in wanted.values()), wanted
         # The last one passes, so what comes before it is all that comes.
         last = Sample(source, COUNT, dice)
         last.payload = json.dumps({"name": "last", "temp": 10, "at": {"site": "n"}}).encode()
@@ -232,9 +298,12 @@ def main():
             publisher.publish(sample)
         for name, subscriber in subscribers.items():
             got = list(iter(lambda: subscriber.got.get(timeout=PATIENCE_S), "last"))
-            assert got == wanted, f"{source} to {name}: got {got}, not {wanted}"
+            expected = wanted[subscriber.has_headers]
+            assert got == expected, f"{source} to {name}: got {got}, not {expected}"
             print(f"{source} to {name}: {len(got)} of {COUNT}", flush=True)
     assert all(other.got.empty() for other in others)
+    if "dds" in clients:
+        clients["dds"].peer.kill()
 
 
 status = 0
