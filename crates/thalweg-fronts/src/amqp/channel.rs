@@ -5,10 +5,8 @@ use super::transaction::Transaction;
 use super::{AmqpFront, Request};
 use crate::front::{Cx, Variant};
 
+use thalweg_amqp::Method;
 use thalweg_amqp::methods::channel;
-use thalweg_amqp::{Method, ReplyCode};
-
-use super::fault::Fault;
 
 /// One channel. It is a line of the session.
 #[derive(Default)]
@@ -195,12 +193,13 @@ impl AmqpFront {
 }
 
 impl Request<'_, '_> {
-    /// `channel.flow`: consumers pause by taking less, see `basic.qos`.
-    pub(super) fn flow(&mut self, flow: channel::Flow) -> Result<(), Fault> {
-        if !flow.active {
-            return Err(Fault::new(ReplyCode::NotImplemented, "active=false"));
-        }
-        self.answer(&Method::ChannelFlowOk(channel::FlowOk { active: true }));
-        Ok(())
+    /// `channel.flow`: consumers are given nothing until the client says so again. `basic.get` is answered all the same.
+    pub(super) fn flow(&mut self, flow: channel::Flow) {
+        let active = flow.active;
+        // What goes on comes behind the answer.
+        self.answer(&Method::ChannelFlowOk(channel::FlowOk { active }));
+        self.cx
+            .kernel
+            .pause_line(self.session, self.ch, !active, self.cx.now, self.cx.links);
     }
 }

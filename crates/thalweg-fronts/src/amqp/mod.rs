@@ -423,7 +423,10 @@ impl Request<'_, '_> {
             Method::TxSelect(_) => self.select_transactions(),
             Method::TxCommit(_) => self.commit(),
             Method::TxRollback(_) => self.roll_back(),
-            Method::ChannelFlow(flow) => self.flow(*flow),
+            Method::ChannelFlow(flow) => {
+                self.flow(*flow);
+                Ok(())
+            }
             // We never ask for it; and a client's own cancel-ok answers our cancel.
             Method::ChannelFlowOk(_) | Method::BasicCancelOk(_) => Ok(()),
             Method::AccessRequest(_) => {

@@ -380,18 +380,31 @@ fn who_does_not_read_is_not_written_to_without_bound_and_gets_the_rest_later() {
 }
 
 #[test]
-fn flow_is_answered_and_pausing_deliveries_is_not_implemented() {
+fn a_channel_that_is_paused_is_given_nothing_until_it_goes_on() {
     let mut world = World::new();
-    let who = world.connect();
+    let (who, other) = (world.connect(), world.connect());
     let flow = |active| Method::ChannelFlow(channel::Flow { active });
-    assert_eq!(
-        world.call(who, &flow(true)),
-        [ServerMethod::Done("channel.flow-ok")]
-    );
-    assert!(matches!(
-        &world.call(who, &flow(false))[..],
-        [ServerMethod::Closed { code: 540, .. }]
-    ));
+    let done = [ServerMethod::Done("channel.flow-ok")];
+    // A channel may be paused before it has a consumer.
+    assert_eq!(world.call(who, &flow(false)), done);
+    world.declare(who, "q");
+    world.consume(who, "q", true);
+    for text in ["0", "1"] {
+        world.publish(other, "", "q", text);
+    }
+    assert_eq!(world.texts(who), [""; 0]);
+    assert_eq!(world.call(who, &flow(true)), done);
+    assert_eq!(world.texts(who), ["0", "1"]);
+    assert_eq!(world.call(who, &flow(true)), done, "it goes on already");
+    assert_eq!(world.call(who, &flow(false)), done);
+    for text in ["2", "3", "4"] {
+        world.publish(other, "", "q", text);
+    }
+    assert_eq!(world.texts(who), [""; 0]);
+    // Who asks for one message has it, and another consumer the rest.
+    assert!(world.get(who, "q").is_some());
+    world.consume(other, "q", true);
+    assert_eq!(world.texts(other), ["3", "4"]);
 }
 
 #[test]

@@ -189,6 +189,25 @@ impl Kernel {
         self.end_command(now, fx);
     }
 
+    /// Has a line's consumers given nothing, or has them go on. What they have is theirs, and single messages may be asked for.
+    pub fn pause_line<E: Effects>(
+        &mut self,
+        id: SessionId,
+        line: u16,
+        is_paused: bool,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let Some(lines) = self.lines_mut(id) else {
+            return;
+        };
+        lines.get_or_insert(line).set_paused(is_paused);
+        if !is_paused {
+            self.pump_line(id, line, now, fx);
+        }
+        self.end_command(now, fx);
+    }
+
     pub(super) fn pump_line<E: Effects>(
         &mut self,
         id: SessionId,

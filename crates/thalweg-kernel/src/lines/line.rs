@@ -36,6 +36,8 @@ pub(crate) struct Channel {
     served_last: u32,
     /// The one message that is being asked for is settled when sent.
     takes_blindly: bool,
+    /// Its consumers are given nothing for now.
+    is_paused: bool,
 }
 
 /// A consumer's terms and credit.
@@ -283,6 +285,7 @@ impl Channel {
             consumers: Vec::new(),
             served_last: 0,
             takes_blindly: false,
+            is_paused: false,
         }
     }
 
@@ -345,6 +348,11 @@ impl Channel {
         self.credit = credit;
     }
 
+    /// Its consumers are given nothing from now on, or again.
+    pub(super) fn set_paused(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+    }
+
     fn has_credit(&self) -> bool {
         self.credit == 0 || self.in_flight < self.credit
     }
@@ -371,12 +379,12 @@ impl Channel {
         self.takes_blindly
     }
 
-    /// How a consumer is given its next message, if it has credit for one.
+    /// How a consumer is given its next message, if it has credit for one and is not paused.
     #[inline(always)]
     pub(crate) fn turn_of(&self, number: u32) -> Option<Turn> {
         let consumer = self.consumer(number)?;
         let may = !consumer.settles || (self.has_credit() && consumer.has_credit());
-        may.then_some(Turn {
+        (may && !self.is_paused).then_some(Turn {
             tag: self.tag_last + 1,
             settles: consumer.settles,
             no_local: consumer.no_local,

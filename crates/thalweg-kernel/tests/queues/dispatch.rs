@@ -1,8 +1,8 @@
 //! Choice of receivers, and how many messages each gets.
 
-use crate::world::{Dice, Taking, Terms, World, draft, q};
+use crate::world::{Dice, Taking, Terms, Who, World, draft, firm, q};
 use std::collections::BTreeMap;
-use thalweg_kernel::{Outcome, Verdict};
+use thalweg_kernel::{GroupStrategy, Limits, Outcome, Verdict};
 
 fn fill(world: &mut World, queue: &str, count: usize) {
     let publisher = world.connect("fill");
@@ -294,6 +294,68 @@ fn one_message_may_be_taken_whatever_the_credit_of_the_line() {
         ["2"],
         "what was asked for one by one takes no credit"
     );
+}
+
+#[test]
+fn a_line_that_is_paused_is_passed_over_and_may_settle_and_ask() {
+    // A queue's consumers, some with filters, and members of a group, whatever chooses among them.
+    let ways = [
+        (None, "$q/q"),
+        (Some("1 = 1"), "$q/q"),
+        (None, "$g/g/t"),
+        (Some("1 = 1"), "$g/g/t"),
+    ];
+    for ((filter, source), strategy) in ways.into_iter().flat_map(|way| {
+        [GroupStrategy::RoundRobin, GroupStrategy::Adaptive].map(|strategy| (way, strategy))
+    }) {
+        let mut world = World::with(
+            1,
+            Limits {
+                group_strategy: strategy,
+                ..Limits::default()
+            },
+        );
+        let (one, other) = (world.connect("one"), world.connect("other"));
+        world.queue(one, "q", &Terms::durable());
+        for who in [one, other] {
+            let taking = Taking {
+                filter,
+                ..Taking::blindly()
+            };
+            world
+                .consume_from(who, source, 1, taking)
+                .expect("it may consume");
+        }
+        let address = if source == "$q/q" { source } else { "t" };
+        let pause = |world: &mut World, who: Who, is_paused| {
+            world.run(who.shard, |kernel, out, now| {
+                kernel.pause_line(who.session, 1, is_paused, now, out)
+            });
+        };
+        pause(&mut world, one, true);
+        for text in ["1", "2", "3"] {
+            world.publish(other, firm(address, text));
+        }
+        let what = format!("{source} {filter:?} {strategy:?}");
+        assert_eq!(world.texts(one), [""; 0], "{what}");
+        assert_eq!(world.texts(other), ["1", "2", "3"], "{what}");
+        pause(&mut world, other, true);
+        for text in ["4", "5"] {
+            world.publish(other, firm(address, text));
+        }
+        assert_eq!(world.texts(other), [""; 0], "{what}");
+        if source == "$q/q" {
+            world.take(other, "q", false).expect("it may");
+            assert_eq!(world.texts(other), ["4"], "{what}");
+        }
+        pause(&mut world, one, false);
+        let rest: &[&str] = if source == "$q/q" {
+            &["5"]
+        } else {
+            &["4", "5"]
+        };
+        assert_eq!(world.texts(one), rest, "{what}");
+    }
 }
 
 #[test]
