@@ -22,7 +22,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Of a study made of cells, of one made of courses or groups, and of the page.
+# Of a study made of cells, and of one made of courses.
 CELLS = ["cells.jsonl", "run.json", "figures"]
 WHOLE = ["run.json", "summary.md", "findings.json", "trials.csv"]
 STUDIES = {
@@ -31,7 +31,7 @@ STUDIES = {
     "E2d": ("the client that chooses its protocol while the loss changes", WHOLE),
     "E3": ("floods, periods and neighbours over 95 Mbit/s", CELLS),
     "E4": ("MQTT, AMQP and STOMP on one device", CELLS),
-    "E5": ("shared subscriptions that know the state of their members", WHOLE),
+    "E5": ("shared subscriptions that know the state of their members", CELLS),
 }
 
 
@@ -73,7 +73,7 @@ def publish(args, raw):
     if about.get("interrupted", True):
         sys.exit(f"{raw} is of a run that was interrupted; --raw {raw} --resume goes on")
     there = args.to
-    for name in [*STUDIES, "figures", "run.json", "summary.md", "report.html", "shapes.json", "junit.xml"]:
+    for name in [*STUDIES, "run.json", "summary.md", "report.html", "shapes.json", "junit.xml"]:
         path = there / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     there.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,6 @@ def publish(args, raw):
     for study, (_, kept) in STUDIES.items():
         if (raw / study).is_dir():
             take(raw / study, there / study, kept)
-    take(raw, there, ["figures"])
     columns = next(raw.glob("E*/columns.md"), None)
     if columns:
         shutil.copy(columns, there / "columns.md")
@@ -162,8 +161,8 @@ Each statement of a study twice: with the brokers that the study used or their s
     return text + """
 ## What is not in it
 
-Histograms, seconds and events, E5's messages and E2d's: distributions are drawn from the tables in `figures/`, and the verdicts of E5
-and E2d are those of their `findings.json`. `thalweg bench report docs/results` makes the page from that, in seconds.
+Histograms, seconds and events, E5's messages and E2d's: distributions are drawn from the tables in `figures/`, and the verdicts of E2d
+are those of its `findings.json`. `thalweg bench report docs/results` makes the page from that, in seconds.
 """
 
 

@@ -349,16 +349,17 @@ impl Cell {
             .map(|(name, value)| format!("{name}_{value}"))
             .collect();
         let text = format!("{}-{}-r{}", self.experiment, axes.join("-"), self.repeat);
-        text.chars()
-            .map(|c| {
-                if c.is_ascii_alphanumeric() || "-_.".contains(c) {
-                    c
-                } else {
-                    '_'
-                }
-            })
-            .collect()
+        named(&text)
     }
+}
+
+/// Words as keys of cells have them.
+pub fn named(words: &str) -> String {
+    let kept = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    words
+        .chars()
+        .map(|c| if kept(c) { c } else { '_' })
+        .collect()
 }
 
 /// The axis of cells whose broker is slowed by what counts.
@@ -518,6 +519,20 @@ pub struct Quantiles {
     pub max: f64,
 }
 
+impl Quantiles {
+    /// Nothing is known of it.
+    pub const UNKNOWN: Quantiles = Quantiles {
+        count: 0,
+        mean: f64::NAN,
+        sd: f64::NAN,
+        p50: f64::NAN,
+        p90: f64::NAN,
+        p99: f64::NAN,
+        p999: f64::NAN,
+        max: f64::NAN,
+    };
+}
+
 /// What a trial hands over.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -530,6 +545,32 @@ pub struct Measured {
     pub seconds: Vec<Second>,
     /// What happened besides: time in nanoseconds since the warm-up began, words.
     pub events: Vec<(u64, String)>,
+    /// Each message, where that is kept.
+    pub messages: Messages,
+}
+
+impl Measured {
+    /// No trial at all.
+    pub fn nothing(standing: Standing) -> Measured {
+        let histogram =
+            || hdrhistogram::Histogram::new(3).unwrap_or_else(|_| unreachable!("0 to 5 digits"));
+        Measured {
+            row: Row::blank(standing),
+            response: histogram(),
+            service: histogram(),
+            seconds: Vec::new(),
+            events: Vec::new(),
+            messages: Messages::default(),
+        }
+    }
+}
+
+/// Lines of `messages.csv`, without the trial and their number.
+#[derive(Clone, Debug, Default)]
+pub struct Messages {
+    /// The names of the columns.
+    pub head: &'static str,
+    pub lines: Vec<String>,
 }
 
 /// A second of a trial.

@@ -9,7 +9,6 @@ use crate::calibrate::command::{self as calibrate, CalibrateArgs};
 use crate::compare::command::{self as compare, CompareArgs};
 use crate::doctor::{self, DoctorArgs};
 use crate::e2;
-use crate::e5::suite::{self, Suite, SuiteArgs};
 use crate::export::{self, ExportArgs};
 use crate::net::command::{self as net, NetCommand};
 use crate::net::nest;
@@ -19,6 +18,7 @@ use crate::roles::command as roles;
 use crate::saturate::command::{self as saturate, SaturateArgs};
 use crate::scenario::command::{self as scenario, RunArgs};
 use crate::speed::command::{self as speed, SpeedCommand};
+use crate::studies::args::{Suite, SuiteArgs};
 use crate::studies::{self, Study};
 use crate::traces::command::{self as traces, GenArgs, ReplayArgs};
 use crate::{paper, report, sim};
@@ -193,14 +193,11 @@ pub fn run(command: &BenchCommand, out: &mut dyn Write) -> io::Result<Outcome> {
                 io::Error::other("system calls are counted in E1 to E4, and not in E2d and E5"),
             ),
             Suite::E2d => e2::suite::run(args, out),
-            Suite::E5 => {
-                suite::hurry();
-                suite::run(args, out)
-            }
             Suite::E1 => studies::suite::run(Study::E1, args, out),
             Suite::E2 => studies::suite::run(Study::E2, args, out),
             Suite::E3 => studies::suite::run(Study::E3, args, out),
             Suite::E4 => studies::suite::run(Study::E4, args, out),
+            Suite::E5 => studies::suite::run(Study::E5, args, out),
             Suite::All => studies::all::run(args, out),
         },
         BenchCommand::Run(args) => scenario::run(args, false, out),
@@ -212,9 +209,8 @@ pub fn run(command: &BenchCommand, out: &mut dyn Write) -> io::Result<Outcome> {
         BenchCommand::Export(args) => export::run(args, out),
         BenchCommand::Report { dir, json } => {
             let found = match () {
-                () if paper::is_of(dir) => paper::render(dir)?,
                 () if report::is_of(dir, "E2d") => e2::report::render(dir)?,
-                () => report::render(dir)?,
+                () => paper::render(dir)?,
             };
             match json {
                 true => writeln!(out, "{}", serde_json::to_string_pretty(&found.json)?)?,

@@ -5,7 +5,7 @@
 //! broker decides, except in [`sim`], which drives the very kernel that ships in virtual time.
 //!
 //! ```text
-//!  command ──> e5  (real connections, workers that sleep) ──> report (raw files, tables, plots, verdicts)
+//!  command ──> studies (cells) ──> trial (a cell, measured), e5 (shared groups, side by side) ──> results ──> paper
 //!         ├──> e2  (our client through a network that loses packets) ──> report
 //!         ├──> net (namespaces, loss, delay, counters of bytes)
 //!         ├──> speed (how fast clients publish)

@@ -18,11 +18,6 @@ impl Guard {
         Guard::new(&format!("-{group}"), folder)
     }
 
-    /// Guards a single process, which leaves nothing.
-    pub fn of_process(process: u32) -> io::Result<Guard> {
-        Guard::new(&process.to_string(), Path::new(""))
-    }
-
     fn new(target: &str, folder: &Path) -> io::Result<Guard> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", SCRIPT, "sh", target]).arg(folder);

@@ -15,7 +15,7 @@ use crate::command::Outcome;
 use crate::paper::plate::Plate;
 use crate::report::Found;
 use crate::report::document::{Document, Table};
-use crate::report::trial::mean;
+use crate::report::stat::mean;
 
 /// Courses of one payload and one delay.
 struct Condition<'r> {

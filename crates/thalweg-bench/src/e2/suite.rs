@@ -17,11 +17,11 @@ use super::trial::Trial;
 use super::{report, stage};
 use crate::brokers::System;
 use crate::command::Outcome;
-use crate::e5::suite::{SuiteArgs, machine, unix_seconds};
 use crate::net::command::stopper;
 use crate::net::units;
 use crate::net::{Loss, nest, network};
-use crate::report::raw::write_about;
+use crate::results::{machine, unix_seconds, write_about};
+use crate::studies::args::SuiteArgs;
 
 /// What only E2d takes.
 #[derive(Args, Clone, Debug)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::plan::Way;
 use crate::net::Loss;
-use crate::report::trial::{mean, quantile};
+use crate::report::stat::{mean, quantile};
 
 /// One message. Times are since the first message's slot began.
 #[derive(Clone, Debug, PartialEq, Eq)]

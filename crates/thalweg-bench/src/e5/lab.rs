@@ -10,6 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
@@ -17,8 +18,8 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-use super::cell::Cell;
 use super::stage::{Around, Due, PUBLISHER, Stage};
+use super::task::Task;
 use crate::sim::random::Random;
 
 /// Something due for a stage: time, order, which stage.
@@ -43,15 +44,6 @@ impl Ord for Order {
     fn cmp(&self, _: &Order) -> std::cmp::Ordering {
         std::cmp::Ordering::Equal
     }
-}
-
-/// What is told while cells run.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    /// Cells that are over.
-    pub over: usize,
-    pub running: usize,
-    pub all: usize,
 }
 
 pub struct Lab {
@@ -91,44 +83,36 @@ impl Lab {
     }
 
     /// Runs all cells, so many at once that their rates do not exceed `rate_max` messages a second (but one at least), and
-    /// gives each away as it ends. Ends early if `stop` says so: cells that run are given up.
+    /// gives each away as it ends. Ends early if `stop` says so, or if nobody takes what ended: cells that run are given up.
     pub fn run(
         &mut self,
-        cells: Vec<Cell>,
+        tasks: Vec<Task>,
         rate_max: f64,
         stop: &AtomicBool,
-        on_end: &mut dyn FnMut(Stage),
-        on_second: &mut dyn FnMut(Progress),
+        ended: &Sender<Stage>,
     ) -> io::Result<()> {
-        let all = cells.len();
-        let mut cells: VecDeque<Cell> = cells.into();
-        let mut phase = Random::new(cells.front().map_or(0, |cell| cell.scenario.seed));
+        let mut tasks: VecDeque<Task> = tasks.into();
+        let mut phase = Random::new(tasks.front().map_or(0, |task| task.scenario.seed));
         let mut running = 0;
-        let mut over = 0;
         let mut rate = 0.0;
         let mut next_start = 0;
-        let mut next_word = 0;
+        let mut is_wanted = true;
         let mut buffer = Vec::with_capacity(256);
-        while (running > 0 || !cells.is_empty()) && !stop.load(Ordering::Relaxed) {
+        while (running > 0 || !tasks.is_empty()) && is_wanted && !stop.load(Ordering::Relaxed) {
             let now = self.now();
-            if now >= next_word {
-                on_second(Progress { over, running, all });
-                next_word = now + SECOND;
-            }
             if now >= next_start
-                && let Some(cell) =
-                    cells.pop_front_if(|cell| running == 0 || rate + cell.scenario.rate <= rate_max)
+                && let Some(task) =
+                    tasks.pop_front_if(|task| running == 0 || rate + task.scenario.rate <= rate_max)
             {
-                rate += cell.scenario.rate;
+                rate += task.scenario.rate;
                 running += 1;
                 // Cells of one period must not beat in time.
                 next_start = now + (phase.unit() * START_GAP_MAX) as u64;
-                self.start(cell, now);
+                self.start(task, now);
             }
-            let until = if cells.is_empty() {
-                next_word
-            } else {
-                next_word.min(next_start.max(now + START_GAP_MIN))
+            let until = match tasks.is_empty() {
+                true => now + SECOND,
+                false => next_start.max(now + START_GAP_MIN),
             };
             self.wait(until, &mut buffer)?;
             self.sockets(&buffer);
@@ -143,19 +127,13 @@ impl Lab {
                 {
                     rate -= stage.rate();
                     running -= 1;
-                    over += 1;
-                    on_end(stage.leave(&self.epoll));
+                    is_wanted &= ended.send(stage.leave(&self.epoll)).is_ok();
                 }
             }
         }
         for stage in self.stages.drain(..).flatten() {
             drop(stage.leave(&self.epoll));
         }
-        on_second(Progress {
-            over,
-            running: 0,
-            all,
-        });
         Ok(())
     }
 
@@ -163,7 +141,7 @@ impl Lab {
         self.clock.elapsed().as_nanos() as u64
     }
 
-    fn start(&mut self, cell: Cell, now: u64) {
+    fn start(&mut self, task: Task, now: u64) {
         // A slot is used once: what is due for a stage that is over must not reach another.
         let slot = self.stages.len();
         let mut later = Vec::new();
@@ -172,7 +150,7 @@ impl Lab {
             later: &mut later,
             now,
         };
-        let stage = Stage::new(cell, self.address, (slot as u64) << 16, &mut around);
+        let stage = Stage::new(task, self.address, (slot as u64) << 16, &mut around);
         self.stages.push(Some(stage));
         self.keep(slot, later);
     }

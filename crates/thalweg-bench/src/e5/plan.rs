@@ -5,33 +5,13 @@ use std::collections::HashMap;
 use thalweg_balance::GroupStrategy;
 use thalweg_model::Reliability;
 
-use super::cell::{Cell, longest_interval};
+use super::task::{Task, longest_interval, qos};
+use crate::cell::{Cell, Driver, Workload};
 use crate::sim::limit::limit;
 use crate::sim::random::Random;
 use crate::sim::scenario::{Arrivals, Law, Reports, Scenario, What, Worker, worker};
 use crate::sim::{rows, run};
-
-/// How much is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Budget {
-    /// A few minutes: three repeats, two periods.
-    Quick,
-    /// Ten repeats of the scenarios, three of everything else.
-    Standard,
-    /// Ten repeats of everything.
-    Paper,
-}
-
-/// Which parts are run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Part {
-    /// The scenarios of the study itself.
-    Core,
-    /// What becomes of them when something is different.
-    Sweeps,
-    /// Rows with bars against the work-conserving limit.
-    Bars,
-}
+use crate::studies::plan::{self, Budget, Part};
 
 /// Strategy, and how the broker is told.
 #[derive(Clone, Copy, Debug)]
@@ -103,67 +83,150 @@ const LASTS: f64 = 15.0;
 /// The thesis slept 10 ms after each message; this is the period that came of it (errata 10).
 pub const PERIOD: f64 = 0.010_44;
 
-/// The cells to run, in the order of a shuffled deck.
-///
-/// Only those are planned in whose part, scenario, point and strategy one of the words of `like` is, if there are any.
-pub fn cells(
-    budget: Budget,
-    parts: &[Part],
-    repeats: Option<u32>,
-    seed: u64,
-    like: &[String],
-) -> Vec<Cell> {
-    let core = repeats.unwrap_or(if budget == Budget::Quick { 3 } else { 10 });
-    let other = repeats.unwrap_or(if budget == Budget::Paper { 10 } else { 3 });
-    let mut plan = Plan {
-        cells: Vec::new(),
-        limits: HashMap::new(),
-        seed,
-        like,
-    };
-    for part in parts {
-        match part {
-            Part::Core => plan.core(budget, core),
-            Part::Sweeps => plan.sweeps(budget, other),
-            Part::Bars => plan.bars(budget, other.min(3)),
-        }
-    }
-    plan.shuffled()
+/// What all repeats of a cell have in common.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// The first of them.
+    pub cell: Cell,
+    repeats: u32,
+    variant: Variant,
+    scenario: Scenario,
+    bars: Option<(f64, f64)>,
 }
 
-/// A cell of the smallest kind, for a test of the whole: three seconds of scenario 2 for two strategies.
-pub fn smoke(seed: u64) -> Vec<Cell> {
-    let mut plan = Plan {
-        cells: Vec::new(),
-        limits: HashMap::new(),
-        seed,
-        like: &[],
-    };
+/// Everything that a budget has.
+pub fn recipes(budget: Budget) -> Vec<Recipe> {
+    let (core, other) = plan::by(budget, (3, 3), (10, 3), (10, 10));
+    let mut plan = Plan::default();
+    plan.core(budget, core);
+    plan.sweeps(budget, other);
+    plan.bars(budget, other.min(3));
+    plan.recipes
+}
+
+/// The smallest ones, for a test of the whole: two seconds of scenario 2 for two strategies.
+pub fn smoke() -> Vec<Recipe> {
+    let mut plan = Plan::default();
     for variant in [ROUND_ROBIN, ADAPTIVE_ACKS] {
         let scenario = Scenario {
             messages: 200,
             ..two(PERIOD)
         };
-        plan.add(
-            ("core", "S2", "d=10.44ms".to_owned()),
-            variant,
-            scenario,
-            1,
-            None,
-        );
+        let place = ("core", "S2", "d=10.44ms".to_owned());
+        plan.repeat(place, variant, &scenario, 1);
     }
-    plan.shuffled()
+    plan.recipes
 }
 
-struct Plan<'a> {
-    cells: Vec<Cell>,
-    /// Limits by what they depend on: strategies and ways to report have the same.
-    limits: HashMap<String, (f64, f64, f64)>,
-    seed: u64,
-    like: &'a [String],
+/// The cells of these recipes, each repeat with a seed of its own.
+pub fn cells(recipes: &[Recipe], seed: u64) -> Vec<Cell> {
+    let of = |recipe: &Recipe| -> Vec<Cell> {
+        let repeat = |repeat| Cell {
+            repeat,
+            seed: seed + u64::from(repeat),
+            ..recipe.cell.clone()
+        };
+        (0..recipe.repeats).map(repeat).collect()
+    };
+    recipes.iter().flat_map(of).collect()
 }
 
-impl Plan<'_> {
+/// Whether a cell is of a part.
+pub fn is_of(cell: &Cell, part: Part) -> bool {
+    let named = cell.axes.get("part").map(String::as_str);
+    match part {
+        Part::Core => named == Some("core"),
+        Part::Bars => named == Some("bars"),
+        Part::Sweeps => !matches!(named, Some("core" | "bars")),
+    }
+}
+
+/// All that it takes to run these cells, which are of these recipes, with the limit that each is held against.
+pub fn tasks(recipes: &[Recipe], cells: &[Cell]) -> Vec<Task> {
+    // Strategies and ways to report have the same limit.
+    let mut limits = HashMap::new();
+    let recipe = |cell: &Cell| recipes.iter().find(|recipe| recipe.cell.axes == cell.axes);
+    let known = cells.iter().filter_map(|cell| Some((cell, recipe(cell)?)));
+    known
+        .zip(0..)
+        .map(|((cell, recipe), number)| recipe.task(cell, number, &mut limits))
+        .collect()
+}
+
+/// Mean, 99th percentile and mean wait of the limit in milliseconds, by what they depend on.
+type Limits = HashMap<String, (f64, f64, f64)>;
+
+impl Recipe {
+    fn task(&self, cell: &Cell, number: u32, limits: &mut Limits) -> Task {
+        let (variant, seed) = (self.variant, cell.seed);
+        // Reports and messages must not be in step, and not the same way each time; and everybody has reported before the
+        // first message comes.
+        let quiet = self.scenario.quiet
+            + longest_interval(&self.scenario.workers)
+            + 0.5 * Random::new(seed).unit();
+        let scenario = Scenario {
+            quiet,
+            seed,
+            ..variant.told(self.scenario.clone())
+        };
+        let key = format!(
+            "{:?} {:?} {:?} {} {} {:?} {quiet} {seed} {:?}",
+            scenario
+                .workers
+                .iter()
+                .map(|worker| (worker.mean, worker.handlers, worker.rtt))
+                .collect::<Vec<_>>(),
+            scenario.law,
+            scenario.arrivals,
+            scenario.rate,
+            scenario.messages,
+            scenario.incidents,
+            scenario.counted,
+        );
+        let virtual_ms = self.bars.map(|_| {
+            let outcome = run(&scenario, GroupStrategy::Adaptive);
+            (outcome.mean * 1e3, outcome.p99 * 1e3)
+        });
+        let limit_ms = *limits.entry(key).or_insert_with(|| {
+            let best = limit(&scenario);
+            (best.mean * 1e3, best.p99 * 1e3, best.wait_mean * 1e3)
+        });
+        Task {
+            cell: cell.clone(),
+            number,
+            strategy: variant.strategy,
+            scenario,
+            bars: self.bars,
+            limit_ms,
+            virtual_ms,
+        }
+    }
+}
+
+impl Variant {
+    /// A scenario whose workers tell the broker in this way.
+    fn told(self, scenario: Scenario) -> Scenario {
+        let mut scenario = scenario.each(|worker| match (self.acks, self.events, worker.reports) {
+            (true, _, _) => {
+                (worker.reports, worker.reliability) = (Reports::Never, Reliability::AtLeastOnce);
+            }
+            (false, true, Reports::Every(seconds)) => worker.reports = Reports::Events(seconds),
+            _ if self.silent => worker.reports = Reports::Never,
+            _ => {}
+        });
+        if self.acks {
+            scenario.reliability = Reliability::AtLeastOnce;
+        }
+        scenario
+    }
+}
+
+#[derive(Default)]
+struct Plan {
+    recipes: Vec<Recipe>,
+}
+
+impl Plan {
     fn core(&mut self, budget: Budget, repeats: u32) {
         let periods: &[f64] = if budget == Budget::Quick {
             &[PERIOD, 0.010]
@@ -317,10 +380,8 @@ impl Plan<'_> {
             let Some(scenario) = affordable(condition.scenario.clone(), budget) else {
                 continue;
             };
-            for repeat in 1..=repeats {
-                let place = ("bars", condition.name, String::new());
-                self.add(place, NAMED, scenario.clone(), repeat, Some(condition.bar));
-            }
+            let place = ("bars", condition.name, String::new());
+            self.add(place, NAMED, scenario, repeats, Some(condition.bar));
         }
     }
 
@@ -344,9 +405,7 @@ impl Plan<'_> {
         scenario: &Scenario,
         repeats: u32,
     ) {
-        for repeat in 1..=repeats {
-            self.add(place.clone(), variant, scenario.clone(), repeat, None);
-        }
+        self.add(place, variant, scenario.clone(), repeats, None);
     }
 
     fn add(
@@ -354,86 +413,37 @@ impl Plan<'_> {
         (part, name, point): (&'static str, &str, String),
         variant: Variant,
         scenario: Scenario,
-        repeat: u32,
+        repeats: u32,
         bars: Option<(f64, f64)>,
     ) {
-        let words = format!("{part} {name} {point} {}", variant.name);
-        if !self.like.is_empty() && !self.like.iter().any(|like| words.contains(like.as_str())) {
-            return;
-        }
-        let seed = self.seed + u64::from(repeat) - 1;
-        let told = |worker: &mut Worker| match (variant.acks, variant.events, worker.reports) {
-            (true, _, _) => {
-                (worker.reports, worker.reliability) = (Reports::Never, Reliability::AtLeastOnce);
-            }
-            (false, true, Reports::Every(seconds)) => worker.reports = Reports::Events(seconds),
-            _ if variant.silent => worker.reports = Reports::Never,
-            _ => {}
-        };
-        // Reports and messages must not be in step, and not the same way each time; and everybody has reported before the
-        // first message comes.
-        let quiet =
-            scenario.quiet + longest_interval(&scenario.workers) + 0.5 * Random::new(seed).unit();
-        let mut scenario = Scenario {
-            quiet,
-            seed,
-            ..scenario
-        }
-        .each(told);
-        if variant.acks {
-            scenario.reliability = Reliability::AtLeastOnce;
-        }
-        let key = format!(
-            "{:?} {:?} {:?} {} {} {:?} {quiet} {seed} {:?}",
-            scenario
+        let told = variant.told(scenario.clone());
+        let leg = plan::mqtt(qos(told.reliability) as u8);
+        let lasts = scenario.messages as f64 / scenario.rate;
+        let mut draft = plan::cell("E5", "thalweg", leg)
+            .at("part", part)
+            .at("scenario", name)
+            .at("point", point)
+            .at("strategy", variant.name)
+            .open(scenario.rate, 1)
+            .with(|cell| {
+                cell.driver = Driver::Bare;
+                cell.workload = Workload::Fixed { bytes: 100 };
+                cell.phases = plan::phases(scenario.quiet, 0.0, lasts, 20.0);
+            });
+        if part == "core" {
+            let means = scenario
                 .workers
                 .iter()
-                .map(|worker| (worker.mean, worker.handlers, worker.rtt))
-                .collect::<Vec<_>>(),
-            scenario.law,
-            scenario.arrivals,
-            scenario.rate,
-            scenario.messages,
-            scenario.incidents,
-            scenario.counted,
-        );
-        let virtual_ms = bars.map(|_| {
-            let outcome = run(&scenario, GroupStrategy::Adaptive);
-            (outcome.mean * 1e3, outcome.p99 * 1e3)
-        });
-        let limit_ms = *self.limits.entry(key).or_insert_with(|| {
-            let best = limit(&scenario);
-            (best.mean * 1e3, best.p99 * 1e3, best.wait_mean * 1e3)
-        });
-        let scenario_name = name.to_owned();
-        let (name, strategy) = (variant.name, variant.strategy);
-        let number = self.cells.len() as u32;
-        let cell = Cell {
-            number,
-            part,
-            scenario_name,
-            point,
-            variant: name,
-            strategy,
+                .map(|it| (it.mean * 1e3).to_string());
+            draft = draft.at("members", means.collect::<Vec<_>>().join("/"));
+        }
+        self.recipes.push(Recipe {
+            cell: draft.into_cell(),
+            repeats,
+            variant,
             scenario,
-            repeat,
             bars,
-            limit_ms,
-            virtual_ms,
-        };
-        self.cells.push(cell);
-    }
-
-    fn shuffled(mut self) -> Vec<Cell> {
-        let mut random = Random::new(self.seed);
-        for last in (1..self.cells.len()).rev() {
-            self.cells
-                .swap(last, (random.draw() % (last as u64 + 1)) as usize);
-        }
-        for (number, cell) in self.cells.iter_mut().enumerate() {
-            cell.number = number as u32;
-        }
-        self.cells
+        });
     }
 }
 
@@ -513,117 +523,67 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_plan_is_the_same_for_the_same_seed_and_in_another_order_for_another() {
-        let names = |seed| {
-            let cells = cells(Budget::Quick, &[Part::Core], Some(1), seed, &[]);
-            cells
-                .iter()
-                .map(|cell| (cell.number, cell.variant, cell.point.clone()))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(names(1), names(1));
-        assert_ne!(names(1), names(2));
+    /// One repeat of what the words are in the key of.
+    fn some(budget: Budget, words: &[&str], seed: u64) -> Vec<Task> {
+        let mut recipes = recipes(budget);
+        recipes.retain(|recipe| words.iter().all(|word| recipe.cell.key().contains(word)));
+        let cells = cells(&recipes, seed);
+        tasks(&recipes, &cells)
     }
 
     #[test]
     fn workers_start_somewhere_in_their_interval_and_have_reported_before_the_first_message() {
-        let cells = cells(
-            Budget::Standard,
-            &[Part::Core],
-            Some(12),
-            101,
-            &["10.44ms score".to_owned()],
-        );
+        let words = ["part_core", "scenario_S2", "10.44ms", "strategy_score-"];
+        let tasks = some(Budget::Standard, &words, 101);
         let mut phases: Vec<f64> = Vec::new();
-        for cell in cells
-            .iter()
-            .filter(|cell| cell.scenario_name == "S2" && cell.variant == "score")
-        {
-            let starts = cell.starts();
-            assert_eq!(starts, cell.starts(), "the seed says all");
+        for task in &tasks {
+            let starts = task.starts();
+            assert_eq!(starts, task.starts(), "the seed says all");
             assert!(
                 starts.iter().all(|start| (0.0..1.0).contains(start)),
                 "{starts:?}"
             );
             // Time begins when the last one has joined; each reports within its interval after that.
             assert!(
-                cell.scenario.jobs()[0].at >= cell.report_every(),
+                task.scenario.jobs()[0].at >= task.report_every(),
                 "{}",
-                cell.scenario.jobs()[0].at
+                task.scenario.jobs()[0].at
             );
             phases.push((starts[0] - starts[1]).rem_euclid(1.0));
         }
-        assert_eq!(phases.len(), 12);
+        assert_eq!(phases.len(), 10);
         let below_half = phases.iter().filter(|phase| **phase < 0.5).count();
-        assert!((2..=10).contains(&below_half), "{phases:?}");
+        assert!((2..=8).contains(&below_half), "{phases:?}");
         // Who does not report has nothing to be in step with.
-        let silent = cells_like("score+silent");
+        let silent = some(Budget::Quick, &["strategy_score_silent"], 101);
+        assert_eq!(silent.len(), 3);
         assert!(
             silent
                 .iter()
-                .all(|cell| cell.starts() == [0.0, 0.001, 0.002])
+                .all(|task| task.starts() == [0.0, 0.001, 0.002] && task.limit_ms.0 > 0.0)
         );
-    }
-
-    fn cells_like(word: &str) -> Vec<Cell> {
-        cells(
-            Budget::Quick,
-            &[Part::Core],
-            Some(1),
-            101,
-            &[word.to_owned()],
-        )
     }
 
     #[test]
     fn the_core_of_a_standard_run_is_ten_of_each() {
-        let cells = cells(Budget::Standard, &[Part::Core], None, 1, &[]);
-        let kinds: HashSet<_> = cells
-            .iter()
-            .map(|cell| (cell.scenario_name.clone(), cell.point.clone(), cell.variant))
-            .collect();
+        let mut cells = cells(&recipes(Budget::Standard), 1);
+        cells.retain(|cell| is_of(cell, Part::Core));
+        let recipes: HashSet<_> = cells.iter().map(|cell| &cell.axes).collect();
         assert_eq!(
-            (cells.len(), kinds.len()),
-            (10 * kinds.len(), 2 * 4 * CORE.len() + 3)
-        );
-        assert!(cells.iter().all(|cell| cell.limit_ms.0 > 0.0));
-    }
-
-    #[test]
-    fn only_what_was_asked_for_is_planned() {
-        let cells = cells(
-            Budget::Quick,
-            &[Part::Sweeps],
-            Some(1),
-            7,
-            &["burst".to_owned(), "group".to_owned()],
-        );
-        assert!(
-            cells.iter().any(|cell| cell.part == "burst")
-                && cells.iter().any(|cell| cell.part == "group")
-        );
-        assert!(
-            cells
-                .iter()
-                .all(|cell| ["burst", "group"].contains(&cell.part))
+            (cells.len(), recipes.len()),
+            (10 * recipes.len(), 2 * 4 * CORE.len() + 3)
         );
     }
 
     #[test]
     fn strategies_of_one_repeat_get_the_same_messages() {
-        let cells = cells(Budget::Quick, &[Part::Sweeps], Some(1), 7, &[]);
-        let times = |variant: &str| {
-            let cell = cells
-                .iter()
-                .find(|cell| cell.part == "service" && cell.variant == variant)
-                .expect("planned");
-            cell.scenario
-                .jobs()
-                .iter()
+        let times = |strategy: &str| {
+            let task = some(Budget::Quick, &["part_service", strategy], 7).swap_remove(0);
+            let jobs = task.scenario.jobs();
+            jobs.iter()
                 .map(|job| (job.at, job.work))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(times("score"), times("adaptive+qos1"));
+        assert_eq!(times("strategy_score"), times("strategy_adaptive_qos1"));
     }
 }

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use thalweg_mqtt::QoS;
 
-use super::cell::{Cell, qos, rules, words};
 use super::line::{Event, Header, Introduction, Link};
+use super::task::{Task, qos, rules, words};
+use super::trial::{Message, NEVER, NOBODY, Trial};
 use super::worker::{Begun, Bench, Piece};
-use crate::report::trial::{Message, NEVER, NOBODY, Trial, Verdict, mean, quantile};
 use crate::sim::scenario::{Acks, Incident, Job, Reports, What};
 
 /// Something that is due at a time.
@@ -83,7 +83,7 @@ struct Worker {
 /// A cell while it runs.
 #[derive(Debug)]
 pub struct Stage {
-    cell: Cell,
+    task: Task,
     address: SocketAddr,
     /// Upper half of the tokens of its lines.
     token: u64,
@@ -104,9 +104,9 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub fn new(cell: Cell, address: SocketAddr, token: u64, around: &mut Around<'_>) -> Stage {
-        let jobs = cell.scenario.jobs();
-        let workers = cell.scenario.workers.iter().map(|worker| Worker {
+    pub fn new(task: Task, address: SocketAddr, token: u64, around: &mut Around<'_>) -> Stage {
+        let jobs = task.scenario.jobs();
+        let workers = task.scenario.workers.iter().map(|worker| Worker {
             line: None,
             connection: 0,
             has_joined: false,
@@ -134,7 +134,7 @@ impl Stage {
             incident: NEVER,
             wrong: None,
             jobs,
-            cell,
+            task,
         };
         stage.join(around);
         stage
@@ -146,11 +146,11 @@ impl Stage {
     }
 
     pub fn rate(&self) -> f64 {
-        self.cell.scenario.rate
+        self.task.scenario.rate
     }
 
     fn join(&mut self, around: &mut Around<'_>) {
-        let name = format!("e5-{}-publisher", self.cell.number);
+        let name = format!("e5-{}-publisher", self.task.number);
         let introduction = Introduction {
             name: &name,
             words: &[],
@@ -168,14 +168,14 @@ impl Stage {
             Err(error) => return self.fail(format!("the publisher cannot connect: {error}")),
         }
         let late: Vec<usize> = self
-            .cell
+            .task
             .scenario
             .incidents
             .iter()
             .filter_map(joins)
             .collect();
         // One after the other: to connect takes time, in which no other is served.
-        for (worker, (it, start)) in self.workers.iter_mut().zip(self.cell.starts()).enumerate() {
+        for (worker, (it, start)) in self.workers.iter_mut().zip(self.task.starts()).enumerate() {
             it.is_gone = late.contains(&worker);
             if !it.is_gone {
                 around
@@ -186,14 +186,14 @@ impl Stage {
     }
 
     fn connect(&mut self, worker: usize, around: &mut Around<'_>) {
-        let spec = self.cell.scenario.workers[worker];
+        let spec = self.task.scenario.workers[worker];
         let it = &mut self.workers[worker];
         it.is_gone = false;
         it.connection += 1;
         it.owed.clear();
         it.recorded.clear();
-        let name = format!("e5-{}-{worker}", self.cell.number);
-        let words = words(&spec, &self.cell.scenario);
+        let name = format!("e5-{}-{worker}", self.task.number);
+        let words = words(&spec, &self.task.scenario);
         let introduction = Introduction {
             name: &name,
             words: &words,
@@ -281,7 +281,7 @@ impl Stage {
     }
 
     fn heard(&mut self, worker: usize, heard: Event, around: &mut Around<'_>) -> io::Result<()> {
-        let spec = self.cell.scenario.workers[worker];
+        let spec = self.task.scenario.workers[worker];
         match heard {
             Event::Welcome { takes_reports } => {
                 if rules(&spec).is_some() && !takes_reports {
@@ -292,7 +292,7 @@ impl Stage {
                 self.workers[worker]
                     .bench
                     .connected(rules(&spec), lies, around.now);
-                let (filter, wish) = (self.cell.filter(), qos(spec.reliability));
+                let (filter, wish) = (self.task.filter(), qos(spec.reliability));
                 self.with(worker, |it| {
                     it.subscribe(&filter, wish, around.epoll, around.now)
                 })
@@ -346,7 +346,7 @@ impl Stage {
         let Some(message) = self
             .messages
             .get_mut(job)
-            .filter(|_| header.cell == self.cell.number)
+            .filter(|_| header.cell == self.task.number)
         else {
             self.wrong
                 .get_or_insert("a message came that was not sent".to_owned());
@@ -370,7 +370,7 @@ impl Stage {
             qos,
             came: now,
         };
-        let acks = self.cell.scenario.workers[worker].acks;
+        let acks = self.task.scenario.workers[worker].acks;
         match (qos, acks) {
             (QoS::AtMostOnce, _) | (QoS::ExactlyOnce, Acks::Recorded) => it.bench.take(piece),
             (QoS::AtLeastOnce, _) => {
@@ -398,7 +398,7 @@ impl Stage {
         let Some(line) = &mut it.line else {
             return Ok(());
         };
-        match (piece.qos, self.cell.scenario.workers[worker].acks) {
+        match (piece.qos, self.task.scenario.workers[worker].acks) {
             (QoS::AtMostOnce, _) => Ok(()),
             (QoS::ExactlyOnce, Acks::Recorded) => {
                 line.settle(piece.qos, piece.id, around.epoll, around.now)
@@ -425,8 +425,8 @@ impl Stage {
 
     /// Lets a worker begin with what it has, and report.
     fn work(&mut self, worker: usize, around: &mut Around<'_>) {
-        let acks = self.cell.scenario.workers[worker].acks;
-        let nanos = self.cell.scenario.workers[worker].mean * 1e9;
+        let acks = self.task.scenario.workers[worker].acks;
+        let nanos = self.task.scenario.workers[worker].mean * 1e9;
         loop {
             let Stage { workers, jobs, .. } = self;
             let takes = |job: usize| jobs.get(job).map_or(0, |job| (job.work * nanos) as u64);
@@ -491,7 +491,7 @@ impl Stage {
             .iter()
             .map(|job| Message::due(begun + (job.at * 1e9) as u64))
             .collect();
-        for (index, incident) in self.cell.scenario.incidents.iter().enumerate() {
+        for (index, incident) in self.task.scenario.incidents.iter().enumerate() {
             let at = begun + (incident.at * 1e9) as u64;
             around.later.push((at, Due::Incident(index)));
             if incident.lasts > 0.0 {
@@ -536,8 +536,8 @@ impl Stage {
     }
 
     fn publish(&mut self, around: &mut Around<'_>) {
-        let wish = qos(self.cell.scenario.reliability);
-        let topic = self.cell.topic();
+        let wish = qos(self.task.scenario.reliability);
+        let topic = self.task.topic();
         while let (Some(job), Some(message)) =
             (self.jobs.get(self.next), self.messages.get_mut(self.next))
         {
@@ -548,7 +548,7 @@ impl Stage {
             }
             let number = self.next as u32;
             let header = Header {
-                cell: self.cell.number,
+                cell: self.task.number,
                 number,
                 intended: message.intended,
                 sent: now,
@@ -592,7 +592,7 @@ impl Stage {
                 self.unfinished -= 1;
             }
         }
-        let acks = self.cell.scenario.workers[worker].acks;
+        let acks = self.task.scenario.workers[worker].acks;
         let is_owed = matches!(acks, Acks::Processed | Acks::Recorded)
             || finished.piece.qos == QoS::ExactlyOnce;
         if is_owed && let Err(error) = self.settle(worker, finished.piece, around) {
@@ -627,7 +627,7 @@ impl Stage {
     }
 
     fn happens(&mut self, index: usize, around: &mut Around<'_>) {
-        let Some(incident) = self.cell.scenario.incidents.get(index).copied() else {
+        let Some(incident) = self.task.scenario.incidents.get(index).copied() else {
             return;
         };
         self.incident = self.incident.min(around.now);
@@ -661,7 +661,7 @@ impl Stage {
     }
 
     fn ends(&mut self, index: usize, around: &mut Around<'_>) {
-        let Some(incident) = self.cell.scenario.incidents.get(index).copied() else {
+        let Some(incident) = self.task.scenario.incidents.get(index).copied() else {
             return;
         };
         let worker = incident.worker;
@@ -700,19 +700,9 @@ impl Stage {
         self
     }
 
-    /// What was measured, after everybody has gone home. Takes its time, and so is for another thread.
+    /// What happened, after everybody has gone home.
     pub fn trial(mut self) -> Trial {
-        let reports = self.workers.iter().map(|worker| worker.reports).sum();
-        let worker_bytes = self.workers.iter().map(|worker| worker.bytes).sum();
-        let scenario = &self.cell.scenario;
         let begun = self.begun;
-        let since = |at: u64| {
-            if at == NEVER {
-                NEVER
-            } else {
-                at.saturating_sub(begun)
-            }
-        };
         for message in &mut self.messages {
             for at in [
                 &mut message.intended,
@@ -723,123 +713,34 @@ impl Stage {
                 &mut message.again,
                 &mut message.resent,
             ] {
-                *at = since(*at);
+                *at = since(*at, begun);
             }
             if message.deliveries == 0 {
                 message.member = NOBODY;
             }
         }
-        let micros = |nanos: u64| nanos as f64 * 1e-3;
-        let sent = self.messages.iter().filter(|message| message.sent != NEVER);
-        let mut lag: Vec<f64> = sent
-            .map(|message| micros(message.sent.saturating_sub(message.intended)))
-            .collect();
-        let mut late: Vec<f64> = self.late.iter().map(|late| micros(*late)).collect();
-        let first_counted = self
-            .jobs
-            .get(self.jobs.len() / 10)
-            .map_or(0.0, |job| job.at);
-        let mut trial = Trial {
-            number: self.cell.number,
-            part: self.cell.part.to_owned(),
-            scenario: self.cell.scenario_name.clone(),
-            point: self.cell.point.clone(),
-            variant: self.cell.variant.to_owned(),
-            repeat: self.cell.repeat,
-            seed: scenario.seed,
-            qos: qos(scenario.reliability) as u8,
-            period_ms: 1e3 / scenario.rate,
-            service_ms: scenario
-                .workers
-                .iter()
-                .map(|worker| worker.mean * 1e3)
-                .collect(),
-            counted: scenario.counted.unwrap_or((first_counted, f64::INFINITY)),
-            bars: self.cell.bars,
-            limit_ms: (self.cell.limit_ms.0, self.cell.limit_ms.1),
-            limit_wait_ms: self.cell.limit_ms.2,
-            virtual_ms: self.cell.virtual_ms,
-            verdict: Verdict::Valid,
-            why: String::new(),
-            achieved: achieved(&self.messages),
-            lag_p99_us: quantile(&mut lag, 0.99),
-            wake_us: (
-                mean(late.iter().copied()),
-                quantile(&mut late, 0.99),
-                quantile(&mut late, 1.0),
-            ),
-            reports,
-            worker_bytes,
+        let tenth = self.jobs.get(self.jobs.len() / 10);
+        let first_counted = tenth.map_or(0.0, |job| job.at);
+        let counted = self.task.scenario.counted;
+        Trial {
+            wrong: self.wrong,
+            counted: counted.unwrap_or((first_counted, f64::INFINITY)),
+            late: self.late.iter().map(|late| *late as f64 * 1e-3).collect(),
+            reports: self.workers.iter().map(|worker| worker.reports).sum(),
+            worker_bytes: self.workers.iter().map(|worker| worker.bytes).sum(),
             closed: self.closed,
-            incident: since(self.incident),
+            incident: since(self.incident, begun),
             messages: self.messages,
-        };
-        (trial.verdict, trial.why) = match self.wrong {
-            Some(why) => (Verdict::Invalid, why),
-            None => judged(&trial),
-        };
-        trial
+            task: self.task,
+        }
     }
 }
 
-/// Whether what was measured counts, and why not.
-fn judged(trial: &Trial) -> (Verdict, String) {
-    let limited = |why: String| (Verdict::GeneratorLimited, why);
-    if trial.messages.iter().all(|message| message.sent == NEVER) {
-        return (Verdict::Invalid, "nothing was sent".to_owned());
-    }
-    if trial.achieved < 0.99 {
-        return limited(format!(
-            "only {:.1} % of the intended rate",
-            trial.achieved * 100.0
-        ));
-    }
-    let lag_max = (trial.period_ms * 100.0).max(1000.0);
-    if trial.lag_p99_us > lag_max {
-        return limited(format!(
-            "messages left {:.0} us late (99 %)",
-            trial.lag_p99_us
-        ));
-    }
-    let quickest = trial
-        .service_ms
-        .iter()
-        .copied()
-        .fold(f64::INFINITY, f64::min)
-        * 1e3;
-    if trial.wake_us.0 > quickest * WAKE_MEAN_MAX {
-        return limited(format!(
-            "workers woke {:.0} us late on average",
-            trial.wake_us.0
-        ));
-    }
-    if trial.wake_us.1 > quickest * WAKE_P99_MAX {
-        return limited(format!(
-            "workers woke {:.0} us late (99 %)",
-            trial.wake_us.1
-        ));
-    }
-    (Verdict::Valid, String::new())
-}
-
-/// The rate at which messages left, as a part of that at which they should have.
-fn achieved(messages: &[Message]) -> f64 {
-    let sent: Vec<&Message> = messages
-        .iter()
-        .filter(|message| message.sent != NEVER)
-        .collect();
-    let (Some(first), Some(last)) = (sent.first(), sent.last()) else {
-        return 0.0;
-    };
-    let part = sent.len() as f64 / messages.len() as f64;
-    let (meant, took) = (
-        last.intended - first.intended,
-        last.sent.saturating_sub(first.sent),
-    );
-    if took == 0 {
-        part
-    } else {
-        part * (meant as f64 / took as f64).min(1.0)
+/// Nanoseconds since the beginning, of what happened.
+fn since(at: u64, begun: u64) -> u64 {
+    match at {
+        NEVER => NEVER,
+        _ => at.saturating_sub(begun),
     }
 }
 
@@ -858,6 +759,3 @@ fn travel(line: Option<&Link>, number: usize, around: &mut Around<'_>) {
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a worker that lost its connection waits before it makes a new one.
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// How late workers may wake, as parts of the shortest mean service time.
-const WAKE_MEAN_MAX: f64 = 0.02;
-const WAKE_P99_MAX: f64 = 0.10;

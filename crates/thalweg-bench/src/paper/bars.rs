@@ -32,6 +32,9 @@ const PLOT: f64 = 220.0;
 impl Bars {
     /// Nothing if there is nothing to draw.
     pub fn svg(&self) -> Option<String> {
+        if self.bars.is_empty() {
+            return None;
+        }
         let top = |parts: &[f64]| match self.abreast {
             true => parts
                 .iter()

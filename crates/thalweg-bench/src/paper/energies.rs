@@ -7,7 +7,7 @@ use super::page::place;
 use crate::cell::{Cell, Row};
 use crate::energy::{self, PROFILES};
 use crate::report::document::{Document, Table};
-use crate::report::groups::short;
+use crate::report::stat::short;
 use crate::studies::group::{client, way};
 
 /// What a message takes of a battery, as far as a model says.

@@ -6,10 +6,11 @@ use super::axis::Axis;
 use super::bars::Bars;
 use super::chart::{Chart, LOOKS, Look, Point, Series};
 use super::input::{Input, steps};
+use super::members;
 use crate::cell::{Cell, Load, Row, Workload};
-use crate::report::groups::Stat;
+use crate::report::stat::Stat;
 use crate::studies::group::{Group, client_of, name_of, payload, way};
-use crate::studies::{Study, e2, e3};
+use crate::studies::{e2, e3};
 
 /// A drawing and what belongs to it.
 #[derive(Clone, Debug)]
@@ -67,6 +68,7 @@ pub fn all(input: &Input) -> Vec<Figure> {
                 "pause between messages, ms",
                 &mut figures,
             ),
+            "E5" => members::figures(input, &mut figures),
             other => swept(input, other, &mut figures),
         }
     }
@@ -984,11 +986,6 @@ fn plain(name: &str) -> String {
             }
         })
         .collect()
-}
-
-/// The study of a figure's cells, for its command.
-pub fn study_of(figure: &Figure) -> Option<Study> {
-    Study::of(&figure.like)
 }
 
 #[cfg(test)]

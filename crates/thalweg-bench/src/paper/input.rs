@@ -22,6 +22,8 @@ pub struct Input {
     pub groups: Vec<Group>,
     /// Seconds of trials, by key.
     pub seconds: HashMap<String, Vec<Moment>>,
+    /// Messages of trials, by key, of studies that keep them.
+    pub messages: HashMap<String, Vec<Message>>,
     /// Tables of an earlier page's drawings, by their names, where the distributions that they were drawn from are gone.
     pub drawn: HashMap<String, String>,
 }
@@ -35,6 +37,17 @@ pub struct Moment {
     pub received: f64,
     /// 99th percentile of the response, microseconds.
     pub p99_us: f64,
+}
+
+/// A message of E5, as `messages.csv` has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Message {
+    /// When it should have been published, since the trial began.
+    pub intended_s: f64,
+    /// From then until a worker took it.
+    pub wait_ms: f64,
+    /// The worker that was done with it first.
+    pub member: Option<usize>,
 }
 
 /// Reads a folder. Histograms and seconds may be missing; whatever is drawn from them is missing then, too.
@@ -60,8 +73,7 @@ pub fn read(folder: &Path) -> io::Result<Input> {
             None => group.response = Some(latency.response),
         }
     }
-    let seconds = fs::read_to_string(folder.join("timeseries.csv"))
-        .map_or_else(|_| HashMap::new(), |text| moments(&text));
+    let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
     let drawn = if folder.join("latency").exists() {
         HashMap::new()
     } else {
@@ -71,7 +83,8 @@ pub fn read(folder: &Path) -> io::Result<Input> {
         about: found.about,
         trials: found.trials,
         groups,
-        seconds,
+        seconds: moments(&text("timeseries.csv")),
+        messages: messages(&text("messages.csv")),
         drawn,
     })
 }
@@ -93,47 +106,58 @@ fn tables(folder: &Path) -> io::Result<HashMap<String, String>> {
     Ok(all)
 }
 
-/// The seconds of all trials.
-fn moments(text: &str) -> HashMap<String, Vec<Moment>> {
+/// These columns of each line of a table; nothing where one of them is missing.
+fn columns<'t, const N: usize>(
+    text: &'t str,
+    names: [&str; N],
+) -> impl Iterator<Item = [&'t str; N]> + use<'t, N> {
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    let at = |name: &str| head.iter().position(|column| *column == name);
-    let columns = [
-        at("key"),
-        at("second"),
-        at("sent"),
-        at("received"),
-        at("response_p99_us"),
-    ];
-    let [
-        Some(key),
-        Some(second),
-        Some(sent),
-        Some(received),
-        Some(p99),
-    ] = columns
-    else {
-        return HashMap::new();
-    };
-    let mut all: HashMap<String, Vec<Moment>> = HashMap::new();
-    for line in lines {
+    let at = names.map(|name| head.iter().position(|column| *column == name));
+    let is_whole = at.iter().all(Option::is_some);
+    lines.filter(move |_| is_whole).map(move |line| {
         let fields: Vec<&str> = line.split(',').collect();
-        let number = |at: usize| {
-            fields
-                .get(at)
-                .and_then(|text| text.parse().ok())
-                .unwrap_or(0.0)
+        at.map(|at| {
+            at.and_then(|at| fields.get(at).copied())
+                .unwrap_or_default()
+        })
+    })
+}
+
+/// The seconds of all trials.
+fn moments(text: &str) -> HashMap<String, Vec<Moment>> {
+    let names = ["key", "second", "sent", "received", "response_p99_us"];
+    let mut all: HashMap<String, Vec<Moment>> = HashMap::new();
+    for [key, numbers @ ..] in columns(text, names) {
+        let [second, sent, received, p99_us] = numbers.map(|text| text.parse().unwrap_or(0.0));
+        let moment = Moment {
+            second,
+            sent,
+            received,
+            p99_us,
         };
-        let Some(name) = fields.get(key) else {
+        all.entry(key.to_owned()).or_default().push(moment);
+    }
+    all
+}
+
+/// The messages of all trials that a worker took.
+fn messages(text: &str) -> HashMap<String, Vec<Message>> {
+    let names = ["key", "t_intended_us", "t_taken_us", "member"];
+    let mut all: HashMap<String, Vec<Message>> = HashMap::new();
+    for [key, intended, taken, member] in columns(text, names) {
+        let (Ok(intended), Ok(taken)) = (intended.parse::<f64>(), taken.parse::<f64>()) else {
             continue;
         };
-        let moment = Moment {
-            second: number(second),
-            sent: number(sent),
-            received: number(received),
-            p99_us: number(p99),
+        let message = Message {
+            intended_s: intended * 1e-6,
+            wait_ms: (taken - intended) * 1e-3,
+            member: member.parse().ok(),
         };
-        all.entry((*name).to_owned()).or_default().push(moment);
+        match all.get_mut(key) {
+            Some(some) => some.push(message),
+            None => drop(all.insert(key.to_owned(), vec![message])),
+        }
     }
     all
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::cell::{Cell, Row, Standing};
-use crate::report::study::Ruling;
+use crate::studies::shape::Ruling;
 
 /// What one case came to.
 #[derive(Clone, Debug, PartialEq)]

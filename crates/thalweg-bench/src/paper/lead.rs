@@ -5,13 +5,13 @@ use super::figures::Figure;
 use super::page::VERDICTS;
 use crate::cell::Protocol;
 use crate::report::document::Tile;
-use crate::report::groups::short;
-use crate::report::study::{Check, Ruling};
+use crate::report::stat::short;
 use crate::studies::Study;
 use crate::studies::group::Group;
+use crate::studies::shape::Ruling;
 
 /// The five numbers. Those that were not measured say so.
-pub fn tiles(parts: &[(Study, Part)], e5: &[Check], rulings: &[Ruling]) -> Vec<Tile> {
+pub fn tiles(parts: &[(Study, Part)], rulings: &[Ruling]) -> Vec<Tile> {
     let tile = |number: Option<String>, words: String, section: &str| Tile {
         number,
         words,
@@ -71,9 +71,10 @@ pub fn tiles(parts: &[(Study, Part)], e5: &[Check], rulings: &[Ruling]) -> Vec<T
                 .mean,
         )
     };
-    let wait = e5
-        .iter()
-        .find(|check| check.id == "bar" && check.what.contains("unmodified"));
+    let shapes = parts.iter().flat_map(|(_, part)| &part.shapes);
+    let wait = shapes
+        .map(|(_, shape)| shape)
+        .find(|shape| shape.id == "bar, reports");
     vec![
         tile(
             (judged > 0).then(|| format!("{came_out} of {judged}")),
@@ -96,10 +97,11 @@ pub fn tiles(parts: &[(Study, Part)], e5: &[Check], rulings: &[Ruling]) -> Vec<T
             section(Study::E4),
         ),
         tile(
-            wait.filter(|check| check.ruling != Ruling::NotMeasured).map(|check| check.ours.clone()),
+            wait.filter(|shape| shape.ours.ruling != Ruling::NotMeasured)
+                .map(|shape| shape.ours.figures.clone()),
             "mean wait in a group of members of 25, 25 and 50 ms with the adaptive strategy; thesis: 27.4 ms"
                 .to_owned(),
-            VERDICTS,
+            section(Study::E5),
         ),
     ]
 }

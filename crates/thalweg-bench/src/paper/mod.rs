@@ -35,6 +35,7 @@ mod figures;
 pub mod input;
 mod junit;
 mod lead;
+mod members;
 mod page;
 pub mod plate;
 mod whole;

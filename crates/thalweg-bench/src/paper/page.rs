@@ -7,14 +7,16 @@ use serde_json::Value;
 
 use super::Part;
 use super::energies::energies;
-use super::figures::{Figure, study_of};
+use super::figures::Figure;
 use super::input::Input;
+use super::members;
 use crate::cell::{Row, Standing};
 use crate::report::document::{Document, Table};
-use crate::report::groups::{Stat, short};
-use crate::report::study::Ruling;
+use crate::report::stat::{Stat, short};
 use crate::results::calls;
+use crate::studies::Study;
 use crate::studies::group::{Group, client, name_of, payload, way};
+use crate::studies::shape::Ruling;
 
 /// What ran, where, and how much of it counts.
 pub fn about(input: &Input, document: &mut Document) {
@@ -203,6 +205,7 @@ pub fn body(part: &Part, document: &mut Document) {
             document.chart(svg, caption, command(figure, input));
         }
     }
+    members::tables(input, document);
     document.part("Figures of all cells that count");
     for experiment in input.experiments() {
         document.folded(
@@ -231,7 +234,7 @@ pub fn body(part: &Part, document: &mut Document) {
 
 /// How a figure is measured again.
 fn command(figure: &Figure, input: &Input) -> String {
-    match study_of(figure)
+    match Study::of(&figure.like)
         .map(|study| study.name())
         .or_else(|| figure.like.get(..2).filter(|it| it.starts_with('E')))
     {
@@ -342,7 +345,13 @@ fn results(input: &Input, experiment: &str) -> Table {
 }
 
 fn resources(input: &Input, experiment: &str) -> Table {
-    let groups = sorted(input, experiment);
+    // Cells side by side at one broker are not metered one by one.
+    let mut groups = sorted(input, experiment);
+    groups.retain(|group| {
+        let is_metered =
+            |row: &Row| row.rss_broker_kib > 0 || row.cpu_broker_s + row.cpu_client_s > 0.0;
+        group.rows.iter().any(is_metered)
+    });
     // A column that was not asked for is left out.
     let is_counted = groups.iter().any(|group| group.cell.calls.is_some());
     let mut names = vec![

@@ -1,9 +1,9 @@
 use super::*;
 use crate::cell::{Cell, Quantiles, Row};
-use crate::e5::plan::Budget;
 use crate::results::Writer;
 use crate::sim::random::Random;
 use crate::studies::group::way;
+use crate::studies::plan::Budget;
 
 /// A row as a network without faults would give it, by rules of thumb.
 fn invented(cell: &Cell, random: &mut Random) -> Row {
@@ -58,7 +58,14 @@ fn invented(cell: &Cell, random: &mut Random) -> Row {
         wire_bytes: Some((wire * delivered as f64) as u64),
         wire_frames: Some(delivered * 6),
         link_lost: Some(((loss * 4000.0) as u64, 4000)),
-        more: Default::default(),
+        more: match cell.experiment.as_str() {
+            "E5" => (0..3)
+                .flat_map(crate::e5::of_member)
+                .chain(["wait_mean_ms".to_owned()])
+                .map(|name| (name, 33.0))
+                .collect(),
+            _ => Default::default(),
+        },
     }
 }
 
@@ -82,6 +89,7 @@ fn measured(row: Row) -> crate::cell::Measured {
         service: histogram,
         seconds: (0..8).map(second).collect(),
         events: vec![(0, "broker thalweg: thalweg 0.1.0".to_owned())],
+        messages: Default::default(),
     }
 }
 
@@ -130,7 +138,8 @@ fn every_study_has_a_page_that_needs_nothing_else() {
 }
 
 /// What stands beside an axis that counts, or has names.
-const WITHOUT_UNIT: [&str; 3] = [
+const WITHOUT_UNIT: [&str; 4] = [
+    "strategy",
     "pairs of publisher and subscriber",
     "system and protocol",
     "way",
@@ -294,18 +303,18 @@ fn all_studies_are_on_one_page() {
     let _ = fs::remove_dir_all(&whole);
     fs::create_dir_all(&whole).expect("it can be made");
     let about = json!({ "suite": "all", "budget": "quick", "seed": 7, "failed": [{ "suite": "E4", "why": "no <root>" }] });
-    crate::report::raw::write_about(&whole, &about).expect("it can be written");
+    crate::results::write_about(&whole, &about).expect("it can be written");
     fs::rename(&e2, whole.join("E2")).expect("it can be moved");
-    let e5 = whole.join("E5");
-    let mut writer = crate::report::raw::Writer::create(&e5).expect("it can be made");
-    for (number, variant) in [(0, "score"), (1, "round-robin")] {
-        let mut trial = crate::report::raw::tests::trial(number);
-        trial.variant = variant.to_owned();
-        trial.verdict = crate::report::trial::Verdict::Valid;
-        writer.write(&trial, &mut || {}).expect("it can be written");
+    let e5 = folder("all-e5", Study::E5, |_, _| {});
+    // Messages are read where they were kept.
+    let mut lines = "key,seq,t_intended_us,t_taken_us,member\n".to_owned();
+    for cell in Study::E5.cells(Budget::Quick, 7) {
+        lines += &format!("{},0,1000000,1002000,0\n", cell.key());
     }
-    crate::report::raw::write_about(&e5, &json!({ "suite": "E5" })).expect("it can be written");
-    assert!(is_of(&whole) && is_of(&whole.join("E2")) && !is_of(&e5));
+    fs::write(e5.join("messages.csv"), lines).expect("it can be written");
+    fs::rename(&e5, whole.join("E5")).expect("it can be moved");
+    let e5 = whole.join("E5");
+    assert!(is_of(&whole) && is_of(&whole.join("E2")) && is_of(&e5));
     render(&whole).expect("it can be rendered");
     let html = fs::read_to_string(whole.join("report.html")).expect("there is a page");
     for words in [
@@ -313,6 +322,9 @@ fn all_studies_are_on_one_page() {
         "S5.2",
         "no &lt;root&gt;",
         "who got how much",
+        "mean wait, second by second",
+        "adaptive+qos1: each message",
+        "E5: every cell beside the limit",
         "E2b: bytes on the wire",
     ] {
         assert!(html.contains(words), "{words}");
@@ -346,21 +358,22 @@ fn all_studies_are_on_one_page() {
     for file in [
         "junit.xml",
         "shapes.json",
-        "figures/e5-shares.csv",
+        "E5/figures/e5-shares.csv",
         "E2/report.html",
         "E5/report.html",
     ] {
         assert!(whole.join(file).exists(), "{file}");
     }
-    // Published without E5's messages: its drawings are those of the tables.
-    let shares = fs::read_to_string(whole.join("figures/e5-shares.csv")).expect("there is one");
+    // Published without histograms and messages: their drawings are those of the tables.
+    let waits = fs::read_to_string(e5.join("figures/e5-waits.csv")).expect("there is one");
     fs::remove_file(e5.join("messages.csv")).expect("it is there");
+    fs::remove_dir_all(e5.join("latency")).expect("it is there");
     render(&whole).expect("it can be rendered without messages");
     let html = fs::read_to_string(whole.join("report.html")).expect("there is a page");
-    assert!(html.contains("who got how much") && html.contains("mean wait, second by second"));
+    assert!(html.contains("mean wait, second by second"));
     assert_eq!(
-        fs::read_to_string(whole.join("figures/e5-shares.csv")).expect("there is one"),
-        shares
+        fs::read_to_string(e5.join("figures/e5-waits.csv")).expect("there is one"),
+        waits
     );
     let _ = fs::remove_dir_all(&whole);
 }

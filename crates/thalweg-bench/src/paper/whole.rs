@@ -6,20 +6,14 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::axis::Axis;
-use super::bars::Bars;
-use super::chart::{Chart, Look, Point, Series};
-use super::figures::{Drawing, Figure, again};
 use super::junit::{Case, End};
 use super::{Part, lead, outcome, page, write};
 use crate::command::Outcome;
 use crate::report::document::{Document, Table};
-use crate::report::groups::Groups;
-use crate::report::study::{POINT, Ruling};
-use crate::report::trial::{NOBODY, Trial};
 use crate::report::{self, Found};
 use crate::results::has_trials;
 use crate::studies::Study;
+use crate::studies::shape::Ruling;
 
 /// Whether a folder has a folder for each study.
 pub fn is_of(folder: &Path) -> bool {
@@ -54,7 +48,7 @@ pub fn render(folder: &Path) -> io::Result<Found> {
         .iter()
         .flat_map(|part| part.shapes_json())
         .collect();
-    let mut rulings: Vec<Ruling> = borrowed
+    let rulings: Vec<Ruling> = borrowed
         .iter()
         .flat_map(|part| {
             part.shapes
@@ -64,51 +58,6 @@ pub fn render(folder: &Path) -> io::Result<Found> {
         .collect();
     // Verdicts of the studies that are not made of cells: words and a table.
     let mut others: Vec<(String, Table)> = Vec::new();
-    let e5 = folder.join("E5");
-    let mut again_e5 = String::new();
-    let mut checks_e5 = Vec::new();
-    let mut shares_e5 = Vec::new();
-    if e5.join("trials.csv").exists() {
-        let found = report::render(&e5)?;
-        outcomes.push(found.outcome);
-        let (checks, run) = report::checks(&e5)?;
-        let mut table = page::shape_table();
-        for check in &checks {
-            cases.push(Case::of_ruling(
-                "E5 shapes",
-                format!("{} {}", check.id, check.what),
-                &check.ruling,
-            ));
-            shapes.push(json!({
-                "study": "E5", "id": check.id, "statement": check.what, "paper": check.study,
-                "ours": { "figures": check.ours, "verdict": check.ruling.name(), "words": check.ruling.words() },
-            }));
-            let none = "the study's algorithms run in our broker".to_owned();
-            let (id, what, study) = (check.id.to_owned(), check.what.clone(), check.study.clone());
-            table.row([
-                id,
-                what,
-                study,
-                none,
-                "-".to_owned(),
-                check.ours.clone(),
-                check.ruling.words(),
-            ]);
-        }
-        let tally = page::tally(checks.iter().map(|check| &check.ruling));
-        others.push((
-            format!("E5: shared subscriptions that know the state of their members. Ours: {tally}"),
-            table,
-        ));
-        let about_e5 = run.as_ref().map_or(&found.json["about"], |run| &run.about);
-        again_e5 = format!("{} --only core", command_of("E5", about_e5, &about));
-        shares_e5 = match &run {
-            Some(run) => shares(&Groups::of(&run.trials)),
-            None => shares_again(&folder.join("figures")),
-        };
-        rulings.extend(checks.iter().map(|check| check.ruling.clone()));
-        checks_e5 = checks;
-    }
     let e2d = folder.join("E2d");
     if e2d.join("trials.csv").exists() {
         let found = crate::e2::report::render(&e2d)?;
@@ -155,7 +104,7 @@ pub fn render(folder: &Path) -> io::Result<Found> {
         title: "The studies, again".to_owned(),
         ..Document::default()
     };
-    document.tiles(lead::tiles(&parts, &checks_e5, &rulings));
+    document.tiles(lead::tiles(&parts, &rulings));
     if let Some((figure, svg)) =
         lead::drawing(&parts).and_then(|figure| Some((figure, figure.drawing.svg()?)))
     {
@@ -223,17 +172,9 @@ pub fn render(folder: &Path) -> io::Result<Found> {
         page::body(part, &mut document);
         page::provenance(part, &folder.join(study.name()), &mut document);
     }
-    if !shares_e5.is_empty() {
-        document.heading("E5: drawings");
-    }
-    for figure in &shares_e5 {
-        if let Some(svg) = figure.drawing.svg() {
-            document.chart(svg, figure.caption.clone(), again_e5.clone());
-        }
-    }
     document.heading("Again");
     document
-        .text("Folders E1 to E5 and E2d beside this page have the raw files, and for E5 and E2d a page of their own.");
+        .text("Folders E1 to E5 and E2d beside this page have the raw files, and for E2d a page of its own.");
     document.code(
         match about["budget"]
             .as_str()
@@ -249,24 +190,12 @@ pub fn render(folder: &Path) -> io::Result<Found> {
                 let of = |(study, part): &(Study, Part)| {
                     command_of(study.name(), &part.input.about, &about)
                 };
-                parts
-                    .iter()
-                    .map(of)
-                    .chain((!again_e5.is_empty()).then(|| again_e5.clone()))
-                    .collect::<Vec<_>>()
-                    .join("\n")
+                parts.iter().map(of).collect::<Vec<_>>().join("\n")
             }
         },
     );
     let json = json!({ "about": about, "shapes": shapes });
     write(folder, &document, &cases, &json)?;
-    fs::create_dir_all(folder.join("figures"))?;
-    for figure in &shares_e5 {
-        fs::write(
-            folder.join("figures").join(format!("{}.csv", figure.file)),
-            figure.drawing.csv(),
-        )?;
-    }
     Ok(Found {
         summary: document.brief(),
         json,
@@ -303,137 +232,4 @@ pub fn worst(outcomes: &[Outcome]) -> Outcome {
         .into_iter()
         .find(|it| outcomes.contains(it))
         .unwrap_or(Outcome::Done)
-}
-
-/// Who got how much in scenario 2, and how the waits went on.
-fn shares(groups: &Groups<'_>) -> Vec<Figure> {
-    let strategies = [
-        "random",
-        "round-robin",
-        "score",
-        "adaptive",
-        "adaptive+events",
-        "adaptive+qos1",
-    ];
-    let mut bars = Vec::new();
-    let mut lines = Vec::new();
-    for strategy in strategies {
-        let Some(group) = groups.get("core", "S2", POINT, strategy) else {
-            continue;
-        };
-        let all = |trial: &Trial| {
-            trial
-                .messages
-                .iter()
-                .filter(|message| message.member != NOBODY)
-                .count() as f64
-        };
-        let share = |member: u16| {
-            let mine = move |trial: &Trial| {
-                trial
-                    .messages
-                    .iter()
-                    .filter(|it| it.member == member)
-                    .count() as f64
-            };
-            group
-                .stat(|trial| 100.0 * mine(trial) / all(trial).max(1.0))
-                .mean
-        };
-        bars.push((strategy.to_owned(), (0..3).map(share).collect(), None));
-        if let Some(trial) = group.typical() {
-            lines.push(Series {
-                name: strategy.to_owned(),
-                look: Look::Curve,
-                points: by_second(trial),
-            });
-        }
-    }
-    drawings_of(bars, lines)
-}
-
-/// The same of the tables of an earlier page, where messages were not kept.
-fn shares_again(folder: &Path) -> Vec<Figure> {
-    let table =
-        |file: &str| fs::read_to_string(folder.join(format!("{file}.csv"))).unwrap_or_default();
-    let mut bars: Vec<(String, Vec<f64>, Option<f64>)> = Vec::new();
-    for line in table(SHARES).lines().skip(1) {
-        // The name of a part has a comma in it, the strategy has none.
-        let Some((strategy, rest)) = line.split_once(',') else {
-            continue;
-        };
-        let Some(share) = rest.rsplit(',').nth(1).and_then(|text| text.parse().ok()) else {
-            continue;
-        };
-        match bars.last_mut().filter(|(name, ..)| name == strategy) {
-            Some((_, parts, _)) => parts.push(share),
-            None => bars.push((strategy.to_owned(), vec![share], None)),
-        }
-    }
-    drawings_of(bars, again(&table(WAITS)))
-}
-
-fn drawings_of(bars: Vec<(String, Vec<f64>, Option<f64>)>, lines: Vec<Series>) -> Vec<Figure> {
-    let figure = |file: &str, drawing, caption: &str| Figure {
-        file: file.to_owned(),
-        drawing,
-        caption: caption.to_owned(),
-        like: "E5".to_owned(),
-    };
-    let share = Drawing::Bars(Bars {
-        title: "E5 scenario 2: who got how much".to_owned(),
-        x: "strategy".to_owned(),
-        y: Axis::percent("messages, %"),
-        parts: ["member 0, 25 ms", "member 1, 25 ms", "member 2, 50 ms"]
-            .map(str::to_owned)
-            .to_vec(),
-        bars,
-        abreast: false,
-        halves: Vec::new(),
-    });
-    let waits = Drawing::Chart(Chart {
-        title: "E5 scenario 2: mean wait, second by second".to_owned(),
-        x: Axis::linear("published after, s"),
-        y: Axis::log("mean wait in that second, ms"),
-        series: lines,
-        limits: Vec::new(),
-    });
-    [
-        figure(
-            SHARES,
-            share,
-            "All repeats of d = 10.44 ms. 40, 40 and 20 % is what the members can do.",
-        ),
-        figure(WAITS, waits, "The repeat in the middle."),
-    ]
-    .into_iter()
-    .filter(|figure| figure.drawing.svg().is_some())
-    .collect()
-}
-
-const SHARES: &str = "e5-shares";
-const WAITS: &str = "e5-waits";
-
-fn by_second(trial: &Trial) -> Vec<Point> {
-    let mut seconds: Vec<(f64, f64)> = Vec::new();
-    for message in &trial.messages {
-        let Some(wait) = message.wait_ms() else {
-            continue;
-        };
-        let at = (message.intended / 1_000_000_000) as usize;
-        if seconds.len() <= at {
-            seconds.resize(at + 1, (0.0, 0.0));
-        }
-        if let Some((sum, count)) = seconds.get_mut(at) {
-            *sum += wait;
-            *count += 1.0;
-        }
-    }
-    let points = seconds
-        .iter()
-        .enumerate()
-        .filter(|(_, (_, count))| *count > 0.0);
-    points
-        .map(|(at, (sum, count))| Point::at(at as f64 + 0.5, (sum / count).max(0.01)))
-        .collect()
 }

@@ -244,7 +244,7 @@ fn of_findings(setting: &Setting, about: &Value, findings: &Value) -> Vec<(Cell,
                             row.response = Quantiles {
                                 count: messages as u64,
                                 mean: cost * 1e3,
-                                ..unknown()
+                                ..Quantiles::UNKNOWN
                             }
                         }
                     }
@@ -253,20 +253,6 @@ fn of_findings(setting: &Setting, about: &Value, findings: &Value) -> Vec<(Cell,
         }
     }
     found
-}
-
-fn unknown() -> Quantiles {
-    let it = f64::NAN;
-    Quantiles {
-        count: 0,
-        mean: it,
-        sd: it,
-        p50: it,
-        p90: it,
-        p99: it,
-        p999: it,
-        max: it,
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::choice::Choice;
 use super::measure::{METRICS, Metric};
 use crate::cell::{Cell, Load, Row, Standing, Workload};
 use crate::energy;
-use crate::report::trial::half_interval;
+use crate::report::stat::half_interval;
 
 /// Measurements of one machine under like circumstances: the same kind of load, link and neighbours.
 #[derive(Clone, Debug)]

@@ -1,16 +1,17 @@
-//! Where measurements come from: folders of results, of E5, of E2d and of a search for saturation, and the two files of
+//! Where measurements come from: folders of results, of E2d and of a search for saturation, and the two files of
 //! published and computed numbers.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use serde_json::Value;
 
-use super::published::{self, Order, blank_cell};
+use super::published::{self, Order};
 use super::{ceilings, courses};
-use crate::cell::{Cell, Leg, Load, Protocol, Quantiles, Row, Standing, Workload};
+use crate::cell::{Cell, Quantiles, Row, Standing};
+use crate::e5::plan::is_of;
+use crate::studies::plan::Part;
 use crate::{report, results};
 
 #[derive(Clone, Debug)]
@@ -107,21 +108,11 @@ impl Source {
         let about = fs::read(path.join("run.json"))
             .ok()
             .and_then(|it| serde_json::from_slice::<Value>(&it).ok());
-        let of = |suite: &str| about.as_ref().filter(|it| it["suite"] == suite);
-        if let Some(about) = of("E5") {
-            let text = fs::read_to_string(path.join("trials.csv")).map_err(|error| {
-                io::Error::new(
-                    error.kind(),
-                    format!("{}/trials.csv: {error}", path.display()),
-                )
-            })?;
-            return Ok(Source::measured(path, about, e5(&text)));
-        }
-        if let Some(about) = of("E2d") {
-            let (trials, notes) = courses::trials(path, about)?;
+        if let Some(about) = about.filter(|it| it["suite"] == "E2d") {
+            let (trials, notes) = courses::trials(path, &about)?;
             return Ok(Source {
                 notes,
-                ..Source::measured(path, about, trials)
+                ..Source::measured(path, &about, trials)
             });
         }
         let results = results::read(path).map_err(|error| {
@@ -129,7 +120,7 @@ impl Source {
         })?;
         let (trials, notes) = match ceilings::is_of(&results.about) {
             true => ceilings::trials(&results.about, results.trials),
-            false => (results.trials, Vec::new()),
+            false => (strategies(results.trials), Vec::new()),
         };
         Ok(Source {
             notes,
@@ -237,80 +228,23 @@ fn machine(about: &Value) -> String {
     }
 }
 
-/// The thesis's scenarios and how uneven members may be: groups of E5, as `trials.csv` has them. Waits are latencies.
-fn e5(text: &str) -> Vec<(Cell, Row)> {
-    let mut lines = text.lines();
-    let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    lines
-        .filter_map(|line| e5_trial(&head.iter().copied().zip(line.split(',')).collect()))
-        .collect()
-}
-
-fn e5_trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
-    let text = |name: &str| fields.get(name).copied();
-    let number = |name: &str| text(name)?.parse::<f64>().ok();
-    // Sweeps have something else that is different, which a query does not ask for.
-    if text("part")? != "core" {
-        return None;
+/// Of the groups of E5 only the thesis's scenarios, each a choice of a strategy: sweeps have something else that is
+/// different, which a query does not ask for.
+fn strategies(mut trials: Vec<(Cell, Row)>) -> Vec<(Cell, Row)> {
+    trials.retain(|(cell, _)| cell.experiment != "E5" || is_of(cell, Part::Core));
+    for (cell, row) in trials.iter_mut().filter(|it| it.0.experiment == "E5") {
+        cell.axes
+            .retain(|name, _| ["members", "strategy"].contains(&name.as_str()));
+        // Folders of before have the mean and no distribution.
+        if let (0, Some(wait)) = (row.response.count, row.more.get("wait_mean_ms")) {
+            row.response = Quantiles {
+                count: row.delivered,
+                mean: wait * 1e3,
+                ..Quantiles::UNKNOWN
+            };
+        }
     }
-    let period_ms = number("period_ms").filter(|it| *it > 0.0)?;
-    let leg = Leg {
-        protocol: Protocol::Mqtt,
-        qos: number("qos")? as u8,
-        version: 5,
-        window: 20,
-    };
-    let axes = [
-        ("members", text("service_ms")?.replace(';', "/")),
-        ("strategy", text("variant")?.to_owned()),
-    ];
-    let cell = Cell {
-        experiment: "E5".to_owned(),
-        axes: axes
-            .map(|(name, value)| (name.to_owned(), value))
-            .into_iter()
-            .collect(),
-        repeat: number("repeat")? as u32,
-        seed: number("seed")? as u64,
-        system: "thalweg".to_owned(),
-        publish: leg,
-        subscribe: leg,
-        workload: Workload::Fixed { bytes: 100 },
-        load: Load::Open {
-            rate: 1000.0 / period_ms,
-            flows: 1,
-            arrivals: "periodic".to_owned(),
-        },
-        ..blank_cell()
-    };
-    let (delivered, lost) = (number("delivered")? as u64, number("lost")? as u64);
-    let wait = number("wait_mean_ms")? * 1e3;
-    let standing = match text("verdict")? {
-        "valid" => Standing::Valid,
-        verdict => Standing::Invalid(format!("{verdict}: {}", text("why").unwrap_or_default())),
-    };
-    let unknown = f64::NAN;
-    let response = Quantiles {
-        count: delivered,
-        mean: wait,
-        sd: unknown,
-        p50: unknown,
-        p90: unknown,
-        p99: unknown,
-        p999: unknown,
-        max: unknown,
-    };
-    Some((
-        cell,
-        Row {
-            standing,
-            delivered,
-            lost,
-            expected: delivered + lost,
-            response,
-            ..Row::blank(Standing::Valid)
-        },
-    ))
+    trials
 }
 
 #[cfg(test)]
@@ -318,17 +252,24 @@ mod tests {
     use super::super::axes::{Axis, Point};
     use super::super::choice::Choice;
     use super::*;
+    use crate::studies::Study;
+    use crate::studies::plan::Budget;
 
     #[test]
     fn a_trial_of_e5_is_a_choice_of_a_strategy() {
-        let text = "trial,part,scenario,variant,repeat,seed,qos,period_ms,service_ms,verdict,why,delivered,lost,wait_mean_ms\n\
-            7,core,S2,adaptive+qos1,7,107,1,10.44,25;25;50,valid,,1436,0,7.059\n\
-            8,core,S2,random,7,107,0,10.44,25;25;50,generator-limited,late,1436,0,1400\n\
-            9,sweeps,S2,random,7,107,0,10.44,25;25;50,valid,,1436,0,1400\n";
-        let trials = e5(text);
-        assert_eq!(trials.len(), 2);
-        let (cell, row) = &trials[0];
-        assert_eq!(Choice::of(cell).strategy(), Some("adaptive+qos1"));
+        let row = Row {
+            delivered: 1436,
+            more: [("wait_mean_ms".to_owned(), 7.059)].into(),
+            ..Row::blank(Standing::Valid)
+        };
+        let cells = Study::E5.cells(Budget::Quick, 1);
+        let trials = strategies(cells.into_iter().map(|cell| (cell, row.clone())).collect());
+        let is_it = |cell: &Cell| Choice::of(cell).strategy() == Some("adaptive+qos1");
+        let found = trials
+            .iter()
+            .find(|(cell, _)| is_it(cell) && cell.axes["members"] == "25/25/50");
+        let (cell, row) = found.expect("it is one of the thesis's");
+        assert_eq!(Choice::of(cell).variant.len(), 1, "sweeps are left out");
         let point = Point::of(cell, row).expect("it has a place");
         assert_eq!(
             (
@@ -338,7 +279,6 @@ mod tests {
             ),
             (2.0, 3.0, 7059.0)
         );
-        assert!(matches!(&trials[1].1.standing, Standing::Invalid(why) if why.contains("late")));
     }
 
     #[test]

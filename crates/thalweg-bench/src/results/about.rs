@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::thread;
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::brokers::System;
 use crate::cell::{Cell, Workload};
-use crate::e5::suite::machine;
 
 /// What every run says: tool and commit, the machine and its settings, the cells in their order, their seeds, the command
 /// line. `name` is the scenario's or the suite's. Add to it what there is to add, before [`super::Writer::open`].
@@ -44,6 +46,38 @@ pub fn about(name: &str, cells: &[Cell]) -> Value {
     about["seeds"] = json!(seeds);
     about["cell_order"] = json!(cells.iter().map(Cell::key).collect::<Vec<_>>());
     about
+}
+
+/// What every run says of the program and the machine.
+pub fn machine() -> Value {
+    let line_of = |file: &str, key: &str| {
+        let text = fs::read_to_string(file).ok()?;
+        let line = text.lines().find(|line| line.starts_with(key))?;
+        Some(line.rsplit(": ").next().unwrap_or(line).trim().to_owned())
+    };
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "started_unix_s": unix_seconds(),
+        "kernel": line_of("/proc/sys/kernel/osrelease", ""),
+        "cpu": line_of("/proc/cpuinfo", "model name"),
+        "cores": thread::available_parallelism().map_or(0, usize::from),
+        "load_average_at_start": line_of("/proc/loadavg", ""),
+        "is_optimised": !cfg!(debug_assertions),
+    })
+}
+
+/// Now, for names and files.
+pub fn unix_seconds() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+/// Writes what is known about a run.
+pub fn write_about(folder: &Path, about: &Value) -> io::Result<()> {
+    let mut text = serde_json::to_string_pretty(about)?;
+    text.push('\n');
+    fs::write(folder.join("run.json"), text)
 }
 
 /// The command line as `thalweg bench …`, however the laboratory was started.

@@ -9,6 +9,7 @@
 //!  trials.csv             the same for people and spreadsheets (columns)
 //!  timeseries.csv         key,second,sent,received,response_p50_us,response_p99_us,wire_bytes
 //!  resources.csv          key,second,process,cpu_s,rss_kib
+//!  messages.csv           key,seq,… a line per message, of studies that keep them
 //!  events.jsonl           {"key": …, "at_s": …, "what": …}
 //!  latency/NAME.hlog      histograms of response and service, nanoseconds, HdrHistogram V2 (latency)
 //!  latency/NAME.hgrm      percentiles of the response, microseconds; NAME.service.hgrm of the service
@@ -29,7 +30,7 @@ pub mod summary;
 pub(crate) mod tests;
 mod writer;
 
-pub use about::{about, command_line, hash};
+pub use about::{about, command_line, hash, machine, unix_seconds, write_about};
 pub use columns::quoted;
 pub use latency::{Latency, file_name, histogram, percentiles};
 pub use reader::{Results, has_trials, read};

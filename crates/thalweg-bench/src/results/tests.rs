@@ -136,6 +136,7 @@ pub(crate) fn measured(scale: u64) -> Measured {
         response,
         seconds: vec![second; 5],
         events: vec![(1_500_000_000, "broker thalweg: thalweg 0.1.0".to_owned())],
+        messages: Default::default(),
     }
 }
 

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::columns;
 use super::latency::{self, Latency};
 use super::reader::{self, TrialRecord, whole_lines};
-use crate::cell::{Cell, Measured, Second};
-use crate::e5::suite::unix_seconds;
+use super::unix_seconds;
+use crate::cell::{Cell, Measured, Messages, Second};
 
 /// A folder of results that is being written.
 #[derive(Debug)]
@@ -35,6 +35,12 @@ struct Table {
 }
 
 impl Table {
+    fn of(path: PathBuf) -> io::Result<Table> {
+        let open = OpenOptions::new().append(true).open(&path);
+        let file = open.map_err(named(&path))?;
+        Ok(Table { path, file })
+    }
+
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes).map_err(named(&self.path))
     }
@@ -130,6 +136,12 @@ impl Writer {
                     .is_none_or(|key| measured.contains(key))
         })?;
         let events = begin(folder, "events.jsonl", None, events)?;
+        // Only some studies have it.
+        if folder.join(MESSAGES).exists() {
+            let rows = kept(MESSAGES)?;
+            let head = fs::read_to_string(folder.join(MESSAGES))?;
+            begin(folder, MESSAGES, head.lines().next(), rows)?;
+        }
         fs::create_dir_all(folder.join("latency"))?;
         replace(&folder.join("columns.md"), columns::described().as_bytes())?;
         let folder = folder.to_owned();
@@ -175,6 +187,7 @@ impl Writer {
             .append(seconds(&key, &measured.seconds).as_bytes())?;
         self.resources
             .append(resources(&key, &measured.seconds).as_bytes())?;
+        self.write_messages(&key, &measured.messages)?;
         let mut events = String::new();
         let mut systems = false;
         for (at, what) in &measured.events {
@@ -197,6 +210,24 @@ impl Writer {
             .append(format!("{}\n", line_of(cell, &measured.row)?).as_bytes())?;
         self.measured.insert(key);
         if systems { self.write_about() } else { Ok(()) }
+    }
+
+    fn write_messages(&self, key: &str, messages: &Messages) -> io::Result<()> {
+        if messages.lines.is_empty() {
+            return Ok(());
+        }
+        let mut table = match self.folder.join(MESSAGES) {
+            path if path.exists() => Table::of(path)?,
+            _ => {
+                let head = format!("key,seq,{}", messages.head);
+                begin(&self.folder, MESSAGES, Some(&head), Vec::new())?
+            }
+        };
+        let mut text = String::new();
+        for (number, line) in messages.lines.iter().enumerate() {
+            text += &format!("{key},{number},{line}\n");
+        }
+        table.append(text.as_bytes())
     }
 
     /// Notes what is of no trial: a warning, an interruption.
@@ -250,14 +281,7 @@ fn begin(folder: &Path, name: &str, head: Option<&str>, lines: Vec<String>) -> i
         text.push('\n');
     }
     replace(&file, text.as_bytes())?;
-    let open = OpenOptions::new()
-        .append(true)
-        .open(&file)
-        .map_err(named(&file))?;
-    Ok(Table {
-        path: file,
-        file: open,
-    })
+    Table::of(file)
 }
 
 /// The lines of a table that may stay.
@@ -305,6 +329,7 @@ fn resources(key: &str, seconds: &[Second]) -> String {
     text
 }
 
+const MESSAGES: &str = "messages.csv";
 const SECONDS_HEAD: &str = "key,second,sent,received,response_p50_us,response_p99_us,wire_bytes";
 const RESOURCES_HEAD: &str = "key,second,process,cpu_s,rss_kib";
 

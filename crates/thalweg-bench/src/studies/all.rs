@@ -1,10 +1,8 @@
 //! `thalweg bench suite all`: every study in a folder of its own, and one page of what came out.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -13,17 +11,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::Study;
-use super::plan::by;
-use crate::brokers::guard::Guard;
+use super::args::SuiteArgs;
+use super::plan::{Budget, Part, by};
 use crate::command::Outcome;
 use crate::e2;
-use crate::e5::plan::{Budget, Part};
-use crate::e5::suite::{self as e5, SuiteArgs, machine, unix_seconds};
 use crate::net::command::stopper;
 use crate::net::nest;
 use crate::paper;
-use crate::report::raw::write_about;
-use crate::results::command_line;
+use crate::results::{command_line, machine, unix_seconds, write_about};
 
 /// Runs all studies; the summary goes to `out`, progress to standard error.
 pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
@@ -91,7 +86,7 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
         });
     });
     begin("E5", &mut |there| {
-        once(there, |there| punctual(&members(args, there)))
+        super::suite::measure(Study::E5, &members(args, there), there, &stop)
     });
     for study in [Study::E1, Study::E3] {
         begin(study.name(), &mut |there| {
@@ -161,70 +156,6 @@ fn members(args: &SuiteArgs, there: &Path) -> SuiteArgs {
     args
 }
 
-/// E5 before everything else that this machine does: what sleeps for milliseconds has to wake up in time. Where that is not
-/// allowed it runs as anything else.
-fn punctual(args: &SuiteArgs) -> io::Result<Outcome> {
-    let child = std::env::current_exe().and_then(|program| {
-        let mut command = Command::new("chrt");
-        command.args(["--fifo", "5"]).arg(program);
-        command.args(words(args));
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
-        // Killed with this process, it takes its broker with it by a guard of its own.
-        let _guard = Guard::of_process(child.id())?;
-        child.wait()
-    });
-    let ended = child.ok().and_then(|status| status.code());
-    let outcomes = [
-        Outcome::Done,
-        Outcome::Invalid,
-        Outcome::ShapeFailed,
-        Outcome::Interrupted,
-    ];
-    match outcomes
-        .into_iter()
-        .find(|outcome| ended == Some(*outcome as i32))
-    {
-        Some(outcome) => Ok(outcome),
-        None => {
-            if let Some(there) = args.out.as_ref().filter(|there| there.exists()) {
-                fs::remove_dir_all(there)?;
-            }
-            e5::run(args, &mut io::sink())
-        }
-    }
-}
-
-/// The command line that means these arguments of E5.
-fn words(args: &SuiteArgs) -> Vec<OsString> {
-    let mut words: Vec<OsString> = vec!["suite".into(), "E5".into()];
-    let mut pair = |flag: &str, value: OsString| words.extend([flag.into(), value]);
-    pair(
-        "--budget",
-        format!("{:?}", args.budget).to_lowercase().into(),
-    );
-    pair("--seed", args.seed.to_string().into());
-    pair("--rate-max", args.rate_max.to_string().into());
-    for part in &args.only {
-        pair("--only", format!("{part:?}").to_lowercase().into());
-    }
-    for like in &args.like {
-        pair("--like", like.into());
-    }
-    if let Some(repeats) = args.repeats {
-        pair("--repeats", repeats.to_string().into());
-    }
-    if let Some(out) = &args.out {
-        pair("--out", out.into());
-    }
-    if let Some(program) = &args.program {
-        pair("--program", program.into());
-    }
-    if args.quiet {
-        words.push("--quiet".into());
-    }
-    words
-}
-
 fn own(args: &SuiteArgs, there: &Path) -> SuiteArgs {
     let program = args
         .program
@@ -237,59 +168,5 @@ fn own(args: &SuiteArgs, there: &Path) -> SuiteArgs {
         broker: None,
         program,
         ..args.clone()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-    use crate::command::BenchCommand;
-
-    #[derive(Parser)]
-    struct CommandLine {
-        #[command(subcommand)]
-        command: BenchCommand,
-    }
-
-    fn read(words: &[OsString]) -> SuiteArgs {
-        let line = std::iter::once(OsString::from("thalweg")).chain(words.iter().cloned());
-        match CommandLine::try_parse_from(line)
-            .expect("it is a command line")
-            .command
-        {
-            BenchCommand::Suite(args) => args,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn the_command_line_of_e5_means_what_it_was_made_of() {
-        let asked = [
-            "suite",
-            "all",
-            "--budget",
-            "quick",
-            "--seed",
-            "9",
-            "--repeats",
-            "2",
-            "--quiet",
-        ]
-        .map(OsString::from);
-        let args = members(&read(&asked), Path::new("/tmp/there"));
-        let again = read(&words(&args));
-        assert_eq!(
-            format!("{again:?}"),
-            format!(
-                "{:?}",
-                SuiteArgs {
-                    suite: again.suite,
-                    ..args
-                }
-            )
-        );
-        assert_eq!((again.like.len(), again.only.len(), again.seed), (4, 2, 9));
     }
 }

@@ -6,8 +6,8 @@ use super::group::{Group, delivered_per_s, name, stat};
 use super::plan::{by, cell, mqtt, of, phases};
 use super::shape::{Found, Shape};
 use crate::cell::{Cell, Driver, Leg, Load, Protocol, Row, Standing, Workload};
-use crate::e5::plan::Budget;
-use crate::report::groups::{Stat, short};
+use crate::report::stat::{Stat, short};
+use crate::studies::plan::Budget;
 
 /// A class of traffic: its name, and who sends it in the latency part.
 struct Class {

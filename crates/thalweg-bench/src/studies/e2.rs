@@ -5,8 +5,8 @@ use super::group::Group;
 use super::plan::{by, cell, coap, lossy, mqtt, phases};
 use super::shape::{Found, Shape};
 use crate::cell::{Cell, Leg, Protocol};
-use crate::e5::plan::Budget;
-use crate::report::groups::{Stat, short};
+use crate::report::stat::{Stat, short};
+use crate::studies::plan::Budget;
 
 pub const LOSSES: [f64; 6] = [0.0, 5.0, 10.0, 15.0, 20.0, 25.0];
 /// Sizes of E2c.

@@ -6,8 +6,8 @@ use super::group::{Group, client, name};
 use super::plan::{by, cell, mqtt, of, phases};
 use super::shape::{Found, Shape};
 use crate::cell::{Cell, Driver, Leg, Link, Load, Protocol, Row, Workload};
-use crate::e5::plan::Budget;
-use crate::report::groups::{Stat, short};
+use crate::report::stat::{Stat, short};
+use crate::studies::plan::Budget;
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Mqtt, Protocol::Amqp, Protocol::Stomp];
 

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::suite::nothing;
 use crate::cell::{Cell, Load, Measured, Quantiles, Row, Standing};
 use crate::net::network::name_of_ours;
 use crate::net::{BROKER_HOST, CLIENT_HOST, Network, Plan};
@@ -23,7 +22,7 @@ pub const SYSTEM: &str = "coap-fragments";
 pub fn run(cell: &Cell, stop: &AtomicBool) -> Measured {
     match attempt(cell, stop) {
         Ok(measured) => measured,
-        Err(error) => nothing(Standing::Invalid(error.to_string())),
+        Err(error) => Measured::nothing(Standing::Invalid(error.to_string())),
     }
 }
 
@@ -107,7 +106,7 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> io::Result<Measured> {
     }
     let carried = network.reading()?.sum() - before;
     let lost_after = lost(&network)?;
-    let mut measured = nothing(Standing::Valid);
+    let mut measured = Measured::nothing(Standing::Valid);
     for (number, at) in &came {
         let wait = at.saturating_sub(gap * u32::from(*number));
         // Nothing takes longer than a minute or two; three digits are kept.

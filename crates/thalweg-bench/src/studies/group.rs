@@ -3,8 +3,8 @@
 use hdrhistogram::Histogram;
 
 use crate::cell::{Cell, Driver, Leg, Protocol, Row, Standing, Workload};
-use crate::report::groups::Stat;
-use crate::report::trial::{half_interval, mean};
+use crate::report::stat::Stat;
+use crate::report::stat::{half_interval, mean};
 
 /// The repeats of one cell that count.
 #[derive(Clone, Debug)]

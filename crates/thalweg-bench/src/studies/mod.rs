@@ -3,15 +3,17 @@
 //! *Knows:* what the studies measured and what they said. *Must never know:* how a cell is measured, how a page is drawn.
 
 use crate::cell::{Cell, Row};
-use crate::e5::plan::Budget;
 use group::Group;
+use plan::Budget;
 use shape::Shape;
 
 pub mod all;
+pub mod args;
 pub mod e1;
 pub mod e2;
 pub mod e3;
 pub mod e4;
+pub mod e5;
 pub mod fragments;
 pub mod group;
 pub mod plan;
@@ -31,10 +33,12 @@ pub enum Study {
     /// Flood, periodic, sporadic, policies.
     E3,
     E4,
+    /// Shared subscriptions that know the state of their members.
+    E5,
 }
 
 impl Study {
-    pub const ALL: [Study; 4] = [Study::E1, Study::E2, Study::E3, Study::E4];
+    pub const ALL: [Study; 5] = [Study::E1, Study::E2, Study::E3, Study::E4, Study::E5];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -42,6 +46,7 @@ impl Study {
             Study::E2 => "E2",
             Study::E3 => "E3",
             Study::E4 => "E4",
+            Study::E5 => "E5",
         }
     }
 
@@ -52,6 +57,7 @@ impl Study {
             Study::E2 => "E2: MQTT and CoAP through a link that loses packets",
             Study::E3 => "E3: flood, periodic and sporadic traffic over 95 Mbit/s",
             Study::E4 => "E4: MQTT, AMQP and STOMP on one device",
+            Study::E5 => "E5: shared subscriptions that know the state of their members",
         }
     }
 
@@ -62,6 +68,7 @@ impl Study {
             Study::E2 => e2::cells(budget, seed),
             Study::E3 => e3::cells(budget, seed),
             Study::E4 => e4::cells(budget, seed),
+            Study::E5 => crate::e5::plan::cells(&crate::e5::plan::recipes(budget), seed),
         };
         plan::shuffle(&mut cells, seed);
         cells
@@ -76,6 +83,7 @@ impl Study {
             Study::E2 => e2::shapes(groups),
             Study::E3 => e3::shapes(groups),
             Study::E4 => e4::shapes(groups),
+            Study::E5 => e5::shapes(groups),
         };
         if groups.iter().all(|group| group.rows.len() < 2) {
             for shape in &mut shapes {
@@ -92,7 +100,8 @@ impl Study {
     /// How many of its cells may run side by side, because they take next to nothing of the machine.
     pub fn abreast(self) -> usize {
         match self {
-            Study::E1 | Study::E3 => 1,
+            // E5 has a loop of its own.
+            Study::E1 | Study::E3 | Study::E5 => 1,
             // They wait for lost packets.
             Study::E2 => 40,
             // Their round trips are short and feel each other.

@@ -3,8 +3,29 @@
 use std::time::Duration;
 
 use crate::cell::{Cell, Driver, Leg, Link, Load, Phases, Protocol, Workload};
-use crate::e5::plan::Budget;
 use crate::sim::random::Random;
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Budget {
+    /// A few minutes: three repeats, two periods.
+    Quick,
+    /// Ten repeats of the scenarios, three of everything else.
+    Standard,
+    /// Ten repeats of everything.
+    Paper,
+}
+
+/// Which parts are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// The scenarios of the study itself.
+    Core,
+    /// What becomes of them when something is different.
+    Sweeps,
+    /// Rows with bars against the work-conserving limit.
+    Bars,
+}
 
 /// A cell that is being described.
 #[derive(Clone, Debug)]
@@ -68,6 +89,11 @@ impl Draft {
                 arrivals: "periodic".to_owned(),
             }
         })
+    }
+
+    /// It as it is, the first repeat.
+    pub fn into_cell(self) -> Cell {
+        self.0
     }
 
     /// A number of repeats of it, each with a seed of its own.

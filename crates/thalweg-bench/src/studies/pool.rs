@@ -199,7 +199,7 @@ mod tests {
     }
 
     fn nothing() -> Measured {
-        super::super::suite::nothing(Standing::Valid)
+        Measured::nothing(Standing::Valid)
     }
 
     #[test]

@@ -7,8 +7,8 @@ use super::Study;
 use super::group::{ARRIVED, groups, payload};
 use super::shape::Found;
 use crate::cell::{Cell, Protocol, Quantiles, Row, Standing};
-use crate::e5::plan::Budget;
-use crate::report::study::Ruling;
+use crate::studies::plan::Budget;
+use crate::studies::shape::Ruling;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Column {
@@ -210,6 +210,66 @@ const REFUTED: &[(&str, Column, Data, &str)] = &[
         Ours,
         |it| e4(it, |_| 1.0, if is_mqtt(it) { 2.0 } else { 1.0 }),
         "MQTT 2000 B",
+    ),
+    ("S5.1", Ours, |it| e5(it, &[]), "chance is not 10 ms worse"),
+    ("S5.2", Ours, |it| e5(it, &[]), "score is not 95 %"),
+    ("S5.3", Ours, |it| e5(it, &[]), "more than 3 points off"),
+    (
+        "S5.4",
+        Ours,
+        |it| e5(it, &[("arithmetic_p99_ms", 3.0)]),
+        "more than 2 ms",
+    ),
+    (
+        "S5.5a",
+        Ours,
+        |it| {
+            let is_short = it.axes.get("point").is_none_or(|it| it != "every=5s");
+            e5(it, &[("wait_mean_ms", if is_short { 90.0 } else { 1.0 })])
+        },
+        "every 3 s is worse",
+    ),
+    (
+        "S5.5b",
+        Ours,
+        |it| e5(it, &[("apart_ms", 3.0)]),
+        "more than 2 ms apart",
+    ),
+    (
+        "S5.5c",
+        Ours,
+        |it| slow_with(it, "adaptive"),
+        "score is better: burst",
+    ),
+    (
+        "S5.6",
+        Ours,
+        |it| e5(it, &[("in_turn", 0.0)]),
+        "not that of turns",
+    ),
+    (
+        "bar, reports",
+        Ours,
+        |it| slow_with(it, "adaptive"),
+        "above 20 ms",
+    ),
+    (
+        "bar, events",
+        Ours,
+        |it| slow_with(it, "adaptive+events"),
+        "above 10 ms",
+    ),
+    (
+        "bar, QoS 1",
+        Ours,
+        |it| slow_with(it, "adaptive+qos1"),
+        "above 4 ms",
+    ),
+    (
+        "bar, silent",
+        Ours,
+        |it| slow_with(it, "adaptive+silent"),
+        "above 1.02",
     ),
 ];
 
@@ -513,6 +573,37 @@ fn e4(cell: &Cell, ms: fn(f64) -> f64, cost: f64) -> Option<Row> {
         ..more("rss_client_kib", 1e4, full())
     };
     cell.experiment.starts_with("E4").then_some(row)
+}
+
+/// A trial of E5 with these figures in place of those of members that all wait for a millisecond.
+fn e5(cell: &Cell, other: &[(&str, f64)]) -> Option<Row> {
+    let same = [
+        "wait_mean_ms",
+        "apart_ms",
+        "in_turn",
+        "member_0_steady_count",
+        "member_1_steady_count",
+        "member_2_steady_count",
+        "member_0_steady_mean_ms",
+        "member_1_steady_mean_ms",
+        "member_2_steady_mean_ms",
+        "member_2_steady_greatest_ms",
+        "reports",
+    ];
+    let figures = same.map(|name| (name, 1.0));
+    let figures = figures.iter().chain(other);
+    (cell.experiment == "E5").then(|| Row {
+        more: figures
+            .map(|(name, value)| ((*name).to_owned(), *value))
+            .collect(),
+        ..full()
+    })
+}
+
+/// One strategy with which members wait for 30 ms.
+fn slow_with(cell: &Cell, strategy: &str) -> Option<Row> {
+    let is_it = cell.axes.get("strategy").is_some_and(|it| it == strategy);
+    e5(cell, &[("wait_mean_ms", if is_it { 30.0 } else { 1.0 })])
 }
 
 /// A distribution of one value, in milliseconds.

@@ -1,6 +1,41 @@
 //! A statement of a study, and what became of it twice: with the brokers that the study used, and with ours.
 
-use crate::report::study::Ruling;
+/// Whether something came out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ruling {
+    Reproduced,
+    Under(String),
+    /// It did not, and why.
+    Not(String),
+    /// It was measured, and the data do not tell; why.
+    NotJudged(String),
+    /// There is nothing to judge.
+    NotMeasured,
+}
+
+impl Ruling {
+    /// As it is written.
+    pub fn words(&self) -> String {
+        match self {
+            Ruling::Reproduced => "reproduced".to_owned(),
+            Ruling::Under(condition) => format!("reproduced under a condition: {condition}"),
+            Ruling::Not(why) => format!("not reproduced: {why}"),
+            Ruling::NotJudged(why) => format!("not judged: {why}"),
+            Ruling::NotMeasured => "not measured".to_owned(),
+        }
+    }
+
+    /// Its name in files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Ruling::Reproduced => "reproduced",
+            Ruling::Under(_) => "under-condition",
+            Ruling::Not(_) => "not",
+            Ruling::NotJudged(_) => "not-judged",
+            Ruling::NotMeasured => "not-measured",
+        }
+    }
+}
 
 /// A statement of a study and what became of it.
 #[derive(Clone, Debug, PartialEq)]

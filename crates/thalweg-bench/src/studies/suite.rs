@@ -1,23 +1,22 @@
-//! `thalweg bench suite E1|E2|E3|E4`: cells, trials, a folder, a page.
+//! `thalweg bench suite E1|E2|E3|E4|E5`: cells, trials, a folder, a page.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use hdrhistogram::Histogram;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::args::SuiteArgs;
 use super::pool::{self, Room};
 use super::{Study, fragments, group};
-use crate::cell::{Cell, Measured, Protocol, Row, Standing};
+use crate::cell::{Cell, Measured, Protocol, Standing, named};
 use crate::command::Outcome;
-use crate::e5::suite::{SuiteArgs, unix_seconds};
 use crate::load::SECOND;
 use crate::net::command::stopper;
 use crate::net::nest;
-use crate::results::{self, Writer};
-use crate::{paper, trial};
+use crate::results::{self, Writer, unix_seconds};
+use crate::{e5, paper, trial};
 
 /// Runs a study; the summary goes to `out`, progress to standard error.
 pub fn run(study: Study, args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
@@ -45,7 +44,13 @@ pub fn run(study: Study, args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Ou
 
 /// The cells of a study as the command line wants them.
 pub fn cells(study: Study, args: &SuiteArgs) -> Vec<Cell> {
-    let mut cells = study.cells(args.budget, args.seed);
+    let mut cells = match (study, args.smoke) {
+        (Study::E5, true) => e5::plan::cells(&e5::plan::smoke(), args.seed),
+        _ => study.cells(args.budget, args.seed),
+    };
+    if study == Study::E5 && !args.only.is_empty() {
+        cells.retain(|cell| args.only.iter().any(|part| e5::plan::is_of(cell, *part)));
+    }
     if let Some(repeats) = args.repeats {
         let firsts: Vec<Cell> = cells.into_iter().filter(|cell| cell.repeat == 0).collect();
         let again = |repeat: u32| {
@@ -61,9 +66,7 @@ pub fn cells(study: Study, args: &SuiteArgs) -> Vec<Cell> {
     if !args.like.is_empty() {
         cells.retain(|cell| {
             let key = cell.key();
-            args.like
-                .iter()
-                .any(|like| key.contains(like.as_str()) || key.contains(&like.replace(' ', "_")))
+            args.like.iter().any(|like| key.contains(&named(like)))
         });
     }
     cells
@@ -79,6 +82,10 @@ pub fn measure(study: Study, args: &SuiteArgs, folder: &Path, stop: &AtomicBool)
     about["suite"] = json!(study.name());
     about["budget"] = json!(format!("{:?}", args.budget).to_lowercase());
     about["seed"] = json!(args.seed);
+    if study == Study::E5 {
+        about["rate_max_per_s"] = json!(args.rate_max);
+        about["broker"] = json!(args.broker.as_deref().unwrap_or(E5_BROKER));
+    }
     let mut writer = Writer::open(folder, &about, args.resume)?;
     let due: Vec<Cell> = cells.into_iter().filter(|cell| !writer.has(cell)).collect();
     let room = match study.abreast() {
@@ -114,7 +121,16 @@ pub fn measure(study: Study, args: &SuiteArgs, folder: &Path, stop: &AtomicBool)
             }
         }
     };
-    pool::drive(&due, room, stop, &|cell| attempt(cell, stop), &mut take);
+    let spent = match study {
+        Study::E5 => e5::drive(&due, args, stop, &mut take)?,
+        _ => {
+            pool::drive(&due, room, stop, &|cell| attempt(cell, stop), &mut take);
+            Value::Null
+        }
+    };
+    if study == Study::E5 {
+        writer.set("cpu_s", spent)?;
+    }
     writer.finish(stop.load(Ordering::Relaxed))?;
     failure.map_or(Ok(()), Err)
 }
@@ -145,18 +161,6 @@ fn counted(cell: &Cell, mut measured: Measured) -> Measured {
     measured
 }
 
-/// No trial at all.
-pub(super) fn nothing(standing: Standing) -> Measured {
-    let histogram = || Histogram::new(3).unwrap_or_else(|_| unreachable!("0 to 5 digits"));
-    Measured {
-        row: Row::blank(standing),
-        response: histogram(),
-        service: histogram(),
-        seconds: Vec::new(),
-        events: Vec::new(),
-    }
-}
-
 fn said(measured: &Measured) -> String {
     let row = &measured.row;
     match &row.standing {
@@ -171,6 +175,8 @@ fn said(measured: &Measured) -> String {
     }
 }
 
+/// What E5 measures unless it is told another.
+const E5_BROKER: &str = "child process, loopback, one shard, no journal";
 /// Of all cores, by everything that runs side by side.
 const BUSY_MAX: f64 = 0.3;
 
@@ -179,7 +185,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::e5::plan::Budget;
+    use crate::studies::plan::Budget;
 
     #[test]
     fn no_two_cells_of_a_study_have_one_key() {

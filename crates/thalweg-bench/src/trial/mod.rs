@@ -30,7 +30,6 @@ use crate::brokers::calls::Counting;
 use crate::brokers::{self, NoBroker, Running, System};
 use crate::cell::{Cell, Driver, Load, Measured, Row, Second, Standing, Workload};
 use crate::drivers::{Job, speaks};
-use crate::load::sent::histogram;
 use crate::load::verdict::{Evidence, judge};
 use crate::load::{Books, Times};
 use crate::net::Network;
@@ -46,8 +45,8 @@ use meters::Metered;
 pub fn run(cell: &Cell, stop: &AtomicBool) -> Measured {
     match catch_unwind(AssertUnwindSafe(|| attempt(cell, stop))) {
         Ok(Ok(measured)) => measured,
-        Ok(Err(standing)) => nothing(standing),
-        Err(_) => nothing(Standing::Invalid("the trial panicked".to_owned())),
+        Ok(Err(standing)) => Measured::nothing(standing),
+        Err(_) => Measured::nothing(Standing::Invalid("the trial panicked".to_owned())),
     }
 }
 
@@ -251,6 +250,7 @@ fn measured(cell: &Cell, broker: &Running, played: Played) -> Measured {
         service: books.got.service,
         seconds: rows,
         events,
+        messages: Default::default(),
     }
 }
 
@@ -285,16 +285,6 @@ fn evidence(
         core: cell.cpus.1.map(|_| all),
         overflow,
         emulator_full: metered.emulator_lost > 0,
-    }
-}
-
-fn nothing(standing: Standing) -> Measured {
-    Measured {
-        row: Row::blank(standing),
-        response: histogram(),
-        service: histogram(),
-        seconds: Vec::new(),
-        events: Vec::new(),
     }
 }
 

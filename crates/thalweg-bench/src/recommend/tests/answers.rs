@@ -137,8 +137,7 @@ fn what_suite_all_has_written_is_a_source_for_each_study() {
         }
         writer.finish(false).expect("writable");
     }
-    crate::report::raw::write_about(&folder.0, &serde_json::json!({ "suite": "all" }))
-        .expect("writable");
+    results::write_about(&folder.0, &serde_json::json!({ "suite": "all" })).expect("writable");
     let sources = Source::open_all(&folder.0).expect("it is a folder of folders");
     let counts: Vec<(bool, usize)> = sources
         .iter()

@@ -9,7 +9,7 @@ pub use statements::shapes;
 
 use super::plan::{by, cell, mqtt, of, phases};
 use crate::cell::{Cell, Driver, Extras, Leg, Link, Load, Protocol, Workload};
-use crate::e5::plan::Budget;
+use crate::studies::plan::Budget;
 
 /// Bits a second of the study's network.
 pub const LINK_BITS: u64 = 95_000_000;

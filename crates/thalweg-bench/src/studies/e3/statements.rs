@@ -2,7 +2,7 @@
 
 use super::{BASE, BATCHES, CYCLONE, LINK_BITS, MULTICAST, OURS, SLOW, THROTTLE};
 use crate::cell::{Protocol, Row};
-use crate::report::groups::{Stat, short};
+use crate::report::stat::{Stat, short};
 use crate::studies::group::{Group, name, way};
 use crate::studies::shape::{Found, Shape};
 

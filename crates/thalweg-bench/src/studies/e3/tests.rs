@@ -115,7 +115,7 @@ fn policies_are_measured_on_a_bridge_beside_their_base() {
         assert!(
             matches!(
                 shape.baseline.ruling,
-                crate::report::study::Ruling::Reproduced
+                crate::studies::shape::Ruling::Reproduced
             ),
             "{shape:?}"
         );
@@ -126,7 +126,7 @@ fn policies_are_measured_on_a_bridge_beside_their_base() {
     let found = shapes(&group::groups(&bad));
     assert!(matches!(
         of(&found, "S3.4").baseline.ruling,
-        crate::report::study::Ruling::Not(_)
+        crate::studies::shape::Ruling::Not(_)
     ));
     assert_eq!(of(&found, "S3.5").baseline, Found::nothing());
 }
@@ -161,7 +161,7 @@ fn our_client_is_measured_with_its_paces_beside_none() {
         ]));
         matches!(
             of(&found, id).ours.ruling,
-            crate::report::study::Ruling::Reproduced
+            crate::studies::shape::Ruling::Reproduced
         )
     };
     assert!(ruling(1300.0, (800.0, 700.0), "S3.5"));
@@ -197,7 +197,7 @@ fn what_a_neighbour_does_is_judged_by_the_deviation_meanwhile() {
     assert!(
         matches!(
             shape.baseline.ruling,
-            crate::report::study::Ruling::Reproduced
+            crate::studies::shape::Ruling::Reproduced
         ),
         "{shape:?}"
     );
@@ -213,7 +213,7 @@ fn what_a_neighbour_does_is_judged_by_the_deviation_meanwhile() {
     ]));
     let ruling = &of(&found, "S3.8").baseline.ruling;
     assert!(
-        matches!(ruling, crate::report::study::Ruling::Under(what) if what == "without DDS at 64 B"),
+        matches!(ruling, crate::studies::shape::Ruling::Under(what) if what == "without DDS at 64 B"),
         "{ruling:?}"
     );
     let found = shapes(&group::groups(&[
@@ -222,6 +222,6 @@ fn what_a_neighbour_does_is_judged_by_the_deviation_meanwhile() {
     ]));
     assert!(matches!(
         of(&found, "S3.8").ours.ruling,
-        crate::report::study::Ruling::Not(_)
+        crate::studies::shape::Ruling::Not(_)
     ));
 }

@@ -1,4 +1,4 @@
-//! One thing to run: workers, arrivals, a strategy, and where in the study it belongs.
+//! A cell as it is run: workers, arrivals, a strategy, and the limit that it is held against.
 
 use std::time::Duration;
 
@@ -6,27 +6,19 @@ use thalweg_model::Reliability;
 use thalweg_mqtt::load::{CONCURRENCY_PROPERTY, ORDER_PROPERTY, SETTLES_PROPERTY, WEIGHT_PROPERTY};
 use thalweg_mqtt::{QoS, ReportRules};
 
+use crate::cell::Cell;
 use crate::sim::random::Random;
 use crate::sim::scenario::{Acks, Reports, Scenario, Worker};
 
-/// One thing to run.
+/// A cell and all that it takes to run it, which follows from the plan and the cell's seed.
 #[derive(Clone, Debug)]
-pub struct Cell {
-    /// Its number in the run, and so in its plan's order.
+pub struct Task {
+    pub cell: Cell,
+    /// Its number in the run: in topics, names of clients and payloads.
     pub number: u32,
-    /// `core`, `bars`, or the name of a sweep.
-    pub part: &'static str,
-    /// `S1`, `S2`, or a row.
-    pub scenario_name: String,
-    /// Where on the axis of a sweep.
-    pub point: String,
-    /// Strategy, and how the broker is told.
-    pub variant: &'static str,
     /// The strategy, as the broker's settings name it.
     pub strategy: &'static str,
     pub scenario: Scenario,
-    /// Which repeat, from 1.
-    pub repeat: u32,
     /// Bars for mean and 99th percentile as multiples of the limit.
     pub bars: Option<(f64, f64)>,
     /// The limit for the same arrivals and demands: mean, 99th percentile, mean wait, in milliseconds.
@@ -35,7 +27,7 @@ pub struct Cell {
     pub virtual_ms: Option<(f64, f64)>,
 }
 
-impl Cell {
+impl Task {
     /// What publishes go to, and workers subscribe to.
     pub fn topic(&self) -> String {
         format!("e5/{}/{}", self.strategy, self.number)
@@ -45,11 +37,26 @@ impl Cell {
         format!("$share/e5/{}/#", self.topic())
     }
 
-    /// How long its messages come.
-    pub fn lasts(&self) -> Duration {
-        Duration::from_secs_f64(
-            self.scenario.quiet + self.scenario.messages as f64 / self.scenario.rate.max(1e-3),
-        )
+    /// The longest interval between two reports of one worker, in seconds; 0 if none of them reports.
+    pub fn report_every(&self) -> f64 {
+        longest_interval(&self.scenario.workers)
+    }
+
+    /// Seconds after the first at which each worker connects. Workers that report are somewhere in their interval, which
+    /// the seed draws: when they connect is when they count from. The others come a millisecond apart.
+    pub fn starts(&self) -> Vec<f64> {
+        let mut random = Random::new(self.scenario.seed ^ PHASES);
+        let every = self.report_every();
+        let workers = 0..self.scenario.workers.len();
+        workers
+            .map(|at| {
+                if every > 0.0 {
+                    every * random.unit()
+                } else {
+                    at as f64 * CONNECT_GAP
+                }
+            })
+            .collect()
     }
 }
 
@@ -81,30 +88,6 @@ pub fn rules(worker: &Worker) -> Option<ReportRules> {
             on_events: true,
             ..every(seconds)
         }),
-    }
-}
-
-impl Cell {
-    /// The longest interval between two reports of one worker, in seconds; 0 if none of them reports.
-    pub fn report_every(&self) -> f64 {
-        longest_interval(&self.scenario.workers)
-    }
-
-    /// Seconds after the first at which each worker connects. Workers that report are somewhere in their interval, which
-    /// the seed draws: when they connect is when they count from. The others come a millisecond apart.
-    pub fn starts(&self) -> Vec<f64> {
-        let mut random = Random::new(self.scenario.seed ^ PHASES);
-        let every = self.report_every();
-        let workers = 0..self.scenario.workers.len();
-        workers
-            .map(|at| {
-                if every > 0.0 {
-                    every * random.unit()
-                } else {
-                    at as f64 * CONNECT_GAP
-                }
-            })
-            .collect()
     }
 }
 

@@ -1,0 +1,410 @@
+//! What the page of E5 has beside what all pages have: the thesis's tables, how each cell is beside the limit, and who got
+//! what.
+
+use std::collections::BTreeMap;
+
+use super::axis::Axis;
+use super::bars::Bars;
+use super::chart::{Chart, Look, Point, Series};
+use super::figures::{Drawing, Figure, again};
+use super::input::{Input, Message};
+use crate::cell::Standing;
+use crate::e5::{MEMBERS, of_member};
+use crate::report::document::{Document, Table};
+use crate::report::stat::{Stat, quantile, short};
+use crate::studies::e5::{OVERALL, POINT, STEADY, axis, find};
+use crate::studies::group::{Group, name_of};
+
+/// What is drawn, in this order.
+const DRAWN: [&str; 6] = [
+    "random",
+    "round-robin",
+    "score",
+    "adaptive",
+    "adaptive+events",
+    "adaptive+qos1",
+];
+const NAMES: [&str; 3] = ["member 0, 25 ms", "member 1, 25 ms", "member 2, 50 ms"];
+const AFTER: &str = "published after, s";
+
+fn told(stat: Option<Stat>) -> String {
+    stat.map_or("-".to_owned(), |stat| stat.to_string())
+}
+
+fn mean(stat: Option<Stat>) -> String {
+    stat.map_or("-".to_owned(), |stat| short(stat.mean))
+}
+
+/// Adds the thesis's tables with our figures beside them, and one of every cell.
+pub fn tables(input: &Input, document: &mut Document) {
+    if input.of("E5").next().is_none() {
+        return;
+    }
+    document.text(
+        "E5. Wait is the latency of the thesis, and the response of the tables below: from when a message should have been \
+         published until a worker takes it from its queue. Processed is until the worker is done with it. The limit is one queue \
+         before all workers that knows who is idle and how fast everybody is, with the same arrivals and service demands and no \
+         network (BALANCING 3). Lost is what nobody had processed 20 s after the last message was published: lost, or in \
+         the backlog of a slow member.",
+    );
+    document.part("E5 beside the thesis: scenario 2, 25, 25 and 50 ms");
+    document.table(overall(input));
+    document.text(
+        "Messages 500 to 1000 (tables 7 and 8 of the thesis), by member; ours is the mean over repeats of each figure.",
+    );
+    document.table(steady(input));
+    document.folded("E5: every cell beside the limit", beside_the_limit(input));
+    document.text(punctuality(input));
+}
+
+fn overall(input: &Input) -> Table {
+    let mut table = Table::new(&[
+        "strategy",
+        "thesis, mean wait ms",
+        "reckoned for exact times",
+        "ours",
+        "least to greatest",
+        "limit",
+        "processed / limit, mean",
+        "99 %",
+        "repeats",
+    ]);
+    let is_it = |group: &&Group| {
+        ["part", "scenario", "point"].map(|name| axis(group, name)) == ["core", "S2", POINT]
+    };
+    let mut groups: Vec<&Group> = input.of("E5").filter(is_it).collect();
+    groups.sort_by_key(|group| axis(group, "strategy"));
+    for group in groups {
+        let Some(wait) = group.wait() else { continue };
+        let strategy = axis(group, "strategy");
+        let (thesis, reckoned) = OVERALL
+            .iter()
+            .find(|(name, ..)| *name == strategy)
+            .map_or(("-".to_owned(), "-"), |(_, mean, reckoned)| {
+                (mean.to_string(), *reckoned)
+            });
+        table.row([
+            strategy.to_owned(),
+            thesis,
+            reckoned.to_owned(),
+            wait.to_string(),
+            format!("{} to {}", short(wait.range.0), short(wait.range.1)),
+            mean(group.more("limit_wait_ms")),
+            mean(group.more("ratio_mean")),
+            mean(group.more("ratio_p99")),
+            wait.count.to_string(),
+        ]);
+    }
+    table
+}
+
+fn steady(input: &Input) -> Table {
+    let mut table = Table::new(&[
+        "strategy",
+        "member",
+        "",
+        "messages",
+        "least",
+        "greatest",
+        "mean",
+        "standard deviation",
+    ]);
+    for strategy in DRAWN.into_iter().skip(1) {
+        let group = find(&input.groups, "core", "S2", POINT, strategy);
+        let Some(group) = group else { continue };
+        let theirs = STEADY.iter().find(|(name, _)| *name == strategy);
+        for (member, names) in (0..MEMBERS).map(of_member).enumerate() {
+            let lead = |who: &str| [strategy.to_owned(), member.to_string(), who.to_owned()];
+            if let Some(theirs) = theirs.and_then(|(_, all)| all.get(member)) {
+                table.row(
+                    lead("thesis")
+                        .into_iter()
+                        .chain(theirs.map(|it| it.to_string())),
+                );
+            }
+            let ours = names.iter().skip(2).map(|name| mean(group.more(name)));
+            table.row(lead("ours").into_iter().chain(ours));
+        }
+    }
+    table
+}
+
+fn beside_the_limit(input: &Input) -> Table {
+    let mut table = Table::new(&[
+        "part",
+        "scenario",
+        "point",
+        "strategy",
+        "mean wait ms",
+        "99 %",
+        "limit",
+        "processed / limit, mean",
+        "99 %",
+        "in virtual time, mean",
+        "99 %",
+        "reports/s",
+        "lost",
+        "repeated",
+        "last after ms",
+        "unmarked",
+        "processed twice",
+        "repeats",
+    ]);
+    let names = ["part", "scenario", "point", "strategy"];
+    let mut groups: Vec<&Group> = input.of("E5").collect();
+    groups.sort_by_key(|group| names.map(|name| axis(group, name)));
+    for group in groups {
+        let most = |name| {
+            group
+                .more(name)
+                .map_or("-".to_owned(), |it| short(it.range.1))
+        };
+        let reports = group.stat(|row| Some(row.more.get("reports")? / row.seconds));
+        let lost: u64 = group.rows.iter().map(|row| row.lost).sum();
+        table.row(
+            names
+                .map(|name| axis(group, name).to_owned())
+                .into_iter()
+                .chain([
+                    told(group.wait()),
+                    mean(group.more("wait_p99_ms")),
+                    mean(group.more("limit_wait_ms")),
+                    told(group.more("ratio_mean")),
+                    told(group.more("ratio_p99")),
+                    mean(group.more("virtual_ratio_mean")),
+                    mean(group.more("virtual_ratio_p99")),
+                    mean(reports),
+                    lost.to_string(),
+                    most("repeated"),
+                    most("repeated_after_ms"),
+                    most("unmarked"),
+                    most("processed_twice"),
+                    group.rows.len().to_string(),
+                ]),
+        );
+    }
+    table
+}
+
+/// How well the machine kept time, and what was asked of it.
+fn punctuality(input: &Input) -> String {
+    let of = |of: &dyn Fn(&crate::cell::Row) -> Option<f64>| {
+        let trials = input.trials.iter().filter(|(it, _)| it.experiment == "E5");
+        let mut values: Vec<f64> = trials.filter_map(|(_, row)| of(row)).collect();
+        let (middle, most) = (quantile(&mut values, 0.5), quantile(&mut values, 0.99));
+        format!("{} and {}", short(middle), short(most))
+    };
+    let more = |name: &'static str| of(&|row| row.more.get(name).copied());
+    format!(
+        "A trial of E5 counts if at least 99 % of the intended rate was sent, 99 % of the messages left at most 1 ms or a tenth of \
+         the period late, and workers woke late by at most 2 % of the shortest service time on average and 10 % in 99 of 100 \
+         cases. Over all trials (median, 99 %): messages left {} us late (99 % of a trial's messages), workers woke {} us late on \
+         average, {} us in 99 of 100 cases.",
+        of(&|row| Some(row.lag_p99_us)),
+        more("wake_mean_us"),
+        more("wake_p99_us"),
+    )
+}
+
+/// Adds the drawings of scenario 2, and that of intervals between reports.
+pub fn figures(input: &Input, figures: &mut Vec<Figure>) {
+    let scenario_2 = |strategy| find(&input.groups, "core", "S2", POINT, strategy);
+    let by_member = |at: usize| {
+        let of = |strategy: &&'static str| {
+            let group = scenario_2(strategy)?;
+            let stat = |member| group.more(of_member(member).get(at)?);
+            let stats: Option<Vec<Stat>> = (0..MEMBERS).map(stat).collect();
+            Some(((*strategy).to_owned(), stats?))
+        };
+        DRAWN.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    let bars = |title: &str, y: Axis, of: &[(String, Vec<Stat>)], abreast: bool| {
+        let all = |of_stat: fn(&Stat) -> f64| {
+            of.iter()
+                .map(move |(_, stats)| stats.iter().map(of_stat).collect::<Vec<f64>>())
+        };
+        let names = of.iter().map(|(name, _)| name.clone());
+        Drawing::Bars(Bars {
+            title: title.to_owned(),
+            x: "strategy".to_owned(),
+            y,
+            parts: NAMES.map(str::to_owned).to_vec(),
+            bars: names
+                .zip(all(|it| it.mean))
+                .map(|(name, means)| (name, means, None))
+                .collect(),
+            abreast,
+            halves: match abreast {
+                true => all(|it| it.half).collect(),
+                false => Vec::new(),
+            },
+        })
+    };
+    let mut push = |file: &str, drawing: Drawing, caption: &str| {
+        if drawing.svg().is_some() {
+            figures.push(Figure {
+                file: file.to_owned(),
+                drawing,
+                caption: caption.to_owned(),
+                like: "E5".to_owned(),
+            });
+        }
+    };
+    push(
+        "e5-shares",
+        bars(
+            "E5 scenario 2: who got how much",
+            Axis::percent("messages, %"),
+            &by_member(0),
+            false,
+        ),
+        "All repeats of d = 10.44 ms. 40, 40 and 20 % is what the members can do.",
+    );
+    push(
+        "e5-members",
+        bars(
+            "E5 scenario 2: mean wait by member",
+            Axis::log("mean wait, ms"),
+            &by_member(1),
+            true,
+        ),
+        "All repeats. The lines are 95 % intervals over repeats.",
+    );
+    let chart = |title: &str, x: Axis, y: Axis, series: Vec<Series>| {
+        Drawing::Chart(Chart {
+            title: title.to_owned(),
+            x,
+            y,
+            series,
+            limits: Vec::new(),
+        })
+    };
+    push(
+        "e5-intervals",
+        chart(
+            "E5: mean wait by report interval",
+            Axis::log("report interval, s"),
+            Axis::log("mean wait, ms"),
+            ["score", "adaptive", "adaptive+events"]
+                .map(|strategy| by_interval(input, strategy))
+                .to_vec(),
+        ),
+        "Scenario 2, d = 10.44 ms, QoS 0.",
+    );
+    let mut waits = Vec::new();
+    for strategy in DRAWN {
+        let Some(messages) = scenario_2(strategy).and_then(|group| typical(input, group)) else {
+            continue;
+        };
+        waits.push(Series {
+            name: strategy.to_owned(),
+            look: Look::Curve,
+            points: by_second(messages),
+        });
+    }
+    if let (true, Some(table)) = (waits.is_empty(), input.drawn.get("e5-waits")) {
+        waits = again(table);
+    }
+    push(
+        "e5-waits",
+        chart(
+            "E5 scenario 2: mean wait, second by second",
+            Axis::linear(AFTER),
+            Axis::log("mean wait in that second, ms"),
+            waits,
+        ),
+        "The repeat in the middle.",
+    );
+    for strategy in DRAWN {
+        let file = format!("e5-latency-{}", strategy.replace('+', "-"));
+        let messages = scenario_2(strategy).and_then(|group| typical(input, group));
+        let mut series = messages.map_or_else(Vec::new, |messages| dots(messages).to_vec());
+        if let (true, Some(table)) = (series.is_empty(), input.drawn.get(&file)) {
+            series = again(table);
+            series.iter_mut().for_each(|it| it.look = Look::Dots);
+        }
+        let title = format!("E5 scenario 2, {strategy}: each message");
+        let drawing = chart(
+            &title,
+            Axis::linear(AFTER),
+            Axis::linear("wait, ms"),
+            series,
+        );
+        push(&file, drawing, caption(strategy));
+    }
+}
+
+fn caption(strategy: &str) -> &'static str {
+    match strategy {
+        "round-robin" => {
+            "The repeat in the middle. In the thesis the slow member's latency rises along a straight line to 6250 ms at message \
+             1000."
+        }
+        "score" => {
+            "The repeat in the middle. In the thesis most messages wait for less than 13 ms, those of the slow member up to 71 ms."
+        }
+        "random" => "The repeat in the middle. In the thesis: 1400.7 ms on average.",
+        _ => "The repeat in the middle. Not in the thesis.",
+    }
+}
+
+fn by_interval(input: &Input, strategy: &str) -> Series {
+    let is_it = |group: &&Group| {
+        ["part", "strategy"].map(|name| axis(group, name)) == ["report interval", strategy]
+    };
+    let point = |group: &Group| {
+        let every = axis(group, "point")
+            .strip_prefix("every=")?
+            .strip_suffix('s')?;
+        let wait = group.wait()?;
+        Some(Point::with_half(every.parse().ok()?, wait.mean, wait.half))
+    };
+    let mut points: Vec<Point> = input.of("E5").filter(is_it).filter_map(point).collect();
+    points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    Series {
+        name: strategy.to_owned(),
+        look: Look::Line,
+        points,
+    }
+}
+
+/// The messages of the repeat whose mean wait is in the middle, if they were kept.
+fn typical<'i>(input: &'i Input, group: &Group) -> Option<&'i [Message]> {
+    let name = name_of(&group.cell);
+    let mut repeats: Vec<(f64, String)> = input
+        .trials
+        .iter()
+        .filter(|(cell, row)| row.standing == Standing::Valid && name_of(cell) == name)
+        .filter_map(|(cell, row)| Some((*row.more.get("wait_mean_ms")?, cell.key())))
+        .collect();
+    repeats.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (_, key) = repeats.get(repeats.len() / 2)?;
+    input.messages.get(key).map(Vec::as_slice)
+}
+
+/// Each message over the time at which it was published, members in colours: figures of chapter 5 of the thesis.
+fn dots(messages: &[Message]) -> [Series; 3] {
+    let of = |member: usize| {
+        let mine = messages.iter().filter(move |it| it.member == Some(member));
+        mine.map(|it| Point::at(it.intended_s, it.wait_ms))
+            .collect()
+    };
+    [0, 1, 2].map(|member| Series {
+        name: NAMES[member].to_owned(),
+        look: Look::Dots,
+        points: of(member),
+    })
+}
+
+fn by_second(messages: &[Message]) -> Vec<Point> {
+    let mut seconds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for message in messages {
+        let second = message.intended_s as u64;
+        seconds.entry(second).or_default().push(message.wait_ms);
+    }
+    let mean = |waits: &[f64]| waits.iter().sum::<f64>() / waits.len() as f64;
+    seconds
+        .iter()
+        .map(|(at, waits)| Point::at(*at as f64 + 0.5, mean(waits).max(0.01)))
+        .collect()
+}

@@ -1,0 +1,521 @@
+//! E5: what the thesis found of shared subscriptions, and whether it came out here: the statements S5.1 to S5.6, this
+//! project's bars for scenario 2, and the rows that are held against the limit.
+
+use super::group::Group;
+use super::shape::{Found, Ruling, Shape};
+use crate::cell::Row;
+use crate::report::stat::{Stat, short};
+use crate::sim::rows;
+
+/// The point of the thesis's own period.
+pub const POINT: &str = "d=10.44ms";
+
+/// The study's figures of scenario 2 (table of means): overall mean in milliseconds by strategy, and what
+/// follows for exact times.
+pub const OVERALL: [(&str, f64, &str); 3] = [
+    ("random", 1400.7, "1483 to 1536"),
+    ("round-robin", 1492.3, "1493"),
+    ("score", 27.4, "11 to 17"),
+];
+
+/// Tables 7 and 8 of the study, messages 500 to 1000 of scenario 2 by subscriber: count, least, greatest, mean, standard
+/// deviation.
+pub const STEADY: [(&str, [[f64; 5]; 3]); 2] = [
+    (
+        "round-robin",
+        [
+            [167.0, 0.0, 6.0, 0.9, 0.7],
+            [166.0, 0.0, 8.0, 1.0, 0.8],
+            [167.0, 3075.0, 6250.0, 4664.1, 923.4],
+        ],
+    ),
+    (
+        "score",
+        [
+            [199.0, 1.0, 10.0, 3.4, 2.4],
+            [199.0, 1.0, 13.0, 3.7, 2.5],
+            [102.0, 13.0, 71.0, 34.8, 17.8],
+        ],
+    ),
+];
+
+/// The value of an axis of a group.
+pub fn axis<'g>(group: &'g Group, axis: &str) -> &'g str {
+    group.cell.axes.get(axis).map_or("", String::as_str)
+}
+
+/// The repeats of a cell that count.
+pub fn find<'g>(
+    groups: &'g [Group],
+    part: &str,
+    scenario: &str,
+    point: &str,
+    strategy: &str,
+) -> Option<&'g Group> {
+    let wanted = [
+        ("part", part),
+        ("scenario", scenario),
+        ("point", point),
+        ("strategy", strategy),
+    ];
+    groups.iter().find(|group| {
+        let is = |(name, value): &(&str, &str)| axis(group, name) == *value;
+        group.cell.experiment == "E5" && wanted.iter().all(is)
+    })
+}
+
+impl Group {
+    /// A figure of its own of E5 over the repeats.
+    pub fn more(&self, name: &str) -> Option<Stat> {
+        self.stat(|row| row.more.get(name).copied())
+    }
+
+    /// From when a message should have been published until a worker took it: the latency of the thesis.
+    pub fn wait(&self) -> Option<Stat> {
+        self.more("wait_mean_ms")
+    }
+}
+
+fn core<'g>(groups: &'g [Group], scenario: &str, strategy: &str) -> Option<&'g Group> {
+    find(groups, "core", scenario, POINT, strategy)
+}
+
+fn wait(groups: &[Group], scenario: &str, strategy: &str) -> Option<Stat> {
+    core(groups, scenario, strategy)?.wait()
+}
+
+/// What became of all statements.
+pub fn shapes(groups: &[Group]) -> Vec<Shape> {
+    let shape = |id, what, paper, found: Option<Found>| Shape {
+        id,
+        what,
+        paper,
+        baseline: Found::not_asked("the study's algorithms run in our broker"),
+        ours: found.unwrap_or_else(Found::nothing),
+    };
+    let mut shapes = vec![
+        shape(
+            "S5.1",
+            "equal members: score as round-robin (1 ms), random at least 10 ms worse",
+            "figure only; simulated 34, 0, 0 ms",
+            equal_members(groups),
+        ),
+        shape(
+            "S5.2",
+            "uneven members, d = 10.44 ms: score at least 95 % below round-robin; round-robin and its slow member within 10 %",
+            "1492.3 ms, 4664.1 ms; 27.4 ms: 98 % less",
+            uneven_members(groups),
+        ),
+        shape(
+            "S5.3",
+            "score when steady: shares 40/40/20 ± 3; quick members pay at most 20 ms; the slow one 60 ms on average, 120 at most",
+            "39.8/39.8/20.4 %; at most 19.3 ms; 34.8 ms, at most 71",
+            steady_split(groups),
+        ),
+        shape(
+            "S5.4",
+            "round-robin: the k-th message of the slow member waits k(50 - 3d) ms, ± 2 ms",
+            "arithmetic",
+            closed_form(groups),
+        ),
+        shape(
+            "S5.5a",
+            "score: shorter intervals between reports are not worse until reports are 1 % of the bytes",
+            "left open",
+            shorter_reports(groups),
+        ),
+        shape(
+            "S5.5b",
+            "adaptive, unmodified client: no start-up transient, equal members 0 and 1 are at most 2 ms apart",
+            "about 10 ms with score",
+            no_bad_start(groups),
+        ),
+        shape(
+            "S5.5c",
+            "adaptive beats score when a burst comes between reports and when a member becomes slow",
+            "left open",
+            better_when_things_change(groups),
+        ),
+        shape(
+            "S5.6",
+            "without reports or acknowledgements: exactly the order of round-robin",
+            "rule of the algorithm",
+            silent(groups),
+        ),
+        shape(
+            "bar, reports",
+            "scenario 2, mean wait, unmodified client of the thesis",
+            "at most 20 ms (thesis: 27.4)",
+            bar(groups, "adaptive", 20.0),
+        ),
+        shape(
+            "bar, events",
+            "scenario 2, mean wait, reports on events",
+            "at most 10 ms (thesis: 27.4)",
+            bar(groups, "adaptive+events", 10.0),
+        ),
+        shape(
+            "bar, QoS 1",
+            "scenario 2, mean wait, QoS 1",
+            "at most 4 ms (thesis: 27.4)",
+            bar(groups, "adaptive+qos1", 4.0),
+        ),
+        shape(
+            "bar, silent",
+            "scenario 2, no acknowledgement and no report: mean wait as a multiple of round-robin",
+            "at most 1.02",
+            silent_bar(groups),
+        ),
+    ];
+    for condition in rows::conditions() {
+        let group = find(groups, "bars", condition.name, "", "adaptive");
+        if let Some(found) = group.and_then(against_the_limit) {
+            let what = "mean and 99 % of the response as multiples of the work-conserving limit";
+            let paper = "no study: this project's bars";
+            shapes.push(shape(condition.name, what, paper, Some(found)));
+        }
+    }
+    shapes
+}
+
+/// Figures, and whatever is true of these faults.
+fn judged<const N: usize>(figures: String, faults: [(bool, &str); N]) -> Option<Found> {
+    let faults: Vec<String> = faults
+        .into_iter()
+        .filter(|(is_so, _)| *is_so)
+        .map(|(_, why)| why.to_owned())
+        .collect();
+    Some(Found::judged(figures, &faults))
+}
+
+fn equal_members(groups: &[Group]) -> Option<Found> {
+    let of = |strategy| wait(groups, "S1", strategy);
+    let (random, turn, score) = (of("random")?, of("round-robin")?, of("score")?);
+    judged(
+        format!("random {random}, round-robin {turn}, score {score} ms"),
+        [
+            (
+                (score.mean - turn.mean).abs() > 1.0,
+                "score and round-robin differ by more than 1 ms",
+            ),
+            (random.mean < turn.mean + 10.0, "chance is not 10 ms worse"),
+        ],
+    )
+}
+
+fn uneven_members(groups: &[Group]) -> Option<Found> {
+    let turn = core(groups, "S2", "round-robin")?;
+    let (score, slow) = (
+        wait(groups, "S2", "score")?,
+        turn.more("member_2_steady_mean_ms")?,
+    );
+    let turn = turn.wait()?;
+    let less = 100.0 * (1.0 - score.mean / turn.mean);
+    let off = |ours: f64, theirs: f64| (ours / theirs - 1.0).abs() > 0.1;
+    judged(
+        format!(
+            "round-robin {turn} ms, its slow member {slow} ms when steady; score {} ms: {less:.1} % less",
+            score.spread()
+        ),
+        [
+            (less < 95.0, "score is not 95 % below round-robin"),
+            (
+                off(turn.mean, 1492.3),
+                "the mean of round-robin is off by more than 10 %",
+            ),
+            (
+                off(slow.mean, 4664.1),
+                "the slow member's mean is off by more than 10 %",
+            ),
+        ],
+    )
+}
+
+fn steady_split(groups: &[Group]) -> Option<Found> {
+    let (score, turn) = (
+        core(groups, "S2", "score")?,
+        core(groups, "S2", "round-robin")?,
+    );
+    const COUNTS: [&str; 3] = [
+        "member_0_steady_count",
+        "member_1_steady_count",
+        "member_2_steady_count",
+    ];
+    let share = |member: usize| {
+        score.stat(|row| {
+            let of = |name: &str| row.more.get(name).copied();
+            let [first, second, third] = COUNTS.map(of);
+            let all = first? + second? + third?;
+            Some(100.0 * of(COUNTS.get(member)?)? / all)
+        })
+    };
+    let shares = [share(0)?, share(1)?, share(2)?];
+    let is_off = |(share, goal): (&Stat, f64)| {
+        (share.range.0 - goal).abs() > 3.0 || (share.range.1 - goal).abs() > 3.0
+    };
+    let penalty = |name| Some(score.more(name)?.mean - turn.more(name)?.mean);
+    let penalty = [
+        penalty("member_0_steady_mean_ms")?,
+        penalty("member_1_steady_mean_ms")?,
+    ];
+    let slow = score.more("member_2_steady_mean_ms")?.mean;
+    let longest = score.more("member_2_steady_greatest_ms")?;
+    judged(
+        format!(
+            "{:.1}/{:.1}/{:.1} %; the quick pay {} and {} ms; the slow waits {} ms, at most {longest}",
+            shares[0].mean,
+            shares[1].mean,
+            shares[2].mean,
+            short(penalty[0]),
+            short(penalty[1]),
+            short(slow),
+        ),
+        [
+            (
+                shares.iter().zip([40.0, 40.0, 20.0]).any(is_off),
+                "shares are more than 3 points off",
+            ),
+            (
+                penalty.iter().any(|more| *more > 20.0),
+                "a quick member pays more than 20 ms",
+            ),
+            (
+                slow > 60.0,
+                "the slow member waits for more than 60 ms on average",
+            ),
+            (
+                longest.mean > 120.0,
+                "the slow member's longest wait is above 120 ms",
+            ),
+        ],
+    )
+}
+
+fn closed_form(groups: &[Group]) -> Option<Found> {
+    let gap = core(groups, "S2", "round-robin")?.more("arithmetic_p99_ms")?;
+    judged(
+        format!("99 % of the messages within {gap} ms of it"),
+        [(
+            gap.mean > 2.0,
+            "the machine or the broker adds more than 2 ms",
+        )],
+    )
+}
+
+fn shorter_reports(groups: &[Group]) -> Option<Found> {
+    let intervals = ["5", "3", "1", "0.3", "0.1"];
+    let found = |every: &&str| {
+        let point = format!("every={every}s");
+        let group = find(groups, "report interval", "S2", &point, "score")?;
+        Some((
+            every.to_string(),
+            group.wait()?,
+            group.stat(report_bytes)?.mean,
+        ))
+    };
+    let stats: Vec<(String, Stat, f64)> = intervals.iter().filter_map(found).collect();
+    let (mut faults, mut beyond) = (Vec::new(), Vec::new());
+    for pair in stats.windows(2) {
+        let [(longer, before, _), (shorter, after, part)] = pair else {
+            continue;
+        };
+        let slack = [before.half, after.half]
+            .into_iter()
+            .filter(|half| half.is_finite())
+            .fold(1.0, f64::max);
+        if after.mean > before.mean + slack {
+            let worse = format!("every {shorter} s is worse than every {longer} s");
+            match *part <= 0.01 {
+                true => faults.push(worse),
+                false => beyond.push(worse),
+            }
+        }
+    }
+    let said = |(every, wait, part): &(String, Stat, f64)| {
+        format!("{every} s {wait} ms ({:.1} %)", 100.0 * part)
+    };
+    let said: Vec<String> = stats.iter().map(said).collect();
+    let found = Found::judged(said.join(", "), &faults);
+    (stats.len() > 1).then(|| match beyond.is_empty() {
+        true => found,
+        false => found.under(format!(
+            "up to 1 % of the bytes; above that, {}",
+            beyond.join("; ")
+        )),
+    })
+}
+
+/// Reports as a part of all bytes of MQTT: both legs of each message.
+fn report_bytes(row: &Row) -> Option<f64> {
+    let reports = row.more.get("reports")? * 59.0;
+    Some(reports / (reports + 2.0 * 125.0 * row.intended as f64))
+}
+
+fn no_bad_start(groups: &[Group]) -> Option<Found> {
+    let apart = |strategy| core(groups, "S2", strategy)?.more("apart_ms");
+    let (score, adaptive) = (apart("score")?, apart("adaptive")?);
+    judged(
+        format!("adaptive {adaptive}, score {score} ms apart"),
+        [(
+            adaptive.mean > 2.0,
+            "the equal members are more than 2 ms apart",
+        )],
+    )
+}
+
+fn better_when_things_change(groups: &[Group]) -> Option<Found> {
+    let pair = |part: &str, scenario: &str, point: &str| {
+        let of = |strategy| find(groups, part, scenario, point, strategy)?.wait();
+        Some((of("score")?, of("adaptive")?))
+    };
+    let burst = pair("burst", "S2", "100 at once")?;
+    let slow = pair("slow-down", "S1", "25 to 100 ms for 5 s")?;
+    let (mut faults, mut open) = (Vec::new(), Vec::new());
+    for (what, (score, adaptive)) in [("burst", burst), ("slow-down", slow)] {
+        match score.is_above(&adaptive) {
+            Some(true) => {}
+            Some(false) => faults.push(format!("score is better: {what}")),
+            None => open.push(format!(
+                "the intervals overlap, or there is one repeat only: {what}"
+            )),
+        }
+    }
+    let figures = format!(
+        "burst {} against {} ms, slow-down {} against {} ms",
+        burst.1, burst.0, slow.1, slow.0
+    );
+    Some(Found::weighed(figures, &faults, &open))
+}
+
+fn silent(groups: &[Group]) -> Option<Found> {
+    let turns = |strategy| {
+        let in_turn = core(groups, "S2", strategy)?.more("in_turn")?;
+        Some(in_turn.range.0 == 1.0)
+    };
+    let (score, adaptive) = (turns("score+silent")?, turns("adaptive+silent")?);
+    let kept = |is_kept| match is_kept {
+        true => "every message in turn",
+        false => "not in turn",
+    };
+    judged(
+        format!("score {}, adaptive {}", kept(score), kept(adaptive)),
+        [(!score || !adaptive, "the order is not that of turns")],
+    )
+}
+
+/// Whether a mean wait is at most `bar`. Where its interval is not, the repeats do not tell.
+fn bar(groups: &[Group], strategy: &str, bar: f64) -> Option<Found> {
+    let wait = wait(groups, "S2", strategy)?;
+    let above = match wait.half.is_finite() {
+        true => wait.mean + wait.half,
+        false => wait.mean,
+    };
+    let ruling = match wait.mean <= bar {
+        true if above <= bar => Ruling::Reproduced,
+        true => Ruling::NotJudged(format!(
+            "the interval of {} repeats reaches {} ms",
+            wait.count,
+            short(above)
+        )),
+        false => Ruling::Not(format!("above {bar} ms")),
+    };
+    let figures = format!("{} ms", wait.spread());
+    Some(Found { figures, ruling })
+}
+
+fn silent_bar(groups: &[Group]) -> Option<Found> {
+    let of = |strategy| Some(wait(groups, "S2", strategy)?.mean);
+    let ratio = of("adaptive+silent")? / of("round-robin")?;
+    judged(format!("{ratio:.3}"), [(ratio > 1.02, "above 1.02")])
+}
+
+/// A row and its two bars.
+fn against_the_limit(group: &Group) -> Option<Found> {
+    let (mean, p99) = (group.more("ratio_mean")?, group.more("ratio_p99")?);
+    let (mean_max, p99_max) = (group.more("bar_mean")?.mean, group.more("bar_p99")?.mean);
+    judged(
+        format!("{mean} and {p99}; at most {mean_max} and {p99_max}"),
+        [
+            (mean.mean > mean_max, "the mean is above the bar"),
+            (p99.mean > p99_max, "the 99th percentile is above the bar"),
+        ],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::group::groups;
+    use super::*;
+    use crate::cell::{Cell, Standing};
+    use crate::studies::Study;
+    use crate::studies::plan::Budget;
+
+    /// What becomes of scenario 2's bar for the unmodified client.
+    fn bar_of(waits: &[f64]) -> Found {
+        let is_it = |cell: &Cell| {
+            let is = |name: &str, value: &str| cell.axes.get(name).is_some_and(|it| it == value);
+            is("part", "core")
+                && is("scenario", "S2")
+                && is("strategy", "adaptive")
+                && is("point", POINT)
+        };
+        let mut cells = Study::E5.cells(Budget::Standard, 1);
+        cells.retain(is_it);
+        let row = |wait: f64| Row {
+            more: [("wait_mean_ms".to_owned(), wait)].into(),
+            ..Row::blank(Standing::Valid)
+        };
+        let trials: Vec<(Cell, Row)> = cells
+            .into_iter()
+            .zip(waits)
+            .map(|(cell, wait)| (cell, row(*wait)))
+            .collect();
+        bar(&groups(&trials), "adaptive", 20.0).expect("it was measured")
+    }
+
+    #[test]
+    fn a_bar_is_held_by_the_whole_interval_of_the_repeats() {
+        let held = bar_of(&[9.0, 10.0, 11.0]);
+        assert_eq!(
+            (held.figures.as_str(), held.ruling),
+            ("10.0 ± 2.48 (9.00 to 11.0) ms", Ruling::Reproduced)
+        );
+        // One start-up in three is far above it: the mean is not, and is not known so well.
+        let open = bar_of(&[8.0, 9.0, 40.0]);
+        assert!(
+            open.figures.ends_with("(8.00 to 40.0) ms")
+                && matches!(open.ruling, Ruling::NotJudged(_)),
+            "{open:?}"
+        );
+        assert_eq!(
+            bar_of(&[18.0, 19.0, 43.0]).ruling,
+            Ruling::Not("above 20 ms".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_row_is_held_against_both_of_its_bars() {
+        let group = |ratio_p99: f64| {
+            let cells = Study::E5.cells(Budget::Standard, 1);
+            let cell = cells.into_iter().find(|it| it.axes["scenario"] == "80 %");
+            let more = [
+                ("ratio_mean", 1.05),
+                ("ratio_p99", ratio_p99),
+                ("bar_mean", 1.10),
+                ("bar_p99", 1.12),
+            ];
+            let row = Row {
+                more: more.map(|(name, value)| (name.to_owned(), value)).into(),
+                ..Row::blank(Standing::Valid)
+            };
+            groups(&[(cell.expect("it is planned"), row)])
+        };
+        let of = |p99| {
+            let shapes = shapes(&group(p99));
+            let row = shapes.into_iter().find(|shape| shape.id == "80 %");
+            row.expect("it was measured").ours.ruling
+        };
+        assert_eq!(of(1.11), Ruling::Reproduced);
+        assert!(matches!(of(1.13), Ruling::Not(why) if why.contains("99th")));
+    }
+}
