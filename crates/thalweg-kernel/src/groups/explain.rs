@@ -76,6 +76,9 @@ impl Kernel {
                 Chosen::Bound => said.push_str(
                     "it waits: earlier messages of its key are with a member that has no room",
                 ),
+                Chosen::Later if self.are_over_rate(group_id, &message, now) => {
+                    said.push_str("it waits: the members are over their rate");
+                }
                 Chosen::Later => {
                     let _ = write!(said, "it waits: {}", why_later(&view));
                 }
@@ -94,6 +97,17 @@ impl Kernel {
         let selectors = self.groups.get(group_id)?.selectors();
         self.say_filters(&mut said, selectors, subject.as_ref());
         Some((is_for_it, key, said))
+    }
+
+    /// Whether no member with a link has room for a message in its rate.
+    fn are_over_rate(&mut self, group_id: GroupId, message: &Message, now: Time) -> bool {
+        let (toll, group) = (self.toll(message, now), self.groups.get(group_id));
+        let mut members = group.into_iter().flat_map(|group| group.everybody());
+        toll.is_some_and(|toll| {
+            members.all(|it| {
+                !self.member_is_there(it.session) || !self.can_pay(Some(&toll), it.session)
+            })
+        })
     }
 
     fn why_nobody(&self, group_id: GroupId, address: &str) -> &'static str {

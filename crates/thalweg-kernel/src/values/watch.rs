@@ -142,9 +142,8 @@ impl Kernel {
                 return None;
             }
         }
-        let is_rated = self.env.rates_subscribers();
         loop {
-            if is_rated && !self.may_take_watched(watch.0, now) {
+            if self.env.rates_subscribers() && !self.pay_for_watched(watch.0, now) {
                 return None;
             }
             let (id, message, left) = self.values.watches.take(watch.0)?;
@@ -158,10 +157,6 @@ impl Kernel {
                 self.book_expired(Some(id), message.address());
                 continue;
             }
-            if is_rated && message.retain() != RetainOp::Clear {
-                let toll = self.toll(&message, now);
-                self.pay_toll(toll, id);
-            }
             self.book_had(id, &message);
             return Some(match message.retain() {
                 RetainOp::Clear => Change::Gone,
@@ -170,24 +165,31 @@ impl Kernel {
         }
     }
 
-    /// Whether a watcher's rate has room for what it is to have next. If not, it is told again when there is, and has the value
-    /// of that time. That a value is gone does not wait.
+    /// Spends what a watcher's next change takes of its rate. If there is no room for that, it is told again when there is, and has
+    /// the value of that time. That a value is gone does not wait.
     #[cold]
-    fn may_take_watched(&mut self, watch: u32, now: Time) -> bool {
+    #[inline(never)]
+    fn pay_for_watched(&mut self, watch: u32, now: Time) -> bool {
         let watches = &self.values.watches;
-        let id = watches.get(watch).map(|watcher| watcher.session());
-        let next = watches.next_for(watch).cloned();
-        let next = next.filter(|it| it.retain() != RetainOp::Clear && it.expires() > now);
-        let (Some(id), Some(next)) = (id, next) else {
+        let (Some(watcher), Some(next)) = (watches.get(watch), watches.next_for(watch)) else {
             return true;
         };
-        let toll = self.toll(&next, now);
-        let may = self.can_pay(toll.as_ref(), id);
-        if let (false, Some(toll)) = (may, toll) {
-            self.agenda
-                .set_timer(toll.free_at(), TimerKey::Watch(watch));
+        let (id, next) = (watcher.session(), next.clone());
+        if next.retain() == RetainOp::Clear || next.expires() <= now || !self.may_be_told(id, &next)
+        {
+            return true;
         }
-        may
+        let toll = self.toll(&next, now);
+        let can_pay = self.can_pay(toll.as_ref(), id);
+        match (can_pay, &toll) {
+            (true, _) => self.pay_toll(toll, id),
+            (false, Some(toll)) => {
+                let key = TimerKey::Watch(watch);
+                self.agenda.set_timer(toll.free_at(), key);
+            }
+            (false, None) => {}
+        }
+        can_pay
     }
 
     /// There may be room for what waits.

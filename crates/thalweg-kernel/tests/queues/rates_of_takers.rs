@@ -375,6 +375,24 @@ fn a_reload_applies_at_once_to_what_waits() {
 }
 
 #[test]
+fn it_is_explained_that_a_message_waits_for_rates() {
+    let mut world = World::without_prefixes(1, limits(&[slow("t")]));
+    let (publisher, taker) = (world.connect("p"), world.connect("c"));
+    Way::Member.attach(&mut world, taker);
+    put(&mut world, publisher, "t", "r1");
+    assert_eq!(take(&mut world, taker), ["r1"]);
+    let said = |world: &mut World| {
+        let explained = world.kernels[0].explain("t", None, world.now);
+        explained.groups[0].1.clone()
+    };
+    let says = said(&mut world);
+    assert!(says.contains("the members are over their rate"), "{says}");
+    world.wait(Span::from_secs(1));
+    let says = said(&mut world);
+    assert!(says.contains("it goes to c"), "{says}");
+}
+
+#[test]
 fn a_group_in_order_keeps_it_at_the_rate() {
     let order = GroupPolicy {
         order: Some(OrderKey::Address),
