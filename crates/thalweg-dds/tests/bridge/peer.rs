@@ -23,9 +23,12 @@ pub enum Library {
     Cyclone,
     /// In C++, `thalweg-tests/interop/cpp`; of the lines of `peer.py` it knows those of readers and writers.
     Fast,
+    /// In Python, `dust_peer.py`, which only says whether endpoints match.
+    Dust,
 }
 
 impl Library {
+    /// Those that samples are exchanged with.
     pub const ALL: [Library; 2] = [Library::Cyclone, Library::Fast];
 
     /// What it is in a domain of its own for each library: the second ones are beyond those of all other tests.
@@ -33,19 +36,24 @@ impl Library {
         match self {
             Library::Cyclone => first,
             Library::Fast => first + 30,
+            Library::Dust => first + 60,
         }
     }
 
     /// Whether its endpoints may have this quality: those of Fast DDS 2 are not ordered by time of source, nobody keeps samples for
-    /// them, and they have no XCDR2.
+    /// them, and they have no XCDR2; nor have those of Dust DDS.
     pub fn has(self, word: &str) -> bool {
-        self == Library::Cyclone || !["source-order", "transient", "xcdr2"].contains(&word)
+        match self {
+            Library::Cyclone => true,
+            Library::Fast => !["source-order", "transient", "xcdr2"].contains(&word),
+            Library::Dust => word != "xcdr2",
+        }
     }
 
     /// The program that this is driven by, and its first words; nothing, and it says so, if that is not here.
     fn program(self) -> Option<Command> {
         let variable = match self {
-            Library::Cyclone => "THALWEG_DDS_PYTHON",
+            Library::Cyclone | Library::Dust => "THALWEG_DDS_PYTHON",
             Library::Fast => "THALWEG_DDS_FAST",
         };
         let Some(program) = std::env::var_os(variable) else {
@@ -53,8 +61,11 @@ impl Library {
             return None;
         };
         let mut command = Command::new(program);
-        if self == Library::Cyclone {
-            command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peer.py"));
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+        match self {
+            Library::Cyclone => drop(command.arg(format!("{folder}/peer.py"))),
+            Library::Dust => drop(command.arg(format!("{folder}/dust_peer.py"))),
+            Library::Fast => {}
         }
         Some(command)
     }

@@ -1,5 +1,5 @@
 //! Requested against offered, policy by policy: endpoints of ours, as [`thalweg_dds::cyclone`] makes them, against those of Cyclone DDS for
-//! Python and of Fast DDS. The table in docs/protocols/dds.md is what this found; `UPDATE_DOCS=1` writes it.
+//! Python, of Fast DDS and of Dust DDS for Python. The table in docs/protocols/dds.md is what this found; `UPDATE_DOCS=1` writes it.
 
 use crate::client::settings;
 use crate::peer::{Library, PATIENCE, Peer};
@@ -223,6 +223,8 @@ enum Verdict {
     NotMade,
     /// It says that they match; ours does not, so nothing passes.
     OursRefuses,
+    /// Ours says that they match; it does not, so nothing passes.
+    TheirsRefuses,
 }
 
 impl Verdict {
@@ -232,6 +234,7 @@ impl Verdict {
             Verdict::Refused => "does not",
             Verdict::NotMade => "cannot be set",
             Verdict::OursRefuses => "does not; it is not told",
+            Verdict::TheirsRefuses => "it refuses",
         }
     }
 }
@@ -245,11 +248,30 @@ const FAST_IGNORES: [&str; 5] = [
     "PRESENTATION, order",
 ];
 
+/// Where Dust DDS 0.16 compares otherwise than the specification: a shorter lease is not enough for it and a longer one is, and access in order has to
+/// be requested where it is offered. The policy, what is offered and what is requested.
+const DUST_ERRS: [(&str, usize, usize, Verdict); 3] = [
+    ("LIVELINESS, lease", 0, 1, Verdict::OursRefuses),
+    ("LIVELINESS, lease", 1, 0, Verdict::TheirsRefuses),
+    ("PRESENTATION, order", 1, 0, Verdict::TheirsRefuses),
+];
+
 /// What is to be expected; `theirs` is the word of the library's endpoint.
 fn expected(library: Library, cell: &Cell, theirs: &str) -> Verdict {
-    let is_compatible = is_compatible(cell.policy, cell.offered, cell.requested);
-    let is_ignored = library == Library::Fast && FAST_IGNORES.contains(&cell.policy.name);
-    match is_compatible {
+    let Cell {
+        policy,
+        offered,
+        requested,
+        ..
+    } = cell;
+    let err = DUST_ERRS.iter().find(|(name, one, other, _)| {
+        library == Library::Dust && (name, one, other) == (&policy.name, offered, requested)
+    });
+    let is_ignored = library == Library::Fast && FAST_IGNORES.contains(&policy.name);
+    if let Some((.., verdict)) = err {
+        return *verdict;
+    }
+    match is_compatible(policy, *offered, *requested) {
         _ if !library.has(theirs) => Verdict::NotMade,
         true => Verdict::Matches,
         false if is_ignored => Verdict::OursRefuses,
@@ -330,17 +352,14 @@ impl Ours {
 
 #[test]
 fn each_policy_matches_as_the_specification_says() {
-    let columns = Library::ALL.map(|library| verdicts(library, library.domain(58)));
-    let [Some(cyclone), Some(fast)] = columns else {
+    let libraries = [Library::Cyclone, Library::Fast, Library::Dust];
+    let columns = libraries.map(|library| verdicts(library, library.domain(58)));
+    let [Some(cyclone), Some(fast), Some(dust)] = columns else {
         return;
     };
     let mut rows = Vec::new();
     // Their reader, then their writer.
-    for ((cell, both), fast) in Cell::all()
-        .chunks(2)
-        .zip(cyclone.chunks(2))
-        .zip(fast.chunks(2))
-    {
+    for (at, cell) in Cell::all().chunks(2).enumerate() {
         let Cell {
             policy,
             offered,
@@ -354,10 +373,11 @@ fn each_policy_matches_as_the_specification_says() {
             }
             verdicts => verdicts[0].words().to_owned(),
         };
-        let [cyclone, fast] = [words(both), words(fast)];
+        let found = [&cyclone, &fast, &dust].map(|column| words(&column[2 * at..][..2]));
         rows.push(format!(
-            "| {} | {one} | {other} | {cyclone} | {fast} |",
-            policy.name
+            "| {} | {one} | {other} | {} |",
+            policy.name,
+            found.join(" | ")
         ));
     }
     check_table(&rows.join("\n"));
@@ -367,7 +387,12 @@ fn each_policy_matches_as_the_specification_says() {
 fn verdicts(library: Library, domain: u32) -> Option<Vec<Verdict>> {
     let of = settings(domain);
     let mut peer = Peer::of(library, domain, &of)?;
-    let participant = Participant::new(&of.xml(), &of.types).expect("it joins");
+    let xml = match library {
+        // It finds participants by multicast alone.
+        Library::Dust => of.xml().replace("false", "true"),
+        _ => of.xml(),
+    };
+    let participant = Participant::new(&xml, &of.types).expect("it joins");
     let mut pairs = Vec::new();
     for (at, cell) in Cell::all().into_iter().enumerate() {
         let ours = Ours::of(&cell, &participant, at as u32);
@@ -386,17 +411,20 @@ fn verdicts(library: Library, domain: u32) -> Option<Vec<Verdict>> {
         );
         pairs.push((cell, ours, expected));
     }
-    // What is compatible matches sooner or later; then what is not has been seen, too, as it was made before.
-    for (cell, ours, expected) in &pairs {
+    // What is compatible matches sooner or later; then what is not has been seen, too.
+    let mut in_order: Vec<_> = pairs.iter().collect();
+    in_order.sort_by_key(|(.., expected)| *expected == Verdict::Refused);
+    for (cell, ours, expected) in in_order {
         let is_matching = matches!(expected, Verdict::Matches | Verdict::OursRefuses);
         let number = match expected {
-            Verdict::Refused => cell.policy.number_of(library),
+            Verdict::Refused if library != Library::Dust => cell.policy.number_of(library),
             _ => 0,
         };
         let mut ask = |what: &str| peer.does(json!({"do": what, "topic": cell.topic}));
         let deadline = Instant::now() + PATIENCE;
         let mut said = (0, 0, 0);
-        let wanted = (is_matching, number, *expected == Verdict::Matches);
+        let is_ours_matching = matches!(expected, Verdict::Matches | Verdict::TheirsRefuses);
+        let wanted = (is_matching, number, is_ours_matching);
         while Instant::now() < deadline {
             said = (ask("matched"), ask("refused"), ours.opposites());
             if (said.0 > 0, said.1, said.2 > 0) == wanted {
@@ -426,7 +454,7 @@ fn check_table(rows: &str) {
     let (begin, end) = ("<!-- terms -->\n", "<!-- /terms -->");
     let (before, rest) = text.split_once(begin).expect("the table has a beginning");
     let (_, after) = rest.split_once(end).expect("and an end");
-    let head = "| policy | offered | requested | Cyclone DDS | Fast DDS |\n|---|---|---|---|---|";
+    let head = "| policy | offered | requested | Cyclone DDS | Fast DDS | Dust DDS |\n|---|---|---|---|---|---|";
     let made = format!("{before}{begin}{head}\n{rows}\n{end}{after}");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&page, &made).expect("it can be written");
