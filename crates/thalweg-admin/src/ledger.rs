@@ -171,6 +171,7 @@ pub(crate) fn add_ledger(sum: &mut Ledger, ledger: &Ledger) {
         expired,
         dropped,
         sessions_expired,
+        subscriptions_downgraded,
         redelivered,
         forwarded,
         arrived,
@@ -197,6 +198,7 @@ pub(crate) fn add_ledger(sum: &mut Ledger, ledger: &Ledger) {
         *sum += count;
     }
     sum.sessions_expired += sessions_expired;
+    sum.subscriptions_downgraded += subscriptions_downgraded;
     sum.redelivered += redelivered;
     sum.forwarded += forwarded;
     sum.arrived += arrived;

@@ -18,6 +18,8 @@ pub(crate) struct SubscriptionRow {
     filter: Box<str>,
     group: Option<Box<str>>,
     qos: u8,
+    /// The highest it is sent, by the policies of now.
+    qos_offered: u8,
     id: Option<u32>,
     /// The content filter that messages must pass.
     condition: Option<Box<str>>,
@@ -31,6 +33,7 @@ impl SubscriptionRow {
             filter: shown(&view.filter).into(),
             group: view.group,
             qos: view.reliability as u8,
+            qos_offered: view.offered as u8,
             id: (view.id != 0).then_some(view.id),
             condition: view.condition.map(|it| it.text().into()),
             shard,

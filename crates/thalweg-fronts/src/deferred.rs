@@ -294,6 +294,8 @@ const DDS: Service = Service {
     priority: None,
     last_value: "as for the address",
     acknowledgement: None,
+    at_most_once: "best-effort samples",
+    downgraded: "the bridge, which is not told; its writers keep their QoS",
     throttle: "the bridge is not read",
     reject: "reliable samples wait, others in silence",
     subscriber_rate: "the bridge, which is one subscriber",

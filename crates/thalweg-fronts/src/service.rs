@@ -19,6 +19,10 @@ pub struct Service {
     pub last_value: &'static str,
     /// The answer that waits for what `fsync` asks for.
     pub acknowledgement: Option<&'static str>,
+    /// What its publishers send at most once.
+    pub at_most_once: &'static str,
+    /// Who is sent messages less reliably than was asked for where a policy says so, and hears of it how.
+    pub downgraded: &'static str,
     /// How a publisher beyond its rate is slowed down.
     pub throttle: &'static str,
     /// How it is told that a message was refused for its rate.
@@ -56,6 +60,18 @@ pub fn of_rates() -> String {
             "a subscriber's rate is for",
         ],
         |it| [it.name, it.throttle, it.reject, it.subscriber_rate].map(Into::into),
+    )
+}
+
+/// The rows of `docs/policies.md` about reliability.
+pub fn of_reliability() -> String {
+    table(
+        [
+            "protocol",
+            "`reliability_min` is for",
+            "`reliability_max` is for",
+        ],
+        |it| [it.name, it.at_most_once, it.downgraded].map(Into::into),
     )
 }
 

@@ -59,6 +59,11 @@ fn documents_list_where_rabbitmq_does_otherwise() {
 #[test]
 fn documents_have_the_tables_of_policies_and_filters() {
     let tables = [
+        (
+            "docs/policies.md",
+            "of_reliability",
+            service::of_reliability(),
+        ),
         ("docs/policies.md", "of_rates", service::of_rates()),
         ("docs/policies.md", "of_policies", service::of_policies()),
         ("docs/filters.md", "of_filters", service::of_filters()),

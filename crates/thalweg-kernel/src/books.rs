@@ -327,6 +327,11 @@ impl Books {
         self.ledger.drop_many(reason, count);
     }
 
+    /// A policy has a subscription sent messages less reliably than it asked for.
+    pub(crate) fn downgraded(&mut self) {
+        self.ledger.subscriptions_downgraded += 1;
+    }
+
     /// A session ended because it had no link for too long.
     pub(crate) fn session_expired(&mut self) {
         self.ledger.sessions_expired += 1;

@@ -55,6 +55,8 @@ pub struct SubscriptionView {
     pub group: Option<Box<str>>,
     /// The most reliable it is granted.
     pub reliability: Reliability,
+    /// How reliably it is sent messages at best, by the policies of now.
+    pub offered: Reliability,
     /// Its identifier, 0 for none.
     pub id: u32,
     /// The content filter that messages must pass.
@@ -229,11 +231,17 @@ impl Kernel {
                         member.map_or(0, |m| m.id),
                     )
                 };
+                let reliability = reliability.unwrap_or_default();
+                let limits = self.env.limits();
                 f(SubscriptionView {
                     client: session.client().clone(),
                     filter: held.filter.clone(),
                     group,
-                    reliability: reliability.unwrap_or_default(),
+                    reliability,
+                    offered: match held.group {
+                        Some(_) => reliability,
+                        None => limits.reliability_within(&held.filter, reliability),
+                    },
                     id: number,
                     condition,
                 });

@@ -132,6 +132,8 @@ pub struct Ledger {
     pub dropped: [u64; DropReason::ALL.len()],
     /// Sessions that ended because they had no link for too long.
     pub sessions_expired: u64,
+    /// Subscriptions that a policy has sent messages less reliably than they asked for when they were made.
+    pub subscriptions_downgraded: u64,
     /// Copies sent again after a reconnect or a time limit.
     pub redelivered: u64,
     /// Copies handed to other shards: one per message and shard.

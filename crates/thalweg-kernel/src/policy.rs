@@ -9,7 +9,7 @@ use crate::effects::Safety;
 use crate::limits::Limits;
 use crate::publish::pipeline::Draft;
 use crate::routes::cached::Route;
-use thalweg_model::{Filter, RetainOp, Span, Time};
+use thalweg_model::{Filter, Reliability, RetainOp, Span, Time};
 
 /// What is asked of messages whose addresses a filter matches. Of the records that match and set a field the last one counts.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,11 @@ pub struct Policy {
     pub lifespan_max: Option<Span>,
     /// Messages of a lower priority, or of none, have this one.
     pub priority_min: Option<u8>,
+    /// Messages that are published at most once are handled like ones published at least once, if this says so. It cannot ask for
+    /// more: that a message is no repetition only its publisher can say.
+    pub reliability_min: Option<Reliability>,
+    /// Subscribers are sent messages no more reliably, whatever they asked for.
+    pub reliability_max: Option<Reliability>,
     pub last_value: Option<LastValueRule>,
     /// How many messages an address keeps, the last value among them.
     pub last_value_depth: Option<u16>,
@@ -41,6 +46,8 @@ impl Policy {
             filter,
             lifespan_max: None,
             priority_min: None,
+            reliability_min: None,
+            reliability_max: None,
             last_value: None,
             last_value_depth: None,
             safety: None,
@@ -112,6 +119,8 @@ pub(crate) struct Terms {
     /// [`Span::FOREVER`] is none.
     lifespan_max: Span,
     priority_min: u8,
+    /// What is published at most once is taken as if it were published at least once.
+    is_sure: bool,
     keeps_no_value: bool,
     rate: Option<Rate>,
 }
@@ -125,9 +134,11 @@ impl Terms {
         let lifespan_max = limits.policy_field(address, |policy| policy.lifespan_max);
         let priority_min = limits.policy_field(address, |policy| policy.priority_min);
         let last_value = limits.policy_field(address, |policy| policy.last_value);
+        let reliability_min = limits.policy_field(address, |policy| policy.reliability_min);
         let terms = Terms {
             lifespan_max: lifespan_max.unwrap_or(Span::FOREVER),
             priority_min: priority_min.unwrap_or(0),
+            is_sure: reliability_min > Some(Reliability::AtMostOnce),
             keeps_no_value: last_value == Some(LastValueRule::Off),
             rate: limits.rate_at(address),
         };
@@ -135,7 +146,10 @@ impl Terms {
     }
 
     fn changes_messages(&self) -> bool {
-        self.lifespan_max != Span::FOREVER || self.priority_min > 0 || self.keeps_no_value
+        self.lifespan_max != Span::FOREVER
+            || self.priority_min > 0
+            || self.is_sure
+            || self.keeps_no_value
     }
 
     /// Whether messages do not become last values.
@@ -166,13 +180,17 @@ impl Terms {
     }
 
     /// The message as it is published. What its publisher has written is not sent on as it stands: it may say otherwise.
-    fn apply<'a>(&self, draft: &Draft<'a>) -> Draft<'a> {
+    fn apply<'a>(&self, draft: &Draft<'a>, can_be_sure: bool) -> Draft<'a> {
         let lifespan = draft
             .expires_in
             .map_or(self.lifespan_max, |asked| asked.min(self.lifespan_max));
         Draft {
             expires_in: (lifespan != Span::FOREVER).then_some(lifespan),
             priority: draft.priority.max(self.priority_min),
+            reliability: match self.is_sure && can_be_sure {
+                true => draft.reliability.max(Reliability::AtLeastOnce),
+                false => draft.reliability,
+            },
             retain: match draft.retain {
                 RetainOp::Set if self.keeps_no_value => RetainOp::None,
                 asked => asked,
@@ -242,6 +260,31 @@ impl Limits {
             .any(|per| per == Some(RatePer::Subscriber))
     }
 
+    /// How reliably a receiver is sent messages of an address that would have them so reliably.
+    pub fn reliability_at(&self, address: &str, asked: Reliability) -> Reliability {
+        match self.policy_field(address, |policy| policy.reliability_max) {
+            Some(most) => asked.min(most),
+            None => asked,
+        }
+    }
+
+    /// How reliably a subscription is sent messages at best: those of some addresses that it matches perhaps less so.
+    pub(crate) fn reliability_within(&self, filter: &str, asked: Reliability) -> Reliability {
+        let mut best = None;
+        for policy in self.policies.iter().rev() {
+            let Some(most) = policy.reliability_max else {
+                continue;
+            };
+            if policy.filter.meets(filter) {
+                best = best.max(Some(most));
+            }
+            if policy.filter.covers(filter) {
+                return asked.min(best.unwrap_or(asked));
+            }
+        }
+        asked
+    }
+
     /// Whether messages to an address do not become last values.
     pub fn keeps_no_value(&self, address: &str) -> bool {
         self.policy_field(address, |policy| policy.last_value) == Some(LastValueRule::Off)
@@ -273,10 +316,20 @@ impl Kernel {
     #[cold]
     pub(crate) fn on_terms<'a>(&mut self, route: &Route, draft: &Draft<'a>) -> Option<Draft<'a>> {
         let terms = route.terms().filter(|terms| terms.changes_messages())?;
-        let changed = terms.apply(draft);
+        Some(self.changed_by(terms, draft))
+    }
+
+    // Apart, so that where there are no terms its registers are not saved.
+    #[inline(never)]
+    fn changed_by<'a>(&mut self, terms: &Terms, draft: &Draft<'a>) -> Draft<'a> {
+        let changed = terms.apply(draft, !self.env.journal_full());
         if changed.retain != draft.retain {
             self.books.retain_refused();
         }
-        Some(changed)
+        if changed.reliability != draft.reliability {
+            // Its publisher waits for no answer, so no shard is asked for one.
+            self.sessions.crowd.ask_nobody();
+        }
+        changed
     }
 }

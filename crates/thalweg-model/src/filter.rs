@@ -184,6 +184,24 @@ impl Filter {
         theirs.next().is_none()
     }
 
+    /// Whether there is an address that it and `other`, a canonical rendering of a filter of levels, both match.
+    pub fn meets(&self, other: &str) -> bool {
+        let is_wild = |filter: &str| matches!(filter.split('/').next(), Some("+" | "#"));
+        let is_apart = |a: &str, b: &str| is_wild(a) && b.starts_with('$');
+        if is_apart(&self.0, other) || is_apart(other, &self.0) {
+            return false;
+        }
+        let (mut ours, mut theirs) = (self.0.split('/'), other.split('/'));
+        loop {
+            match (ours.next(), theirs.next()) {
+                (Some("#"), _) | (_, Some("#")) | (None, None) => return true,
+                (Some("+"), Some(_)) | (Some(_), Some("+")) => {}
+                (Some(our), Some(their)) if our == their => {}
+                _ => return false,
+            }
+        }
+    }
+
     /// Whether it matches a canonical address: the plain definition that faster matchers are tested against.
     pub fn matches(&self, address: &str) -> bool {
         if let Some(prefix) = prefix_of(&self.0) {
@@ -284,6 +302,29 @@ mod tests {
         check("+/x", "$SYS/x", false);
         check("$SYS/#", "$SYS/x", true);
         check("$SYS/+", "$SYS/x", true);
+    }
+
+    #[test]
+    fn filters_meet_where_an_address_matches_both() {
+        for (one, other, expected) in [
+            ("a/b", "a/b", true),
+            ("a/b", "a/c", false),
+            ("a/+", "a/b", true),
+            ("+/b", "a/+", true),
+            ("+/b", "a/c", false),
+            ("a/#", "a", true),
+            ("a/#", "+/b/c", true),
+            ("a/#", "b/#", false),
+            ("a/b", "a", false),
+            ("#", "$q/x", false),
+            ("$q/+", "$q/x", true),
+            ("+/x", "$q/#", false),
+        ] {
+            for (one, other) in [(one, other), (other, one)] {
+                let filter = Filter::new(one).expect("legal");
+                assert_eq!(filter.meets(other), expected, "{one} and {other}");
+            }
+        }
     }
 
     #[test]

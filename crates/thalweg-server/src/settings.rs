@@ -243,6 +243,8 @@ fn policy(policy: &config::Policy) -> Policy {
         filter: policy.filter.clone(),
         lifespan_max: policy.lifespan_max,
         priority_min: policy.priority_min,
+        reliability_min: policy.reliability_min,
+        reliability_max: policy.reliability_max,
         last_value: policy.last_value,
         last_value_depth: policy.last_value_depth,
         safety: policy.fsync.map(safety),

@@ -230,6 +230,9 @@ pub static METRICS: &[Metric] = metrics! {
     Gauge "thalweg_subscriptions" in "subscriptions" sys "subscriptions/count":
         "Subscriptions."
         = One(|g| g.totals.subscriptions as u64);
+    Counter "thalweg_subscriptions_downgraded_total" in "subscriptions":
+        "Subscriptions that were granted less than they asked for because of a policy."
+        = One(|g| g.ledger.subscriptions_downgraded);
     Gauge "thalweg_groups" in "groups":
         "Shared subscriptions; one with members on several shards counts on each."
         = One(|g| g.totals.groups as u64);

@@ -47,6 +47,8 @@ const SERVICE: Service = Service {
     priority: Some("`priority`"),
     last_value: "`x-last-value` of a binding",
     acknowledgement: Some("a confirm or `tx.commit-ok`"),
+    at_most_once: "what is not persistent, on channels without confirms or transactions",
+    downgraded: "none, as consumers settle what they take from queues",
     throttle: "not read; confirms of what follows come later",
     reject: "`basic.nack` with confirms, in silence without",
     subscriber_rate: "consumers, not `basic.get`",

@@ -47,6 +47,8 @@ const SERVICE: Service = Service {
     priority: None,
     last_value: "GET and Observe; with `off` a PUT leaves no representation",
     acknowledgement: Some("the response"),
+    at_most_once: "NON requests, or those with `qos=0`",
+    downgraded: "observers: their notifications are NON, whatever `qos` they asked for",
     throttle: "4.29 with Max-Age for what comes too soon",
     reject: "4.29 with Max-Age",
     subscriber_rate: "observers, who have the latest value then; not GET",

@@ -484,7 +484,13 @@ impl<S: Side> Handler<S> {
             }
             _ => {}
         }
-        let delivery = match (relation.notify, value.reliability()) {
+        let limits = cx.kernel.limits();
+        let most = limits.reliability_at(value.address(), Reliability::ExactlyOnce);
+        let notify = match (relation.notify, most) {
+            (Notify::Confirmable, Reliability::AtMostOnce) => Notify::NonConfirmable,
+            (asked, _) => asked,
+        };
+        let delivery = match (notify, value.reliability().min(most)) {
             (Notify::Auto, Reliability::AtMostOnce) => Delivery::Auto,
             (Notify::Auto, _) | (Notify::Confirmable, _) if !relation.conflates => {
                 Delivery::Insistent

@@ -58,6 +58,8 @@ const MQTT_3_SERVICE: Service = Service {
     priority: None,
     last_value: "retained messages",
     acknowledgement: Some("PUBACK or PUBREC"),
+    at_most_once: "QoS 0",
+    downgraded: "subscribers; SUBACK grants the lower QoS",
     throttle: "not read; PUBACK and PUBREC of what follows come later",
     reject: "QoS 1 and 2 wait; QoS 0 in silence",
     subscriber_rate: "its own subscriptions, and shared ones",

@@ -47,6 +47,8 @@ const SERVICE: Service = Service {
     priority: Some("`priority`"),
     last_value: "`x-last-value` of a subscription",
     acknowledgement: Some("RECEIPT"),
+    at_most_once: "SEND without `persistent`, a receipt or a transaction",
+    downgraded: "none, as subscriptions settle what they take from queues",
     throttle: "not read; receipts of what follows come later",
     reject: "ERROR, which ends the connection, if a receipt was asked for",
     subscriber_rate: "subscriptions",

@@ -46,6 +46,8 @@ const SERVICE: Service = Service {
     priority: None,
     last_value: "items of a node; with `off` a node has none",
     acknowledgement: Some("the result of the `iq`"),
+    at_most_once: "messages to full names and presence; publications to nodes are at least once",
+    downgraded: "clients with stream management, which are not told",
     throttle: NOT_READ,
     reject: "error `resource-constraint` of type `wait`",
     subscriber_rate: "subscriptions to nodes",

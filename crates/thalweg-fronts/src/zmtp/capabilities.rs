@@ -46,6 +46,8 @@ const SERVICE: Service = Service {
     priority: Some("with header frames"),
     last_value: "with `zmtp.last_value`",
     acknowledgement: None,
+    at_most_once: "PUB, and PUSH without `zmtp.durable`",
+    downgraded: "none, as SUB has everything at most once and PULL takes from queues",
     throttle: NOT_READ,
     reject: "PUB in silence; PUSH and REQ wait",
     subscriber_rate: "SUB and PULL",

@@ -6,7 +6,7 @@ use thalweg_coap::{ServerSettings, option};
 use thalweg_fronts::coap::CoapSettings;
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{Exceed, Limits, Policy};
-use thalweg_model::{Filter, Span};
+use thalweg_model::{Filter, Reliability, Span};
 use thalweg_mqtt::QoS;
 
 /// A generator whose seed is printed when a test fails.
@@ -189,6 +189,39 @@ fn an_observer_says_what_is_confirmable_and_the_operator_what_is_shown() {
         world.asks(one, "CON GET /ps/data"),
         "ACK 2.05 ct=40 : </ps/data/a>"
     );
+}
+
+#[test]
+fn a_policy_bounds_how_surely_observers_are_notified_from_below_and_above() {
+    let bound = |min, max| Policy {
+        reliability_min: min,
+        reliability_max: max,
+        ..Policy::new(Filter::new("a").expect("a filter"))
+    };
+    let (once, at_most) = (Reliability::AtLeastOnce, Reliability::AtMostOnce);
+    for (policy, auto, confirmable) in [
+        (bound(None, None), "NON", "CON"),
+        (bound(Some(once), None), "CON", "CON"),
+        (bound(Some(once), Some(at_most)), "NON", "NON"),
+    ] {
+        let limits = Limits {
+            policies: [policy].into(),
+            ..Limits::default()
+        };
+        let mut world = World::with(1, limits, CoapSettings::default(), Some(Access::ALL));
+        let (one, two, app) = (world.peer(), world.peer(), world.mqtt("app"));
+        world.asks(one, "CON GET /ps/data/a observe=0");
+        world.asks(two, "CON GET /ps/data/a?qos=1 observe=0");
+        world.mqtt_says(app, "a", "0", QoS::AtLeastOnce, true);
+        world.lines(one);
+        world.lines(two);
+        world.mqtt_says(app, "a", "1", QoS::AtMostOnce, false);
+        assert_eq!(world.lines(one), [format!("{auto} 2.05 observe : 1")]);
+        assert_eq!(
+            world.lines(two),
+            [format!("{confirmable} 2.05 observe : 1")]
+        );
+    }
 }
 
 #[test]

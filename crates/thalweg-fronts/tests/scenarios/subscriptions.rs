@@ -3,8 +3,9 @@
 use crate::world::Packet;
 use crate::world::{Hello, World, staying};
 use thalweg_fronts::LinksLimits;
-use thalweg_kernel::Limits;
-use thalweg_mqtt::{PublishOut, QoS, SubscribeOptions};
+use thalweg_kernel::{Limits, Policy};
+use thalweg_model::{Filter, Reliability};
+use thalweg_mqtt::{PublishOut, QoS, ReasonCode, SubscribeOptions};
 
 const AT_LEAST_ONCE: SubscribeOptions = SubscribeOptions {
     qos: QoS::AtLeastOnce,
@@ -209,4 +210,47 @@ fn packets_of_every_type_are_counted_in_both_directions() {
     world.publish(publisher, "t", "m", QoS::AtMostOnce);
     world.leave(publisher);
     assert_eq!(packets(&world), Some((9, 8)));
+}
+
+#[test]
+fn suback_says_what_a_policy_leaves_of_the_qos_that_was_asked_for() {
+    let policy = Policy {
+        reliability_max: Some(Reliability::AtLeastOnce),
+        ..Policy::new(Filter::new("a/#").expect("a filter"))
+    };
+    let limits = Limits {
+        policies: [policy].into(),
+        ..Limits::default()
+    };
+    let mut world = World::with(1, limits, LinksLimits::default());
+    let [publisher, reader] = ["p", "r"].map(|name| world.connect(name));
+    let twice = SubscribeOptions {
+        qos: QoS::ExactlyOnce,
+        ..SubscribeOptions::default()
+    };
+    for (filter, told) in [
+        ("a/b", ReasonCode::GrantedQos1),
+        ("$share/g/a/c", ReasonCode::GrantedQos1),
+        ("b", ReasonCode::GrantedQos2),
+        ("#", ReasonCode::GrantedQos2),
+    ] {
+        assert_eq!(
+            world.subscribe_with(reader, filter, twice),
+            told,
+            "{filter}"
+        );
+    }
+    for (topic, qos) in [
+        ("a/b", vec![QoS::AtLeastOnce]),
+        ("a/c", vec![QoS::AtLeastOnce; 2]),
+        ("b", vec![QoS::ExactlyOnce]),
+    ] {
+        world.publish(publisher, topic, "m", QoS::ExactlyOnce);
+        let got = world.messages(reader);
+        assert_eq!(
+            got.iter().map(|it| it.qos).collect::<Vec<_>>(),
+            qos,
+            "{topic}"
+        );
+    }
 }

@@ -65,6 +65,11 @@ impl Crowd {
         };
     }
 
+    /// Its publisher does not wait for other shards after all.
+    pub(crate) fn ask_nobody(&mut self) {
+        self.question = 0;
+    }
+
     /// The question under which other shards are asked about it; 0 if there is none.
     #[inline]
     pub(crate) fn question(&self) -> u64 {

@@ -280,13 +280,14 @@ impl Kernel {
                 pause_until,
             };
         }
+        let is_waited_for = draft.reliability > Reliability::AtMostOnce;
         let on_terms = self.on_terms(&route, draft);
         let draft = on_terms.as_ref().unwrap_or(draft);
         self.hold_ticket(id, draft);
         let safety = self.asked_safety(Some(id), &route, draft);
         let (message, user) = (draft.keep(uid, now), self.user_of(id));
         let is_wanted = route.wants_more_than_queues() || route.has_queues();
-        let is_asked = is_wanted && draft.reliability > Reliability::AtMostOnce;
+        let is_asked = is_wanted && is_waited_for;
         let publish = Box::new(StampedPublish {
             message,
             stamp,

@@ -449,6 +449,12 @@ impl Kernel {
             _ => route.add_sink(sink),
         });
         let is_wanted = !sinks.is_empty() || !route.is_empty();
+        let limits = self.env.limits();
+        if !limits.policies.is_empty() {
+            let most = limits.reliability_at(address, Reliability::ExactlyOnce);
+            let each = sinks.iter_mut();
+            each.for_each(|sink| sink.reliability = sink.reliability.min(most));
+        }
         // Stable: a session's subscriptions stay in the order in which they matched.
         sinks.sort_by_key(|sink| sink.target);
         for same in sinks.chunk_by(|a, b| a.target == b.target) {

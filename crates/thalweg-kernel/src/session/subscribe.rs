@@ -156,10 +156,17 @@ impl Kernel {
         if wish.group.is_some() && pending.condition.is_some() && is_queue_address(wish.filter) {
             return Subscribed::BadFilter;
         }
-        let reliability = wish
+        let limits = self.env.limits();
+        let asked = wish
             .reliability
-            .min(self.env.limits().reliability_max)
+            .min(limits.reliability_max)
             .min(self.grants(id).reliability_max);
+        let offered = limits.reliability_within(wish.filter, asked);
+        // What a session is sent alone is bounded by each address, also by policies to come; members of a group by its filter.
+        let reliability = match wish.group {
+            Some(_) => offered,
+            None => asked,
+        };
         let is_new = match wish.group {
             Some(group) => self.join_group(id, group, wish, reliability, number, pending),
             None => self.subscribe_alone(id, wish, reliability, number, pending),
@@ -180,7 +187,10 @@ impl Kernel {
                 .scans
                 .push(self.scan_for(wish, reliability, condition));
         }
-        Subscribed::Granted(reliability)
+        if offered < asked {
+            self.books.downgraded();
+        }
+        Subscribed::Granted(offered)
     }
 
     fn grants(&self, id: SessionId) -> Grants {

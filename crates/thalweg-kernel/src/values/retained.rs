@@ -300,7 +300,9 @@ impl Kernel {
         if message.expires() <= now || !session.access().may_receive(&message) {
             return Ok(());
         }
+        let limits = self.env.limits();
         let reliability = reliability.min(message.reliability());
+        let reliability = limits.reliability_at(message.address(), reliability);
         let ready = if reliability == Reliability::AtMostOnce {
             !session.connection.is_congested()
         } else {

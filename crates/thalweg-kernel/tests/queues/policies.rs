@@ -272,3 +272,227 @@ fn a_will_and_what_a_transaction_publishes_are_under_the_policies_of_then() {
         assert_eq!(said, [("will", 7, true), ("tx", 7, true)]);
     }
 }
+
+const AT_MOST: Reliability = Reliability::AtMostOnce;
+const EXACTLY: Reliability = Reliability::ExactlyOnce;
+
+fn at_most(filter: &str, reliability: Reliability) -> Policy {
+    Policy {
+        reliability_max: Some(reliability),
+        ..policy(filter)
+    }
+}
+
+fn floor(filter: &str) -> Policy {
+    Policy {
+        reliability_min: Some(ONCE),
+        ..policy(filter)
+    }
+}
+
+fn reload(world: &mut World, records: &[Policy]) {
+    for kernel in &mut world.kernels {
+        kernel.set_limits(Limits {
+            policies: records.into(),
+            ..kernel.limits().clone()
+        });
+    }
+}
+
+#[test]
+fn subscribers_are_sent_messages_no_more_reliably_than_the_ceiling_and_are_told_so() {
+    for shards in [1, 2] {
+        let records = [at_most("t/#", AT_MOST), at_most("t/b", ONCE)];
+        let mut world = World::with(shards, limits(&records));
+        let publisher = world.connect("p");
+        let last = usize::from(shards) - 1;
+        let [plain, choosy] = [0; 2].map(|_| {
+            let name = world.name_on(last);
+            world.connect_with(last, &name, Access::ALL, Span::ZERO)
+        });
+        for (filter, told) in [
+            ("t/a", AT_MOST),
+            ("t/b", ONCE),
+            // It may be sent what the second record allows.
+            ("t/+", ONCE),
+            ("#", EXACTLY),
+            ("b", EXACTLY),
+        ] {
+            let granted = world.subscribe(plain, filter, None, EXACTLY);
+            assert_eq!(granted, Subscribed::Granted(told), "{filter}");
+        }
+        world.subscribe_if(choosy, ("t/+", None), EXACTLY, Some("$address LIKE 't/%'"));
+        let downgraded = world.kernels.iter().map(|it| it.ledger());
+        let downgraded: u64 = downgraded.map(|it| it.subscriptions_downgraded).sum();
+        assert_eq!(downgraded, 4);
+        let mut listed = Vec::new();
+        world.kernels[last].for_each_subscription(None, |it| {
+            listed.push((it.filter, it.reliability, it.offered));
+        });
+        assert!(listed.contains(&("t/a".into(), EXACTLY, AT_MOST)));
+        assert!(listed.contains(&("b".into(), EXACTLY, EXACTLY)));
+        let settles = |world: &mut World, address: &str| {
+            let draft = Draft {
+                reliability: EXACTLY,
+                ticket: 1,
+                ..firm(address, "m")
+            };
+            world.publish(publisher, draft);
+            world.run(publisher.shard, |kernel, out, _| {
+                kernel.release(publisher.session, 1, out)
+            });
+            [plain, choosy].map(|who| {
+                let got = world.got(who);
+                got.iter().map(|got| got.settles).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(settles(&mut world, "t/a"), [[false], [false]]);
+        assert_eq!(settles(&mut world, "t/b"), [[true], [true]]);
+        assert_eq!(settles(&mut world, "b"), [vec![true], vec![]]);
+        // The subscription still asks for what it asked for.
+        reload(&mut world, &[]);
+        assert_eq!(settles(&mut world, "t/a"), [[true], [true]]);
+    }
+}
+
+#[test]
+fn members_of_a_group_have_the_ceiling_of_its_filter_wherever_the_group_is() {
+    for (shards, at) in [(1, 0), (2, 0), (2, 1)] {
+        let mut world = World::with(shards, limits(&[at_most("t/#", AT_MOST)]));
+        let publisher = world.connect("p");
+        let name = world.name_on(at);
+        let member = world.connect_with(at, &name, Access::ALL, HOUR);
+        let granted = world.subscribe(member, "t/+", Some("g"), ONCE);
+        assert_eq!(granted, Subscribed::Granted(AT_MOST));
+        world.publish(publisher, firm("t/a", "m"));
+        let got = world.got(member);
+        assert_eq!(got.iter().map(|it| it.settles).collect::<Vec<_>>(), [false]);
+        assert_eq!(world.waiting_in_groups(), 0);
+        reload(&mut world, &[]);
+        let granted = world.subscribe(member, "t/+", Some("g"), ONCE);
+        assert_eq!(granted, Subscribed::Granted(ONCE));
+        world.publish(publisher, firm("t/a", "m"));
+        let got = world.got(member);
+        assert_eq!(got.iter().map(|it| it.settles).collect::<Vec<_>>(), [true]);
+    }
+}
+
+#[test]
+fn a_last_value_is_sent_no_more_reliably_than_the_ceiling() {
+    for (most, settles) in [(AT_MOST, false), (ONCE, true)] {
+        let mut world = World::with(1, limits(&[at_most("t", most)]));
+        let [publisher, reader] = ["p", "r"].map(|name| world.connect(name));
+        let retained = Draft {
+            retain: RetainOp::Set,
+            ..firm("t", "v")
+        };
+        world.publish(publisher, retained);
+        let wish = Wish {
+            last_values: LastValueWish::Always,
+            ..crate::world::wish("#", None, ONCE)
+        };
+        world.ask_for(reader, &wish);
+        let got = world.got(reader);
+        let said: Vec<_> = got.iter().map(|got| got.settles).collect();
+        assert_eq!(said, [settles]);
+    }
+}
+
+#[test]
+fn what_is_published_at_most_once_is_kept_and_settled_where_the_floor_says_so() {
+    for (shards, address) in [(1, "t/a"), (3, "t/a"), (1, "b"), (3, "b")] {
+        let mut world = World::with(shards, limits(&[floor("t/#")]));
+        let publisher = world.connect("p");
+        let last = usize::from(shards) - 1;
+        let [name, other] = [0; 2].map(|_| world.name_on(last));
+        let away = world.connect_with(last, &name, Access::ALL, HOUR);
+        world.subscribe(away, address, None, ONCE);
+        world.lose(away);
+        let here = world.connect_with(last, &other, Access::ALL, Span::ZERO);
+        world.subscribe(here, address, None, AT_MOST);
+        // What was asked about before is not what other shards answer for.
+        world.publish(publisher, firm(address, "1"));
+        let outcome = world.publish(publisher, draft(address, "2"));
+        assert_eq!(outcome, Outcome::Accepted);
+        world.publish(publisher, firm(address, "3"));
+        assert_eq!(world.texts(here), ["1", "2", "3"], "as it asked");
+        world.restart();
+        let back = world.connect_with(last, &name, Access::ALL, HOUR);
+        let kept = world.texts(back);
+        let all: &[&str] = match address {
+            "t/a" => &["1", "2", "3"],
+            _ => &["1", "3"],
+        };
+        assert_eq!(kept, all, "{shards} shards, {address}");
+    }
+}
+
+#[test]
+fn the_floor_holds_for_wills_queues_groups_and_last_values_over_a_restart() {
+    for shards in [1, 2] {
+        let mut world = World::with(shards, limits(&[floor("t/#"), floor("$q/q")]));
+        let client = world.connect("c");
+        world.queue(client, "q", &Terms::durable());
+        let last = usize::from(shards) - 1;
+        let name = world.name_on(last);
+        let member = world.connect_with(last, &name, Access::ALL, HOUR);
+        world.subscribe(member, "t/a", Some("g"), ONCE);
+        world.lose(member);
+        let will = Will {
+            address: q("q").into(),
+            payload: b"will".as_slice().into(),
+            reliability: AT_MOST,
+            retain: RetainOp::None,
+            delay: Span::ZERO,
+            expires_in: None,
+            properties: None,
+        };
+        let leaves = world.connect_with_will(0, "leaves", will);
+        world.lose(leaves);
+        world.publish(client, draft(&q("q"), "put"));
+        let retained = Draft {
+            retain: RetainOp::Set,
+            ..draft("t/a", "v")
+        };
+        world.publish(client, retained);
+        world.restart();
+        let texts: Vec<_> = world.drain("q").into_iter().map(|got| got.text).collect();
+        assert_eq!(texts, ["will", "put"], "{shards} shards");
+        let member = world.connect_with(last, &name, Access::ALL, HOUR);
+        let got = world.got(member);
+        let said: Vec<_> = got.iter().map(|it| (&*it.text, it.settles)).collect();
+        assert_eq!(said, [("v", true)], "{shards} shards");
+        let reader = world.connect("r");
+        world.ask_for(
+            reader,
+            &Wish {
+                last_values: LastValueWish::Always,
+                ..crate::world::wish("t/a", None, ONCE)
+            },
+        );
+        let got = world.got(reader);
+        let said: Vec<_> = got.iter().map(|it| (&*it.text, it.settles)).collect();
+        assert_eq!(said, [("v", true)], "{shards} shards");
+    }
+}
+
+#[test]
+fn in_a_full_journal_what_is_published_at_most_once_stays_so() {
+    let mut world = World::with(1, limits(&[floor("t/#")]));
+    let [publisher, here] = ["p", "h"].map(|name| world.connect(name));
+    let away = world.connect_with(0, "away", Access::ALL, HOUR);
+    for who in [here, away] {
+        world.subscribe(who, "t/a", None, ONCE);
+    }
+    world.lose(away);
+    world.kernels[0].set_journal_full(true);
+    assert_eq!(world.publish(publisher, firm("t/a", "1")), Outcome::Full);
+    let outcome = world.publish(publisher, draft("t/a", "2"));
+    assert_eq!(outcome, Outcome::Accepted);
+    let got = world.got(here);
+    let said: Vec<_> = got.iter().map(|it| (&*it.text, it.settles)).collect();
+    assert_eq!(said, [("2", false)]);
+    world.kernels[0].set_journal_full(false);
+    let away = world.connect_with(0, "away", Access::ALL, HOUR);
+    assert_eq!(world.texts(away), [""; 0]);
+}

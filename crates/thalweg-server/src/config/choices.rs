@@ -3,6 +3,7 @@
 use serde_json::Value;
 use thalweg_kernel::access::Otherwise;
 use thalweg_kernel::{ClientIds, Exceed, GroupStrategy, LastValueRule, Overflow, RatePer};
+use thalweg_model::Reliability;
 
 use super::section::Setting;
 use crate::access::TokenAlgorithm;
@@ -145,6 +146,13 @@ words! { for TokenAlgorithm { Hs256 = "HS256", Rs256 = "RS256", Es256 = "ES256",
 words! { for Otherwise { Allow = "allow", Deny = "deny", } }
 words! { for ClientIds { Any = "any", User = "user", Prefix = "prefix", } }
 words! { for LastValueRule { Keep = "keep", Off = "off", } }
+words! {
+    for Reliability {
+        AtMostOnce = "at-most-once",
+        AtLeastOnce = "at-least-once",
+        ExactlyOnce = "exactly-once",
+    }
+}
 words! { for RatePer { Publisher = "publisher", Address = "topic", Subscriber = "subscriber", } }
 words! { for Exceed { Throttle = "throttle", Drop = "drop", Reject = "reject", } }
 words! { for Overflow { DropOldest = "drop-oldest", DropNewest = "drop-newest", Disconnect = "disconnect", } }

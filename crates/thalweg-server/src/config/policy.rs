@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 use thalweg_kernel::{Exceed, LastValueRule, RatePer};
-use thalweg_model::{Filter, Span};
+use thalweg_model::{Filter, Reliability, Span};
 
 use super::choices::Fsync;
 use super::kind::{Fault, fault};
@@ -22,6 +22,10 @@ section! {
         lifespan_max: Option<Span> = millis(1, 10 * 365 * 86_400_000), "" or "unlimited", Now;
         /// The least priority that messages have.
         priority_min: Option<u8> = count(0, 9), "", Now;
+        /// How reliably messages are taken at least: [`Reliability::ExactlyOnce`] is refused.
+        reliability_min: Option<Reliability> = Word(Reliability::WORDS), "", Now;
+        /// How reliably subscribers are sent them at most.
+        reliability_max: Option<Reliability> = Word(Reliability::WORDS), "", Now;
         /// Whether messages become last values.
         last_value: Option<LastValueRule> = Word(LastValueRule::WORDS), "", Now;
         /// How many messages an address keeps, the last value among them.
@@ -47,14 +51,28 @@ pub static POLICY: Tables = Tables {
     title: "a list of policies",
     entry: "a policy",
     max: (1000, ": a new address is compared with each"),
-    takes: "[[policy]] with filter, lifespan_max, priority_min, last_value, last_value_depth, fsync, rate, rate_bytes, rate_burst, rate_per \
-            and rate_exceed, or \
+    takes: "[[policy]] with filter, lifespan_max, priority_min, reliability_min, reliability_max, last_value, last_value_depth, fsync, rate, \
+            rate_bytes, rate_burst, rate_per and rate_exceed, or \
             [{ filter = \"plant/#\", lifespan_max = \"30s\" }]",
     mend: "Write [{ filter = \"plant/#\", lifespan_max = \"30s\" }], or tables [[policy]]",
     mend_first: "Write filter = \"plant/#\" in it, a filter as in a subscription",
     keys: keys_of::<Policy>,
-    check: rates_can_hold,
+    check: can_hold,
 };
+
+/// What is asked can be done.
+fn can_hold(entries: &[Value]) -> Result<(), Fault> {
+    for entry in entries {
+        if entry["reliability_min"] == "exactly-once" {
+            let filter = entry["filter"].as_str().unwrap_or_default();
+            let what = format!(
+                "asks for \"{filter}\" to be published exactly once, which only a publisher itself can do"
+            );
+            return Err(fault(what, "Write reliability_min = \"at-least-once\""));
+        }
+    }
+    rates_can_hold(entries)
+}
 
 /// A rate lets something through, and what says more of rates is about one.
 fn rates_can_hold(entries: &[Value]) -> Result<(), Fault> {
@@ -133,7 +151,7 @@ mod tests {
         Config::from_text(file, std::iter::empty(), &[])
     }
 
-    const TEXT: &str = "[[policy]]\nfilter = \"plant/#\"\nlifespan_max = \"30s\"\npriority_min = 4\nlast_value = \"keep\"\n\
+    const TEXT: &str = "[[policy]]\nfilter = \"plant/#\"\nlifespan_max = \"30s\"\npriority_min = 4\nreliability_min = \"at-least-once\"\nlast_value = \"keep\"\n\
                         rate = \"200/s\"\nrate_bytes = \"1MiB/s\"\nrate_per = \"topic\"\nrate_burst = \"2s\"\n\
                         [[policy]]\nfilter = \"plant/+/x\"\nlifespan_max = \"unlimited\"\nfsync = \"interval\"\n\
                         last_value_depth = 20\nrate = \"unlimited\"\nrate_exceed = \"drop\"\n";
@@ -190,6 +208,8 @@ mod tests {
             Ok("plant/7/x\n  \
                 lifespan_max         \"unlimited\" (policy 2, \"plant/+/x\")\n  \
                 priority_min         4 (policy 1, \"plant/#\")\n  \
+                reliability_min      \"at-least-once\" (policy 1, \"plant/#\")\n  \
+                reliability_max      no policy\n  \
                 last_value           \"keep\" (policy 1, \"plant/#\")\n  \
                 last_value_depth     20 (policy 2, \"plant/+/x\")\n  \
                 fsync                \"interval\" (policy 2, \"plant/+/x\")\n  \
@@ -212,6 +232,10 @@ mod tests {
     #[test]
     fn rates_that_make_no_sense_are_refused_with_their_line() {
         for (field, wrong) in [
+            (
+                "reliability_min = \"exactly-once\"",
+                "asks for \"a/#\" to be published exactly once, which only a publisher itself can do. Write",
+            ),
             (
                 "rate = \"0/s\"",
                 "has \"a/#\", whose rate is 0/s, which lets nothing through. Write 1/s or more",
