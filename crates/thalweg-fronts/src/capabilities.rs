@@ -551,7 +551,8 @@ pub fn document() -> String {
         ("content filter", |c| {
             let mut services = services();
             let service = services.find(|it| it.name == c.name);
-            or_dash(service.and_then(|it| it.filter.as_ref()).map(|it| it.place))
+            let filter = service.and_then(|it| it.filter.as_ref().ok());
+            or_dash(filter.map(|it| it.place))
         }),
     ];
     for (title, read) in rows {

@@ -293,17 +293,18 @@ const DDS: Service = Service {
     lifespan: None,
     priority: None,
     last_value: "as for the address",
+    history: "a late reader gets the last one of each instance, whatever its HISTORY",
     acknowledgement: None,
     at_most_once: "best-effort samples",
     downgraded: "the bridge, which is not told; its writers keep their QoS",
     throttle: "the bridge is not read",
     reject: "reliable samples wait, others in silence",
     subscriber_rate: "the bridge, which is one subscriber",
-    filter: Some(Filtering {
+    filter: Ok(Filtering {
         place: "the content-filtered topic of a reader, which evaluates it itself",
         refused: "none from here, as it is not told",
     }),
-    consumer_filter: None,
+    consumer_filter: Err("the bridge takes from no queue"),
 };
 
 /// A front of another crate.

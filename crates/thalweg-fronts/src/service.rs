@@ -17,6 +17,8 @@ pub struct Service {
     pub priority: Option<&'static str>,
     /// How a subscriber gets last values.
     pub last_value: &'static str,
+    /// What it shows of the messages that an address keeps beside its last value.
+    pub history: &'static str,
     /// The answer that waits for what `fsync` asks for.
     pub acknowledgement: Option<&'static str>,
     /// What its publishers send at most once.
@@ -29,10 +31,10 @@ pub struct Service {
     pub reject: &'static str,
     /// Which of its receivers a rate of each subscriber is for.
     pub subscriber_rate: &'static str,
-    /// Where a subscription says its content filter.
-    pub filter: Option<Filtering>,
-    /// Where one consumer of a queue says its own.
-    pub consumer_filter: Option<&'static str>,
+    /// Where a subscription says its content filter, or why it has none.
+    pub filter: Result<Filtering, &'static str>,
+    /// Where a consumer of a queue says its own, or why it has none.
+    pub consumer_filter: Result<&'static str, &'static str>,
 }
 
 #[derive(Debug)]
@@ -55,9 +57,9 @@ pub fn of_rates() -> String {
     table(
         [
             "protocol",
-            "`throttle`",
+            "`rate`, `rate_bytes` and `rate_burst` with `rate_exceed` `throttle`",
             "`reject`",
-            "a subscriber's rate is for",
+            "`rate_per` `subscriber` is for",
         ],
         |it| [it.name, it.throttle, it.reject, it.subscriber_rate].map(Into::into),
     )
@@ -79,7 +81,13 @@ pub fn of_reliability() -> String {
 pub fn of_policies() -> String {
     let or = |word: Option<&str>, otherwise: &str| word.unwrap_or(otherwise).to_owned();
     table(
-        ["protocol", "lifespan", "priority", "last value", "fsync"],
+        [
+            "protocol",
+            "`lifespan_max`",
+            "`priority_min`",
+            "`last_value`",
+            "`fsync`",
+        ],
         |it| {
             [
                 it.name.into(),
@@ -95,6 +103,13 @@ pub fn of_policies() -> String {
     )
 }
 
+/// The rows of `docs/policies.md` about several messages of an address.
+pub fn of_history() -> String {
+    table(["protocol", "`last_value_depth`: what it shows"], |it| {
+        [it.name, it.history].map(Into::into)
+    })
+}
+
 /// The rows of `docs/filters.md`.
 pub fn of_filters() -> String {
     table(
@@ -105,12 +120,14 @@ pub fn of_filters() -> String {
             "answer to what is no filter",
         ],
         |it| {
-            let filter = it.filter.as_ref();
+            let none = |why: &&str| format!("none: {why}");
+            let place = it.filter.as_ref().map(|it| it.place);
+            let refused = it.filter.as_ref().map_or("–", |it| it.refused);
             [
                 it.name.into(),
-                filter.map_or("–", |it| it.place).into(),
-                it.consumer_filter.unwrap_or("–").into(),
-                filter.map_or("–", |it| it.refused).into(),
+                place.map_or_else(none, Into::into),
+                it.consumer_filter.map_or_else(|why| none(&why), Into::into),
+                refused.into(),
             ]
         },
     )

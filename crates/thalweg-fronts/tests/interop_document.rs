@@ -64,6 +64,7 @@ fn documents_have_the_tables_of_policies_and_filters() {
             "of_reliability",
             service::of_reliability(),
         ),
+        ("docs/policies.md", "of_history", service::of_history()),
         ("docs/policies.md", "of_rates", service::of_rates()),
         ("docs/policies.md", "of_policies", service::of_policies()),
         ("docs/filters.md", "of_filters", service::of_filters()),

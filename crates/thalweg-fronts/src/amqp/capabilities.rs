@@ -46,17 +46,18 @@ const SERVICE: Service = Service {
     lifespan: Some("`expiration`"),
     priority: Some("`priority`"),
     last_value: "`x-last-value` of a binding",
+    history: "a new consumer with `x-last-value` gets the last one",
     acknowledgement: Some("a confirm or `tx.commit-ok`"),
     at_most_once: "what is not persistent, on channels without confirms or transactions",
     downgraded: "none, as consumers settle what they take from queues",
     throttle: "not read; confirms of what follows come later",
     reject: "`basic.nack` with confirms, in silence without",
     subscriber_rate: "consumers, not `basic.get`",
-    filter: Some(Filtering {
+    filter: Ok(Filtering {
         place: "argument `x-filter` of a binding to an exchange of any type",
         refused: "406 with the byte",
     }),
-    consumer_filter: Some(
+    consumer_filter: Ok(
         "argument `x-filter` of `basic.consume`, or `x-filter-jms-selector` as Qpid's clients call it",
     ),
 };

@@ -46,15 +46,16 @@ const SERVICE: Service = Service {
     lifespan: Some("Max-Age, in whole seconds"),
     priority: None,
     last_value: "GET and Observe; with `off` a PUT leaves no representation",
+    history: "GET and Observe have the last one",
     acknowledgement: Some("the response"),
     at_most_once: "NON requests, or those with `qos=0`",
     downgraded: "observers: their notifications are NON, whatever `qos` they asked for",
     throttle: "4.29 with Max-Age for what comes too soon",
     reject: "4.29 with Max-Age",
     subscriber_rate: "observers, who have the latest value then; not GET",
-    filter: Some(Filtering {
+    filter: Ok(Filtering {
         place: "query `filter=` of an observation, percent-encoded in a URI; at most 248 bytes, as an option has 255",
         refused: "4.00, with the byte in the diagnostic payload",
     }),
-    consumer_filter: Some("query `filter=` of a GET from `/q/`"),
+    consumer_filter: Ok("query `filter=` of a GET from `/q/`"),
 };

@@ -57,21 +57,22 @@ const MQTT_3_SERVICE: Service = Service {
     lifespan: None,
     priority: None,
     last_value: "retained messages",
+    history: "a new subscriber gets the last one",
     acknowledgement: Some("PUBACK or PUBREC"),
     at_most_once: "QoS 0",
     downgraded: "subscribers; SUBACK grants the lower QoS",
     throttle: "not read; PUBACK and PUBREC of what follows come later",
     reject: "QoS 1 and 2 wait; QoS 0 in silence",
     subscriber_rate: "its own subscriptions, and shared ones",
-    filter: None,
-    consumer_filter: None,
+    filter: Err("SUBSCRIBE has no properties"),
+    consumer_filter: Err("what a shared subscription takes from `$q/…` is what comes next"),
 };
 
 const MQTT_5_SERVICE: Service = Service {
     name: MQTT_5.name,
     lifespan: Some("Message Expiry Interval, in whole seconds"),
     reject: "PUBACK or PUBREC 0x97; QoS 0 in silence",
-    filter: Some(Filtering {
+    filter: Ok(Filtering {
         place: "user property `filter` of SUBSCRIBE, for all its topic filters, shared ones, too",
         refused: "SUBACK 0x8F for each, with the byte in the reason string",
     }),

@@ -46,15 +46,16 @@ const SERVICE: Service = Service {
     lifespan: Some("`expiration`"),
     priority: Some("`priority`"),
     last_value: "`x-last-value` of a subscription",
+    history: "a new subscriber gets the last one",
     acknowledgement: Some("RECEIPT"),
     at_most_once: "SEND without `persistent`, a receipt or a transaction",
     downgraded: "none, as subscriptions settle what they take from queues",
     throttle: "not read; receipts of what follows come later",
     reject: "ERROR, which ends the connection, if a receipt was asked for",
     subscriber_rate: "subscriptions",
-    filter: Some(Filtering {
+    filter: Ok(Filtering {
         place: "header `selector` of SUBSCRIBE to `/topic/` or `/exchange/`",
         refused: "ERROR `Invalid selector`; the body names the byte",
     }),
-    consumer_filter: Some("header `selector` of SUBSCRIBE to a queue or group"),
+    consumer_filter: Ok("header `selector` of SUBSCRIBE to a queue or group"),
 };

@@ -45,15 +45,16 @@ const SERVICE: Service = Service {
     lifespan: None,
     priority: None,
     last_value: "items of a node; with `off` a node has none",
+    history: "all, as items of the node, oldest first; a subscriber gets the last one. `max_items` of the node's configuration is the depth",
     acknowledgement: Some("the result of the `iq`"),
     at_most_once: "messages to full names and presence; publications to nodes are at least once",
     downgraded: "clients with stream management, which are not told",
     throttle: NOT_READ,
     reject: "error `resource-constraint` of type `wait`",
     subscriber_rate: "subscriptions to nodes",
-    filter: Some(Filtering {
+    filter: Ok(Filtering {
         place: "field `x-filter` of a subscription's options, with `<subscribe/>` or later; not for a queue's node",
         refused: "`<invalid-options/>`, with the byte in its text",
     }),
-    consumer_filter: None,
+    consumer_filter: Err("a subscription to the node of a queue takes what comes next"),
 };

@@ -45,16 +45,17 @@ const SERVICE: Service = Service {
     lifespan: Some("with header frames; else it expires in the broker"),
     priority: Some("with header frames"),
     last_value: "with `zmtp.last_value`",
+    history: "a new subscriber gets the last one",
     acknowledgement: None,
     at_most_once: "PUB, and PUSH without `zmtp.durable`",
     downgraded: "none, as SUB has everything at most once and PULL takes from queues",
     throttle: NOT_READ,
     reject: "PUB in silence; PUSH and REQ wait",
     subscriber_rate: "SUB and PULL",
-    filter: Some(Filtering {
+    filter: Ok(Filtering {
         place: "with `zmtp.filters`, behind the prefix and a zero byte: `plant/\\0n > 3`. Sockets are XSUB: a SUB drops messages that do \
                 not begin with the whole subscription",
         refused: "the connection ends, as ZMTP has no answer to a subscription; the log names the byte",
     }),
-    consumer_filter: None,
+    consumer_filter: Err("PULL subscribes to nothing, and so has no place for one"),
 };

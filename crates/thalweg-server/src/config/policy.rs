@@ -229,6 +229,25 @@ mod tests {
         );
     }
 
+    /// The tables are made of what fronts declare; a field that none is about would be left out in silence.
+    #[test]
+    fn a_document_says_of_each_field_what_it_is_in_each_protocol() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let text = std::fs::read_to_string(root.join("docs/policies.md")).expect("it is there");
+        let heads: Vec<&str> = text
+            .lines()
+            .filter(|it| it.starts_with("| protocol |"))
+            .collect();
+        for key in super::keys_of::<Policy>().iter().skip(1) {
+            let name = format!("`{}`", key.name);
+            assert!(heads.iter().any(|it| it.contains(&name)), "{name}");
+            let row = format!("\n| {name}");
+            let among = format!(", {name}");
+            let is_described = text.contains(&row) || text.contains(&among);
+            assert!(is_described, "{name}");
+        }
+    }
+
     #[test]
     fn rates_that_make_no_sense_are_refused_with_their_line() {
         for (field, wrong) in [
