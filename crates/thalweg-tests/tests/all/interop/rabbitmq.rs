@@ -12,7 +12,7 @@ use thalweg_client::{ClientError, Options, Reliability, SubscribeOptions, Succes
 
 /// Longer than anything takes that works.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The first of six ports, below those of `free_port`, which a broker of a test beside this one may have.
+/// The first of four ports, below those of `free_port`, which a broker of a test beside this one may have.
 const PORT: u16 = 20_930;
 
 /// A RabbitMQ of our own, gone when it is dropped: it ends with its input.
