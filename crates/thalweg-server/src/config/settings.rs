@@ -31,7 +31,9 @@ section! {
         /// Quality of service by topic, for every protocol: see policies.md. Of the entries whose `filter` matches a topic
         /// and that set a field the last one counts, and over it nothing else; `thalweg config explain plant/7/x` shows
         /// them. With `lifespan_max`, messages that would live longer, or for ever, expire after that time. With
-        /// `priority_min`, messages of a lower priority have this one. With `last_value`, topics remember their latest
+        /// `priority_min`, messages of a lower priority have this one. With `reliability_min`, what is published at most once
+        /// is handled as if it were at least once; `reliability_max` is how reliably subscribers are sent messages at most.
+        /// With `last_value`, topics remember their latest
         /// message although it was not retained, as with `last_values.keep` (`keep`), or no message is retained (`off`).
         /// With `last_value_depth`, they keep so many of those messages, for XMPP clients, which see them as items.
         /// `fsync` is what acknowledgements wait for, as with `journal.filters`.
