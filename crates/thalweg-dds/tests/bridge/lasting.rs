@@ -142,3 +142,23 @@ fn a_late_reader_in_another_domain_gets_what_a_living_writer_holds() {
     assert_eq!(other.hears(), heard);
     assert_eq!(other.hears_soon(), None);
 }
+
+#[test]
+fn what_a_writer_held_ends_when_its_process_dies() {
+    let Some(mut stage) = Stage::set(72, &[]) else {
+        return;
+    };
+    let mqtt = stage.mqtt();
+    let mut all = subscribe(&mqtt, "ros/#");
+    write(&mut stage, "one", "rt/held", "of one", &mut all);
+    let mut other = stage.peer_in(72);
+    let value = text("of another");
+    other.does(
+        json!({"do": "write", "topic": "rt/held", "type": "Text", "qos": LASTING, "value": value}),
+    );
+    assert_eq!(value_of(&next(&mut all)), value);
+    // It is killed, so that it says nothing: its lease of 10 s ends.
+    drop(other);
+    assert_eq!(value_of(&next(&mut all)), text("of one"));
+    assert_last(&mqtt, "ros/held", Some("of one"));
+}
