@@ -57,7 +57,7 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
             "throttled by itself: lower latency than without, at most 25 % less throughput",
             "-18 %, -3.6 %",
             not_built("Cyclone DDS has no AutoThrottle"),
-            throttled(groups),
+            quicker_than_the_base(groups, (OURS, THROTTLE, 1), 0.25),
         ),
         shape(
             "S3.7",
@@ -78,7 +78,7 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
             "C, heartbeat",
             "1-7: with rarer heartbeats latency falls, and throughput does not",
             "latency -49 %",
-            slow_heartbeat(groups),
+            quicker_than_the_base(groups, (CYCLONE, SLOW, 7), 0.1),
             not_built("MQTT has no heartbeats for data"),
         ),
         shape(
@@ -147,115 +147,86 @@ fn beside_base<'g>(
     pairs
 }
 
-fn told(figures: Vec<String>, faults: &[String]) -> Found {
-    match figures.is_empty() {
-        true => Found::nothing(),
-        false => Found::judged(figures.join("; "), faults),
-    }
+/// Figures in words, and whether they speak against the statement.
+type Comparison = (String, bool);
+
+/// A statement that each line has to hold for.
+fn told(lines: impl Iterator<Item = Comparison>, between: &str) -> Found {
+    let lines: Vec<Comparison> = lines.collect();
+    let faults = lines.iter().filter(|(_, is_fault)| *is_fault);
+    let faults: Vec<String> = faults.map(|(words, _)| words.clone()).collect();
+    let figures: Vec<String> = lines.into_iter().map(|(words, _)| words).collect();
+    Found::judged(figures.join(between), &faults)
 }
 
 const LINK_MBIT: f64 = LINK_BITS as f64 * 1e-6;
 
 /// Of protocols that need no broker, between these systems' clients.
 fn whole_link(groups: &[Group], systems: &[&str]) -> Found {
-    let (mut figures, mut faults) = (Vec::new(), Vec::new());
-    for group in floods(groups, "1-1") {
+    let line = |group: &Group| {
         let (protocol, qos) = (group.cell.publish.protocol, group.cell.publish.qos);
         let is_one = systems.contains(&group.cell.system.as_str())
             && matches!((protocol, qos), (Protocol::Zmtp, _) | (Protocol::Dds, 1..));
-        let (Some(size), Some(rate), true) = (group.payload(), group.mbit(), is_one) else {
-            continue;
-        };
-        if size < 4096 {
-            continue;
-        }
+        let size = group.payload().filter(|size| is_one && *size >= 4096)?;
+        let rate = group.mbit()?;
         let words = format!("{} {size} B {rate} Mbit/s", name(protocol));
         // The statement is about DDS; ZeroMQ did not reach it in the study.
-        if rate.mean < 0.9 * LINK_MBIT && protocol == Protocol::Dds {
-            faults.push(words.clone());
-        }
-        figures.push(words);
-    }
-    told(figures, &faults)
+        Some((
+            words,
+            rate.mean < 0.9 * LINK_MBIT && protocol == Protocol::Dds,
+        ))
+    };
+    told(floods(groups, "1-1").filter_map(line), "; ")
+}
+
+/// A policy of a system beside its base: throughput with it, and how many times that of the base, have to be as `is_fault`
+/// has it for a size.
+fn times_the_base(
+    groups: &[Group],
+    (system, policy, fan_out): (&str, &str, u32),
+    is_fault: fn(u32, f64, f64) -> bool,
+) -> Found {
+    let line = |(size, with, base): (u32, &Group, &Group)| {
+        let (with, base) = (with.mbit()?, base.mbit()?);
+        let times = with.mean / base.mean;
+        let words = format!(
+            "{size} B: {with} against {base} Mbit/s, {} times",
+            short(times)
+        );
+        Some((words, is_fault(size, with.mean, times)))
+    };
+    let pairs = beside_base(groups, system, policy, fan_out);
+    told(pairs.into_iter().filter_map(line), "; ")
 }
 
 fn multicast(groups: &[Group]) -> Found {
-    let (mut figures, mut faults) = (Vec::new(), Vec::new());
-    for (size, with, base) in beside_base(groups, CYCLONE, MULTICAST, 7) {
-        let (Some(with), Some(base)) = (with.mbit(), base.mbit()) else {
-            continue;
-        };
-        let times = with.mean / base.mean;
-        let words = format!(
-            "{size} B: {with} against {base} Mbit/s, {} times",
-            short(times)
-        );
-        if (size <= 1024 && times < 3.0) || (size >= 4096 && with.mean < 0.5 * LINK_MBIT) {
-            faults.push(words.clone());
-        }
-        figures.push(words);
-    }
-    told(figures, &faults)
+    times_the_base(groups, (CYCLONE, MULTICAST, 7), |size, rate, times| {
+        (size <= 1024 && times < 3.0) || (size >= 4096 && rate < 0.5 * LINK_MBIT)
+    })
 }
 
 fn batches(groups: &[Group], system: &str) -> Found {
-    let (mut figures, mut faults) = (Vec::new(), Vec::new());
-    for (size, with, base) in beside_base(groups, system, BATCHES, 1) {
-        let (Some(with), Some(base)) = (with.mbit(), base.mbit()) else {
-            continue;
-        };
-        let times = with.mean / base.mean;
-        let words = format!(
-            "{size} B: {with} against {base} Mbit/s, {} times",
-            short(times)
-        );
-        if (size < 1024 && times < 1.2) || (size >= 4096 && (times - 1.0).abs() > 0.05) {
-            faults.push(words.clone());
-        }
-        figures.push(words);
-    }
-    told(figures, &faults)
+    times_the_base(groups, (system, BATCHES, 1), |size, _, times| {
+        (size < 1024 && times < 1.2) || (size >= 4096 && (times - 1.0).abs() > 0.05)
+    })
 }
 
-/// Latency and throughput of our clients, throttled and not.
-fn throttled(groups: &[Group]) -> Found {
-    let (mut figures, mut faults) = (Vec::new(), Vec::new());
-    for (size, with, base) in beside_base(groups, OURS, THROTTLE, 1) {
-        let (Some(latency), Some(usual), Some(rate), Some(usual_rate)) =
-            (with.mean_ms(), base.mean_ms(), with.mbit(), base.mbit())
-        else {
-            continue;
-        };
+/// A policy that has to make latencies shorter, and may cost so large a part of the throughput.
+fn quicker_than_the_base(
+    groups: &[Group],
+    (system, policy, fan_out): (&str, &str, u32),
+    cost_max: f64,
+) -> Found {
+    let line = |(size, with, base): (u32, &Group, &Group)| {
+        let (latency, usual) = (with.mean_ms()?, base.mean_ms()?);
+        let (rate, usual_rate) = (with.mbit()?, base.mbit()?);
         let words =
             format!("{size} B: {latency} against {usual} ms, {rate} against {usual_rate} Mbit/s");
-        if latency.mean >= usual.mean || rate.mean < 0.75 * usual_rate.mean {
-            faults.push(words.clone());
-        }
-        figures.push(words);
-    }
-    told(figures, &faults)
-}
-
-fn slow_heartbeat(groups: &[Group]) -> Found {
-    let (mut figures, mut faults) = (Vec::new(), Vec::new());
-    for (size, with, base) in beside_base(groups, CYCLONE, SLOW, 7) {
-        let latency = |group: &Group| Some(group.mean_ms()?.mean);
-        let (Some(slow), Some(usual), Some(rate), Some(usual_rate)) =
-            (latency(with), latency(base), with.mbit(), base.mbit())
-        else {
-            continue;
-        };
-        let words = format!(
-            "{size} B: {} against {} ms, {rate} against {usual_rate} Mbit/s",
-            short(slow),
-            short(usual)
-        );
-        if slow >= usual || rate.mean < 0.9 * usual_rate.mean {
-            faults.push(words.clone());
-        }
-        figures.push(words);
-    }
-    told(figures, &faults)
+        let is_dear = rate.mean < (1.0 - cost_max) * usual_rate.mean;
+        Some((words, latency.mean >= usual.mean || is_dear))
+    };
+    let pairs = beside_base(groups, system, policy, fan_out);
+    told(pairs.into_iter().filter_map(line), "; ")
 }
 
 /// What a broker's steady flow feels of a neighbour, beside what peers' does.
@@ -395,32 +366,23 @@ fn small_floods(groups: &[Group], system: &str) -> Found {
 }
 
 fn sevenths(groups: &[Group], is_ours: bool) -> Found {
-    let (mut figures, mut faults) = (Vec::new(), Vec::new());
-    for group in floods(groups, "1-7").filter(|group| (group.cell.system == "thalweg") == is_ours) {
-        if group.payload() < Some(16_384) || group.cell.publish.window == 1 {
-            continue;
-        }
-        let Some(rate) = group.mbit() else { continue };
+    let line = |group: &Group| {
+        let is_it = (group.cell.system == "thalweg") == is_ours && group.cell.publish.window != 1;
+        let size = group.payload().filter(|size| is_it && *size >= 16_384)?;
+        let rate = group.mbit()?;
         let words = format!(
-            "{} {} {} B: {rate} Mbit/s",
+            "{} {} {size} B: {rate} Mbit/s",
             group.cell.system,
             way(&group.cell.publish),
-            group.payload().unwrap_or_default()
         );
-        if (rate.mean / (LINK_BITS as f64 * 1e-6 / 7.0) - 1.0).abs() > 0.1 {
-            faults.push(words.clone());
-        }
-        figures.push(words);
-    }
-    match figures.is_empty() {
-        true => Found::nothing(),
-        false => Found::judged(figures.join(", "), &faults)
-            .under("where there is a broker, all subscribers share its link, as they shared the publisher's"),
-    }
+        Some((words, (rate.mean / (LINK_MBIT / 7.0) - 1.0).abs() > 0.1))
+    };
+    told(floods(groups, "1-7").filter_map(line), ", ").under(
+        "where there is a broker, all subscribers share its link, as they shared the publisher's",
+    )
 }
 
 fn periodic_p90(groups: &[Group], is_ours: bool) -> Found {
-    let (mut figures, mut faults) = (Vec::new(), Vec::new());
     let all: Vec<&Group> = groups
         .iter()
         .filter(|group| {
@@ -433,34 +395,24 @@ fn periodic_p90(groups: &[Group], is_ours: bool) -> Found {
         .collect();
     systems.sort_unstable();
     systems.dedup();
-    for (system, protocol) in systems {
-        for size in [64, 2048] {
-            let p90: Vec<f64> = all
-                .iter()
-                .filter(|group| {
-                    group.cell.system == system && group.cell.publish.protocol == protocol
-                })
-                .filter(|group| group.payload() == Some(size))
-                .filter_map(|group| Some(group.stat(|row| Some(row.response.p90))?.mean))
-                .collect();
-            if p90.len() < 2 {
-                continue;
-            }
-            let spread = p90.iter().copied().fold(0.0, f64::max)
-                / p90.iter().copied().fold(f64::MAX, f64::min);
-            let words = format!(
-                "{system} {} {size} B: {} times",
-                name(protocol),
-                short(spread)
-            );
-            if spread > 1.5 {
-                faults.push(words.clone());
-            }
-            figures.push(words);
-        }
-    }
-    match figures.is_empty() {
-        true => Found::nothing(),
-        false => Found::judged(figures.join(", "), &faults),
-    }
+    let places = systems
+        .into_iter()
+        .flat_map(|who| [64, 2048].map(|size| (who, size)));
+    let line = |((system, protocol), size): ((&str, Protocol), u32)| {
+        let is_it = |group: &&&Group| {
+            (group.cell.system.as_str(), group.cell.publish.protocol) == (system, protocol)
+                && group.payload() == Some(size)
+        };
+        let p90 = |group: &&Group| Some(group.stat(|row| Some(row.response.p90))?.mean);
+        let p90: Vec<f64> = all.iter().filter(is_it).filter_map(p90).collect();
+        let spread =
+            p90.iter().copied().fold(0.0, f64::max) / p90.iter().copied().fold(f64::MAX, f64::min);
+        let words = format!(
+            "{system} {} {size} B: {} times",
+            name(protocol),
+            short(spread)
+        );
+        (p90.len() > 1).then_some((words, spread > 1.5))
+    };
+    told(places.filter_map(line), ", ")
 }
