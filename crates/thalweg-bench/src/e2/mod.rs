@@ -11,7 +11,6 @@
 //! Each course has namespaces and a broker of its own, so courses run side by side. Start reading at [`plan`], then
 //! [`stage`].
 
-mod broker;
 mod drawing;
 pub mod plan;
 pub mod raw;

@@ -1,7 +1,6 @@
 //! Runs a course: network, broker, two clients, steps of loss.
 
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,16 +10,18 @@ use thalweg_client::{
     Success, Ticket, Via, blocking,
 };
 
-use super::broker::Broker;
 use super::plan::{Course, Goal, Way, topic};
 use super::tally::{Tally, payload, publishes_by, receive, subscribes_by};
 use super::trial::{Event, Sample, Trial};
+use crate::brokers::{self, Running};
+use crate::cell::Protocol;
 use crate::net::emulator::Shape;
 use crate::net::network::name_of_ours;
-use crate::net::{BROKER_HOST, Network, Plan};
+use crate::net::{Network, Plan};
+use crate::studies;
 
 /// Runs a course to its end, or to where it was stopped.
-pub fn run(course: &Course, program: &Path, stop: &AtomicBool) -> io::Result<Trial> {
+pub fn run(course: &Course, stop: &AtomicBool) -> io::Result<Trial> {
     let shape = Shape {
         delay: course.delay,
         ..Shape::default()
@@ -32,19 +33,27 @@ pub fn run(course: &Course, program: &Path, stop: &AtomicBool) -> io::Result<Tri
         ..Plan::default()
     };
     let network = Network::up(&name_of_ours(&course.number.to_string()), &plan)?;
-    let broker = Broker::start(program, &network)?;
-    let trial = network.client().within(|| play(course, &network, stop));
-    drop(broker);
-    trial
+    let mut cell = studies::plan::cell("E2d", "thalweg", studies::plan::mqtt(1)).into_cell();
+    cell.subscribe = studies::plan::coap(true);
+    cell.broker_settings = [("shards".to_owned(), "1".to_owned())].into();
+    let broker = brokers::start(&cell, Some(network.broker()))?;
+    network
+        .client()
+        .within(|| play(course, &network, &broker, stop))
 }
 
 /// Everything that happens in the clients' namespace.
-fn play(course: &Course, network: &Network, stop: &AtomicBool) -> io::Result<Trial> {
-    let publisher = client(course, "pub").map_err(words)?;
+fn play(
+    course: &Course,
+    network: &Network,
+    broker: &Running,
+    stop: &AtomicBool,
+) -> io::Result<Trial> {
+    let publisher = client(course, broker, "pub").map_err(words)?;
     let subscriber = if course.one_client {
         publisher.clone()
     } else {
-        client(course, "sub").map_err(words)?
+        client(course, broker, "sub").map_err(words)?
     };
     let subscription = subscribe(course, &subscriber)?;
     thread::sleep(SETTLE);
@@ -128,11 +137,12 @@ fn blank(course: &Course) -> Trial {
     }
 }
 
-fn client(course: &Course, role: &str) -> Result<Client, ClientError> {
-    let (mqtt, coap) = (
-        format!("mqtt://{BROKER_HOST}:1883"),
-        format!("coap://{BROKER_HOST}:5683"),
-    );
+fn client(course: &Course, broker: &Running, role: &str) -> Result<Client, ClientError> {
+    let at = |scheme: &str, protocol: Protocol| {
+        let address = broker.address(protocol);
+        address.map_or_else(String::new, |address| format!("{scheme}://{address}"))
+    };
+    let (mqtt, coap) = (at("mqtt", Protocol::Mqtt), at("coap", Protocol::Coap));
     let builder = Client::builder()
         .client_id(format!("e2-{role}"))
         .seed(course.seed);
@@ -148,7 +158,7 @@ fn client(course: &Course, role: &str) -> Result<Client, ClientError> {
                 Goal::Latency => Objective::Latency,
                 Goal::Bytes => Objective::Bytes,
             };
-            // What the broker of `SETTINGS` does, where a client assumes RFC 7252's defaults.
+            // What our broker does here, where a client assumes RFC 7252's defaults.
             let calibration =
                 Calibration::built_in().with_notifications(Span::from_millis(100), 64);
             builder

@@ -1,7 +1,7 @@
 //! `thalweg bench suite E2d`: courses side by side, files, report.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +15,6 @@ use super::plan::{self, Course, Goal, Wishes};
 use super::raw::Writer;
 use super::trial::Trial;
 use super::{report, stage};
-use crate::brokers::System;
 use crate::command::Outcome;
 use crate::net::command::stopper;
 use crate::net::units;
@@ -83,17 +82,13 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     nest::enter().map_err(|why| io::Error::other(nest::told(&why)))?;
     network::is_possible().map_err(io::Error::other)?;
     network::sweep();
-    let program = args
-        .program
-        .clone()
-        .map_or_else(|| System::Thalweg.program(), Ok)?;
     let courses = plan::courses(&wishes);
     let mut about = about(args, &wishes, courses.len());
     let writer = Mutex::new(Writer::create(&folder)?);
     write_about(&folder, &about)?;
     let stop = stopper();
     let begun = Instant::now();
-    let valid = drive(&courses, &program, args, &stop, &writer)?;
+    let valid = drive(&courses, args, &stop, &writer)?;
     about["finished_unix_s"] = json!(unix_seconds());
     about["lasted_s"] = json!(begun.elapsed().as_secs_f64());
     about["interrupted"] = json!(stop.load(Ordering::Relaxed));
@@ -116,7 +111,6 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
 /// Runs all courses, some abreast; returns how many count.
 fn drive(
     courses: &[Course],
-    program: &Path,
     args: &SuiteArgs,
     stop: &AtomicBool,
     writer: &Mutex<Writer>,
@@ -132,7 +126,7 @@ fn drive(
             if stop.load(Ordering::Relaxed) {
                 return;
             }
-            let result = stage::run(course, program, stop);
+            let result = stage::run(course, stop);
             let over = over.fetch_add(1, Ordering::Relaxed) + 1;
             if let Err(error) = &result {
                 eprintln!("{}: {error}", course.words());

@@ -12,7 +12,6 @@
 //! Which cells there are is the study's ([`crate::studies`]), and so is the folder they go to; only how a cell is run is
 //! here. Start reading at [`plan`], then [`stage`].
 
-mod broker;
 mod lab;
 mod line;
 pub mod plan;
@@ -21,7 +20,9 @@ mod task;
 mod trial;
 mod worker;
 
+use std::fs;
 use std::io;
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -29,10 +30,10 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::brokers::System;
-use crate::cell::{Cell, Measured};
+use crate::brokers::{self, Running};
+use crate::cell::{Cell, Measured, Protocol};
+use crate::studies;
 use crate::studies::args::SuiteArgs;
-use broker::{Broker, cpu_of};
 use lab::Lab;
 pub use trial::{MEMBERS, of_member};
 
@@ -53,17 +54,15 @@ pub fn drive(
     thread::scope(|scope| {
         let lab = scope.spawn(move || {
             hurry();
-            let broker = match (&args.broker, &args.program) {
-                (Some(url), _) => Broker::at(url)?,
-                (None, Some(program)) => Broker::start(program)?,
-                (None, None) => Broker::start(&System::Thalweg.program()?)?,
-            };
-            let (own, theirs) = (cpu_of("self"), broker.cpu());
-            Lab::new(broker.address())?.run(tasks, args.rate_max, stop, &tell)?;
+            let broker = start(args.broker.as_deref())?;
+            let address = broker.address(Protocol::Mqtt);
+            let address = address.ok_or_else(|| io::Error::other("the broker has no MQTT"))?;
+            let theirs = || broker.is_metered().then(|| broker.usage().cpu_s);
+            let before = (own_cpu_s(), theirs());
+            Lab::new(address)?.run(tasks, args.rate_max, stop, &tell)?;
             let spent = |before: Option<f64>, after: Option<f64>| Some(after? - before?);
-            Ok(
-                json!({ "broker": spent(theirs, broker.cpu()), "clients": spent(own, cpu_of("self")) }),
-            )
+            let (clients, broker) = (spent(before.0, own_cpu_s()), spent(before.1, theirs()));
+            Ok(json!({ "broker": broker, "clients": clients }))
         });
         // Sums and files are made beside the loop: what sleeps must not wait for a disk.
         for stage in told {
@@ -77,6 +76,37 @@ pub fn drive(
     })
 }
 
+/// One that runs, `mqtt://HOST[:PORT]`, or one of our own on the loopback.
+fn start(url: Option<&str>) -> io::Result<Running> {
+    let mut cell = studies::plan::cell("E5", "thalweg", studies::plan::mqtt(1)).into_cell();
+    if let Some(url) = url {
+        let rest = url.strip_prefix("mqtt://").unwrap_or(url);
+        let rest = rest.trim_end_matches('/');
+        cell.system = match rest.contains(':') {
+            true => rest.to_owned(),
+            false => format!("{rest}:1883"),
+        };
+        TcpStream::connect(&cell.system)
+            .map_err(|error| io::Error::new(error.kind(), format!("{url}: {error}")))?;
+    }
+    // Each strategy has its own part of the address space.
+    let policy = |name| format!("{{ filter = \"e5/{name}/#\", strategy = \"{name}\" }}");
+    let policies = format!("[{}]", STRATEGIES.map(policy).join(", "));
+    let settings = SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    cell.broker_settings = settings.into();
+    (cell.broker_settings).insert("groups.policies".to_owned(), policies);
+    Ok(brokers::start(&cell, None)?)
+}
+
+/// Processor seconds of this process, in ticks of a hundredth (proc(5), fields 14 and 15).
+fn own_cpu_s() -> Option<f64> {
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name in parentheses may hold anything; what follows it are fields 3 and on.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
+    Some(ticks / 100.0)
+}
+
 /// Puts this thread, and the broker that it starts, before everything else that the machine does, if it may: what sleeps for
 /// milliseconds has to wake up in time.
 fn hurry() {
@@ -87,3 +117,23 @@ fn hurry() {
         .stderr(Stdio::null())
         .status();
 }
+
+/// The strategies that cells ask for.
+const STRATEGIES: [&str; 8] = [
+    "random",
+    "round-robin",
+    "sticky",
+    "hash-topic",
+    "weighted",
+    "least-outstanding",
+    "score",
+    "adaptive",
+];
+/// One shard, so that a group and its members are in one place; the protocol's limits are those of a broker that nobody has
+/// configured.
+const SETTINGS: [(&str, &str); 4] = [
+    ("groups.adaptive_eviction", "true"),
+    ("shards", "1"),
+    ("mqtt.receive_maximum", "1024"),
+    ("mqtt.inflight_max", "1024"),
+];

@@ -157,16 +157,11 @@ fn members(args: &SuiteArgs, there: &Path) -> SuiteArgs {
 }
 
 fn own(args: &SuiteArgs, there: &Path) -> SuiteArgs {
-    let program = args
-        .program
-        .clone()
-        .or_else(|| std::env::var_os("THALWEG_BIN").map(PathBuf::from));
     SuiteArgs {
         out: Some(there.to_owned()),
         json: false,
         like: Vec::new(),
         broker: None,
-        program,
         ..args.clone()
     }
 }

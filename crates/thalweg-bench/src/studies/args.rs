@@ -60,9 +60,6 @@ pub struct SuiteArgs {
     /// Two cells of two seconds: to see that everything works
     #[arg(long, hide = true)]
     pub smoke: bool,
-    /// The program that is started as broker. Default: as for other studies
-    #[arg(long, hide = true, value_name = "FILE")]
-    pub program: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
