@@ -260,6 +260,12 @@ impl Limits {
             .any(|per| per == Some(RatePer::Subscriber))
     }
 
+    /// Whether some record is about how reliably receivers are sent messages.
+    #[inline]
+    pub fn bounds_reliability(&self) -> bool {
+        self.policies.iter().any(|it| it.reliability_max.is_some())
+    }
+
     /// How reliably a receiver is sent messages of an address that would have them so reliably.
     pub fn reliability_at(&self, address: &str, asked: Reliability) -> Reliability {
         match self.policy_field(address, |policy| policy.reliability_max) {

@@ -484,13 +484,11 @@ impl<S: Side> Handler<S> {
             }
             _ => {}
         }
-        let limits = cx.kernel.limits();
-        let most = limits.reliability_at(value.address(), Reliability::ExactlyOnce);
-        let notify = match (relation.notify, most) {
-            (Notify::Confirmable, Reliability::AtMostOnce) => Notify::NonConfirmable,
-            (asked, _) => asked,
-        };
-        let delivery = match (notify, value.reliability().min(most)) {
+        let (mut notify, mut reliability) = (relation.notify, value.reliability());
+        if cx.kernel.limits().bounds_reliability() {
+            bound_by_policy(&mut notify, &mut reliability, value.address(), cx);
+        }
+        let delivery = match (notify, reliability) {
             (Notify::Auto, Reliability::AtMostOnce) => Delivery::Auto,
             (Notify::Auto, _) | (Notify::Confirmable, _) if !relation.conflates => {
                 Delivery::Insistent
@@ -529,6 +527,18 @@ impl<S: Side> Handler<S> {
         self.forget_relation(cookie, cx);
         self.side
             .end_observation(number, Some(&Arc::new(last)), cx.now);
+    }
+}
+
+/// Lowers what an observer is told by to what a policy allows.
+#[cold]
+#[inline(never)]
+fn bound_by_policy(notify: &mut Notify, reliability: &mut Reliability, address: &str, cx: &Cx<'_>) {
+    let limits = cx.kernel.limits();
+    let most = limits.reliability_at(address, Reliability::ExactlyOnce);
+    *reliability = most.min(*reliability);
+    if (*notify, most) == (Notify::Confirmable, Reliability::AtMostOnce) {
+        *notify = Notify::NonConfirmable;
     }
 }
 
