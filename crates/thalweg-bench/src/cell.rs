@@ -169,6 +169,18 @@ pub struct Leg {
     pub window: u32,
 }
 
+impl Leg {
+    /// MQTT 5 where it is MQTT, with the window that is usual.
+    pub fn of(protocol: Protocol, qos: u8) -> Leg {
+        Leg {
+            protocol,
+            qos,
+            version: 5,
+            window: 20,
+        }
+    }
+}
+
 /// A network between clients and broker.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -310,7 +322,7 @@ impl Load {
 }
 
 /// How long each part takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phases {
     /// After connecting, before the first message.
@@ -324,6 +336,30 @@ pub struct Phases {
 }
 
 impl Cell {
+    /// What a cell begins as: MQTT at most once over the loopback, and nothing to send.
+    pub fn blank() -> Cell {
+        let leg = Leg::of(Protocol::Mqtt, 0);
+        Cell {
+            experiment: String::new(),
+            axes: BTreeMap::new(),
+            repeat: 0,
+            seed: 0,
+            system: String::new(),
+            broker_settings: BTreeMap::new(),
+            cpus: (None, None),
+            driver: Driver::Common,
+            publish: leg,
+            subscribe: leg,
+            link: Link::LOOPBACK,
+            workload: Workload::Fixed { bytes: 0 },
+            load: Load::Flood { flows: 1 },
+            phases: Phases::default(),
+            fan_out: 1,
+            calls: None,
+            extras: Extras::default(),
+        }
+    }
+
     /// Has the broker's system calls counted. A broker that is stopped at every call is another point: it is never compared
     /// with one that is not.
     pub fn count_calls(&mut self, by: CallCounter) {

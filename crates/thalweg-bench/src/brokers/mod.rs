@@ -249,47 +249,28 @@ fn word(protocol: Protocol) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::cell::{Driver, Leg, Link, Load, Phases, Workload};
+    use crate::cell::{Leg, Load, Workload};
 
     /// A cell of which only the system and its protocol matter here.
     fn cell(system: System, protocol: Protocol) -> Cell {
-        let leg = Leg {
-            protocol,
-            qos: 1,
-            version: 5,
-            window: 20,
-        };
+        let leg = Leg::of(protocol, 1);
         Cell {
             experiment: "brokers".to_owned(),
-            axes: BTreeMap::new(),
-            repeat: 0,
             seed: 1,
             system: system.name().to_owned(),
-            broker_settings: BTreeMap::new(),
             cpus: (Some(0), None),
-            driver: Driver::Common,
             publish: leg,
             subscribe: leg,
-            link: Link::LOOPBACK,
             workload: Workload::Fixed { bytes: 60 },
             load: Load::Open {
                 rate: 1.0,
                 flows: 1,
                 arrivals: "periodic".to_owned(),
             },
-            phases: Phases {
-                settle_ns: 0,
-                warmup_ns: 0,
-                measure_ns: 0,
-                drain_ns: 0,
-            },
-            fan_out: 1,
-            calls: None,
-            extras: Default::default(),
+            ..Cell::blank()
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::link::skipped;
 use crate::brokers::{self, NoBroker};
-use crate::cell::{Cell, Driver, Leg, Link, Load, Phases, Protocol, Workload};
+use crate::cell::{Cell, Driver, Leg, Link, Load, Protocol, Workload};
 use crate::net::capture::Capture;
 use crate::net::check::Finding;
 use crate::net::network::name_of_ours;
@@ -428,12 +428,9 @@ pub(crate) fn cell(system: &str, protocol: Protocol, qos: u8) -> Cell {
     }
     Cell {
         experiment: "frames".to_owned(),
-        axes: BTreeMap::new(),
-        repeat: 0,
         seed: 1,
         system: system.to_owned(),
         broker_settings,
-        cpus: (None, None),
         driver: Driver::Bare,
         publish: leg,
         subscribe: leg,
@@ -448,15 +445,7 @@ pub(crate) fn cell(system: &str, protocol: Protocol, qos: u8) -> Cell {
             think_ns: 0,
             flows: 1,
         },
-        phases: Phases {
-            settle_ns: 0,
-            warmup_ns: 0,
-            measure_ns: 0,
-            drain_ns: 0,
-        },
-        fan_out: 1,
-        calls: None,
-        extras: Default::default(),
+        ..Cell::blank()
     }
 }
 

@@ -26,7 +26,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 
-use crate::cell::{Cell, Driver, Leg, Link, Load, Phases, Protocol, Workload};
+use crate::cell::{Cell, Driver, Leg, Load, Phases, Protocol, Workload};
 use crate::net::check;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,21 +213,14 @@ fn cell(
     };
     Cell {
         experiment: "E0".to_owned(),
-        axes: BTreeMap::new(),
-        repeat: 0,
         seed,
         system: address.to_string(),
-        broker_settings: BTreeMap::new(),
-        cpus: (None, None),
         driver,
         publish: leg,
         subscribe: leg,
-        link: Link::LOOPBACK,
         workload: Workload::Fixed { bytes: 60 },
         load,
         phases,
-        fan_out: 1,
-        calls: None,
-        extras: Default::default(),
+        ..Cell::blank()
     }
 }

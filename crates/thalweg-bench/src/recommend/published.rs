@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::axes::Axis;
-use crate::cell::{
-    Cell, Driver, Leg, Link, Load, Phases, Protocol, Quantiles, Row, Standing, Workload,
-};
+use crate::cell::{Cell, Leg, Link, Load, Protocol, Quantiles, Row, Standing, Workload};
 
 /// An order that a study states without numbers.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -125,7 +123,6 @@ fn trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
         workload: Workload::Fixed { bytes },
         load,
         fan_out,
-        calls: None,
         ..blank_cell()
     };
     // So many messages that what was published keeps its digits.
@@ -169,34 +166,8 @@ fn cable() -> Link {
 
 /// A cell of which nothing is said yet.
 pub(crate) fn blank_cell() -> Cell {
-    let leg = Leg {
-        protocol: Protocol::Mqtt,
-        qos: 0,
-        version: 5,
-        window: 20,
-    };
     Cell {
-        experiment: String::new(),
-        axes: BTreeMap::new(),
-        repeat: 0,
-        seed: 0,
-        system: String::new(),
-        broker_settings: BTreeMap::new(),
-        cpus: (None, None),
-        driver: Driver::Common,
-        publish: leg,
-        subscribe: leg,
         link: cable(),
-        workload: Workload::Fixed { bytes: 0 },
-        load: Load::Flood { flows: 1 },
-        phases: Phases {
-            settle_ns: 0,
-            warmup_ns: 0,
-            measure_ns: 0,
-            drain_ns: 0,
-        },
-        fan_out: 1,
-        calls: None,
-        extras: Default::default(),
+        ..Cell::blank()
     }
 }

@@ -11,8 +11,8 @@ use hdrhistogram::Histogram;
 
 use super::*;
 use crate::cell::{
-    Calls, Cell, Driver, Engine, Leg, Link, Load, Measured, Phases, Protocol, Quantiles, Row,
-    Second, Standing, Workload,
+    Calls, Cell, Engine, Leg, Link, Load, Measured, Phases, Protocol, Quantiles, Row, Second,
+    Standing, Workload,
 };
 
 /// A folder of its own that goes away.
@@ -35,21 +35,14 @@ impl Drop for Folder {
 
 /// A cell that differs by one axis and the repeat.
 pub(crate) fn cell(axis: &str, repeat: u32) -> Cell {
-    let leg = Leg {
-        protocol: Protocol::Mqtt,
-        qos: 1,
-        version: 5,
-        window: 20,
-    };
+    let leg = Leg::of(Protocol::Mqtt, 1);
     Cell {
         experiment: "test".to_owned(),
         axes: BTreeMap::from([("size".to_owned(), axis.to_owned())]),
         repeat,
         seed: 7 + u64::from(repeat),
         system: "thalweg".to_owned(),
-        broker_settings: BTreeMap::new(),
         cpus: (Some(0), None),
-        driver: Driver::Common,
         publish: leg,
         subscribe: leg,
         link: Link {
@@ -75,9 +68,7 @@ pub(crate) fn cell(axis: &str, repeat: u32) -> Cell {
             measure_ns: 5_000_000_000,
             drain_ns: 0,
         },
-        fan_out: 1,
-        calls: None,
-        extras: Default::default(),
+        ..Cell::blank()
     }
 }
 

@@ -1,13 +1,12 @@
 //! What roles take on the command line.
 
-use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use thalweg_client::{BrokerUrl, Scheme};
 
-use crate::cell::{Cell, Driver, Leg, Link, Load, Phases, Protocol, Workload};
+use crate::cell::{Cell, Driver, Leg, Load, Phases, Protocol, Workload};
 use crate::drivers::{Job, speaks};
 use crate::load::header::PAYLOAD_MIN;
 use crate::net::units;
@@ -214,16 +213,11 @@ impl RoleArgs {
         }
         Ok(Cell {
             experiment: "role".to_owned(),
-            axes: BTreeMap::new(),
-            repeat: 0,
             seed: self.seed,
             system: publish.host.clone(),
-            broker_settings: BTreeMap::new(),
-            cpus: (None, None),
             driver: self.driver(),
             publish: self.leg(publish)?,
             subscribe: self.leg(subscribe)?,
-            link: Link::LOOPBACK,
             workload: Workload::Fixed {
                 bytes: u32::try_from(self.size).map_err(|_| "a payload is too large".to_owned())?,
             },
@@ -237,8 +231,7 @@ impl RoleArgs {
                 drain_ns: DRAIN,
             },
             fan_out: copies,
-            calls: None,
-            extras: Default::default(),
+            ..Cell::blank()
         })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::group::{Group, delivered_per_s, name, stat};
-use super::plan::{by, cell, mqtt, of, phases};
+use super::plan::{by, cell, mqtt, phases};
 use super::shape::{Found, Shape};
 use crate::cell::{Cell, Driver, Leg, Load, Protocol, Row, Standing, Workload};
 use crate::report::stat::{Stat, short};
@@ -56,7 +56,7 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
         let leg = if protocol == Protocol::Mqtt {
             mqtt(0)
         } else {
-            of(protocol, 0)
+            Leg::of(protocol, 0)
         };
         for class in &CLASSES {
             let is_there = match budget {

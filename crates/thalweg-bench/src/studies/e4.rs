@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::group::{Group, client, name};
-use super::plan::{by, cell, mqtt, of, phases};
+use super::plan::{by, cell, mqtt, phases};
 use super::shape::{Found, Shape};
 use crate::cell::{Cell, Driver, Leg, Link, Load, Protocol, Row, Workload};
 use crate::report::stat::{Stat, short};
@@ -99,7 +99,7 @@ fn loops(
             ..mqtt(1)
         },
         (Protocol::Mqtt, _) => mqtt(1),
-        _ => of(protocol, 1),
+        _ => Leg::of(protocol, 1),
     };
     let measure =
         (messages as f64 * interval_ms as f64 * 1e-3).clamp(2.0, by(budget, 8.0, 60.0, 300.0));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cell::{Cell, Driver, Leg, Link, Load, Phases, Protocol, Workload};
+use crate::cell::{Cell, Leg, Link, Load, Phases, Protocol, Workload};
 use crate::sim::random::Random;
 
 /// How much is run.
@@ -40,24 +40,16 @@ pub fn cell(experiment: &str, system: &str, leg: Leg) -> Draft {
             ("way".to_owned(), short_way(&leg)),
         ]
         .into(),
-        repeat: 0,
-        seed: 0,
         system: system.to_owned(),
-        broker_settings: Default::default(),
-        cpus: (None, None),
-        driver: Driver::Common,
         publish: leg,
         subscribe: leg,
-        link: Link::LOOPBACK,
         workload: Workload::Fixed { bytes: 60 },
         load: Load::Closed {
             think_ns: 0,
             flows: 1,
         },
         phases: phases(0.3, 0.5, 3.0, 3.0),
-        fan_out: 1,
-        calls: None,
-        extras: Default::default(),
+        ..Cell::blank()
     })
 }
 
@@ -121,31 +113,12 @@ pub fn phases(settle: f64, warmup: f64, measure: f64, drain: f64) -> Phases {
 
 /// MQTT 5 with the window that is usual.
 pub fn mqtt(qos: u8) -> Leg {
-    Leg {
-        protocol: Protocol::Mqtt,
-        qos,
-        version: 5,
-        window: 20,
-    }
+    Leg::of(Protocol::Mqtt, qos)
 }
 
 /// CoAP, confirmable or not.
 pub fn coap(is_confirmable: bool) -> Leg {
-    Leg {
-        protocol: Protocol::Coap,
-        qos: u8::from(is_confirmable),
-        version: 5,
-        window: 20,
-    }
-}
-
-pub fn of(protocol: Protocol, qos: u8) -> Leg {
-    Leg {
-        protocol,
-        qos,
-        version: 5,
-        window: 20,
-    }
+    Leg::of(Protocol::Coap, u8::from(is_confirmable))
 }
 
 /// Namespaces, and packets lost in both directions.

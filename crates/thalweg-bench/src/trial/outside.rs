@@ -352,13 +352,14 @@ const HELD_BACK: u64 = 1_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::studies::plan::{cell, of};
+    use crate::cell::Leg;
+    use crate::studies::plan::cell;
 
     #[test]
     fn what_is_due_while_a_thread_is_held_back_is_not_the_generators_fault() {
         const MS: u64 = 1_000_000;
         let mut cells = Vec::new();
-        cell("E9", "zmq-peers", of(crate::cell::Protocol::Zmtp, 0))
+        cell("E9", "zmq-peers", Leg::of(crate::cell::Protocol::Zmtp, 0))
             .open(100.0, 1)
             .repeats(1, 1, &mut cells);
         let plan = Plan::of(&cells.remove(0)).expect("a plan");

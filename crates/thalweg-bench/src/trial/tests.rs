@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
@@ -9,24 +8,14 @@ const MS: u64 = 1_000_000;
 
 /// Two flows of 100 messages a second for half a second at a broker that does everything at once.
 fn cell(fake: &Fake) -> Cell {
-    let leg = Leg {
-        protocol: Protocol::Mqtt,
-        qos: 0,
-        version: 5,
-        window: 20,
-    };
+    let leg = Leg::of(Protocol::Mqtt, 0);
     Cell {
         experiment: "tests".to_owned(),
-        axes: BTreeMap::new(),
-        repeat: 0,
         seed: 1,
         system: fake.address().to_string(),
-        broker_settings: BTreeMap::new(),
-        cpus: (None, None),
         driver: Driver::Bare,
         publish: leg,
         subscribe: leg,
-        link: Link::LOOPBACK,
         workload: Workload::Fixed { bytes: 60 },
         load: Load::Open {
             rate: 100.0,
@@ -39,9 +28,7 @@ fn cell(fake: &Fake) -> Cell {
             measure_ns: 500 * MS,
             drain_ns: 30_000 * MS,
         },
-        fan_out: 1,
-        calls: None,
-        extras: Default::default(),
+        ..Cell::blank()
     }
 }
 
@@ -212,12 +199,7 @@ fn idle_connections_are_there_until_the_end() {
 fn a_flood_has_neither_gaps_nor_repetitions() {
     let fake = fake();
     for driver in [Driver::Bare, Driver::Common] {
-        let leg = Leg {
-            protocol: Protocol::Mqtt,
-            qos: 1,
-            version: 5,
-            window: 20,
-        };
+        let leg = Leg::of(Protocol::Mqtt, 1);
         let phases = Phases {
             settle_ns: 0,
             warmup_ns: 0,
@@ -364,12 +346,7 @@ fn a_broker_that_is_not_there_or_goes_away_makes_a_trial_invalid() {
 #[test]
 #[ignore = "needs root and THALWEG_BIN"]
 fn the_common_client_measures_every_protocol_in_namespaces() {
-    let of = |protocol: Protocol| Leg {
-        protocol,
-        qos: 1,
-        version: 5,
-        window: 20,
-    };
+    let of = |protocol: Protocol| Leg::of(protocol, 1);
     use Protocol::{Amqp, Coap, Mqtt, Stomp, Xmpp};
     for (publish, subscribe, loss) in [
         (Mqtt, Mqtt, 0.0),

@@ -7,7 +7,7 @@ mod tests;
 
 pub use statements::shapes;
 
-use super::plan::{by, cell, mqtt, of, phases};
+use super::plan::{by, cell, mqtt, phases};
 use crate::cell::{Cell, Driver, Extras, Leg, Link, Load, Protocol, Workload};
 use crate::studies::plan::Budget;
 
@@ -28,22 +28,22 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
         ..mqtt(2)
     };
     let mut systems: Vec<(&str, Leg)> = vec![
-        ("zmq-peers", of(Protocol::Zmtp, 0)),
+        ("zmq-peers", Leg::of(Protocol::Zmtp, 0)),
         ("mosquitto", one),
         ("mosquitto", mqtt(0)),
         ("thalweg", one),
         ("thalweg", mqtt(0)),
-        ("cyclonedds", of(Protocol::Dds, 1)),
-        ("thalweg", of(Protocol::Dds, 1)),
+        ("cyclonedds", Leg::of(Protocol::Dds, 1)),
+        ("thalweg", Leg::of(Protocol::Dds, 1)),
     ];
     if budget != Budget::Quick {
         // The study's ZeroMQ had no broker, and its DDS was reliable.
-        systems.push(("zmq-proxy", of(Protocol::Zmtp, 0)));
-        systems.push(("cyclonedds", of(Protocol::Dds, 0)));
+        systems.push(("zmq-proxy", Leg::of(Protocol::Zmtp, 0)));
+        systems.push(("cyclonedds", Leg::of(Protocol::Dds, 0)));
     }
     if budget == Budget::Paper {
-        systems.push((OURS, of(Protocol::Zmtp, 0)));
-        systems.push((OURS, of(Protocol::Dds, 0)));
+        systems.push((OURS, Leg::of(Protocol::Zmtp, 0)));
+        systems.push((OURS, Leg::of(Protocol::Dds, 0)));
     }
     let sizes: &[u32] = match budget {
         Budget::Quick => &[64, 2048, 32_768],
@@ -229,7 +229,7 @@ fn policies(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
                 continue;
             }
             for size in sizes {
-                cell("E3d", "cyclonedds", of(Protocol::Dds, 1))
+                cell("E3d", "cyclonedds", Leg::of(Protocol::Dds, 1))
                     .at("policy", policy)
                     .at("topology", format!("1-{fan_out}"))
                     .payload(*size)
