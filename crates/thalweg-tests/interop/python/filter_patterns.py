@@ -21,19 +21,17 @@ import traceback
 import aiocoap
 import paho.mqtt.client as mqtt
 import pika
-import slixmpp
 import stomp
+import xmpp_client
 import zmq
 from paho.mqtt.packettypes import PacketTypes
-from xml.etree import ElementTree as ET
+from xmpp_client import SERVICE, element_of
 
 MQTT, AMQP, STOMP, COAP, ZMTP, XMPP = map(int, sys.argv[1:7])
 PATIENCE_S = 60
 FILTER = "(payload.temp BETWEEN 10 AND 24 AND payload.at.site LIKE 'n%') OR colour = 'red'"
 FILTER_OF_DDS = "temp BETWEEN 10 AND 24 AND at.site LIKE 'n%'"
 MARK = {"name": "mark", "temp": 10, "at": {"site": "n"}}
-TEXT = "{urn:thalweg:payload:0}text"
-SERVICE = "pubsub.localhost"
 COUNT = 20
 
 
@@ -195,31 +193,15 @@ class Coap(Asked):
 
 class Xmpp(Asked):
     async def start(self):
-        self.client = client = slixmpp.ClientXMPP("localhost", "")
-        for plugin in ["xep_0004", "xep_0030", "xep_0060"]:
-            client.register_plugin(plugin)
-        client.plugin["feature_mechanisms"].unencrypted_plain = True
-        client.enable_starttls = client.enable_direct_tls = False
-        client.enable_plaintext = True
-        started = asyncio.get_running_loop().create_future()
-        client.add_event_handler("session_start", lambda _: started.set_result(None))
-        client.add_event_handler("pubsub_publish", self.on_items)
-        client.connect("127.0.0.1", XMPP)
-        await started
-        client.send_presence()
+        self.client = client = xmpp_client.Client(lambda _message, _node, item: self.came(item["payload"].text))
+        await client.log_in(XMPP, PATIENCE_S)
         options = client.plugin["xep_0004"].make_form(ftype="submit")
         options.add_field(var="FORM_TYPE", ftype="hidden", value="http://jabber.org/protocol/pubsub#subscribe_options")
         options.add_field(var="x-filter", value=FILTER)
-        await client.plugin["xep_0060"].subscribe(SERVICE, "f/x", options=options)
-
-    def on_items(self, message):
-        for item in message["pubsub_event"]["items"].iterables:
-            self.came(item["payload"].text)
+        await client.pubsub.subscribe(SERVICE, "f/x", options=options)
 
     async def send(self, payload):
-        element = ET.Element(TEXT)
-        element.text = payload.decode()
-        await self.client.plugin["xep_0060"].publish(SERVICE, "f/x", payload=element)
+        await self.client.pubsub.publish(SERVICE, "f/x", payload=element_of(payload))
 
 
 class Dds(Client):

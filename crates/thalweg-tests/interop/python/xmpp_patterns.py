@@ -12,47 +12,31 @@ from xml.etree import ElementTree as ET
 
 import paho.mqtt.client as mqtt
 import slixmpp
+import xmpp_client
 from slixmpp.exceptions import IqError
+from xmpp_client import DATA, DOMAIN, SERVICE, TEXT
 
 XMPP, MQTT, STARTTLS, PEOPLE = (int(port) for port in sys.argv[1:5])
 CERTIFICATES = Path(sys.argv[5])
-DOMAIN = "localhost"
-SERVICE = "pubsub." + DOMAIN
-TEXT = "{urn:thalweg:payload:0}text"
 PATIENCE_S = 10
 PASSWORD = "wherefore"
 
 
-class Client(slixmpp.ClientXMPP):
-    """One that keeps the items and messages that arrive. Without a user it logs in without a name."""
+class Client(xmpp_client.Client):
+    """One that keeps the items and messages that arrive."""
 
     def __init__(self, managed=False, user=None):
-        super().__init__(f"{user}@{DOMAIN}" if user else DOMAIN, PASSWORD if user else "")
-        for plugin in ["xep_0004", "xep_0030", "xep_0060", "xep_0092", "xep_0199", "xep_0203"] + ["xep_0198"] * managed:
-            self.register_plugin(plugin)
-        self.plugin["feature_mechanisms"].unencrypted_plain = True
-        self.enable_starttls = self.enable_direct_tls = False
-        self.enable_plaintext = True
+        self.items = asyncio.Queue()
+        super().__init__(self.keep, user, PASSWORD, managed)
         self.resumed = asyncio.Event()
         self.add_event_handler("session_resumed", lambda _: self.resumed.set())
-        self.started = asyncio.get_running_loop().create_future()
-        self.items = asyncio.Queue()
-        self.add_event_handler("session_start", lambda _: self.started.set_result(None))
-        self.add_event_handler("pubsub_publish", self.on_item)
         self.said, self.refused, self.deleted = asyncio.Queue(), asyncio.Queue(), asyncio.Queue()
         self.add_event_handler("message", lambda message: message["body"] and self.said.put_nowait(message))
         self.add_event_handler("message_error", self.refused.put_nowait)
         self.add_event_handler("pubsub_delete", self.deleted.put_nowait)
 
-    def on_item(self, message):
-        items = message["pubsub_event"]["items"]
-        # Not by iterating over the stanza: slixmpp does that around this call, and there is one index for both.
-        for item in items.iterables:
-            self.items.put_nowait((items["node"], item["id"], item["payload"]))
-
-    @property
-    def pubsub(self):
-        return self.plugin["xep_0060"]
+    def keep(self, _message, node, item):
+        self.items.put_nowait((node, item["id"], item["payload"]))
 
     async def item(self):
         return await asyncio.wait_for(self.items.get(), PATIENCE_S)
@@ -67,9 +51,7 @@ class Client(slixmpp.ClientXMPP):
 
 async def connected(managed=False, user=None):
     client = Client(managed, user)
-    client.connect("127.0.0.1", PEOPLE if user else XMPP)
-    await asyncio.wait_for(client.started, PATIENCE_S)
-    client.send_presence()
+    await client.log_in(PEOPLE if user else XMPP, PATIENCE_S)
     return client
 
 
@@ -200,7 +182,7 @@ async def with_mqtt():
     octets = bytes(range(256))
     sensor.publish("plant/line-7", octets, qos=1)
     _, _, payload = await client.item()
-    assert payload.tag == "{urn:thalweg:payload:0}data"
+    assert payload.tag == DATA
     assert await asyncio.wait_for(got.get(), PATIENCE_S) == ("plant/line-7", octets)
     # The same element comes back as the same octets.
     await client.pubsub.publish(SERVICE, "plant/line-8", payload=payload)
@@ -261,13 +243,6 @@ async def resumption():
     await client.disconnect()
 
 
-def form(client, **fields):
-    made = client.plugin["xep_0004"].make_form(ftype="submit")
-    for name, value in fields.items():
-        made.add_field(var=f"pubsub#{name}", value=value)
-    return made
-
-
 async def refused(request, condition):
     try:
         await request
@@ -279,7 +254,7 @@ async def refused(request, condition):
 
 async def forms_of_nodes():
     client, other = await connected(), await connected()
-    config = form(client, persist_items="1", access_model="whitelist", max_items="1")
+    config = client.form(persist_items="1", access_model="whitelist", max_items="1")
     answer = await client.pubsub.create_node(SERVICE, "made", config=config)
     assert not list(answer.xml), answer
     instant = await client.pubsub.create_node(SERVICE, None)
@@ -288,11 +263,11 @@ async def forms_of_nodes():
         answer = await client.pubsub.get_node_config(SERVICE, node)
         values = answer["pubsub_owner"]["configure" if node else "default"]["form"].get_values()
         assert (values["pubsub#node_type"], values["pubsub#max_items"]) == ("leaf", "1"), values
-    await client.pubsub.set_node_config(SERVICE, "made", form(client, notify_delete="1"))
+    await client.pubsub.set_node_config(SERVICE, "made", client.form(notify_delete="1"))
     # What cannot be so is refused by its name.
-    text = await refused(client.pubsub.set_node_config(SERVICE, "made", form(client, notify_config="1")), "not-acceptable")
+    text = await refused(client.pubsub.set_node_config(SERVICE, "made", client.form(notify_config="1")), "not-acceptable")
     assert "pubsub#notify_config" in text, text
-    await refused(client.pubsub.create_node(SERVICE, "roster", config=form(client, access_model="roster")), "not-acceptable")
+    await refused(client.pubsub.create_node(SERVICE, "roster", config=client.form(access_model="roster")), "not-acceptable")
     await other.pubsub.subscribe(SERVICE, "made")
     await client.pubsub.delete_node(SERVICE, "made")
     gone = await asyncio.wait_for(other.deleted.get(), PATIENCE_S)
@@ -310,10 +285,10 @@ async def forms_of_subscriptions():
         request = client.make_iq_set(ito=SERVICE)
         request["pubsub"]["options"]["node"] = "chosen/below"
         request["pubsub"]["options"]["jid"] = client.boundjid
-        request["pubsub"]["options"].append(form(client, **fields))
+        request["pubsub"]["options"].append(client.form(**fields))
         await request.send(timeout=PATIENCE_S)
 
-    await client.pubsub.subscribe(SERVICE, "chosen/below", bare=False, options=form(client, deliver="1"))
+    await client.pubsub.subscribe(SERVICE, "chosen/below", bare=False, options=client.form(deliver="1"))
     answer = await client.pubsub.get_subscription_options(SERVICE, "chosen/below", client.boundjid)
     assert answer["pubsub"]["options"]["options"].get_values()["pubsub#deliver"], answer
     await choose(deliver="0")
@@ -325,7 +300,7 @@ async def forms_of_subscriptions():
     while (await client.item())[1] != "seen":
         pass
     await refused(choose(expire="2006-02-28T23:59:00Z"), "bad-request")
-    await client.pubsub.subscribe(SERVICE, "deep", options=form(client, subscription_depth="all"))
+    await client.pubsub.subscribe(SERVICE, "deep", options=client.form(subscription_depth="all"))
     await client.pubsub.publish(SERVICE, "deep/er/still", id="below", payload=entry)
     assert (await client.item())[:2] == ("deep/er/still", "below")
     answer = await client.pubsub.get_subscriptions(SERVICE)

@@ -48,6 +48,7 @@ pub struct Options {
     queues: bool,
     coap: bool,
     zmtp: bool,
+    xmpp: bool,
     namespace: Option<String>,
 }
 
@@ -66,6 +67,7 @@ struct Ports {
     stomp_secure_websocket: SocketAddr,
     coap: SocketAddr,
     zmtp: SocketAddr,
+    xmpp: SocketAddr,
 }
 
 impl Broker {
@@ -126,6 +128,11 @@ impl Broker {
     /// The listener for ZeroMQ, when [`Options::zmtp`] asked for it.
     pub fn zmtp(&self) -> SocketAddr {
         self.ports.zmtp
+    }
+
+    /// The listener for XMPP, when [`Options::xmpp`] asked for it.
+    pub fn xmpp(&self) -> SocketAddr {
+        self.ports.xmpp
     }
 
     /// The listeners for AMQP over TLS, STOMP over TLS, and STOMP over WebSocket over TLS, when both [`Options::queues`] and
@@ -228,6 +235,12 @@ impl Options {
         self
     }
 
+    /// A listener for XMPP too, for clients without a name, in whose nodes `+` and `#` are wildcards.
+    pub fn xmpp(mut self) -> Self {
+        self.xmpp = true;
+        self
+    }
+
     /// In a network namespace, whose loopback and other links are up already.
     pub fn in_namespace(mut self, name: &str) -> Self {
         self.namespace = Some(name.to_owned());
@@ -303,6 +316,7 @@ impl Options {
             stomp_secure_websocket: free_port(),
             coap: free_port(),
             zmtp: free_port(),
+            xmpp: free_port(),
         };
         let mut command = match kind {
             BrokerProgram::Thalweg => self.thalweg(folder.path(), ports),
@@ -391,6 +405,10 @@ impl Options {
         if self.zmtp {
             let bind = format!("listeners.zmtp.bind={}", ports.zmtp);
             command.args(["--set", &bind, "--set", "zmtp.last_value=true"]);
+        }
+        if self.xmpp {
+            let bind = format!("listeners.xmpp.bind={}", ports.xmpp);
+            command.args(["--set", &bind, "--set", "xmpp.node_wildcards=true"]);
         }
         if self.queues && self.encrypted {
             for (name, kind, transport, address) in [

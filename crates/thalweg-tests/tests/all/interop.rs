@@ -17,6 +17,7 @@ mod lossy;
 mod matrix;
 mod oracle;
 mod protocol;
+mod pubsub;
 mod puppet;
 mod queues;
 mod rabbitmq;

@@ -1,4 +1,4 @@
-//! A client of AMQP, STOMP or CoAP: commands and events as `../../../interop/README.md` describes them, without a type each.
+//! A client of AMQP, STOMP, CoAP, ZeroMQ or XMPP: commands and events as `../../../interop/README.md` describes them, without a type each.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::Receiver;

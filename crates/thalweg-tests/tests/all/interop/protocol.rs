@@ -5,6 +5,7 @@ use thalweg_fronts::capabilities::Capabilities;
 use thalweg_fronts::coap::COAP;
 use thalweg_fronts::mqtt::{MQTT_3, MQTT_5};
 use thalweg_fronts::stomp::STOMP;
+use thalweg_fronts::xmpp::XMPP;
 use thalweg_fronts::zmtp::ZMTP;
 
 use super::puppet::Library;
@@ -18,6 +19,7 @@ pub enum Protocol {
     Stomp,
     Coap,
     Zmtp,
+    Xmpp,
 }
 
 impl Protocol {
@@ -29,11 +31,12 @@ impl Protocol {
             Protocol::Stomp => &STOMP,
             Protocol::Coap => &COAP,
             Protocol::Zmtp => &ZMTP,
+            Protocol::Xmpp => &XMPP,
         }
     }
 }
 
-pub const SPEAKERS: [(Protocol, Library); 14] = [
+pub const SPEAKERS: [(Protocol, Library); 15] = [
     (Protocol::Mqtt3, Library::PahoPython),
     (Protocol::Mqtt3, Library::PahoGo3),
     (Protocol::Mqtt5, Library::PahoPython),
@@ -48,6 +51,7 @@ pub const SPEAKERS: [(Protocol, Library); 14] = [
     (Protocol::Coap, Library::Aiocoap),
     (Protocol::Coap, Library::GoCoap),
     (Protocol::Coap, Library::NodeCoap),
+    (Protocol::Xmpp, Library::Slixmpp),
 ];
 
 /// Those that have no queues with names of their own: sockets of ZeroMQ.
@@ -65,12 +69,13 @@ pub fn everybody() -> Vec<(Protocol, Library)> {
 }
 
 /// One of each protocol that has queues, for slow tests.
-pub const ONE_EACH: [(Protocol, Library); 5] = [
+pub const ONE_EACH: [(Protocol, Library); 6] = [
     SPEAKERS[0],
     SPEAKERS[2],
     SPEAKERS[5],
     SPEAKERS[9],
     SPEAKERS[11],
+    SPEAKERS[14],
 ];
 
 /// Those of some who can do something.

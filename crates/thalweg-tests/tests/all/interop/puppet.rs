@@ -60,6 +60,8 @@ pub enum Library {
     Jeromq,
     /// czmq, Debian's: ZeroMQ by libzmq in C.
     Czmq,
+    /// slixmpp for Python: XMPP.
+    Slixmpp,
 }
 
 impl Library {
@@ -80,7 +82,7 @@ impl Library {
 
     /// The running puppet of this library, started on first use.
     pub(super) fn puppet(self) -> &'static Puppet {
-        static PUPPETS: [OnceLock<Puppet>; 20] = [const { OnceLock::new() }; 20];
+        static PUPPETS: [OnceLock<Puppet>; 21] = [const { OnceLock::new() }; 21];
         PUPPETS[self as usize].get_or_init(|| Puppet::start(self))
     }
 
@@ -115,6 +117,7 @@ impl Library {
             Self::Pika => python("pika_peer.py"),
             Self::StompPy => python("stomp_peer.py"),
             Self::Aiocoap => python("aiocoap_peer.py"),
+            Self::Slixmpp => python("slixmpp_peer.py"),
             Self::Mqttjs => node("mqttjs_peer.js"),
             Self::Amqplib => node("amqplib_peer.js"),
             Self::Stompjs => node("stompjs_peer.js"),

@@ -89,7 +89,7 @@ fn whoever_can_ask_is_answered_by_whoever_can_answer() {
 
 #[test]
 #[ignore = "needs foreign clients: cargo xtask interop"]
-fn a_request_of_coap_is_answered_by_whoever_can_answer() {
+fn a_request_of_its_own_is_answered_by_whoever_can_answer() {
     let Some(broker) = broker() else { return };
     let servers = who_can(&SPEAKERS, |can| can.reply_to.is_some());
     let servers: Vec<(Place, Speaker)> = servers
@@ -107,12 +107,10 @@ fn a_request_of_coap_is_answered_by_whoever_can_answer() {
     for who in who_can(&SPEAKERS, |can| can.request.is_some()) {
         let mut asker = Speaker::open(&broker, who);
         for (place, server) in &servers {
-            let path = place.coap.replacen("/ps/data", "/rpc", 1);
             // The library blocks until the answer, so another thread must give it.
+            let there = place.clone();
             let asking = std::thread::spawn(move || {
-                let answer = asker
-                    .endpoint()
-                    .request("POST", &path, json!({ "payload": "3f" }));
+                let answer = asker.request(&there, b"?");
                 (asker, answer)
             });
             let seen = server.receive();
@@ -120,15 +118,7 @@ fn a_request_of_coap_is_answered_by_whoever_can_answer() {
             server.answer(&seen, &Post::new("!"));
             let (back, answer) = asking.join().expect("the library is answered");
             asker = back;
-            assert_eq!(
-                answer["payload"], "21",
-                "{asker:?} asks {server:?}: {answer}"
-            );
-            assert_eq!(
-                answer["code"].as_str().map(|code| &code[..2]),
-                Some("2."),
-                "{asker:?} asks {server:?}: {answer}"
-            );
+            assert_eq!(answer, b"!", "{asker:?} asks {server:?}");
         }
     }
 }

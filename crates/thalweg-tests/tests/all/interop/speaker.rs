@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::agent::Agent;
 use super::endpoint::{self, Endpoint};
 use super::protocol::Protocol;
+use super::pubsub;
 use super::puppet::{Connect, Library, Message, PATIENCE, Peer};
 use crate::broker::{Broker, Options};
 
@@ -34,7 +35,10 @@ fn options() -> Options {
         .queues()
         .coap()
         .zmtp()
+        .xmpp()
         .set("coap.observe_empty", "true")
+        // A megabyte is a third more in base64.
+        .set("xmpp.stanza_bytes_max", "2000000")
 }
 
 /// Destination or filter of a message, in common terms.
@@ -47,7 +51,7 @@ pub struct Place {
     pub stomp: String,
     /// Path of a URI.
     pub coap: String,
-    /// First frame; a filter is what it begins with.
+    /// First frame, of which a filter is the beginning; node of XMPP, whose filters are those of MQTT.
     pub zmtp: String,
 }
 
@@ -84,7 +88,7 @@ impl Place {
             Protocol::Amqp => &self.amqp,
             Protocol::Stomp => &self.stomp,
             Protocol::Coap => &self.coap,
-            Protocol::Zmtp => &self.zmtp,
+            Protocol::Zmtp | Protocol::Xmpp => &self.zmtp,
         }
     }
 }
@@ -178,6 +182,7 @@ enum Door {
     Stomp(Agent),
     Coap(Endpoint),
     Zmtp(Agent),
+    Xmpp(Agent),
 }
 
 impl fmt::Debug for Speaker {
@@ -196,7 +201,7 @@ impl Speaker {
         Self::open_with(broker, (protocol, library), false)
     }
 
-    /// Connects; `unsettled` is for MQTT libraries that would acknowledge by themselves.
+    /// Connects; `unsettled` is for libraries of MQTT and XMPP that would acknowledge by themselves.
     pub fn open_with(
         broker: &Broker,
         (protocol, library): (Protocol, Library),
@@ -220,6 +225,10 @@ impl Speaker {
             Protocol::Coap => Door::Coap(Endpoint::open(library, broker.coap())),
             // Two sockets, of which a relay would carry one.
             Protocol::Zmtp => Door::Zmtp(Agent::open_endpoint(library, broker.zmtp(), json!({}))),
+            Protocol::Xmpp => {
+                let fields = json!({ "unsettled": unsettled });
+                Door::Xmpp(Agent::open(library, broker.xmpp(), fields))
+            }
         };
         Self {
             protocol,
@@ -294,6 +303,7 @@ impl Speaker {
                 let frames = [hex(native.as_bytes()), hex(&post.payload)];
                 agent.tell("send", json!({ "frames": frames }));
             }
+            Door::Xmpp(agent) => pubsub::send(agent, native, post),
         }
     }
 
@@ -308,7 +318,7 @@ impl Speaker {
         places.iter().for_each(|place| self.subscribe(place, false));
     }
 
-    /// Subscribes to a filter; last values come, too, if wished (to MQTT they always do).
+    /// Subscribes to a filter; last values come, too, if wished (to MQTT and XMPP they always do).
     pub fn subscribe(&self, filter: &Place, last_values: bool) {
         let native = filter.to(self.protocol);
         match &self.door {
@@ -341,6 +351,7 @@ impl Speaker {
             Door::Zmtp(agent) => {
                 agent.tell("subscribe", json!({ "prefix": hex(native.as_bytes()) }));
             }
+            Door::Xmpp(agent) => pubsub::subscribe(agent, native),
         }
     }
 
@@ -379,13 +390,14 @@ impl Speaker {
             }
             Door::Coap(endpoint) => endpoint.take_from(&queue_to(Protocol::Coap, queue)),
             Door::Zmtp(_) => panic!("{self:?} takes from one queue only"),
+            Door::Xmpp(agent) => pubsub::subscribe(agent, &queue_to(Protocol::Xmpp, queue)),
         }
     }
 
-    /// Settles a `manual` delivery. MQTT libraries have done it already, and CoAP's are settled on reading.
+    /// Settles a `manual` delivery. Libraries of MQTT and XMPP have done it already, and CoAP's are settled on reading.
     pub fn settle(&self, seen: &Seen) {
         match &self.door {
-            Door::Mqtt(_) | Door::Coap(_) | Door::Zmtp(_) => {}
+            Door::Mqtt(_) | Door::Coap(_) | Door::Zmtp(_) | Door::Xmpp(_) => {}
             Door::Amqp(agent) => drop(agent.tell("ack", json!({ "delivery": seen.tag }))),
             Door::Stomp(agent) => {
                 let headers = json!([["id", seen.tag]]);
@@ -400,7 +412,9 @@ impl Speaker {
     /// Refuses what was consumed `manual`ly, for good.
     pub fn refuse(&self, seen: &Seen) {
         match &self.door {
-            Door::Mqtt(_) | Door::Coap(_) | Door::Zmtp(_) => panic!("{self:?} cannot refuse"),
+            Door::Mqtt(_) | Door::Coap(_) | Door::Zmtp(_) | Door::Xmpp(_) => {
+                panic!("{self:?} cannot refuse")
+            }
             Door::Amqp(agent) => {
                 drop(agent.tell("nack", json!({ "delivery": seen.tag, "requeue": false })))
             }
@@ -438,16 +452,36 @@ impl Speaker {
                 queue.as_str().expect("a queue has a name").to_owned()
             }
             Door::Stomp(_) => format!("/temp-queue/{name}"),
-            Door::Coap(_) => panic!("{self:?} is answered by a response"),
+            Door::Coap(_) | Door::Xmpp(_) => panic!("{self:?} is answered by a response"),
             Door::Zmtp(_) => panic!("{self:?} cannot ask"),
         }
+    }
+
+    /// Asks whoever serves an address, by a request of the protocol's own, and returns the answer's payload.
+    pub fn request(&self, place: &Place, payload: &[u8]) -> Vec<u8> {
+        let digits = hex(payload);
+        let answer = match &self.door {
+            Door::Coap(endpoint) => {
+                let path = place.coap.replacen("/ps/data", "/rpc", 1);
+                let answer = endpoint.request("POST", &path, json!({ "payload": digits }));
+                let code = word(&answer["code"]);
+                assert!(code.starts_with("2."), "{self:?} asks {path}: {answer}");
+                answer
+            }
+            Door::Xmpp(agent) => {
+                let command = json!({ "address": place.zmtp, "payload": digits });
+                agent.tell("request", command)
+            }
+            _ => panic!("{self:?} has no requests of its own"),
+        };
+        unhex(&word(&answer["payload"]))
     }
 
     /// The agent behind a speaker of AMQP or STOMP.
     pub fn agent(&self) -> &Agent {
         match &self.door {
             Door::Amqp(agent) | Door::Stomp(agent) => agent,
-            Door::Mqtt(_) | Door::Coap(_) | Door::Zmtp(_) => panic!("{self:?} has none"),
+            _ => panic!("{self:?} has none"),
         }
     }
 
@@ -473,13 +507,16 @@ impl Speaker {
             Door::Stomp(agent) => agent.message_within(within).map(|event| of_stomp(&event)),
             Door::Coap(endpoint) => endpoint.receive_within(within),
             Door::Zmtp(agent) => agent.message_within(within).map(|event| of_zmtp(&event)),
+            Door::Xmpp(agent) => agent
+                .message_within(within)
+                .map(|event| pubsub::seen(&event)),
         }
     }
 
     pub fn cut(&self) {
         match &self.door {
             Door::Mqtt(peer) => peer.cut(),
-            Door::Amqp(agent) | Door::Stomp(agent) => agent.cut(),
+            Door::Amqp(agent) | Door::Stomp(agent) | Door::Xmpp(agent) => agent.cut(),
             Door::Coap(_) | Door::Zmtp(_) => panic!("{self:?} has no connection of its own"),
         }
     }
@@ -488,7 +525,9 @@ impl Speaker {
 /// Destination of this protocol that reaches a queue.
 fn queue_to(protocol: Protocol, queue: &str) -> String {
     match protocol {
-        Protocol::Mqtt3 | Protocol::Mqtt5 | Protocol::Zmtp => format!("$q/{queue}"),
+        Protocol::Mqtt3 | Protocol::Mqtt5 | Protocol::Zmtp | Protocol::Xmpp => {
+            format!("$q/{queue}")
+        }
         Protocol::Amqp => queue.to_owned(),
         Protocol::Stomp => format!("/queue/{queue}"),
         Protocol::Coap => format!("/q/{queue}"),
