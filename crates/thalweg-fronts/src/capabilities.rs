@@ -56,8 +56,8 @@ pub struct Syntax {
     /// What an address looks like.
     pub example: &'static str,
     pub separator: char,
-    /// One level, any number of levels.
-    pub wildcards: Option<(&'static str, &'static str)>,
+    /// How one level and any number of levels are written.
+    pub wildcards: Option<&'static str>,
     /// What is written `%HH` within a level.
     pub escaped: &'static str,
 }
@@ -464,8 +464,10 @@ pub fn document() -> String {
     let mut out = String::from(
         "# What becomes of a message between protocols\n\n\
          Made from `capabilities.rs` of each front in `crates/thalweg-fronts/src` by `cargo xtask docs --bless`; the interop tests\n\
-         (`cargo xtask interop`) hold real clients to every cell without XMPP, and slixmpp to what its script tries. Rows publish, columns\n\
-         receive.\n\n\
+         (`cargo xtask interop`) hold real clients to every cell. Rows publish, columns receive.\n\n\
+         DDS has no row here: its payloads are encoded by types, and an endpoint has terms where a message of other protocols has\n\
+         properties. What becomes of a sample is in [protocols/dds.md](protocols/dds.md), held to Cyclone DDS and Fast DDS by\n\
+         `crates/thalweg-dds/tests`.\n\n\
          *exact*: what was said. A rule: the same by a rule, [below](#rules). *dropped*: the message arrives without it.\n\
          –: the publisher cannot say it. ×: the subscriber cannot ask for it.\n",
     );
@@ -506,11 +508,7 @@ pub fn document() -> String {
     let rows: [Row; 16] = [
         ("at best", |c| c.reliability.to_owned()),
         ("address", |c| c.syntax.example.to_owned()),
-        ("wildcards", |c| {
-            c.syntax
-                .wildcards
-                .map_or("–".to_owned(), |(one, many)| format!("`{one}` `{many}`"))
-        }),
+        ("wildcards", |c| or_dash(c.syntax.wildcards)),
         ("escaped in a level", |c| c.syntax.escaped.to_owned()),
         ("longest address", |c| {
             let level = c.level_bytes_max.map(|max| format!("{max} bytes a level"));

@@ -21,7 +21,7 @@ pub const AMQP: Capabilities = Capabilities {
     syntax: Syntax {
         example: "`amq.topic`, key `a.b`",
         separator: '.',
-        wildcards: Some(("*", "#")),
+        wildcards: Some("`*` `#`"),
         escaped: DOTTED_ESCAPES,
     },
     address_bytes_max: Some(255),

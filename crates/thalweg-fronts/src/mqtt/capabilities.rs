@@ -20,7 +20,7 @@ pub const MQTT_3: Capabilities = Capabilities {
     syntax: Syntax {
         example: "a/b",
         separator: '/',
-        wildcards: Some(("+", "#")),
+        wildcards: Some("`+` `#`"),
         escaped: "`/` `+` `#` and NUL, which cannot occur",
     },
     address_bytes_max: Some(65_535),

@@ -21,7 +21,7 @@ pub const STOMP: Capabilities = Capabilities {
     syntax: Syntax {
         example: "`/topic/a.b`",
         separator: '.',
-        wildcards: Some(("*", "#")),
+        wildcards: Some("`*` `#`"),
         escaped: DOTTED_ESCAPES,
     },
     address_bytes_max: None,

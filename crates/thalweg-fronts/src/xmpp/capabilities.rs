@@ -20,7 +20,9 @@ pub const XMPP: Capabilities = Capabilities {
     syntax: Syntax {
         example: "node `a/b`",
         separator: '/',
-        wildcards: Some(("pubsub#subscription_depth=1", "=all")),
+        wildcards: Some(
+            "`pubsub#subscription_depth` `1` and `all`, below a node; with `xmpp.node_wildcards` also `+` `#` within its name",
+        ),
         escaped: "nothing",
     },
     address_bytes_max: Some(8192),
