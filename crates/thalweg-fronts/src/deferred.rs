@@ -4,6 +4,9 @@
 //! freely; what the kernel says to the link meanwhile is noted. [`DeferredFront`] can be an object: it is also how a front
 //! outside this crate comes in ([`AnyFront::extension`](crate::AnyFront::extension)).
 
+use crate::capabilities::{
+    Capabilities, ContentTypeModel, CorrelationModel, ExpiryUnit, PropertyModel, Receives, Syntax,
+};
 use crate::front::{
     ConsumerFate, Cx, Datagram, Fate, Front, FrontSettings, Outbound, Step, Undelivered, Variant,
 };
@@ -282,14 +285,42 @@ pub trait DeferredFront: Send {
 /// What is declared of fronts of other crates; each says its own name and counts.
 pub(crate) static EXTENSION: Protocol = Protocol {
     name: "extension",
-    carries: &[],
-    services: &[DDS],
+    carries: &[DDS],
+    services: &[SERVICE],
     metrics: &[],
 };
 
-/// The bridge into DDS, which is the one extension there is.
-const DDS: Service = Service {
+/// The bridge into DDS, which is the one extension there is. Between DDS and itself it goes from one domain to a second.
+pub(crate) const DDS: Capabilities = Capabilities {
     name: "DDS",
+    reliability: "at least once",
+    syntax: Syntax {
+        example: "topic `b` in partition `a`",
+        separator: '/',
+        wildcards: None,
+        escaped: "`/` in a topic",
+    },
+    address_bytes_max: None,
+    level_bytes_max: None,
+    receives: Receives::Samples,
+    content_type: ContentTypeModel::No,
+    properties: PropertyModel::No,
+    correlation: CorrelationModel::No,
+    reply_to: Some("a service of ROS 2 is called, and answers"),
+    request: Some("call of a service of ROS 2 that `dds.services` names"),
+    expiry: Some(ExpiryUnit::Untold("LIFESPAN of a writer")),
+    priority_max: None,
+    last_value_in: Some(
+        "TRANSIENT_LOCAL of a writer, as long as it lives; everything at addresses of `dds.retain`",
+    ),
+    last_value_out: "TRANSIENT_LOCAL of a reader",
+    redelivered: None,
+    queue: None,
+    group: None,
+};
+
+const SERVICE: Service = Service {
+    name: DDS.name,
     lifespan: None,
     priority: None,
     last_value: "as for the address",

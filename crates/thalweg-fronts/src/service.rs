@@ -155,7 +155,7 @@ mod tests {
                 .next()
                 .unwrap_or_else(|| panic!("{} has no row", record.name));
             assert!(
-                matches!(record.expiry, None | Some(ExpiryUnit::SecondsUntold))
+                matches!(record.expiry, None | Some(ExpiryUnit::Untold(_)))
                     || row.lifespan.is_some(),
                 "{}",
                 row.name

@@ -37,7 +37,7 @@ pub const AMQP: Capabilities = Capabilities {
     last_value_in: Some("header `x-retain: set`"),
     last_value_out: "argument `x-last-value: true` of bind",
     redelivered: Some("`redelivered`"),
-    queue: "default exchange, key `name`; consume from `name`",
+    queue: Some("default exchange, key `name`; consume from `name`"),
     group: Some("consume from `$g/g/a/+`"),
 };
 

@@ -37,7 +37,7 @@ pub const COAP: Capabilities = Capabilities {
     last_value_in: Some("every `PUT`"),
     last_value_out: "`GET`, and the first notification",
     redelivered: None,
-    queue: "`POST` to and `GET` from `/q/name`",
+    queue: Some("`POST` to and `GET` from `/q/name`"),
     group: None,
 };
 

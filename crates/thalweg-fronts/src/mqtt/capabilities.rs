@@ -36,7 +36,7 @@ pub const MQTT_3: Capabilities = Capabilities {
     last_value_in: Some("retain flag"),
     last_value_out: "always",
     redelivered: Some("DUP"),
-    queue: "publish to `$q/name`, subscribe to `$share/name/$q/name`",
+    queue: Some("publish to `$q/name`, subscribe to `$share/name/$q/name`"),
     group: Some("`$share/g/a/+`"),
 };
 

@@ -37,7 +37,7 @@ pub const STOMP: Capabilities = Capabilities {
     last_value_in: Some("header `retain:set`"),
     last_value_out: "header `x-last-value:true` of SUBSCRIBE",
     redelivered: Some("`redelivered:true`"),
-    queue: "send to and subscribe to `/queue/name`",
+    queue: Some("send to and subscribe to `/queue/name`"),
     group: Some("subscribe to `/amq/queue/$g/g/a/+`"),
 };
 

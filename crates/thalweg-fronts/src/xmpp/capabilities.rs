@@ -33,12 +33,12 @@ pub const XMPP: Capabilities = Capabilities {
     correlation: CorrelationModel::No,
     reply_to: None,
     request: Some("IQ to `rpc.DOMAIN/a/b`"),
-    expiry: Some(ExpiryUnit::SecondsUntold),
+    expiry: Some(ExpiryUnit::Untold("seconds")),
     priority_max: None,
     last_value_in: Some("every publish without `persist_items` off"),
     last_value_out: "always, and `<items/>`",
     redelivered: Some("SHIM header `Redelivered`"),
-    queue: "publish and subscribe to the node `$q/name`",
+    queue: Some("publish and subscribe to the node `$q/name`"),
     group: None,
 };
 

@@ -36,7 +36,7 @@ pub const ZMTP: Capabilities = Capabilities {
     last_value_in: None,
     last_value_out: "subscribe, with `zmtp.last_value`",
     redelivered: None,
-    queue: "PUSH and PULL: the queue `zmtp.queue`",
+    queue: Some("PUSH and PULL: the queue `zmtp.queue`"),
     group: None,
 };
 
