@@ -445,6 +445,8 @@ struct Out {
     remote: HashMap<Guid, Qos>,
     offered: Option<Qos>,
     target: Option<Arc<Target>>,
+    /// The broker was asked for last values since the writer was made: late readers get them from the writer.
+    has_last_values: bool,
 }
 
 /// Subscriptions to request of the broker.
@@ -513,11 +515,15 @@ impl Outgoing {
             remote: HashMap::new(),
             offered: None,
             target: None,
+            has_last_values: false,
         });
         let is_new = out.remote.is_empty();
         out.remote.insert(guid, qos);
         self.remote.insert(guid, key.clone());
         self.renew(&key, participant);
+        let out = self.writers.get_mut(&key);
+        let is_late =
+            is_late && out.is_some_and(|out| !std::mem::replace(&mut out.has_last_values, true));
         let by_address = self.by_address_of(role);
         let keys = by_address.entry(address.clone()).or_default();
         if is_new {
@@ -600,6 +606,7 @@ impl Outgoing {
         }
         // One at a time: readers that match both would receive everything twice.
         out.target = None;
+        out.has_last_values = false;
         let known = self.settings.types.find(&key.topic.type_name);
         match participant.writer(&key.topic, &offer) {
             Ok(writer) => {

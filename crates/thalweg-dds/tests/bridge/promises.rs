@@ -4,8 +4,8 @@
 use crate::peer::{Library, PATIENCE, Peer, Stage, next, subscribe, value_of};
 use serde_json::{Value, json};
 use std::time::Instant;
-use thalweg_client::Options;
 use thalweg_client::blocking::Subscription;
+use thalweg_client::{Options, Retain};
 use thalweg_dds::counts::Counts;
 use thalweg_dds::remarks::Unmatched;
 
@@ -142,6 +142,36 @@ fn a_late_reader_has_as_much_history_as_it_requests_and_a_separated_one_less() {
         );
     }
     assert_eq!(stage.peer.hears_soon(), None);
+}
+
+#[test]
+fn each_late_reader_gets_a_last_value_once() {
+    let Some(mut stage) = Stage::set(73, &[]) else {
+        return;
+    };
+    let mqtt = stage.mqtt();
+    let publish = |text: &str, retain| {
+        let payload = json!({"data": text}).to_string();
+        let options = Options {
+            retain,
+            ..Options::default()
+        };
+        mqtt.publish("ros/promised", payload.as_bytes(), &options)
+            .expect("published");
+    };
+    publish("kept", Retain::Set);
+    let said = |name: &str, text: &str| json!({"topic": name, "value": {"data": text}});
+    for name in ["one", "two", "three"] {
+        stage.peer.matched(json!({
+            "do": "read", "topic": "rt/promised", "as": name, "type": "Text",
+            "qos": ["reliable", "transient-local"]
+        }));
+        assert_eq!(stage.peer.hears(), said(name, "kept"));
+    }
+    publish("now", Retain::No);
+    let mut heard = [(); 3].map(|()| stage.peer.hears());
+    heard.sort_by_key(|it| it["topic"].to_string());
+    assert_eq!(heard, ["one", "three", "two"].map(|name| said(name, "now")));
 }
 
 #[test]
