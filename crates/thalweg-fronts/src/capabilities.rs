@@ -481,7 +481,7 @@ pub fn document() -> String {
          (`cargo xtask interop`) hold real clients to every cell without DDS. Rows publish, columns receive.\n\n\
          From DDS to DDS is from one domain to a second. Its declaration is in `deferred.rs`; Cyclone DDS and Fast DDS are held to a\n\
          part of it by `crates/thalweg-dds/tests/bridge`: JSON from and to every protocol, last values, LIFESPAN to MQTT 5,\n\
-         services with MQTT 5 and CoAP. The rest of its meaning is in [protocols/dds.md](protocols/dds.md).\n\n\
+         services with MQTT 5, CoAP and another domain. The rest of its meaning is in [protocols/dds.md](protocols/dds.md).\n\n\
          *exact*: what was said. A rule: the same by a rule, [below](#rules). *dropped*: the message arrives without it.\n\
          –: the publisher cannot say it. ×: the subscriber cannot ask for it.\n",
     );

@@ -89,3 +89,35 @@ fn a_service_of_the_broker_answers_clients_of_ros() {
     let heard = stage.peer.hears();
     assert_eq!(heard["value"], json!({"client": 77, "number": 5, "sum": 3}));
 }
+
+#[test]
+fn a_service_in_one_domain_answers_clients_in_another() {
+    let sets = ["dds.second_domain=65", "dds.services=ros/add_two_ints"];
+    let Some(mut stage) = Stage::set(64, &sets) else {
+        return;
+    };
+    let mut other = stage.peer_in(65);
+    other.does(json!({"do": "serve", "topic": "add_two_ints", "type": "Sum"}));
+    // The service is there before the subscription that feeds it, so it is tried until it comes through.
+    let mqtt = stage.mqtt();
+    let request = br#"{"a": 1, "b": 1}"#;
+    while mqtt
+        .request("ros/add_two_ints", request, &Options::default(), SOON)
+        .is_err()
+    {}
+    stage.peer.does(
+        json!({"do": "read", "topic": "rr/add_two_intsReply", "type": "SumAnswer", "qos": ["reliable"]}),
+    );
+    stage.peer.matched(
+        json!({"do": "offer", "topic": "rq/add_two_intsRequest", "type": "Sum", "qos": ["reliable"]}),
+    );
+    let value = json!({"client": 77, "number": 5, "a": 40, "b": 2});
+    stage.peer.does(
+        json!({"do": "write", "topic": "rq/add_two_intsRequest", "type": "Sum", "value": value}),
+    );
+    let heard = stage.peer.hears();
+    assert_eq!(
+        heard["value"],
+        json!({"client": 77, "number": 5, "sum": 42})
+    );
+}
