@@ -76,7 +76,7 @@ impl Holders {
         self.by_address.entry(address).or_default().push(holding);
     }
 
-    /// An instance was disposed of, whoever holds samples of it. Where instances share an address, the latest of another one is the last value.
+    /// An instance was disposed of, for all writers that hold samples of it. Where instances share an address, the latest of another one is the last value.
     pub(crate) fn dispose(&mut self, key: KeyHash, address: &str, now: Instant, out: &mut Vec<u8>) {
         match self.by_address.contains_key(address) {
             true => self.end(address, |it| it.key == key, now, out),

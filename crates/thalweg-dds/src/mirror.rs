@@ -335,7 +335,7 @@ impl In {
                 return Counts::add(&counts.too_long);
             }
             *last_key = sample.key;
-            // Nobody holds what came from a lasting writer that has gone.
+            // No writer holds what came from a lasting writer that has gone.
             if is_retained && (holders.is_none() || guid.is_some()) {
                 published.retain = Retain::Set;
             }

@@ -28,8 +28,8 @@ pub(crate) struct Price {
     pub rest: Option<Rest>,
 }
 
-/// What a message that waits in a queue, in a group or as a value takes of the rate of whoever is given it. Nothing of that is
-/// dropped, so whoever has no room for it is passed over for now, as if without credit.
+/// What a message that waits in a queue, in a group or as a value takes of its receiver's rate. Nothing of that is
+/// dropped, so a receiver that has no room for it is passed over for now, as if without credit.
 pub(crate) struct Toll {
     rate: Rate,
     bytes: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Toll {
 }
 
 impl Toll {
-    /// When somebody has room for the message who had none; [`Time::NEVER`] if nobody was passed over.
+    /// When the first of those that were passed over has room for the message; [`Time::NEVER`] if none was.
     pub(crate) fn free_at(&self) -> Time {
         self.free_at.get()
     }

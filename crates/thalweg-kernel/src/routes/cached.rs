@@ -450,7 +450,7 @@ impl Kernel {
         });
         let is_wanted = !sinks.is_empty() || !route.is_empty();
         let limits = self.env.limits();
-        if !limits.policies.is_empty() {
+        if limits.bounds_reliability() {
             let most = limits.reliability_at(address, Reliability::ExactlyOnce);
             let each = sinks.iter_mut();
             each.for_each(|sink| sink.reliability = sink.reliability.min(most));

@@ -1,4 +1,4 @@
-//! Rates that policies give each subscriber, of those that take from queues and groups, or watch a value: whoever is over it
+//! Rates that policies give each subscriber, of those that take from queues and groups, or watch a value: one that is over it
 //! is passed over until there is room.
 
 use crate::world::{Dice, Taking, Terms, Who, World, firm, headers, q};
