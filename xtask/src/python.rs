@@ -149,7 +149,7 @@ fn counts(junit: &str) -> Outcome {
         passed: count("tests").saturating_sub(failed + ignored),
         failed,
         ignored,
-        reasons: Vec::new(),
+        ..Outcome::default()
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
                 passed: 14,
                 failed: 3,
                 ignored: 3,
-                reasons: Vec::new()
+                ..Outcome::default()
             }
         );
         assert_eq!(counts("nonsense"), Outcome::default());

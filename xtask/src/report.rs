@@ -1,11 +1,12 @@
 //! Results of the steps, as a table and a last line.
 
+use std::fs;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Counts of one step, with a sentence for each failure that is not a test's own.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Tests or checks that held.
     pub passed: u32,
@@ -13,6 +14,8 @@ pub struct Outcome {
     pub failed: u32,
     /// Tests left out on purpose.
     pub ignored: u32,
+    /// Processor time of its process and of what that waited for, in seconds; of a step that shares its process none.
+    pub processor: Option<f32>,
     /// Why, where the output above does not say.
     pub reasons: Vec<String>,
 }
@@ -39,13 +42,14 @@ impl Outcome {
     /// Reads the row of a step from a table of [`Report`].
     pub fn of_row(line: &str, step: &str) -> Option<Self> {
         let mut words = line.split_whitespace();
-        let is_row = words.next() == Some(step) && line.split_whitespace().count() == 5;
+        let is_row = words.next() == Some(step) && line.split_whitespace().count() == 6;
         let mut count = || words.next()?.parse().ok();
         let (passed, failed, ignored) = (count()?, count()?, count()?);
-        is_row.then_some(Self {
+        is_row.then(|| Self {
             passed,
             failed,
             ignored,
+            processor: words.nth(1).and_then(|seconds| seconds.parse().ok()),
             reasons: Vec::new(),
         })
     }
@@ -115,22 +119,26 @@ impl Report {
 
     fn table(&self) -> (String, u32) {
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = processor_seconds();
         let mut table = format!(
-            "{:<20}{:>8}{:>8}{:>9}{:>9}\n",
-            "step", "passed", "failed", "ignored", "seconds"
+            "{:<20}{:>8}{:>8}{:>9}{:>9}{:>11}\n",
+            "step", "passed", "failed", "ignored", "seconds", "processor"
         );
         for (name, outcome, took) in rows.iter() {
+            // All that this process did is its only step's.
+            let of_step = outcome.processor.or(all.filter(|_| rows.len() == 1));
             table += &format!(
-                "{name:<20}{:>8}{:>8}{:>9}{:>9.1}\n",
+                "{name:<20}{:>8}{:>8}{:>9}{:>9.1}{}\n",
                 outcome.passed,
                 outcome.failed,
                 outcome.ignored,
-                took.as_secs_f32()
+                took.as_secs_f32(),
+                column(of_step)
             );
         }
         if rows.len() > 1 {
             let wall = self.begun.elapsed().as_secs_f32();
-            table += &format!("{:<45}{wall:>9.1}\n", "from begin to end");
+            table += &format!("{:<45}{wall:>9.1}{}\n", "from begin to end", column(all));
         }
         let sum =
             |count: fn(&Outcome) -> u32| rows.iter().map(|(_, outcome, _)| count(outcome)).sum();
@@ -138,6 +146,23 @@ impl Report {
         table += &format!("{passed} passed, {failed} failed\n");
         (table, failed)
     }
+}
+
+fn column(processor: Option<f32>) -> String {
+    processor.map_or_else(
+        || format!("{:>11}", "-"),
+        |seconds| format!("{seconds:>11.1}"),
+    )
+}
+
+/// Processor time of this process and of the children that it waited for: proc(5), `/proc/pid/stat`, utime to cstime, in
+/// hundredths of a second.
+fn processor_seconds() -> Option<f32> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, after_name) = stat.rsplit_once(") ")?;
+    let ticks = after_name.split(' ').skip(11).take(4);
+    let ticks = ticks.map(|field| field.parse::<f32>().ok());
+    Some(ticks.sum::<Option<f32>>()? / 100.0)
 }
 
 #[cfg(test)]
@@ -162,11 +187,17 @@ mod tests {
         let report = Report::new();
         assert!(report.run("a", || Outcome::passed(2)));
         assert!(!report.run("b", || Outcome::failed("broken")));
+        let of_own_process = |processor| Outcome {
+            processor,
+            ..Outcome::passed(0)
+        };
+        report.run("c", || of_own_process(Some(7.5)));
         let (table, failed) = report.table();
         assert!(table.ends_with("\n2 passed, 1 failed\n"));
         assert_eq!(failed, 1);
         let row = |step| table.lines().find_map(|line| Outcome::of_row(line, step));
         assert_eq!(row("a"), Some(Outcome::passed(2)));
+        assert_eq!(row("c"), Some(of_own_process(Some(7.5))));
         assert_eq!(row("b").map(|row| row.failed), Some(1));
         assert_eq!(row("from"), None);
     }
