@@ -7,6 +7,7 @@ use crate::frame::{self, Decoded, ToBroker};
 use crate::front::DdsFront;
 use crate::graph::{self, Graph};
 use crate::mirror::{Incoming, Interest, Outgoing, locked, on_discovered};
+use crate::name;
 use crate::settings::DdsSettings;
 use crate::target::Target;
 use std::io::{self, Read, Write};
@@ -16,7 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use thalweg_model::Time;
+use thalweg_kernel::Draft;
+use thalweg_model::{Filter, Reliability, RetainOp, Time};
 use thalweg_server::Server;
 use thalweg_server::config::dds::Dds;
 
@@ -59,6 +61,7 @@ impl Bridge {
     /// The bridge of a configuration and of the server that runs with it; why there is none.
     pub fn of(dds: &Dds, server: &Server) -> Result<Bridge, String> {
         let settings = DdsSettings::of(dds)?;
+        clear_left(&settings, server);
         let second = match dds.second_domain {
             Some(domain) if domain == dds.domain => {
                 return Err(format!("dds.second_domain is {domain}, as dds.domain is"));
@@ -384,6 +387,32 @@ impl Shared {
             locked(&self.services).asked.take(number);
         }
     }
+}
+
+/// Clears what the journal has of lasting writers that had addresses of their own in an earlier run: those that are still there write it again.
+fn clear_left(settings: &DdsSettings, server: &Server) {
+    let filters = settings.writers.iter().filter_map(|it| match it.as_str() {
+        deep if deep.ends_with('#') => Some(it.clone()),
+        flat => Filter::new(&format!("{flat}/+")).ok(),
+    });
+    let filters: Vec<Filter> = filters.collect();
+    server.observer().on_shards(move |inside| {
+        for filter in &filters {
+            let found = inside
+                .kernel
+                .last_values_matching(filter, usize::MAX, inside.now);
+            for message in found {
+                let level = message.address().rsplit('/').next();
+                if level.is_some_and(name::is_of_writer) {
+                    let draft = Draft {
+                        retain: RetainOp::Clear,
+                        ..Draft::new(message.address(), b"", Reliability::AtLeastOnce)
+                    };
+                    inside.kernel.publish_own(draft, inside.now, inside.links);
+                }
+            }
+        }
+    });
 }
 
 fn write_interests(interests: &[Interest], out: &mut Vec<u8>) {

@@ -43,7 +43,7 @@ impl Instances {
                 value.and_then(|value| key.level(&value))
             }
             // Fast DDS writes the hash and no key.
-            SampleKind::Dispose => key
+            SampleKind::Dispose | SampleKind::Unregister => key
                 .level_of_payload(sample.bytes, types)
                 .or_else(|| key.level_of_hash(&sample.key, types)),
         };

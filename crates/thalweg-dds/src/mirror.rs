@@ -74,6 +74,8 @@ struct In {
     last_key: [u8; 16],
     /// What lasting writers hold, if their last values end with them.
     holders: Option<Holders>,
+    /// Those have addresses of their own, below this one.
+    has_writers: bool,
     /// Writers that have gone, and may have samples here still.
     gone: Vec<Guid>,
 }
@@ -143,6 +145,11 @@ impl Incoming {
         };
         tracing::info!(topic = key.topic.name, address, "reading DDS samples");
         let known = self.settings.types.find(&key.topic.type_name);
+        // Of exclusive writers only the strongest is heard, and `dds.retain` outlives writers.
+        let has_holders = role == Role::Topic
+            && key.class.is_durable
+            && !key.class.is_exclusive
+            && !self.settings.is_retained(&address);
         let made = In {
             reader,
             class: key.class,
@@ -161,12 +168,8 @@ impl Incoming {
             last_key: [0; 16],
             is_late: false,
             is_alive: true,
-            // Of exclusive writers only the strongest is heard, and `dds.retain` outlives writers.
-            holders: (role == Role::Topic
-                && key.class.is_durable
-                && !key.class.is_exclusive
-                && !self.settings.is_retained(&address))
-            .then(|| Holders::of(&self.held)),
+            holders: has_holders.then(|| Holders::of(&self.held)),
+            has_writers: has_holders && self.settings.has_writers(key.topic.is_keyless, &address),
             gone: Vec::new(),
             address,
         };
@@ -291,6 +294,7 @@ impl In {
         let (address, json, type_name) = (&self.address, self.json.as_deref(), &self.type_name);
         let (is_keyless, is_retained) = (self.is_keyless, self.is_retained);
         let (role, has_instances) = (self.role, instances.is_some());
+        let has_writers = self.has_writers;
         let count = reader.take(|sample| {
             let author = *writers.entry(sample.writer).or_insert_with(|| {
                 // A reader also receives from writers that offer more than it requests; those have readers of their
@@ -307,13 +311,15 @@ impl In {
                 return;
             };
             *is_late = false;
-            let of_instance = instances.as_mut().map(|instances| {
-                let level = instances.level(&sample, &settings.types);
-                format!("{address}/{level}")
-            });
+            let level = match (instances.as_mut(), guid) {
+                (Some(instances), _) => Some(instances.level(&sample, &settings.types)),
+                (None, Some(guid)) if has_writers => Some(name::writer_level(&guid)),
+                _ => None,
+            };
+            let below = level.map(|level| format!("{address}/{level}"));
             let mut published = frame::Sample {
                 is_reliable: class.is_reliable,
-                address: of_instance.as_deref().unwrap_or(address),
+                address: below.as_deref().unwrap_or(address),
                 ..frame::Sample::default()
             };
             if sample.kind == SampleKind::Dispose {
@@ -441,7 +447,7 @@ pub(crate) struct Outgoing {
 struct Out {
     address: String,
     role: Role,
-    has_instances: bool,
+    has_levels: bool,
     remote: HashMap<Guid, Qos>,
     offered: Option<Qos>,
     target: Option<Arc<Target>>,
@@ -507,11 +513,12 @@ impl Outgoing {
                 is_watched: false,
             },
         };
-        let has_instances = self.settings.has_instances(key.topic.is_keyless, &address);
+        let has_levels =
+            role == Role::Topic && self.settings.has_levels(key.topic.is_keyless, &address);
         let out = self.writers.entry(key.clone()).or_insert_with(|| Out {
             address: address.clone(),
             role,
-            has_instances,
+            has_levels,
             remote: HashMap::new(),
             offered: None,
             target: None,
@@ -533,8 +540,8 @@ impl Outgoing {
         if role == Role::Reply {
             return interests;
         }
-        if has_instances && (is_late || is_new) {
-            let address = instances_of(&address);
+        if has_levels && (is_late || is_new) {
+            let address = levels_of(&address);
             interests.push(Interest::Begins { address, is_late });
         }
         if is_late || is_first {
@@ -575,7 +582,7 @@ impl Outgoing {
                 by_address.remove(&address);
                 return match role {
                     Role::Reply => Vec::new(),
-                    _ => [instances_of(&address), address]
+                    _ => [levels_of(&address), address]
                         .map(|address| Interest::Ends { address })
                         .into(),
                 };
@@ -590,7 +597,14 @@ impl Outgoing {
             return;
         };
         let topic = &key.topic.name;
-        let offer = Qos::of_writer_for(out.remote.values());
+        let mut offer = Qos::of_writer_for(out.remote.values());
+        if let Some(offer) = &mut offer
+            && out.has_levels
+            && key.topic.is_keyless
+        {
+            // What each level has, which is what a late reader gets of each writer.
+            offer.late_depth = 1;
+        }
         let remarks = &self.counts.remarks;
         for (guid, qos) in &out.remote {
             match offer.as_ref().is_some_and(|it| it.is_taken_by(qos)) {
@@ -612,7 +626,7 @@ impl Outgoing {
             Ok(writer) => {
                 tracing::info!(topic, address = out.address, "writing DDS samples");
                 let json = known.filter(|_| self.settings.is_json(&out.address));
-                let keyed = known.filter(|_| out.has_instances);
+                let keyed = known.filter(|_| out.has_levels);
                 out.target = Some(Arc::new(Target::of(
                     writer,
                     out.role,
@@ -638,12 +652,12 @@ impl Outgoing {
             let mut outs = keys.iter().filter_map(|key| self.writers.get(key));
             outs.any(|out| out.remote.values().any(|qos| qos.class().is_durable))
         };
-        let has_instances = |keys: &[Key]| {
+        let has_levels = |keys: &[Key]| {
             let mut outs = keys.iter().filter_map(|key| self.writers.get(key));
-            outs.any(|out| out.has_instances)
+            outs.any(|out| out.has_levels)
         };
         let of = |(address, keys): (&String, &Vec<Key>)| {
-            let below = has_instances(keys).then(|| instances_of(address));
+            let below = has_levels(keys).then(|| levels_of(address));
             let is_late = is_late(keys);
             let begins = move |address| Interest::Begins { address, is_late };
             [Some(address.clone()), below]
@@ -654,7 +668,7 @@ impl Outgoing {
         self.by_address.iter().flat_map(of).collect()
     }
 
-    /// Where a message of this address is written, and the level that says which instance it is of. A message that asks for an answer is a request,
+    /// Where a message of this address is written, and the level that says which instance, or whose, it is. A message that asks for an answer is a request,
     /// where there is a service.
     pub(crate) fn targets<'a>(
         &self,
@@ -674,7 +688,7 @@ impl Outgoing {
             .rsplit_once('/')
             .into_iter()
             .flat_map(|(above, level)| {
-                let outs = outs(above).filter(|out| out.has_instances);
+                let outs = outs(above).filter(|out| out.has_levels);
                 outs.map(move |out| (out, Some(level)))
             });
         let all = here.chain(below).filter(|(out, _)| out.role == Role::Topic);
@@ -698,8 +712,8 @@ impl Outgoing {
     }
 }
 
-/// The filter of the addresses of a topic's instances.
-fn instances_of(address: &str) -> String {
+/// The filter of the addresses of a topic's instances, or of its writers.
+fn levels_of(address: &str) -> String {
     format!("{address}/+")
 }
 

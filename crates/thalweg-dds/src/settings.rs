@@ -38,6 +38,8 @@ pub struct DdsSettings {
     pub separation: Duration,
     /// Addresses of topics whose instances have addresses of their own.
     pub keys: Vec<Filter>,
+    /// Addresses of topics whose lasting writers have addresses of their own.
+    pub writers: Vec<Filter>,
     /// Addresses of services of ROS 2 that clients of the broker serve.
     pub services: Vec<Filter>,
     pub types: Arc<Types>,
@@ -78,6 +80,7 @@ impl DdsSettings {
             sampled: dds.sampled.clone(),
             separation: Duration::from_nanos(dds.separation.nanos()),
             keys: dds.keys.clone(),
+            writers: dds.writers.clone(),
             services: dds.services.clone(),
             types: Arc::new(types),
             payload_max: dds.message_bytes_max,
@@ -123,6 +126,16 @@ impl DdsSettings {
     /// Whether instances of a topic have addresses of their own.
     pub fn has_instances(&self, is_keyless: bool, address: &str) -> bool {
         !is_keyless && any(&self.keys, address)
+    }
+
+    /// Whether either has addresses below the topic's.
+    pub fn has_levels(&self, is_keyless: bool, address: &str) -> bool {
+        self.has_instances(is_keyless, address) || self.has_writers(is_keyless, address)
+    }
+
+    /// Whether lasting writers of a topic have addresses of their own.
+    pub fn has_writers(&self, is_keyless: bool, address: &str) -> bool {
+        is_keyless && any(&self.writers, address)
     }
 
     /// The configuration of Cyclone DDS. Domains of one number in one process are distinguished by a number of the
@@ -193,6 +206,8 @@ mod tests {
     fn denied_is_denied_and_the_loopback_interface_is_the_default() {
         let of = settings(&["dds.deny=plant/+/secret"]);
         assert!(of.is_bridged("plant/1/open") && !of.is_bridged("plant/1/secret"));
+        assert!(of.has_writers(true, "ros/tf_static") && !of.has_writers(true, "ros/pose"));
+        assert!(!of.has_levels(true, "ros/pose") && of.has_levels(false, "ros/pose"));
         let of = settings(&["dds.allow=ros/#"]);
         assert!(of.is_bridged("ros/chatter") && !of.is_bridged("plant/1/open"));
         let xml = of.xml();

@@ -100,7 +100,12 @@ impl Target {
                 return dropped(&counts.unreadable);
             };
             payload.resize(payload.len().max(KEY_BYTES_MIN), 0);
-            self.put(SampleKind::Dispose, &payload, self.hash_of(level), now)
+            let kind = match (self.is_keyless, level) {
+                // To readers the topic is one instance, which goes on with what others say.
+                (true, Some(_)) => SampleKind::Unregister,
+                _ => SampleKind::Dispose,
+            };
+            self.put(kind, &payload, self.hash_of(level), now)
         } else {
             let bytes = match &self.json {
                 Some(of) if !cdr::is_encapsulated(message.payload) => {

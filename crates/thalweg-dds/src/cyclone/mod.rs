@@ -109,6 +109,8 @@ pub enum SampleKind {
     Data,
     /// Its instance is gone: nothing but the key.
     Dispose,
+    /// Its writer holds the instance no longer, and nobody else is concerned. Only written.
+    Unregister,
 }
 
 /// A sample that was taken.
@@ -535,6 +537,7 @@ pub enum Unwritten {
 
 /// Of the status of samples (DDSI-RTPS 2.5 §9.6.4.9).
 const STATUS_DISPOSE: u32 = 1;
+const STATUS_UNREGISTER: u32 = 2;
 
 impl Writer {
     /// `sertype` is the type of this topic.
@@ -597,6 +600,7 @@ impl Writer {
         let (of_kind, status) = match kind {
             SampleKind::Data => (ddsi_serdata_kind_SDK_DATA, 0),
             SampleKind::Dispose => (ddsi_serdata_kind_SDK_KEY, STATUS_DISPOSE),
+            SampleKind::Unregister => (ddsi_serdata_kind_SDK_KEY, STATUS_UNREGISTER),
         };
         // SAFETY: the type lives as long as the topic that we hold; the sample is ours until it is handed over, which takes
         // its reference in any case.

@@ -120,14 +120,20 @@ impl Stage {
 
     /// The broker and its bridge end, and begin again with the same settings. The other participant stays.
     pub fn restarted(self) -> Stage {
+        self.restarted_after(|_| {})
+    }
+
+    /// The same, with what the other participant does meanwhile.
+    pub fn restarted_after(self, does: impl FnOnce(&mut Peer)) -> Stage {
         let Stage {
-            peer,
+            mut peer,
             bridge,
             server,
             sets,
         } = self;
         drop(bridge);
         server.stop();
+        does(&mut peer);
         Stage::of(peer, sets)
     }
 

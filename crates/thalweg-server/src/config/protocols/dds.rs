@@ -47,6 +47,10 @@ section! {
         /// of the key in hexadecimal digits, or the key itself if that is fixed in size and at most 16 bytes long. Where the
         /// type is known, the values of the key's fields. Elsewhere all instances share the address, and one last value.
         keys: Vec<Filter> = List(&FILTERS), "#", Restart;
+        /// Topic filters: addresses of topics without a key whose TRANSIENT_LOCAL writers have addresses of their own, one level below:
+        /// the id of the writer, as `ros2 topic info --verbose` shows it. So each writer has its last value, where each says a part of
+        /// the whole. Elsewhere all writers share the address, and one last value.
+        writers: Vec<Filter> = List(&FILTERS), "ros/tf_static", Restart;
         /// Topic filters: the addresses of services that clients of the broker serve, offered to clients of ROS 2. Not those
         /// that a node of ROS 2 serves, or requests are answered twice; these need no setting.
         services: Vec<Filter> = List(&FILTERS), "", Restart;
