@@ -4,10 +4,9 @@ use crate::calls::{Asked, RequestId, Services};
 use crate::counts::Counts;
 use crate::cyclone::{Error, Participant};
 use crate::frame::{self, Decoded, ToBroker};
-use crate::front::DdsFront;
+use crate::front::{DdsFront, LASTING};
 use crate::graph::{self, Graph};
 use crate::mirror::{Incoming, Interest, Outgoing, locked, on_discovered};
-use crate::name;
 use crate::settings::DdsSettings;
 use crate::target::Target;
 use std::io::{self, Read, Write};
@@ -61,7 +60,7 @@ impl Bridge {
     /// The bridge of a configuration and of the server that runs with it; why there is none.
     pub fn of(dds: &Dds, server: &Server) -> Result<Bridge, String> {
         let settings = DdsSettings::of(dds)?;
-        clear_left(&settings, server);
+        clear_left(server);
         let second = match dds.second_domain {
             Some(domain) if domain == dds.domain => {
                 return Err(format!("dds.second_domain is {domain}, as dds.domain is"));
@@ -389,27 +388,22 @@ impl Shared {
     }
 }
 
-/// Clears what the journal has of lasting writers that had addresses of their own in an earlier run: those that are still there write it again.
-fn clear_left(settings: &DdsSettings, server: &Server) {
-    let filters = settings.writers.iter().filter_map(|it| match it.as_str() {
-        deep if deep.ends_with('#') => Some(it.clone()),
-        flat => Filter::new(&format!("{flat}/+")).ok(),
-    });
-    let filters: Vec<Filter> = filters.collect();
-    server.observer().on_shards(move |inside| {
-        for filter in &filters {
-            let found = inside
-                .kernel
-                .last_values_matching(filter, usize::MAX, inside.now);
-            for message in found {
-                let level = message.address().rsplit('/').next();
-                if level.is_some_and(name::is_of_writer) {
-                    let draft = Draft {
-                        retain: RetainOp::Clear,
-                        ..Draft::new(message.address(), b"", Reliability::AtLeastOnce)
-                    };
-                    inside.kernel.publish_own(draft, inside.now, inside.links);
-                }
+/// Clears what lasting writers have left in the journal: those that are still there write it again.
+fn clear_left(server: &Server) {
+    server.observer().on_shards(|inside| {
+        let Ok(all) = Filter::new("#") else {
+            return;
+        };
+        let (kernel, now) = (&mut *inside.kernel, inside.now);
+        let found = kernel.last_values_matching(&all, usize::MAX, now);
+        for message in found {
+            let details = message.properties().and_then(|it| it.details.as_ref());
+            if details.and_then(|it| it.app_id.as_deref()) == Some(LASTING) {
+                let draft = Draft {
+                    retain: RetainOp::Clear,
+                    ..Draft::new(message.address(), b"", Reliability::AtLeastOnce)
+                };
+                kernel.publish_own(draft, now, inside.links);
             }
         }
     });

@@ -53,6 +53,8 @@ pub enum Retain {
     #[default]
     No,
     Set,
+    /// It is one for as long as its writer is there.
+    Lasting,
     Clear,
 }
 
@@ -187,6 +189,7 @@ fn write_sample(sample: &Sample<'_>, out: &mut Vec<u8>) -> bool {
         Retain::No => 0,
         Retain::Set => 1,
         Retain::Clear => 2,
+        Retain::Lasting => 3,
     });
     out.extend_from_slice(&sample.expires_in.to_le_bytes());
     let is_written = write_text(sample.address, out)
@@ -253,6 +256,7 @@ impl<'a> Fields<'a> {
             retain: match self.byte()? {
                 0 => Retain::No,
                 1 => Retain::Set,
+                3 => Retain::Lasting,
                 _ => Retain::Clear,
             },
             expires_in: self.number()?,
@@ -273,7 +277,7 @@ mod tests {
     fn frames_come_back_and_no_part_of_one_is_a_frame() {
         let sample = Sample {
             is_reliable: true,
-            retain: Retain::Set,
+            retain: Retain::Lasting,
             expires_in: 7,
             address: "a/b",
             content_type: "text/plain",

@@ -15,11 +15,14 @@ use thalweg_kernel::{
     CloseReason, Closing, Draft, Grants, KnownAs, LastValueWish, OpenSession, Outcome, Refusal,
     SessionId, Subscribed, Tag, Verdict, Wish,
 };
-use thalweg_model::{Address, Properties, Reliability, RetainOp, Span};
+use thalweg_model::{Address, Details, Properties, Reliability, RetainOp, Span};
 
 /// The consumer of answers, and the line that it is the only one of.
 const ANSWERS: u32 = 1;
 const ANSWERS_LINE: u16 = 1;
+
+/// The publisher that last values of lasting writers name ([`Details::app_id`]): by it they are found after a restart.
+pub(crate) const LASTING: &str = "dds-lasting-writer";
 
 /// The broker's end of a stream.
 pub struct DdsFront {
@@ -175,17 +178,25 @@ impl DdsFront {
         if Address::check(sample.address).is_err() {
             return Counts::add(&self.counts.refused);
         }
-        let has_properties = !sample.content_type.is_empty() || !sample.correlation.is_empty();
+        let is_lasting = sample.retain == Retain::Lasting;
+        let has_properties =
+            is_lasting || !sample.content_type.is_empty() || !sample.correlation.is_empty();
         let properties = has_properties.then(|| Properties {
             content_type: (!sample.content_type.is_empty()).then(|| sample.content_type.into()),
             reply_to,
             correlation: (!sample.correlation.is_empty()).then(|| sample.correlation.into()),
+            details: is_lasting.then(|| {
+                Box::new(Details {
+                    app_id: Some(LASTING.into()),
+                    ..Details::default()
+                })
+            }),
             ..Properties::default()
         });
         let draft = Draft {
             retain: match sample.retain {
                 Retain::No => RetainOp::None,
-                Retain::Set => RetainOp::Set,
+                Retain::Set | Retain::Lasting => RetainOp::Set,
                 Retain::Clear => RetainOp::Clear,
             },
             expires_in: (sample.expires_in > 0).then(|| Span::from_nanos(sample.expires_in)),

@@ -120,7 +120,7 @@ impl Holders {
         let left = value.until.map(|until| until.duration_since(now));
         let published = Sample {
             is_reliable: value.is_reliable,
-            retain: Retain::Set,
+            retain: Retain::Lasting,
             expires_in: left.map_or(0, |it| it.as_nanos() as u64),
             address,
             content_type: &value.content_type,
@@ -193,7 +193,7 @@ mod tests {
     fn published(mut bytes: &[u8]) -> Vec<(String, Option<Vec<u8>>, u64)> {
         let mut all = Vec::new();
         while let Decoded::Frame(ToBroker::Publish(it), length) = frame::decode(bytes, BYTES_MAX) {
-            let payload = (it.retain == Retain::Set).then(|| it.payload.to_vec());
+            let payload = (it.retain == Retain::Lasting).then(|| it.payload.to_vec());
             all.push((it.address.to_owned(), payload, it.expires_in));
             bytes = &bytes[length..];
         }

@@ -342,8 +342,12 @@ impl In {
             }
             *last_key = sample.key;
             // No writer holds what came from a lasting writer that has gone.
-            if is_retained && (holders.is_none() || guid.is_some()) {
-                published.retain = Retain::Set;
+            if is_retained {
+                published.retain = match (&holders, guid) {
+                    (None, _) => Retain::Set,
+                    (Some(_), Some(_)) => Retain::Lasting,
+                    (Some(_), None) => Retain::No,
+                };
             }
             published.expires_in = lifespan.map_or(0, |it| it.as_nanos() as u64);
             let call = match role {

@@ -310,9 +310,26 @@ fn a_restarted_broker_has_what_the_lasting_writers_hold_that_are_left() {
     mqtt.publish("ros/tf_static/mqtt", payload.as_bytes(), &kept)
         .expect("published");
     drop(next(&mut all));
+    // Elsewhere writers share an address.
+    let write = |peer: &mut Peer, writer: &str, topic: &str| {
+        peer.does(json!({
+            "do": "write", "topic": topic, "type": "Text", "as": format!("{writer} {topic}"),
+            "qos": LASTING, "value": text(writer)
+        }));
+    };
+    for (writer, topic) in [
+        ("one", "rt/shared"),
+        ("two", "rt/shared"),
+        ("two", "rt/alone"),
+    ] {
+        write(&mut stage.peer, writer, topic);
+        assert_eq!(value_of(&next(&mut all)), text(writer));
+    }
     drop((all, mqtt));
     let stage = stage.restarted_after(|peer| {
-        peer.does(json!({"do": "stop", "topic": PARTS, "as": "goes"}));
+        for writer in ["goes", "two rt/shared", "two rt/alone"] {
+            peer.does(json!({"do": "stop", "topic": PARTS, "as": writer}));
+        }
         part(peer, "comes", &LASTING, "comes");
         part(peer, "stays", &LASTING, "stays on");
     });
@@ -324,6 +341,8 @@ fn a_restarted_broker_has_what_the_lasting_writers_hold_that_are_left() {
     let addresses = [1, 2, 3].map(|at| found[at].0.as_str());
     assert_eq!(addresses, ["ros/tf_static/mqtt", &*of_two, &*stays]);
     assert_late_reader_hears(&mut far, "late", &parts);
+    assert_last(&mqtt, "ros/shared", Some("one"));
+    assert_last(&mqtt, "ros/alone", None);
     drop(stage);
     // It stays after a failure.
     let _ = std::fs::remove_dir_all(folder);
