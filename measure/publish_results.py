@@ -22,16 +22,14 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Of a study made of cells, and of one made of courses.
-CELLS = ["cells.jsonl", "run.json", "figures"]
-WHOLE = ["run.json", "summary.md", "findings.json", "trials.csv"]
+KEPT = ["cells.jsonl", "run.json", "figures"]
 STUDIES = {
-    "E1": ("three classes of traffic through brokers of several protocols", CELLS),
-    "E2": ("MQTT and CoAP through a link that loses packets", CELLS),
-    "E2d": ("the client that chooses its protocol while the loss changes", WHOLE),
-    "E3": ("floods, periods and neighbours over 95 Mbit/s", CELLS),
-    "E4": ("MQTT, AMQP and STOMP on one device", CELLS),
-    "E5": ("shared subscriptions that know the state of their members", CELLS),
+    "E1": "three classes of traffic through brokers of several protocols",
+    "E2": "MQTT and CoAP through a link that loses packets",
+    "E2d": "the client that chooses its protocol while the loss changes",
+    "E3": "floods, periods and neighbours over 95 Mbit/s",
+    "E4": "MQTT, AMQP and STOMP on one device",
+    "E5": "shared subscriptions that know the state of their members",
 }
 
 
@@ -80,9 +78,9 @@ def publish(args, raw):
     # Paths of this machine are nobody's concern.
     about["command_line"] = ["thalweg", *about["command_line"][1:]]
     (there / "run.json").write_text(json.dumps(about, indent=2) + "\n")
-    for study, (_, kept) in STUDIES.items():
+    for study in STUDIES:
         if (raw / study).is_dir():
-            take(raw / study, there / study, kept)
+            take(raw / study, there / study)
     columns = next(raw.glob("E*/columns.md"), None)
     if columns:
         shutil.copy(columns, there / "columns.md")
@@ -90,7 +88,7 @@ def publish(args, raw):
     if rendered.returncode not in (0, 2, 3):
         sys.exit(f"thalweg bench report {there} ended with {rendered.returncode}")
     # Those are on the page of all studies.
-    for study, (_, kept) in STUDIES.items():
+    for study in STUDIES:
         for name in ("report.html", "junit.xml"):
             (there / study / name).unlink(missing_ok=True)
         compress(there / study / "cells.jsonl")
@@ -98,9 +96,9 @@ def publish(args, raw):
     print(f"written: {there}; now look at report.html and README.md, and run measure/report_pages.py {there}/report.html")
 
 
-def take(source, target, names):
+def take(source, target):
     target.mkdir(exist_ok=True)
-    for path in [source / name for name in names] + sorted(source.glob("latency-*.svg")):
+    for path in [source / name for name in KEPT]:
         if path.is_dir():
             shutil.copytree(path, target / path.name, dirs_exist_ok=True)
         elif path.exists():
@@ -138,7 +136,7 @@ standard` tells; one of 22 and 23 November is in [bench-results](../../bench-res
 """
     for study in present:
         trials, count = counted(there / study)
-        text += f"| {study} | {STUDIES[study][0]} | {trials} | {count} |\n"
+        text += f"| {study} | {STUDIES[study]} | {trials} | {count} |\n"
     for failed in about.get("failed") or []:
         text += f"\n{failed['suite']} could not be run: {failed['why']}\n"
     text += """
@@ -152,31 +150,20 @@ Each statement of a study twice: with the brokers that the study used or their s
 |---|---|---|---|
 """
     for shape in shapes:
-        if "id" not in shape:
-            held = sum(check["held"] for check in shape["checks"])
-            text += f"| {shape['study']} | bars | - | {held} of {len(shape['checks'])} held |\n"
-            continue
-        theirs = shape["baseline"]["verdict"] if "baseline" in shape else "-"
-        text += f"| {shape['study']} | {shape['id']} | {theirs} | {shape['ours']['verdict']} |\n"
+        text += f"| {shape['study']} | {shape['id']} | {shape['baseline']['verdict']} | {shape['ours']['verdict']} |\n"
     return text + """
 ## What is not in it
 
-Histograms, seconds and events, E5's messages and E2d's: distributions are drawn from the tables in `figures/`, and the verdicts of E2d
-are those of its `findings.json`. `thalweg bench report docs/results` makes the page from that, in seconds.
+Histograms, seconds and events, E5's messages and E2d's: distributions are drawn from the tables in `figures/`. `thalweg bench report docs/results`
+makes the page from that, in seconds.
 """
 
 
 def counted(folder):
     """Trials of a study, and those that count."""
-    cells = folder / "cells.jsonl.gz"
-    if cells.exists():
-        lines = gzip.decompress(cells.read_bytes()).decode().splitlines()
-        rows = [json.loads(line)["row"]["standing"] for line in lines if line.strip()]
-        return len(rows), sum(standing == "valid" for standing in rows)
-    head, *rows = (folder / "trials.csv").read_text().splitlines()
-    columns = head.split(",")
-    at = next((columns.index(name) for name in ("verdict", "standing") if name in columns), None)
-    return len(rows), "-" if at is None else sum(",valid," in f",{row}," for row in rows)
+    lines = gzip.decompress((folder / "cells.jsonl.gz").read_bytes()).decode().splitlines()
+    rows = [json.loads(line)["row"]["standing"] for line in lines if line.strip()]
+    return len(rows), sum(standing == "valid" for standing in rows)
 
 
 def commit():

@@ -8,7 +8,6 @@ use clap::Subcommand;
 use crate::calibrate::command::{self as calibrate, CalibrateArgs};
 use crate::compare::command::{self as compare, CompareArgs};
 use crate::doctor::{self, DoctorArgs};
-use crate::e2;
 use crate::export::{self, ExportArgs};
 use crate::net::command::{self as net, NetCommand};
 use crate::net::nest;
@@ -21,7 +20,7 @@ use crate::speed::command::{self as speed, SpeedCommand};
 use crate::studies::args::{Suite, SuiteArgs};
 use crate::studies::{self, Study};
 use crate::traces::command::{self as traces, GenArgs, ReplayArgs};
-use crate::{paper, report, sim};
+use crate::{paper, sim};
 
 /// How a run ended; the number is the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +51,7 @@ pub enum BenchCommand {
   thalweg bench suite E5
   thalweg bench suite E5 --budget standard --out results
   thalweg bench suite E5 --only core --repeats 1 --seed 7
-  thalweg bench suite E2d --payload 60B,600B --delay 0,50ms --repeats 3   # ten minutes
+  thalweg bench suite E2d --payload 60B,600B --delay 0,50ms --budget standard   # ten minutes and more
   thalweg bench suite E2d --step 20s --objective bytes")]
     Suite(SuiteArgs),
     /// Measure what a scenario says, and write a folder of results
@@ -192,7 +191,7 @@ pub fn run(command: &BenchCommand, out: &mut dyn Write) -> io::Result<Outcome> {
             Suite::E2d | Suite::E5 if args.counting.count_system_calls.is_some() => Err(
                 io::Error::other("system calls are counted in E1 to E4, and not in E2d and E5"),
             ),
-            Suite::E2d => e2::suite::run(args, out),
+            Suite::E2d => studies::suite::run(Study::E2d, args, out),
             Suite::E1 => studies::suite::run(Study::E1, args, out),
             Suite::E2 => studies::suite::run(Study::E2, args, out),
             Suite::E3 => studies::suite::run(Study::E3, args, out),
@@ -208,10 +207,7 @@ pub fn run(command: &BenchCommand, out: &mut dyn Write) -> io::Result<Outcome> {
         BenchCommand::Compare(args) => compare::run(args, out),
         BenchCommand::Export(args) => export::run(args, out),
         BenchCommand::Report { dir, json } => {
-            let found = match () {
-                () if report::is_of(dir, "E2d") => e2::report::render(dir)?,
-                () => paper::render(dir)?,
-            };
+            let found = paper::render(dir)?;
             match json {
                 true => writeln!(out, "{}", serde_json::to_string_pretty(&found.json)?)?,
                 false => out.write_all(found.summary.as_bytes())?,

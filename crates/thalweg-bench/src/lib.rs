@@ -5,8 +5,7 @@
 //! broker decides, except in [`sim`], which drives the very kernel that ships in virtual time.
 //!
 //! ```text
-//!  command ──> studies (cells) ──> trial (a cell, measured), e5 (shared groups, side by side) ──> results ──> paper
-//!         ├──> e2  (our client through a network that loses packets) ──> report
+//!  command ──> studies (cells) ──> trial (a cell, measured), e2d (courses), e5 (shared groups) ──> results ──> paper
 //!         ├──> net (namespaces, loss, delay, counters of bytes)
 //!         ├──> speed (how fast clients publish)
 //!         └──> sim (virtual time, the kernel itself)
@@ -20,7 +19,7 @@ pub mod command;
 pub mod compare;
 pub mod doctor;
 pub mod drivers;
-pub mod e2;
+pub mod e2d;
 pub mod e5;
 pub mod energy;
 pub mod export;

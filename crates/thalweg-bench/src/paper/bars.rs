@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use super::axis::{Axis, shown};
 use super::chart::{
-    CUT, FOOT, LEFT, LOOKS, RIGHT, TOP, WIDTH, escaped, field, key, names_of_axes, small_width,
+    CUT, FOOT, LEFT, LOOKS, RIGHT, TOP, WIDTH, escaped, field, framed, key, names_of_axes,
+    small_width,
 };
-use super::plate::Plate;
 
 /// A chart of bars.
 #[derive(Clone, Debug)]
@@ -219,7 +219,7 @@ impl Bars {
                 .filter(|(part, _)| is_there(*part));
             at = key(&mut body, parts, at + 22.0);
         }
-        Some(Plate::new(&self.title, at + 8.0, &body).svg())
+        Some(framed(&self.title, at + 8.0, &body))
     }
 
     /// Exactly what is drawn.

@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::axis::{Axis, Ticks, shown};
-use super::plate::Plate;
 
 /// A chart of lines or dots.
 #[derive(Clone, Debug)]
@@ -88,11 +87,6 @@ pub const LOOKS: usize = 8;
 impl Chart {
     /// Nothing if there is nothing to draw.
     pub fn svg(&self) -> Option<String> {
-        self.plate().map(|plate| plate.svg())
-    }
-
-    /// The same, not yet in a page.
-    pub fn plate(&self) -> Option<Plate> {
         let all = || {
             self.series
                 .iter()
@@ -200,7 +194,7 @@ impl Chart {
             .map(|(index, it)| (index, it.name.as_str(), it.look))
             .collect();
         let height = legend(&mut body, &names, TOP + PLOT + FOOT);
-        Some(Plate::new(&self.title, height, &body))
+        Some(framed(&self.title, height, &body))
     }
 
     /// Whether a point has a place on the axes.
@@ -326,6 +320,40 @@ pub(super) fn grid(
         );
     }
     names_of_axes(body, (&x_axis.label, bottom + 35.0), &y_axis.label, plot);
+}
+
+/// The curves of a table that [`Chart::csv`] has written.
+pub(super) fn again(table: &str) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    for line in table.lines().skip(1) {
+        let mut fields = line.rsplitn(5, ',').skip(2);
+        let (y, x) = (
+            fields.next().and_then(|y| y.parse().ok()),
+            fields.next().and_then(|x| x.parse().ok()),
+        );
+        let (Some(y), Some(x), Some(name)) = (y, x, fields.next()) else {
+            continue;
+        };
+        let point = Point::at(x, y);
+        match all.last_mut().filter(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => all.push(Series {
+                name: name.to_owned(),
+                look: Look::Curve,
+                points: vec![point],
+            }),
+        }
+    }
+    all
+}
+
+/// A drawing for a page that has the style, with its title above it.
+pub(super) fn framed(title: &str, height: f64, body: &str) -> String {
+    let title = escaped(title);
+    format!(
+        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\"><title>{title}</title>\
+         <text class=\"title\" x=\"8\" y=\"17\">{title}</text>{body}</svg>"
+    )
 }
 
 /// The names of both axes, that of x at its height, and the frame.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::axis::Axis;
 use super::bars::Bars;
-use super::chart::{Chart, LOOKS, Look, Point, Series};
+use super::chart::{Chart, LOOKS, Look, Point, Series, again};
 use super::input::{Input, steps};
-use super::members;
+use super::{courses, members};
 use crate::cell::{Cell, Load, Row, Workload};
 use crate::report::stat::Stat;
 use crate::studies::group::{Group, client_of, name_of, payload, way};
@@ -58,6 +58,7 @@ pub fn all(input: &Input) -> Vec<Figure> {
             "E2a" => {}
             "E2b" => lossy(input, &mut figures),
             "E2c" => overhead(input, &mut figures),
+            "E2d" => courses::figures(input, &mut figures),
             "E3a" => floods(input, &mut figures),
             "E3b" => periodic(input, &mut figures),
             "E4a" => device(input, "E4a", "payload", "payload, characters", &mut figures),
@@ -90,7 +91,7 @@ fn who(cell: &Cell) -> String {
 }
 
 /// Series from groups: a name, a place on the x axis, a value.
-fn series<'g>(
+pub(super) fn series<'g>(
     groups: impl Iterator<Item = &'g Group>,
     name: impl Fn(&Group) -> String,
     x: impl Fn(&Group) -> Option<f64>,
@@ -117,7 +118,7 @@ fn series<'g>(
     by_name.into_iter().map(line).collect()
 }
 
-fn push(
+pub(super) fn push(
     figures: &mut Vec<Figure>,
     file: &str,
     chart: Chart,
@@ -272,31 +273,6 @@ fn ecdf(title: String, groups: &[(String, &Group)], drawn: Option<&String>) -> C
         series,
         limits: Vec::new(),
     }
-}
-
-/// The curves of a table that [`Chart::csv`] has written.
-pub(super) fn again(table: &str) -> Vec<Series> {
-    let mut all: Vec<Series> = Vec::new();
-    for line in table.lines().skip(1) {
-        let mut fields = line.rsplitn(5, ',').skip(2);
-        let (y, x) = (
-            fields.next().and_then(|y| y.parse().ok()),
-            fields.next().and_then(|x| x.parse().ok()),
-        );
-        let (Some(y), Some(x), Some(name)) = (y, x, fields.next()) else {
-            continue;
-        };
-        let point = Point::at(x, y);
-        match all.last_mut().filter(|series| series.name == name) {
-            Some(series) => series.points.push(point),
-            None => all.push(Series {
-                name: name.to_owned(),
-                look: Look::Curve,
-                points: vec![point],
-            }),
-        }
-    }
-    all
 }
 
 fn by_class(input: &Input, figures: &mut Vec<Figure>) {

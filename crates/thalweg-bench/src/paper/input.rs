@@ -8,7 +8,9 @@ use std::path::Path;
 use hdrhistogram::Histogram;
 use serde_json::Value;
 
+use super::chart::{Look, Series, again};
 use crate::cell::{Cell, Row, Standing};
+use crate::e2d::WAYS;
 use crate::results;
 use crate::studies::group::{Group, groups, name_of};
 
@@ -39,15 +41,15 @@ pub struct Moment {
     pub p99_us: f64,
 }
 
-/// A message of E5, as `messages.csv` has it.
+/// A message of E2d or E5, as `messages.csv` has it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Message {
     /// When it should have been published, since the trial began.
     pub intended_s: f64,
-    /// From then until a worker took it.
+    /// From then until it was received, or until a worker took it.
     pub wait_ms: f64,
-    /// The worker that was done with it first.
-    pub member: Option<usize>,
+    /// Which of [`WAYS`] it went, or the worker that was done with it first.
+    pub by: Option<usize>,
 }
 
 /// Reads a folder. Histograms and seconds may be missing; whatever is drawn from them is missing then, too.
@@ -141,18 +143,31 @@ fn moments(text: &str) -> HashMap<String, Vec<Moment>> {
     all
 }
 
-/// The messages of all trials that a worker took.
+/// The messages of all trials that came, of E5 those that a worker took.
 fn messages(text: &str) -> HashMap<String, Vec<Message>> {
-    let names = ["key", "t_intended_us", "t_taken_us", "member"];
+    let workers = columns(text, ["key", "t_intended_us", "t_taken_us", "member"]);
+    let workers = workers.map(|[key, intended, taken, it]| (key, intended, taken, it.parse().ok()));
+    let names = [
+        "key",
+        "t_intended_us",
+        "t_received_us",
+        "published_over",
+        "received_over",
+    ];
+    let courses = columns(text, names).map(|[key, intended, received, ends @ ..]| {
+        let way = WAYS.iter().position(|(way, _)| *way == ends);
+        (key, intended, received, way)
+    });
     let mut all: HashMap<String, Vec<Message>> = HashMap::new();
-    for [key, intended, taken, member] in columns(text, names) {
-        let (Ok(intended), Ok(taken)) = (intended.parse::<f64>(), taken.parse::<f64>()) else {
+    // A table has the columns of one of them.
+    for (key, intended, came, by) in workers.chain(courses) {
+        let (Ok(intended), Ok(came)) = (intended.parse::<f64>(), came.parse::<f64>()) else {
             continue;
         };
         let message = Message {
             intended_s: intended * 1e-6,
-            wait_ms: (taken - intended) * 1e-3,
-            member: member.parse().ok(),
+            wait_ms: (came - intended) * 1e-3,
+            by,
         };
         match all.get_mut(key) {
             Some(some) => some.push(message),
@@ -168,6 +183,16 @@ impl Input {
         self.groups
             .iter()
             .filter(move |group| group.cell.experiment == experiment)
+    }
+
+    /// Dots; where there are no messages any more, those of the table that an earlier page has left.
+    pub fn dotted(&self, file: &str, series: Vec<Series>) -> Vec<Series> {
+        let mut series = match (series.is_empty(), self.drawn.get(file)) {
+            (true, Some(table)) => again(table),
+            _ => series,
+        };
+        series.iter_mut().for_each(|it| it.look = Look::Dots);
+        series
     }
 
     /// The experiments there are, in the order of their names.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::axis::Axis;
 use super::bars::Bars;
-use super::chart::{Chart, Look, Point, Series};
-use super::figures::{Drawing, Figure, again};
+use super::chart::{Chart, Look, Point, Series, again};
+use super::figures::{Drawing, Figure};
 use super::input::{Input, Message};
 use crate::cell::Standing;
 use crate::e5::{MEMBERS, of_member};
@@ -318,17 +318,13 @@ pub fn figures(input: &Input, figures: &mut Vec<Figure>) {
     for strategy in DRAWN {
         let file = format!("e5-latency-{}", strategy.replace('+', "-"));
         let messages = scenario_2(strategy).and_then(|group| typical(input, group));
-        let mut series = messages.map_or_else(Vec::new, |messages| dots(messages).to_vec());
-        if let (true, Some(table)) = (series.is_empty(), input.drawn.get(&file)) {
-            series = again(table);
-            series.iter_mut().for_each(|it| it.look = Look::Dots);
-        }
+        let series = messages.map_or_else(Vec::new, |messages| dots(messages).to_vec());
         let title = format!("E5 scenario 2, {strategy}: each message");
         let drawing = chart(
             &title,
             Axis::linear(AFTER),
             Axis::linear("wait, ms"),
-            series,
+            input.dotted(&file, series),
         );
         push(&file, drawing, caption(strategy));
     }
@@ -385,7 +381,7 @@ fn typical<'i>(input: &'i Input, group: &Group) -> Option<&'i [Message]> {
 /// Each message over the time at which it was published, members in colours: figures of chapter 5 of the thesis.
 fn dots(messages: &[Message]) -> [Series; 3] {
     let of = |member: usize| {
-        let mine = messages.iter().filter(move |it| it.member == Some(member));
+        let mine = messages.iter().filter(move |it| it.by == Some(member));
         mine.map(|it| Point::at(it.intended_s, it.wait_ms))
             .collect()
     };

@@ -27,9 +27,9 @@ use input::Input;
 use junit::Case;
 
 pub mod axis;
-pub mod bands;
 pub mod bars;
 pub mod chart;
+mod courses;
 mod energies;
 mod figures;
 pub mod input;
@@ -37,7 +37,6 @@ mod junit;
 mod lead;
 mod members;
 mod page;
-pub mod plate;
 mod whole;
 
 /// Whether a folder has cells that were measured, or parts that have.

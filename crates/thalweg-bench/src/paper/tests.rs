@@ -138,8 +138,9 @@ fn every_study_has_a_page_that_needs_nothing_else() {
 }
 
 /// What stands beside an axis that counts, or has names.
-const WITHOUT_UNIT: [&str; 4] = [
+const WITHOUT_UNIT: [&str; 5] = [
     "strategy",
+    "step",
     "pairs of publisher and subscriber",
     "system and protocol",
     "way",

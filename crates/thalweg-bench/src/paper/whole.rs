@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::junit::{Case, End};
 use super::{Part, lead, outcome, page, write};
 use crate::command::Outcome;
-use crate::report::document::{Document, Table};
+use crate::report::document::Document;
 use crate::report::{self, Found};
 use crate::results::has_trials;
 use crate::studies::Study;
@@ -39,12 +39,7 @@ pub fn render(folder: &Path) -> io::Result<Found> {
     };
     let borrowed: Vec<&Part> = parts.iter().map(|(_, part)| part).collect();
     let mut cases: Vec<Case> = borrowed.iter().flat_map(|part| part.cases()).collect();
-    let mut outcomes = vec![if borrowed.is_empty() {
-        Outcome::Done
-    } else {
-        outcome(&borrowed)
-    }];
-    let mut shapes: Vec<Value> = borrowed
+    let shapes: Vec<Value> = borrowed
         .iter()
         .flat_map(|part| part.shapes_json())
         .collect();
@@ -56,50 +51,6 @@ pub fn render(folder: &Path) -> io::Result<Found> {
                 .map(|(_, shape)| shape.ours.ruling.clone())
         })
         .collect();
-    // Verdicts of the studies that are not made of cells: words and a table.
-    let mut others: Vec<(String, Table)> = Vec::new();
-    let e2d = folder.join("E2d");
-    if e2d.join("trials.csv").exists() {
-        let found = crate::e2::report::render(&e2d)?;
-        outcomes.push(found.outcome);
-        let mut table = page::shape_table();
-        let (mut held, mut above) = (0, 0);
-        for check in found.json["checks"].as_array().into_iter().flatten() {
-            let text = |key: &str| check[key].as_str().unwrap_or("-").to_owned();
-            let is_held = check["held"] == Value::Bool(true);
-            let ruling = if is_held {
-                Ruling::Reproduced
-            } else {
-                Ruling::Not("above the bar".to_owned())
-            };
-            cases.push(Case::of_ruling(
-                "E2d bars",
-                format!("{} {}", text("condition"), text("what")),
-                &ruling,
-            ));
-            let none = "-".to_owned();
-            let words = if is_held { "held" } else { "above the bar" };
-            held += usize::from(is_held);
-            above += usize::from(!is_held);
-            let what = format!("{}: {}", text("condition"), text("what"));
-            table.row([
-                "E2d".to_owned(),
-                what,
-                text("bar"),
-                none.clone(),
-                none,
-                text("ours"),
-                words.to_owned(),
-            ]);
-        }
-        others.push((
-            format!(
-                "E2d: the client that chooses its protocol. {held} held, {above} above the bar"
-            ),
-            table,
-        ));
-        shapes.push(json!({ "study": "E2d", "checks": found.json["checks"] }));
-    }
     let mut document = Document {
         title: "The studies, again".to_owned(),
         ..Document::default()
@@ -111,8 +62,9 @@ pub fn render(folder: &Path) -> io::Result<Found> {
         document.chart(svg, figure.caption.clone(), "");
     }
     document.contents();
-    let beside: Vec<&str> = ["E1", "E2", "E2d", "E3", "E4", "E5"]
-        .into_iter()
+    let beside: Vec<&str> = Study::ALL
+        .iter()
+        .map(|study| study.name())
         .filter(|study| folder.join(study).is_dir())
         .collect();
     let places: Vec<String> = beside
@@ -149,9 +101,6 @@ pub fn render(folder: &Path) -> io::Result<Found> {
     ));
     page::verdicts(&mut document);
     page::shapes(&borrowed, &mut document);
-    for (words, table) in others {
-        document.folded_on_pages(words, table);
-    }
     for study in about["failed"].as_array().into_iter().flatten() {
         let (name, why) = (
             study["suite"].as_str().unwrap_or("?"),
@@ -173,8 +122,7 @@ pub fn render(folder: &Path) -> io::Result<Found> {
         page::provenance(part, &folder.join(study.name()), &mut document);
     }
     document.heading("Again");
-    document
-        .text("Folders E1 to E5 and E2d beside this page have the raw files, and for E2d a page of its own.");
+    document.text("Folders E1 to E5 and E2d beside this page have the raw files.");
     document.code(
         match about["budget"]
             .as_str()
@@ -199,7 +147,10 @@ pub fn render(folder: &Path) -> io::Result<Found> {
     Ok(Found {
         summary: document.brief(),
         json,
-        outcome: worst(&outcomes),
+        outcome: match borrowed.is_empty() {
+            true => Outcome::Done,
+            false => outcome(&borrowed),
+        },
     })
 }
 
@@ -218,18 +169,4 @@ fn command_of(study: &str, about: &Value, whole: &Value) -> String {
         word("budget"),
         word("seed")
     )
-}
-
-/// Of several, the one that says most.
-pub fn worst(outcomes: &[Outcome]) -> Outcome {
-    let order = [
-        Outcome::Interrupted,
-        Outcome::Failed,
-        Outcome::ShapeFailed,
-        Outcome::Invalid,
-    ];
-    order
-        .into_iter()
-        .find(|it| outcomes.contains(it))
-        .unwrap_or(Outcome::Done)
 }

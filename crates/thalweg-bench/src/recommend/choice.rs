@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::cell::{Cell, Driver, Leg, Protocol};
+use crate::e2d::plan::ADAPTIVE;
 
 /// A way to carry messages.
 #[derive(Clone, Debug, PartialEq)]
@@ -157,9 +158,6 @@ pub fn protocol_name(protocol: Protocol) -> &'static str {
         Protocol::Xmpp => "XMPP",
     }
 }
-
-/// Name of the variant that is a client which chooses by itself; its value is what it is after.
-pub const ADAPTIVE: &str = "adaptive";
 
 /// Words in names of axes that repeat what the cell itself says.
 const TOLD: [&str; 28] = [

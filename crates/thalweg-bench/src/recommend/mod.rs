@@ -17,7 +17,6 @@ mod capability;
 mod ceilings;
 mod choice;
 mod command;
-mod courses;
 mod field;
 mod measure;
 mod order;

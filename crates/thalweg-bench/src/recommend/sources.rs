@@ -1,16 +1,18 @@
-//! Where measurements come from: folders of results, of E2d and of a search for saturation, and the two files of
+//! Where measurements come from: folders of results and of a search for saturation, and the two files of
 //! published and computed numbers.
 
-use std::fs;
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
 use serde_json::Value;
 
+use super::ceilings;
 use super::published::{self, Order};
-use super::{ceilings, courses};
 use crate::cell::{Cell, Quantiles, Row, Standing};
+use crate::e2d::plan::{ADAPTIVE, STEP, step_of};
 use crate::e5::plan::is_of;
+use crate::studies::Study;
 use crate::studies::plan::Part;
 use crate::{report, results};
 
@@ -80,7 +82,8 @@ impl Source {
         if !report::is_of(path, "all") {
             return Source::open(path).map(|source| vec![source]);
         }
-        let folders = STUDIES
+        let studies = Study::ALL.map(Study::name);
+        let folders = studies
             .iter()
             .map(|study| path.join(study))
             .filter(|folder| folder.join("run.json").exists());
@@ -91,7 +94,7 @@ impl Source {
             true => Err(io::Error::other(format!(
                 "{}: it has none of {}",
                 path.display(),
-                STUDIES.join(", ")
+                studies.join(", ")
             ))),
             false => Ok(sources),
         }
@@ -105,22 +108,12 @@ impl Source {
                 _ => {}
             }
         }
-        let about = fs::read(path.join("run.json"))
-            .ok()
-            .and_then(|it| serde_json::from_slice::<Value>(&it).ok());
-        if let Some(about) = about.filter(|it| it["suite"] == "E2d") {
-            let (trials, notes) = courses::trials(path, &about)?;
-            return Ok(Source {
-                notes,
-                ..Source::measured(path, &about, trials)
-            });
-        }
         let results = results::read(path).map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         })?;
         let (trials, notes) = match ceilings::is_of(&results.about) {
             true => ceilings::trials(&results.about, results.trials),
-            false => (strategies(results.trials), Vec::new()),
+            false => (courses(strategies(results.trials)), Vec::new()),
         };
         Ok(Source {
             notes,
@@ -198,9 +191,6 @@ impl Source {
     }
 }
 
-/// The folders that `suite all` writes.
-const STUDIES: [&str; 6] = ["E1", "E2", "E2d", "E3", "E4", "E5"];
-
 /// The letter of the study that a published cell is of; empty for ours.
 pub fn study_of(cell: &Cell) -> &str {
     match cell.experiment.split_once(' ') {
@@ -247,12 +237,28 @@ fn strategies(mut trials: Vec<(Cell, Row)>) -> Vec<(Cell, Row)> {
     trials
 }
 
+/// Of the steps of E2d the first with each loss: what comes twice in a course, as 0 % at its beginning and its end, is not
+/// independent. Each is a choice of a protocol, or of a client that chooses by itself.
+fn courses(mut trials: Vec<(Cell, Row)>) -> Vec<(Cell, Row)> {
+    let mut seen = HashSet::new();
+    trials.sort_by_key(|(cell, _)| step_of(cell));
+    trials.retain_mut(|(cell, _)| {
+        if cell.experiment != "E2d" {
+            return true;
+        }
+        cell.axes.remove(STEP);
+        let is_first = seen.insert(cell.key());
+        cell.axes.retain(|name, _| name == ADAPTIVE);
+        is_first
+    });
+    trials
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::axes::{Axis, Point};
     use super::super::choice::Choice;
     use super::*;
-    use crate::studies::Study;
     use crate::studies::plan::Budget;
 
     #[test]
@@ -279,6 +285,28 @@ mod tests {
             ),
             (2.0, 3.0, 7059.0)
         );
+    }
+
+    #[test]
+    fn a_step_of_e2d_is_a_choice_of_a_protocol_at_its_loss() {
+        let row = Row::blank(Standing::Valid);
+        let cells = Study::E2d.cells(Budget::Quick, 1);
+        let trials = courses(cells.into_iter().map(|cell| (cell, row.clone())).collect());
+        let of = |name: &str| {
+            let mine = trials.iter().filter(|it| Choice::of(&it.0).name() == name);
+            let mut losses: Vec<f64> = mine.map(|it| it.0.link.loss).collect();
+            losses.sort_by(f64::total_cmp);
+            losses
+        };
+        // 0 % comes twice in a course.
+        for name in [
+            "MQTT QoS 1 (thalweg)",
+            "CoAP CON (thalweg)",
+            "our client, choosing MQTT or CoAP for bytes (thalweg)",
+            "our client, choosing MQTT or CoAP for latency (thalweg)",
+        ] {
+            assert_eq!(of(name), [0.0, 0.05, 0.2, 0.25], "{name}");
+        }
     }
 
     #[test]

@@ -319,7 +319,12 @@ fn seconds(key: &str, seconds: &[Second]) -> String {
 
 fn resources(key: &str, seconds: &[Second]) -> String {
     let mut text = String::new();
-    for (number, second) in seconds.iter().enumerate() {
+    // What shares its processor with others is not metered.
+    let is_metered = |second: &Second| {
+        second.rss_broker_kib > 0 || second.cpu_broker_s + second.cpu_client_s > 0.0
+    };
+    let metered = seconds.iter().enumerate().filter(|(_, it)| is_metered(it));
+    for (number, second) in metered {
         text += &format!(
             "{key},{number},broker,{:.6},{}\n",
             second.cpu_broker_s, second.rss_broker_kib

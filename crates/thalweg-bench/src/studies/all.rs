@@ -6,15 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use super::Study;
 use super::args::SuiteArgs;
-use super::plan::{Budget, Part, by};
+use super::plan::{Budget, Part};
 use crate::command::Outcome;
-use crate::e2;
 use crate::net::command::stopper;
 use crate::net::nest;
 use crate::paper;
@@ -70,9 +69,7 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     thread::scope(|scope| {
         scope.spawn(|| {
             begin("E2d", &mut |there| {
-                once(there, |there| {
-                    e2::suite::run(&course(args, there), &mut io::sink())
-                })
+                super::suite::measure(Study::E2d, &own(args, there), there, &stop)
             })
         });
         // One message at a time, and a pause after each.
@@ -114,34 +111,6 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
         (false, true) => Outcome::Failed,
         (false, false) => found.outcome,
     })
-}
-
-/// Pipelines that cannot be resumed: whole, or again.
-fn once(there: &Path, run: impl FnOnce(&Path) -> io::Result<Outcome>) -> io::Result<()> {
-    let about = fs::read_to_string(there.join("run.json")).unwrap_or_default();
-    let is_whole = serde_json::from_str::<Value>(&about).is_ok_and(|about| {
-        about["finished_unix_s"].is_u64() && about["interrupted"] == json!(false)
-    });
-    if is_whole {
-        return Ok(());
-    }
-    if there.exists() {
-        fs::remove_dir_all(there)?;
-    }
-    run(there).map(drop)
-}
-
-/// E2d as it fits into the budget.
-fn course(args: &SuiteArgs, there: &Path) -> SuiteArgs {
-    let mut args = own(args, there);
-    args.course.step = by(
-        args.budget,
-        Duration::from_secs(30),
-        Duration::from_secs(120),
-        Duration::from_secs(120),
-    );
-    args.repeats = args.repeats.or(by(args.budget, None, Some(3), Some(5)));
-    args
 }
 
 /// E5 as it fits into the budget: what its statements need.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::plan::{Budget, Part};
-use crate::e2::suite::CourseArgs;
+use crate::e2d::plan::CourseArgs;
 use crate::scenario::command::CountingArgs;
 
 /// `thalweg bench suite …`
@@ -23,7 +23,7 @@ pub struct SuiteArgs {
     /// Only cells in whose key (in it E5 has part, scenario, point and strategy) one of these is, such as 'on receipt' or E2b
     #[arg(long, value_name = "WORDS")]
     pub like: Vec<String>,
-    /// Repeats of every cell, instead of what the budget says; of every course of E2d, instead of one
+    /// Repeats of every cell, instead of what the budget says
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
     /// Folder for the results; must be new or empty. Default: the suite and the time, such as E5-1795400000
@@ -33,7 +33,7 @@ pub struct SuiteArgs {
     /// libraries into a folder of their own
     #[arg(long)]
     pub install: bool,
-    /// E1 to E5, all: go on in the folder of a run that was interrupted
+    /// Go on in the folder of a run that was interrupted
     #[arg(long)]
     pub resume: bool,
     /// E5: a broker that runs, such as mqtt://127.0.0.1:1883, with the policies of docs/bench.md. Default: start one

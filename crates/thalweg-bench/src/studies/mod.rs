@@ -3,6 +3,7 @@
 //! *Knows:* what the studies measured and what they said. *Must never know:* how a cell is measured, how a page is drawn.
 
 use crate::cell::{Cell, Row};
+use crate::e2d::plan::CourseArgs;
 use group::Group;
 use plan::Budget;
 use shape::Shape;
@@ -11,6 +12,7 @@ pub mod all;
 pub mod args;
 pub mod e1;
 pub mod e2;
+pub mod e2d;
 pub mod e3;
 pub mod e4;
 pub mod e5;
@@ -30,6 +32,8 @@ pub enum Study {
     E1,
     /// Loss, MQTT and CoAP.
     E2,
+    /// The client that chooses its protocol.
+    E2d,
     /// Flood, periodic, sporadic, policies.
     E3,
     E4,
@@ -38,12 +42,20 @@ pub enum Study {
 }
 
 impl Study {
-    pub const ALL: [Study; 5] = [Study::E1, Study::E2, Study::E3, Study::E4, Study::E5];
+    pub const ALL: [Study; 6] = [
+        Study::E1,
+        Study::E2,
+        Study::E2d,
+        Study::E3,
+        Study::E4,
+        Study::E5,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
             Study::E1 => "E1",
             Study::E2 => "E2",
+            Study::E2d => "E2d",
             Study::E3 => "E3",
             Study::E4 => "E4",
             Study::E5 => "E5",
@@ -55,6 +67,7 @@ impl Study {
         match self {
             Study::E1 => "E1: three classes of traffic",
             Study::E2 => "E2: MQTT and CoAP through a link that loses packets",
+            Study::E2d => "E2d: the protocol chosen while the loss changes",
             Study::E3 => "E3: flood, periodic and sporadic traffic over 95 Mbit/s",
             Study::E4 => "E4: MQTT, AMQP and STOMP on one device",
             Study::E5 => "E5: shared subscriptions that know the state of their members",
@@ -63,9 +76,15 @@ impl Study {
 
     /// Its cells, in an order drawn from the seed.
     pub fn cells(self, budget: Budget, seed: u64) -> Vec<Cell> {
+        self.cells_of(&CourseArgs::default(), budget, seed)
+    }
+
+    /// The same; of E2d those of such courses.
+    pub fn cells_of(self, courses: &CourseArgs, budget: Budget, seed: u64) -> Vec<Cell> {
         let mut cells = match self {
             Study::E1 => e1::cells(budget, seed),
             Study::E2 => e2::cells(budget, seed),
+            Study::E2d => crate::e2d::plan::cells(courses, budget, seed),
             Study::E3 => e3::cells(budget, seed),
             Study::E4 => e4::cells(budget, seed),
             Study::E5 => crate::e5::plan::cells(&crate::e5::plan::recipes(budget), seed),
@@ -81,6 +100,7 @@ impl Study {
         let mut shapes = match self {
             Study::E1 => e1::shapes(groups, trials),
             Study::E2 => e2::shapes(groups),
+            Study::E2d => e2d::shapes(groups),
             Study::E3 => e3::shapes(groups),
             Study::E4 => e4::shapes(groups),
             Study::E5 => e5::shapes(groups),
@@ -100,8 +120,8 @@ impl Study {
     /// How many of its cells may run side by side, because they take next to nothing of the machine.
     pub fn abreast(self) -> usize {
         match self {
-            // E5 has a loop of its own.
-            Study::E1 | Study::E3 | Study::E5 => 1,
+            // E2d and E5 have loops of their own.
+            Study::E1 | Study::E2d | Study::E3 | Study::E5 => 1,
             // They wait for lost packets.
             Study::E2 => 40,
             // Their round trips are short and feel each other.
@@ -109,9 +129,9 @@ impl Study {
         }
     }
 
-    /// The study that an experiment belongs to: `E2b` to E2.
+    /// The study that an experiment belongs to: `E2b` to E2, but `E2d` to itself.
     pub fn of(experiment: &str) -> Option<Study> {
-        Self::ALL.into_iter().find(|study| {
+        Self::ALL.into_iter().rev().find(|study| {
             experiment
                 .strip_prefix(study.name())
                 .is_some_and(|rest| rest.len() < 2 && rest.chars().all(|c| c.is_ascii_lowercase()))

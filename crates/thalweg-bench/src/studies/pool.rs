@@ -7,8 +7,6 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::cell::{Cell, Measured};
-
 /// How cells may share the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Room {
@@ -27,12 +25,12 @@ impl Room {
 }
 
 /// Measures all cells in their order and passes each result to the consumer, which says whether to go on.
-pub fn drive(
-    cells: &[Cell],
+pub fn drive<C: Sync, M>(
+    cells: &[C],
     room: Room,
     stop: &AtomicBool,
-    measure: &(dyn Fn(&Cell) -> Measured + Sync),
-    take: &mut (dyn FnMut(&Cell, Measured) -> bool + Send),
+    measure: &(dyn Fn(&C) -> M + Sync),
+    take: &mut (dyn FnMut(&C, M) -> bool + Send),
 ) {
     let (next, running) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let gate = Mutex::new(Gate {
@@ -190,7 +188,7 @@ mod tests {
 
     use super::super::plan;
     use super::*;
-    use crate::cell::Standing;
+    use crate::cell::{Cell, Measured, Standing};
 
     fn cells(count: u32) -> Vec<Cell> {
         let mut cells = Vec::new();

@@ -7,6 +7,7 @@ use super::Study;
 use super::group::{ARRIVED, groups, payload};
 use super::shape::Found;
 use crate::cell::{Cell, Protocol, Quantiles, Row, Standing};
+use crate::e2d::plan::ADAPTIVE;
 use crate::studies::plan::Budget;
 use crate::studies::shape::Ruling;
 
@@ -141,6 +142,39 @@ const REFUTED: &[(&str, Column, Data, &str)] = &[
         Ours,
         |it| payload(it).and_then(|size| bytes(it, size, 5.0 * f64::from(size))),
         "does not fall",
+    ),
+    (
+        "S2d.1",
+        Ours,
+        |it| e2d(it, false, |row| row.delivered = 999),
+        "messages are missing",
+    ),
+    (
+        "S2d.2",
+        Ours,
+        |it| e2d(it, true, |row| row.wire_bytes = Some(2000)),
+        "above 15 %",
+    ),
+    (
+        "S2d.3",
+        Ours,
+        |it| e2d(it, true, |row| row.response = flat(2.0)),
+        "above 15 %",
+    ),
+    (
+        "S2d.4",
+        Ours,
+        |it| {
+            let three = ("subscriber_switches".to_owned(), 3.0);
+            e2d(it, true, |row| row.more.extend([three]))
+        },
+        "more than 2",
+    ),
+    (
+        "S2d.5",
+        Ours,
+        |it| e2d(it, true, |row| row.duplicates = 1),
+        "repeated",
     ),
     (
         "S3.1",
@@ -495,6 +529,22 @@ fn e2(cell: &Cell) -> Option<Row> {
         response: flat(1.0),
         ..full()
     })
+}
+
+/// A step of E2d in which all ways cost the same; what is different about adaptive ones, or about the others.
+fn e2d(cell: &Cell, is_adaptive: bool, change: impl FnOnce(&mut Row)) -> Option<Row> {
+    let mut row = Row {
+        response: flat(1.0),
+        wire_bytes: Some(1000),
+        ..full()
+    };
+    row.more = ["publisher_switches", "subscriber_switches"]
+        .map(|name| (name.to_owned(), 0.0))
+        .into();
+    if cell.axes.contains_key(ADAPTIVE) == is_adaptive {
+        change(&mut row);
+    }
+    (cell.experiment == "E2d").then_some(row)
 }
 
 fn lost(row: Row) -> Row {

@@ -1,11 +1,11 @@
-//! `thalweg bench suite E1|E2|E3|E4|E5`: cells, trials, a folder, a page.
+//! `thalweg bench suite` of one study: cells, trials, a folder, a page.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::args::SuiteArgs;
 use super::pool::{self, Room};
@@ -16,7 +16,7 @@ use crate::load::SECOND;
 use crate::net::command::stopper;
 use crate::net::nest;
 use crate::results::{self, Writer, unix_seconds};
-use crate::{e5, paper, trial};
+use crate::{e2d, e5, paper, trial};
 
 /// Runs a study; the summary goes to `out`, progress to standard error.
 pub fn run(study: Study, args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
@@ -46,7 +46,7 @@ pub fn run(study: Study, args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Ou
 pub fn cells(study: Study, args: &SuiteArgs) -> Vec<Cell> {
     let mut cells = match (study, args.smoke) {
         (Study::E5, true) => e5::plan::cells(&e5::plan::smoke(), args.seed),
-        _ => study.cells(args.budget, args.seed),
+        _ => study.cells_of(&args.course, args.budget, args.seed),
     };
     if study == Study::E5 && !args.only.is_empty() {
         cells.retain(|cell| args.only.iter().any(|part| e5::plan::is_of(cell, *part)));
@@ -122,13 +122,17 @@ pub fn measure(study: Study, args: &SuiteArgs, folder: &Path, stop: &AtomicBool)
         }
     };
     let spent = match study {
-        Study::E5 => e5::drive(&due, args, stop, &mut take)?,
+        Study::E5 => Some(e5::drive(&due, args, stop, &mut take)?),
+        Study::E2d => {
+            e2d::drive(&due, args, stop, &mut take);
+            None
+        }
         _ => {
             pool::drive(&due, room, stop, &|cell| attempt(cell, stop), &mut take);
-            Value::Null
+            None
         }
     };
-    if study == Study::E5 {
+    if let Some(spent) = spent {
         writer.set("cpu_s", spent)?;
     }
     writer.finish(stop.load(Ordering::Relaxed))?;

@@ -13,25 +13,39 @@ use super::trial::Message;
 /// The messages of a course, as both sides see them.
 #[derive(Debug)]
 pub struct Tally {
-    messages: Mutex<(Vec<Message>, u64)>,
+    books: Mutex<Books>,
     begun: Instant,
+}
+
+#[derive(Debug)]
+struct Books {
+    messages: Vec<Message>,
+    /// How many were received.
+    received: u64,
+    /// The protocol that the subscriber was last seen to listen by.
+    over: String,
 }
 
 impl Tally {
     /// Nothing sent yet; times count from `begun`.
-    pub fn new(course: &Course, begun: Instant) -> Tally {
+    pub fn new(course: &Course<'_>, begun: Instant) -> Tally {
         let message = |sequence: usize| Message {
-            flow: sequence as u32 % course.flows.max(1),
+            flow: course.flow(sequence),
             intended: course.intended(sequence),
             sent: None,
             received: None,
             rank: None,
             copies: 0,
-            protocol: String::new(),
-            outcome: String::new(),
+            published_over: String::new(),
+            received_over: String::new(),
+            outcome: "",
         };
         Tally {
-            messages: Mutex::new(((0..course.messages()).map(message).collect(), 0)),
+            books: Mutex::new(Books {
+                messages: (0..course.messages()).map(message).collect(),
+                received: 0,
+                over: String::new(),
+            }),
             begun,
         }
     }
@@ -39,10 +53,15 @@ impl Tally {
     /// A message was given to the client.
     pub fn sent(&self, sequence: usize, protocol: &str) {
         let now = self.begun.elapsed();
-        if let Some(message) = self.lock().0.get_mut(sequence) {
+        if let Some(message) = self.lock().messages.get_mut(sequence) {
             message.sent = Some(now);
-            protocol.clone_into(&mut message.protocol);
+            protocol.clone_into(&mut message.published_over);
         }
+    }
+
+    /// The subscriber listens by this from now on.
+    pub fn listens_by(&self, protocol: &str) {
+        protocol.clone_into(&mut self.lock().over);
     }
 
     /// A payload came. What is none of ours is left alone: a test of this would see a message missing.
@@ -54,37 +73,42 @@ impl Tally {
         else {
             return;
         };
-        let mut inner = self.lock();
-        let (messages, rank) = &mut *inner;
+        let mut books = self.lock();
+        let Books {
+            messages,
+            received,
+            over,
+        } = &mut *books;
         let Some(message) = messages.get_mut(sequence) else {
             return;
         };
         message.copies += 1;
         if message.copies == 1 {
             message.received = Some(now);
-            message.rank = Some(*rank);
-            *rank += 1;
+            message.rank = Some(*received);
+            over.clone_into(&mut message.received_over);
+            *received += 1;
         }
     }
 
     /// What the client says of a message at the end.
-    pub fn outcome(&self, sequence: usize, words: &str) {
-        if let Some(message) = self.lock().0.get_mut(sequence) {
-            words.clone_into(&mut message.outcome);
+    pub fn outcome(&self, sequence: usize, word: &'static str) {
+        if let Some(message) = self.lock().messages.get_mut(sequence) {
+            message.outcome = word;
         }
     }
 
     /// How many were received.
     pub fn count(&self) -> u64 {
-        self.lock().1
+        self.lock().received
     }
 
     pub fn take(&self) -> Vec<Message> {
-        std::mem::take(&mut self.lock().0)
+        std::mem::take(&mut self.lock().messages)
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Vec<Message>, u64)> {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,31 +10,33 @@ use thalweg_client::{
     Success, Ticket, Via, blocking,
 };
 
-use super::plan::{Course, Goal, Way, topic};
+use super::plan::{Course, Goal, topic};
 use super::tally::{Tally, payload, publishes_by, receive, subscribes_by};
 use super::trial::{Event, Sample, Trial};
 use crate::brokers::{self, Running};
 use crate::cell::Protocol;
-use crate::net::emulator::Shape;
 use crate::net::network::name_of_ours;
-use crate::net::{Network, Plan};
-use crate::studies;
+use crate::net::{Loss, Network, Plan};
+use crate::studies::{self, group};
 
-/// Runs a course to its end, or to where it was stopped.
-pub fn run(course: &Course, stop: &AtomicBool) -> io::Result<Trial> {
-    let shape = Shape {
-        delay: course.delay,
-        ..Shape::default()
-    };
+/// Runs a course to its end, or to where it was stopped. What went wrong is in the trial.
+pub fn run(course: &Course<'_>, stop: &AtomicBool) -> Trial {
+    attempt(course, stop).unwrap_or_else(|error| Trial {
+        trouble: error.to_string(),
+        ..Trial::default()
+    })
+}
+
+fn attempt(course: &Course<'_>, stop: &AtomicBool) -> io::Result<Trial> {
     // Where there is a delay there is an emulator, which draws from the seed; else the kernel loses packets.
     let plan = Plan {
-        shape,
-        seed: course.seed,
-        ..Plan::default()
+        loss: Loss::NONE,
+        ..Plan::of(&course.cell.link, course.cell.seed)
     };
     let network = Network::up(&name_of_ours(&course.number.to_string()), &plan)?;
-    let mut cell = studies::plan::cell("E2d", "thalweg", studies::plan::mqtt(1)).into_cell();
-    cell.subscribe = studies::plan::coap(true);
+    let mut cell = course.cell.clone();
+    // Whatever its clients choose, it speaks both.
+    (cell.publish, cell.subscribe) = (studies::plan::mqtt(1), studies::plan::coap(true));
     cell.broker_settings = [("shards".to_owned(), "1".to_owned())].into();
     let broker = brokers::start(&cell, Some(network.broker()))?;
     network
@@ -44,13 +46,13 @@ pub fn run(course: &Course, stop: &AtomicBool) -> io::Result<Trial> {
 
 /// Everything that happens in the clients' namespace.
 fn play(
-    course: &Course,
+    course: &Course<'_>,
     network: &Network,
     broker: &Running,
     stop: &AtomicBool,
 ) -> io::Result<Trial> {
     let publisher = client(course, broker, "pub").map_err(words)?;
-    let subscriber = if course.one_client {
+    let subscriber = if course.args.one_client {
         publisher.clone()
     } else {
         client(course, broker, "sub").map_err(words)?
@@ -66,7 +68,13 @@ fn play(
         publisher: &publisher,
         subscriber: &subscriber,
         begun,
-        trial: blank(course),
+        tally: &tally,
+        trial: Trial {
+            step: course.step(),
+            version: broker.version(),
+            ..Trial::default()
+        },
+        listens_by: String::new(),
     };
     let is_over = AtomicBool::new(false);
     let ended = thread::scope(|scope| -> io::Result<Option<String>> {
@@ -120,24 +128,7 @@ fn play(
     Ok(trial)
 }
 
-fn blank(course: &Course) -> Trial {
-    Trial {
-        number: course.number,
-        way: course.way,
-        payload: course.payload,
-        delay: course.delay,
-        repeat: course.repeat,
-        seed: course.seed,
-        steps: course.steps.clone(),
-        step: course.step,
-        trouble: String::new(),
-        messages: Vec::new(),
-        samples: Vec::new(),
-        events: Vec::new(),
-    }
-}
-
-fn client(course: &Course, broker: &Running, role: &str) -> Result<Client, ClientError> {
+fn client(course: &Course<'_>, broker: &Running, role: &str) -> Result<Client, ClientError> {
     let at = |scheme: &str, protocol: Protocol| {
         let address = broker.address(protocol);
         address.map_or_else(String::new, |address| format!("{scheme}://{address}"))
@@ -145,34 +136,31 @@ fn client(course: &Course, broker: &Running, role: &str) -> Result<Client, Clien
     let (mqtt, coap) = (at("mqtt", Protocol::Mqtt), at("coap", Protocol::Coap));
     let builder = Client::builder()
         .client_id(format!("e2-{role}"))
-        .seed(course.seed);
-    match course.way {
-        Way::Mqtt => builder
-            .via(Via::Protocol("mqtt".to_owned()))
-            .broker(&mqtt)?,
-        Way::Coap => builder
-            .via(Via::Protocol("coap".to_owned()))
-            .broker(&coap)?,
-        Way::Adaptive(goal) => {
-            let objective = match goal {
-                Goal::Latency => Objective::Latency,
-                Goal::Bytes => Objective::Bytes,
-            };
-            // What our broker does here, where a client assumes RFC 7252's defaults.
-            let calibration =
-                Calibration::built_in().with_notifications(Span::from_millis(100), 64);
-            builder
-                .via(Via::Auto)
-                .objective(objective)
-                .calibration(calibration)
-                .broker(&mqtt)?
-                .broker(&coap)?
-        }
-    }
-    .connect()
+        .seed(course.cell.seed);
+    let Some(goal) = course.goal() else {
+        let (name, address) = match course.cell.publish.protocol {
+            Protocol::Coap => ("coap", coap),
+            _ => ("mqtt", mqtt),
+        };
+        let via = Via::Protocol(name.to_owned());
+        return builder.via(via).broker(&address)?.connect();
+    };
+    let objective = match goal {
+        Goal::Latency => Objective::Latency,
+        Goal::Bytes => Objective::Bytes,
+    };
+    // What our broker does here, where a client assumes RFC 7252's defaults.
+    let calibration = Calibration::built_in().with_notifications(Span::from_millis(100), 64);
+    builder
+        .via(Via::Auto)
+        .objective(objective)
+        .calibration(calibration)
+        .broker(&mqtt)?
+        .broker(&coap)?
+        .connect()
 }
 
-fn subscribe(course: &Course, client: &Client) -> io::Result<blocking::Subscription> {
+fn subscribe(course: &Course<'_>, client: &Client) -> io::Result<blocking::Subscription> {
     let options = SubscribeOptions {
         reliability: Reliability::AtLeastOnce,
         last_values: false,
@@ -181,7 +169,7 @@ fn subscribe(course: &Course, client: &Client) -> io::Result<blocking::Subscript
         keeps_all: false,
         settle_by_hand: false,
     };
-    let topics: Vec<String> = (0..course.flows).map(topic).collect();
+    let topics: Vec<String> = (0..course.args.topics).map(topic).collect();
     let filters: Vec<&str> = topics.iter().map(String::as_str).collect();
     blocking::Client::from(client.clone())
         .subscribe_all(&filters, options, ANSWERED_WITHIN)
@@ -189,7 +177,7 @@ fn subscribe(course: &Course, client: &Client) -> io::Result<blocking::Subscript
 }
 
 fn publish(
-    course: &Course,
+    course: &Course<'_>,
     client: &Client,
     tally: &Tally,
     begun: Instant,
@@ -199,6 +187,7 @@ fn publish(
         reliability: Reliability::AtLeastOnce,
         ..Options::default()
     };
+    let size = group::payload(course.cell).map_or(0, |bytes| bytes as usize);
     let mut tickets = Vec::new();
     for sequence in 0..course.messages() {
         let due = begun + course.intended(sequence);
@@ -212,9 +201,9 @@ fn publish(
             thread::sleep(left.min(LOOK_UP));
         }
         let protocol = publishes_by(client);
-        let message = payload(sequence, course.payload);
+        let message = payload(sequence, size);
         let ticket = client
-            .publish_message(&message, "", &course.topic(sequence), &options)
+            .publish_message(&message, "", &topic(course.flow(sequence)), &options)
             .ok();
         if ticket.is_some() {
             tally.sent(sequence, &protocol);
@@ -226,7 +215,7 @@ fn publish(
 
 /// Waits for what is still under way, on a link that loses nothing any more.
 fn drain(
-    course: &Course,
+    course: &Course<'_>,
     client: &Client,
     tally: &Tally,
     tickets: &[Option<Ticket>],
@@ -250,34 +239,34 @@ fn drain(
 /// Looks at everything each second, changes the loss when its step is over.
 struct Log<'a> {
     network: &'a Network,
-    course: &'a Course,
+    course: &'a Course<'a>,
     publisher: &'a Client,
     subscriber: &'a Client,
     begun: Instant,
+    tally: &'a Tally,
     trial: Trial,
+    /// The protocol that most of the subscriber's subscriptions were last seen on.
+    listens_by: String,
 }
 
 impl Log<'_> {
     fn watch(&mut self, stop: &AtomicBool) -> io::Result<()> {
-        let steps = self.course.steps.clone();
+        let (steps, step) = (&self.course.args.losses, self.course.step());
         for (number, loss) in steps.iter().enumerate() {
-            let from = self.course.step * number as u32;
+            let from = step * number as u32;
             self.wait_for(from, stop);
             self.sample(true)?;
             self.network.set_loss(*loss)?;
-            if let Some(sample) = self.trial.samples.last_mut() {
-                sample.loss = *loss;
-            }
             let mut at = from + SAMPLES;
-            while at + SAMPLES / 2 < from + self.course.step && !stop.load(Ordering::Relaxed) {
+            while at + SAMPLES / 2 < from + step && !stop.load(Ordering::Relaxed) {
                 self.wait_for(at, stop);
                 self.sample(false)?;
                 at += SAMPLES;
             }
-            self.wait_for((from + self.course.step).saturating_sub(SAMPLES / 4), stop);
+            self.wait_for((from + step).saturating_sub(SAMPLES / 4), stop);
             self.explain();
         }
-        self.wait_for(self.course.step * steps.len() as u32, stop);
+        self.wait_for(step * steps.len() as u32, stop);
         self.sample(true)?;
         Ok(())
     }
@@ -307,40 +296,32 @@ impl Log<'_> {
             self.publisher.status().unwrap_or_default(),
             self.subscriber.status().unwrap_or_default(),
         );
-        let publishes = publisher
-            .lanes
-            .iter()
-            .find(|lane| lane.publishes)
-            .map_or("", |lane| lane.protocol)
-            .to_owned();
-        let subscribes = subscribes_by(&subscriber);
+        let listens_by = subscribes_by(&subscriber);
         // What moved between two looks and stayed counts; a subscriber has no counter of its own for that.
-        let moved = !before.subscribes.is_empty()
-            && !subscribes.is_empty()
-            && before.subscribes != subscribes;
+        let moved = ![&listens_by, &self.listens_by].contains(&&String::new())
+            && listens_by != self.listens_by;
         let switches = (
             publisher.counts.switches,
             before.switches.1 + u64::from(moved),
         );
+        self.tally.listens_by(&listens_by);
+        self.listens_by = listens_by;
         if switches.0 != before.switches.0 || moved {
             self.explain();
         }
         self.trial.samples.push(Sample {
             at,
-            loss: before.loss,
             bytes: wire.bytes,
             frames: wire.frames,
             came,
             lost,
-            publishes,
-            subscribes,
             switches,
         });
         Ok(())
     }
 
     fn explain(&mut self) {
-        if !matches!(self.course.way, Way::Adaptive(_)) {
+        if self.course.goal().is_none() {
             return;
         }
         let at = self.begun.elapsed();

@@ -1,0 +1,311 @@
+//! E2d: whether the client that chooses its protocol does as well as who knows beforehand which one is better: this project's
+//! bars, for each payload and delay that was run.
+
+use super::group::{Group, name, payload, stat};
+use super::shape::{Found, Shape};
+use crate::cell::{Cell, Row};
+use crate::e2d::plan::{ADAPTIVE, step_of};
+use crate::report::stat::{Stat, short};
+
+/// What a message of a step cost, by what a client may be after; and its unit.
+pub const COSTS: [(&str, &str, Cost); 2] = [
+    ("bytes", "Ethernet B / published message", bytes),
+    ("latency", "mean latency, ms", latency),
+];
+
+type Cost = fn(&Row) -> Option<f64>;
+
+fn bytes(row: &Row) -> Option<f64> {
+    Some(row.wire_bytes? as f64 / row.intended as f64)
+}
+
+fn latency(row: &Row) -> Option<f64> {
+    (row.response.count > 0).then_some(row.response.mean * 1e-3)
+}
+
+/// How messages find their protocol, in words.
+pub fn who(cell: &Cell) -> String {
+    match cell.axes.get(ADAPTIVE) {
+        Some(goal) => format!("adaptive, {goal}"),
+        None => name(cell.publish.protocol).to_owned(),
+    }
+}
+
+/// All steps of courses that differ in nothing but who chooses the protocol.
+#[derive(Clone, Debug)]
+pub struct Condition<'g> {
+    /// Size, delay and whatever else tells them apart.
+    pub name: String,
+    /// The steps, in their order.
+    pub groups: Vec<&'g Group>,
+}
+
+/// The conditions there are, the first first.
+pub fn conditions(groups: &[Group]) -> Vec<Condition<'_>> {
+    let mut all: Vec<Condition<'_>> = Vec::new();
+    for group in groups.iter().filter(|it| it.cell.experiment == "E2d") {
+        let named = |axis: &str| group.cell.axes.get(axis).cloned().unwrap_or_default();
+        let mut name = format!(
+            "{} B, {}",
+            payload(&group.cell).unwrap_or(0),
+            named("delay")
+        );
+        if group.cell.axes.contains_key("clients") {
+            name += ", one client";
+        }
+        match all.iter_mut().find(|condition| condition.name == name) {
+            Some(condition) => condition.groups.push(group),
+            None => all.push(Condition {
+                name,
+                groups: vec![group],
+            }),
+        }
+    }
+    for condition in &mut all {
+        condition.groups.sort_by_key(|group| step_of(&group.cell));
+    }
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    all
+}
+
+impl Condition<'_> {
+    /// The steps of one way.
+    pub fn of(&self, way: &str) -> Vec<&Group> {
+        let all = self.groups.iter().copied();
+        all.filter(|group| who(&group.cell) == way).collect()
+    }
+
+    fn of_adaptive(&self) -> impl Iterator<Item = &Group> {
+        let all = self.groups.iter().copied();
+        all.filter(|group| group.cell.axes.contains_key(ADAPTIVE))
+    }
+
+    /// By how much the costs of an adaptive course, summed over its steps, are above those of the better fixed protocol of
+    /// each step, which nobody knows beforehand; as a part of these, over the repeats.
+    fn regret(&self, goal: &str, cost: Cost) -> Option<Stat> {
+        let means = |way: &str| -> Vec<f64> {
+            let steps = self.of(way).into_iter();
+            steps
+                .filter_map(|step| Some(step.stat(cost)?.mean))
+                .collect()
+        };
+        let (mqtt, coap) = (means("MQTT"), means("CoAP"));
+        let adaptive = self.of(&format!("adaptive, {goal}"));
+        if mqtt.len() != adaptive.len() || coap.len() != adaptive.len() {
+            return None;
+        }
+        let best: f64 = mqtt
+            .iter()
+            .zip(&coap)
+            .map(|(one, other)| one.min(*other))
+            .sum();
+        // The steps of a course are written together, so the n-th rows of all steps are of one course.
+        let repeats = adaptive.iter().map(|step| step.rows.len()).min()?;
+        let of_repeat = |repeat: usize| {
+            let costs = adaptive.iter().map(|step| cost(step.rows.get(repeat)?));
+            Some(costs.sum::<Option<f64>>()? / best - 1.0)
+        };
+        stat(&(0..repeats).filter_map(of_repeat).collect::<Vec<f64>>())
+    }
+}
+
+/// What became of all statements.
+pub fn shapes(groups: &[Group]) -> Vec<Shape> {
+    let conditions = conditions(groups);
+    let shape = |id, what, paper, ours| Shape {
+        id,
+        what,
+        paper,
+        baseline: Found::not_asked("no study: the client and the bars are this project's"),
+        ours,
+    };
+    let regret = "at most 15 % above the better fixed protocol of each step";
+    let [bytes, latency] = COSTS;
+    vec![
+        shape(
+            "S2d.1",
+            "MQTT and CoAP all along: everything is delivered",
+            "all",
+            delivered(&conditions),
+        ),
+        shape(
+            "S2d.2",
+            "the client that is after few bytes: what its courses take",
+            regret,
+            regretted(&conditions, bytes),
+        ),
+        shape(
+            "S2d.3",
+            "the client that is after short latency: what its courses take",
+            regret,
+            regretted(&conditions, latency),
+        ),
+        shape(
+            "S2d.4",
+            "switches of an adaptive client in a step, as publisher and as subscriber",
+            "at most 2 each",
+            switches(&conditions),
+        ),
+        shape(
+            "S2d.5",
+            "adaptive clients: every message comes once, in the order of its topic",
+            "nothing lost, repeated or out of order",
+            kept(&conditions),
+        ),
+    ]
+}
+
+/// What is found of each condition: figures, and why it is above the bar or not known to be below it.
+type Findings = (String, Option<String>, Option<String>);
+
+fn judged<'c>(
+    conditions: &'c [Condition<'_>],
+    of: impl Fn(&'c Condition<'_>) -> Option<Findings>,
+) -> Found {
+    let (mut figures, mut faults, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    for condition in conditions {
+        let Some((found, fault, unknown)) = of(condition) else {
+            continue;
+        };
+        let named = |words: String| format!("{}: {words}", condition.name);
+        figures.push(named(found));
+        faults.extend(fault.map(named));
+        open.extend(unknown.map(named));
+    }
+    Found::weighed(figures.join("; "), &faults, &open)
+}
+
+fn sum<'g>(groups: impl Iterator<Item = &'g Group>, of: fn(&Row) -> u64) -> u64 {
+    groups.flat_map(|group| &group.rows).map(of).sum()
+}
+
+fn delivered(conditions: &[Condition<'_>]) -> Found {
+    judged(conditions, |condition| {
+        let (mut figures, mut is_fault) = (Vec::new(), false);
+        for way in ["MQTT", "CoAP"] {
+            let of = |of| sum(condition.of(way).into_iter(), of);
+            let (came, all) = (of(|row| row.delivered), of(|row| row.intended));
+            if all > 0 {
+                figures.push(format!("{way} {came} of {all}"));
+                is_fault |= came < all;
+            }
+        }
+        let fault = is_fault.then(|| "messages are missing".to_owned());
+        (!figures.is_empty()).then(|| (figures.join(", "), fault, None))
+    })
+}
+
+fn regretted(conditions: &[Condition<'_>], (goal, _, cost): (&str, &str, Cost)) -> Found {
+    judged(conditions, |condition| {
+        let regret = condition.regret(goal, cost)?.times(100.0);
+        let is_above = regret.mean > REGRET_MAX;
+        let reaches = regret.mean + regret.half;
+        let open = (!is_above && reaches > REGRET_MAX)
+            .then(|| format!("the interval of the repeats reaches {} %", short(reaches)));
+        let fault = is_above.then(|| format!("above {REGRET_MAX} %"));
+        Some((format!("{} %", regret.spread()), fault, open))
+    })
+}
+
+fn switches(conditions: &[Condition<'_>]) -> Found {
+    judged(conditions, |condition| {
+        let most = |who: &str| {
+            let of = |group: &Group| Some(group.more(who)?.range.1);
+            condition.of_adaptive().filter_map(of).reduce(f64::max)
+        };
+        let (publisher, subscriber) = (most("publisher_switches")?, most("subscriber_switches")?);
+        let is_above = publisher.max(subscriber) > SWITCHES_MAX;
+        let fault = is_above.then(|| format!("more than {SWITCHES_MAX} in a step"));
+        Some((
+            format!("publisher {publisher}, subscriber {subscriber}"),
+            fault,
+            None,
+        ))
+    })
+}
+
+fn kept(conditions: &[Condition<'_>]) -> Found {
+    judged(conditions, |condition| {
+        let of = |of| sum(condition.of_adaptive(), of);
+        let all = of(|row| row.intended);
+        let [lost, again, overtaken] = [
+            |row: &Row| row.lost,
+            |row: &Row| row.duplicates,
+            |row: &Row| row.reordered,
+        ]
+        .map(of);
+        let fault = (lost + again + overtaken > 0)
+            .then(|| format!("{lost} lost, {again} repeated, {overtaken} out of order"));
+        (all > 0).then(|| {
+            let figures =
+                format!("of {all}, {lost} lost, {again} repeated, {overtaken} out of order");
+            (figures, fault, None)
+        })
+    })
+}
+
+/// Percent that an adaptive course may take above the best.
+const REGRET_MAX: f64 = 15.0;
+/// In a step, of publisher and of subscriber.
+const SWITCHES_MAX: f64 = 2.0;
+
+#[cfg(test)]
+mod tests {
+    use super::super::group::groups;
+    use super::*;
+    use crate::cell::{Quantiles, Standing};
+    use crate::studies::Study;
+    use crate::studies::plan::Budget;
+    use crate::studies::shape::Ruling;
+
+    /// What becomes of the courses when the adaptive client takes so many bytes in each repeat, MQTT 554 and CoAP 334.
+    fn found(bytes: &[u64]) -> Found {
+        let row = |cell: &Cell| {
+            let each = match who(cell).as_str() {
+                "MQTT" => 554,
+                "CoAP" => 334,
+                _ => *bytes.get(cell.repeat as usize)?,
+            };
+            Some(Row {
+                intended: 10,
+                wire_bytes: Some(10 * each),
+                response: Quantiles {
+                    count: 10,
+                    mean: 5e3,
+                    ..Quantiles::UNKNOWN
+                },
+                ..Row::blank(Standing::Valid)
+            })
+        };
+        let cells = Study::E2d.cells(Budget::Standard, 1).into_iter();
+        let trials: Vec<(Cell, Row)> = cells
+            .filter_map(|cell| Some((cell.clone(), row(&cell)?)))
+            .collect();
+        let shapes = shapes(&groups(&trials));
+        let shape = shapes.into_iter().find(|shape| shape.id == "S2d.2");
+        shape.expect("it is a statement").ours
+    }
+
+    #[test]
+    fn regret_is_against_the_better_protocol_of_each_step_and_held_by_the_whole_interval() {
+        let held = found(&[351, 354, 357]);
+        assert_eq!(
+            (held.figures.as_str(), held.ruling),
+            (
+                "60 B, 0 ms: 5.99 ± 2.23 (5.09 to 6.89) %",
+                Ruling::Reproduced
+            )
+        );
+        let open = found(&[340, 345, 400]);
+        assert!(
+            matches!(&open.ruling, Ruling::NotJudged(why) if why.contains("interval of the repeats reaches")),
+            "{open:?}"
+        );
+        let above = found(&[400, 401, 402]);
+        assert!(
+            matches!(&above.ruling, Ruling::Not(why) if why == "60 B, 0 ms: above 15 %"),
+            "{above:?}"
+        );
+        assert_eq!(found(&[]), Found::nothing(), "no course of it counts");
+    }
+}
