@@ -99,6 +99,6 @@ fn one_predicate_selects_the_same_of_what_clients_of_seven_protocols_publish() {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
-    assert_eq!(out.lines().count(), 7 * 11, "{out}");
+    assert_eq!(out.lines().count(), 7 * 13, "{out}");
     print!("{out}");
 }

@@ -65,7 +65,7 @@ const MQTT_3_SERVICE: Service = Service {
     reject: "QoS 1 and 2 wait; QoS 0 in silence",
     subscriber_rate: "its own subscriptions, and shared ones",
     filter: Err("SUBSCRIBE has no properties"),
-    consumer_filter: Err("what a shared subscription takes from `$q/…` is what comes next"),
+    consumer_filter: Err("SUBSCRIBE has no properties"),
 };
 
 const MQTT_5_SERVICE: Service = Service {
@@ -76,5 +76,6 @@ const MQTT_5_SERVICE: Service = Service {
         place: "user property `filter` of SUBSCRIBE, for all its topic filters, shared ones, too",
         refused: "SUBACK 0x8F for each, with the byte in the reason string",
     }),
+    consumer_filter: Ok("user property `filter` of SUBSCRIBE to `$share/…/$q/…`"),
     ..MQTT_3_SERVICE
 };

@@ -7,7 +7,7 @@ use crate::front::{Cx, Variant};
 
 use std::sync::Arc;
 use thalweg_filter::Predicate;
-use thalweg_kernel::{LastValueWish, Wish, is_queue_address};
+use thalweg_kernel::{LastValueWish, Wish};
 
 use thalweg_mqtt::{
     Info, PeerFault, ReasonCode, RetainHandling, ShareFilter, Subscribe, Unsubscribe,
@@ -63,7 +63,7 @@ impl MqttFront {
                 id: subscribe.subscription_id.unwrap_or(0),
             });
         }
-        let condition = match condition_in(subscribe, &wishes) {
+        let condition = match condition_in(subscribe) {
             Ok(condition) => condition,
             Err(why) => {
                 let codes = vec![ReasonCode::TopicFilterInvalid; wishes.len()];
@@ -106,20 +106,13 @@ impl MqttFront {
 }
 
 /// The content filter of a SUBSCRIBE: its user property `filter`.
-fn condition_in(
-    subscribe: &Subscribe<'_>,
-    wishes: &[Wish<'_>],
-) -> Result<Option<Arc<Predicate>>, String> {
+fn condition_in(subscribe: &Subscribe<'_>) -> Result<Option<Arc<Predicate>>, String> {
     let mut user = subscribe.properties.user_properties();
     let Some((_, text)) = user.find(|(name, _)| *name == FILTER_PROPERTY) else {
         return Ok(None);
     };
     if user.any(|(name, _)| name == FILTER_PROPERTY) {
         return Err("there is more than one filter".into());
-    }
-    let of_queue = |wish: &Wish<'_>| wish.group.is_some() && is_queue_address(wish.filter);
-    if wishes.iter().any(of_queue) {
-        return Err("a shared subscription to a queue has no filter".into());
     }
     match Predicate::parse(text) {
         Ok(predicate) => Ok(Some(Arc::new(predicate))),

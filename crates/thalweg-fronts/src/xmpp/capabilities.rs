@@ -55,8 +55,8 @@ const SERVICE: Service = Service {
     reject: "error `resource-constraint` of type `wait`",
     subscriber_rate: "subscriptions to nodes",
     filter: Ok(Filtering {
-        place: "field `x-filter` of a subscription's options, with `<subscribe/>` or later; not for a queue's node",
+        place: "field `x-filter` of a subscription's options, with `<subscribe/>` or later",
         refused: "`<invalid-options/>`, with the byte in its text",
     }),
-    consumer_filter: Err("a subscription to the node of a queue takes what comes next"),
+    consumer_filter: Ok("field `x-filter` of a subscription to the node of a queue"),
 };

@@ -288,9 +288,6 @@ impl XmppFront {
         let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
         let subscription = front.nodes.by_filter.get(filter).ok_or(NOT_SUBSCRIBED)?;
         let (number, before) = (subscription.number, subscription.options.clone());
-        if options.filter.is_some() && group_of(filter).is_some() {
-            return Err(NOT_ACCEPTABLE.about("a queue's node has no x-filter"));
-        }
         if !options.delivers && !may {
             return Err(FORBIDDEN);
         }

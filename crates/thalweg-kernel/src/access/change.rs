@@ -7,7 +7,7 @@ use crate::effects::{CloseReason, Effects};
 use crate::ids::{LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
 use crate::publish::pipeline::Memo;
-use crate::queue::{Selectors, is_queue_address};
+use crate::queue::is_queue_address;
 use crate::session::Session;
 use crate::session::Slot;
 use std::collections::VecDeque;
@@ -152,10 +152,7 @@ impl Kernel {
         self.remote.seats.have_changed();
         self.seat_takers_again();
         for group in self.groups.iter_mut() {
-            group
-                .selectors_mut()
-                .into_iter()
-                .for_each(Selectors::look_again);
+            group.look_again();
         }
         self.replace_active_consumers();
         self.values.watches.rights_changed();

@@ -94,7 +94,7 @@ impl Kernel {
         );
         let _ = write!(said, ", {} waiting", view.waiting);
         let subject = sample.map(|sample| Subject::of_sample(address, sample));
-        let selectors = self.groups.get(group_id)?.selectors();
+        let selectors = self.groups.get(group_id)?.selectors().into_iter();
         self.say_filters(&mut said, selectors, subject.as_ref());
         Some((is_for_it, key, said))
     }

@@ -12,7 +12,7 @@ use crate::groups::seats::{Seats, key, key_of};
 use crate::groups::view::GroupCounters;
 use crate::ids::{GroupId, QueueId, SessionId, ShardId};
 use crate::publish::pace::Pace;
-use crate::queue::{Backlog, Item, Mark, Selectors};
+use crate::queue::{Backlog, Item, Mark, Place, Selectors};
 use std::sync::Arc;
 use thalweg_balance::GroupStrategy;
 use thalweg_filter::Predicate;
@@ -191,14 +191,8 @@ impl Group {
     }
 
     fn select(&mut self, member: &Member, filter: Option<Arc<Predicate>>) {
-        let (others, lanes) = (self.members.iter().chain(&self.away), self.waiting.lanes());
-        Selectors::join(
-            &mut self.selectors,
-            key(member),
-            filter,
-            others.map(key),
-            lanes,
-        );
+        let others = self.members.iter().chain(&self.away).map(key);
+        Selectors::join(&mut self.selectors, key(member), filter, others);
     }
 
     /// The content filters of members, if there are any.
@@ -211,6 +205,19 @@ impl Group {
         self.selectors.as_deref_mut()
     }
 
+    /// Whether a member takes only some of what there is.
+    pub(crate) fn selects(&self, member: &Member) -> bool {
+        let selectors = self.selectors();
+        selectors.is_some_and(|it| it.filter(key(member)).is_some())
+    }
+
+    /// Its members look at everything again: what they may have, or what waits, is another.
+    pub(crate) fn look_again(&mut self) {
+        if let Some(selectors) = self.selectors_mut() {
+            selectors.look_again();
+        }
+    }
+
     /// Whether it knows every member there is, with the content filters; if this shard is the owner.
     pub(crate) fn knows_everybody(&self) -> bool {
         let elsewhere: usize = self.peers.iter().map(|peer| peer.all as usize).sum();
@@ -219,10 +226,15 @@ impl Group {
 
     /// A message waits where it waited before.
     pub(crate) fn comes_back(&mut self, item: Item) -> Delta {
-        if let Some(selectors) = self.selectors.as_deref_mut() {
-            selectors.came_back(self.waiting.place_of(&item));
-        }
+        self.came_back_to(self.waiting.place_of(&item));
         self.waiting.insert(item)
+    }
+
+    /// Members who have looked at a place, of its own or of its queue's, look there again.
+    pub(crate) fn came_back_to(&mut self, place: Place) {
+        if let Some(selectors) = self.selectors.as_deref_mut() {
+            selectors.came_back(place);
+        }
     }
 
     /// A message waits before all others.
@@ -365,16 +377,19 @@ impl Group {
     /// It takes from a queue from now on; its entries are the queue's, which is written down under that number.
     pub(crate) fn link(&mut self, queue: QueueId, number: u64) {
         (self.origin.feed, self.origin.number) = (Some(queue), number);
+        self.look_again();
     }
 
     /// It takes from no queue any more.
     pub(crate) fn unlink(&mut self) -> Option<QueueId> {
+        self.look_again();
         self.origin.feed.take()
     }
 
     /// Its queue has ended: what members have is theirs alone.
     pub(crate) fn lose_queue(&mut self) {
         (self.origin.feed, self.origin.number) = (None, 0);
+        self.look_again();
     }
 
     // --- seats

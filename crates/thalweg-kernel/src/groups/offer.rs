@@ -89,14 +89,9 @@ impl Kernel {
         let Some(group) = self.groups.get(group_id) else {
             return false;
         };
-        let selects = |member: &Member| {
-            group
-                .selectors()
-                .is_some_and(|it| it.filter(key(member)).is_some())
-        };
         let can_take = |member: &Member| {
             let session = self.sessions.get(member.session);
-            !selects(member)
+            !group.selects(member)
                 && (is_away(member.session)
                     || session.is_some_and(|it| {
                         it.link().is_some() && !it.connection.is_congested() && it.has_credit()

@@ -5,6 +5,7 @@ use crate::access::Permission;
 use crate::groups::group::{Group, Member};
 use crate::groups::seats::key;
 use crate::ids::{GroupId, SessionId};
+use crate::publish::subject::Subject;
 use crate::queue::Screen;
 use crate::remote::group_home::may_sit;
 use thalweg_model::Message;
@@ -36,6 +37,22 @@ impl Kernel {
         group.everybody().next().is_some() && !group.everybody().any(may)
     }
 
+    /// Whether a member may be given the message, and it passes that one's filter.
+    pub(crate) fn is_for_a_member(
+        &self,
+        group_id: GroupId,
+        message: &Message,
+        subject: &Subject<'_>,
+    ) -> bool {
+        self.groups.get(group_id).is_some_and(|group| {
+            group.everybody().any(|member| {
+                let selectors = group.selectors();
+                self.member_may_have(member.session, group, message)
+                    && selectors.is_none_or(|it| it.passes(key(member), subject))
+            })
+        })
+    }
+
     /// Whether a group has a member that may be given what is published at an address.
     pub(crate) fn has_member_allowed_at(&self, group_id: GroupId, address: &str) -> bool {
         let Some(group) = self.groups.get(group_id) else {
@@ -44,6 +61,15 @@ impl Kernel {
         group
             .everybody()
             .any(|member| self.member_may_have_at(member.session, group, address))
+    }
+
+    /// The same of one that has no content filter.
+    pub(crate) fn has_member_for_all_at(&self, group_id: GroupId, address: &str) -> bool {
+        self.groups.get(group_id).is_some_and(|group| {
+            let takes_all = |member: &&Member| !group.selects(member);
+            let mut members = group.everybody().filter(takes_all);
+            members.any(|member| self.member_may_have_at(member.session, group, address))
+        })
     }
 
     /// Whether the member of a group may be given a message; if there is no such group any more, whether it may receive it.

@@ -28,18 +28,20 @@ impl Kernel {
     }
 
     /// Members that can be given something, as far as is known without a message.
-    fn lookers(&self, group_id: GroupId, search: &Search) -> SmallVec<[Key; 8]> {
-        let looks = |member: &&Member| {
-            let id = member.session;
-            let is_free = match member.line {
-                Some(line) => self.consumer_can_take(id, line.line, line.consumer),
-                None => self.member_is_there(id) && !self.member_is_full(id),
-            };
-            is_free && !search.resting.contains(&key(member))
+    pub(crate) fn free_members(&self, group_id: GroupId) -> impl Iterator<Item = &Member> {
+        let is_free = |member: &&Member| match member.line {
+            Some(line) => self.consumer_can_take(member.session, line.line, line.consumer),
+            None => self.member_is_there(member.session) && !self.member_is_full(member.session),
         };
         let group = self.groups.get(group_id);
         let members = group.into_iter().flat_map(|group| group.everybody());
-        members.filter(looks).map(key).collect()
+        members.filter(is_free)
+    }
+
+    /// Those of them that do not rest.
+    fn lookers(&self, group_id: GroupId, search: &Search) -> SmallVec<[Key; 8]> {
+        let free = self.free_members(group_id).map(key);
+        free.filter(|it| !search.resting.contains(it)).collect()
     }
 
     /// The place of the first message that a member which can be given something has not looked at, may have and selects.

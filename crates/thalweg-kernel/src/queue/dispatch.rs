@@ -7,6 +7,7 @@ use crate::Kernel;
 use crate::access::Permission;
 use crate::books::Delta;
 use crate::effects::{Effects, Holder};
+use crate::groups::seats::Key;
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::lines::{HandedOver, Source};
 use crate::publish::subscriber_rate::Toll;
@@ -115,19 +116,21 @@ impl Kernel {
                 }
                 break;
             }
-            resting.extend(self.give_to_taker(queue_id, taker, item, now, fx));
+            resting.extend(self.give_to_taker(queue_id, taker, item, &[], now, fx));
         }
         self.put_all_back(queue_id, passed);
         self.watch_expiry(queue_id);
     }
 
-    /// Gives a message to the taker that was chosen. One that is not taken after all waits again: a consumer's output was full,
-    /// or a group waits for a member that it prefers. That group is returned, as consumers do not wait with it.
+    /// Gives a message to the taker that was chosen, of a group to none of the members that are excepted. One that is not taken
+    /// after all waits again: a consumer's output was full, or a group waits for a member that it prefers. That group is
+    /// returned, as consumers do not wait with it.
     pub(super) fn give_to_taker<E: Effects>(
         &mut self,
         queue_id: QueueId,
         taker: NextReceiver,
         item: Item,
+        except: &[Key],
         now: Time,
         fx: &mut E,
     ) -> Option<GroupId> {
@@ -137,7 +140,7 @@ impl Kernel {
                 (handed.err()?, None)
             }
             NextReceiver::Group(group) => {
-                let back = self.give_to_member(queue_id, group, item, now, fx);
+                let back = self.give_to_member(queue_id, group, item, except, now, fx);
                 (back?, Some(group))
             }
         };
@@ -145,10 +148,12 @@ impl Kernel {
         resting
     }
 
-    /// Whether a consumer of a queue has a content filter.
+    /// Whether a consumer of a queue, or a member of a group that takes from it, has a content filter.
     pub(super) fn is_selected_from(&self, queue_id: QueueId) -> bool {
-        let queue = self.queues.get(queue_id);
-        queue.is_some_and(|queue| queue.selectors.is_some())
+        self.queues.get(queue_id).is_some_and(|queue| {
+            let mut groups = queue.takers.groups().iter();
+            queue.selectors.is_some() || groups.any(|group| self.is_selected_by(*group))
+        })
     }
 
     /// Whether no consumer of a queue may receive a message.
@@ -187,25 +192,40 @@ impl Kernel {
 
     /// Lets an item wait where it was.
     pub(super) fn put_back(&mut self, queue_id: QueueId, item: Item) {
+        self.comes_back(queue_id, &item);
         if let Some(queue) = self.queues.get_mut(queue_id) {
-            queue.comes_back(&item);
             self.books.entered(queue.backlog.insert(item));
         }
     }
 
     /// The same of many.
     pub(super) fn put_all_back(&mut self, queue_id: QueueId, items: Vec<Item>) {
-        let Some(queue) = self.queues.get_mut(queue_id) else {
-            return;
-        };
-        if items.is_empty() {
+        if items.is_empty() || self.queues.get(queue_id).is_none() {
             return;
         }
         for item in &items {
-            queue.comes_back(item);
+            self.comes_back(queue_id, item);
             self.books.entered(Delta::copy(item.message.bytes()));
         }
-        queue.backlog.insert_all(items);
+        if let Some(queue) = self.queues.get_mut(queue_id) {
+            queue.backlog.insert_all(items);
+        }
+    }
+
+    /// Those who have looked at the place where a message is about to wait look there again.
+    fn comes_back(&mut self, queue_id: QueueId, item: &Item) {
+        let Some(queue) = self.queues.get_mut(queue_id) else {
+            return;
+        };
+        let place = queue.backlog.place_of(item);
+        for group in queue.takers.groups() {
+            if let Some(group) = self.groups.get_mut(*group) {
+                group.came_back_to(place);
+            }
+        }
+        if let Some(selectors) = queue.selectors.as_deref_mut() {
+            selectors.came_back(place);
+        }
     }
 
     /// Delivers an item to a consumer that can take it right now; returns it if there is none. Also returns whether it
@@ -270,7 +290,7 @@ impl Kernel {
             .takers
             .groups()
             .iter()
-            .any(|group| self.has_member_allowed_at(*group, address))
+            .any(|group| self.has_member_for_all_at(*group, address))
     }
 
     /// The same as [`Kernel::may_have`] of a message that has not been led on yet.

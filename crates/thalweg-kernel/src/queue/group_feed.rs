@@ -1,11 +1,12 @@
 //! A group may take from a queue.
 
 use super::terms::Terms;
-use super::{Item, QueueOverflow, is_queue_address};
+use super::{Item, QueueOverflow, Selectors, is_queue_address};
 use crate::Kernel;
 use crate::effects::{Effects, Holder};
+use crate::groups::group::Member;
 use crate::groups::ordered::LOOK_ANEW;
-use crate::groups::seats::{Chosen, key};
+use crate::groups::seats::{Chosen, Key, key};
 use crate::ids::{GroupId, QueueId, SessionId};
 use crate::journal::durable::Pending;
 use crate::memory::queue_cost;
@@ -234,6 +235,23 @@ impl Kernel {
         })
     }
 
+    /// Whether one of certain members, here or elsewhere, may have a message and could take it.
+    pub(super) fn has_member_that(
+        &self,
+        group_id: GroupId,
+        message: &Message,
+        is: impl Fn(&Member, Option<&Selectors>) -> bool,
+    ) -> bool {
+        let upgrades = self.upgrades(group_id);
+        self.groups.get(group_id).is_some_and(|group| {
+            group.everybody().any(|member| {
+                self.member_can_take(member, message, upgrades)
+                    && self.member_may_have(member.session, group, message)
+                    && is(member, group.selectors())
+            })
+        })
+    }
+
     /// Whether a message stays in its queue until it is marked as delivered, because members of this group are on other
     /// shards.
     pub(super) fn waits_for_mark(
@@ -247,16 +265,18 @@ impl Kernel {
             && !self.is_marked(Holder::Queue(queue_id), serial)
     }
 
-    /// Gives an item of a queue to a member of a group; it is returned if none can take it.
+    /// Gives an item of a queue to a member of a group that is not excepted; it is returned if none can take it.
     pub(super) fn give_to_member<E: Effects>(
         &mut self,
         queue_id: QueueId,
         group_id: GroupId,
         item: Item,
+        except: &[Key],
         now: Time,
         fx: &mut E,
     ) -> Option<Item> {
-        let chosen = self.choose_member(group_id, &item.message, item.deliveries > 0, &[], now);
+        let again = item.deliveries > 0;
+        let chosen = self.choose_member(group_id, &item.message, again, except, now);
         if matches!(chosen, Chosen::Bound) {
             self.look_at_group(group_id, now + LOOK_ANEW);
         }

@@ -30,7 +30,7 @@ mod written;
 
 pub(crate) use accept::Queued;
 pub use apart::Claim;
-pub(crate) use backlog::{Backlog, Item};
+pub(crate) use backlog::{Backlog, Item, Place};
 pub(crate) use dead_letter::{Dead, GivenUp};
 pub(crate) use delivered::Mark;
 pub use ending::{Deleted, Purged};

@@ -6,12 +6,13 @@ use super::dispatch::EXPIRED_PER_CALL;
 use super::selectors::Looked;
 use super::take::LOOKED_AT_MAX;
 use super::takers::{Consumer, NextReceiver};
-use super::{Item, Queue, Screen, Selectors};
+use super::{Item, Queue, Selectors};
 use crate::Kernel;
 use crate::books::Delta;
 use crate::effects::{Effects, Holder};
-use crate::groups::seats::Key;
+use crate::groups::seats::{Key, Seats, key};
 use crate::ids::{GroupId, QueueId};
+use crate::publish::subject::Subject;
 use crate::publish::subscriber_rate::Toll;
 use crate::timers::TimerKey;
 use smallvec::SmallVec;
@@ -20,15 +21,25 @@ use thalweg_model::Time;
 /// How often messages are held against a consumer in one call at the most.
 pub(crate) const ASKED_PER_CALL: usize = 4096;
 
-/// The groups that take from the queue, in one call. They look from the head on each time: who is in them changes.
-struct Groups {
+/// Who looks for what to take: a consumer, a member of a group, or a group for whichever member it chooses.
+#[derive(Clone, Copy, PartialEq)]
+enum Looker {
+    Consumer(Key),
+    Member(GroupId, Key),
+    Group(GroupId),
+}
+
+type Lookers = SmallVec<[Looker; 8]>;
+
+/// One call's way through what waits in a queue.
+struct Search {
+    /// How far those have looked for whom no place is kept. They look from the head on each time: who is in a group without
+    /// filters changes, and one that keeps order must not go past what waits for a member.
     looked: Looked,
-    /// Those that do not take what is next, and nothing behind it.
-    resting: SmallVec<[GroupId; 2]>,
     /// How many more messages they may pass over.
     left: usize,
-    /// Consumers that wait for what their rates do not let them have yet, and look at nothing behind it.
-    over_rate: SmallVec<[Key; 2]>,
+    /// Those that wait for what was not given to them, and look at nothing behind it.
+    resting: SmallVec<[Looker; 2]>,
 }
 
 /// Who is given what waits at a place in line.
@@ -37,6 +48,33 @@ struct Choice {
     at: usize,
     taker: NextReceiver,
     turn: usize,
+}
+
+impl Search {
+    fn new() -> Self {
+        Search {
+            looked: Looked::default(),
+            left: LOOKED_AT_MAX,
+            resting: SmallVec::new(),
+        }
+    }
+
+    fn rests(&self, looker: &Looker) -> bool {
+        let of_group = |group: GroupId| self.resting.contains(&Looker::Group(group));
+        !self.resting.is_empty()
+            && (self.resting.contains(looker)
+                || matches!(looker, Looker::Member(group, _) if of_group(*group)))
+    }
+
+    /// The members of a group that rest.
+    fn resting_of(&self, taker: &NextReceiver) -> SmallVec<[Key; 2]> {
+        let all = self.resting.iter();
+        all.filter_map(|it| match (it, taker) {
+            (Looker::Member(of, key), NextReceiver::Group(group)) if of == group => Some(*key),
+            _ => None,
+        })
+        .collect()
+    }
 }
 
 impl Queue {
@@ -66,16 +104,15 @@ impl Kernel {
         fx: &mut E,
     ) {
         let (mut may_expire, mut may_ask) = (EXPIRED_PER_CALL, ASKED_PER_CALL);
-        let lanes = self.queues.get(queue_id).map_or(0, |it| it.backlog.lanes());
-        let mut groups = Groups {
-            looked: Looked::at_head(lanes),
-            resting: SmallVec::new(),
-            left: LOOKED_AT_MAX,
-            over_rate: SmallVec::new(),
-        };
+        let groups = self.queues.get(queue_id).map(|it| it.takers.groups());
+        for group in groups.map_or_else(Vec::new, <[GroupId]>::to_vec) {
+            self.seat_if_stale(group, now);
+        }
+        let mut search = Search::new();
         loop {
-            let Some(place) = self.next_place(queue_id, &groups) else {
-                if self.brings_more(queue_id, &groups) {
+            let lookers = self.queue_lookers(queue_id, &search);
+            let Some(place) = self.next_place(queue_id, &lookers, &search) else {
+                if self.brings_more(queue_id, &lookers) {
                     continue;
                 }
                 break;
@@ -90,44 +127,81 @@ impl Kernel {
                 }
                 break;
             }
-            let takers = self.queues.get(queue_id).map_or(1, |it| it.takers.len());
-            may_ask = may_ask.saturating_sub(takers);
+            may_ask = may_ask.saturating_sub(lookers.len().max(1));
             let tolls = self.tolls_at(queue_id, place, now);
-            let Some(choice) = self.choose_at(queue_id, place, &groups, &tolls) else {
+            let Some(choice) = self.choose_at(queue_id, place, &search, &tolls) else {
                 for toll in tolls.iter().flatten() {
                     self.wake_queue(queue_id, Some(toll));
                 }
-                self.pass_over(queue_id, place, &mut groups, !tolls.is_empty());
+                self.pass_over(queue_id, place, &lookers, &mut search, !tolls.is_empty());
                 continue;
             };
             let Choice { at, taker, turn } = choice;
             if let NextReceiver::Group(group) = taker
                 && self.group_waits(queue_id, group, place, at)
             {
-                groups.resting.push(group);
+                search.resting.push(Looker::Group(group));
                 continue;
             }
             self.next_turn(queue_id, turn);
             let Some(item) = self.take_at(queue_id, place, at) else {
                 break;
             };
-            groups
-                .resting
-                .extend(self.give_to_taker(queue_id, taker, item, now, fx));
+            let except = search.resting_of(&taker);
+            if let Some(group) = self.give_to_taker(queue_id, taker, item, &except, now, fx) {
+                let is_of_it = |it: &Looker| match it {
+                    Looker::Member(of, _) | Looker::Group(of) => *of == group,
+                    Looker::Consumer(_) => false,
+                };
+                let members = lookers.into_iter().filter(is_of_it).filter(|it| {
+                    self.looks_at(queue_id, it, place, &search)
+                        && self.waits_at(queue_id, it, place)
+                });
+                let members: Lookers = members.collect();
+                search.resting.extend(members);
+            }
         }
         self.watch_expiry(queue_id);
     }
 
-    /// Consumers that could be given a message.
-    fn looking_consumers<'a>(
-        &'a self,
-        queue: &'a Queue,
-        groups: &'a Groups,
-    ) -> impl Iterator<Item = &'a Consumer> {
-        queue.active_consumers().iter().filter(|it| {
-            self.consumer_can_take(it.session, it.line, it.number)
-                && (groups.over_rate.is_empty() || !groups.over_rate.contains(&it.key()))
+    /// Those that could be given a message.
+    fn queue_lookers(&self, queue_id: QueueId, search: &Search) -> Lookers {
+        let Some(queue) = self.queues.get(queue_id) else {
+            return Lookers::new();
+        };
+        let consumers = queue.active_consumers().iter();
+        let consumers = consumers
+            .filter(|it| self.consumer_can_take(it.session, it.line, it.number))
+            .map(|it| Looker::Consumer(it.key()));
+        let mut lookers: Lookers = consumers.collect();
+        for group in queue.active_groups() {
+            match self.members_look_themselves(*group) {
+                true => {
+                    let free = self.free_members(*group);
+                    lookers.extend(free.map(|it| Looker::Member(*group, key(it))));
+                }
+                false => lookers.push(Looker::Group(*group)),
+            }
+        }
+        lookers.retain(|it| !search.rests(it));
+        lookers
+    }
+
+    /// Whether each member of a group has its own place in line. It has not in a group that keeps order.
+    fn members_look_themselves(&self, group_id: GroupId) -> bool {
+        self.groups.get(group_id).is_some_and(|group| {
+            let order = group.seats().and_then(Seats::order);
+            group.selectors().is_some() && order.is_none()
         })
+    }
+
+    /// Where a looker's place in line is kept, if it is.
+    fn kept_place<'a>(&'a self, queue: &'a Queue, looker: &Looker) -> Option<(&'a Selectors, Key)> {
+        match *looker {
+            Looker::Consumer(key) => Some((queue.selectors.as_deref()?, key)),
+            Looker::Member(group, key) => Some((self.groups.get(group)?.selectors()?, key)),
+            Looker::Group(_) => None,
+        }
     }
 
     /// What the messages at a place take of rates; nothing if there are none.
@@ -143,18 +217,26 @@ impl Kernel {
         tolls.collect()
     }
 
-    /// The first place in line that a taker which could be given a message has not looked at.
-    fn next_place(&self, queue_id: QueueId, groups: &Groups) -> Option<Place> {
+    /// The first place in line that one of the lookers has not looked at.
+    fn next_place(&self, queue_id: QueueId, lookers: &Lookers, search: &Search) -> Option<Place> {
         let queue = self.queues.get(queue_id)?;
-        let selectors = queue.selectors.as_deref()?;
-        let of_consumers = self.looking_consumers(queue, groups);
-        let places = of_consumers.filter_map(|it| selectors.next(it.key(), &queue.backlog));
-        let mut awake = queue.active_groups().iter();
-        let some_look = groups.left > 0 && awake.any(|it| !groups.resting.contains(it));
-        let of_groups = some_look
-            .then(|| groups.looked.next(&queue.backlog))
-            .flatten();
-        places.chain(of_groups).min()
+        let places = lookers
+            .iter()
+            .filter_map(|it| match self.kept_place(queue, it) {
+                Some((selectors, key)) => selectors.next(key, &queue.backlog),
+                None if search.left > 0 => search.looked.next(&queue.backlog),
+                None => None,
+            });
+        places.min()
+    }
+
+    /// Whether a looker is at this place, or before it.
+    fn looks_at(&self, queue_id: QueueId, looker: &Looker, place: Place, search: &Search) -> bool {
+        let queue = self.queues.get(queue_id);
+        queue.is_some_and(|queue| match self.kept_place(queue, looker) {
+            Some((selectors, key)) => !selectors.has_seen(key, place),
+            None => search.left > 0 && search.looked.next(&queue.backlog) == Some(place),
+        })
     }
 
     /// Chooses who is given a message at this place.
@@ -162,26 +244,32 @@ impl Kernel {
         &self,
         queue_id: QueueId,
         place: Place,
-        groups: &Groups,
+        search: &Search,
         tolls: &[Option<Toll>],
     ) -> Option<Choice> {
         let queue = self.queues.get(queue_id)?;
-        let selectors = queue.selectors.as_deref()?;
-        let groups_look = groups.looked.next(&queue.backlog) == Some(place);
+        let looks = |looker: Looker| {
+            !search.rests(&looker) && self.looks_at(queue_id, &looker, place, search)
+        };
         for (nth, (at, item)) in queue.backlog.run_at(place).enumerate() {
             let toll = tolls.get(nth).and_then(Option::as_ref);
-            let screen = Screen::new(Some(selectors), &item.message, self.env.neutral());
+            let message = &item.message;
+            let subject = Subject::of_message(message, self.env.neutral());
             let can = |taker: &NextReceiver| match taker {
                 NextReceiver::Consumer(consumer) => {
-                    !selectors.has_seen(consumer.key(), place)
-                        && self.can_have(queue_id, consumer, &item.message)
-                        && screen.passes(consumer.key())
+                    let selectors = queue.selectors.as_deref();
+                    looks(Looker::Consumer(consumer.key()))
+                        && self.can_have(queue_id, consumer, message)
+                        && selectors.is_none_or(|it| it.passes(consumer.key(), &subject))
                         && self.can_pay(toll, consumer.session)
                 }
+                NextReceiver::Group(group) if self.members_look_themselves(*group) => self
+                    .has_member_that(*group, message, |member, selectors| {
+                        looks(Looker::Member(*group, key(member)))
+                            && selectors.is_none_or(|it| it.passes(key(member), &subject))
+                    }),
                 NextReceiver::Group(group) => {
-                    groups_look
-                        && !groups.resting.contains(group)
-                        && self.has_member_for(*group, &item.message)
+                    looks(Looker::Group(*group)) && self.has_member_for(*group, message)
                 }
             };
             let single_active = queue.terms.limits.single_active;
@@ -192,48 +280,70 @@ impl Kernel {
         None
     }
 
-    /// What is at this place is for none of those that can take it: they look at what is behind it. Only those wait whose rate
-    /// does not let them have it yet; `is_rated` if there are any.
-    fn pass_over(&mut self, queue_id: QueueId, place: Place, groups: &mut Groups, is_rated: bool) {
-        let Some(queue) = self.queues.get(queue_id) else {
+    /// What is at this place is for none of those that can take it: they look at what is behind it. Only those wait that may have it
+    /// though not now: members, and consumers whose rate does not let them; `is_rated` if there are rates.
+    fn pass_over(
+        &mut self,
+        queue_id: QueueId,
+        place: Place,
+        lookers: &Lookers,
+        search: &mut Search,
+        is_rated: bool,
+    ) {
+        let here = lookers
+            .iter()
+            .copied()
+            .filter(|it| self.looks_at(queue_id, it, place, search));
+        let (waiting, passing): (Lookers, Lookers) = here.partition(|it| {
+            let may_wait = is_rated || !matches!(it, Looker::Consumer(_));
+            may_wait && self.waits_at(queue_id, it, place)
+        });
+        search.resting.extend(waiting);
+        let Some(queue) = self.queues.get_mut(queue_id) else {
             return;
         };
-        if groups.looked.next(&queue.backlog) == Some(place) {
-            // What a group may have, though not now, it waits for.
-            let waits = |group: &GroupId| {
-                let mut there = queue.backlog.run_at(place);
-                !there.all(|(_, item)| self.is_forbidden(*group, &item.message))
+        if search.looked.next(&queue.backlog) == Some(place) {
+            search.looked.pass(place);
+            search.left = search.left.saturating_sub(1);
+        }
+        for looker in passing {
+            let (selectors, key) = match looker {
+                Looker::Consumer(key) => (queue.selectors.as_deref_mut(), key),
+                Looker::Member(group, key) => {
+                    let group = self.groups.get_mut(group);
+                    (group.and_then(|it| it.selectors_mut()), key)
+                }
+                Looker::Group(_) => continue,
             };
-            let waiting = queue.takers.groups().iter().copied().filter(waits);
-            groups.resting.extend(waiting);
-            groups.looked.pass(place);
-            groups.left = groups.left.saturating_sub(1);
+            if let Some(selectors) = selectors {
+                selectors.pass(key, place);
+            }
         }
-        // A message that one of them selects was not given to it: that is for its rate alone.
-        let waits = |it: &Consumer| {
-            let unseen = |selectors: &&Selectors| !selectors.has_seen(it.key(), place);
-            let selectors = queue.selectors.as_deref().filter(unseen);
-            selectors.is_some()
-                && queue.backlog.run_at(place).any(|(_, item)| {
-                    self.can_have(queue_id, it, &item.message)
-                        && Screen::new(selectors, &item.message, self.env.neutral())
-                            .passes(it.key())
-                })
+    }
+
+    /// Whether a looker may have a message at this place, and selects it.
+    fn waits_at(&self, queue_id: QueueId, looker: &Looker, place: Place) -> bool {
+        let Some(queue) = self.queues.get(queue_id) else {
+            return false;
         };
-        let (mut passing, mut waiting) = (SmallVec::<[Key; 8]>::new(), SmallVec::<[Key; 2]>::new());
-        for consumer in self.looking_consumers(queue, groups) {
-            match is_rated && waits(consumer) {
-                true => waiting.push(consumer.key()),
-                false => passing.push(consumer.key()),
-            }
-        }
-        groups.over_rate.extend(waiting);
-        let queue = self.queues.get_mut(queue_id);
-        if let Some(selectors) = queue.and_then(|queue| queue.selectors.as_deref_mut()) {
-            for consumer in &passing {
-                selectors.pass(*consumer, place);
-            }
-        }
+        let wants = |item: &Item| {
+            let (message, subject) = (
+                &item.message,
+                Subject::of_message(&item.message, self.env.neutral()),
+            );
+            let selects = |(selectors, key): (&Selectors, Key)| selectors.passes(key, &subject);
+            let may = match *looker {
+                Looker::Consumer((id, ..)) => self.may_have(id, queue_id, message),
+                Looker::Member(group, (id, ..)) => {
+                    let group = self.groups.get(group);
+                    group.is_some_and(|group| self.member_may_have(id, group, message))
+                }
+                Looker::Group(group) => return self.is_for_a_member(group, message, &subject),
+            };
+            may && self.kept_place(queue, looker).is_none_or(selects)
+        };
+        let mut there = queue.backlog.run_at(place);
+        there.any(|(_, item)| wants(item))
     }
 
     /// Whether a message stays until it is marked as delivered: members of the group are on other shards.
@@ -267,11 +377,10 @@ impl Kernel {
         Some(item)
     }
 
-    /// Whether what is on disk can be had at once, and a consumer could take it.
-    fn brings_more(&mut self, queue_id: QueueId, groups: &Groups) -> bool {
-        let queue = self.queues.get(queue_id);
-        queue.is_some_and(|queue| self.looking_consumers(queue, groups).next().is_some())
-            && self.reads_on(Holder::Queue(queue_id))
+    /// Whether what is on disk can be had at once, and a consumer or a member could take it.
+    fn brings_more(&mut self, queue_id: QueueId, lookers: &Lookers) -> bool {
+        let mut lookers = lookers.iter();
+        lookers.any(|it| !matches!(it, Looker::Group(_))) && self.reads_on(Holder::Queue(queue_id))
     }
 
     /// Its timer goes on with what has not been looked at.

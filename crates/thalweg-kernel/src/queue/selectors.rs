@@ -21,7 +21,8 @@ const AGAIN_MAX: usize = 1024;
 /// How far a taker has looked.
 #[derive(Default)]
 pub(super) struct Looked {
-    /// For each priority: the last place that it has looked at. What is up to there is not for it.
+    /// For each priority: the last place that it has looked at. What is up to there is not for it. Nothing yet of those that
+    /// are missing.
     seen: Vec<i64>,
     /// Places up to there to which something has come back.
     again: BTreeSet<Place>,
@@ -42,13 +43,6 @@ pub(crate) fn filter_cost(filter: &Predicate) -> usize {
 }
 
 impl Looked {
-    pub(super) fn at_head(lanes: usize) -> Self {
-        Looked {
-            seen: vec![i64::MIN; lanes],
-            again: BTreeSet::new(),
-        }
-    }
-
     fn has_seen(&self, place: Place) -> bool {
         let seen = self.seen.get(place.lane()).copied();
         seen.is_some_and(|seen| place.order <= seen) && !self.again.contains(&place)
@@ -56,8 +50,9 @@ impl Looked {
 
     /// The first place in line that it has not looked at.
     pub(super) fn next(&self, backlog: &Backlog) -> Option<Place> {
-        let mut lanes = self.seen.iter().enumerate().rev();
-        let unseen = lanes.find_map(|(lane, seen)| backlog.first_behind(lane, *seen));
+        let seen = |lane: usize| self.seen.get(lane).copied().unwrap_or(i64::MIN);
+        let mut lanes = (0..backlog.lanes()).rev();
+        let unseen = lanes.find_map(|lane| backlog.first_behind(lane, seen(lane)));
         let again = self.again.first().copied();
         again.into_iter().chain(unseen).min()
     }
@@ -66,6 +61,9 @@ impl Looked {
     pub(super) fn pass(&mut self, place: Place) {
         if self.again.remove(&place) {
             return;
+        }
+        if self.seen.len() <= place.lane() {
+            self.seen.resize(place.lane() + 1, i64::MIN);
         }
         if let Some(seen) = self.seen.get_mut(place.lane()) {
             *seen = place.order.max(*seen);
@@ -88,19 +86,17 @@ impl Looked {
 }
 
 impl Selectors {
-    /// A taker comes, or has another filter. `others` are those that are there, and `lanes` is how many priorities are
-    /// distinguished.
+    /// A taker comes, or has another filter. `others` are those that are there.
     pub(crate) fn join(
         these: &mut Option<Box<Selectors>>,
         key: Key,
         filter: Option<Arc<Predicate>>,
         others: impl Iterator<Item = Key>,
-        lanes: usize,
     ) {
         if these.is_none() && filter.is_none() {
             return;
         }
-        let new = |filter| (filter, Looked::at_head(lanes));
+        let new = |filter| (filter, Looked::default());
         let selectors = these.get_or_insert_with(|| {
             let takers = others.map(|other| (other, new(None))).collect();
             Box::new(Selectors { takers })
@@ -164,10 +160,15 @@ impl Selectors {
         }
     }
 
+    /// Whether a message passes a taker's filter, if it has one.
+    pub(crate) fn passes(&self, key: Key, subject: &Subject<'_>) -> bool {
+        self.filter(key).is_none_or(|it| it.matches(subject))
+    }
+
     /// All look at everything again: what they may have is another.
     pub(crate) fn look_again(&mut self) {
         for (_, looked) in self.takers.values_mut() {
-            *looked = Looked::at_head(looked.seen.len());
+            *looked = Looked::default();
         }
     }
 }
@@ -183,8 +184,7 @@ impl<'a> Screen<'a> {
 
     /// Whether the message passes a taker's filter, if it has one.
     pub(crate) fn passes(&self, key: Key) -> bool {
-        self.0.as_ref().is_none_or(|(selectors, subject)| {
-            selectors.filter(key).is_none_or(|it| it.matches(subject))
-        })
+        let asked = self.0.as_ref();
+        asked.is_none_or(|(selectors, subject)| selectors.passes(key, subject))
     }
 }

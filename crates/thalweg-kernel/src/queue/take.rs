@@ -24,22 +24,14 @@ pub(super) const LOOKED_AT_MAX: usize = 128;
 impl Queue {
     /// A consumer has come, with or without a content filter.
     fn select(&mut self, consumer: &Consumer, filter: Option<Arc<Predicate>>) {
-        let lanes = self.backlog.lanes();
         let others = self.takers.consumers().iter().map(Consumer::key);
-        Selectors::join(&mut self.selectors, consumer.key(), filter, others, lanes);
+        Selectors::join(&mut self.selectors, consumer.key(), filter, others);
     }
 
     /// What its consumers' filters take.
     pub(super) fn filters_cost(&self) -> usize {
         let filters = self.selectors.iter().flat_map(|it| it.filters());
         filters.map(|(_, filter)| filter_cost(filter)).sum()
-    }
-
-    /// A message is about to wait where it waited before.
-    pub(super) fn comes_back(&mut self, item: &Item) {
-        if let Some(selectors) = self.selectors.as_deref_mut() {
-            selectors.came_back(self.backlog.place_of(item));
-        }
     }
 }
 
@@ -190,7 +182,7 @@ impl Kernel {
     ) -> Result<(Item, u64), Option<u64>> {
         let queue = self.queues.get_mut(queue_id).ok_or(None)?;
         queue.use_again(now);
-        let mut looked = Looked::at_head(queue.backlog.lanes());
+        let mut looked = Looked::default();
         let mut passed = 0;
         let mut may_look = match asked {
             Asked::Apart(_, _, claim) if claim.filter.is_some() => ASKED_PER_CALL,

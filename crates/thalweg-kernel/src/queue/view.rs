@@ -1,7 +1,7 @@
 //! Queues, as operators see them.
 
-use super::Selectors;
 use super::spec::QueueLimits;
+use super::{Queue, Selectors};
 use crate::Kernel;
 use crate::ids::QueueId;
 use crate::publish::subject::Subject;
@@ -29,7 +29,7 @@ pub struct QueueView {
     /// Messages given and not settled.
     pub unsettled: usize,
     pub consumers: usize,
-    /// Clients and content filters of consumers that have one, 100 at the most.
+    /// Clients and content filters of consumers and members that have one, 100 at the most.
     pub filters: Vec<(Arc<str>, Arc<Predicate>)>,
     /// Messages that ever came, since the broker started.
     pub came: u64,
@@ -56,28 +56,35 @@ impl Kernel {
                 bytes: queue.backlog.payload_bytes(),
                 unsettled: queue.unsettled,
                 consumers: queue.takers.len(),
-                filters: self.shown_filters(queue.selectors.as_deref()).collect(),
+                filters: self.shown_filters(self.selectors_of(queue)).collect(),
                 came: queue.came,
                 went: queue.went,
             });
         }
     }
 
+    /// The content filters of a queue's consumers, and of the members of groups that take from it.
+    fn selectors_of<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = &'a Selectors> {
+        let groups = queue.takers.groups().iter();
+        let of_groups = groups.filter_map(|group| self.groups.get(*group)?.selectors());
+        queue.selectors.as_deref().into_iter().chain(of_groups)
+    }
+
     fn shown_filters<'a>(
         &'a self,
-        selectors: Option<&'a Selectors>,
+        selectors: impl Iterator<Item = &'a Selectors> + 'a,
     ) -> impl Iterator<Item = (Arc<str>, Arc<Predicate>)> + 'a {
-        let filters = selectors.into_iter().flat_map(|it| it.filters());
+        let filters = selectors.flat_map(Selectors::filters);
         let named = filters
             .filter_map(|((id, ..), filter)| Some((self.member_client(id)?, filter.clone())));
         named.take(FILTERS_SHOWN_MAX)
     }
 
     /// Adds the filters of consumers or members to what is said, and what they say of a message if there is one.
-    pub(crate) fn say_filters(
-        &self,
+    pub(crate) fn say_filters<'a>(
+        &'a self,
         said: &mut String,
-        selectors: Option<&Selectors>,
+        selectors: impl Iterator<Item = &'a Selectors> + 'a,
         subject: Option<&Subject<'_>>,
     ) {
         for (client, filter) in self.shown_filters(selectors) {
@@ -103,7 +110,7 @@ impl Kernel {
             queue.backlog.len(),
             queue.unsettled
         );
-        self.say_filters(&mut what, queue.selectors.as_deref(), subject);
+        self.say_filters(&mut what, self.selectors_of(queue), subject);
         Some((queue.terms.address.clone(), what))
     }
 }

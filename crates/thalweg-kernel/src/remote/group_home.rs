@@ -15,7 +15,7 @@ use crate::home;
 use crate::ids::{GroupId, SessionId, ShardId};
 use crate::journal::durable::Pending;
 use crate::ledger::DropReason;
-use crate::queue::{Dead, HOME, Item, Selectors, is_queue_address};
+use crate::queue::{Dead, HOME, Item, is_queue_address};
 use crate::remote::group_mail::{CopyBack, Errand, GroupMail, Mail, Notice, Report, SeatEvent};
 use crate::remote::shards::ShardMessage;
 use crate::remote::transfer::entry_in;
@@ -81,10 +81,7 @@ impl Kernel {
         };
         group.add_away(member, condition);
         if has_other_rights {
-            group
-                .selectors_mut()
-                .into_iter()
-                .for_each(Selectors::look_again);
+            group.look_again();
         }
         self.seat_blocked(group_id, id, is_shut);
         self.hand_over_waiting(group_id, now, fx);

@@ -153,9 +153,6 @@ impl Kernel {
         if let Err(refusal) = self.check_wish(id, wish) {
             return refusal;
         }
-        if wish.group.is_some() && pending.condition.is_some() && is_queue_address(wish.filter) {
-            return Subscribed::BadFilter;
-        }
         let limits = self.env.limits();
         let asked = wish
             .reliability

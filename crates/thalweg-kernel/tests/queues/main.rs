@@ -30,6 +30,7 @@ mod lanes;
 mod lifetime;
 mod limits;
 mod makers;
+mod members_of_queues;
 mod memory;
 mod model;
 mod ordered;

@@ -70,18 +70,20 @@ enum Way {
     Filtered,
     /// A member, which has a session of its own, of a group that takes from the queue.
     MemberOfQueue,
+    FilteredMemberOfQueue,
     Member,
     /// A consumer of a line that is a member.
     LineMember,
     FilteredMember,
 }
 
-const WAYS: [Way; 8] = [
+const WAYS: [Way; 9] = [
     Way::Consumer(0),
     Way::Consumer(3),
     Way::Blindly,
     Way::Filtered,
     Way::MemberOfQueue,
+    Way::FilteredMemberOfQueue,
     Way::Member,
     Way::LineMember,
     Way::FilteredMember,
@@ -102,6 +104,9 @@ impl Way {
             Way::Blindly => world.consume(who, "q", 1, Taking::blindly()),
             Way::Filtered => world.consume(who, "q", 1, Taking::selected(RED)),
             Way::MemberOfQueue => drop(world.subscribe(who, &q("q"), Some("g"), ONCE)),
+            Way::FilteredMemberOfQueue => {
+                world.subscribe_if(who, (&q("q"), Some("g")), ONCE, Some(RED));
+            }
             Way::Member => drop(world.subscribe(who, "t", Some("g"), ONCE)),
             Way::LineMember => world
                 .consume_from(who, "$g/g/t", 1, Taking::default())
@@ -127,7 +132,10 @@ fn each_receiver_has_the_rate_and_nothing_is_lost() {
                 world.connect_with(shard, &name, Access::ALL, Span::ZERO)
             });
             world.queue(maker, "q", &Terms::durable());
-            let is_anywhere = matches!(way, Way::Member | Way::FilteredMember | Way::MemberOfQueue);
+            let is_anywhere = matches!(
+                way,
+                Way::Member | Way::FilteredMember | Way::MemberOfQueue | Way::FilteredMemberOfQueue
+            );
             let receivers = [0, last].map(|shard| {
                 let shard = if is_anywhere { shard } else { home };
                 let name = world.name_on(shard);
@@ -209,7 +217,11 @@ fn what_one_has_no_room_for_another_gets_at_once() {
 
 #[test]
 fn who_waits_for_its_rate_holds_up_no_other_and_gets_what_it_selects_in_order() {
-    for way in [Way::Filtered, Way::FilteredMember] {
+    for way in [
+        Way::Filtered,
+        Way::FilteredMember,
+        Way::FilteredMemberOfQueue,
+    ] {
         let mut world = World::without_prefixes(1, limits(&[slow("t"), slow("$q/#")]));
         let publisher = world.connect("p");
         world.queue(publisher, "q", &Terms::durable());
@@ -217,6 +229,9 @@ fn who_waits_for_its_rate_holds_up_no_other_and_gets_what_it_selects_in_order() 
         way.attach(&mut world, red);
         match way {
             Way::Filtered => world.consume(blue, "q", 1, Taking::selected(BLUE)),
+            Way::FilteredMemberOfQueue => {
+                world.subscribe_if(blue, (&q("q"), Some("g")), ONCE, Some(BLUE));
+            }
             _ => drop(world.subscribe_if(blue, ("t", Some("g")), ONCE, Some(BLUE))),
         }
         for text in ["r1", "r2", "r3", "b1"] {

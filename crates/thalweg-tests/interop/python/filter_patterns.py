@@ -2,7 +2,8 @@
 
 `filter_patterns.py MQTT AMQP STOMP COAP ZMTP XMPP [DOMAIN PEER]` takes the ports on 127.0.0.1, prints a line per publisher and subscriber, and fails
 if one gets other messages than the predicate says (`../../tests/all/interop/filters.rs`). MQTT, AMQP and STOMP have headers, so theirs
-pass by colour, too; the others' have a payload only. Members of groups have the predicate, too, each beside a member that takes nothing.
+pass by colour, too; the others' have a payload only. Members of groups have the predicate, too, each beside a member that takes nothing,
+also of groups that take from a queue.
 With a domain of DDS and the program of a participant (`../cpp/fastdds_peer.cpp`) that is a seventh publisher and subscriber
 (`thalweg-dds/tests/bridge/filters.rs`). Its samples have no headers, so it asks for what the predicate says of payloads.
 """
@@ -192,13 +193,17 @@ class Coap(Asked):
 
 
 class Xmpp(Asked):
+    def __init__(self, node="f/x"):
+        self.node = node
+        super().__init__()
+
     async def start(self):
         self.client = client = xmpp_client.Client(lambda _message, _node, item: self.came(item["payload"].text))
         await client.log_in(XMPP, PATIENCE_S)
         options = client.plugin["xep_0004"].make_form(ftype="submit")
         options.add_field(var="FORM_TYPE", ftype="hidden", value="http://jabber.org/protocol/pubsub#subscribe_options")
         options.add_field(var="x-filter", value=FILTER)
-        await client.pubsub.subscribe(SERVICE, "f/x", options=options)
+        await client.pubsub.subscribe(SERVICE, self.node, options=options)
 
     async def send(self, payload):
         await self.client.pubsub.publish(SERVICE, "f/x", payload=element_of(payload))
@@ -251,7 +256,17 @@ class Dds(Client):
         assert self.does("write", "writer", value=json.loads(sample.payload)) == 0
 
 
+def bind_queue(name):
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", AMQP))
+    channel = connection.channel()
+    channel.queue_declare(name, durable=True)
+    channel.queue_bind(name, "amq.topic", "f.*")
+    connection.close()
+
+
 def main():
+    for name in ("of_mqtt", "of_xmpp"):
+        bind_queue(name)
     clients = {
         "mqtt": Mqtt(), "amqp": Amqp(of_consumer=False), "stomp": Stomp(), "coap": Coap(), "zmtp": Zmtp(), "xmpp": Xmpp(),
     }
@@ -259,11 +274,14 @@ def main():
         clients["dds"] = Dds(*sys.argv[7:9])
         clients["dds"].settle(clients["mqtt"])
     others = [Mqtt(f"$share/{group}/f/+", "colour = 'none'") for group in ("m", "a", "s")]
+    others.append(Mqtt("$share/q/$q/of_mqtt", "colour = 'none'"))
     subscribers = clients | {
         "consumer of amqp": Amqp(of_consumer=True),
         "member of mqtt": Mqtt("$share/m/f/+"),
         "member of amqp": Amqp(of_consumer=True, group="$g/a/f/+"),
         "member of stomp": Stomp("/amq/queue/$g/s/f/+"),
+        "mqtt from a queue": Mqtt("$share/q/$q/of_mqtt"),
+        "xmpp from a queue": Xmpp("$q/of_xmpp"),
     }
     dice = random.Random(23)
     for source, publisher in clients.items():
