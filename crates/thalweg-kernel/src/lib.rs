@@ -38,6 +38,7 @@ mod slots;
 mod spill;
 mod timers;
 mod topology;
+mod turns;
 mod values;
 mod verdict;
 

@@ -16,7 +16,7 @@ use crate::queue::{Backlog, Item, Mark, Place, Selectors};
 use std::sync::Arc;
 use thalweg_balance::GroupStrategy;
 use thalweg_filter::Predicate;
-use thalweg_model::{Message, Reliability};
+use thalweg_model::{Message, Reliability, Span};
 
 /// Members of one filter under one name. The same name on another filter is another group.
 pub(crate) struct Group {
@@ -106,7 +106,7 @@ impl Group {
             pace: None,
             seats: Some(Box::new(seats)),
             selectors: None,
-            waiting: Backlog::new(0),
+            waiting: Backlog::shared(),
             given_back: GivenBack::default(),
             counters: GroupCounters::default(),
         }
@@ -309,6 +309,19 @@ impl Group {
 
     pub(crate) fn take_away(&mut self) -> Vec<Member> {
         std::mem::take(&mut self.away)
+    }
+
+    /// A member took what was removed from those that wait.
+    pub(crate) fn gave(&mut self, priority: u8, waited: Option<Span>) {
+        self.waiting.take_turn(priority);
+        self.counters.waited(waited);
+    }
+
+    /// Whether it keeps order: then what waits is in the order in which it came, whatever its priority.
+    pub(crate) fn keep_in_line(&mut self, is_ordered: bool) {
+        if self.waiting.keep_in_line(is_ordered) {
+            self.look_again();
+        }
     }
 
     // --- what is under way to members on other shards

@@ -570,11 +570,11 @@ impl Kernel {
             if group.waiting.is_deep() {
                 self.refill_group(group_id);
             }
-            let waited = waited(&waiting, now);
+            let (priority, waited) = (waiting.message.priority(), waited(&waiting, now));
             if waiting.message.expires() <= now {
                 if !self.agenda.may_expire(Holder::Group(group_id)) {
                     if let Some(group) = self.groups.get_mut(group_id) {
-                        self.books.entered(group.waiting.insert(waiting));
+                        self.books.entered(group.waiting.put_back(waiting));
                     }
                     return;
                 }
@@ -585,7 +585,7 @@ impl Kernel {
             let is_refused = waiting.back != 0;
             if let Some(waiting) = self.give(group_id, waiting, now, fx) {
                 if let Some(group) = self.groups.get_mut(group_id) {
-                    self.books.entered(group.waiting.insert(waiting));
+                    self.books.entered(group.waiting.put_back(waiting));
                 }
                 if let Some(search) = &mut search {
                     self.rest_at(group_id, at, search);
@@ -598,7 +598,7 @@ impl Kernel {
                 return;
             }
             if let Some(group) = self.groups.get_mut(group_id) {
-                group.counters.waited(waited);
+                group.gave(priority, waited);
             }
         }
     }

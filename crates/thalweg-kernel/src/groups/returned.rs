@@ -119,8 +119,10 @@ impl Kernel {
         let is_expired = |group: &Group| group.waiting.is_head_expired(now);
         while self.groups.get(group_id).is_some_and(is_expired)
             && self.agenda.may_expire(Holder::Group(group_id))
-            && let Some(item) = self.take_waiting(group_id, 0)
+            && let Some(group) = self.groups.get_mut(group_id)
+            && let Some(item) = group.waiting.pop_expired(now)
         {
+            self.books.left(Delta::copy(item.message.bytes()));
             self.give_up_of_group(group_id, item, DeathReason::Expired, now);
         }
     }

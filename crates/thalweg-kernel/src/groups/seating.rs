@@ -31,7 +31,12 @@ impl Kernel {
         let wish = |member: &Member| self.order_wished(member, group.key());
         let policy = group.policy();
         let by = policy.order.or_else(|| seats.members().find_map(wish));
-        seats.keep_order(Order::of(policy.strategy, by));
+        let order = Order::of(policy.strategy, by);
+        let is_ordered = order.is_some();
+        seats.keep_order(order);
+        if let Some(group) = self.groups.get_mut(group_id) {
+            group.keep_in_line(is_ordered);
+        }
     }
 
     /// A member as it is seated; `None` if it has no link, or may not be in the group.

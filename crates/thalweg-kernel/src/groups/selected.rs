@@ -59,7 +59,7 @@ impl Kernel {
             let places = lookers
                 .iter()
                 .filter_map(|it| selectors.next(*it, &group.waiting));
-            let place = places.min()?;
+            let place = places.min_by_key(|place| group.waiting.rank(*place))?;
             if search.asked >= ASKED_PER_CALL {
                 self.look_at_group(group_id, now);
                 return None;
@@ -72,7 +72,7 @@ impl Kernel {
                 if looking.iter().any(|it| {
                     self.member_may_have(it.0, group, &item.message) && screen.passes(*it)
                 }) {
-                    return Some(at);
+                    return Some(group.waiting.index_of(place, at));
                 }
             }
             let selectors = self.groups.get_mut(group_id)?.selectors_mut()?;

@@ -248,10 +248,7 @@ impl Kernel {
             members: group.members().len(),
             waiting: group.waiting.len(),
             waiting_bytes: group.waiting.bytes(),
-            oldest: group
-                .waiting
-                .get(0)
-                .map(|first| now.since(first.message.ingress())),
+            oldest: group.waiting.oldest().map(|came| now.since(came)),
             counters: group.counters,
             seats: seats.chain(away).collect(),
         }

@@ -13,6 +13,8 @@ use crate::effects::Spot;
 use crate::groups::given_back::BackId;
 use crate::recount::{Held, same};
 use crate::spill::{Spill, Spilled};
+use crate::turns::{LANES, STRICT, Turns};
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use thalweg_model::{Message, Time};
@@ -83,6 +85,10 @@ impl PartialOrd for Place {
 pub(crate) struct Backlog {
     /// By priority; one lane if there are none.
     lanes: Vec<VecDeque<Item>>,
+    /// Priorities have shares: a lane for each, from the first message on that has one. Otherwise the highest goes first.
+    is_shared: bool,
+    /// Whose turn it is, once they have lanes.
+    turns: Option<Box<Turns>>,
     /// Messages in memory and on disk.
     len: usize,
     payload_bytes: u64,
@@ -116,12 +122,22 @@ impl Backlog {
     pub(crate) fn new(priority_max: u8) -> Self {
         Backlog {
             lanes: (0..=priority_max).map(|_| VecDeque::new()).collect(),
+            is_shared: false,
+            turns: None,
             len: 0,
             payload_bytes: 0,
             memory: 0,
             deep: None,
             order_last: 0,
             expiry_timer: Time::NEVER,
+        }
+    }
+
+    /// One in which priorities have shares.
+    pub(crate) fn shared() -> Self {
+        Backlog {
+            is_shared: true,
+            ..Backlog::new(0)
         }
     }
 
@@ -177,6 +193,12 @@ impl Backlog {
 
     // --- in memory
 
+    /// When the oldest of the firsts of the priorities came.
+    pub(crate) fn oldest(&self) -> Option<Time> {
+        let heads = self.lanes.iter().filter_map(VecDeque::front);
+        heads.map(|item| item.message.ingress()).min()
+    }
+
     /// The oldest of the highest priority, if it is in memory.
     pub(crate) fn first(&self) -> Option<&Item> {
         self.lanes.iter().rev().find_map(VecDeque::front)
@@ -189,6 +211,21 @@ impl Backlog {
 
     /// Puts an item where its order says.
     pub(crate) fn insert(&mut self, item: Item) -> Delta {
+        if self.is_shared && item.message.priority() > 0 {
+            self.tell_priorities_apart();
+        }
+        let lane = self.lane_of(&item.message);
+        if let (Some(turns), Some(true)) = (
+            &mut self.turns,
+            self.lanes.get(lane).map(VecDeque::is_empty),
+        ) {
+            turns.begin(lane);
+        }
+        self.put_back(item)
+    }
+
+    /// The same of what has not left after all: whose turn it is stays as it was.
+    pub(crate) fn put_back(&mut self, item: Item) -> Delta {
         let delta = Delta::copy(item.message.bytes());
         let lane = self.lane_of(&item.message);
         self.came(&item);
@@ -212,22 +249,100 @@ impl Backlog {
         self.insert(item)
     }
 
-    /// The item at this place of those of the lowest priority.
+    // --- priorities with shares
+
+    /// The item at this place of all, one priority behind the other as their turns are.
     pub(crate) fn get(&self, at: usize) -> Option<&Item> {
-        self.lanes.first()?.get(at)
+        let (lane, at) = self.lane_at(at);
+        self.lanes.get(lane)?.get(at)
     }
 
     pub(crate) fn remove(&mut self, at: usize) -> Option<(Item, Delta)> {
-        let item = self.lanes.first_mut()?.remove(at)?;
+        let (lane, at) = self.lane_at(at);
+        let item = self.lanes.get_mut(lane)?.remove(at)?;
         self.left(&item);
         let bytes = item.message.bytes();
         Some((item, Delta::copy(bytes)))
     }
 
-    /// How many priorities are distinguished.
-    pub(crate) fn lanes(&self) -> usize {
-        self.lanes.len()
+    /// What was removed is served: the next turn is another's.
+    pub(crate) fn take_turn(&mut self, priority: u8) {
+        if let Some(turns) = &mut self.turns {
+            turns.take(usize::from(priority).min(STRICT));
+        }
     }
+
+    /// The place of what is there in its lane, as [`Backlog::get`] counts.
+    pub(crate) fn index_of(&self, place: Place, at: usize) -> usize {
+        let before = self.in_turn().take_while(|lane| *lane != place.lane);
+        at + before.map(|lane| self.lanes[lane].len()).sum::<usize>()
+    }
+
+    /// Orders places by when they are served; the least is next.
+    pub(crate) fn rank(&self, place: Place) -> (u64, usize, i64) {
+        let last = self.lanes.len() - 1;
+        let (due, lane) = match &self.turns {
+            Some(turns) => turns.rank(place.lane),
+            None => (0, last.saturating_sub(place.lane)),
+        };
+        (due, lane, place.order)
+    }
+
+    /// The first place that has not been looked at, by what was seen of each lane.
+    pub(super) fn first_unseen(&self, seen: impl Fn(usize) -> i64) -> Option<Place> {
+        let mut lanes = self.in_turn();
+        lanes.find_map(|lane| self.first_behind(lane, seen(lane)))
+    }
+
+    /// Lanes, that of the next turn first.
+    fn in_turn(&self) -> impl Iterator<Item = usize> {
+        let mut lanes: SmallVec<[usize; LANES]> = (0..self.lanes.len()).rev().collect();
+        if let Some(turns) = &self.turns {
+            lanes.sort_by_key(|lane| turns.rank(*lane));
+        }
+        lanes.into_iter()
+    }
+
+    fn lane_at(&self, mut at: usize) -> (usize, usize) {
+        if self.turns.is_some() {
+            for lane in self.in_turn() {
+                let len = self.lanes[lane].len();
+                if at < len {
+                    return (lane, at);
+                }
+                at -= len;
+            }
+        }
+        (0, at)
+    }
+
+    fn tell_priorities_apart(&mut self) {
+        if self.turns.is_none() {
+            self.turns = Some(Box::default());
+            self.lanes.resize_with(LANES, VecDeque::new);
+            if let Some(turns) = &mut self.turns {
+                turns.begin(0);
+            }
+        }
+    }
+
+    /// Whether all wait in the order in which they came, or by priority; true if that was otherwise.
+    pub(crate) fn keep_in_line(&mut self, is_in_line: bool) -> bool {
+        let changes = self.is_shared == is_in_line;
+        if changes {
+            (self.is_shared, self.turns) = (!is_in_line, None);
+            let lanes = std::mem::replace(&mut self.lanes, vec![VecDeque::new()]);
+            let mut items: Vec<Item> = lanes.into_iter().flatten().collect();
+            items.sort_by_key(|item| item.order);
+            for item in items {
+                self.left(&item);
+                let _ = self.insert(item);
+            }
+        }
+        changes
+    }
+
+    // --- places
 
     /// The place of a message.
     pub(crate) fn place_of(&self, item: &Item) -> Place {
@@ -316,14 +431,14 @@ impl Backlog {
         Some(item)
     }
 
-    /// Whether the message that is next, if it is in memory, has expired.
+    /// Whether the first message of a priority has expired.
     pub(crate) fn is_head_expired(&self, now: Time) -> bool {
-        let head = self.lanes.iter().rev().find_map(VecDeque::front);
-        head.is_some_and(|item| item.message.expires() <= now)
+        let mut heads = self.lanes.iter().filter_map(VecDeque::front);
+        heads.any(|item| item.message.expires() <= now)
     }
 
     /// Takes a head whose time is over.
-    pub(super) fn pop_expired(&mut self, now: Time) -> Option<Item> {
+    pub(crate) fn pop_expired(&mut self, now: Time) -> Option<Item> {
         let is_over = |item: &mut Item| item.expires <= now;
         let item = self
             .lanes
@@ -438,7 +553,7 @@ impl Backlog {
     /// What to fetch, under the number `question`, if fewer than `below` are in memory; nothing if there is no need to. What was
     /// never on disk comes at once.
     pub(crate) fn refill(&mut self, question: u64, below: usize) -> Option<Vec<(u64, u32)>> {
-        let in_memory = self.lanes.first().map_or(0, VecDeque::len);
+        let in_memory: usize = self.lanes.iter().map(VecDeque::len).sum();
         let deep = self.deep.as_deref_mut()?;
         if deep.spill.is_fetching() || in_memory >= below {
             return None;
@@ -446,10 +561,11 @@ impl Backlog {
         let places = deep.spill.fetch(question);
         if places.is_none() {
             // What is left has not even been written yet.
-            self.memory += deep.spill.memory();
-            let deep = self.deep.take();
-            if let (Some(lane), Some(deep)) = (self.lanes.first_mut(), deep) {
-                lane.extend(deep.spill.into_fresh());
+            let fresh = self.deep.take().map(|deep| deep.spill.into_fresh());
+            for item in fresh.into_iter().flatten() {
+                self.len -= 1;
+                self.payload_bytes -= item.message.payload().len() as u64;
+                let _ = self.insert(item);
             }
         }
         places

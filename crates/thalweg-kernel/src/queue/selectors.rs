@@ -51,10 +51,10 @@ impl Looked {
     /// The first place in line that it has not looked at.
     pub(super) fn next(&self, backlog: &Backlog) -> Option<Place> {
         let seen = |lane: usize| self.seen.get(lane).copied().unwrap_or(i64::MIN);
-        let mut lanes = (0..backlog.lanes()).rev();
-        let unseen = lanes.find_map(|lane| backlog.first_behind(lane, seen(lane)));
+        let unseen = backlog.first_unseen(seen);
         let again = self.again.first().copied();
-        again.into_iter().chain(unseen).min()
+        let places = again.into_iter().chain(unseen);
+        places.min_by_key(|place| backlog.rank(*place))
     }
 
     /// It may have nothing of what is at its next place.

@@ -1,19 +1,13 @@
 //! What waits for a session in memory, by priority.
 //!
-//! The highest priority goes first whatever else waits. Of the others each has twice the share of the one below it: a turn
-//! has a time at which it is due, the next is the earliest, and one that waits is due the sooner the more others have left,
-//! so that none waits for ever. Within a priority the order is that in which they came.
+//! Priorities take [`Turns`]; within a priority the order is that in which they came.
 //!
 //! *Knows:* order. *Must never know:* a link, the journal, the books.
 
 use crate::entry::Entry;
+use crate::turns::{LANES, STRICT, Turns};
 use std::collections::{VecDeque, vec_deque};
 use thalweg_model::Message;
-
-/// Priorities that are distinguished; those above the last are like it.
-const COUNT: usize = 10;
-/// The one that goes first.
-const STRICT: usize = COUNT - 1;
 
 /// Entries in the order in which they leave. As long as all have one priority this is a queue like any other.
 pub(super) enum Lanes {
@@ -23,18 +17,15 @@ pub(super) enum Lanes {
 
 #[derive(Default)]
 pub(super) struct Several {
-    lanes: [Lane; COUNT],
+    lanes: [Lane; LANES],
     len: usize,
-    /// What is due earlier than this has left.
-    now: u64,
+    turns: Turns,
 }
 
 #[derive(Default)]
 struct Lane {
     entries: VecDeque<Entry>,
     bytes: usize,
-    /// When the first of them is due; of no meaning for the priority that goes first, and while it is empty.
-    due: u64,
 }
 
 /// Priorities, one bit each.
@@ -60,11 +51,6 @@ impl Priorities {
 
 fn lane_of(message: &Message) -> usize {
     usize::from(message.priority()).min(STRICT)
-}
-
-/// From one turn of a priority to its next.
-fn stride(lane: usize) -> u64 {
-    1 << (STRICT - 1).saturating_sub(lane)
 }
 
 impl Default for Lanes {
@@ -259,18 +245,14 @@ impl Several {
 
     fn next(&self) -> Option<usize> {
         let waits = |lane: &usize| !self.lanes[*lane].entries.is_empty();
-        if waits(&STRICT) {
-            return Some(STRICT);
-        }
-        let others = (0..STRICT).rev().filter(waits);
-        others.min_by_key(|lane| self.lanes[*lane].due)
+        self.turns.next(waits)
     }
 
     fn push_back(&mut self, entry: Entry) {
         let at = lane_of(&entry.message);
         let lane = &mut self.lanes[at];
         if lane.entries.is_empty() {
-            lane.due = self.now + stride(at);
+            self.turns.begin(at);
         }
         lane.bytes += entry.message.bytes();
         lane.entries.push_back(entry);
@@ -278,8 +260,9 @@ impl Several {
     }
 
     fn push_front(&mut self, entry: Entry) {
-        let lane = &mut self.lanes[lane_of(&entry.message)];
-        lane.due = self.now;
+        let at = lane_of(&entry.message);
+        self.turns.give_back(at);
+        let lane = &mut self.lanes[at];
         lane.bytes += entry.message.bytes();
         lane.entries.push_front(entry);
         self.len += 1;
@@ -287,13 +270,9 @@ impl Several {
 
     fn pop_front(&mut self) -> Option<Entry> {
         let at = self.next()?;
-        let lane = &mut self.lanes[at];
-        if at != STRICT {
-            self.now = lane.due;
-            lane.due += stride(at);
-        }
+        self.turns.take(at);
         self.len -= 1;
-        lane.pop_front()
+        self.lanes[at].pop_front()
     }
 }
 

@@ -19,6 +19,7 @@ mod flags;
 mod full;
 mod given_back;
 mod group_filters;
+mod group_lanes;
 mod group_limits;
 mod group_spill;
 mod group_views;
