@@ -5,7 +5,7 @@ use crate::answer::{Answer, Fault};
 use crate::ask::Asker;
 use crate::connections::ConnectionRow;
 use crate::listing::{Page, Part, Wanted, page};
-use crate::subscriptions::SubscriptionRow;
+use crate::subscriptions::{self, SubscriptionRow};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::Uri;
@@ -161,7 +161,7 @@ fn view_of(inside: &Inside<'_>, client: &str, limit: usize) -> Option<ClientView
     };
     let mut part = Part::exactly(limit);
     let mut total = 0;
-    inside.kernel.for_each_subscription(Some(client), |held| {
+    subscriptions::for_each(inside.kernel, Some(client), |held| {
         total += 1;
         let row = SubscriptionRow::new(held, inside.shard);
         let (filter, group) = row.key();

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
 use std::sync::Arc;
-use thalweg_kernel::SubscriptionView;
+use thalweg_kernel::{Kernel, SubscriptionView};
 use thalweg_model::filter::shown;
 use thalweg_model::{Address, Filter};
 
@@ -21,6 +21,8 @@ pub(crate) struct SubscriptionRow {
     /// The highest it is sent, by the policies of now.
     qos_offered: u8,
     id: Option<u32>,
+    /// Its number if it is an observation, of one topic, by CoAP.
+    observation: Option<u32>,
     /// The content filter that messages must pass.
     condition: Option<Box<str>>,
     shard: u16,
@@ -35,6 +37,7 @@ impl SubscriptionRow {
             qos: view.reliability as u8,
             qos_offered: view.offered as u8,
             id: (view.id != 0).then_some(view.id),
+            observation: view.watch.map(|watch| watch.0),
             condition: view.condition.map(|it| it.text().into()),
             shard,
         }
@@ -42,8 +45,16 @@ impl SubscriptionRow {
 
     /// Identifies it among its session's subscriptions.
     pub(crate) fn key(&self) -> (Box<str>, Box<str>) {
-        (self.filter.clone(), self.group.clone().unwrap_or_default())
+        let observation = self.observation.map(|it| format!("{it:010}").into());
+        let beside = self.group.clone().or(observation);
+        (self.filter.clone(), beside.unwrap_or_default())
     }
+}
+
+/// Shows `f` the subscriptions of this shard's sessions, or of one client, and what they observe.
+pub(crate) fn for_each(kernel: &Kernel, client: Option<&str>, mut f: impl FnMut(SubscriptionView)) {
+    kernel.for_each_subscription(client, &mut f);
+    kernel.for_each_watch(client, f);
 }
 
 pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<Page<SubscriptionRow>> {
@@ -61,7 +72,7 @@ pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<Page<Su
             .client
             .as_deref()
             .filter(|client| !client.ends_with('*'));
-        inside.kernel.for_each_subscription(exactly, |held| {
+        for_each(inside.kernel, exactly, |held| {
             if wanted.wants_client(&held.client)
                 && wanted
                     .filter
@@ -70,7 +81,7 @@ pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<Page<Su
                 && wanted
                     .topic
                     .as_deref()
-                    .is_none_or(|topic| matches(&held.filter, topic))
+                    .is_none_or(|topic| matches(&held, topic))
             {
                 let row = SubscriptionRow::new(held, inside.shard);
                 let (client, (filter, group)) = (row.client.clone(), row.key());
@@ -82,6 +93,9 @@ pub(crate) async fn list(State(asker): State<Asker>, uri: Uri) -> Answer<Page<Su
     Ok(Json(page(said.await?, &uri, limit, |_, _| ())))
 }
 
-fn matches(filter: &str, topic: &str) -> bool {
-    Filter::from_canonical(filter).is_ok_and(|filter| filter.matches(topic))
+fn matches(held: &SubscriptionView, topic: &str) -> bool {
+    match held.watch {
+        Some(_) => *held.filter == *topic,
+        None => Filter::from_canonical(&held.filter).is_ok_and(|it| it.matches(topic)),
+    }
 }

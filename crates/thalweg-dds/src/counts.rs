@@ -65,6 +65,14 @@ static UNMATCHED: FrontMetric = FrontMetric {
     help: "Discovered endpoints that are not bridged, by the policy that no endpoint of the bridge can match, or another reason.",
 };
 
+static LOWERED: FrontMetric = FrontMetric {
+    name: "thalweg_dds_lowered_readers_total",
+    label: None,
+    values: &[""],
+    unit: "readers",
+    help: "Readers that request RELIABLE of a topic whose messages a policy has sent at most once.",
+};
+
 static DEADLINES: FrontMetric = FrontMetric {
     name: "thalweg_dds_deadlines_missed_total",
     label: None,
@@ -107,6 +115,7 @@ impl Counts {
         for (why, count) in self.remarks.each_count() {
             show(&UNMATCHED, why, count);
         }
+        show(&LOWERED, "", self.remarks.lowered_count());
         show(&DEADLINES, "", Counts::get(&self.deadlines_missed));
         show(&SILENT, "", Counts::get(&self.silent));
     }

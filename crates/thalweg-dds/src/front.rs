@@ -37,6 +37,8 @@ pub struct DdsFront {
     counts: Arc<Counts>,
     state: State,
     ticket_last: u16,
+    /// Filters of subscriptions that the broker has not answered yet, by ticket.
+    asked: BTreeMap<u16, Box<str>>,
     /// The queue that answers come to, made with the first request.
     answers: Option<Box<str>>,
     fault: Option<String>,
@@ -73,6 +75,7 @@ impl DdsFront {
             counts,
             state: State::Start,
             ticket_last: 0,
+            asked: BTreeMap::new(),
             answers: None,
             fault: None,
             shown: Vec::new(),
@@ -112,12 +115,15 @@ impl DdsFront {
                 };
                 self.ticket_last = self.ticket_last.wrapping_add(1);
                 let (ticket, now) = (self.ticket_last, cx.now);
+                self.asked.insert(ticket, address.into());
                 cx.kernel.subscribe(session, ticket, &[wish], now, cx.links);
             }
             ToBroker::Unsubscribe { address } => {
                 self.ticket_last = self.ticket_last.wrapping_add(1);
                 let (ticket, now) = (self.ticket_last, cx.now);
                 let filters = [(address, None)];
+                self.asked.retain(|_, asked| **asked != *address);
+                self.counts.remarks.set_lowered(address, false);
                 cx.kernel
                     .unsubscribe(session, ticket, &filters, now, cx.links);
             }
@@ -129,6 +135,7 @@ impl DdsFront {
     /// Takes over what the bridge remarks. A topic whose writers make promises has a presence, by the name of its address.
     fn look(&mut self, session: SessionId, cx: &mut Cx<'_>) {
         self.shown = self.counts.remarks.unmatched();
+        self.shown.extend(self.counts.remarks.lowered());
         self.shown.extend(self.counts.remarks.nodes());
         let topics = self.counts.remarks.topics();
         let before = std::mem::replace(&mut self.topics, topics);
@@ -330,10 +337,16 @@ impl DeferredFront for DdsFront {
                 (Effect::Delivered(delivered), Some(session)) => {
                     self.on_delivered(&delivered, session, cx);
                 }
-                (Effect::Subscribed(_, outcomes), _)
-                    if !matches!(outcomes.first(), Some(Subscribed::Granted(_))) =>
-                {
-                    Counts::add(&self.counts.denied);
+                (Effect::Subscribed(ticket, outcomes), _) => {
+                    let filter = self.asked.remove(&ticket);
+                    match (filter, outcomes.first()) {
+                        (filter, Some(Subscribed::Granted(offered))) => {
+                            let is_lowered = *offered < Reliability::AtLeastOnce;
+                            let remarks = &self.counts.remarks;
+                            filter.inspect(|it| remarks.set_lowered(it, is_lowered));
+                        }
+                        _ => Counts::add(&self.counts.denied),
+                    }
                 }
                 (Effect::Published { is_refused, .. }, _) => Counts::add(match is_refused {
                     true => &self.counts.refused,

@@ -30,6 +30,7 @@ pub mod key;
 mod mirror;
 pub mod name;
 pub mod nodes;
+mod offered;
 pub mod qos;
 #[cfg(feature = "cyclone")]
 mod relief;

@@ -529,6 +529,10 @@ impl Outgoing {
             has_last_values: false,
         });
         let is_new = out.remote.is_empty();
+        if qos.is_reliable && role != Role::Reply {
+            let remarks = &self.counts.remarks;
+            remarks.add_reliable(&guid, &key.topic.name, &address);
+        }
         out.remote.insert(guid, qos);
         self.remote.insert(guid, key.clone());
         self.renew(&key, participant);
@@ -563,6 +567,7 @@ impl Outgoing {
 
     pub(crate) fn on_gone(&mut self, guid: &Guid, participant: &Participant) -> Vec<Interest> {
         self.counts.remarks.forget(guid);
+        self.counts.remarks.forget_reliable(guid);
         let Some(key) = self.remote.remove(guid) else {
             return Vec::new();
         };

@@ -3,6 +3,7 @@
 
 use crate::counts::Counts;
 use crate::nodes::{Guid, Node};
+use crate::offered::{Change, Offered};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -63,6 +64,9 @@ pub struct Remarks {
     counts: [AtomicU64; Unmatched::ALL.len()],
     unmatched: Mutex<BTreeMap<Guid, (String, Unmatched)>>,
     topics: Mutex<BTreeMap<u32, Topic>>,
+    offered: Mutex<Offered>,
+    /// Readers that were offered less than they requested.
+    lowered: AtomicU64,
     /// Nodes of ROS 2, by the writer that says so.
     nodes: Mutex<BTreeMap<Guid, Vec<Node>>>,
     /// Something has changed since the front was last told.
@@ -110,6 +114,64 @@ impl Remarks {
         if locked(&self.unmatched).remove(guid).is_some() {
             self.has_news.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Takes note of a reader that requests RELIABLE.
+    #[cfg(any(test, feature = "cyclone"))]
+    pub(crate) fn add_reliable(&self, guid: &Guid, topic: &str, address: &str) {
+        let change = locked(&self.offered).add_reader(*guid, topic, address);
+        self.tell(change);
+    }
+
+    /// A reader has gone, or requests something else.
+    #[cfg(any(test, feature = "cyclone"))]
+    pub(crate) fn forget_reliable(&self, guid: &Guid) {
+        if locked(&self.offered).remove_reader(guid) {
+            self.has_news.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes note of whether the broker sends what the bridge subscribed to at most once.
+    pub fn set_lowered(&self, filter: &str, is_lowered: bool) {
+        let change = locked(&self.offered).set_lowered(filter, is_lowered);
+        self.tell(change);
+    }
+
+    fn tell(&self, change: Change) {
+        if change.has_restored || !change.lowered.is_empty() {
+            self.has_news.store(true, Ordering::Relaxed);
+        }
+        for (guid, topic) in change.lowered {
+            let (peer, node) = (hex(&guid), self.node_of(&guid));
+            tracing::warn!(
+                topic,
+                peer,
+                node,
+                policy = "reliability",
+                "a DDS reader requests RELIABLE and is offered BEST_EFFORT: a policy has its topic at most once"
+            );
+            Counts::add(&self.lowered);
+        }
+    }
+
+    /// How many readers were offered less than they requested so far.
+    pub fn lowered_count(&self) -> u64 {
+        Counts::get(&self.lowered)
+    }
+
+    /// Readers that are offered less than they request: which, and their topic, and what was requested and offered.
+    pub fn lowered(&self) -> Vec<(Box<str>, Box<str>)> {
+        let offered = locked(&self.offered);
+        let lowered = offered.lowered().take(SHOWN_MAX);
+        let shown = lowered.map(|(guid, topic)| {
+            let node = self.node_of(guid).map(|node| format!(", of {node}"));
+            let text = format!(
+                "{topic}: reliability, RELIABLE requested, BEST_EFFORT offered{}",
+                node.unwrap_or_default()
+            );
+            (format!("lowered reader {}", hex(guid)).into(), text.into())
+        });
+        shown.collect()
     }
 
     /// How many endpoints had no opposite so far, for one reason.
@@ -257,6 +319,32 @@ mod tests {
         assert!(remarks.take_news() && !remarks.take_news());
         remarks.forget(&reader);
         assert!(remarks.take_news() && remarks.unmatched().is_empty());
+    }
+
+    #[test]
+    fn a_reliable_reader_of_what_comes_at_most_once_is_shown_and_counted() {
+        let remarks = Remarks::default();
+        let (early, late) = ([7; 16], [8; 16]);
+        let names = || remarks.lowered().into_iter().map(|it| it.0);
+        remarks.add_reliable(&early, "rt/map", "ros/map");
+        remarks.set_lowered("ros/other", true);
+        assert!(remarks.lowered().is_empty() && !remarks.take_news());
+        for _ in 0..2 {
+            remarks.set_lowered("ros/map/+", true);
+        }
+        assert_eq!(remarks.lowered_count(), 1);
+        remarks.add_reliable(&late, "rt/map", "ros/map");
+        assert!(remarks.take_news() && !remarks.take_news());
+        let both = ["07", "08"].map(|byte| format!("lowered reader {}", byte.repeat(16)).into());
+        assert_eq!(names().collect::<Vec<Box<str>>>(), both);
+        let said = "rt/map: reliability, RELIABLE requested, BEST_EFFORT offered";
+        assert_eq!(&*remarks.lowered()[0].1, said);
+        remarks.forget_reliable(&early);
+        assert!(remarks.take_news() && names().eq([both[1].clone()]));
+        // After a reload the bridge may be granted more, when it subscribes anew.
+        remarks.set_lowered("ros/map/+", false);
+        assert!(remarks.take_news() && remarks.lowered().is_empty());
+        assert_eq!(remarks.lowered_count(), 2);
     }
 
     fn node(name: &str, readers: &[Guid]) -> Node {

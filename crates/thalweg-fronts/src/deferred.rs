@@ -327,7 +327,7 @@ const SERVICE: Service = Service {
     history: "a late reader gets the last one of each instance, whatever its HISTORY",
     acknowledgement: None,
     at_most_once: "best-effort samples",
-    downgraded: "the bridge, which is not told; its writers keep their QoS",
+    downgraded: "readers that request RELIABLE: the log and the connection's properties say that BEST_EFFORT is offered. Writers stay RELIABLE, as DDS has no match for less than is requested",
     throttle: "the bridge is not read",
     reject: "reliable samples wait, others in silence",
     subscriber_rate: "the bridge, which is one subscriber",

@@ -219,6 +219,7 @@ fn watched(count: u32) {
             address: &address,
             depth: 1,
             condition: None,
+            reliability: Reliability::AtLeastOnce,
         };
         kernel.watch(reader, spec, now, out).expect("it may")
     };

@@ -9,6 +9,7 @@ use crate::ledger::Account;
 use crate::publish::subject::Subject;
 use crate::routes::cached::{Sink, SinkKind};
 use crate::session::Session;
+use crate::values::{NONE, Watcher};
 use std::sync::Arc;
 use thalweg_filter::Predicate;
 use thalweg_model::{Filter, Message, Properties, Reliability, RetainOp, Span, Time};
@@ -61,6 +62,8 @@ pub struct SubscriptionView {
     pub id: u32,
     /// The content filter that messages must pass.
     pub condition: Option<Arc<Predicate>>,
+    /// The number of the watch that it is.
+    pub watch: Option<WatchId>,
 }
 
 /// What a publish to some address would do; see [`Kernel::explain`].
@@ -244,8 +247,39 @@ impl Kernel {
                     },
                     id: number,
                     condition,
+                    watch: None,
                 });
             }
+        }
+    }
+
+    /// Shows `f` every watch of this shard's sessions, or of one of them, as a subscription to its address.
+    pub fn for_each_watch(&self, client: Option<&str>, mut f: impl FnMut(SubscriptionView)) {
+        let watches = &self.values.watches;
+        let mut show = |(number, watcher): (u32, &Watcher)| {
+            let session = self.sessions.get(watcher.session());
+            if let (Some(session), Some(cell)) = (session, watches.cell(watcher.cell())) {
+                let (address, asked) = (cell.address(), watcher.reliability());
+                f(SubscriptionView {
+                    client: session.client().clone(),
+                    filter: address.into(),
+                    group: None,
+                    reliability: asked,
+                    offered: self.env.limits().reliability_at(address, asked),
+                    id: 0,
+                    condition: watches.condition(number).cloned(),
+                    watch: Some(WatchId(number)),
+                });
+            }
+        };
+        let Some(client) = client else {
+            return watches.iter().for_each(show);
+        };
+        let session = self.sessions.of_client(client);
+        let mut next = session.map_or(NONE, |session| session.first_watch());
+        while let Some(watcher) = watches.get(next) {
+            show((next, watcher));
+            next = watcher.next_of_session();
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is there, as the interface shows it: queues, exchanges, listeners, the configuration.
 
 use super::*;
+use std::net::UdpSocket;
 
 #[test]
 fn queues_and_exchanges_are_listed_with_what_they_hold_and_where_it_goes() {
@@ -152,7 +153,7 @@ fn listeners_are_shown_with_what_came_in_datagrams() {
         (&json!(2), &json!(0))
     );
     assert!(listeners["items"][2].get("datagrams").is_none());
-    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let peer = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     peer.set_read_timeout(Some(PATIENCE)).expect("a time limit");
     // An empty confirmable message, which is answered with a reset. RFC 7252 §4.3
     peer.send_to(
@@ -185,4 +186,59 @@ fn listeners_are_shown_with_what_came_in_datagrams() {
             "{line} is not in\n{metrics}"
         );
     }
+}
+
+#[test]
+fn observations_are_listed_with_what_they_asked_for_and_what_they_are_offered() {
+    let more = [
+        "listeners.coap.enabled=true",
+        "listeners.coap.bind=127.0.0.1:0",
+        "coap.observe_empty=true",
+        "policy=[{ filter = \"a\", reliability_max = \"at-most-once\" }]",
+    ];
+    let broker = Broker::with(None, &more);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    for (token, query) in [(1, "qos=1"), (2, "qos=1"), (3, "qos=0")] {
+        // CON GET /ps/data/a?qos=…, Observe 0
+        let head = [0x41, 0x01, 0, token, token, 0x60];
+        let path = [&b"\x52ps\x04data\x01a\x45"[..], query.as_bytes()].concat();
+        let request = [&head[..], &path].concat();
+        socket
+            .send_to(&request, broker.address("coap"))
+            .expect("sent");
+        let mut answer = [0; 64];
+        let (_, _) = socket.recv_from(&mut answer).expect("an answer");
+        assert_eq!(answer[1], 0x45, "2.05");
+    }
+    let client = broker.get("/v1/sessions")["items"][0]["client"].clone();
+    let client = client.as_str().expect("a name");
+    let mut rows = Vec::new();
+    let mut path = "/v1/subscriptions?topic=a&limit=1".to_owned();
+    while let page @ Value::Object(_) = broker.get(&path) {
+        assert_eq!(page["total"], 3);
+        rows.push(page["items"][0].clone());
+        match page["next"].as_str() {
+            Some(next) => path = next.to_owned(),
+            None => break,
+        }
+    }
+    let of = |key: &str| rows.iter().map(|row| &row[key]).collect::<Vec<_>>();
+    assert_eq!(of("client"), [client; 3]);
+    assert_eq!(of("filter"), ["a"; 3]);
+    assert_eq!(of("qos"), [1, 1, 0]);
+    assert_eq!(of("qos_offered"), [0; 3]);
+    let numbers: BTreeSet<u64> = of("observation")
+        .iter()
+        .filter_map(|it| it.as_u64())
+        .collect();
+    assert_eq!(numbers.len(), 3);
+    let one = broker.get(&format!("/v1/session/{client}"));
+    assert_eq!(one["subscriptions"].as_array().map(Vec::len), Some(3));
+    assert_eq!(
+        names(&broker.get("/v1/subscriptions?topic=b"), "filter"),
+        [""; 0]
+    );
+    let metrics = broker.ask("GET", "/metrics", &[], b"").1;
+    assert!(metrics.contains("\nthalweg_subscriptions_downgraded_total 2\n"));
 }

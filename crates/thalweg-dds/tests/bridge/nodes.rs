@@ -10,7 +10,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 impl Stage {
     /// What the bridge's connection says, as soon as there is a row of this name and its text ends so; or, without a text, as soon as
     /// there is none.
-    fn row(&self, name: &str, end: Option<&str>) {
+    pub(crate) fn row(&self, name: &str, end: Option<&str>) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let rows = self.properties();

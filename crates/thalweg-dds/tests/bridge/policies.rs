@@ -281,3 +281,38 @@ fn two_domains_hear_each_other_once() {
         assert_eq!(peers[writer].hears_soon(), None);
     }
 }
+
+#[test]
+fn a_reliable_reader_of_what_a_policy_has_at_most_once_is_shown_and_served() {
+    let ceiling = "policy=[{ filter = \"ros/low/#\", reliability_max = \"at-most-once\" }]";
+    let Some(mut stage) = Stage::set(40, &[ceiling]) else {
+        return;
+    };
+    let mqtt = stage.mqtt();
+    let topics = [
+        ("rt/low/sure", "reliable"),
+        ("rt/low/any", "best-effort"),
+        ("rt/high", "reliable"),
+    ];
+    for (topic, reliability) in topics {
+        stage
+            .peer
+            .matched(json!({"do": "read", "topic": topic, "type": "Text", "qos": [reliability]}));
+    }
+    let text = "rt/low/sure: reliability, RELIABLE requested, BEST_EFFORT offered";
+    stage.row("lowered reader", Some(text));
+    for topic in ["low/sure", "high"] {
+        mqtt.publish(
+            &format!("ros/{topic}"),
+            br#"{"data": "1"}"#,
+            &Options::default(),
+        )
+        .expect("published");
+        let heard = json!({"topic": format!("rt/{topic}"), "value": {"data": "1"}});
+        assert_eq!(stage.peer.hears(), heard);
+    }
+    let rows = stage.properties();
+    let lowered = rows.iter().filter(|(name, _)| name.starts_with("lowered"));
+    assert_eq!(lowered.count(), 1, "{rows:?}");
+    assert_eq!(stage.bridge.counts().remarks.lowered_count(), 1);
+}

@@ -83,6 +83,10 @@ impl<S: Side> Handler<S> {
                 address,
                 depth,
                 condition: condition.as_ref(),
+                reliability: match notify {
+                    Notify::NonConfirmable => Reliability::AtMostOnce,
+                    Notify::Auto | Notify::Confirmable => Reliability::AtLeastOnce,
+                },
             },
             *now,
             *links,

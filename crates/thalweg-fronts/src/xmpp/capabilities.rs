@@ -50,7 +50,7 @@ const SERVICE: Service = Service {
     history: "all, as items of the node, oldest first; a subscriber gets the last one. `max_items` of the node's configuration is the depth",
     acknowledgement: Some("the result of the `iq`"),
     at_most_once: "messages to full names and presence; publications to nodes are at least once",
-    downgraded: "clients with stream management, which are not told",
+    downgraded: "subscriptions to nodes; the answer to `<subscribe/>` or `<options/>` has a form with `x-reliability`, which a client can also ask for. What comes to a client's own address is not subscribed to",
     throttle: NOT_READ,
     reject: "error `resource-constraint` of type `wait`",
     subscriber_rate: "subscriptions to nodes",

@@ -4,7 +4,7 @@ use super::pubsub::{Asked, NO_ROOM};
 use super::subscriptions::refusal;
 use super::{XmppFront, datetime};
 use crate::front::{Fate, Outbound, Undelivered};
-use thalweg_kernel::{Answer, CloseReason, Content, Delivery, Recipient, Tag, Ticket};
+use thalweg_kernel::{Answer, CloseReason, Content, Delivery, Recipient, Subscribed, Tag, Ticket};
 use thalweg_xmpp::{Again, StanzaKind, put_attribute};
 
 impl Outbound for XmppFront {
@@ -66,7 +66,11 @@ impl Outbound for XmppFront {
                 },
                 Answer::Subscribed([subscribed]),
             ) => {
-                self.put_subscribed(&id, &filter, is_change, refusal(*subscribed), out);
+                let granted = match *subscribed {
+                    Subscribed::Granted(offered) => Ok(Some(offered)),
+                    other => Err(refusal(other).unwrap_or(NO_ROOM)),
+                };
+                self.put_subscribed(&id, &filter, is_change, granted, out);
             }
             (Asked::Contact { name, answers }, Answer::Subscribed([subscribed])) => {
                 self.put_watched(&name, answers, *subscribed, out);

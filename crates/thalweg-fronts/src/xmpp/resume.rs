@@ -233,11 +233,8 @@ impl XmppFront {
                 filter,
                 is_change,
             } => {
-                let (number, condition) = XmppFront::of(cx.links, cx.id)
-                    .and_then(|front| front.nodes.terms(&filter))
-                    .unwrap_or_default();
                 // The table is empty, and so there is room.
-                _ = XmppFront::subscribe(cx, session, (id, is_change), &filter, number, condition);
+                _ = XmppFront::subscribe(cx, session, (id, is_change), &filter);
             }
             // Nothing waits for it but an answer that says what the presence itself says.
             Asked::Contact { .. } => {}

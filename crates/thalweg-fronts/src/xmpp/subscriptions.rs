@@ -37,6 +37,8 @@ struct Subscription {
     /// The kernel's number for it, and, written out, its `subid`.
     number: u32,
     options: Options,
+    /// What the kernel granted last.
+    offered: Reliability,
 }
 
 /// What a client can choose of a subscription.
@@ -48,6 +50,8 @@ struct Options {
     expires: Time,
     /// The content filter that items must pass.
     filter: Option<Arc<Predicate>>,
+    /// How surely items are to come; nothing for as surely as the stream can.
+    asked: Option<Reliability>,
 }
 
 impl Default for Options {
@@ -56,6 +60,7 @@ impl Default for Options {
             delivers: true,
             expires: Time::NEVER,
             filter: None,
+            asked: None,
         }
     }
 }
@@ -69,12 +74,6 @@ impl Nodes {
     /// The number of a subscription.
     pub(super) fn number(&self, filter: &str) -> Option<u32> {
         self.by_filter.get(filter).map(|known| known.number)
-    }
-
-    /// What the kernel is asked for a subscription: its number, and the content filter.
-    pub(super) fn terms(&self, filter: &str) -> Option<(u32, Option<Arc<Predicate>>)> {
-        let known = self.by_filter.get(filter)?;
-        Some((known.number, known.options.filter.clone()))
     }
 
     /// The nodes, each at least once.
@@ -95,6 +94,7 @@ impl Nodes {
             node,
             number,
             options: Options::default(),
+            offered: Reliability::AtMostOnce,
         };
         self.by_filter.insert(filter.into(), subscription);
     }
@@ -105,6 +105,12 @@ impl Nodes {
             self.bytes += options.bytes();
             self.bytes -= std::mem::replace(&mut subscription.options, options).bytes();
             self.expiry_next = Some(next);
+        }
+    }
+
+    fn set_offered(&mut self, filter: &str, offered: Reliability) {
+        if let Some(subscription) = self.by_filter.get_mut(filter) {
+            subscription.offered = offered;
         }
     }
 
@@ -169,13 +175,14 @@ impl Nodes {
                 .find_map(|end| held.filter.strip_suffix(end));
             let node = node_of(below.unwrap_or(&held.filter));
             self.insert(&held.filter, node.into(), held.id);
-            if let Some(condition) = held.condition {
-                let options = Options {
-                    filter: Some(condition),
-                    ..Options::default()
-                };
-                self.set_options(&held.filter, options);
-            }
+            let options = Options {
+                filter: held.condition,
+                // Only a stream that can have more is left.
+                asked: Some(held.reliability).filter(|it| *it == Reliability::AtMostOnce),
+                ..Options::default()
+            };
+            self.set_options(&held.filter, options);
+            self.set_offered(&held.filter, held.offered);
             greatest = greatest.max(held.id);
         });
         greatest
@@ -251,20 +258,25 @@ impl XmppFront {
         session: SessionId,
         (id, is_change): (Box<str>, bool),
         filter: &str,
-        number: u32,
-        condition: Option<Arc<Predicate>>,
     ) -> Result<(), Refused> {
         let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
-        let asked = Asked::Subscribe {
+        let known = front.nodes.by_filter.get(filter).ok_or(NOT_SUBSCRIBED)?;
+        let (number, most) = (known.number, front.reliability());
+        let Options {
+            filter: condition,
+            asked,
+            ..
+        } = known.options.clone();
+        let request = Asked::Subscribe {
             id,
             filter: filter.into(),
             is_change,
         };
-        let ticket = front.ask(asked).ok_or(NO_ROOM)?;
+        let ticket = front.ask(request).ok_or(NO_ROOM)?;
         let wish = Wish {
             filter,
             group: group_of(filter),
-            reliability: front.reliability(),
+            reliability: asked.map_or(most, |asked| asked.min(most)),
             no_local: false,
             retain_as_published: false,
             last_values: LastValueWish::Always,
@@ -287,7 +299,7 @@ impl XmppFront {
         let may = access.allows(Permission::Subscribe, filter);
         let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
         let subscription = front.nodes.by_filter.get(filter).ok_or(NOT_SUBSCRIBED)?;
-        let (number, before) = (subscription.number, subscription.options.clone());
+        let before = subscription.options.clone();
         if !options.delivers && !may {
             return Err(FORBIDDEN);
         }
@@ -297,11 +309,10 @@ impl XmppFront {
             XmppFront::put_back(cx, filter, before);
             return Err(NO_ROOM);
         }
-        let is_as_before = before.delivers && before.filter == options.filter;
+        let is_as_before =
+            before.delivers && (&before.filter, before.asked) == (&options.filter, options.asked);
         if options.delivers && !(is_change && is_as_before) {
-            let condition = options.filter;
-            let asked =
-                XmppFront::subscribe(cx, session, (id, is_change), filter, number, condition);
+            let asked = XmppFront::subscribe(cx, session, (id, is_change), filter);
             if asked.is_err() {
                 XmppFront::put_back(cx, filter, before);
             }
@@ -313,7 +324,7 @@ impl XmppFront {
                     .unsubscribe(session, 0, &filters, cx.now, cx.links);
             }
             XmppFront::write(cx.links, cx.id, |front, out| {
-                front.put_subscribed(&id, filter, is_change, None, out);
+                front.put_subscribed(&id, filter, is_change, Ok(None), out);
             });
             Ok(())
         }
@@ -354,6 +365,7 @@ impl XmppFront {
         let filter = front.filter_meant(request)?;
         let subscription = front.nodes.by_filter.get(&filter).ok_or(NOT_SUBSCRIBED)?;
         let (before, depth) = (subscription.options.clone(), depth_of(&filter));
+        let offered = subscription.offered;
         if is_set {
             let form = request.child("x", DATA).ok_or(INVALID_OPTIONS)?;
             let (wanted, options) = read_options(Some(form), before, cx.now)?;
@@ -371,7 +383,12 @@ impl XmppFront {
                 }
             }
             out.push(b'>');
-            forms::put("form", SUBSCRIBE_OPTIONS, &before.fields(depth), out);
+            forms::put(
+                "form",
+                SUBSCRIBE_OPTIONS,
+                &before.fields(depth, offered),
+                out,
+            );
             out.extend_from_slice(b"</options></pubsub>");
         });
         Ok(())
@@ -379,14 +396,11 @@ impl XmppFront {
 
     /// The options of subscriptions that are new.
     pub(super) fn on_default_options(cx: &mut Cx<'_>, stanza: Stanza<'_>) -> Result<(), Refused> {
+        let front = XmppFront::of(cx.links, cx.id).ok_or(FORBIDDEN)?;
+        let fields = Options::default().fields("0", front.reliability());
         XmppFront::reply(cx, stanza, |out| {
             out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'><default>").as_bytes());
-            forms::put(
-                "form",
-                SUBSCRIBE_OPTIONS,
-                &Options::default().fields("0"),
-                out,
-            );
+            forms::put("form", SUBSCRIBE_OPTIONS, &fields, out);
             out.extend_from_slice(b"</default></pubsub>");
         });
         Ok(())
@@ -474,33 +488,49 @@ impl XmppFront {
         Ok(())
     }
 
-    /// A request to subscribe was granted, or refused.
+    /// Answers a request to subscribe, or to change options, with what the kernel granted if it was asked, or with an error. The
+    /// answer has the options if items come less surely than was asked for [0060#6.3.7].
     pub(super) fn put_subscribed(
         &mut self,
         id: &str,
         filter: &str,
         is_change: bool,
-        refused: Option<Refused>,
+        granted: Result<Option<Reliability>, Refused>,
         out: &mut Vec<u8>,
     ) {
         let service = self.service.clone();
-        let mut answer = Vec::new();
-        match (refused, self.nodes.by_filter.get(filter)) {
-            (None, Some(_)) if is_change => {
-                self.put_answer("result", id, Some(&service), out, |_| {});
-            }
-            (None, Some(subscription)) => {
-                answer.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'>").as_bytes());
-                put_subscription(subscription, &self.address, "subscribed", &mut answer);
-                answer.extend_from_slice(b"</pubsub>");
+        if let Ok(Some(offered)) = granted {
+            self.nodes.set_offered(filter, offered);
+        }
+        let most = self.reliability();
+        match (granted, self.nodes.by_filter.get(filter)) {
+            (Ok(granted), Some(subscription)) => {
+                let Subscription {
+                    options, offered, ..
+                } = subscription;
+                let is_less = granted.is_some() && *offered < options.asked.unwrap_or(most);
+                let mut answer = Vec::new();
+                if !is_change {
+                    put_subscription(subscription, &self.address, "subscribed", &mut answer);
+                }
+                if is_less {
+                    let fields = options.fields(depth_of(filter), *offered);
+                    answer.extend_from_slice(b"<options>");
+                    forms::put("result", SUBSCRIBE_OPTIONS, &fields, &mut answer);
+                    answer.extend_from_slice(b"</options>");
+                }
                 self.put_answer("result", id, Some(&service), out, |out| {
-                    out.extend_from_slice(&answer);
+                    if !answer.is_empty() {
+                        out.extend_from_slice(format!("<pubsub xmlns='{PUBSUB}'>").as_bytes());
+                        out.extend_from_slice(&answer);
+                        out.extend_from_slice(b"</pubsub>");
+                    }
                 });
             }
-            (refused, _) => {
+            (granted, _) => {
                 // It goes with the next change of its table.
                 self.nodes.remove(filter);
-                let error = refused.unwrap_or(NO_ROOM);
+                let error = granted.err().unwrap_or(NO_ROOM);
                 self.put_answer("error", id, Some(&service), out, |out| error.put(out));
             }
         }
@@ -543,6 +573,9 @@ const EXPIRE: &str = "pubsub#expire";
 const DEPTH: &str = "pubsub#subscription_depth";
 /// The content filter; the same name as AMQP's argument.
 const FILTER: &str = "x-filter";
+/// How surely items come.
+const RELIABILITY: &str = "x-reliability";
+const RELIABILITIES: [&str; 2] = ["at-most-once", "at-least-once"];
 
 impl Options {
     /// Octets of what it has beside its place in the table.
@@ -550,12 +583,16 @@ impl Options {
         self.filter.as_ref().map_or(0, |filter| filter.bytes())
     }
 
-    fn fields(&self, depth: &'static str) -> [Field; 7] {
+    fn fields(&self, depth: &'static str, offered: Reliability) -> [Field; 8] {
         let expires = match self.expires {
             Time::NEVER => String::new(),
             expires => moment(expires),
         };
         let filter = self.filter.as_ref().map_or("", |it| it.text()).to_owned();
+        let reliability = match offered {
+            Reliability::AtMostOnce => Is::Choice(RELIABILITIES[0], &[RELIABILITIES[1]]),
+            _ => Is::Choice(RELIABILITIES[1], &[RELIABILITIES[0]]),
+        };
         [
             (DELIVER, Is::Flag(self.delivers)),
             ("pubsub#digest", Is::Flag(false)),
@@ -564,6 +601,7 @@ impl Options {
             (DEPTH, Is::Choice(depth, &[])),
             ("pubsub#subscription_type", Is::Choice("items", &[])),
             (FILTER, Is::Text(filter.into())),
+            (RELIABILITY, reliability),
         ]
         .map(|(name, is)| Field { name, is })
     }
@@ -603,6 +641,13 @@ fn read_options(
                     .filter(|expires| *expires > now)
                     .ok_or(INVALID_OPTIONS.about(EXPIRE))?;
             }
+            (RELIABILITY, wanted) if wanted == RELIABILITIES[0] => {
+                options.asked = Some(Reliability::AtMostOnce);
+            }
+            (RELIABILITY, wanted) if wanted == RELIABILITIES[1] => {
+                options.asked = Some(Reliability::AtLeastOnce);
+            }
+            (RELIABILITY, _) => return Err(INVALID_OPTIONS.about(RELIABILITY)),
             (FILTER, "") => options.filter = None,
             (FILTER, wanted) => {
                 let read = Predicate::parse(wanted);
@@ -616,7 +661,11 @@ fn read_options(
             _ => others.push((name, value)),
         }
     }
-    forms::check(&before.fields("0"), others.into_iter()).map_err(|name| match name {
+    forms::check(
+        &before.fields("0", Reliability::AtMostOnce),
+        others.into_iter(),
+    )
+    .map_err(|name| match name {
         "" => INVALID_OPTIONS.about("a field that subscriptions do not have"),
         name => INVALID_OPTIONS.about(name),
     })?;

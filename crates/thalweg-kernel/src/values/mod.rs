@@ -14,7 +14,7 @@ pub(crate) mod watch;
 mod watches;
 
 use history::{History, forgotten, name_of};
-pub(crate) use watches::{Asking, Cell, NONE, NewWatcher, Offered, Watches};
+pub(crate) use watches::{Asking, Cell, NONE, NewWatcher, Offered, Watcher, Watches};
 
 use crate::env::Neutral;
 use crate::kernel::Map;

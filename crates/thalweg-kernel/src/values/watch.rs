@@ -18,7 +18,7 @@ use crate::timers::TimerKey;
 use crate::values::NewWatcher;
 use std::sync::Arc;
 use thalweg_filter::Predicate;
-use thalweg_model::{Address, Message, RetainOp, Time};
+use thalweg_model::{Address, Message, Reliability, RetainOp, Time};
 
 pub(crate) use crate::values::NONE;
 
@@ -56,6 +56,9 @@ pub struct WatchSpec<'a> {
     pub depth: u16,
     /// The content filter that values must pass. Nothing says of a cleared value what it was: that it is gone passes every one.
     pub condition: Option<&'a Arc<Predicate>>,
+    /// How surely the reader asks to be notified. It notifies itself, with [`Limits::reliability_at`](crate::Limits::reliability_at);
+    /// this is what operators are shown.
+    pub reliability: Reliability,
 }
 
 impl Kernel {
@@ -99,6 +102,9 @@ impl Kernel {
             self.values.watches.add_cell(address)
         });
         let watch = self.add_watcher(id, &spec, cell);
+        if self.env.limits().reliability_at(address, spec.reliability) < spec.reliability {
+            self.books.downgraded();
+        }
         match known {
             None => self.begin_cell(cell, address, now, fx),
             Some(_) => self.begin_watcher_at_once(watch, now, fx),
@@ -122,6 +128,7 @@ impl Kernel {
             cookie: spec.cookie,
             depth: spec.depth,
             condition: spec.condition.cloned(),
+            reliability: spec.reliability,
             session_next: session.first_watch(),
         };
         let watch = self.values.watches.add(new, cell);
@@ -362,6 +369,7 @@ mod tests {
             address,
             depth: 1,
             condition: None,
+            reliability: Reliability::AtLeastOnce,
         };
         kernel
             .watch(reader, spec, Time::ZERO, &mut Nowhere)

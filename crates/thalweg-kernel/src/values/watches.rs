@@ -11,7 +11,7 @@ use crate::values::history::is_about_another;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_filter::Predicate;
-use thalweg_model::{Message, RetainOp, Span, Time};
+use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
 
 pub(crate) use crate::routes::arena::NONE;
 
@@ -82,9 +82,14 @@ pub(crate) struct Watcher {
     /// How many values may be in `waiting`; 0 for one that takes the cell's value, as those without a filter do that take the newest only.
     depth: u16,
     state: WatchState,
-    /// It has a content filter, which is in `conditions`.
-    is_filtered: bool,
+    /// Of [`FILTERED`] and [`SURE`].
+    flags: u8,
 }
+
+/// Its content filter is in `conditions`.
+const FILTERED: u8 = 1;
+/// It asked to be notified at least once.
+const SURE: u8 = 2;
 
 // Each observer of a value has one.
 const _: () = assert!(size_of::<Watcher>() <= 48);
@@ -108,6 +113,8 @@ pub(crate) struct NewWatcher {
     pub depth: u16,
     /// The content filter that values must pass.
     pub condition: Option<Arc<Predicate>>,
+    /// How surely it asked to be notified.
+    pub reliability: Reliability,
     /// The first watcher of its session, or [`NONE`].
     pub session_next: u32,
 }
@@ -204,7 +211,8 @@ impl Watches {
                 depth => depth,
             },
             state: WatchState::ExpectReady,
-            is_filtered: new.condition.is_some(),
+            flags: (u8::from(new.condition.is_some()) * FILTERED)
+                | (u8::from(new.reliability > Reliability::AtMostOnce) * SURE),
         });
         if let Some(condition) = new.condition {
             self.conditions.insert(watch, condition);
@@ -229,7 +237,7 @@ impl Watches {
     pub(crate) fn remove(&mut self, watch: u32) -> Option<Watcher> {
         let watcher = self.watchers.remove(watch)?;
         self.count -= 1;
-        if watcher.is_filtered {
+        if watcher.is_filtered() {
             self.conditions.remove(&watch);
         }
         let watchers = &mut self.watchers;
@@ -332,7 +340,7 @@ impl Watches {
     #[cold]
     pub(crate) fn condition(&self, watch: u32) -> Option<&Arc<Predicate>> {
         let watcher = self.watchers.get(watch)?;
-        watcher.is_filtered.then(|| self.conditions.get(&watch))?
+        watcher.is_filtered().then(|| self.conditions.get(&watch))?
     }
 
     // --- cells
@@ -543,7 +551,15 @@ impl Watcher {
     /// Whether it has a content filter.
     #[inline]
     pub(crate) fn is_filtered(&self) -> bool {
-        self.is_filtered
+        self.flags & FILTERED != 0
+    }
+
+    /// How surely it asked to be notified.
+    pub(crate) fn reliability(&self) -> Reliability {
+        match self.flags & SURE {
+            0 => Reliability::AtMostOnce,
+            _ => Reliability::AtLeastOnce,
+        }
     }
 
     /// Whether something waits for it.

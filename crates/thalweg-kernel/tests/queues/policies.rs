@@ -331,6 +331,24 @@ fn subscribers_are_sent_messages_no_more_reliably_than_the_ceiling_and_are_told_
         });
         assert!(listed.contains(&("t/a".into(), EXACTLY, AT_MOST)));
         assert!(listed.contains(&("b".into(), EXACTLY, EXACTLY)));
+        // Who watches an address is listed with the ceiling there.
+        let watches = ["t/a", "t/b"].map(|address| world.watch(plain, address, 1));
+        let downgraded = world.kernels[last].ledger().subscriptions_downgraded;
+        assert_eq!(downgraded, 5, "that of t/a");
+        let name = world.kernels[last].client_of(plain.session).cloned();
+        let mut watched = Vec::new();
+        for client in [None, name.as_deref(), Some("somebody else")] {
+            world.kernels[last].for_each_watch(client, |it| {
+                watched.push((it.filter, it.reliability, it.offered));
+            });
+        }
+        watched.sort();
+        let [a, b] =
+            [("t/a", AT_MOST), ("t/b", ONCE)].map(|(at, most)| (Box::from(at), ONCE, most));
+        assert_eq!(watched, [a.clone(), a, b.clone(), b]);
+        for watch in watches {
+            world.unwatch(watch);
+        }
         let settles = |world: &mut World, address: &str| {
             let draft = Draft {
                 reliability: EXACTLY,

@@ -2,9 +2,10 @@
 
 use crate::peer::{Place, Protocol, Stage};
 use thalweg_kernel::access::{Otherwise, Permission, Permissions, Rule, Rules};
-use thalweg_model::Span;
-use thalweg_testbed::Who;
+use thalweg_kernel::{Limits, Policy};
+use thalweg_model::{Filter, Reliability, Span};
 use thalweg_testbed::xmpp::{SERVICE, Xmpp, items};
+use thalweg_testbed::{Settings, Who};
 use thalweg_xmpp::Credentials;
 
 const OWNER: &str = "http://jabber.org/protocol/pubsub#owner";
@@ -282,7 +283,7 @@ fn a_subscription_has_options() {
         let options = format!("<options node='a/b' jid='{jid}'");
         let answer = stage.bed.xmpp_pubsub(who, "get", &format!("{options}/>"));
         let shown = fields(&answer);
-        assert_eq!(shown.len(), 7, "{answer}");
+        assert_eq!(shown.len(), 8, "{answer}");
         let set = |stage: &mut Stage, name: &str, value: &str| {
             let form = form(&[(name, value)]);
             stage
@@ -318,6 +319,83 @@ fn a_subscription_has_options() {
         assert!(is_done(&set(&mut stage, "pubsub#expire", lease)));
         let answer = stage.bed.xmpp_pubsub(who, "get", "<subscriptions/>");
         assert!(answer.contains(&format!("expiry='{lease}'")), "{answer}");
+    }
+}
+
+/// A subscription that a policy, or its stream, has sent less surely than it asks for is answered with its options.
+#[test]
+fn a_subscriber_is_told_how_surely_items_come() {
+    let ceiling = Policy {
+        reliability_max: Some(Reliability::AtMostOnce),
+        ..Policy::new(Filter::new("t/#").expect("a filter"))
+    };
+    for shards in [1, 3] {
+        let mut stage = Stage::with(Settings {
+            shards,
+            limits: Limits {
+                policies: [ceiling.clone()].into(),
+                ..Limits::default()
+            },
+            ..Settings::default()
+        });
+        let who = juliet(&mut stage);
+        let jid = stage.bed.client(who).jid.clone().expect("bound");
+        let (less, more) = ("at-most-once", "at-least-once");
+        for (node, asked, told, holds) in [
+            ("t/a", "", Some(less), less),
+            ("t/b", more, Some(less), less),
+            ("t/c", less, None, less),
+            ("$q/t", "", None, more),
+            ("a", "", None, more),
+            ("b", less, None, less),
+        ] {
+            let wish = form(&[("x-reliability", asked)]);
+            let options = match asked {
+                "" => String::new(),
+                _ => format!("<options>{wish}</options>"),
+            };
+            let action = format!("<subscribe node='{node}' jid='{jid}'/>{options}");
+            let answer = stage.bed.xmpp_pubsub(who, "set", &action);
+            let value = |answer: &str| {
+                let has =
+                    |(name, value): (String, String)| (name == "x-reliability").then_some(value);
+                fields(answer).into_iter().find_map(has)
+            };
+            assert!(
+                is_done(&answer) && answer.contains("subscribed"),
+                "{answer}"
+            );
+            assert_eq!(value(&answer).as_deref(), told, "{node}: {answer}");
+            let get = format!("<options node='{node}' jid='{jid}'/>");
+            let answer = stage.bed.xmpp_pubsub(who, "get", &get);
+            assert_eq!(value(&answer).as_deref(), Some(holds), "{node}: {answer}");
+        }
+        let change = |stage: &mut Stage, node: &str, wish: &str| {
+            let form = form(&[("x-reliability", wish)]);
+            let set = format!("<options node='{node}' jid='{jid}'>{form}</options>");
+            stage.bed.xmpp_pubsub(who, "set", &set)
+        };
+        let answer = change(&mut stage, "t/c", more);
+        assert!(is_done(&answer) && answer.contains(less), "{answer}");
+        let answer = change(&mut stage, "b", more);
+        assert!(is_done(&answer) && !answer.contains("<options"), "{answer}");
+        // What is not acknowledged is repeated where it is at least once.
+        let publisher = stage.connect(Protocol::Mqtt5, "publisher");
+        stage.bed.set_reading(who, false);
+        for address in ["t/a", "t/c", "a", "b"] {
+            stage.publish(publisher, Place::Address(address), address);
+        }
+        stage.bed.lose(who);
+        let password = Credentials::Password {
+            user: "juliet".into(),
+            password: "x".into(),
+        };
+        let again = stage.bed.xmpp_again(0, password, who);
+        let stanzas = stage.bed.xmpp_got(again);
+        let items = stanzas.iter().flat_map(|stanza| items(stanza));
+        let bodies: Vec<_> = items.map(|item| item.payload).collect();
+        assert_eq!(bodies, [b"a", b"b"]);
+        stage.bed.check();
     }
 }
 

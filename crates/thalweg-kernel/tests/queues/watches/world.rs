@@ -165,6 +165,7 @@ impl World {
             address,
             depth,
             condition: None,
+            reliability: Reliability::AtLeastOnce,
         };
         let id = self.run(who.shard, |kernel, out, now| {
             kernel.watch(who.session, spec, now, out)
