@@ -152,6 +152,11 @@ impl Terms {
             || self.keeps_no_value
     }
 
+    /// Whether what is published at most once is taken as if it were published at least once.
+    pub(crate) fn is_sure(&self) -> bool {
+        self.is_sure
+    }
+
     /// Whether messages do not become last values.
     pub(crate) fn keeps_no_value(&self) -> bool {
         self.keeps_no_value

@@ -5,6 +5,7 @@ use crate::books::Delta;
 use crate::ids::SessionId;
 use crate::journal::durable::Put;
 use crate::ledger::DropReason;
+use crate::policy::Terms;
 use crate::publish::pipeline::Draft;
 use crate::routes::cached::{NO_LOCAL, Receiver};
 use crate::session::{Oldest, Pressure};
@@ -61,6 +62,9 @@ impl Kernel {
         }
         let route = self.route(draft.address);
         let waits_on_disk = self.env.pressure() < Pressure::RefuseSessions;
+        // One that a policy raises is refused no more than its publisher asked for, and goes where surer ones go.
+        let is_raised = route.terms().is_some_and(Terms::is_sure) && !self.env.journal_full();
+        let may_go_to_disk = (is_sure || is_raised) && waits_on_disk;
         let waits = |receiver: &Receiver| {
             let is_own = receiver.flags & NO_LOCAL != 0 && receiver.session == id;
             let session = self.sessions.get(receiver.session);
@@ -74,7 +78,7 @@ impl Kernel {
             || route
                 .queues()
                 .iter()
-                .any(|queue| self.queue_must_wait(*queue, draft.address, is_sure && waits_on_disk))
+                .any(|queue| self.queue_must_wait(*queue, draft.address, may_go_to_disk))
             || is_sure
                 && route
                     .groups()

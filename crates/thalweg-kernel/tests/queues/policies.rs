@@ -4,7 +4,8 @@ use crate::world::{Terms, World, draft, firm, q, to_queue};
 use std::sync::Arc;
 use thalweg_kernel::access::{Access, Otherwise, Rules};
 use thalweg_kernel::{
-    Draft, LastValueRule, LastValueWish, Limits, Outcome, Policy, Safety, Subscribed, Will, Wish,
+    Draft, DropReason, LastValueRule, LastValueWish, Limits, Outcome, Policy, Pressure, Safety,
+    Subscribed, Will, Wish,
 };
 use thalweg_model::{Filter, Reliability, RetainOp, Span};
 
@@ -513,4 +514,53 @@ fn in_a_full_journal_what_is_published_at_most_once_stays_so() {
     world.kernels[0].set_journal_full(false);
     let away = world.connect_with(0, "away", Access::ALL, HOUR);
     assert_eq!(world.texts(away), [""; 0]);
+}
+
+#[test]
+fn where_memory_is_short_what_the_floor_raises_goes_to_disk_and_keeps_no_receiver_from_it() {
+    for shards in [1, 2] {
+        let mut world = World::without_prefixes(shards, limits(&[floor("t/#"), floor("$q/q")]));
+        let publisher = world.connect("p");
+        let last = usize::from(shards) - 1;
+        let [here, name] = [0; 2].map(|_| world.name_on(last));
+        let here = world.connect_with(last, &here, Access::ALL, Span::ZERO);
+        let away = world.connect_with(last, &name, Access::ALL, HOUR);
+        for who in [here, away] {
+            world.subscribe(who, "t/a", None, ONCE);
+        }
+        world.lose(away);
+        for name in ["q", "plain"] {
+            world.queue(publisher, name, &Terms::durable());
+        }
+        let published = |world: &mut World, text: &str, pressure: Pressure| {
+            for kernel in &mut world.kernels {
+                kernel.set_pressure(pressure);
+            }
+            let to = ["t/a".to_owned(), q("q"), q("plain")];
+            let outcomes = to.map(|address| world.publish(publisher, draft(&address, text)));
+            let got = world.got(here);
+            let said: Vec<_> = got.iter().map(|it| (it.text.clone(), it.settles)).collect();
+            assert_eq!(said, [(text.to_owned(), true)], "{pressure:?}");
+            outcomes
+        };
+        let (taken, full) = (Outcome::Accepted, Outcome::Full);
+        // What may wait on disk waits there, as what is published at least once does.
+        let outcomes = published(&mut world, "1", Pressure::DropWaiting);
+        assert_eq!(outcomes, [taken, taken, full], "{shards} shards");
+        // Where nothing may wait, who can take it has it.
+        let outcomes = published(&mut world, "2", Pressure::RefuseSessions);
+        assert_eq!(outcomes, [taken, full, full], "{shards} shards");
+        let outcomes = published(&mut world, "3", Pressure::None);
+        assert_eq!(outcomes, [taken; 3], "{shards} shards");
+        assert_eq!(
+            world.dropped(DropReason::Memory),
+            1,
+            "the second copy for who is away"
+        );
+        world.restart();
+        let away = world.connect_with(last, &name, Access::ALL, HOUR);
+        assert_eq!(world.texts(away), ["1", "3"]);
+        let texts: Vec<_> = world.drain("q").into_iter().map(|got| got.text).collect();
+        assert_eq!(texts, ["1", "3"], "{shards} shards");
+    }
 }
