@@ -91,7 +91,8 @@ class Peer:
     async def _follow(self, name, exchange):
         try:
             async for notification in exchange.observation:
-                puppet.event("message", self.name, observation=name, **told(notification))
+                confirmable = notification.mtype is aiocoap.CON if notification.mtype is not None else None
+                puppet.event("message", self.name, observation=name, confirmable=confirmable, **told(notification))
         except aiocoap.error.Error as error:
             puppet.event("ended", self.name, observation=name, text=type(error).__name__)
 

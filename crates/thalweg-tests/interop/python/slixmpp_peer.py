@@ -6,6 +6,8 @@ import threading
 import puppet
 from xmpp_client import DOMAIN, SERVICE, Client, element_of, payload_of
 
+DATA = "{jabber:x:data}"
+RELIABILITY = f".//{DATA}x/{DATA}field[@var='x-reliability']/{DATA}value"
 REDELIVERED = "{http://jabber.org/protocol/shim}headers/{http://jabber.org/protocol/shim}header[@name='Redelivered']"
 
 # All peers share one event loop in a thread of its own; commands hand coroutines to it.
@@ -21,8 +23,15 @@ class Peer:
         self._do(self._connect(command))
 
     def subscribe(self, command):
-        options = self.client.form(subscription_depth=command["depth"]) if "depth" in command else None
-        self._do(self.client.pubsub.subscribe(SERVICE, command["node"], options=options, timeout=puppet.PATIENCE_S))
+        wishes = {"pubsub#subscription_depth": command.get("depth"), "x-reliability": command.get("reliability")}
+        wishes = {name: value for name, value in wishes.items() if value is not None}
+        options = self.client.form() if wishes else None
+        for name, value in wishes.items():
+            options.add_field(var=name, value=value)
+        request = self.client.pubsub.subscribe
+        answer = self._do(request(SERVICE, command["node"], options=options, timeout=puppet.PATIENCE_S))
+        told = answer.xml.find(RELIABILITY)
+        return {"reliability": None if told is None else told.text}
 
     def publish(self, command):
         options = {}

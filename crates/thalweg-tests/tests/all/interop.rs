@@ -22,6 +22,7 @@ mod puppet;
 mod queues;
 mod rabbitmq;
 mod relay;
+mod reliability;
 mod requests;
 mod speaker;
 mod waiting;

@@ -29,7 +29,7 @@ pub fn broker_in_turns() -> Option<Broker> {
         .start_for_queues()
 }
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     // An observer of a resource without a value waits for the first one.
     Broker::with()
         .queues()
@@ -483,6 +483,14 @@ impl Speaker {
             Door::Amqp(agent) | Door::Stomp(agent) => agent,
             _ => panic!("{self:?} has none"),
         }
+    }
+
+    /// The peer behind a speaker of MQTT.
+    pub fn peer(&self) -> &Peer {
+        let Door::Mqtt(peer) = &self.door else {
+            panic!("{self:?} has none")
+        };
+        peer
     }
 
     /// The endpoint behind a speaker of CoAP.
