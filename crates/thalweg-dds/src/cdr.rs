@@ -74,12 +74,14 @@ pub fn is_little_endian(payload: &[u8]) -> bool {
     payload.get(1).is_some_and(|kind| kind & 1 == 1)
 }
 
-/// The word for the encoding in media types.
-pub fn encoding_word(payload: &[u8]) -> &'static str {
-    match payload.get(1) {
-        Some(6..) => "xcdr2",
-        _ => "xcdr1",
-    }
+pub fn is_xcdr2(payload: &[u8]) -> bool {
+    payload.get(1).is_some_and(|kind| *kind >= 6)
+}
+
+/// The media types of payloads of a type, in XCDR1 and in XCDR2.
+pub fn content_types(type_name: &str) -> [String; 2] {
+    ["xcdr1", "xcdr2"]
+        .map(|encoding| format!("application/x-cdr; type={type_name}; enc={encoding}"))
 }
 
 /// The value of a payload as JSON.

@@ -28,14 +28,15 @@ impl Instances {
         }
     }
 
-    pub(crate) fn level(&mut self, sample: &Sample<'_>, types: &Types) -> String {
+    /// Appends the level of the instance of a sample.
+    pub(crate) fn push_level(&mut self, sample: &Sample<'_>, types: &Types, address: &mut String) {
         let Some((of, key)) = &self.known else {
-            return name::key_level(&sample.key);
+            return name::push_key_level(&sample.key, address);
         };
         // All zeros may be that none was sent.
         let is_hashed = sample.key != [0; 16];
         if let Some(level) = self.levels.get(&sample.key).filter(|_| is_hashed) {
-            return level.clone();
+            return address.push_str(level);
         }
         let level = match sample.kind {
             SampleKind::Data => {
@@ -47,11 +48,15 @@ impl Instances {
                 .level_of_payload(sample.bytes, types)
                 .or_else(|| key.level_of_hash(&sample.key, types)),
         };
-        let level = level.unwrap_or_else(|| name::key_level(&sample.key));
+        let level = level.unwrap_or_else(|| {
+            let mut level = String::new();
+            name::push_key_level(&sample.key, &mut level);
+            level
+        });
+        address.push_str(&level);
         if self.levels.len() >= LEVELS_MAX {
             self.levels.clear();
         }
-        self.levels.insert(sample.key, level.clone());
-        level
+        self.levels.insert(sample.key, level);
     }
 }

@@ -57,10 +57,13 @@ struct In {
     address: String,
     role: Role,
     class: Class,
-    type_name: String,
+    /// Of samples that stay as they are, in XCDR1 and in XCDR2.
+    content_types: [String; 2],
     is_keyless: bool,
     /// Instances have addresses of their own, below this one.
     instances: Option<Instances>,
+    /// The address of the last sample, with the level of its instance or writer.
+    below: String,
     /// The type, if its values become JSON.
     json: Option<Arc<Struct>>,
     is_retained: bool,
@@ -153,12 +156,13 @@ impl Incoming {
         let made = In {
             reader,
             class: key.class,
-            type_name: key.topic.type_name.clone(),
+            content_types: cdr::content_types(&key.topic.type_name),
             is_keyless: key.topic.is_keyless,
             instances: self
                 .settings
                 .has_instances(key.topic.is_keyless, &address)
                 .then(|| Instances::of(known)),
+            below: String::new(),
             json: known.filter(|_| self.settings.is_json(&address)).cloned(),
             is_retained: role == Role::Topic
                 && (key.class.is_durable || self.settings.is_retained(&address)),
@@ -287,11 +291,13 @@ impl In {
             class,
             last_key,
             instances,
+            below,
             is_late,
             holders,
             ..
         } = self;
-        let (address, json, type_name) = (&self.address, self.json.as_deref(), &self.type_name);
+        let (address, json) = (&self.address, self.json.as_deref());
+        let content_types = &self.content_types;
         let (is_keyless, is_retained) = (self.is_keyless, self.is_retained);
         let (role, has_instances) = (self.role, instances.is_some());
         let has_writers = self.has_writers;
@@ -311,15 +317,22 @@ impl In {
                 return;
             };
             *is_late = false;
-            let level = match (instances.as_mut(), guid) {
-                (Some(instances), _) => Some(instances.level(&sample, &settings.types)),
-                (None, Some(guid)) if has_writers => Some(name::writer_level(&guid)),
-                _ => None,
-            };
-            let below = level.map(|level| format!("{address}/{level}"));
+            below.clear();
+            below.push_str(address);
+            match (instances.as_mut(), guid) {
+                (Some(instances), _) => {
+                    below.push('/');
+                    instances.push_level(&sample, &settings.types, below);
+                }
+                (None, Some(guid)) if has_writers => {
+                    below.push('/');
+                    below.push_str(&name::writer_level(&guid));
+                }
+                _ => {}
+            }
             let mut published = frame::Sample {
                 is_reliable: class.is_reliable,
-                address: below.as_deref().unwrap_or(address),
+                address: below,
                 ..frame::Sample::default()
             };
             if sample.kind == SampleKind::Dispose {
@@ -360,14 +373,10 @@ impl In {
             let id = call.as_ref().map(|(id, _)| *id);
             let bytes = call.as_ref().map_or(sample.bytes, |(_, bytes)| bytes);
             let text = json.and_then(|of| text_of(bytes, of, settings));
-            let content_type = match text {
-                Some(_) => "application/json".to_owned(),
-                None => {
-                    let encoding = cdr::encoding_word(bytes);
-                    format!("application/x-cdr; type={type_name}; enc={encoding}")
-                }
+            published.content_type = match text {
+                Some(_) => "application/json",
+                None => &content_types[usize::from(cdr::is_xcdr2(bytes))],
             };
-            published.content_type = &content_type;
             published.payload = text.as_deref().map_or(bytes, str::as_bytes);
             let is_encoded = match (role, id) {
                 (Role::Request, Some(id)) => {

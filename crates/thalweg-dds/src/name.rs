@@ -108,9 +108,12 @@ pub fn is_node(full: &str) -> bool {
     full.len() <= NODE_MAX && parts.is_some_and(|mut parts| parts.all(is_part))
 }
 
-/// The last level of the address of an instance: the hash of its key, or the key itself if that is short.
-pub fn key_level(key: &[u8; 16]) -> String {
-    key.iter().map(|byte| format!("{byte:02x}")).collect()
+/// Appends the last level of the address of an instance: the hash of its key, or the key itself if that is short.
+pub fn push_key_level(key: &[u8; 16], address: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for half in key.iter().flat_map(|byte| [byte >> 4, byte & 0xf]) {
+        address.push(char::from(DIGITS[usize::from(half)]));
+    }
 }
 
 /// The last level of the address of a lasting writer: its id as ROS 2 writes it.
@@ -198,7 +201,8 @@ mod tests {
     #[test]
     fn keys_are_levels_and_any_level_is_a_key() {
         let key = [0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff];
-        let level = key_level(&key);
+        let mut level = String::new();
+        push_key_level(&key, &mut level);
         assert_eq!(level, "000000070000000000000000000000ff");
         assert_eq!(key_of(&level), key);
         assert_ne!(key_of("RED"), key_of("BLUE"));

@@ -44,7 +44,7 @@ pub struct Qos {
     pub durability: Durability,
     /// Samples kept of each instance; 0 keeps all.
     pub depth: u32,
-    /// Samples kept of each instance for readers that come later; 0 keeps all. Only a writer's.
+    /// Samples kept of each instance for readers that come later. Only a writer's.
     pub late_depth: u32,
     pub lifespan: Option<Duration>,
     pub deadline: Option<Duration>,
@@ -67,6 +67,10 @@ pub struct Qos {
 
 /// Samples that wait in a reader of ours until they are taken: then a reliable writer waits, and others lose samples.
 const WAITING_MAX: u32 = 16_384;
+
+/// Samples of an instance that a writer of ours keeps for readers that come later, whatever they request: what is kept stays in
+/// memory as long as the writer.
+const LATE_DEPTH_MAX: u32 = 100;
 
 /// Class of endpoints of one topic for a bridge: samples of one class of writers come in through one reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -132,7 +136,7 @@ impl Qos {
         let mut offer = Qos {
             is_reliable: true,
             durability: Durability::TransientLocal,
-            late_depth: first.depth,
+            late_depth: first.depth_if_late(),
             latency_budget: Some(Duration::ZERO),
             ..first.clone()
         };
@@ -149,12 +153,19 @@ impl Qos {
                 is_coherent: offer.presentation.is_coherent | reader.presentation.is_coherent,
                 is_ordered: offer.presentation.is_ordered | reader.presentation.is_ordered,
             };
-            offer.late_depth = match (offer.late_depth, reader.depth) {
-                (0, _) | (_, 0) => 0,
-                (one, other) => one.max(other),
-            };
+            offer.late_depth = offer.late_depth.max(reader.depth_if_late());
         }
         Some(offer)
+    }
+
+    /// Samples of an instance that a writer keeps for this reader to have when it comes late. One that asks for none gets none,
+    /// however many it keeps itself; a writer always keeps one.
+    fn depth_if_late(&self) -> u32 {
+        match (self.durability, self.depth) {
+            (Durability::Volatile, _) => 1,
+            (_, 0) => LATE_DEPTH_MAX,
+            (_, depth) => depth.min(LATE_DEPTH_MAX),
+        }
     }
 
     /// Whether this offer is of a data representation that a reader takes; it fits in all else.
@@ -201,16 +212,29 @@ mod tests {
         );
         assert_eq!(offer.liveliness, Liveliness::ManualByTopic);
         assert_eq!((offer.late_depth, offer.depth), (7, 0));
-        let all = Qos {
-            depth: 0,
-            ..reader()
+    }
+
+    #[test]
+    fn a_writer_keeps_what_late_readers_request_and_no_end_of_it() {
+        let reader = |durability, depth| Qos {
+            durability,
+            depth,
+            ..Qos::default()
         };
-        assert_eq!(
-            Qos::of_writer_for([&strict, &all].into_iter())
-                .expect("they agree")
-                .late_depth,
-            0
-        );
+        let (live, late) = (Durability::Volatile, Durability::TransientLocal);
+        for (readers, kept) in [
+            // Of a reader without history for late ones, what it keeps itself is no concern of the writer's.
+            (vec![reader(live, 0)], 1),
+            (vec![reader(live, 7)], 1),
+            (vec![reader(late, 7)], 7),
+            (vec![reader(live, 0), reader(late, 3)], 3),
+            (vec![reader(late, 3), reader(late, 5)], 5),
+            (vec![reader(late, 0), reader(late, 5)], LATE_DEPTH_MAX),
+            (vec![reader(late, u32::MAX)], LATE_DEPTH_MAX),
+        ] {
+            let offer = Qos::of_writer_for(readers.iter()).expect("they agree");
+            assert_eq!(offer.late_depth, kept, "{readers:?}");
+        }
     }
 
     #[test]

@@ -13,7 +13,8 @@ const INFINITE: dds_time_t = i64::MAX;
 const UNLIMITED: i32 = -1;
 /// Longest wait of a write to a slow reliable reader; nanoseconds.
 const BLOCKING_MAX: dds_time_t = 100_000_000;
-/// Of `dds_history_kind`; the other is to keep the last ones.
+/// Of `dds_history_kind`.
+const KEEP_LAST: u32 = 0;
 const KEEP_ALL: u32 = 1;
 /// Of `dds_ignorelocal_kind`: endpoints of the same participant.
 const PARTICIPANT: u32 = 1;
@@ -132,7 +133,7 @@ impl Native {
         };
         let history = |depth: u32| match depth {
             0 => (KEEP_ALL, 1),
-            depth => (0, i32::try_from(depth).unwrap_or(i32::MAX)),
+            depth => (KEEP_LAST, i32::try_from(depth).unwrap_or(i32::MAX)),
         };
         let kind = qos.durability as u32;
         // Names of partitions were terminated texts when they were discovered.
@@ -144,7 +145,7 @@ impl Native {
             kinds => kinds,
         };
         let (history_kind, depth) = history(qos.depth);
-        let (late_kind, late_depth) = history(qos.late_depth);
+        let late_depth = i32::try_from(qos.late_depth).unwrap_or(i32::MAX);
         let Presentation {
             scope,
             is_coherent,
@@ -162,7 +163,7 @@ impl Native {
                 c::dds_qset_durability_service(
                     made,
                     0,
-                    late_kind,
+                    KEEP_LAST,
                     late_depth.max(1),
                     all,
                     all,

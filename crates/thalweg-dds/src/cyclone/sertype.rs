@@ -96,6 +96,11 @@ struct Data {
     key: KeyHash,
 }
 
+/// Room for so many bytes and for the zeros behind them, so that they stay where they are.
+fn room_for(size: usize) -> Vec<u8> {
+    Vec::with_capacity(size.next_multiple_of(4))
+}
+
 /// A sample of this type with one reference, whose head says nothing but the kind.
 ///
 /// # Safety
@@ -135,8 +140,10 @@ pub(super) unsafe fn sample(
     bytes: &[u8],
     key: KeyHash,
 ) -> *mut ddsi_serdata {
+    let mut own = room_for(bytes.len());
+    own.extend_from_slice(bytes);
     // SAFETY: the caller vouches for it.
-    unsafe { new_data(of, kind, bytes.to_vec(), key) }
+    unsafe { new_data(of, kind, own, key) }
 }
 
 /// The bytes and the key of a sample.
@@ -243,8 +250,7 @@ unsafe extern "C" fn data_from_ser(
     if !(4..=SIZE_MAX).contains(&size) {
         return ptr::null_mut();
     }
-    let mut bytes = vec![0; size];
-    let mut at = 0;
+    let mut bytes = room_for(size);
     let mut key = KeyHash::default();
     let first = fragments.cast::<Fragment>();
     let mut next = first;
@@ -258,18 +264,17 @@ unsafe extern "C" fn data_from_ser(
         while let Some(fragment) = next.as_ref() {
             let (min, end) = (fragment.min as usize, fragment.end as usize);
             // Fragments are in order, but may overlap.
+            let at = bytes.len();
             if end > at {
                 if min > at || end > size {
                     return ptr::null_mut();
                 }
                 let payload = packet(next).add(usize::from(fragment.payload));
-                let part = slice::from_raw_parts(payload.add(at - min), end - at);
-                bytes[at..end].copy_from_slice(part);
-                at = end;
+                bytes.extend_from_slice(slice::from_raw_parts(payload.add(at - min), end - at));
             }
             next = fragment.next;
         }
-        if at != size {
+        if bytes.len() != size {
             return ptr::null_mut();
         }
         // Writers need not send the hash (DDSI-RTPS 2.5 §9.6.4.8); Fast DDS does when an instance ends, and not before.
@@ -294,7 +299,7 @@ unsafe extern "C" fn data_from_ser_iov(
     if size > SIZE_MAX {
         return ptr::null_mut();
     }
-    let mut bytes = Vec::with_capacity(size);
+    let mut bytes = room_for(size);
     // SAFETY: so many parts are there, each as long as it says.
     unsafe {
         let parts = match count {
