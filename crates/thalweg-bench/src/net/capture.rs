@@ -3,35 +3,23 @@
 //! Raw sockets in both namespaces see what the interfaces send before anything is lost. It is for small loads: what the
 //! sockets have no room for is missing, which a comparison with the interface's own counters shows.
 
-use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::network::{BROKER_HOST, CLIENT_HOST, Network};
 use super::split::{Sender, Sorter, Split, Talks, publishing, sum};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
-    /// When it was seen, since the capture began.
-    pub at: Duration,
-    pub sender: Sender,
-    /// Its bytes, with 14 of Ethernet's header.
-    pub length: u64,
-}
-
 /// What was seen since a mark.
 #[derive(Clone, Debug, Default)]
 pub struct Captured {
     /// By the client's port.
     pub talks: Talks,
-    /// The first frames, as many as are kept.
-    pub frames: Vec<Frame>,
 }
 
 impl Captured {
@@ -74,25 +62,6 @@ impl Captured {
         .map(|(name, value)| (name, value as f64))
         .to_vec()
     }
-
-    /// The frames kept, one in a line.
-    pub fn listing(&self) -> String {
-        let mut text = String::new();
-        for frame in &self.frames {
-            let arrow = if frame.sender == Sender::Client {
-                "->"
-            } else {
-                "<-"
-            };
-            let _ = writeln!(
-                text,
-                "{:9.3} ms {arrow} {} B",
-                frame.at.as_secs_f64() * 1e3,
-                frame.length
-            );
-        }
-        text
-    }
 }
 
 #[derive(Debug, Default)]
@@ -112,7 +81,6 @@ impl Capture {
     /// Begins, before any connection is made.
     pub fn start(network: &Network) -> io::Result<Capture> {
         let board = Arc::new(Board::default());
-        let begun = Instant::now();
         let mut threads = Vec::new();
         let sides = [
             (network.client(), CLIENT_HOST, Sender::Client),
@@ -135,7 +103,7 @@ impl Capture {
                 Ok(socket)
             })?;
             let board = Arc::clone(&board);
-            let look = move || look(&socket, sender, host, header, begun, &board);
+            let look = move || look(&socket, sender, host, header, &board);
             threads.push(
                 thread::Builder::new()
                     .name("capture".to_owned())
@@ -166,14 +134,7 @@ impl Board {
     }
 }
 
-fn look(
-    socket: &Socket,
-    sender: Sender,
-    host: Ipv4Addr,
-    header: usize,
-    begun: Instant,
-    board: &Board,
-) {
+fn look(socket: &Socket, sender: Sender, host: Ipv4Addr, header: usize, board: &Board) {
     let mut buffer = vec![0; FRAME_MAX];
     while !board.stop.load(Ordering::Relaxed) {
         // It times out, so that the board is looked at.
@@ -188,13 +149,9 @@ fn look(
             continue;
         }
         let length = (packet.len() + ETHERNET_HEADER) as u64;
-        let at = begun.elapsed();
         let mut found = board.lock();
         let (sorter, captured) = &mut *found;
         sorter.take(sender, packet, length, &mut captured.talks);
-        if captured.frames.len() < FRAMES_KEPT {
-            captured.frames.push(Frame { at, sender, length });
-        }
     }
 }
 
@@ -203,4 +160,3 @@ const EVERY_PROTOCOL: u16 = 3;
 const FRAME_MAX: usize = 65_536;
 const BUFFER: usize = 8 << 20;
 const LOOK_UP: Duration = Duration::from_millis(50);
-const FRAMES_KEPT: usize = 1000;

@@ -4,8 +4,9 @@ use std::fmt;
 
 use clap::ValueEnum;
 
-use super::choice::{Choice, protocol_name};
+use super::choice::Choice;
 use crate::cell::{Leg, Protocol};
+use crate::studies::group;
 
 /// What an application cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -207,7 +208,7 @@ impl fmt::Display for Spoken {
         match self {
             Spoken::Mqtt3 => f.write_str("MQTT 3.1.1"),
             Spoken::Mqtt5 => f.write_str("MQTT 5"),
-            Spoken::Other(protocol) => f.write_str(protocol_name(*protocol)),
+            Spoken::Other(protocol) => f.write_str(group::name(*protocol)),
         }
     }
 }

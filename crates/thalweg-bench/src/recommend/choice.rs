@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cell::{Cell, Driver, Leg, Protocol};
 use crate::e2d::plan::ADAPTIVE;
+use crate::studies::group;
 
 /// A way to carry messages.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,7 +130,7 @@ fn said(name: &str, value: &str) -> String {
 
 /// A leg in words.
 fn leg_name(leg: &Leg) -> String {
-    let name = protocol_name(leg.protocol);
+    let name = group::name(leg.protocol);
     let base = match (leg.protocol, leg.qos) {
         (Protocol::Mqtt, qos) => format!("{name} QoS {qos}"),
         (Protocol::Coap, 0) => format!("{name} NON"),
@@ -143,19 +144,6 @@ fn leg_name(leg: &Leg) -> String {
     match (leg.protocol, leg.qos, leg.window) {
         (Protocol::Mqtt, 1.., 1) => format!("{base} one at a time"),
         _ => base,
-    }
-}
-
-/// A protocol as people write it.
-pub fn protocol_name(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Mqtt => "MQTT",
-        Protocol::Coap => "CoAP",
-        Protocol::Amqp => "AMQP",
-        Protocol::Stomp => "STOMP",
-        Protocol::Zmtp => "ZMTP",
-        Protocol::Dds => "DDS",
-        Protocol::Xmpp => "XMPP",
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::RecommendArgs;
 use super::capability::{self, Spoken};
-use super::choice::protocol_name;
 use super::measure::Metric;
 use super::published::{self, Order};
 use super::ranking::{Ranking, Standing};
 use super::sources::{Source, SourceKind};
 use crate::cell::Protocol;
+use crate::studies::group;
 
 /// An order that studies state for what is asked.
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ fn protocol(name: &str) -> Option<Protocol> {
 }
 
 fn words(name: &str) -> String {
-    protocol(name).map_or_else(|| name.to_owned(), |it| protocol_name(it).to_owned())
+    protocol(name).map_or_else(|| name.to_owned(), |it| group::name(it).to_owned())
 }
 
 fn obstacle(query: &RecommendArgs, name: &str) -> Option<String> {
@@ -164,7 +164,7 @@ pub fn contradiction(
     if best.choice.adaptive().is_some() {
         return notes;
     }
-    let ours = protocol_name(best.choice.publish.protocol);
+    let ours = group::name(best.choice.publish.protocol);
     let theirs = stated.places.first().cloned().unwrap_or_default();
     let studies: Vec<&str> = stated.orders.iter().map(|it| it.study.as_str()).collect();
     let says: Vec<&str> = stated.orders.iter().map(|it| it.says.as_str()).collect();
@@ -181,13 +181,11 @@ pub fn contradiction(
             .filter(|it| it.choice.adaptive().is_none())
     };
     let is_tied = |name: &String| {
-        let mut of =
-            of_one_protocol().filter(|it| protocol_name(it.choice.publish.protocol) == name);
+        let mut of = of_one_protocol().filter(|it| group::name(it.choice.publish.protocol) == name);
         of.any(|it| it.standing != Standing::Worse)
     };
-    let is_here = |name: &String| {
-        of_one_protocol().any(|it| protocol_name(it.choice.publish.protocol) == name)
-    };
+    let is_here =
+        |name: &String| of_one_protocol().any(|it| group::name(it.choice.publish.protocol) == name);
     if !theirs.iter().any(is_here) {
         notes.push(format!(
             "Study {study}, which compares others, says: {}.",

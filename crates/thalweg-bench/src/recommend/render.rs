@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use thalweg_model::calendar;
 
 use super::axes::{AXES, Axis, short};
-use super::choice::{Choice, protocol_name};
+use super::choice::Choice;
 use super::field::{ASSUMED, Figure};
 use super::measure::Metric;
 use super::order::Stated;
@@ -15,6 +15,7 @@ use super::sources::{About, SourceKind};
 use super::{Advice, Need, Objective, Outcome, RecommendArgs};
 use crate::cell::Protocol;
 use crate::energy;
+use crate::studies::group;
 
 /// Candidates that are explained one by one.
 const TOP: usize = 3;
@@ -483,7 +484,7 @@ fn snippet(advice: &Advice, query: &RecommendArgs) -> Option<(String, String)> {
         _ => None,
     };
     let Some(first) = scheme(best) else {
-        let name = protocol_name(best.publish.protocol);
+        let name = group::name(best.publish.protocol);
         return Some((
             format!("Our client does not speak {name}"),
             "nothing to configure here; a library of it is needed".to_owned(),

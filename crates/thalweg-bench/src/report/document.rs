@@ -9,11 +9,6 @@ pub enum Block {
     Heading(String),
     Text(String),
     Table(Table),
-    /// A drawing in SVG, and what it shows. Only where there is room for drawings.
-    Figure {
-        svg: String,
-        caption: String,
-    },
     /// A drawing that takes its colours from the page; as many stand beside each other as there is room for.
     Chart {
         svg: String,
@@ -110,13 +105,6 @@ impl Document {
         if !table.rows.is_empty() {
             self.blocks.push(Block::Table(table));
         }
-    }
-
-    pub fn figure(&mut self, svg: String, caption: impl Into<String>) {
-        self.blocks.push(Block::Figure {
-            svg,
-            caption: caption.into(),
-        });
     }
 
     /// Adds a drawing that takes its colours from the page.
@@ -230,7 +218,7 @@ impl Document {
                         .collect();
                     let _ = writeln!(text, "\n{}", links.join(" · "));
                 }
-                Block::Contents | Block::Figure { .. } | Block::Chart { .. } => {}
+                Block::Contents | Block::Chart { .. } => {}
             }
         }
         text
@@ -301,13 +289,6 @@ impl Document {
                     let _ = writeln!(text, "<details><summary>{}</summary>", escaped(words));
                     table.write_html(&mut text);
                     text.push_str("</details>\n");
-                }
-                Block::Figure { svg, caption } => {
-                    let _ = writeln!(
-                        text,
-                        "<figure>\n{svg}\n<figcaption>{}</figcaption>\n</figure>",
-                        escaped(caption)
-                    );
                 }
                 Block::Chart {
                     svg,
@@ -493,7 +474,7 @@ mod tests {
         table.row(["a|b".to_owned(), "reproduced".to_owned()]);
         document.table(table);
         document.table(Table::new(&["nothing"]));
-        document.figure("<svg></svg>".to_owned(), "what & why");
+        document.chart("<svg></svg>".to_owned(), "what & why", "");
         document
     }
 

@@ -13,13 +13,6 @@ pub struct Interval {
     pub count: usize,
 }
 
-impl Interval {
-    /// Whether two ranges share a number.
-    pub fn overlaps(&self, other: &Interval) -> bool {
-        self.low <= other.high && other.low <= self.high
-    }
-}
-
 /// The mean; not a number for none.
 pub fn mean(numbers: &[f64]) -> f64 {
     numbers.iter().sum::<f64>() / numbers.len() as f64
