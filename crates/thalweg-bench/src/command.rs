@@ -208,10 +208,7 @@ pub fn run(command: &BenchCommand, out: &mut dyn Write) -> io::Result<Outcome> {
         BenchCommand::Export(args) => export::run(args, out),
         BenchCommand::Report { dir, json } => {
             let found = paper::render(dir)?;
-            match json {
-                true => writeln!(out, "{}", serde_json::to_string_pretty(&found.json)?)?,
-                false => out.write_all(found.summary.as_bytes())?,
-            }
+            found.print(*json, out)?;
             Ok(found.outcome)
         }
         BenchCommand::Recommend(args) => recommend::run(args, out),

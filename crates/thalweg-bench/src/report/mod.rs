@@ -3,6 +3,7 @@
 //! *Knows:* tables, HTML, Markdown. *Must never know:* what is reported.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::Value;
@@ -21,6 +22,16 @@ pub struct Found {
     pub json: Value,
     /// What the exit code should be.
     pub outcome: Outcome,
+}
+
+impl Found {
+    /// Prints it, as text or as JSON.
+    pub fn print(&self, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
+        match as_json {
+            true => writeln!(out, "{}", serde_json::to_string_pretty(&self.json)?),
+            false => out.write_all(self.summary.as_bytes()),
+        }
+    }
 }
 
 /// Whether a folder is of that suite, as far as can be seen.

@@ -96,10 +96,7 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     about["interrupted"] = json!(stop.load(Ordering::Relaxed));
     write_about(&folder, &about)?;
     let found = paper::render(&folder)?;
-    match args.json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&found.json)?)?,
-        false => out.write_all(found.summary.as_bytes())?,
-    }
+    found.print(args.json, out)?;
     if !args.quiet {
         eprintln!("written: {}", folder.join("report.html").display());
     }

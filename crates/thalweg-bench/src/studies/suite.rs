@@ -28,10 +28,7 @@ pub fn run(study: Study, args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Ou
     let stop = stopper();
     measure(study, args, &folder, &stop)?;
     let found = paper::render(&folder)?;
-    match args.json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&found.json)?)?,
-        false => out.write_all(found.summary.as_bytes())?,
-    }
+    found.print(args.json, out)?;
     if !args.quiet {
         eprintln!("written: {}", folder.join("report.html").display());
     }

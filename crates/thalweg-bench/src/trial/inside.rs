@@ -13,7 +13,6 @@ use crate::drivers::bare::Idle;
 use crate::drivers::{self, Fault};
 use crate::load::{Books, Got, Times, clock};
 use crate::net::Network;
-use crate::net::capture::Capture;
 
 /// Connects, settles, measures, drains.
 pub fn play(stage: &Stage<'_>, others: &BTreeSet<u32>) -> Result<Played, Fault> {
@@ -124,18 +123,12 @@ fn watch(stage: &Stage<'_>, shared: &Shared<'_>, threads: &Threads) -> (Metered,
     let ended = loop {
         let now = clock::now();
         if from.is_none() && now + EARLY >= times.measure {
-            link_before = link_counts(stage);
+            link_before = stage.link_counts();
             // Without a warm-up nothing is under way yet, and nothing may be missed.
             if times.measure > times.begin {
                 clock::sleep_until(times.measure);
             }
-            let wire = stage
-                .network
-                .and_then(|network| network.reading().ok())
-                .map(|reading| reading.sum());
-            drop(stage.capture.map(Capture::mark));
-            from = Some(Sample { wire, ..sample() });
-            stage.calls.inspect(|calls| calls.begin());
+            from = Some(stage.begin(sample));
         } else if to.is_none() && now >= times.end {
             stage.calls.inspect(|calls| calls.pause());
             to = Some(sample());
@@ -167,21 +160,12 @@ fn watch(stage: &Stage<'_>, shared: &Shared<'_>, threads: &Threads) -> (Metered,
         );
     };
     if let Some(from) = from {
-        let wire = stage
-            .network
-            .and_then(|network| network.reading().ok())
-            .map(|reading| reading.sum());
-        metered.wire = from.wire.zip(wire);
-        if let Some(capture) = stage.capture {
-            metered.captured(&capture.mark(), ended.saturating_sub(times.begin));
-        }
+        let after = ended.saturating_sub(times.begin);
+        stage.end(&mut metered, &from, link_before, after);
         metered.emulator_lost = stage
             .network
             .map_or(0, overflow)
             .saturating_sub(overflow_before);
-        metered.link = link_before
-            .zip(link_counts(stage))
-            .map(|(before, after)| [before, after]);
         metered.measure = Some((from, to.unwrap_or_else(sample)));
     }
     (metered.client_rss_kib, metered.client_pss_kib) = memory("self");
@@ -195,15 +179,6 @@ fn overflow(network: &Network) -> u64 {
     } else {
         0
     }
-}
-
-/// Packets lost and packets that came, both directions.
-fn link_counts(stage: &Stage<'_>) -> Option<(u64, u64)> {
-    let tallies = stage.network?.tallies().ok()??;
-    Some((
-        tallies.iter().map(|tally| tally.lost).sum(),
-        tallies.iter().map(|tally| tally.came).sum(),
-    ))
 }
 
 /// How long is waited for more after everything has come.

@@ -32,10 +32,10 @@ use crate::cell::{Cell, Driver, Load, Measured, Row, Second, Standing, Workload}
 use crate::drivers::{Job, speaks};
 use crate::load::verdict::{Evidence, judge};
 use crate::load::{Books, Times};
-use crate::net::Network;
 use crate::net::capture::Capture;
 use crate::net::network::name_of_ours;
-use meters::Metered;
+use crate::net::{Network, Wire};
+use meters::{Metered, Sample};
 
 /// Measures a cell. It always comes to an end: what went wrong is in the row's standing. `stop` ends it early: what there is
 /// by then is handed over as `invalid("interrupted")`.
@@ -134,6 +134,45 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
+    /// Bytes and frames on the wire so far.
+    fn wire(&self) -> Option<Wire> {
+        Some(self.network?.reading().ok()?.sum())
+    }
+
+    /// Packets lost and packets that came so far, both directions.
+    fn link_counts(&self) -> Option<(u64, u64)> {
+        let tallies = self.network?.tallies().ok()??;
+        Some((
+            tallies.iter().map(|tally| tally.lost).sum(),
+            tallies.iter().map(|tally| tally.came).sum(),
+        ))
+    }
+
+    /// Begins what is measured: with a sample, and whatever else counts from then on.
+    fn begin(&self, sample: impl Fn() -> Sample) -> Sample {
+        let wire = self.wire();
+        drop(self.capture.map(Capture::mark));
+        let sample = Sample { wire, ..sample() };
+        self.calls.inspect(|calls| calls.begin());
+        sample
+    }
+
+    /// Ends it, when the drain is over after so many nanoseconds.
+    fn end(
+        &self,
+        metered: &mut Metered,
+        from: &Sample,
+        link_before: Option<(u64, u64)>,
+        after: u64,
+    ) {
+        metered.wire = from.wire.zip(self.wire());
+        if let Some(capture) = self.capture {
+            metered.captured(&capture.mark(), after);
+        }
+        let link = link_before.zip(self.link_counts());
+        metered.link = link.map(|(before, after)| [before, after]);
+    }
+
     /// Plays it on a thread of its own, in the clients' namespace and on the clients' core.
     fn play(&self) -> Result<Played, Standing> {
         let before = meters::Threads::of_all();

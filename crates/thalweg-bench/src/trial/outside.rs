@@ -16,7 +16,6 @@ use crate::drivers::program::{Program, ProgramEvent};
 use crate::drivers::stock;
 use crate::load::schedule::Sizes;
 use crate::load::{Books, Got, Header, SECOND, Sent, Times, clock};
-use crate::net::capture::Capture;
 
 /// Starts the program, lets it run, and enters what it says into the books.
 pub fn play(stage: &Stage<'_>) -> Result<Played, Standing> {
@@ -243,25 +242,12 @@ fn watch(
     let mut metered = Metered::default();
     let (mut from, mut to, mut next, mut is_ending): (Option<Sample>, Option<Sample>, u64, bool) =
         (None, None, times.begin, false);
-    let link = |stage: &Stage<'_>| {
-        let tallies = stage.network?.tallies().ok()??;
-        Some((
-            tallies.iter().map(|tally| tally.lost).sum(),
-            tallies.iter().map(|tally| tally.came).sum(),
-        ))
-    };
-    let before = link(stage);
+    let before = stage.link_counts();
     let ended = loop {
         heard.take(program.hear(Duration::from_millis(5)));
         let now = clock::now();
         if from.is_none() && (now >= times.measure || times.measure == times.begin) {
-            let wire = stage
-                .network
-                .and_then(|network| network.reading().ok())
-                .map(|reading| reading.sum());
-            drop(stage.capture.map(Capture::mark));
-            from = Some(Sample { wire, ..sample() });
-            stage.calls.inspect(|calls| calls.begin());
+            from = Some(stage.begin(sample));
         } else if to.is_none() && now >= times.end {
             stage.calls.inspect(|calls| calls.pause());
             to = Some(sample());
@@ -278,17 +264,8 @@ fn watch(
         }
     };
     if let Some(from) = from {
-        let wire = stage
-            .network
-            .and_then(|network| network.reading().ok())
-            .map(|reading| reading.sum());
-        metered.wire = from.wire.zip(wire);
-        if let Some(capture) = stage.capture {
-            metered.captured(&capture.mark(), ended.saturating_sub(times.begin));
-        }
-        metered.link = before
-            .zip(link(stage))
-            .map(|(before, after)| [before, after]);
+        let after = ended.saturating_sub(times.begin);
+        stage.end(&mut metered, &from, before, after);
         metered.measure = Some((from, to.unwrap_or_else(sample)));
     }
     (metered.client_rss_kib, metered.client_pss_kib) = memory(&program.id().to_string());
