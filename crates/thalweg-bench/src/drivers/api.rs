@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use thalweg_client::{
-    BatchSettings, Client, ClientBuilder, ClientError, Options, Reliability, SubscribeOptions,
-    Subscription, Success, ThrottleSettings, Ticket, TlsFiles, Via, blocking,
+    BatchSettings, Client, ClientBuilder, ClientError, Options, Reliability, Status,
+    SubscribeOptions, Subscription, Success, ThrottleSettings, Ticket, TlsFiles, Via, blocking,
 };
 
 use super::{Fault, Job, Publisher, Received, Subscriber};
@@ -183,13 +183,7 @@ impl Publisher for Publishing {
     }
 
     fn counts(&self) -> Vec<(&'static str, f64)> {
-        let statuses: Vec<_> = self
-            .clients
-            .iter()
-            .filter_map(|client| client.status().ok())
-            .collect();
-        let sum =
-            |of: fn(&thalweg_client::Status) -> u64| statuses.iter().map(of).sum::<u64>() as f64;
+        let sum = summed(&self.clients);
         vec![
             ("connections_publish", self.clients.len() as f64),
             ("publish_repeated", sum(|status| status.counts.repeated)),
@@ -201,6 +195,12 @@ impl Publisher for Publishing {
             ("reconnects_publish", sum(reconnects)),
         ]
     }
+}
+
+/// A sum of something that the clients' statuses say.
+fn summed(clients: &[Client]) -> impl Fn(fn(&Status) -> u64) -> f64 {
+    let statuses: Vec<Status> = clients.iter().filter_map(|it| it.status().ok()).collect();
+    move |of| statuses.iter().map(of).sum::<u64>() as f64
 }
 
 /// Subscribers: one client or several for each copy.
@@ -306,13 +306,7 @@ impl Subscriber for Subscribing {
     }
 
     fn counts(&self) -> Vec<(&'static str, f64)> {
-        let statuses: Vec<_> = self
-            .clients
-            .iter()
-            .filter_map(|client| client.status().ok())
-            .collect();
-        let sum =
-            |of: fn(&thalweg_client::Status) -> u64| statuses.iter().map(of).sum::<u64>() as f64;
+        let sum = summed(&self.clients);
         vec![
             ("connections_subscribe", self.clients.len() as f64),
             // What the client has left out because it was marked as a repetition.
@@ -329,7 +323,7 @@ impl Subscriber for Subscribing {
     }
 }
 
-fn reconnects(status: &thalweg_client::Status) -> u64 {
+fn reconnects(status: &Status) -> u64 {
     status
         .lanes
         .iter()

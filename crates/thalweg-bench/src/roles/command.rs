@@ -41,14 +41,8 @@ pub fn publish(args: &PubArgs, out: &mut dyn Write) -> io::Result<Outcome> {
 /// `thalweg bench sub`
 pub fn subscribe(args: &SubArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     let role = &args.role;
-    // It sends nothing; that the load is said to be open decides only about connections.
-    let load = Load::Open {
-        rate: 1.0,
-        flows: role.flows,
-        arrivals: "periodic".to_owned(),
-    };
     let cell = role
-        .cell(&role.url, &role.url, load, args.copies)
+        .cell(&role.url, &role.url, of_others(role.flows), args.copies)
         .map_err(io::Error::other)?;
     let job = role
         .job(&cell, &role.url, &role.url, "sub")
@@ -96,13 +90,8 @@ pub fn ping(args: &PingArgs, out: &mut dyn Write) -> io::Result<Outcome> {
 pub fn pong(args: &PongArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     let role = &args.role;
     let back = args.back.as_ref().unwrap_or(&role.url);
-    let load = Load::Open {
-        rate: 1.0,
-        flows: role.flows,
-        arrivals: "periodic".to_owned(),
-    };
     let cell = role
-        .cell(back, &role.url, load, 1)
+        .cell(back, &role.url, of_others(role.flows), 1)
         .map_err(io::Error::other)?;
     let mut job = role
         .job(&cell, back, &role.url, "pong")
@@ -123,13 +112,8 @@ pub fn relay(args: &RelayArgs, out: &mut dyn Write) -> io::Result<Outcome> {
             "a relay that publishes what it receives under the same topic may hear itself",
         ));
     }
-    let load = Load::Open {
-        rate: 1.0,
-        flows: role.flows,
-        arrivals: "periodic".to_owned(),
-    };
     let cell = role
-        .cell(&args.to, &role.url, load, 1)
+        .cell(&args.to, &role.url, of_others(role.flows), 1)
         .map_err(io::Error::other)?;
     let mut job = role
         .job(&cell, &args.to, &role.url, "relay")
@@ -140,6 +124,15 @@ pub fn relay(args: &RelayArgs, out: &mut dyn Write) -> io::Result<Outcome> {
         .duration
         .map_or(FOR_EVER, |duration| duration.as_nanos() as u64);
     answer::run(cell.driver, &job, role.count, lasts, &mut say, &stopper())
+}
+
+/// The load of who sends nothing by itself: that it is said to be open decides only about connections.
+fn of_others(flows: u32) -> Load {
+    Load::Open {
+        rate: 1.0,
+        flows,
+        arrivals: "periodic".to_owned(),
+    }
 }
 
 const PING: &str = "ping";

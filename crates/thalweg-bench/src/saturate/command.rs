@@ -12,10 +12,9 @@ use super::{Found, Goal, Search, Shown, Step, cell_at, is_lower_bound, name_of, 
 use crate::cell::{Cell, Load, Row};
 use crate::command::Outcome;
 use crate::net::nest;
-use crate::results::unix_seconds;
 use crate::results::{self, Writer};
 use crate::runner::{Signals, Trial};
-use crate::scenario::command::{Changes, page};
+use crate::scenario::command::{Changes, ResultArgs, page};
 use crate::scenario::{frequency, part, time};
 use crate::trial;
 
@@ -42,18 +41,8 @@ pub struct SaturateArgs {
     /// Never offer more, messages a second
     #[arg(long, value_name = "RATE", default_value = "1000000/s", value_parser = frequency)]
     pub most: f64,
-    /// Folder for the results; must be new or empty. Default: the scenario's name and the time
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Go on with what an interrupted search has left in --out
-    #[arg(long, requires = "out")]
-    pub resume: bool,
-    /// Print the summary as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Say nothing while it runs
-    #[arg(long)]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub results: ResultArgs,
 }
 
 pub fn run(args: &SaturateArgs, out: &mut dyn Write) -> io::Result<Outcome> {
@@ -75,10 +64,7 @@ pub fn run_with(
         .into_iter()
         .filter(|cell| cell.repeat == 0)
         .collect();
-    let folder = args
-        .out
-        .clone()
-        .unwrap_or_else(|| PathBuf::from(format!("{}-{}", scenario.name, unix_seconds())));
+    let folder = args.results.folder(&scenario.name);
     let mut about = results::about(&scenario.name, &points);
     let asked = json!({
         "loss": args.loss, "p99_us": args.p99.map(|nanos| nanos as f64 / 1e3), "tolerance": args.tol,
@@ -86,7 +72,7 @@ pub fn run_with(
     });
     about["scenario_hash"] = json!(format!("{} {asked}", results::hash(&points)));
     about["saturate"] = asked;
-    let mut writer = Writer::open(&folder, &about, args.resume)?;
+    let mut writer = Writer::open(&folder, &about, args.results.resume)?;
     let before: HashMap<String, Row> = results::read(&folder)?
         .trials
         .into_iter()
@@ -109,7 +95,7 @@ pub fn run_with(
     let is_interrupted = found.len() < points.len();
     writer.finish(is_interrupted)?;
     page(&folder)?;
-    match args.json {
+    match args.results.json {
         true => {
             let list: Vec<Value> = found
                 .iter()
@@ -123,7 +109,7 @@ pub fn run_with(
         }
         false => table(&found, out)?,
     }
-    if !args.quiet {
+    if !args.results.quiet {
         eprintln!("written: {}", folder.display());
     }
     Ok(match () {
@@ -182,7 +168,7 @@ fn search(
             }
         };
         search.show(seen);
-        if !args.quiet {
+        if !args.results.quiet {
             say(point, number, is_long, &seen);
         }
     }
@@ -314,10 +300,12 @@ mod tests {
             tol: 0.03,
             short: 4_000_000_000,
             most: 1e6,
-            out: Some(folder.0.join("out")),
-            resume: false,
-            json: true,
-            quiet: true,
+            results: ResultArgs {
+                out: Some(folder.0.join("out")),
+                resume: false,
+                json: true,
+                quiet: true,
+            },
         };
         let (signals, count) = (Signals::new().expect("signals"), AtomicUsize::new(0));
         let capacity = |cell: &Cell| {
@@ -337,7 +325,7 @@ mod tests {
             Outcome::Interrupted
         );
         signals.stop().store(false, Ordering::SeqCst);
-        args.resume = true;
+        args.results.resume = true;
         let (again, mut out) = (AtomicUsize::new(0), Vec::new());
         let going_on = |cell: &Cell, _: &AtomicBool| {
             again.fetch_add(1, Ordering::SeqCst);

@@ -24,21 +24,36 @@ pub struct RunArgs {
     pub scenario: PathBuf,
     #[command(flatten)]
     pub changes: Changes,
+    /// Cells of little load at once
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub side_by_side: usize,
+    #[command(flatten)]
+    pub results: ResultArgs,
+}
+
+/// Where results go, and what is said.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ResultArgs {
     /// Folder for the results; must be new or empty. Default: the scenario's name and the time
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Go on with what an interrupted run has left in --out
     #[arg(long, requires = "out")]
     pub resume: bool,
-    /// Cells of little load at once
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    pub side_by_side: usize,
     /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,
     /// Say nothing while it runs
     #[arg(long)]
     pub quiet: bool,
+}
+
+impl ResultArgs {
+    /// The folder, where none was named one of that name and this time.
+    pub fn folder(&self, name: &str) -> PathBuf {
+        let unnamed = || PathBuf::from(format!("{name}-{}", unix_seconds()));
+        self.out.clone().unwrap_or_else(unnamed)
+    }
 }
 
 /// What a command line changes of a scenario.
@@ -128,18 +143,15 @@ pub fn measure(
     signals: &Signals,
     trial: &Trial<'_>,
 ) -> io::Result<Outcome> {
-    let folder = args
-        .out
-        .clone()
-        .unwrap_or_else(|| PathBuf::from(format!("{}-{}", scenario.name, unix_seconds())));
+    let folder = args.results.folder(&scenario.name);
     let mut about = results::about(&scenario.name, &scenario.cells);
     about["scenario"] = json!(args.scenario.display().to_string());
     about["metrics"] = json!(scenario.metrics);
     about["axes"] = json!(scenario.axes);
-    let mut writer = Writer::open(&folder, &about, args.resume)?;
+    let mut writer = Writer::open(&folder, &about, args.results.resume)?;
     let manner = Manner {
         side_by_side: args.side_by_side,
-        is_quiet: args.quiet,
+        is_quiet: args.results.quiet,
     };
     let ended = runner::run(&scenario.cells, &mut writer, manner, signals.stop(), trial)?;
     let measured = results::read(&folder)?.trials;
@@ -156,7 +168,7 @@ pub fn measure(
         .count();
     let lacking = lacking(scenario, &measured);
     let page = page(&folder)?;
-    match args.json {
+    match args.results.json {
         true => {
             let mut json = page.json;
             json["assertions"] = judged.iter().map(told).collect();
@@ -179,7 +191,7 @@ pub fn measure(
             }
         }
     }
-    if !args.quiet {
+    if !args.results.quiet {
         eprintln!(
             "{} of {} trials count; written: {}",
             valid,

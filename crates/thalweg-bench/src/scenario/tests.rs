@@ -395,11 +395,13 @@ fn a_run_writes_its_folder_and_exits_as_it_went() {
             budget: None,
             ..command::Changes::default()
         },
-        out: Some(folder.0.join(name)),
-        resume,
         side_by_side: 4,
-        json: false,
-        quiet: true,
+        results: command::ResultArgs {
+            out: Some(folder.0.join(name)),
+            resume,
+            json: false,
+            quiet: true,
+        },
     };
     let signals = crate::runner::Signals::new().expect("signals");
     let run = |args: &command::RunArgs, trial: &crate::runner::Trial<'_>| {

@@ -350,34 +350,16 @@ pub fn study(runs: u64) -> Vec<Row> {
         of_one(random),
         of_one(adaptive),
     );
-    let apart: Vec<f64> = one_score
-        .iter()
-        .zip(&one_turn)
-        .map(|(a, b)| (a - b).abs())
-        .collect();
-    rows.push(
-        row(
-            "S5.1 scenario 1: score and round robin",
-            "difference, worst run",
-            "ms",
-            most(&apart),
-        )
-        .bar(Bar::AtMost(1.0)),
-    );
-    let apart: Vec<f64> = one_adaptive
-        .iter()
-        .zip(&one_turn)
-        .map(|(a, b)| (a - b).abs())
-        .collect();
-    rows.push(
-        row(
-            "S5.1 scenario 1: adaptive and round robin",
-            "difference, worst run",
-            "ms",
-            most(&apart),
-        )
-        .bar(Bar::AtMost(1.0)),
-    );
+    for (name, ours) in [("score", &one_score), ("adaptive", &one_adaptive)] {
+        let apart: Vec<f64> = ours
+            .iter()
+            .zip(&one_turn)
+            .map(|(a, b)| (a - b).abs())
+            .collect();
+        let condition = format!("S5.1 scenario 1: {name} and round robin");
+        let row = row(&condition, "difference, worst run", "ms", most(&apart));
+        rows.push(row.bar(Bar::AtMost(1.0)));
+    }
     let worse: Vec<f64> = one_random
         .iter()
         .zip(&one_turn)

@@ -11,7 +11,7 @@ use super::trace::{Body, Trace};
 use crate::command::Outcome;
 use crate::net::nest;
 use crate::runner::{Signals, Trial};
-use crate::scenario::command::{RunArgs, measure};
+use crate::scenario::command::{ResultArgs, RunArgs, measure};
 use crate::scenario::{self, Scenario};
 use crate::trial;
 
@@ -137,18 +137,8 @@ pub struct ReplayArgs {
     /// Anything else of a scenario, such as topology.kind=t3
     #[arg(long, value_name = "KEY=VALUE", value_parser = scenario::command::pair)]
     pub set: Vec<(String, String)>,
-    /// Folder for the results; must be new or empty. Default: replay and the time
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Go on with what an interrupted run has left in --out
-    #[arg(long, requires = "out")]
-    pub resume: bool,
-    /// Print the summary as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Say nothing while it runs
-    #[arg(long)]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub results: ResultArgs,
 }
 
 pub fn replay(args: &ReplayArgs, out: &mut dyn Write) -> io::Result<Outcome> {
@@ -167,11 +157,8 @@ pub fn replay_with(
     let run = RunArgs {
         scenario: args.trace.clone(),
         changes: scenario::command::Changes::default(),
-        out: args.out.clone(),
-        resume: args.resume,
         side_by_side: 1,
-        json: args.json,
-        quiet: args.quiet,
+        results: args.results.clone(),
     };
     measure(&scenario, &run, out, signals, trial)
 }
