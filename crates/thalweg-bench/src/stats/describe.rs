@@ -1,6 +1,6 @@
 //! One group of numbers: where its middle is, and how sure that is.
 
-use super::special::{normal_quantile, t_quantile};
+use super::special::t_quantile;
 use crate::sim::random::Random;
 
 /// An estimate and the range it is in with a stated confidence.
@@ -94,23 +94,6 @@ pub fn median_interval(numbers: &[f64], confidence: f64, seed: u64) -> Option<In
     })
 }
 
-/// A part of `all`, with Wilson's interval: it stays within 0 and 1 and does not vanish at 0 of n.
-pub fn wilson(hits: u64, all: u64, confidence: f64) -> Option<Interval> {
-    if all == 0 {
-        return None;
-    }
-    let (n, p) = (all as f64, hits as f64 / all as f64);
-    let z = normal_quantile(0.5 + confidence / 2.0);
-    let centre = (p + z * z / (2.0 * n)) / (1.0 + z * z / n);
-    let half = z / (1.0 + z * z / n) * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
-    Some(Interval {
-        middle: p,
-        low: (centre - half).max(0.0),
-        high: (centre + half).min(1.0),
-        count: all as usize,
-    })
-}
-
 /// Draws of a bootstrap: ends of an interval of 95 % are then known to about half a percentile.
 const DRAWS: usize = 2000;
 
@@ -155,19 +138,5 @@ mod tests {
             })
             .count();
         assert!((180..=200).contains(&covered), "{covered} of 200");
-    }
-
-    #[test]
-    fn wilsons_interval_is_the_known_one() {
-        let found = wilson(8, 10, 0.95).expect("ten");
-        assert!(
-            (found.low - 0.4902).abs() < 5e-4 && (found.high - 0.9433).abs() < 5e-4,
-            "{found:?}"
-        );
-        let none = wilson(0, 10, 0.95).expect("ten");
-        assert!(
-            none.low == 0.0 && (none.high - 0.2775).abs() < 5e-4,
-            "{none:?}"
-        );
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! *Knows:* numbers. *Must never know:* what they measure.
 //!
-//! Means carry Student's interval, medians a seeded bootstrap; two groups are told apart by Welch or Mann-Whitney, many
+//! Means carry Student's interval, medians a seeded bootstrap; two groups are told apart by Welch, many
 //! comparisons by Holm; "equal" is only what two one-sided tests within a stated margin say. Histograms are
 //! merged, never their percentiles averaged: that is not done here but where they are kept ([`crate::results`]).
 
@@ -10,8 +10,6 @@ mod compare;
 mod describe;
 mod special;
 
-pub use compare::{
-    Equality, Welch, hedges_g, holm, mann_whitney, ratio_interval, tost_ratio, welch,
-};
-pub use describe::{Interval, mean, mean_interval, median, median_interval, quantile, sd, wilson};
-pub use special::{normal_cdf, normal_quantile, t_cdf, t_quantile};
+pub use compare::{Equality, Welch, hedges_g, holm, tost_ratio, welch};
+pub use describe::{Interval, mean, mean_interval, median, median_interval, quantile, sd};
+pub use special::{normal_cdf, t_cdf};

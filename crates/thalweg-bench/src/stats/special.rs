@@ -7,11 +7,6 @@ pub fn normal_cdf(x: f64) -> f64 {
     if x > 0.0 { 1.0 - tail } else { tail }
 }
 
-/// The `x` below which the part `p` of a normal distribution lies; infinite at 0 and 1.
-pub fn normal_quantile(p: f64) -> f64 {
-    inverse(p, normal_cdf)
-}
-
 /// Part of Student's distribution below `t`.
 pub fn t_cdf(t: f64, degrees: f64) -> f64 {
     let tail = 0.5 * incomplete_beta(degrees / 2.0, 0.5, degrees / (degrees + t * t));
@@ -150,7 +145,6 @@ mod tests {
         ] {
             assert!((normal_cdf(x) - p).abs() < 1e-12, "{x}: {}", normal_cdf(x));
         }
-        assert!((normal_quantile(0.975) - 1.959_963_984_540_054).abs() < 1e-9);
         assert!((normal_cdf(-8.0) / 6.220_960_574_271_785e-16 - 1.0).abs() < 1e-9);
     }
 
