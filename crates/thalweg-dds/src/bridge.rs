@@ -9,7 +9,9 @@ use crate::graph::{self, Graph};
 use crate::mirror::{Incoming, Interest, Outgoing, locked, on_discovered};
 use crate::settings::DdsSettings;
 use crate::target::Target;
-use std::io::{self, Read, Write};
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const HELD_UP_EVERY: Duration = Duration::from_millis(20);
 /// Pause before a reconnect.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Bytes read from the broker at once.
+/// Bytes read from the broker at once, at least.
 const READ_BYTES: usize = 256 << 10;
 /// Bytes for the broker that are gathered before they are sent.
 const GATHERED_BYTES: usize = 128 << 10;
@@ -283,9 +285,8 @@ impl Shared {
     }
 
     /// `held_up` are writers that a reader holds up, which have to be looked after.
-    fn serve(&self, mut stream: UnixStream, start: Instant, held_up: &mut Vec<Arc<Target>>) {
+    fn serve(&self, stream: UnixStream, start: Instant, held_up: &mut Vec<Arc<Target>>) {
         let mut input = Vec::new();
-        let mut buffer = vec![0; READ_BYTES];
         let mut settled = Vec::new();
         let mut has_timeout = false;
         loop {
@@ -296,10 +297,10 @@ impl Shared {
                     return;
                 }
             }
-            match stream.read(&mut buffer) {
+            input.reserve(READ_BYTES);
+            match rustix::io::read(&stream, spare_capacity(&mut input)) {
                 Ok(0) => return,
-                Ok(count) => input.extend_from_slice(&buffer[..count]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(_) | Err(Errno::AGAIN) => {}
                 Err(_) => return,
             }
             let now = Time::from_nanos(start.elapsed().as_nanos() as u64 + 1);

@@ -244,10 +244,9 @@ impl DdsFront {
                 payload: message.payload(),
             },
         };
-        let mut bytes = Vec::with_capacity(message.payload().len() + message.address().len() + 64);
         let fits = message.payload().len() <= self.payload_max;
-        if fits && frame::encode_message(&sent, &mut bytes) {
-            return cx.send(&bytes);
+        if fits && cx.send_by(|out| frame::encode_message(&sent, out)) {
+            return;
         }
         Counts::add(&self.counts.too_long);
         if delivered.settles {

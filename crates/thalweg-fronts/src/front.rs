@@ -70,6 +70,12 @@ impl Cx<'_> {
             .write(self.id, |_, out| out.extend_from_slice(bytes));
     }
 
+    /// Appends to the link's output; what `append` says, and true if the link has gone.
+    pub fn send_by(&mut self, append: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+        let appended = self.links.write(self.id, |_, out| append(out));
+        appended.unwrap_or(true)
+    }
+
     /// Ends the link from our side, and its session's connection; what is in the output is still sent.
     pub fn end(&mut self, how: Closing, expiry: Option<Span>) {
         let Some(link) = self.links.get_mut(self.id) else {

@@ -2,11 +2,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
+use rustix::buffer::spare_capacity;
 
 use super::{HalfOpen, Slot};
 use crate::listen::ListenerSpec;
@@ -83,6 +85,15 @@ impl Socket {
             Socket::Tcp(stream) => stream.shutdown(how),
             Socket::Unix(stream) => stream.shutdown(how),
         }
+    }
+
+    /// Reads into the room behind these bytes, which is not looked at before.
+    pub fn read_behind(&self, bytes: &mut Vec<u8>) -> io::Result<usize> {
+        let socket = match self {
+            Socket::Tcp(stream) => stream.as_fd(),
+            Socket::Unix(stream) => stream.as_fd(),
+        };
+        Ok(rustix::io::read(socket, spare_capacity(bytes))?)
     }
 }
 

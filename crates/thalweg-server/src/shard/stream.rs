@@ -135,10 +135,8 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(id) else {
             return Ok(0);
         };
-        let left = connection.tail.len();
-        connection.tail.resize(left + BIG_READ_BYTES, 0);
-        let got = connection.socket.read(&mut connection.tail[left..]);
-        connection.tail.truncate(left + *got.as_ref().unwrap_or(&0));
+        connection.tail.reserve(BIG_READ_BYTES);
+        let got = connection.socket.read_behind(&mut connection.tail);
         if let Ok(count @ 1..) = got {
             connection.bytes_in += count as u64;
             self.counts.bytes_in += count as u64;
