@@ -1,6 +1,5 @@
 //! The figures of a folder in a table, for a terminal.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -9,12 +8,10 @@ use serde_json::{Value, json};
 use super::metric::{Metric, metric};
 use super::{calls, read};
 use crate::cell::{Cell, Row, Standing};
-use crate::command::Outcome;
-use crate::report::Found;
 use crate::stats::median;
 
 /// Medians over the repeats of each point, in Markdown, and the same for programs.
-pub fn render(folder: &Path) -> io::Result<Found> {
+pub fn render(folder: &Path) -> io::Result<(String, Value)> {
     let found = read(folder)?;
     let name = found.about["name"].as_str().unwrap_or("results").to_owned();
     let (points, others) = points(&found.trials);
@@ -63,17 +60,7 @@ pub fn render(folder: &Path) -> io::Result<Found> {
             );
         }
     }
-    fs::write(folder.join("summary.md"), &text)?;
-    let outcome = if points.is_empty() {
-        Outcome::Invalid
-    } else {
-        Outcome::Done
-    };
-    Ok(Found {
-        summary: text,
-        json,
-        outcome,
-    })
+    Ok((text, json))
 }
 
 /// A point: its name, a cell of it, its rows.

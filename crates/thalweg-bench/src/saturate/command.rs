@@ -14,9 +14,9 @@ use crate::command::Outcome;
 use crate::net::nest;
 use crate::results::{self, Writer};
 use crate::runner::{Signals, Trial};
-use crate::scenario::command::{Changes, ResultArgs, page};
+use crate::scenario::command::{Changes, ResultArgs};
 use crate::scenario::{frequency, part, time};
-use crate::trial;
+use crate::{paper, trial};
 
 /// `thalweg bench saturate …`
 #[derive(Args, Clone, Debug)]
@@ -94,7 +94,7 @@ pub fn run_with(
     }
     let is_interrupted = found.len() < points.len();
     writer.finish(is_interrupted)?;
-    page(&folder)?;
+    paper::render(&folder)?;
     match args.results.json {
         true => {
             let list: Vec<Value> = found

@@ -10,11 +10,10 @@ use super::{Judged, Scenario};
 use crate::cell::{CallCounter, Cell, Row, Standing};
 use crate::command::Outcome;
 use crate::net::nest;
-use crate::report::Found;
 use crate::results::unix_seconds;
 use crate::results::{self, Writer};
 use crate::runner::{self, Manner, Signals, Trial};
-use crate::trial;
+use crate::{paper, trial};
 
 /// `thalweg bench run …`
 #[derive(Args, Clone, Debug)]
@@ -167,10 +166,11 @@ pub fn measure(
         .filter(|(_, row)| row.standing == Standing::Valid)
         .count();
     let lacking = lacking(scenario, &measured);
-    let page = page(&folder)?;
+    // A terminal gets the table, the folder the page.
+    let (summary, mut json) = results::summary::render(&folder)?;
+    paper::render(&folder)?;
     match args.results.json {
         true => {
-            let mut json = page.json;
             json["assertions"] = judged.iter().map(told).collect();
             json["not_measured"] = lacking
                 .iter()
@@ -181,7 +181,7 @@ pub fn measure(
             writeln!(out, "{}", serde_json::to_string_pretty(&json)?)?;
         }
         false => {
-            out.write_all(page.summary.as_bytes())?;
+            out.write_all(summary.as_bytes())?;
             write!(out, "{}", words(&judged))?;
             if !lacking.is_empty() {
                 writeln!(out, "\n## Not measured\n")?;
@@ -246,14 +246,6 @@ fn lacking(scenario: &Scenario, measured: &[(Cell, Row)]) -> Vec<(String, String
         .iter()
         .map(|(name, rows)| (name.clone(), why(rows)))
         .collect()
-}
-
-/// Renders what was measured.
-pub fn page(folder: &Path) -> io::Result<Found> {
-    let brief = results::summary::render(folder)?;
-    // A terminal gets the table, the folder the page.
-    crate::paper::render(folder)?;
-    Ok(brief)
 }
 
 fn told(judged: &Judged) -> Value {
