@@ -212,7 +212,7 @@ impl Kernel {
         {
             for held in session.subscriptions.iter() {
                 let condition;
-                let (group, reliability, number) = if held.group.is_none() {
+                let (group, reliability, granted, number) = if held.group.is_none() {
                     let is = |sink: &&Sink| sink.kind == SinkKind::Session && sink.target == id.0;
                     let sink = self.routes.sinks(&held.filter).iter().find(is);
                     let filtered = sink.and_then(|sink| self.routes.condition(sink));
@@ -220,6 +220,7 @@ impl Kernel {
                     (
                         None,
                         sink.map(|sink| sink.reliability),
+                        None,
                         filtered.map_or(sink.map_or(0, |sink| sink.id), |it| it.id),
                     )
                 } else {
@@ -230,6 +231,7 @@ impl Kernel {
                     condition = selectors.and_then(|it| it.filter(key_of(id))).cloned();
                     (
                         group.map(Group::name),
+                        member.map(|m| m.asked),
                         member.map(|m| m.reliability),
                         member.map_or(0, |m| m.id),
                     )
@@ -241,10 +243,8 @@ impl Kernel {
                     filter: held.filter.clone(),
                     group,
                     reliability,
-                    offered: match held.group {
-                        Some(_) => reliability,
-                        None => limits.reliability_within(&held.filter, reliability),
-                    },
+                    offered: granted
+                        .unwrap_or_else(|| limits.reliability_within(&held.filter, reliability)),
                     id: number,
                     condition,
                     watch: None,

@@ -93,7 +93,7 @@ impl Kernel {
             self.routes.rates().forget_all();
             self.let_go_held_back();
         }
-        self.renew_strategies();
+        self.renew_group_policies();
         // Routes remember what the limits say of their addresses.
         self.routes.all_have_changed();
     }

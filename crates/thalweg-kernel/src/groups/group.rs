@@ -11,6 +11,7 @@ use crate::groups::policy::Policy;
 use crate::groups::seats::{Seats, key, key_of};
 use crate::groups::view::GroupCounters;
 use crate::ids::{GroupId, QueueId, SessionId, ShardId};
+use crate::limits::Limits;
 use crate::publish::pace::Pace;
 use crate::queue::{Backlog, Item, Mark, Place, Selectors};
 use std::sync::Arc;
@@ -76,6 +77,9 @@ pub(crate) struct Peer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member {
     pub session: SessionId,
+    /// How surely it wants messages.
+    pub asked: Reliability,
+    /// The same, as far as the policies of the group's filter allow it.
     pub reliability: Reliability,
     pub id: u32,
     /// Given if its copies come like those of queues.
@@ -188,6 +192,21 @@ impl Group {
         self.select(&member, filter.clone());
         self.seats_changed();
         true
+    }
+
+    /// What members here that have no line are granted of what they asked for is another now; those of whom that is true.
+    pub(crate) fn grant_anew(&mut self, limits: &Limits) -> Vec<SessionId> {
+        let mut changed = Vec::new();
+        for member in self.members.iter_mut().filter(|it| it.line.is_none()) {
+            let granted = limits.reliability_within(&self.filter, member.asked);
+            if std::mem::replace(&mut member.reliability, granted) != granted {
+                changed.push(member.session);
+            }
+        }
+        if !changed.is_empty() {
+            self.seats_changed();
+        }
+        changed
     }
 
     fn select(&mut self, member: &Member, filter: Option<Arc<Predicate>>) {

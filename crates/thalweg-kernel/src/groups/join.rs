@@ -56,7 +56,7 @@ impl Kernel {
         id: SessionId,
         name: &str,
         wish: &Wish<'_>,
-        reliability: Reliability,
+        (asked, reliability): (Reliability, Reliability),
         question: u32,
         pending: &mut PendingSubscribe,
     ) -> Option<bool> {
@@ -64,6 +64,7 @@ impl Kernel {
         let known = self.find_group(name, wish.filter);
         let member = Member {
             session: id,
+            asked,
             reliability,
             id: wish.id,
             line: None,

@@ -5,7 +5,7 @@ use crate::groups::work_terms::OrderKey;
 use crate::limits::Limits;
 use std::sync::Arc;
 use thalweg_balance::GroupStrategy;
-use thalweg_model::{Filter, Span};
+use thalweg_model::{Filter, Span, Time};
 
 /// What holds for groups whose filter is covered by this one. Of several policies the first that covers a group's filter
 /// counts; what it leaves out is as everywhere else.
@@ -83,12 +83,23 @@ impl Limits {
 }
 
 impl Kernel {
-    /// The limits have changed: groups whose strategy is another now begin anew.
-    pub(crate) fn renew_strategies(&mut self) {
-        let limits = &self.env.limits();
-        for group in self.groups.iter_mut() {
+    /// The limits have changed: groups whose strategy is another now begin anew, and members are granted what they may have now.
+    pub(crate) fn renew_group_policies(&mut self) {
+        for group_id in self.groups.ids() {
+            let limits = self.env.limits();
+            let Some(group) = self.groups.get_mut(group_id) else {
+                continue;
+            };
             let policy = limits.policy_of(group.filter());
             group.set_policy(policy);
+            let changed = group.grant_anew(limits);
+            for id in &changed {
+                self.tell_seats(group_id, *id);
+            }
+            if !changed.is_empty() {
+                // What waited for an acknowledgement may not need one any more.
+                self.look_at_group(group_id, Time::ZERO);
+            }
         }
     }
 }

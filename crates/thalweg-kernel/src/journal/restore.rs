@@ -405,9 +405,11 @@ impl Kernel {
             None => None,
             Some(name) => {
                 let group_id = self.group_for(&group_key(name, &stored.filter), &stored.filter);
+                let limits = self.env.limits();
                 let member = Member {
                     session: id,
-                    reliability: stored.reliability,
+                    asked: stored.reliability,
+                    reliability: limits.reliability_within(&stored.filter, stored.reliability),
                     id: stored.id,
                     line: None,
                 };

@@ -99,6 +99,7 @@ impl Kernel {
         if let Some(group) = self.groups.get_mut(group_id) {
             let member = Member {
                 session: id,
+                asked: reliability,
                 reliability,
                 id: 0,
                 line,

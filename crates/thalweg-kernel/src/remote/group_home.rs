@@ -75,6 +75,7 @@ impl Kernel {
         };
         let member = Member {
             session: id,
+            asked: reliability,
             reliability,
             id: 0,
             line: None,

@@ -159,20 +159,16 @@ impl Kernel {
             .min(limits.reliability_max)
             .min(self.grants(id).reliability_max);
         let offered = limits.reliability_within(wish.filter, asked);
-        // What a session is sent alone is bounded by each address, also by policies to come; members of a group by its filter.
-        let reliability = match wish.group {
-            Some(_) => offered,
-            None => asked,
-        };
+        // What a session is sent alone is bounded by each address; members of a group by its filter.
         let is_new = match wish.group {
-            Some(group) => self.join_group(id, group, wish, reliability, number, pending),
-            None => self.subscribe_alone(id, wish, reliability, number, pending),
+            Some(group) => self.join_group(id, group, wish, (asked, offered), number, pending),
+            None => self.subscribe_alone(id, wish, asked, number, pending),
         };
         let Some(is_new) = is_new else {
             return Subscribed::TooMany;
         };
         let condition = pending.condition.clone();
-        self.persist_subscription(id, wish, reliability, condition.as_deref());
+        self.persist_subscription(id, wish, asked, condition.as_deref());
         // Last values are not sent to groups : a new member would make everybody receive them again.
         let wanted = match wish.last_values {
             LastValueWish::Always => true,
@@ -180,9 +176,7 @@ impl Kernel {
             LastValueWish::Never => false,
         };
         if wanted && wish.group.is_none() && self.env.limits().retain_enabled {
-            pending
-                .scans
-                .push(self.scan_for(wish, reliability, condition));
+            pending.scans.push(self.scan_for(wish, asked, condition));
         }
         if offered < asked {
             self.books.downgraded();

@@ -4,8 +4,8 @@ use crate::world::{Terms, World, draft, firm, q, to_queue};
 use std::sync::Arc;
 use thalweg_kernel::access::{Access, Otherwise, Rules};
 use thalweg_kernel::{
-    Draft, DropReason, LastValueRule, LastValueWish, Limits, Outcome, Policy, Pressure, Safety,
-    Subscribed, Will, Wish,
+    Draft, DropReason, GroupStrategy, LastValueRule, LastValueWish, Limits, Outcome, Policy,
+    Pressure, Safety, Subscribed, Will, Wish,
 };
 use thalweg_model::{Filter, Reliability, RetainOp, Span};
 
@@ -292,10 +292,12 @@ fn floor(filter: &str) -> Policy {
 }
 
 fn reload(world: &mut World, records: &[Policy]) {
-    for kernel in &mut world.kernels {
-        kernel.set_limits(Limits {
-            policies: records.into(),
-            ..kernel.limits().clone()
+    for shard in 0..world.kernels.len() {
+        world.run(shard, |kernel, _, _| {
+            kernel.set_limits(Limits {
+                policies: records.into(),
+                ..kernel.limits().clone()
+            });
         });
     }
 }
@@ -387,12 +389,62 @@ fn members_of_a_group_have_the_ceiling_of_its_filter_wherever_the_group_is() {
         let got = world.got(member);
         assert_eq!(got.iter().map(|it| it.settles).collect::<Vec<_>>(), [false]);
         assert_eq!(world.waiting_in_groups(), 0);
+        // A reload applies to what is chosen from then on, and to what is listed.
+        for (records, most) in [
+            (vec![], ONCE),
+            (vec![at_most("t/+", AT_MOST)], AT_MOST),
+            (vec![], ONCE),
+        ] {
+            reload(&mut world, &records);
+            let mut listed = Vec::new();
+            world.kernels[at].for_each_subscription(None, |it| {
+                listed.push((it.reliability, it.offered));
+            });
+            assert_eq!(listed, [(ONCE, most)]);
+            world.publish(publisher, firm("t/a", "m"));
+            let got = world.got(member);
+            let settles: Vec<_> = got.iter().map(|it| it.settles).collect();
+            assert_eq!(settles, [most == ONCE]);
+            for got in got.iter().filter(|it| it.settles) {
+                world.settle_delivery(member, got.tag);
+            }
+        }
+        // What it asked for is written down.
+        world.lose(member);
+        world.restart();
         reload(&mut world, &[]);
-        let granted = world.subscribe(member, "t/+", Some("g"), ONCE);
-        assert_eq!(granted, Subscribed::Granted(ONCE));
+        let member = world.connect_with(at, &name, Access::ALL, HOUR);
+        let publisher = world.connect("p");
         world.publish(publisher, firm("t/a", "m"));
         let got = world.got(member);
         assert_eq!(got.iter().map(|it| it.settles).collect::<Vec<_>>(), [true]);
+    }
+}
+
+#[test]
+fn a_lower_ceiling_gives_members_what_waited_for_an_acknowledgement() {
+    for (shards, at) in [(1, 0), (2, 0), (2, 1)] {
+        let limits = Limits {
+            in_flight_max: 1,
+            group_strategy: GroupStrategy::RoundRobin,
+            ..limits(&[])
+        };
+        let mut world = World::with(shards, limits);
+        let publisher = world.connect("p");
+        let name = world.name_on(at);
+        let member = world.connect_with(at, &name, Access::ALL, HOUR);
+        world.subscribe(member, "t/+", Some("g"), ONCE);
+        for text in ["1", "2", "3"] {
+            world.publish(publisher, firm("t/a", text));
+        }
+        assert_eq!(world.texts(member), ["1"]);
+        reload(&mut world, &[at_most("t/+", AT_MOST)]);
+        world.wait(Span::from_millis(1));
+        assert_eq!(world.texts(member), ["2", "3"], "{shards} {at}");
+        assert_eq!(world.waiting_in_groups(), 0);
+        // The first is settled as it was sent.
+        world.settle_delivery(member, 1);
+        assert_eq!(world.entries_written(), 0);
     }
 }
 
