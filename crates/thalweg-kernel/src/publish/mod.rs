@@ -7,6 +7,7 @@ pub(crate) mod crowd;
 pub(crate) mod dedup;
 pub(crate) mod deliver;
 pub(crate) mod draft;
+pub(crate) mod onward;
 pub(crate) mod pace;
 pub(crate) mod pipeline;
 pub(crate) mod room;

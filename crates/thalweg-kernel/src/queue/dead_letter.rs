@@ -1,6 +1,5 @@
 //! What a queue gives up goes where its maker said, or nowhere.
 
-use super::accept::moved;
 use super::{Item, queue_address};
 use crate::Kernel;
 use crate::access::{Permission, is_brokers};
@@ -9,6 +8,7 @@ use crate::effects::Effects;
 use crate::ids::{GroupId, QueueId};
 use crate::ledger::DropReason;
 use crate::publish::cause::Cause;
+use crate::publish::onward::moved;
 use crate::publish::pipeline::Draft;
 use crate::topology::{key_of, write_address};
 use thalweg_model::{Death, DeathReason, Message, Properties, Reliability, RetainOp, Span, Time};

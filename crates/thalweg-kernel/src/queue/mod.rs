@@ -28,7 +28,6 @@ mod terms;
 mod view;
 mod written;
 
-pub(crate) use accept::Queued;
 pub use apart::Claim;
 pub(crate) use backlog::{Backlog, Item, Place};
 pub(crate) use dead_letter::{Dead, GivenUp};
