@@ -3,6 +3,7 @@
 pub(crate) mod balance;
 pub(crate) mod eviction;
 pub(crate) mod explain;
+pub(crate) mod feed;
 pub(crate) mod given_back;
 pub(crate) mod group;
 pub(crate) mod join;

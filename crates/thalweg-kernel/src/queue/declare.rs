@@ -334,6 +334,46 @@ impl Kernel {
             session.access().allows(Permission::Take, address)
         })
     }
+
+    /// Creates a durable queue if a consumer asks for one that has not been declared.
+    pub(crate) fn ensure_queue(&mut self, address: &str) {
+        if !self.has_queues()
+            || !super::is_queue_address(address)
+            || self.queues.find(address).is_some()
+        {
+            return;
+        }
+        // If it cannot be made, the consumer finds no queue.
+        let _ = self.add_plain_queue(address, None);
+    }
+
+    /// Makes a queue that outlives the broker and has no terms, but for how many messages may wait; it refuses more.
+    pub(super) fn add_plain_queue(
+        &mut self,
+        address: &str,
+        messages_max: Option<u64>,
+    ) -> Result<(), Refusal> {
+        if self.queues.count() >= self.env.limits().queues_max {
+            return Err(Refusal::TooMany);
+        }
+        if !self.may_keep(0, queue_cost(address)) {
+            return Err(Refusal::Short);
+        }
+        if self.env.journal_full() {
+            return Err(Refusal::Full);
+        }
+        let mut terms = Terms::plain(address, self.journal.next_number());
+        if messages_max.is_some() {
+            terms.limits.messages_max = messages_max;
+            terms.limits.overflow = super::QueueOverflow::RejectPublish;
+        }
+        let queue_id = self.add_queue(terms, Time::ZERO);
+        if self.env.limits().journal {
+            self.persist_queue(queue_id, self.env.limits().safety);
+        }
+        self.routes.all_have_changed();
+        Ok(())
+    }
 }
 
 pub(super) fn may_use(session: &crate::session::Session, address: &str) -> bool {

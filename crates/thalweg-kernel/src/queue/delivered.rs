@@ -130,7 +130,7 @@ impl Kernel {
     }
 
     /// A queue's message goes to a receiver whose output is not held here.
-    pub(super) fn note_unheld_delivery(&mut self, queue_id: QueueId, serial: u64) {
+    pub(crate) fn note_unheld_delivery(&mut self, queue_id: QueueId, serial: u64) {
         if let Some(mark) = self.mark_mut(Holder::Queue(queue_id)) {
             mark.left = mark.left.max(serial);
         }

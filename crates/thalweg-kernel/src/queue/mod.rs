@@ -154,6 +154,11 @@ impl Queue {
         }
     }
 
+    /// A member of a group was given one of its messages.
+    pub(crate) fn gave(&mut self) {
+        self.went += 1;
+    }
+
     /// A session that may use it does so: if it was about to end it stays.
     fn use_again(&mut self, now: Time) {
         self.used = now;
