@@ -193,6 +193,7 @@ NUMBERED = {
     "budget": lambda it: Policy.LatencyBudget(it * MILLI),
     "automatic": lambda it: Policy.Liveliness.Automatic(it * MILLI),
     "by-topic": lambda it: Policy.Liveliness.ManualByTopic(it * MILLI),
+    "lifespan": lambda it: Policy.Lifespan(it * MILLI),
     "separation": lambda it: Policy.TimeBasedFilter(it * MILLI),
     "depth": Policy.History.KeepLast,
     "strength": Policy.OwnershipStrength,

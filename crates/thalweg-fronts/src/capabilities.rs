@@ -479,9 +479,9 @@ pub fn document() -> String {
         "# What becomes of a message between protocols\n\n\
          Made from `capabilities.rs` of each front in `crates/thalweg-fronts/src` by `cargo xtask docs --bless`; the interop tests\n\
          (`cargo xtask interop`) hold real clients to every cell without DDS. Rows publish, columns receive.\n\n\
-         From DDS to DDS is from one domain to a second. Its declaration is in `deferred.rs`; Cyclone DDS and Fast DDS are held to a\n\
-         part of it by `crates/thalweg-dds/tests/bridge`: JSON from and to every protocol, last values, LIFESPAN to MQTT 5,\n\
-         services with MQTT 5, CoAP and another domain. The rest of its meaning is in [protocols/dds.md](protocols/dds.md).\n\n\
+         From DDS to DDS is from one domain to a second. Its declaration is in `deferred.rs`; `crates/thalweg-dds/tests/bridge/cells.rs`\n\
+         holds Cyclone DDS and one client of each other protocol to every cell of its row and its column, `policies.rs` and `services.rs`\n\
+         beside it hold two domains to payload and reply. The rest of its meaning is in [protocols/dds.md](protocols/dds.md).\n\n\
          *exact*: what was said. A rule: the same by a rule, [below](#rules). *dropped*: the message arrives without it.\n\
          –: the publisher cannot say it. ×: the subscriber cannot ask for it.\n",
     );

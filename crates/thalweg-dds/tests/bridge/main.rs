@@ -3,6 +3,7 @@
 //! `THALWEG_DDS_PYTHON` is a Python with the package `cyclonedds`; without it there is no such participant, and nothing is tested.
 #![cfg(feature = "cyclone")]
 
+mod cells;
 mod client;
 mod demo;
 mod filters;
@@ -13,6 +14,7 @@ mod nodes;
 mod peer;
 mod policies;
 mod promises;
+mod puppet;
 mod returns;
 mod services;
 mod terms;
