@@ -7,7 +7,7 @@
 
 | part    | what                                                                                                      |
 |---------|-----------------------------------------------------------------------------------------------------------|
-| rates   | 64 B reliable and best effort, 1 MB: ddsperf in one domain, Thalweg in two, ddsperf in the other          |
+| rates   | 64 B reliable and best effort, 1 MB: ddsperf in one domain, Thalweg in two, ddsperf in the other; memory  |
 | mqtt    | 64 B reliable from ddsperf to a subscriber of MQTT, against ddsperf to ddsperf                            |
 | latency | 1,000 samples a second from Python to Python, against the same without Thalweg                            |
 | crowd   | 500 topics, 2,000 endpoints of 20 participants: time until each has its opposite, memory, idle processor  |
@@ -141,16 +141,19 @@ def perf(options: list[str], size: str, reader: int, seconds: float) -> tuple[fl
 
 def measure_rates(args, folder: Path):
     for title, options, size, bar, is_whole in RATES:
-        direct, through, lost = [], [], 0
+        direct, through, lost, resident = [], [], 0, 0.0
         for run in range(args.runs):
             direct.append(perf(options, size, HERE, args.seconds)[0])
-            with Thalweg(args, folder / f"{title}{run}", "dds.allow=DDSPerfRDataKS/#,DDSPerfUDataKS/#"):
+            with Thalweg(args, folder / f"{title}{run}", "dds.allow=DDSPerfRDataKS/#,DDSPerfUDataKS/#") as broker:
                 rate, missing = perf(options, size, THERE, args.seconds)
+                resident = max(resident, broker.resident())
             through.append(rate)
             lost += missing
         one, other = statistics.median(direct), statistics.median(through)
         told = f"{other / max(one, 1):.2f} x: {other:,.0f}/s, direct {one:,.0f}/s, {lost} lost"
         yield title, f"{bar:.2f} x" + (", 0 lost" if is_whole else ""), told, other >= bar * one > 0 and not (is_whole and lost)
+        # Readers of ddsperf keep all, and what they have acknowledged is no more than is under way.
+        yield f"memory after {title}", "256 MiB", f"{resident:.0f} MiB", resident <= 256
 
 
 def count_mqtt(line: Line, seconds: float) -> tuple[float, int]:
