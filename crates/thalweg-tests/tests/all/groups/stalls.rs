@@ -89,7 +89,8 @@ fn a_frozen_member_is_closed_and_its_messages_go_to_others_and_it_is_on_trial_wh
     wait_for_group(broker.admin(), "the silent one to be closed", |group| {
         group["counters"]["stalls"] == 1
     });
-    assert!(broker.log().contains("frozen"), "the log names it");
+    // The log is read by a thread of the test's.
+    assert!(broker.wait_for_log("frozen", PATIENCE), "the log names it");
     let mut with_it: Vec<u32> = Vec::new();
     // When it resumes, its messages are no longer assigned to it.
     hand.log = Log::default();

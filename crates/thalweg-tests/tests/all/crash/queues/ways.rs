@@ -298,7 +298,7 @@ fn more_than_a_frame_that_dies_at_once_is_no_harm_to_the_journal() {
     other.publish("", "dead", b"m");
     confirmed(&mut other, 1);
     assert!(
-        process.log().contains("journal.frame_bytes_max"),
+        process.wait_for("journal.frame_bytes_max", PATIENCE),
         "{}",
         process.log()
     );
