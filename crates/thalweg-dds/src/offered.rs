@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(crate) struct Offered {
     /// Addresses of the topics of readers that request RELIABLE.
+    #[cfg(any(test, feature = "cyclone"))]
     addresses: BTreeMap<Guid, Box<str>>,
     /// Those readers, by address.
     readers: BTreeMap<Box<str>, BTreeMap<Guid, Reader>>,

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A broker, and the bridge's end of a stream to it.
 struct Stage {
-    _server: Server,
+    server: Server,
     counts: Arc<Counts>,
     stream: UnixStream,
     input: Vec<u8>,
@@ -34,11 +34,9 @@ impl Stage {
         let read = Config::from_text(None, std::iter::empty(), &sets);
         let server = Server::start(read.expect("the settings are right").0).expect("it starts");
         let counts = Arc::<Counts>::default();
-        let front = |nonce| DdsFront::at_stream("dds", "dds 0", PAYLOAD_MAX, nonce, counts.clone());
-        let stream = server.streams().open("dds", front).expect("it opens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let stream = opened(&server, &counts);
         Stage {
-            _server: server,
+            server,
             counts,
             stream,
             input: Vec::new(),
@@ -46,11 +44,7 @@ impl Stage {
     }
 
     fn says(&mut self, all: &[ToBroker<'_>]) {
-        let mut frames = Vec::new();
-        for it in all {
-            assert!(frame::encode(it, &mut frames));
-        }
-        self.stream.write_all(&frames).expect("it is open");
+        say(&mut self.stream, all);
     }
 
     /// The payload of the next message.
@@ -71,6 +65,21 @@ impl Stage {
             self.input.extend_from_slice(&some[..count]);
         }
     }
+}
+
+fn opened(server: &Server, counts: &Arc<Counts>) -> UnixStream {
+    let front = |nonce| DdsFront::at_stream("dds", "dds 0", PAYLOAD_MAX, nonce, counts.clone());
+    let stream = server.streams().open("dds", front).expect("it opens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
+fn say(stream: &mut UnixStream, all: &[ToBroker<'_>]) {
+    let mut frames = Vec::new();
+    for it in all {
+        assert!(frame::encode(it, &mut frames));
+    }
+    stream.write_all(&frames).expect("it is open");
 }
 
 #[test]
@@ -117,5 +126,31 @@ fn a_topic_of_which_something_is_promised_has_a_presence() {
         stage.says(&[ToBroker::Settled(0)]);
         let heard = stage.hears();
         assert!(heard.contains(words), "{heard}");
+    }
+}
+
+#[test]
+fn what_waits_for_a_session_comes_however_much_it_is() {
+    let mut stage = Stage::set(&["mqtt.inflight_max=20000"]);
+    let sample = |payload| {
+        ToBroker::Publish(Sample {
+            is_reliable: true,
+            retain: Retain::Set,
+            address: "a",
+            payload,
+            ..Sample::default()
+        })
+    };
+    let (address, is_late) = ("a", true);
+    stage.says(&[sample(b"here"), ToBroker::Subscribe { address, is_late }]);
+    assert_eq!(stage.hears(), "here");
+    // At once, so that they wait for the session; several times what it is told of before it is flushed, and what is written of
+    // that fits into the stream.
+    let payloads: Vec<String> = (0..10_000).map(|number| number.to_string()).collect();
+    let samples: Vec<ToBroker<'_>> = payloads.iter().map(|it| sample(it.as_bytes())).collect();
+    let mut other = opened(&stage.server, &stage.counts);
+    say(&mut other, &samples);
+    for payload in payloads {
+        assert_eq!(stage.hears(), payload);
     }
 }

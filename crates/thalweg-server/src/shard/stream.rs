@@ -503,15 +503,16 @@ impl Shard {
 
     /// Flushes every link that was written to.
     pub(super) fn flush_dirty(&mut self) {
-        // What the kernel has told fronts meanwhile becomes output only now.
-        if self.links.has_work() {
-            self.links.work(self.now, &mut self.kernel);
-            self.carry_out();
-        }
-        for id in self.kernel.take_prioritized() {
-            self.keep_little(id);
-        }
         loop {
+            // What the kernel has told fronts meanwhile becomes output only now. Each time, as flushing lets more through: a front
+            // that has been told all that it takes has room again only when that has become output.
+            if self.links.has_work() {
+                self.links.work(self.now, &mut self.kernel);
+                self.carry_out();
+            }
+            for id in self.kernel.take_prioritized() {
+                self.keep_little(id);
+            }
             // Once at least: what is written down asks for a flush, too, and may have made no output.
             let mut dirty = std::mem::take(&mut self.dirty);
             self.links.take_dirty(&mut dirty);
