@@ -1,5 +1,6 @@
 //! The two threads of a bridge: one waits for the domain and publishes, one waits for the broker and writes.
 
+use crate::admission::{self, Admission};
 use crate::calls::{Asked, RequestId, Services};
 use crate::counts::Counts;
 use crate::cyclone::{Error, Participant};
@@ -193,13 +194,20 @@ impl Shared {
     fn read_domain(&self) {
         let mut incoming = Incoming::new(self.settings.clone(), self.counts.clone());
         let mut graph = self.graph();
+        let mut admission = Admission::default();
         let mut out = Vec::new();
         let (mut patience, mut is_graph_old) = (LOOK_EVERY, false);
         while !self.is_stopping() {
-            let ready = self.participant.wait(patience);
-            if ready.discovery {
+            let is_waiting = admission.is_waiting();
+            let ready = self.participant.wait(match is_waiting {
+                true => admission::LOOK_EVERY.min(patience),
+                false => patience,
+            });
+            if ready.discovery || is_waiting {
                 let mut found = Vec::new();
                 self.participant.take_discovered(|it| found.push(it));
+                let (of, settings) = (&self.participant, &self.settings);
+                let found = admission.admit(found, of, settings, Instant::now());
                 for found in found {
                     let outgoing = &mut locked(&self.outgoing);
                     let interests =
@@ -215,7 +223,7 @@ impl Shared {
                     graph.read(&self.counts.remarks);
                     is_graph_old = true;
                 }
-                if is_graph_old || ready.discovery {
+                if is_graph_old || ready.discovery || is_waiting {
                     let writers = locked(&self.outgoing).of_ros();
                     let early = graph.write(incoming.of_ros(), writers);
                     is_graph_old = early.is_some();
@@ -341,7 +349,7 @@ impl Shared {
 
     /// Writes a message where it belongs, which is still to be flushed.
     fn write(&self, sample: &frame::Sample<'_>, now: Time) -> Vec<Arc<Target>> {
-        let (settings, counts) = (&self.settings, &self.counts);
+        let counts = &self.counts;
         // A message from the front's own queue is an answer.
         if sample.address.starts_with('$') {
             let Some(served) = locked(&self.services).answered(sample.correlation) else {
@@ -353,7 +361,7 @@ impl Shared {
                 Counts::add(&counts.unread);
             }
             for target in &targets {
-                target.write(sample, None, Some(served.id), settings, counts, now);
+                target.write(sample, None, Some(served.id), counts, now);
             }
             return targets;
         }
@@ -366,7 +374,7 @@ impl Shared {
             if target.is_service() {
                 self.ask(target, sample, now);
             } else {
-                target.write(sample, *level, None, settings, counts, now);
+                target.write(sample, *level, None, counts, now);
             }
         }
         targets.into_iter().map(|(target, _)| target).collect()
@@ -383,7 +391,7 @@ impl Shared {
         }
         let client = locked(&self.services).client;
         let id = RequestId { client, number };
-        if !target.write(sample, None, Some(id), &self.settings, &self.counts, now) {
+        if !target.write(sample, None, Some(id), &self.counts, now) {
             locked(&self.services).asked.take(number);
         }
     }

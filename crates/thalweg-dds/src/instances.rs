@@ -4,9 +4,8 @@ use crate::cdr;
 use crate::cyclone::{KeyHash, Sample, SampleKind};
 use crate::key::KeyType;
 use crate::name;
-use crate::types::{Struct, Types};
+use crate::types::Known;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Instances of a topic whose levels are remembered.
 const LEVELS_MAX: usize = 4096;
@@ -14,23 +13,23 @@ const LEVELS_MAX: usize = 4096;
 /// The levels of the instances of a topic.
 pub(crate) struct Instances {
     /// The type and its key, if that is known; else levels are the hashes of keys.
-    known: Option<(Arc<Struct>, KeyType)>,
+    known: Option<(Known, KeyType)>,
     /// Of keys that were seen.
     levels: HashMap<KeyHash, String>,
 }
 
 impl Instances {
     /// Of a topic whose type is this one, if it is known.
-    pub(crate) fn of(known: Option<&Arc<Struct>>) -> Instances {
+    pub(crate) fn of(known: Option<&Known>) -> Instances {
         Instances {
-            known: known.and_then(|of| Some((of.clone(), KeyType::of(of)?))),
+            known: known.and_then(|it| Some((it.clone(), KeyType::of(&it.of)?))),
             levels: HashMap::new(),
         }
     }
 
     /// Appends the level of the instance of a sample.
-    pub(crate) fn push_level(&mut self, sample: &Sample<'_>, types: &Types, address: &mut String) {
-        let Some((of, key)) = &self.known else {
+    pub(crate) fn push_level(&mut self, sample: &Sample<'_>, address: &mut String) {
+        let Some((Known { of, types, .. }, key)) = &self.known else {
             return name::push_key_level(&sample.key, address);
         };
         // All zeros may be that none was sent.

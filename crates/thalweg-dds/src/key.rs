@@ -4,7 +4,7 @@
 //! two digits.
 
 use crate::cdr;
-use crate::types::{FieldType, Form, Struct, Types};
+use crate::types::{FieldType, Form, Known, Struct, Types};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -168,25 +168,26 @@ impl KeyType {
 /// A type of which whole samples are had, without the hash of their key.
 #[derive(Clone, Debug)]
 pub struct Keyed {
-    of: Arc<Struct>,
+    known: Known,
     key: KeyType,
-    types: Arc<Types>,
 }
 
 impl Keyed {
-    /// Nothing if the type is not known, or has no key that [`KeyType`] can have.
-    pub fn of(type_name: &str, types: &Arc<Types>) -> Option<Keyed> {
-        let of = types.find(type_name)?;
+    /// Nothing if the type has no key that [`KeyType`] can have.
+    pub fn of(known: Known) -> Option<Keyed> {
         Some(Keyed {
-            of: of.clone(),
-            key: KeyType::of(of)?,
-            types: types.clone(),
+            key: KeyType::of(&known.of)?,
+            known,
         })
+    }
+
+    pub fn is_same(&self, other: &Keyed) -> bool {
+        Arc::ptr_eq(&self.known.of, &other.known.of)
     }
 
     /// The hash of the key of a sample.
     pub fn hash(&self, payload: &[u8]) -> Option<KeyHash> {
-        let value = cdr::to_json(payload, &self.of, &self.types).ok()?;
+        let value = cdr::to_json(payload, &self.known.of, &self.known.types).ok()?;
         self.key.hash(&self.key.level(&value)?)
     }
 }
@@ -335,7 +336,8 @@ mod tests {
         let text = "struct Reading { double value; @key long id; @key short part; };";
         add(text, &mut Names::default(), &mut types).expect("it is good");
         let types = Arc::new(types);
-        let keyed = Keyed::of("Reading", &types).expect("it has a key");
+        let keyed = types.known("Reading").and_then(Keyed::of);
+        let keyed = keyed.expect("it has a key");
         let value = json!({"value": 1.5, "id": -7, "part": 3});
         let mut hash = [0; 16];
         hash[..6].copy_from_slice(&[0xff, 0xff, 0xff, 0xf9, 0, 3]);
@@ -347,7 +349,7 @@ mod tests {
         }
         let key = KeyType::of(types.find("Reading").expect("there")).expect("it has one");
         assert_eq!(key.level_of_hash(&hash, &types).as_deref(), Some("-7,3"));
-        assert!(Keyed::of("Other", &types).is_none());
+        assert!(types.known("Other").is_none());
     }
 
     #[test]

@@ -8,6 +8,9 @@
 #![cfg_attr(not(feature = "cyclone"), forbid(unsafe_code))]
 
 #[cfg(feature = "cyclone")]
+mod admission;
+pub mod announced;
+#[cfg(feature = "cyclone")]
 pub mod bridge;
 pub mod calls;
 pub mod cdr;

@@ -13,7 +13,7 @@ use crate::relief::Spent;
 use crate::remarks::{self, Unmatched};
 use crate::settings::DdsSettings;
 use crate::target::Target;
-use crate::types::Struct;
+use crate::types::Known;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,7 +65,7 @@ struct In {
     /// The address of the last sample, with the level of its instance or writer.
     below: String,
     /// The type, if its values become JSON.
-    json: Option<Arc<Struct>>,
+    json: Option<Known>,
     is_retained: bool,
     remote: HashSet<Guid>,
     /// Whether a deadline was missed since the last sample, and whether a writer is alive.
@@ -88,6 +88,8 @@ struct In {
 struct Author {
     guid: Option<Guid>,
     lifespan: Option<Duration>,
+    /// It announces another type of the name.
+    is_other: bool,
 }
 
 impl Incoming {
@@ -147,7 +149,8 @@ impl Incoming {
             }
         };
         tracing::info!(topic = key.topic.name, address, "reading DDS samples");
-        let known = self.settings.types.find(&key.topic.type_name);
+        let is_json = self.settings.is_json(&address);
+        let known = participant.known(&key.topic.type_name, is_json);
         // Of exclusive writers only the strongest is heard, and `dds.retain` outlives writers.
         let has_holders = role == Role::Topic
             && key.class.is_durable
@@ -161,9 +164,9 @@ impl Incoming {
             instances: self
                 .settings
                 .has_instances(key.topic.is_keyless, &address)
-                .then(|| Instances::of(known)),
+                .then(|| Instances::of(known.as_ref())),
             below: String::new(),
-            json: known.filter(|_| self.settings.is_json(&address)).cloned(),
+            json: known.filter(|_| is_json),
             is_retained: role == Role::Topic
                 && (key.class.is_durable || self.settings.is_retained(&address)),
             role,
@@ -296,7 +299,7 @@ impl In {
             holders,
             ..
         } = self;
-        let (address, json) = (&self.address, self.json.as_deref());
+        let (address, json) = (&self.address, self.json.as_ref());
         let content_types = &self.content_types;
         let (is_keyless, is_retained) = (self.is_keyless, self.is_retained);
         let (role, has_instances) = (self.role, instances.is_some());
@@ -306,23 +309,31 @@ impl In {
                 // A reader also receives from writers that offer more than it requests; those have readers of their
                 // own.
                 match reader.writer(sample.writer) {
-                    Some(Endpoint { qos, guid, .. }) => (qos.class() == *class).then_some(Author {
+                    Some(Endpoint {
+                        qos, guid, type_id, ..
+                    }) => (qos.class() == *class).then_some(Author {
                         guid: Some(guid),
                         lifespan: qos.lifespan,
+                        is_other: json.is_some_and(|it| !it.is_of(type_id)),
                     }),
                     None => Some(Author::default()),
                 }
             });
-            let Some(Author { guid, lifespan }) = author else {
+            let Some(author) = author else {
                 return;
             };
+            let Author { guid, lifespan, .. } = author;
             *is_late = false;
             below.clear();
             below.push_str(address);
             match (instances.as_mut(), guid) {
+                (Some(_), _) if author.is_other => {
+                    below.push('/');
+                    name::push_key_level(&sample.key, below);
+                }
                 (Some(instances), _) => {
                     below.push('/');
-                    instances.push_level(&sample, &settings.types, below);
+                    instances.push_level(&sample, below);
                 }
                 (None, Some(guid)) if has_writers => {
                     below.push('/');
@@ -372,7 +383,8 @@ impl In {
             };
             let id = call.as_ref().map(|(id, _)| *id);
             let bytes = call.as_ref().map_or(sample.bytes, |(_, bytes)| bytes);
-            let text = json.and_then(|of| text_of(bytes, of, settings));
+            let text = json.filter(|_| !author.is_other);
+            let text = text.and_then(|known| text_of(bytes, known, settings));
             published.content_type = match text {
                 Some(_) => "application/json",
                 None => &content_types[usize::from(cdr::is_xcdr2(bytes))],
@@ -417,11 +429,11 @@ impl In {
 }
 
 /// A sample as JSON; nothing, and it stays as it is, if it is too long or not of the type.
-fn text_of(bytes: &[u8], of: &Struct, settings: &DdsSettings) -> Option<String> {
+fn text_of(bytes: &[u8], known: &Known, settings: &DdsSettings) -> Option<String> {
     if bytes.len() > JSON_MAX {
         return None;
     }
-    let value = cdr::to_json(bytes, of, &settings.types).ok()?;
+    let value = cdr::to_json(bytes, &known.of, &known.types).ok()?;
     let text = value.to_string();
     (text.len() <= settings.payload_max).then_some(text)
 }
@@ -639,11 +651,13 @@ impl Outgoing {
         // One at a time: readers that match both would receive everything twice.
         out.target = None;
         out.has_last_values = false;
-        let known = self.settings.types.find(&key.topic.type_name);
+        let is_json = self.settings.is_json(&out.address);
+        let known = participant.known(&key.topic.type_name, is_json);
+        let known = known.as_ref();
         match participant.writer(&key.topic, &offer) {
             Ok(writer) => {
                 tracing::info!(topic, address = out.address, "writing DDS samples");
-                let json = known.filter(|_| self.settings.is_json(&out.address));
+                let json = known.filter(|_| is_json);
                 let keyed = known.filter(|_| out.has_levels);
                 out.target = Some(Arc::new(Target::of(
                     writer,

@@ -9,10 +9,9 @@ use crate::key::KeyType;
 use crate::mirror::{JSON_MAX, locked};
 use crate::name::{self, Role};
 use crate::relief::{Relief, Spent};
-use crate::settings::DdsSettings;
-use crate::types::Struct;
+use crate::types::Known;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use thalweg_model::{Span, Time};
 
@@ -26,9 +25,9 @@ const KEY_BYTES_MIN: usize = 20;
 pub(crate) struct Target {
     writer: Writer,
     role: Role,
-    json: Option<Arc<Struct>>,
+    json: Option<Known>,
     /// The type and its key, if instances have addresses and it is known.
-    key: Option<(Arc<Struct>, KeyType)>,
+    key: Option<(Known, KeyType)>,
     is_keyless: bool,
     is_xcdr2: bool,
     /// Until then samples are dropped at once; nanoseconds.
@@ -43,15 +42,15 @@ impl Target {
     pub(crate) fn of(
         writer: Writer,
         role: Role,
-        json: Option<&Arc<Struct>>,
-        keyed: Option<&Arc<Struct>>,
+        json: Option<&Known>,
+        keyed: Option<&Known>,
         is_keyless: bool,
         spent: Spent,
     ) -> Target {
         Target {
             role,
             json: json.cloned(),
-            key: keyed.and_then(|of| Some((of.clone(), KeyType::of(of)?))),
+            key: keyed.and_then(|it| Some((it.clone(), KeyType::of(&it.of)?))),
             is_keyless,
             is_xcdr2: writer.is_xcdr2(),
             writer,
@@ -76,7 +75,6 @@ impl Target {
         message: &frame::Sample<'_>,
         level: Option<&str>,
         id: Option<RequestId>,
-        settings: &DdsSettings,
         counts: &Counts,
         now: Time,
     ) -> bool {
@@ -90,8 +88,8 @@ impl Target {
         let written = if message.retain == Retain::Clear {
             let payload = match (self.is_keyless, &self.key, level) {
                 (true, ..) => Some(vec![0, 1, 0, 0]),
-                (_, Some((_, key)), Some(level)) => {
-                    key.payload(level, &settings.types, self.is_xcdr2)
+                (_, Some((known, key)), Some(level)) => {
+                    key.payload(level, &known.types, self.is_xcdr2)
                 }
                 // The key itself would have to be written, and of it only the hash is known.
                 _ => None,
@@ -109,7 +107,7 @@ impl Target {
         } else {
             let bytes = match &self.json {
                 Some(of) if !cdr::is_encapsulated(message.payload) => {
-                    self.bytes_of(message.payload, of, settings)
+                    self.bytes_of(message.payload, of)
                 }
                 _ => None,
             };
@@ -119,8 +117,8 @@ impl Target {
             }
             let key = match &self.key {
                 // The value decides, whatever the address has.
-                Some((of, key)) => {
-                    let value = cdr::to_json(bytes, of, &settings.types).ok();
+                Some((known, key)) => {
+                    let value = cdr::to_json(bytes, &known.of, &known.types).ok();
                     value.and_then(|value| key.level(&value))
                 }
                 None => level.map(str::to_owned),
@@ -155,7 +153,7 @@ impl Target {
         })
     }
 
-    fn bytes_of(&self, text: &[u8], of: &Struct, settings: &DdsSettings) -> Option<Vec<u8>> {
+    fn bytes_of(&self, text: &[u8], known: &Known) -> Option<Vec<u8>> {
         if text.len() > JSON_MAX {
             return None;
         }
@@ -164,7 +162,7 @@ impl Target {
             [] if self.role != Role::Topic => serde_json::Value::Null,
             text => serde_json::from_slice(text).ok()?,
         };
-        cdr::from_json(&value, of, &settings.types, self.is_xcdr2).ok()
+        cdr::from_json(&value, &known.of, &known.types, self.is_xcdr2).ok()
     }
 
     /// Writes a sample; beside the writer while a reader holds that up.

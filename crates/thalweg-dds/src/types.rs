@@ -1,6 +1,7 @@
 //! Types whose values are known: those of ROS 2 that most use, and those of `.msg`, `.srv` and
 //! `.idl` files.
 
+use crate::announced::TypeId;
 use crate::idl;
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,6 +43,22 @@ pub struct Struct {
     pub keys: Vec<usize>,
     /// Nothing if its text does not say it: then it is as the payload's encoding says of the outermost one.
     pub form: Option<Form>,
+}
+
+/// A type, and those that it names.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub of: Arc<Struct>,
+    pub types: Arc<Types>,
+    /// Of a type that a peer has announced; nothing if a file describes it.
+    pub id: Option<TypeId>,
+}
+
+impl Known {
+    /// Whether an endpoint's samples are of it that announces this: a file's type is every one of its name.
+    pub fn is_of(&self, announced: Option<TypeId>) -> bool {
+        self.id.is_none() || announced.is_none() || self.id == announced
+    }
 }
 
 /// All types that are known, by name: `package/msg/Name`.
@@ -171,6 +188,15 @@ impl Types {
     /// Returns the type of a topic by its DDS or ROS name: `std_msgs::msg::dds_::String_`, or `std_msgs/msg/String`.
     pub fn find(&self, type_name: &str) -> Option<&Arc<Struct>> {
         self.get(&plain_name(type_name))
+    }
+
+    /// The same, with the types that it names.
+    pub fn known(self: &Arc<Self>, type_name: &str) -> Option<Known> {
+        Some(Known {
+            of: self.find(type_name)?.clone(),
+            types: self.clone(),
+            id: None,
+        })
     }
 
     /// Adds the type of a `.msg` file's text. Returns the error and its line, if it cannot be used.

@@ -17,6 +17,7 @@ import threading
 import time
 from dataclasses import dataclass, fields, is_dataclass
 from enum import auto
+from typing import Optional
 
 from cyclonedds.core import InstanceState, Policy, Qos
 from cyclonedds.domain import Domain, DomainParticipant
@@ -136,6 +137,18 @@ class Shape(IdlStruct, typename="plant::Shape"):
     size: float64
 
 
+@dataclass
+class OtherShape(IdlStruct, typename="plant::Shape"):
+    name: str
+    key("name")
+    weight: int32
+
+
+@dataclass
+class Odd(IdlStruct, typename="Odd"):
+    data: Optional[int32]
+
+
 def node_types(size):
     """Of `ros_discovery_info`: ids have 24 bytes up to ROS 2 Humble, and 16 since Iron. A `char` there is an `uint8` here."""
 
@@ -161,7 +174,7 @@ def node_types(size):
 NODES = {size: node_types(size) for size in (16, 24)}
 TYPES = {
     it.__name__: it
-    for it in [Text, PoseStamped, Twist, Blob, Reading, Sum, SumAnswer, Shape]
+    for it in [Text, PoseStamped, Twist, Blob, Reading, Sum, SumAnswer, Shape, OtherShape, Odd]
 }
 QOS = {
     "reliable": Policy.Reliability.Reliable(1_000_000_000),

@@ -6,10 +6,13 @@
 
 mod qos;
 mod sertype;
+mod typeobj;
 
+use crate::announced::{Announced, Described, TypeId, Unknown};
 use crate::key::Keyed;
+use crate::mirror::locked;
 use crate::qos::Qos;
-use crate::types::Types;
+use crate::types::{Known, Types};
 use cyclors::{
     DDS_ALIVE_INSTANCE_STATE, DDS_ANY_STATE, DDS_BUILTIN_TOPIC_DCPSPUBLICATION,
     DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION, DDS_NOT_ALIVE_DISPOSED_INSTANCE_STATE, DDS_RETCODE_TIMEOUT,
@@ -22,8 +25,8 @@ pub use sertype::KeyHash;
 use std::ffi::{CString, c_void};
 use std::fmt;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Error of the library for a failed call.
@@ -92,6 +95,8 @@ pub struct Endpoint {
     pub participant: Guid,
     pub topic: Topic,
     pub qos: Qos,
+    /// The type that it announces, if it announces a complete one.
+    pub type_id: Option<TypeId>,
 }
 
 /// A discovered remote endpoint or participant.
@@ -101,6 +106,22 @@ pub enum Discovered {
     Reader(Endpoint),
     WriterGone(Guid),
     ReaderGone(Guid),
+}
+
+impl Discovered {
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        match self {
+            Discovered::Writer(it) | Discovered::Reader(it) => Some(it),
+            Discovered::WriterGone(_) | Discovered::ReaderGone(_) => None,
+        }
+    }
+
+    pub fn guid(&self) -> &Guid {
+        match self {
+            Discovered::Writer(it) | Discovered::Reader(it) => &it.guid,
+            Discovered::WriterGone(guid) | Discovered::ReaderGone(guid) => guid,
+        }
+    }
 }
 
 /// Kind of a sample's content.
@@ -137,6 +158,7 @@ struct Inner {
     participant: Entity,
     guid: Guid,
     types: Arc<Types>,
+    announced: Mutex<Announced>,
     _domain: Entity,
 }
 
@@ -212,6 +234,7 @@ impl Participant {
             participant,
             guid,
             types: types.clone(),
+            announced: Mutex::default(),
             _domain: of_domain,
         };
         inner.attach(inner.guard.0, WOKEN)?;
@@ -224,6 +247,39 @@ impl Participant {
 
     pub fn guid(&self) -> Guid {
         self.0.guid
+    }
+
+    pub fn announced(&self) -> &Mutex<Announced> {
+        &self.0.announced
+    }
+
+    /// The type of this name: a file's, or else, where that is wanted, a peer's.
+    pub fn known(&self, type_name: &str, or_announced: bool) -> Option<Known> {
+        let announced = || locked(&self.0.announced).find(type_name).cloned();
+        let known = self.0.types.known(type_name);
+        known.or_else(|| or_announced.then(announced).flatten())
+    }
+
+    /// The content of a type object, which is asked for if no peer has sent it.
+    pub fn described(&self, id: &TypeId) -> Result<Described, Unknown> {
+        let (entity, identifier) = (self.0.participant.0, typeobj::identifier(id));
+        let id = ptr::from_ref(&identifier).cast();
+        let mut object = ptr::null_mut();
+        // SAFETY: the identifier is what a `ddsi_typeid` begins with. The object is ours until it is freed. Without a timeout
+        // the library looks for it under its lock; the domain that it is asked in lives as long as the participant.
+        unsafe {
+            if cyclors::dds_get_typeobj(entity, id, 0, &mut object) != 0 || object.is_null() {
+                let mut sertype = ptr::null();
+                if cyclors::dds_get_entity_sertype(self.0.writers.0, &mut sertype) == 0 {
+                    let domain = (*sertype).gv.v as *mut cyclors::ddsi_domaingv;
+                    typeobj::ddsi_tl_request_type(domain, id, ptr::null(), 0);
+                }
+                return Err(Unknown::Yet);
+            }
+            let described = typeobj::described(&*object.cast());
+            cyclors::dds_free_typeobj(object);
+            described
+        }
     }
 
     /// Waits until there is something to do, or another thread wakes it.
@@ -356,6 +412,13 @@ unsafe fn endpoint_of(found: &dds_builtintopic_endpoint_t) -> Endpoint {
             sertype::text(found.type_name),
         )
     };
+    let mut info = ptr::null();
+    // SAFETY: the caller vouches for it; what is found is valid as long as the rest.
+    let type_id = unsafe {
+        let found = ptr::from_ref(found).cast_mut();
+        cyclors::dds_builtintopic_get_endpoint_type_info(found, &mut info);
+        typeobj::complete(info)
+    };
     // The last byte is the kind of entity (DDSI-RTPS 2.5 §9.3.1.2): writers and readers without a key.
     let is_keyless = matches!(found.key.v[15] & 0x0f, 0x03 | 0x04);
     Endpoint {
@@ -371,6 +434,7 @@ unsafe fn endpoint_of(found: &dds_builtintopic_endpoint_t) -> Endpoint {
             // SAFETY: the caller vouches for it.
             false => unsafe { qos::read(found.qos) },
         },
+        type_id,
     }
 }
 
@@ -391,7 +455,9 @@ impl Inner {
     /// The topic and its type, which lives as long as it.
     fn topic(&self, topic: &Topic) -> Result<(Entity, *const ddsi_sertype), Error> {
         let (name, type_name) = (c_text(&topic.name)?, c_text(&topic.type_name)?);
-        let keyed = Keyed::of(&topic.type_name, &self.types).filter(|_| !topic.is_keyless);
+        let known = self.types.known(&topic.type_name);
+        let known = known.or_else(|| locked(&self.announced).find(&topic.type_name).cloned());
+        let keyed = known.and_then(Keyed::of).filter(|_| !topic.is_keyless);
         let mut of = sertype::new_type(&type_name, topic.is_keyless, keyed);
         let null = ptr::null();
         // SAFETY: the name is copied; the reference to the type is taken over, and `of` becomes the type that is used, which

@@ -174,9 +174,15 @@ unsafe extern "C" fn type_free(of: *mut ddsi_sertype) {
     }
 }
 
-/// Types of one name are alike; that was compared already.
-unsafe extern "C" fn type_equal(_: *const ddsi_sertype, _: *const ddsi_sertype) -> bool {
-    true
+/// Types of one name, which was compared already, are alike unless keys are told differently.
+unsafe extern "C" fn type_equal(one: *const ddsi_sertype, other: *const ddsi_sertype) -> bool {
+    // SAFETY: see above.
+    unsafe {
+        match (&(*one.cast::<Type>()).keyed, &(*other.cast::<Type>()).keyed) {
+            (Some(one), Some(other)) => one.is_same(other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
 }
 
 unsafe extern "C" fn type_hash(_: *const ddsi_sertype) -> u32 {

@@ -3,6 +3,7 @@
 //! `THALWEG_DDS_PYTHON` is a Python with the package `cyclonedds`; without it there is no such participant, and nothing is tested.
 #![cfg(feature = "cyclone")]
 
+mod announced;
 mod cells;
 mod client;
 mod demo;
