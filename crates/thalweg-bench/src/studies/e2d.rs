@@ -81,7 +81,7 @@ impl Condition<'_> {
     }
 
     /// By how much the costs of an adaptive course, summed over its steps, are above those of the better fixed protocol of
-    /// each step, which nobody knows beforehand; as a part of these, over the repeats.
+    /// each step, which is not known beforehand; as a part of these, over the repeats.
     fn regret(&self, goal: &str, cost: Cost) -> Option<Stat> {
         let means = |way: &str| -> Vec<f64> {
             let steps = self.of(way).into_iter();

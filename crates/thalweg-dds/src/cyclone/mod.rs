@@ -130,7 +130,7 @@ pub enum SampleKind {
     Data,
     /// Its instance is gone: nothing but the key.
     Dispose,
-    /// Its writer holds the instance no longer, and nobody else is concerned. Only written.
+    /// Its writer holds the instance no longer; other writers may. Only written.
     Unregister,
 }
 

@@ -13,7 +13,7 @@ const INFINITE: dds_time_t = i64::MAX;
 const UNLIMITED: i32 = -1;
 /// Longest wait of a write to a slow reliable reader; nanoseconds.
 const BLOCKING_MAX: dds_time_t = 100_000_000;
-/// Of `dds_history_kind`.
+/// The two kinds of history (`dds_history_kind`).
 const KEEP_LAST: u32 = 0;
 const KEEP_ALL: u32 = 1;
 /// Of `dds_ignorelocal_kind`: endpoints of the same participant.

@@ -301,7 +301,7 @@ fn a_restarted_broker_has_what_the_lasting_writers_hold_that_are_left() {
     let stays = told(&mut stage.peer, "stays", "stays", &mut all);
     told(&mut stage.peer, "goes", "goes", &mut all);
     let of_two = told(&mut two, "two", "of two", &mut all);
-    // What is no writer's stays, whoever is below.
+    // What is no writer's stays, whichever writers are below.
     let kept = thalweg_client::Options {
         retain: thalweg_client::Retain::Set,
         ..thalweg_client::Options::default()

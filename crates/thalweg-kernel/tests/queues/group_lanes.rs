@@ -52,23 +52,11 @@ fn member(world: &mut World, shard: usize, expiry: Span, filter: Option<&str>) -
     (who, name)
 }
 
-/// Texts of what came, one after the other, each of which is settled.
-fn work(world: &mut World, who: Who) -> Vec<String> {
-    let mut texts = Vec::new();
-    loop {
-        let got = world.got(who);
-        if got.is_empty() {
-            return texts;
-        }
-        for got in got {
-            match got.is_delivery {
-                true => drop(world.settle_delivery(who, got.tag)),
-                false => world.ack(who, got.tag),
-            }
-            texts.push(got.text);
-        }
-        world.wait(Span::from_millis(1));
-    }
+/// What a message of the property test says: its priority as it counts, and its number.
+fn lane_and_number(text: &str) -> (u8, u32) {
+    let (priority, number) = text.split_once(' ').expect("both");
+    let priority: u8 = priority.parse().expect("one");
+    (priority.min(9), number.parse().expect("one"))
 }
 
 fn worlds() -> impl Iterator<Item = (World, Who, usize)> {
@@ -92,7 +80,7 @@ fn the_highest_goes_first_and_each_other_has_twice_the_share_of_the_one_below() 
                 publish(&mut world, publisher, &text, priority);
             }
         }
-        let came = work(&mut world, who);
+        let came = world.works(who);
         assert_eq!(came[0], "first");
         let lane = |text: &String| text[..1].to_owned();
         assert!(came[1..15].iter().all(|it| lane(it) == "9"), "{came:?}");
@@ -127,7 +115,7 @@ fn what_comes_back_is_the_next_of_its_priority() {
     let shown: Vec<_> = got.iter().map(|it| (&*it.text, it.deliveries)).collect();
     assert_eq!(shown, [("x", 0), ("mid 1", 0), ("mid 1", 1)]);
     world.ack(who, got[2].tag);
-    assert_eq!(work(&mut world, who), ["high", "mid 2", "low"]);
+    assert_eq!(world.works(who), ["high", "mid 2", "low"]);
 }
 
 #[test]
@@ -141,7 +129,7 @@ fn what_expires_goes_whatever_waits_before_it() {
         });
         world.wait(Span::from_secs(2));
         assert_eq!(world.waiting_in_groups(), 1);
-        assert_eq!(work(&mut world, who), ["first", "stays"]);
+        assert_eq!(world.works(who), ["first", "stays"]);
     }
 }
 
@@ -161,8 +149,8 @@ fn members_with_filters_have_what_they_select_by_priority() {
         ] {
             publish(&mut world, publisher, text, priority);
         }
-        assert_eq!(work(&mut world, blue), ["b", "b mid", "b low"]);
-        assert_eq!(work(&mut world, red), ["r", "r high", "r mid", "r low"]);
+        assert_eq!(world.works(blue), ["b", "b mid", "b low"]);
+        assert_eq!(world.works(red), ["r", "r high", "r mid", "r low"]);
     }
 }
 
@@ -186,7 +174,7 @@ fn a_group_in_order_keeps_it_whatever_the_priorities() {
             publish(&mut world, publisher, &text, number % 10);
             all.push(text);
         }
-        assert_eq!(work(&mut world, who), all);
+        assert_eq!(world.works(who), all);
     }
 }
 
@@ -213,7 +201,7 @@ fn what_waited_through_a_restart_and_on_disk_goes_by_priority_from_memory_on() {
         }
         world.restart();
         let who = world.connect_with(shard, &name, Access::ALL, HOUR);
-        let came = work(&mut world, who);
+        let came = world.works(who);
         assert_eq!(came.len(), 600);
         // Some hundreds are read at a time; of what is there the highest goes first.
         let highs = came[..200].iter().filter(|it| it.starts_with('9')).count();
@@ -275,11 +263,7 @@ fn whatever_happens_the_order_within_a_priority_stays_and_the_highest_is_next() 
             }
             world.wait(Span::from_millis(1));
             for got in world.got(who) {
-                let (priority, number) = got.text.split_once(' ').expect("both");
-                let it: (u8, u32) = (
-                    priority.parse::<u8>().expect("one").min(9),
-                    number.parse().expect("one"),
-                );
+                let it = lane_and_number(&got.text);
                 let at = waiting.iter().position(|other| *other == it);
                 let at = at.unwrap_or_else(|| panic!("seed {seed}: {it:?} is not expected"));
                 if !again.contains(&it) {
@@ -299,11 +283,7 @@ fn whatever_happens_the_order_within_a_priority_stays_and_the_highest_is_next() 
             }
             world.wait(Span::from_millis(1));
             for got in world.got(who) {
-                let (priority, number) = got.text.split_once(' ').expect("both");
-                let it: (u8, u32) = (
-                    priority.parse::<u8>().expect("one").min(9),
-                    number.parse().expect("one"),
-                );
+                let it = lane_and_number(&got.text);
                 let before = waiting.len();
                 waiting.retain(|other| *other != it);
                 assert_eq!(waiting.len() + 1, before, "seed {seed}: {it:?}");

@@ -41,25 +41,6 @@ fn member(world: &mut World, shard: usize, expiry: Span, filter: Option<&str>) -
     who
 }
 
-/// Texts of what came, which is settled.
-fn work(world: &mut World, who: Who) -> Vec<String> {
-    let mut texts = Vec::new();
-    loop {
-        let got = world.got(who);
-        if got.is_empty() {
-            return texts;
-        }
-        for got in got {
-            match got.is_delivery {
-                true => drop(world.settle_delivery(who, got.tag)),
-                false => world.ack(who, got.tag),
-            }
-            texts.push(got.text);
-        }
-        world.wait(Span::from_millis(1));
-    }
-}
-
 /// Worlds of some shards, each with a queue, its declarer, and shards for two members.
 fn worlds(limits: &Limits) -> impl Iterator<Item = (World, Who, [usize; 2])> {
     let places = [(1, [0, 0]), (2, [0, 1]), (2, [1, 0]), (3, [1, 2])];
@@ -85,17 +66,17 @@ fn each_gets_what_passes_its_filter_and_the_rest_waits_for_others() {
         let red = member(&mut world, places[0], Span::ZERO, Some(RED));
         let blue = member(&mut world, places[1], Span::ZERO, Some(BLUE));
         put(&mut world, any, &["x2", "b2", "r2", "r3"]);
-        assert_eq!(work(&mut world, red), ["r1", "r2", "r3"]);
-        assert_eq!(work(&mut world, blue), ["b1", "b2"]);
+        assert_eq!(world.works(red), ["r1", "r2", "r3"]);
+        assert_eq!(world.works(blue), ["b1", "b2"]);
         assert_eq!((world.waits("q"), world.waiting_in_groups()), (2, 0));
         // A consumer has what it selects of the rest; one without a filter has what is left.
         world.consume(any, "q", 1, Taking::selected("colour = 'x'"));
-        assert_eq!(work(&mut world, any), ["x1", "x2"]);
+        assert_eq!(world.works(any), ["x1", "x2"]);
         world.cancel(any, 1, 1);
         put(&mut world, any, &["x3", "r4"]);
         world.consume(any, "q", 2, Taking::default());
-        assert_eq!(work(&mut world, any), ["x3"]);
-        assert_eq!(work(&mut world, red), ["r4"]);
+        assert_eq!(world.works(any), ["x3"]);
+        assert_eq!(world.works(red), ["r4"]);
         assert_eq!((world.waits("q"), world.entries_written()), (0, 0));
     }
 }
@@ -117,9 +98,9 @@ fn one_without_room_holds_up_no_other_and_its_own_order_stays() {
             }
             put(&mut world, any, &["b1", "x", "b2"]);
             world.wait(Span::from_millis(1));
-            assert_eq!(work(&mut world, blue), ["b1", "b2"], "{strategy:?}");
+            assert_eq!(world.works(blue), ["b1", "b2"], "{strategy:?}");
             assert!(world.waits("q") > 290, "{strategy:?}");
-            assert_eq!(work(&mut world, red), reds, "{strategy:?}");
+            assert_eq!(world.works(red), reds, "{strategy:?}");
             assert_eq!(world.waits("q"), 1, "{strategy:?}");
         }
     }
@@ -132,10 +113,10 @@ fn a_session_in_two_groups_has_a_filter_in_each() {
     join(&mut world, who, "one", Some(RED));
     join(&mut world, who, "two", Some(BLUE));
     put(&mut world, who, &["x1", "r1", "b1"]);
-    assert_eq!(work(&mut world, who), ["r1", "b1"]);
+    assert_eq!(world.works(who), ["r1", "b1"]);
     world.unsubscribe(who, &q("q"), Some("one"));
     put(&mut world, who, &["r2", "b2"]);
-    assert_eq!(work(&mut world, who), ["b2"]);
+    assert_eq!(world.works(who), ["b2"]);
     world.unsubscribe(who, &q("q"), Some("two"));
     put(&mut world, who, &["b3"]);
     let left: Vec<String> = world.drain_texts("q");
@@ -147,18 +128,18 @@ fn another_filter_holds_for_what_waits() {
     for (mut world, any, [place, _]) in worlds(&in_turns()) {
         let who = member(&mut world, place, Span::ZERO, Some(RED));
         put(&mut world, any, &["b1", "x1", "r1"]);
-        assert_eq!(work(&mut world, who), ["r1"]);
+        assert_eq!(world.works(who), ["r1"]);
         join(&mut world, who, "g", Some(BLUE));
-        assert_eq!(work(&mut world, who), ["b1"]);
+        assert_eq!(world.works(who), ["b1"]);
         put(&mut world, any, &["r2", "b2"]);
-        assert_eq!(work(&mut world, who), ["b2"]);
+        assert_eq!(world.works(who), ["b2"]);
         join(&mut world, who, "g", None);
-        assert_eq!(work(&mut world, who), ["x1", "r2"]);
+        assert_eq!(world.works(who), ["x1", "r2"]);
         join(&mut world, who, "g", Some(BLUE));
         world.unsubscribe(who, &q("q"), Some("g"));
         put(&mut world, any, &["b3"]);
         world.consume(any, "q", 1, Taking::default());
-        assert_eq!(work(&mut world, any), ["b3"]);
+        assert_eq!(world.works(any), ["b3"]);
     }
 }
 
@@ -199,7 +180,7 @@ fn filters_of_sessions_that_wait_are_there_after_a_restart() {
         let any = world.connect("any");
         put(&mut world, any, &["x2", "r3"]);
         let red = world.connect_with(shard, &name, Access::ALL, HOUR);
-        assert_eq!(work(&mut world, red), ["r1", "r2", "r3"], "{shards} shards");
+        assert_eq!(world.works(red), ["r1", "r2", "r3"], "{shards} shards");
         assert_eq!(world.drain_texts("q"), ["x1", "b1", "x2"]);
     }
 }
@@ -211,13 +192,13 @@ fn a_queue_that_ends_and_comes_again_is_looked_at_anew() {
     world.queue(any, "q", &Terms::durable());
     let red = member(&mut world, 0, Span::ZERO, Some(RED));
     put(&mut world, any, &["x1", "x2", "x3", "r1"]);
-    assert_eq!(work(&mut world, red), ["r1"]);
+    assert_eq!(world.works(red), ["r1"]);
     assert_eq!(world.delete_queue(any, "q"), Ok(3));
     let terms = Terms::durable().with(|limits| limits.priority_max = 3);
     world.queue(any, "q", &terms);
     put(&mut world, any, &["r2", "x4"]);
     put_with(&mut world, any, "r3", |draft| draft.priority = 3);
-    assert_eq!(work(&mut world, red), ["r2", "r3"]);
+    assert_eq!(world.works(red), ["r2", "r3"]);
 }
 
 #[test]
@@ -241,7 +222,7 @@ fn the_queues_priorities_and_its_dead_letters_stay_as_they_are() {
             draft.expires_in = Some(Span::from_secs(5));
         });
     }
-    assert_eq!(work(&mut world, red), ["r0", "r3", "r2", "r1"]);
+    assert_eq!(world.works(red), ["r0", "r3", "r2", "r1"]);
     world.wait(Span::from_secs(6));
     assert_eq!(world.drain_texts("dead"), ["x3"]);
 }
@@ -260,14 +241,14 @@ fn much_that_nobody_takes_is_passed_once_also_on_disk() {
         put(&mut world, any, &[&format!("{colour}{number}")]);
     }
     let red = member(&mut world, 0, Span::ZERO, Some(RED));
-    let first = work(&mut world, red);
+    let first = world.works(red);
     assert!(first.starts_with(&["r99".to_owned()]), "{first:?}");
     // What is not wanted is in memory by now, as much as may be; when it is taken, more is read.
     world.consume(any, "q", 1, Taking::selected("colour = 'x'"));
     let (mut reds, mut others) = (first, Vec::new());
     for _ in 0..1000 {
-        others.extend(work(&mut world, any));
-        reds.extend(work(&mut world, red));
+        others.extend(world.works(any));
+        reds.extend(world.works(red));
     }
     let expected: Vec<String> = (0..10).map(|it| format!("r{}", it * 100 + 99)).collect();
     assert_eq!((reds, others.len()), (expected, 990));
@@ -289,9 +270,9 @@ fn a_filter_shows_nothing_that_its_member_has_no_right_to() {
         rules.compile(client, None)
     });
     put(&mut world, any, &["r1", "x1"]);
-    assert_eq!((work(&mut world, red).len(), world.waits("q")), (0, 2));
+    assert_eq!((world.works(red).len(), world.waits("q")), (0, 2));
     world.renew(|_, _| Access::ALL);
-    assert_eq!((work(&mut world, red).len(), world.waits("q")), (1, 1));
+    assert_eq!((world.works(red).len(), world.waits("q")), (1, 1));
 }
 
 #[test]

@@ -512,6 +512,25 @@ impl World {
         self.out.link(who.link).subscribed.drain(..).count()
     }
 
+    /// Texts of what comes to a receiver, which settles each after it has come, until nothing more does.
+    pub fn works(&mut self, who: Who) -> Vec<String> {
+        let mut texts = Vec::new();
+        loop {
+            let got = self.got(who);
+            if got.is_empty() {
+                return texts;
+            }
+            for got in got {
+                match got.is_delivery {
+                    true => drop(self.settle_delivery(who, got.tag)),
+                    false => self.ack(who, got.tag),
+                }
+                texts.push(got.text);
+            }
+            self.wait(Span::from_millis(1));
+        }
+    }
+
     /// Settles what came through a subscription.
     pub fn settle_delivery(&mut self, who: Who, tag: u64) -> Settled {
         self.run(who.shard, |kernel, out, now| {
