@@ -164,7 +164,7 @@ pub fn run() -> Outcome {
 }
 
 /// The crates that take time and bytes as values: no sockets, files, clocks, threads or randomness.
-const SANS_IO: [&str; 15] = [
+const SANS_IO: [&str; 16] = [
     "thalweg-model",
     "thalweg-wire",
     "thalweg-scram",
@@ -175,6 +175,7 @@ const SANS_IO: [&str; 15] = [
     "thalweg-stomp",
     "thalweg-zmtp",
     "thalweg-xmpp",
+    "thalweg-multicast",
     "thalweg-filter",
     "thalweg-balance",
     "thalweg-records",

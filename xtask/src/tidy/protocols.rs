@@ -20,8 +20,9 @@ const RATCHET: [(&str, &[&str], usize); 6] = [
 const CLIENT_MOST: usize = 2;
 const CLIENT: &str = "crates/thalweg-client/";
 
-/// What is not the broker: clients, the laboratory and tests.
-const OTHERS: [&str; 5] = [
+/// What is not the broker: clients, the laboratory and tests; and datagrams, which carry packets of MQTT for both ends.
+const OTHERS: [&str; 6] = [
+    "crates/thalweg-multicast/",
     "crates/thalweg/",
     "crates/thalweg-client/",
     "crates/thalweg-bench/",

@@ -19,7 +19,7 @@ use crate::properties::{
     Place, Property, PropertySource, bit, block_size, each_user, id, put_block,
 };
 use crate::text::{self, fits16};
-use crate::{PeerFault, PublishProperties, QoS, TextPairs, TooLarge, varint};
+use crate::{PacketType, PeerFault, PublishProperties, QoS, TextPairs, TooLarge, varint};
 
 /// A PUBLISH as received; borrows from the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,25 @@ pub struct Publish<'b> {
     /// `frame` may be sent verbatim to a QoS 0 subscriber of the same encoding family: QoS 0, no retain, no dup, no
     /// topic alias, no message expiry.
     pub plain: bool,
+}
+
+impl<'b> Publish<'b> {
+    /// The MQTT 5 PUBLISH at the start of `bytes`, with its length, outside of any connection: no topic alias is known.
+    /// `Ok(None)`: incomplete. A packet of more than `bytes_max` bytes is a fault as soon as its header is seen.
+    pub fn decode(
+        bytes: &'b [u8],
+        bytes_max: u32,
+    ) -> Result<Option<(usize, Publish<'b>)>, PeerFault> {
+        let Some(frame) = Frame::split(bytes, bytes_max, true)? else {
+            return Ok(None);
+        };
+        if frame.first >> 4 != PacketType::Publish as u8 {
+            return Err(PeerFault::DIRECTION);
+        }
+        let aliases = &mut InboundAliases::default();
+        let fields = Fields::decode(&frame, true, Place::PublishToClient, aliases)?;
+        Ok(Some((frame.whole.len(), fields.publish(&frame))))
+    }
 }
 
 /// The topic of a received PUBLISH.

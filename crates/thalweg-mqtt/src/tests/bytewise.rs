@@ -115,3 +115,25 @@ fn the_length_of_a_frame_is_known_from_its_header() {
     assert_eq!(ServerSide::frame_len(&bytes("30 80")), None);
     assert_eq!(ServerSide::frame_len(&bytes("30 80 01")), Some(131));
 }
+
+#[test]
+fn a_publish_is_decoded_outside_of_a_connection() {
+    let input = bytes("30 07 00 01 61 00 78 79 7A 30");
+    for end in 0..9 {
+        assert_eq!(Publish::decode(&input[..end], 64), Ok(None), "{end}");
+    }
+    let (length, publish) = Publish::decode(&input, 64)
+        .expect("it is one")
+        .expect("it is whole");
+    assert_eq!((length, publish.topic.as_str()), (9, "a"));
+    assert_eq!(
+        (publish.payload, publish.qos),
+        (&b"xyz"[..], QoS::AtMostOnce)
+    );
+    let fault = |text: &str, max| Publish::decode(&bytes(text), max).map(|_| ());
+    assert_eq!(fault("30 07", 8), Err(PeerFault::PACKET_TOO_LARGE));
+    assert_eq!(fault("E0 00", 64), Err(PeerFault::DIRECTION));
+    // Topic alias 1, which nobody has defined.
+    let alias = fault("30 06 00 00 03 23 00 01", 64);
+    assert_eq!(alias, Err(PeerFault::TOPIC_ALIAS_TOO_HIGH));
+}

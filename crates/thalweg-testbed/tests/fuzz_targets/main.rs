@@ -38,6 +38,7 @@ mod targets {
     pub mod mqtt_client_side;
     pub mod mqtt_load_report;
     pub mod mqtt_server_side;
+    pub mod multicast;
     pub mod stamp;
     pub mod stomp_client_side;
     pub mod stomp_connection;
@@ -93,6 +94,7 @@ fuzz! {
     mqtt_client_side: 40_000 of "mqtt",
     mqtt_load_report: 40_000 of "mqtt",
     mqtt_server_side: 40_000 of "mqtt",
+    multicast: 40_000 of "mqtt",
     stamp: 60_000 of "",
     stomp_client_side: 20_000 of "stomp",
     stomp_connection: 1000 of "stomp",
