@@ -37,6 +37,8 @@ pub struct Sample<'a> {
     pub retain: Retain,
     /// Nanoseconds; 0 is for ever.
     pub expires_in: u64,
+    /// How many messages its address is to keep, this one among them; 0 is one. Only to the broker.
+    pub keeps: u16,
     pub address: &'a str,
     /// Empty if nothing is known of the payload.
     pub content_type: &'a str,
@@ -192,6 +194,7 @@ fn write_sample(sample: &Sample<'_>, out: &mut Vec<u8>) -> bool {
         Retain::Lasting => 3,
     });
     out.extend_from_slice(&sample.expires_in.to_le_bytes());
+    out.extend_from_slice(&sample.keeps.to_le_bytes());
     let is_written = write_text(sample.address, out)
         && write_text(sample.content_type, out)
         && write_text(sample.reply_to, out)
@@ -260,6 +263,7 @@ impl<'a> Fields<'a> {
                 _ => Retain::Clear,
             },
             expires_in: self.number()?,
+            keeps: self.bytes().map(u16::from_le_bytes)?,
             address: self.text()?,
             content_type: self.text()?,
             reply_to: self.text()?,
@@ -279,6 +283,7 @@ mod tests {
             is_reliable: true,
             retain: Retain::Lasting,
             expires_in: 7,
+            keeps: 0x102,
             address: "a/b",
             content_type: "text/plain",
             reply_to: "r",

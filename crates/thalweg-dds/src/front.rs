@@ -108,7 +108,7 @@ impl DdsFront {
                     no_local: true,
                     retain_as_published: true,
                     last_values: match is_late {
-                        true => LastValueWish::Always,
+                        true => LastValueWish::AllKept,
                         false => LastValueWish::Never,
                     },
                     id: 0,
@@ -195,6 +195,7 @@ impl DdsFront {
             details: is_lasting.then(|| {
                 Box::new(Details {
                     app_id: Some(LASTING.into()),
+                    keeps: sample.keeps,
                     ..Details::default()
                 })
             }),
@@ -237,6 +238,7 @@ impl DdsFront {
                     _ => Retain::No,
                 },
                 expires_in: delivered.expires_in.map_or(0, Span::nanos),
+                keeps: 0,
                 address: message.address(),
                 content_type: "",
                 reply_to: reply_to.unwrap_or_default(),

@@ -53,8 +53,15 @@ impl Holders {
         }
     }
 
-    /// A writer has written a sample, which is the last value of its address.
-    pub(crate) fn add(&mut self, writer: Guid, key: KeyHash, sample: &Sample<'_>, now: Instant) {
+    /// A writer has written a sample, which is the last value of its address. Whether nobody else holds anything there, and no other
+    /// instance is there: then earlier samples may be kept, which all end with the writer.
+    pub(crate) fn add(
+        &mut self,
+        writer: Guid,
+        key: KeyHash,
+        sample: &Sample<'_>,
+        now: Instant,
+    ) -> bool {
         self.take(sample.address, |it| it.writer == writer && it.key == key);
         let lifespan = Some(sample.expires_in).filter(|it| *it > 0);
         let mut holding = Holding {
@@ -73,7 +80,9 @@ impl Holders {
         }
         self.count(holding.bytes(), 0);
         let address = sample.address.to_owned();
-        self.by_address.entry(address).or_default().push(holding);
+        let holdings = self.by_address.entry(address).or_default();
+        holdings.push(holding);
+        holdings.len() == 1
     }
 
     /// An instance was disposed of, for all writers that hold samples of it. Where instances share an address, the latest of another one is the last value.
@@ -216,6 +225,27 @@ mod tests {
         holders.forget(&TWO, now, &mut out);
         assert_eq!(published(&out), [("a".into(), None, 0)]);
         assert_eq!(held.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn earlier_samples_may_be_kept_where_one_writer_holds_one_instance() {
+        let (held, now) = (Held::default(), Instant::now());
+        let mut holders = Holders::of(&held);
+        let mut out = Vec::new();
+        let add = |holders: &mut Holders, writer, key| {
+            holders.add(writer, [key; 16], &sample("a", b"value"), now)
+        };
+        assert!(add(&mut holders, ONE, 1) && add(&mut holders, ONE, 1));
+        assert!(!add(&mut holders, TWO, 1) && !add(&mut holders, ONE, 1));
+        holders.forget(&TWO, now, &mut out);
+        assert!(add(&mut holders, ONE, 1) && !add(&mut holders, ONE, 2));
+        // What comes back of another one is alone: nothing of the one that has gone is kept with it.
+        out.clear();
+        holders.dispose([2; 16], "a", now, &mut out);
+        let Decoded::Frame(ToBroker::Publish(again), _) = frame::decode(&out, BYTES_MAX) else {
+            panic!("it is published again");
+        };
+        assert_eq!(again.keeps, 0);
     }
 
     #[test]

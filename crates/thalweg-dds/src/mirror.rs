@@ -88,6 +88,8 @@ struct In {
 struct Author {
     guid: Option<Guid>,
     lifespan: Option<Duration>,
+    /// Samples of an instance that it holds for readers that come later.
+    keeps: u16,
     /// It announces another type of the name.
     is_other: bool,
 }
@@ -314,6 +316,7 @@ impl In {
                     }) => (qos.class() == *class).then_some(Author {
                         guid: Some(guid),
                         lifespan: qos.lifespan,
+                        keeps: qos.depth_for_late(),
                         is_other: json.is_some_and(|it| !it.is_of(type_id)),
                     }),
                     None => Some(Author::default()),
@@ -415,7 +418,9 @@ impl In {
                 }
                 _ => {
                     if let (Some(holders), Some(guid)) = (holders.as_mut(), guid) {
-                        holders.add(guid, sample.key, &published, Instant::now());
+                        let now = Instant::now();
+                        let is_alone = holders.add(guid, sample.key, &published, now);
+                        published.keeps = if is_alone { author.keeps } else { 1 };
                     }
                     frame::encode(&ToBroker::Publish(published), out)
                 }

@@ -44,7 +44,7 @@ pub struct Qos {
     pub durability: Durability,
     /// Samples kept of each instance; 0 keeps all.
     pub depth: u32,
-    /// Samples kept of each instance for readers that come later. Only a writer's.
+    /// Samples kept of each instance for readers that come later, by DURABILITY_SERVICE; 0 keeps all. Only a writer's.
     pub late_depth: u32,
     pub lifespan: Option<Duration>,
     pub deadline: Option<Duration>,
@@ -68,8 +68,8 @@ pub struct Qos {
 /// Samples that wait in a reader of ours until they are taken: then a reliable writer waits, and others lose samples.
 const WAITING_MAX: u32 = 16_384;
 
-/// Samples of an instance that a writer of ours keeps for readers that come later, whatever they request: what is kept stays in
-/// memory as long as the writer.
+/// Samples of an instance that a writer of ours keeps for readers that come later, whatever they request, and that an address keeps of
+/// a writer of others: what is kept stays in memory as long as the writer.
 const LATE_DEPTH_MAX: u32 = 100;
 
 /// Class of endpoints of one topic for a bridge: samples of one class of writers come in through one reader.
@@ -168,6 +168,19 @@ impl Qos {
         }
     }
 
+    /// Samples of an instance that this writer has for a reader that comes later. Some libraries go by HISTORY, as DDS says, and
+    /// some by DURABILITY_SERVICE.
+    pub fn depth_for_late(&self) -> u16 {
+        let depths = [self.depth, self.late_depth].map(|it| match it {
+            0 => LATE_DEPTH_MAX,
+            depth => depth.min(LATE_DEPTH_MAX),
+        });
+        match self.durability {
+            Durability::Volatile => 1,
+            _ => depths[0].max(depths[1]) as u16,
+        }
+    }
+
     /// Whether this offer is of a data representation that a reader takes; it fits in all else.
     pub fn is_taken_by(&self, reader: &Qos) -> bool {
         self.representations.iter().any(|kind| reader.takes(*kind))
@@ -234,6 +247,27 @@ mod tests {
         ] {
             let offer = Qos::of_writer_for(readers.iter()).expect("they agree");
             assert_eq!(offer.late_depth, kept, "{readers:?}");
+        }
+    }
+
+    #[test]
+    fn a_lasting_writer_has_the_larger_of_its_two_depths_for_who_comes_late() {
+        let writer = |durability, depth, late_depth| Qos {
+            durability,
+            depth,
+            late_depth,
+            ..Qos::default()
+        };
+        let lasting = Durability::TransientLocal;
+        for (writer, kept) in [
+            (writer(Durability::Volatile, 7, 7), 1),
+            (writer(lasting, 1, 1), 1),
+            (writer(lasting, 7, 1), 7),
+            (writer(lasting, 1, 5), 5),
+            (writer(lasting, 1, u32::MAX), 100),
+            (writer(lasting, 0, 1), 100),
+        ] {
+            assert_eq!(writer.depth_for_late(), kept, "{writer:?}");
         }
     }
 

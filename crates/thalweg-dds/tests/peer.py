@@ -209,6 +209,7 @@ NUMBERED = {
     "lifespan": lambda it: Policy.Lifespan(it * MILLI),
     "separation": lambda it: Policy.TimeBasedFilter(it * MILLI),
     "depth": Policy.History.KeepLast,
+    "held": lambda it: Policy.DurabilityService(0, Policy.History.KeepLast(it), -1, -1, -1),
     "strength": Policy.OwnershipStrength,
 }
 

@@ -324,7 +324,7 @@ const SERVICE: Service = Service {
     lifespan: None,
     priority: None,
     last_value: "as for the address",
-    history: "a late reader gets the last one of each instance, whatever its HISTORY",
+    history: "a late reader gets all of each instance, oldest first, as its HISTORY takes",
     acknowledgement: None,
     at_most_once: "best-effort samples",
     downgraded: "readers that request RELIABLE: the log and the connection's properties say that BEST_EFFORT is offered. Writers stay RELIABLE, as DDS has no match for less than is requested",

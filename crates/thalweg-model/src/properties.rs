@@ -50,6 +50,9 @@ pub struct Details {
     /// The addresses under which it was published before the present one: exchanges and dead letters lead it on. Set by
     /// the broker only; never sent to a peer.
     pub origins: Vec<Box<str>>,
+    /// How many messages its address keeps, this one among them, unless a policy says; 0 and 1 are one. Set by the broker only, never
+    /// by or for a peer.
+    pub keeps: u16,
 }
 
 /// A queue gave a message up, and it went on as a dead letter.
@@ -191,6 +194,7 @@ impl Details {
             timestamp_secs: _,
             deaths,
             origins,
+            keeps: _,
         } = self;
         let texts = [message_id, content_encoding, kind, app_id, user_id]
             .into_iter()

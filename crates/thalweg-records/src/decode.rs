@@ -527,7 +527,6 @@ fn properties(fields: &mut Input<'_>) -> Result<(Option<Properties>, u8), Record
 
 fn details(fields: &mut Input<'_>) -> Result<Details, RecordFault> {
     let flags = fields.byte()?;
-    fields.no_flags(flags >> 7)?;
     let mut text = |flag: u8| -> Result<_, RecordFault> {
         if flags & flag != 0 {
             Ok(Some(fields.text()?.into()))
@@ -562,6 +561,10 @@ fn details(fields: &mut Input<'_>) -> Result<Details, RecordFault> {
         for _ in 0..fields.count(1)? {
             details.origins.push(fields.text()?.into());
         }
+    }
+    if flags & detail_flag::KEEPS != 0 {
+        let keeps = u16::try_from(fields.number()?);
+        details.keeps = keeps.map_err(|_| fields.fault("more messages than an address keeps"))?;
     }
     Ok(details)
 }

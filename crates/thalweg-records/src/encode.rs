@@ -99,6 +99,7 @@ pub(super) mod detail_flag {
     pub const USER_ID: u8 = 1 << 4;
     pub const TIMESTAMP: u8 = 1 << 5;
     pub const ORIGINS: u8 = 1 << 6;
+    pub const KEEPS: u8 = 1 << 7;
 }
 
 pub(super) mod value_kind {
@@ -625,6 +626,7 @@ fn put_details(out: &mut Vec<u8>, details: &Details) {
         timestamp_secs,
         deaths,
         origins,
+        keeps,
     } = details;
     let texts = [
         (message_id, detail_flag::MESSAGE_ID),
@@ -637,19 +639,13 @@ fn put_details(out: &mut Vec<u8>, details: &Details) {
         .iter()
         .filter(|(text, _)| text.is_some())
         .fold(0, |flags, (_, flag)| flags | flag);
-    let timestamp = if timestamp_secs.is_some() {
-        detail_flag::TIMESTAMP
-    } else {
-        0
-    };
-    out.push(
-        said | timestamp
-            | if origins.is_empty() {
-                0
-            } else {
-                detail_flag::ORIGINS
-            },
-    );
+    let others = [
+        (timestamp_secs.is_some(), detail_flag::TIMESTAMP),
+        (!origins.is_empty(), detail_flag::ORIGINS),
+        (*keeps > 0, detail_flag::KEEPS),
+    ];
+    let others = others.iter().filter(|(is_there, _)| *is_there);
+    out.push(others.fold(said, |flags, (_, flag)| flags | flag));
     for text in texts.iter().filter_map(|(text, _)| text.as_ref()) {
         put_text(out, text);
     }
@@ -677,5 +673,8 @@ fn put_details(out: &mut Vec<u8>, details: &Details) {
     if !origins.is_empty() {
         put_number(out, origins.len() as u64);
         origins.iter().for_each(|origin| put_text(out, origin));
+    }
+    if *keeps > 0 {
+        put_number(out, (*keeps).into());
     }
 }

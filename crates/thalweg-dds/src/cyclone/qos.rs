@@ -45,7 +45,7 @@ pub(super) unsafe fn read(qos: *const dds_qos_t) -> Qos {
                 true => depth.max(1) as u32,
                 false => 1,
             },
-            late_depth: 1,
+            late_depth: late_depth_of(qos),
             lifespan: time_of(c::dds_qget_lifespan(qos, &mut time), time),
             deadline: time_of(c::dds_qget_deadline(qos, &mut time), time),
             latency_budget: match c::dds_qget_latency_budget(qos, &mut time) {
@@ -81,6 +81,30 @@ pub(super) unsafe fn read(qos: *const dds_qos_t) -> Qos {
             representations: representations_of(qos),
             samples_max: 0,
         }
+    }
+}
+
+/// # Safety
+/// `qos` is valid.
+unsafe fn late_depth_of(qos: *const dds_qos_t) -> u32 {
+    let (mut kind, mut depth) = (0, 0);
+    let none = ptr::null_mut();
+    // SAFETY: the caller vouches for it; what is null is left out.
+    let is_there = unsafe {
+        cyclors::dds_qget_durability_service(
+            qos,
+            ptr::null_mut(),
+            &mut kind,
+            &mut depth,
+            none,
+            none,
+            none,
+        )
+    };
+    match is_there {
+        true if kind == KEEP_ALL => 0,
+        true => depth.max(1) as u32,
+        false => 1,
     }
 }
 

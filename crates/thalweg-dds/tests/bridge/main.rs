@@ -9,6 +9,7 @@ mod client;
 mod demo;
 mod filters;
 mod held;
+mod history;
 mod lasting;
 mod matrix;
 mod nodes;

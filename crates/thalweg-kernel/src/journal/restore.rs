@@ -175,7 +175,7 @@ impl Kernel {
                 })
                 .collect();
             shared.extend(newest);
-            self.restore_kept(&address, found.into_iter(), now);
+            self.restore_kept(&address, &found, now);
         }
         for (place, len) in part.last_values {
             match shared.remove(&place).or_else(|| read(place, len)) {

@@ -234,6 +234,8 @@ pub enum ShardMessage {
         /// Which of its scans.
         serial: u32,
         filter: Box<str>,
+        /// With what addresses keep beside them.
+        wants_all: bool,
         /// Where to go on.
         cursor: ScanCursor,
     },
@@ -520,10 +522,14 @@ impl Kernel {
                 session,
                 serial,
                 filter,
+                wants_all,
                 mut cursor,
             } => {
                 let mut found = VecDeque::new();
-                let done = self.look(&filter, &mut cursor, now, &mut found);
+                let done = match wants_all {
+                    true => self.look_for_kept(&filter, &mut cursor, now, &mut found),
+                    false => self.look(&filter, &mut cursor, now, &mut found),
+                };
                 let cursor = (!done).then_some(cursor);
                 self.remote.send(
                     from,

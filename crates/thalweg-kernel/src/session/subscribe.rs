@@ -39,6 +39,8 @@ pub struct Wish<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastValueWish {
     Always,
+    /// With all that addresses keep beside them, oldest first.
+    AllKept,
     /// All that match, unless the subscription existed before.
     IfNew,
     Never,
@@ -171,7 +173,7 @@ impl Kernel {
         self.persist_subscription(id, wish, asked, condition.as_deref());
         // Last values are not sent to groups : a new member would make everybody receive them again.
         let wanted = match wish.last_values {
-            LastValueWish::Always => true,
+            LastValueWish::Always | LastValueWish::AllKept => true,
             LastValueWish::IfNew => is_new,
             LastValueWish::Never => false,
         };

@@ -1,4 +1,5 @@
-//! The kept messages of addresses that keep several ([`Policy::last_value_depth`](crate::Policy::last_value_depth)).
+//! The kept messages of addresses that keep several, as a policy ([`Policy::last_value_depth`](crate::Policy::last_value_depth)) or else
+//! the newest of them ([`Details::keeps`]) says.
 //!
 //! The last value is among them and shares its memory with the stores of last values, so that those, and all code that reads one
 //! value, need not know of this. An address that keeps one message has nothing here.
@@ -182,11 +183,12 @@ impl History {
         }
     }
 
-    /// Drops what lower depths leave no place for; the addresses and the highest number of each that is gone.
-    fn shorten(&mut self, depth_of: impl Fn(&str) -> usize) -> Vec<(Box<str>, u64)> {
+    /// Drops what lower depths leave no place for; the addresses and the highest number of each that is gone. The depth is that
+    /// of the newest message.
+    fn shorten(&mut self, depth_of: impl Fn(&Message) -> usize) -> Vec<(Box<str>, u64)> {
         let mut gone = Vec::new();
         for (address, ring) in &mut self.by_address {
-            let depth = depth_of(address);
+            let depth = ring.back().map_or(1, |newest| depth_of(&newest.message));
             let excess = if depth > 1 {
                 ring.len().saturating_sub(depth)
             } else {
@@ -254,6 +256,18 @@ impl Limits {
         let depth = self.policy_field(address, |policy| policy.last_value_depth);
         depth.map_or(1, |depth| usize::from(depth.max(1)))
     }
+
+    /// How many an address keeps whose newest is this one.
+    fn depth_with(&self, newest: &Message) -> usize {
+        let depth = self.policy_field(newest.address(), |policy| policy.last_value_depth);
+        usize::from(depth.unwrap_or(asked_by(newest)).max(1))
+    }
+}
+
+/// How many messages its address is to keep, if no policy says; 0 if it is nothing special.
+fn asked_by(message: &Message) -> u16 {
+    let details = message.properties().and_then(|it| it.details.as_deref());
+    details.map_or(0, |details| details.keeps)
 }
 
 impl Kernel {
@@ -305,25 +319,30 @@ impl Kernel {
     }
 
     /// What [`Kernel::keep_beside`] is to know before a message replaces another; nothing for an address that keeps one. To look
-    /// at the address costs more than to see that no policy asks for several.
+    /// at the address costs more than to see that nobody asks for several, and no address has them.
     #[inline]
     pub(crate) fn values_before(&self, message: &Message) -> Option<Before> {
         let mut policies = self.env.limits().policies.iter();
-        match policies.any(|policy| policy.last_value_depth.is_some()) {
-            true => self.values_of(message.address()),
+        let is_asked = asked_by(message) > 1
+            || self.values.history.count() > 0
+            || policies.any(|policy| policy.last_value_depth.is_some());
+        match is_asked {
+            true => self.values_of(message),
             false => None,
         }
     }
 
     #[cold]
-    fn values_of(&self, address: &str) -> Option<Before> {
-        let depth = self.env.limits().last_value_depth(address);
+    fn values_of(&self, message: &Message) -> Option<Before> {
+        let address = message.address();
+        let depth = self.env.limits().depth_with(message);
         let value = |store: &last_value::LastValues| store.get(address, Time::ZERO).cloned();
-        let values = match self.values.history.has(address) {
-            true => [None, None],
-            false => self.values.stores().map(value),
+        // Where there were several, and this one asks for no more than itself, they give way to it.
+        let (is_kept_alone, values) = match self.values.history.has(address) {
+            true => (false, [None, None]),
+            false => (depth <= 1, self.values.stores().map(value)),
         };
-        (depth > 1).then_some(Before { depth, values })
+        (!is_kept_alone).then_some(Before { depth, values })
     }
 
     /// Forgets the message of an address that has this name. It leaves no last value if it was that.
@@ -362,7 +381,7 @@ impl Kernel {
         let gone = self
             .values
             .history
-            .shorten(|address| limits.last_value_depth(address));
+            .shorten(|newest| limits.depth_with(newest));
         for (address, last) in gone {
             self.persist_if_journal(&forgotten(&address, (0, last), false), Safety::Lazy);
         }
@@ -372,15 +391,14 @@ impl Kernel {
     pub(crate) fn restore_kept(
         &mut self,
         address: &str,
-        kept: impl Iterator<Item = (u64, Option<Message>)>,
+        kept: &[(u64, Option<Message>)],
         now: Time,
     ) {
-        let (depth, neutral) = (
-            self.env.limits().last_value_depth(address),
-            self.env.neutral(),
-        );
+        let (limits, neutral) = (self.env.limits(), self.env.neutral());
+        let newest = kept.iter().rev().find_map(|(_, it)| it.as_ref());
+        let depth = newest.map_or(1, |newest| limits.depth_with(newest));
         let mut oldest = 0;
-        for (number, message) in kept {
+        for (number, message) in kept.iter().cloned() {
             match message {
                 _ if depth <= 1 => oldest = number + 1,
                 Some(message) if message.expires() <= now => {

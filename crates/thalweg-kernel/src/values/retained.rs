@@ -15,7 +15,7 @@ use crate::remote::shards::ShardMessage;
 use crate::remote::transfer::From;
 use crate::values::history::retracted_by;
 use crate::values::last_value::ScanCursor;
-use crate::{Kernel, Wish, home};
+use crate::{Kernel, LastValueWish, Wish, home};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub(crate) struct Scan {
     id: u32,
     /// What a value must say.
     predicate: Option<Arc<Predicate>>,
+    /// With what addresses keep beside them.
+    wants_all: bool,
     /// Found and not yet sent.
     ready: VecDeque<Message>,
     /// The shards still to ask; the last one is being asked.
@@ -164,6 +166,7 @@ impl Kernel {
             reliability,
             id,
             predicate,
+            wants_all: wish.last_values == LastValueWish::AllKept,
             ready: VecDeque::new(),
             shards,
             cursor: ScanCursor::default(),
@@ -206,7 +209,7 @@ impl Kernel {
         let mut budget = 4;
         loop {
             while let Some(message) = scan.ready.pop_front() {
-                if self.is_outdated(&message, now) {
+                if self.is_outdated(&message, scan.wants_all, now) {
                     continue;
                 }
                 let is_wanted = |it: &Arc<Predicate>| {
@@ -229,12 +232,14 @@ impl Kernel {
                 if !scan.asked {
                     scan.asked = true;
                     let (filter, cursor) = (scan.filter.clone(), scan.cursor.clone());
+                    let wants_all = scan.wants_all;
                     self.remote.send(
                         shard,
                         ShardMessage::Scan {
                             session: id,
                             serial: scan.serial,
                             filter,
+                            wants_all,
                             cursor,
                         },
                     );
@@ -245,7 +250,18 @@ impl Kernel {
                 return Progress::Later;
             }
             budget -= 1;
-            if self.look(&scan.filter, &mut scan.cursor, now, &mut scan.ready) {
+            let Scan {
+                filter,
+                cursor,
+                ready,
+                wants_all,
+                ..
+            } = scan;
+            let is_done = match wants_all {
+                true => self.look_for_kept(filter, cursor, now, ready),
+                false => self.look(filter, cursor, now, ready),
+            };
+            if is_done {
                 scan.shards.pop();
                 scan.cursor = ScanCursor::default();
             }
@@ -253,13 +269,14 @@ impl Kernel {
     }
 
     /// Whether a value of this shard has been replaced since it was found. The subscriber has got the newer one live, and
-    /// must not get the older one after it. (A value of another shard may be outdated by the time it takes to come.)
-    fn is_outdated(&self, message: &Message, now: Time) -> bool {
-        home(message.address(), self.env.shards()) == self.env.shard()
-            && !self
-                .values
-                .retained(message.address(), now)
-                .is_some_and(|value| value.is_same(message))
+    /// must not get the older one after it. (A value of another shard may be outdated by the time it takes to come.) Of several that
+    /// an address keeps, those are that it has dropped.
+    fn is_outdated(&self, message: &Message, wants_all: bool, now: Time) -> bool {
+        let address = message.address();
+        let is_it = |value: &Message| value.is_same(message);
+        home(address, self.env.shards()) == self.env.shard()
+            && !self.values.retained(address, now).is_some_and(is_it)
+            && !(wants_all && self.values.history.of(address).any(is_it))
     }
 
     /// Takes some matching values of this shard; true when there are no more.
@@ -279,6 +296,25 @@ impl Kernel {
                     ControlFlow::Continue(())
                 }
             })
+    }
+
+    /// The same with what each address keeps before its last value, oldest first.
+    pub(crate) fn look_for_kept(
+        &self,
+        filter: &str,
+        cursor: &mut ScanCursor,
+        now: Time,
+        found: &mut VecDeque<Message>,
+    ) -> bool {
+        let mut last_values = VecDeque::new();
+        let is_done = self.look(filter, cursor, now, &mut last_values);
+        for last in last_values {
+            let kept = self.values.history.of(last.address());
+            let is_before = |it: &&Message| it.retain() == RetainOp::Set && !it.is_same(&last);
+            found.extend(kept.filter(is_before).cloned());
+            found.push_back(last);
+        }
+        is_done
     }
 
     /// Gives the message back if the session cannot take it now.

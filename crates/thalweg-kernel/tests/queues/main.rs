@@ -26,6 +26,7 @@ mod group_views;
 mod groups;
 mod high_water;
 mod journal;
+mod kept;
 mod kernels;
 mod lanes;
 mod lifetime;

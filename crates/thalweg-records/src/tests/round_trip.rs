@@ -123,9 +123,14 @@ fn details() -> impl Strategy<Value = Details> {
         option::of(text()),
     );
     let origins = vec(text().prop_map(Box::from), 0..3);
-    let parts = (texts, option::of(number()), vec(death, 0..3), origins);
+    let parts = (
+        texts,
+        option::of(number()),
+        vec(death, 0..3),
+        (origins, any::<u16>()),
+    );
     parts.prop_map(
-        |((a, b, c, d, e), timestamp_secs, deaths, origins)| Details {
+        |((a, b, c, d, e), timestamp_secs, deaths, (origins, keeps))| Details {
             message_id: a.map(Box::from),
             content_encoding: b.map(Box::from),
             kind: c.map(Box::from),
@@ -134,6 +139,7 @@ fn details() -> impl Strategy<Value = Details> {
             timestamp_secs,
             deaths,
             origins,
+            keeps,
         },
     )
 }
