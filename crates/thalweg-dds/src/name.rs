@@ -1,7 +1,7 @@
 //! Addresses of topics: partition `a/b` and topic `c` are `a/b/c`; the topic `rt/x/y` of ROS 2 is `x/y` below its mount, as is
-//! the service that the topics `rq/x/yRequest` and `rr/x/yReply` are.
+//! the service that the topics `rq/x/yRequest` and `rr/x/yReply` are. What an address cannot hold (`+`, `#`) is written `%HH`.
 
-use thalweg_model::Address;
+use thalweg_model::{Address, octets};
 
 /// Prefixes and suffixes of topics of ROS 2, by content.
 const ROS: [(&str, &str, Role); 3] = [
@@ -54,8 +54,8 @@ pub fn place_of(partitions: &[String], topic: &str, ros: &str) -> Result<Place, 
         return Err(NoAddress::Private);
     }
     let partition = match partitions {
-        [] => "",
-        [one] if !one.contains(['*', '?', '[', '\\']) => one,
+        [] => String::new(),
+        [one] if !one.contains(['*', '?', '[', '\\']) => levels_of(one),
         _ => return Err(NoAddress::Partitions),
     };
     let mut address = String::new();
@@ -68,12 +68,12 @@ pub fn place_of(partitions: &[String], topic: &str, ros: &str) -> Result<Place, 
     let (topic, role) = match of_ros {
         Some((name, role)) => {
             add(ros);
-            add(partition);
-            (name.to_owned(), role)
+            add(&partition);
+            (levels_of(name), role)
         }
         None => {
-            add(partition);
-            (one_level(topic), Role::Topic)
+            add(&partition);
+            (one_level(&levels_of(topic)), Role::Topic)
         }
     };
     address.push_str(&topic);
@@ -137,6 +137,13 @@ pub fn key_of(level: &str) -> [u8; 16] {
     number.unwrap_or_else(|| hash(level)).to_be_bytes()
 }
 
+/// A name as levels, whose wildcards are codes.
+fn levels_of(name: &str) -> String {
+    let mut levels = String::new();
+    octets::read(name.as_bytes(), &mut levels);
+    levels
+}
+
 /// A topic's name as one level: `/` is `%2F`, and so is a `%` that would be read as such a code.
 fn one_level(topic: &str) -> String {
     topic.replace("%2F", "%252F").replace('/', "%2F")
@@ -166,7 +173,16 @@ mod tests {
         assert_eq!(address(&[], "rq/Request"), Err(NoAddress::Private));
         assert_eq!(address(&[], "ros_discovery_info"), Err(NoAddress::Private));
         assert_eq!(address(&[], "$SYS"), Err(NoAddress::Characters));
-        assert_eq!(address(&["a/+"], "c"), Err(NoAddress::Characters));
+        // What an address cannot hold, and what looks as if it had been such a thing.
+        for (partition, topic, expected) in [
+            ("a/+", "c", "a/%2B/c"),
+            ("a#b", "c+d/e", "a%23b/c%2Bd%2Fe"),
+            ("a%2Bb", "c%23", "a%252Bb/c%2523"),
+            ("x%2Fy", "c%2Fd", "x%2Fy/c%252Fd"),
+            ("+", "rt/x", "ros/%2B/x"),
+        ] {
+            assert_eq!(address(&[partition], topic).as_deref(), Ok(expected));
+        }
         let role = |topic| place_of(&[], topic, "").map(|place| (place.address, place.role));
         assert_eq!(role("rt/chatter"), Ok(("chatter".into(), Role::Topic)));
         let service = "arm/add".to_owned();
