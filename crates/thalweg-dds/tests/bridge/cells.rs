@@ -1,6 +1,6 @@
 //! The row and the column of DDS in docs/interop.md: foreign clients of every protocol against Cyclone DDS, cell by cell.
 
-use crate::peer::Stage;
+use crate::peer::{Stage, tried};
 use crate::puppet::{Post, Protocol, Puppet, Seen};
 use serde_json::{Value, json};
 use thalweg_fronts::capabilities::{Aspect, Capabilities, Cell, Rule, expected};
@@ -221,16 +221,14 @@ fn clients_of_every_protocol_hear_a_writer_as_the_cells_say() {
 
 /// Publishes until the reader has heard something, so that the bridge's subscription is there.
 fn is_fed(stage: &mut Stage, feeder: &mut Puppet, address: &str) {
-    loop {
+    tried("a reader hears", || {
         let post = Post {
             payload: &json_of("probe"),
             ..Post::default()
         };
         feeder.publish(address, post);
-        if stage.peer.hears_soon().is_some() {
-            return;
-        }
-    }
+        stage.peer.hears_soon()
+    });
 }
 
 /// The next value that a reader hears, probes apart.
@@ -358,10 +356,10 @@ fn services_of_ros_and_clients_of_every_protocol_ask_each_other() {
     let mqtt = stage.mqtt();
     // The service is there before the subscription that feeds it, so it is tried until it comes through.
     let soon = std::time::Duration::from_millis(300);
-    while mqtt
-        .request("ros/sum", value.as_bytes(), &Default::default(), soon)
-        .is_err()
-    {}
+    tried("a service answers", || {
+        let answer = mqtt.request("ros/sum", value.as_bytes(), &Default::default(), soon);
+        answer.ok()
+    });
     for protocol in Protocol::ALL {
         if asks(cell_to_dds(protocol, Aspect::Reply)) {
             let mut puppet = Puppet::open(&stage, protocol);

@@ -1,6 +1,6 @@
 //! What the documentation shows: a robot of ROS 2, and clients that know nothing of DDS.
 
-use crate::peer::{Stage, next, subscribe, value_of};
+use crate::peer::{Stage, next, subscribe, tried, value_of};
 use serde_json::json;
 use thalweg_client::Options;
 
@@ -33,13 +33,11 @@ fn a_talker_is_heard_a_command_is_obeyed_and_the_last_pose_is_read() {
     );
     let command = br#"{"linear": {"x": 0.5}, "angular": {"z": -0.25}}"#;
     // The writer is there before the subscription that feeds it, so it is tried until it comes through.
-    let heard = loop {
+    let heard = tried("the driver hears a command", || {
         mqtt.publish("ros/cmd_vel", command, &Options::default())
             .expect("published");
-        if let Some(heard) = stage.peer.hears_soon() {
-            break heard;
-        }
-    };
+        stage.peer.hears_soon()
+    });
     let twist = json!({"linear": {"x": 0.5, "y": 0.0, "z": 0.0}, "angular": {"x": 0.0, "y": 0.0, "z": -0.25}});
     assert_eq!(heard, json!({"topic": "rt/cmd_vel", "value": twist}));
 

@@ -1,6 +1,6 @@
 //! Content filters between DDS and the other protocols.
 
-use crate::peer::{Library, Stage};
+use crate::peer::{Library, Stage, tried};
 use serde_json::{Value, json};
 use std::process::Command;
 use thalweg_client::Options;
@@ -29,10 +29,10 @@ fn a_content_filtered_reader_hears_what_its_filter_says_and_no_more() {
     };
     // The bridge subscribes when it has found the reader.
     let first = room("any", 0, "north");
-    while {
+    tried("the reader hears", || {
         publish(&first);
-        stage.peer.hears_soon().is_none()
-    } {}
+        stage.peer.hears_soon()
+    });
     let mut expected = Vec::new();
     for temp in 0..40 {
         for site in ["north", "south"] {

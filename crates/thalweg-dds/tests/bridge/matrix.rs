@@ -1,6 +1,6 @@
 //! Each policy that an endpoint may have, both ways: it has its opposite, and samples go through as they should.
 
-use crate::peer::{Library, Stage, next, subscribe, value_of};
+use crate::peer::{Library, Stage, next, subscribe, tried, value_of};
 use serde_json::json;
 use thalweg_client::{Options, Reliability, Retain};
 
@@ -95,17 +95,15 @@ fn assert_all_are_served(library: Library, mut stage: Stage) {
         mqtt.publish(&address, text.as_bytes(), &Options::default())
             .expect("published");
         // Best effort is no promise, and a subscription may come after the match: so it is tried until it comes through.
-        let heard = loop {
-            match stage.peer.hears_soon() {
-                // What was published once more for the one before.
-                Some(heard) if heard["topic"] != topic => {}
-                Some(heard) => break heard,
-                None => {
-                    mqtt.publish(&address, text.as_bytes(), &Options::default())
-                        .expect("published");
-                }
+        let heard = tried("the reader hears", || {
+            let heard = stage.peer.hears_soon();
+            if heard.is_none() {
+                mqtt.publish(&address, text.as_bytes(), &Options::default())
+                    .expect("published");
             }
-        };
+            // What was published once more for the one before comes, too.
+            heard.filter(|it| it["topic"] == topic)
+        });
         assert_eq!(heard["value"], value, "{cell:?}");
     }
     assert!(stage.bridge.counts().remarks.unmatched().is_empty());

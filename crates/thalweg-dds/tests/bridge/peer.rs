@@ -222,6 +222,16 @@ pub fn value_of(message: &Message) -> Value {
     serde_json::from_slice(message.payload()).expect("it is JSON")
 }
 
+/// Attempts at most, each of which waits a moment.
+const ATTEMPTS_MAX: usize = 150;
+
+/// What an attempt brings in the end: the bridge subscribes when it has found a reader, so what is published before is not heard. Where
+/// the broker stands still, the test fails and says at what.
+pub fn tried<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let brought = (0..ATTEMPTS_MAX).find_map(|_| attempt());
+    brought.unwrap_or_else(|| panic!("{what}, not in {ATTEMPTS_MAX} attempts"))
+}
+
 /// A process with another participant, which is ended with this.
 pub struct Peer {
     child: Child,

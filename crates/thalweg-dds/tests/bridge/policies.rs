@@ -1,6 +1,6 @@
 //! Quality of service, keys, limits and rules.
 
-use crate::peer::{Library, Stage, next, subscribe, value_of};
+use crate::peer::{Library, Stage, next, subscribe, tried, value_of};
 use serde_json::json;
 use thalweg_client::{Options, Retain};
 use thalweg_dds::counts::Counts;
@@ -237,15 +237,13 @@ fn what_is_denied_has_no_opposite_and_what_cannot_be_read_is_counted() {
         assert_eq!(stage.peer.does(json!({"do": "matched", "topic": topic})), 0);
     }
     // Neither CDR nor JSON of the type; then something to know when that was seen.
-    let heard = loop {
+    let heard = tried("the reader hears", || {
         mqtt.publish("ros/open", b"{\"data\": 5}", &Options::default())
             .expect("published");
         mqtt.publish("ros/open", b"{\"data\": \"5\"}", &Options::default())
             .expect("published");
-        if let Some(heard) = stage.peer.hears_soon() {
-            break heard;
-        }
-    };
+        stage.peer.hears_soon()
+    });
     assert_eq!(heard["value"]["data"], "5");
     assert!(Counts::get(&stage.bridge.counts().unreadable) >= 1);
 }
@@ -315,4 +313,34 @@ fn a_reliable_reader_of_what_a_policy_has_at_most_once_is_shown_and_served() {
     let lowered = rows.iter().filter(|(name, _)| name.starts_with("lowered"));
     assert_eq!(lowered.count(), 1, "{rows:?}");
     assert_eq!(stage.bridge.counts().remarks.lowered_count(), 1);
+}
+
+#[test]
+fn a_partition_with_what_an_address_cannot_hold_has_one_all_the_same() {
+    let Some(mut stage) = Stage::set(146, &["dds.json=#"]) else {
+        return;
+    };
+    let mqtt = stage.mqtt();
+    let mut all = subscribe(&mqtt, "#");
+    let qos = ["reliable", "transient-local", "partition:plant/+/a#b"];
+    let endpoint = |what: &str, name: &str| {
+        json!({
+            "do": what, "topic": "Odd", "type": "Text", "as": name, "qos": qos, "value": {"data": name}
+        })
+    };
+    stage.peer.does(endpoint("write", "out"));
+    let message = next(&mut all);
+    assert_eq!(message.topic(), "plant/%2B/a%23b/Odd");
+    assert_eq!(value_of(&message), json!({"data": "out"}));
+    stage.peer.does(endpoint("read", "in"));
+    // Its own writer's, and then from here.
+    assert_eq!(stage.peer.hears()["value"], json!({"data": "out"}));
+    let kept = Options {
+        retain: Retain::Set,
+        ..Options::default()
+    };
+    let payload = br#"{"data": "from here"}"#;
+    mqtt.publish("plant/%2B/a%23b/Odd", payload, &kept)
+        .expect("published");
+    assert_eq!(stage.peer.hears()["value"], json!({"data": "from here"}));
 }

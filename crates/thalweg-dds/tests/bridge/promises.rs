@@ -1,7 +1,7 @@
 //! What endpoints promise and request, and what becomes of it: deadlines, signs of life, owners, history, separation, and endpoints
 //! that have no opposite.
 
-use crate::peer::{Library, PATIENCE, Peer, Stage, next, subscribe, value_of};
+use crate::peer::{Library, PATIENCE, Peer, Stage, next, subscribe, tried, value_of};
 use serde_json::{Value, json};
 use std::time::Instant;
 use thalweg_client::blocking::Subscription;
@@ -119,10 +119,11 @@ fn a_late_reader_has_as_much_history_as_it_requests_and_a_separated_one_less() {
     // Until both hear, since a subscription may come after the match.
     let mut heard = Vec::new();
     let by = |heard: &[Value], name: &str| heard.iter().filter(|it| it["topic"] == name).count();
-    while by(&heard, "early") == 0 || by(&heard, "separated") == 0 {
+    tried("both readers hear", || {
         publish("first");
         heard.extend(stage.peer.hears_soon());
-    }
+        (by(&heard, "early") > 0 && by(&heard, "separated") > 0).then_some(())
+    });
     while let Some(more) = stage.peer.hears_soon() {
         heard.push(more);
     }
@@ -191,10 +192,7 @@ fn topics_that_are_sampled_are_published_once_in_a_while() {
     let soon = std::time::Duration::from_millis(500);
     let mut heard: Vec<Value> = Vec::new();
     // What is written before the bridge has found the writer is lost, so both are written until both are heard.
-    while !["sampled", "every"]
-        .iter()
-        .all(|text| heard.iter().any(|it| it == text))
-    {
+    tried("both writers are heard", || {
         for (topic, text) in [("rt/promised", "sampled"), ("rt/every", "every")] {
             let value = json!({"data": text});
             stage
@@ -204,7 +202,9 @@ fn topics_that_are_sampled_are_published_once_in_a_while() {
         while let Some(next) = all.next_timeout(soon).ok().flatten() {
             heard.push(value_of(&next)["data"].clone());
         }
-    }
+        let is_heard = |text: &&str| heard.iter().any(|it| it == text);
+        ["sampled", "every"].iter().all(is_heard).then_some(())
+    });
     for _ in 0..3 {
         stage.peer.does(json!(
             {"do": "write", "topic": "rt/promised", "type": "Text", "value": {"data": "sampled"}}

@@ -1,6 +1,6 @@
 //! What ends in between, and participants that stay: the broker is restarted, or the bridge's session in it is closed.
 
-use crate::peer::{PATIENCE, Stage, next, subscribe, value_of};
+use crate::peer::{PATIENCE, Stage, next, subscribe, tried, value_of};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -64,13 +64,12 @@ fn assert_goes_on(stage: &mut Stage) {
             .expect("published");
     };
     let mut sent = Vec::new();
-    let mut heard = loop {
+    let first = tried("the reader hears an order", || {
         sent.push(sent.len().to_string());
         order(&sent[sent.len() - 1]);
-        if let Some(first) = stage.peer.hears_soon() {
-            break vec![first];
-        }
-    };
+        stage.peer.hears_soon()
+    });
+    let mut heard = vec![first];
     sent.push("last".into());
     order("last");
     while heard[heard.len() - 1]["value"] != text("last") {
@@ -91,7 +90,7 @@ fn assert_goes_on(stage: &mut Stage) {
             patience,
         )
     };
-    while ask(SOON).is_err() {}
+    tried("the service answers", || ask(SOON).ok());
     assert_eq!(
         value_of(&ask(PATIENCE).expect("answered")),
         json!({"sum": 42})

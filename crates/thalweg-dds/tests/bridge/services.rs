@@ -1,6 +1,6 @@
 //! Services of ROS 2 as rmw_cyclonedds speaks them, and requests of other protocols.
 
-use crate::peer::{PATIENCE, Stage, next, subscribe, value_of};
+use crate::peer::{PATIENCE, Stage, next, subscribe, tried, value_of};
 use serde_json::json;
 use std::time::Duration;
 use thalweg_client::Options;
@@ -25,7 +25,7 @@ fn a_service_of_ros_answers_clients_of_other_protocols() {
     };
     let mqtt = stage.mqtt();
     // The service is there before the subscription that feeds it, so it is tried until it comes through.
-    while ask(&mqtt, SOON).is_err() {}
+    tried("the service answers", || ask(&mqtt, SOON).ok());
     for client in [&mqtt, &stage.coap()] {
         let answer = ask(client, PATIENCE).expect("answered");
         assert_eq!(value_of(&answer), json!({"sum": 42}));
@@ -101,10 +101,11 @@ fn a_service_in_one_domain_answers_clients_in_another() {
     // The service is there before the subscription that feeds it, so it is tried until it comes through.
     let mqtt = stage.mqtt();
     let request = br#"{"a": 1, "b": 1}"#;
-    while mqtt
-        .request("ros/add_two_ints", request, &Options::default(), SOON)
-        .is_err()
-    {}
+    tried("the service answers", || {
+        let options = Options::default();
+        let answer = mqtt.request("ros/add_two_ints", request, &options, SOON);
+        answer.ok()
+    });
     stage.peer.does(
         json!({"do": "read", "topic": "rr/add_two_intsReply", "type": "SumAnswer", "qos": ["reliable"]}),
     );
