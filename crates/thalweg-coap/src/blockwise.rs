@@ -451,14 +451,23 @@ pub(crate) fn key_of(peer: u64, code: Code, options: &Options<'_>) -> u64 {
             key = words
                 .iter()
                 .fold(key, |key, word| mixed(key, u64::from_le_bytes(*word)));
-            key = mixed(
-                key,
-                rest.iter()
-                    .fold(0, |word, byte| word << 8 | u64::from(*byte)),
-            );
+            key = mixed(key, short_word(rest));
         }
     }
     key
+}
+
+/// Up to seven bytes as a number; the same for others only if their count is another.
+#[inline]
+fn short_word(bytes: &[u8]) -> u64 {
+    match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        (Some(first), Some(last)) => {
+            u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32
+        }
+        _ => bytes
+            .iter()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
 }
 
 #[inline]

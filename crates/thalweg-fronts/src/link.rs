@@ -521,7 +521,9 @@ impl Links {
         let mut woken = Vec::new();
         // Their work makes new work: values read here are answered at once. It ends, because each request asks once.
         while !self.woken.is_empty() {
-            self.hand_on_decided(now, kernel);
+            if !self.decided.is_empty() {
+                self.hand_on_decided(now, kernel);
+            }
             std::mem::swap(&mut self.woken, &mut woken);
             woken.sort_unstable();
             for id in woken.drain(..) {
@@ -538,6 +540,7 @@ impl Links {
         }
     }
 
+    #[cold]
     fn hand_on_decided(&mut self, now: Time, kernel: &mut Kernel) {
         let decided = std::mem::take(&mut self.decided);
         for (at, &(id, question, is_refused)) in decided.iter().enumerate() {

@@ -56,34 +56,11 @@ impl ServerSide {
         now: Time,
         out: &mut Datagrams,
     ) -> Option<Event<'b>> {
-        self.now = now;
-        self.counts.datagrams += 1;
-        self.tidy_timers();
-        match Message::decode(datagram) {
-            Ok(message) if message.code.is_request() => match message.kind {
-                Type::Confirmable | Type::NonConfirmable => {
-                    self.on_request(from, &message, datagram, NoResponse::NONE, now, out)
-                }
-                // An acknowledgement or a reset cannot ask for something. RFC 7252 §4.2
-                Type::Acknowledgement | Type::Reset => {
-                    self.counts.rejected += 1;
-                    None
-                }
-            },
-            Ok(message) => {
-                self.on_other(from, &message, now, out);
-                None
-            }
-            Err(error) => {
-                self.on_malformed(from, error, out);
-                None
-            }
-        }
+        self.receive(from, datagram, false, now, out)
     }
 
     /// Takes one request that was sent to a group of which we are a member: no answer says that it failed. Ignores whatever
     /// else is sent to a group; a request there must not be confirmable. RFC 7252 §8.1, §8.2
-    #[cold]
     pub fn handle_group_datagram<'b>(
         &mut self,
         from: SocketAddr,
@@ -91,19 +68,40 @@ impl ServerSide {
         now: Time,
         out: &mut Datagrams,
     ) -> Option<Event<'b>> {
+        self.receive(from, datagram, true, now, out)
+    }
+
+    // For both, so that a request's path is compiled once, and all of it here.
+    fn receive<'b>(
+        &mut self,
+        from: SocketAddr,
+        datagram: &'b [u8],
+        is_of_group: bool,
+        now: Time,
+        out: &mut Datagrams,
+    ) -> Option<Event<'b>> {
         self.now = now;
         self.counts.datagrams += 1;
         self.tidy_timers();
-        let Ok(message) = Message::decode(datagram) else {
-            self.counts.malformed += 1;
-            return None;
-        };
-        if !message.code.is_request() || message.kind != Type::NonConfirmable {
-            self.counts.rejected += 1;
-            return None;
+        match Message::decode(datagram) {
+            Ok(message) if message.code.is_request() => match message.kind {
+                Type::Confirmable if is_of_group => self.counts.rejected += 1,
+                Type::Confirmable | Type::NonConfirmable => {
+                    let unwanted = match is_of_group {
+                        false => NoResponse::NONE,
+                        true => NoResponse::CLIENT_ERROR.and(NoResponse::SERVER_ERROR),
+                    };
+                    return self.on_request(from, &message, datagram, unwanted, now, out);
+                }
+                // An acknowledgement or a reset cannot ask for something. RFC 7252 §4.2
+                Type::Acknowledgement | Type::Reset => self.counts.rejected += 1,
+            },
+            Ok(_) if is_of_group => self.counts.rejected += 1,
+            Ok(message) => self.on_other(from, &message, now, out),
+            Err(_) if is_of_group => self.counts.malformed += 1,
+            Err(error) => self.on_malformed(from, error, out),
         }
-        let failures = NoResponse::CLIENT_ERROR.and(NoResponse::SERVER_ERROR);
-        self.on_request(from, &message, datagram, failures, now, out)
+        None
     }
 
     /// Rejects a malformed confirmable message, and ignores any other. RFC 7252 §4.2, §4.3

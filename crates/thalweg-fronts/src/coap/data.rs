@@ -245,7 +245,7 @@ impl<S: Side> Handler<S> {
         &mut self,
         identity: IdentityId,
         session: SessionId,
-        draft: Draft<'_>,
+        mut draft: Draft<'_>,
         cx: &mut Cx<'_>,
     ) -> (Option<Hold>, Outcome) {
         let Cx {
@@ -254,11 +254,8 @@ impl<S: Side> Handler<S> {
         let is_exactly_once = draft.reliability == Reliability::ExactlyOnce;
         if is_exactly_once {
             self.ticket_last = self.ticket_last.wrapping_add(1).max(1);
+            draft.ticket = self.ticket_last;
         }
-        let draft = Draft {
-            ticket: if is_exactly_once { self.ticket_last } else { 0 },
-            ..draft
-        };
         links.take_hold();
         let published = kernel.publish(session, draft, *now, *links);
         if is_exactly_once {

@@ -180,7 +180,15 @@ impl Front for MqttFront {
                 }
             }
             Ok(Some((consumed, event))) => {
-                MqttFront::on_event(cx, event);
+                match event {
+                    // As frequent as publishes, so it is not moved for the others' sake.
+                    Event::PubAck {
+                        id,
+                        reason,
+                        load: None,
+                    } => MqttFront::on_puback(cx, id, reason),
+                    event => MqttFront::on_event(cx, event),
+                }
                 Step::Consumed(consumed)
             }
             Ok(None) => Step::NeedMore,

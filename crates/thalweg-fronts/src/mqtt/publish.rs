@@ -171,6 +171,7 @@ impl MqttFront {
         }
     }
 
+    #[inline]
     fn acknowledge(&mut self, ticket: u16, qos: QoS, outcome: Outcome, out: &mut Vec<u8>) {
         let reason = match outcome {
             Outcome::Accepted | Outcome::Asked => ReasonCode::Success,

@@ -52,6 +52,15 @@ impl Kernel {
         fx: &mut E,
     ) -> bool {
         let origins = draft.origins();
+        let rate = route.terms().and_then(Terms::rate_of_subscribers);
+        let is_simple = route.filtered().is_none()
+            && rate.is_none()
+            && draft.priority == 0
+            && origins.is_empty();
+        if is_simple {
+            self.spread_here(publisher, route, draft, kept, now, fx);
+            return false;
+        }
         let selected = match (route.filtered(), subject) {
             (Some(filtered), Some(subject)) => filtered.selected(subject),
             _ => Vec::new(),
@@ -62,7 +71,6 @@ impl Kernel {
             (self.sessions.crowd).note_further(selected.len() - own, false);
         }
         let mut forms = Forms::of(draft, kept, now);
-        let rate = route.terms().and_then(Terms::rate_of_subscribers);
         for receiver in route.receivers().iter().chain(&selected) {
             if draft.priority > 0 {
                 self.sessions.prioritize(receiver.session);

@@ -488,7 +488,7 @@ impl Kernel {
             wanted: route.wants_unconditionally(),
             refused: false,
         };
-        if route.wants_more_than_queues() {
+        if queued.wanted || route.filtered().is_some() {
             let said = (draft, subject.as_ref());
             queued.wanted |= self.spread_to_all(publisher, route, said, &mut kept, now, fx);
             if let Some(cell) = route.cell() {
