@@ -7,6 +7,7 @@
 mod amqp_methods;
 mod changed;
 mod code_metrics;
+mod compiler;
 mod crash;
 mod docs;
 mod fuzz;
@@ -351,6 +352,9 @@ fn tree() -> PathBuf {
 }
 
 fn main() -> ExitCode {
+    if let Some(compiled) = compiler::run() {
+        return compiled;
+    }
     // Asked for before cargo writes it anew.
     let own = std::env::current_exe().unwrap_or_default();
     let mut words = std::env::args().skip(1);

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::program::Program;
 use crate::report::{Outcome, Report};
-use crate::{Options, Step, packages, python, workshop};
+use crate::{Options, Step, compiler, packages, python, workshop};
 
 /// Cheapest first, so that a slip shows early.
 const FIRST: [Step; 3] = [Step::Tidy, Step::Fmt, Step::Supply];
@@ -48,12 +48,14 @@ pub fn run(own: &Path, options: &Options, report: &Report) {
         for step in FIRST {
             report.run(step.word(), || step.run(options));
         }
-        report.run(Step::Build.word(), || match compile(options) {
-            Ok(program) => {
-                built.get_or_init(|| program);
-                Outcome::passed(1)
+        report.run(Step::Build.word(), || {
+            match compiler::prepare(own).and_then(|()| compile(options)) {
+                Ok(program) => {
+                    built.get_or_init(|| program);
+                    Outcome::passed(1)
+                }
+                Err(why) => Outcome::failed(why),
             }
-            Err(why) => Outcome::failed(why),
         });
     };
     beside(&[&install, &first]);
@@ -106,7 +108,7 @@ fn compile(options: &Options) -> Result<String, String> {
         "--message-format",
         "json-render-diagnostics",
     ];
-    let messages = with_clippy(Program::cargo(build).with_dds()).stdout()?;
+    let messages = compiler::compile_with(Program::cargo(build).with_dds()).stdout()?;
     if options.release {
         options.build_broker().run()?;
     }
@@ -118,13 +120,6 @@ fn compile(options: &Options) -> Result<String, String> {
         .ok_or_else(|| "cargo does not say where the integration program is".to_owned())
 }
 
-/// In place of the compiler, which is in it, for crates of ours. Every step that compiles them has to say the same.
-fn with_clippy(program: Program) -> Program {
-    let cargo = std::env::var("CARGO").unwrap_or_default();
-    let clippy = Path::new(&cargo).with_file_name("clippy-driver");
-    program.env("RUSTC_WORKSPACE_WRAPPER", &workshop::text(&clippy))
-}
-
 /// Runs a step in a process of its own, whose lines have its name in front.
 fn apart(own: &Path, step: Step, options: &Options, integration: &str) -> Outcome {
     let release: &[&str] = if options.release { &["--release"] } else { &[] };
@@ -132,7 +127,7 @@ fn apart(own: &Path, step: Step, options: &Options, integration: &str) -> Outcom
         .args([step.word(), "--built"])
         .args(release);
     match step {
-        Step::Lint | Step::Unit | Step::Docs => with_clippy(program),
+        Step::Lint | Step::Unit | Step::Docs => compiler::compile_with(program),
         _ => program.env(INTEGRATION_FILE, integration),
     }
     .outcome_of_step(step.word())
