@@ -34,7 +34,7 @@ impl Default for MqttSettings {
             no_local: false,
             will_delay_secs: 0,
             receive_max: 1024,
-            packet_bytes_max: 1 << 20,
+            packet_bytes_max: 16 << 20,
             aliases_max: 1024,
             reply_base: "responses".to_owned(),
             load_reports: true,
