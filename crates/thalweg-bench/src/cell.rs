@@ -86,6 +86,9 @@ pub struct Extras {
     /// Publishers of the common client adapt how much is under way to how soon it is confirmed.
     #[serde(skip_serializing_if = "is_false")]
     pub throttle: bool,
+    /// Messages of the common client live for so many milliseconds; 0 is for ever.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub lifespan_ms: u32,
 }
 
 /// What carries a protocol's bytes, other than the plain transport.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use super::{Finding, Wishes};
-use crate::cell::{Driver, Leg, Protocol};
+use crate::cell::{Cell, Driver, Leg, Protocol};
 use crate::drivers::{self, Job};
 use crate::load::header::{Header, Layout};
 use crate::load::schedule::Sizes;
@@ -135,27 +135,15 @@ fn flood(
         version: 5,
         window: WINDOW,
     };
-    let job = Job {
-        run: 1,
-        role: "ceiling".to_owned(),
+    let cell = Cell {
         publish: leg,
         subscribe: leg,
-        publish_at: address,
-        subscribe_at: address,
-        login: None,
-        carrier: None,
-        ca: None,
-        shared: false,
-        wildcard: false,
-        turbo: false,
-        throttle: false,
-        prefixes: ("lab".to_owned(), "lab".to_owned()),
-        flows: 1,
-        copies: 1,
-        connections: 1,
-        keeps_all: false,
-        writes_first: false,
         seed: 1,
+        ..Cell::blank()
+    };
+    let job = Job {
+        role: "ceiling".to_owned(),
+        ..Job::of(&cell, 1, address, address)
     };
     let mut publisher = drivers::publisher(driver, &job)?;
     let (begin, cpu) = (clock::now(), clock::thread_cpu());

@@ -44,6 +44,7 @@ impl Publishing {
             topics: (0..job.flows).map(|flow| job.publish_topic(flow)).collect(),
             options: Options {
                 reliability: reliability(&job.publish),
+                lifespan: job.lifespan,
                 ..Options::default()
             },
             window: (job.publish.qos > 0).then_some(job.publish.window.max(1)),

@@ -14,6 +14,7 @@ pub mod stock;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::cell::{Carrier, Cell, Driver, Leg, Load, Protocol, Workload};
 use crate::load::Gave;
@@ -52,6 +53,8 @@ pub struct Job {
     /// Publishers of the common client gather what they are given, and adapt to what is confirmed.
     pub turbo: bool,
     pub throttle: bool,
+    /// How long messages of the common client live; none is for ever.
+    pub lifespan: Option<Duration>,
     /// Connections that a driver may share between flows; `bare` has one for each flow and copy.
     pub connections: u32,
     /// The broker keeps what a CoAP observer has not taken yet; others skip states.
@@ -103,6 +106,10 @@ impl Job {
             wildcard: cell.extras.wildcard,
             turbo: cell.extras.turbo,
             throttle: cell.extras.throttle,
+            lifespan: match cell.extras.lifespan_ms {
+                0 => None,
+                ms => Some(Duration::from_millis(ms.into())),
+            },
             connections: connections(cell),
             keeps_all: cell.system == "thalweg",
             writes_first: matches!(&*cell.system, "libcoap" | "ejabberd"),

@@ -27,7 +27,13 @@ impl Books {
         if let Some(beside) = &got.beside {
             for (part, of) in ["before", "during", "after"].into_iter().zip(&beside.parts) {
                 let found = quantiles(of);
-                for (what, value) in [("mean", found.mean), ("sd", found.sd), ("p90", found.p90)] {
+                let figures = [
+                    ("mean", found.mean),
+                    ("sd", found.sd),
+                    ("p90", found.p90),
+                    ("p99", found.p99),
+                ];
+                for (what, value) in figures {
                     more.insert(format!("{part}_burst_{what}_us"), value);
                 }
             }

@@ -119,6 +119,7 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
         payload,
         turbo: pace.0,
         throttle: pace.1,
+        ..Extras::default()
     };
     let (load, fan_out) = load(load_section, &workload)?;
     let phases = phases(root.section("phases", &["settle", "warmup", "measure", "drain"])?)?;

@@ -165,6 +165,14 @@ const REFUTED: &[(&str, &[Column], Data, &str)] = &[
         "against",
     ),
     (
+        "C, rate limit",
+        &[Ours],
+        |it| arrived(it, "E3d", 511.0),
+        "of 500 a second",
+    ),
+    ("C, lifespan", BOTH, too_old, "the oldest after 1600 ms"),
+    ("C, priority", &[Ours], held_up, "4.00 times"),
+    (
         "S4.1",
         BOTH,
         |it| e4(it, |size| size, 1.0),
@@ -549,6 +557,19 @@ fn slower_when_quick(cell: &Cell) -> Option<Row> {
 fn calm_mqtt(cell: &Cell) -> Option<Row> {
     let sd = if is_mqtt(cell) { 10.0 } else { 500.0 };
     (cell.experiment == "E3c").then(|| more("during_burst_sd_us", sd, full()))
+}
+
+fn too_old(cell: &Cell) -> Option<Row> {
+    (cell.experiment == "E3d").then(|| Row {
+        response: flat(1600.0),
+        ..full()
+    })
+}
+
+fn held_up(cell: &Cell) -> Option<Row> {
+    let mut row = more("before_burst_p99_us", 500.0, full());
+    row.more.insert("during_burst_p99_us".to_owned(), 2000.0);
+    (cell.experiment == "E3d").then_some(row)
 }
 
 /// Round trips that depend on the size, and what each message costs.

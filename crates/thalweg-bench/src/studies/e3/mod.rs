@@ -1,5 +1,5 @@
-//! E3: flood, periodic and sporadic traffic over a link of 95 Mbit/s, and policies of DDS (study C): brokers, libzmq and
-//! Cyclone DDS without one, and Cyclone DDS through our bridge. What our broker does not have is said in the table of statements.
+//! E3: flood, periodic and sporadic traffic over a link of 95 Mbit/s, and policies (study C): brokers, libzmq and Cyclone DDS
+//! without one, and Cyclone DDS through our bridge. What a system does not have is said in the table of statements.
 
 mod statements;
 #[cfg(test)]
@@ -7,9 +7,11 @@ mod tests;
 
 pub use statements::shapes;
 
+use std::collections::BTreeMap;
+
 use super::plan::{by, cell, mqtt, phases};
-use crate::cell::{Cell, Driver, Extras, Leg, Link, Load, Protocol, Workload};
-use crate::studies::plan::Budget;
+use crate::cell::{Cell, Driver, Leg, Link, Load, Protocol, Workload};
+use crate::studies::plan::{Budget, Draft};
 
 /// Bits a second of the study's network.
 pub const LINK_BITS: u64 = 95_000_000;
@@ -89,7 +91,29 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
     }
     policies(budget, seed, &mut cells);
     paced(budget, seed, &mut cells);
+    lifespans(budget, seed, &mut cells);
+    rates(budget, seed, &mut cells);
+    priorities(budget, seed, &mut cells);
     cells
+}
+
+/// A policy of E3d: by the common client, in as much time as floods of the study have.
+fn e3d(budget: Budget, system: &str, leg: Leg, policy: &str, fan_out: u32) -> Draft {
+    let (warmup, measure) = by(budget, (0.5, 1.5), (0.5, 4.0), (1.0, 90.0));
+    cell("E3d", system, leg)
+        .at("policy", policy)
+        .at("topology", format!("1-{fan_out}"))
+        .with(|cell| {
+            cell.link = RPI95;
+            cell.fan_out = fan_out;
+            cell.phases = phases(0.3, warmup, measure, 3.0);
+        })
+}
+
+/// Keys of a broker's configuration with their values.
+fn told(settings: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    settings.iter().map(owned).collect()
 }
 
 fn driver(leg: Leg) -> Driver {
@@ -208,7 +232,7 @@ const BURST_RATE: f64 = 5.0;
 
 /// E3d: policies of DDS, as far as Cyclone has them, on one Ethernet: a router would stop multicasts.
 fn policies(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
-    let (warmup, measure, repeats) = by(budget, (0.5, 1.5, 1), (0.5, 4.0, 3), (1.0, 90.0, 5));
+    let repeats = by(budget, 1, 3, 5);
     let all: [&[u32]; 2] = by(
         budget,
         [&[64, 8192], &[64, 32_768]],
@@ -229,23 +253,13 @@ fn policies(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
                 continue;
             }
             for size in sizes {
-                cell("E3d", "cyclonedds", Leg::of(Protocol::Dds, 1))
-                    .at("policy", policy)
-                    .at("topology", format!("1-{fan_out}"))
+                e3d(budget, CYCLONE, Leg::of(Protocol::Dds, 1), policy, fan_out)
                     .payload(*size)
                     .with(|cell| {
                         cell.load = Load::Flood { flows: 1 };
-                        cell.broker_settings = settings
-                            .iter()
-                            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-                            .collect();
-                        cell.link = Link {
-                            bridged: true,
-                            ..RPI95
-                        };
-                        cell.fan_out = fan_out;
+                        cell.broker_settings = told(settings);
+                        cell.link.bridged = true;
                         cell.driver = Driver::Stock;
-                        cell.phases = phases(0.3, warmup, measure, 3.0);
                     })
                     .repeats(repeats, seed, cells);
             }
@@ -280,7 +294,7 @@ const POLICIES: [Policy; 5] = [
 /// E3d with our client: how it paces what is confirmed, over the link of the study and a round trip of 2 ms, where a batch saves
 /// what loopback does not have. So much is under way that what is not throttled waits in queues.
 fn paced(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
-    let (warmup, measure, repeats) = by(budget, (0.5, 1.5, 1), (0.5, 4.0, 3), (1.0, 90.0, 5));
+    let repeats = by(budget, 1, 3, 5);
     let leg = Leg {
         window: 4096,
         ..mqtt(1)
@@ -295,29 +309,101 @@ fn paced(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
             &[64, 512, 4096],
             &[64, 256, 512, 1024, 4096, 32_768],
         ) {
-            cell("E3d", OURS, leg)
-                .at("policy", policy)
-                .at("topology", "1-1")
+            e3d(budget, OURS, leg, policy, 1)
                 .payload(*size)
                 .with(|cell| {
                     cell.load = Load::Flood { flows: 1 };
-                    cell.link = Link {
-                        delay_ns: 1_000_000,
-                        ..RPI95
-                    };
-                    cell.extras = Extras {
-                        turbo,
-                        throttle,
-                        ..Extras::default()
-                    };
-                    cell.driver = Driver::Common;
-                    cell.phases = phases(0.3, warmup, measure, 5.0);
+                    cell.link.delay_ns = 1_000_000;
+                    (cell.extras.turbo, cell.extras.throttle) = (turbo, throttle);
+                    cell.phases.drain_ns = 5_000_000_000;
                 })
                 .repeats(repeats, seed, cells);
         }
     }
 }
 
+/// Seven subscribers are to get four times what their link carries, so that messages wait in the broker: for ever, or at most for
+/// their lifespan.
+fn lifespans(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
+    // Its publisher is to be as quick as those of others.
+    let unpaced = &[
+        ("queue.publisher_pace_max", "0s"),
+        ("queue.output_pace_max", "0s"),
+    ];
+    for (system, settings, policy, ms) in [
+        ("mosquitto", &[][..], LIFESPAN, LIFESPAN_MS),
+        (OURS, unpaced, BASE, 0),
+        (OURS, unpaced, LIFESPAN, LIFESPAN_MS),
+    ] {
+        let leg = Leg {
+            window: 4096,
+            ..mqtt(1)
+        };
+        e3d(budget, system, leg, policy, 7)
+            .payload(8192)
+            .open(830.0, 1)
+            .with(|cell| {
+                cell.broker_settings = told(settings);
+                cell.extras.lifespan_ms = ms;
+                // Until the first of them are too old, and a while longer.
+                cell.phases.measure_ns = cell.phases.measure_ns.max(4_000_000_000);
+                cell.phases.drain_ns = 2_000_000_000;
+            })
+            .repeats(by(budget, 1, 3, 5), seed, cells);
+    }
+}
+
+/// A subscriber is offered four times what it may be sent.
+fn rates(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
+    let limit = format!(
+        "[{{filter=\"lab/#\",rate=\"{RATE_MAX}/s\",rate_per=\"subscriber\",rate_burst=\"100ms\",rate_exceed=\"drop\"}}]"
+    );
+    e3d(budget, OURS, mqtt(1), RATE, 1)
+        .payload(64)
+        .open(f64::from(4 * RATE_MAX), 1)
+        .with(|cell| {
+            cell.broker_settings = told(&[("policy", &limit)]);
+            cell.phases.measure_ns = cell.phases.measure_ns.max(4_000_000_000);
+            cell.phases.drain_ns = 200_000_000;
+        })
+        .repeats(by(budget, 1, 3, 5), seed, cells);
+}
+
+/// E3c in one connection of each of two subscribers: together they are to get more than their link carries, and the
+/// publishers' link has room. Each message of 64 B has priority 9, or the same as those beside it.
+fn priorities(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
+    let by_topic = "[{filter=\"lab/0\",priority_min=9},{filter=\"lab/1\",priority_min=4}]";
+    for (burst_bytes, burst_rate) in [(8192, 900.0), (2 << 20, 3.6)] {
+        for (policy, settings) in [(BASE, &[][..]), (PRIORITY, &[("policy", by_topic)])] {
+            e3d(budget, OURS, mqtt(1), policy, 2)
+                .payload(64)
+                .at("beside", burst_bytes)
+                .open(1000.0, 2)
+                .with(|cell| {
+                    cell.workload = Workload::Beside {
+                        bytes: 64,
+                        burst_bytes,
+                        burst_rate,
+                        from_ns: 1_000_000_000,
+                        for_ns: 1_500_000_000,
+                    };
+                    cell.broker_settings = told(settings);
+                    cell.extras.wildcard = true;
+                    cell.publish.window = 1000;
+                    cell.phases = phases(0.3, 0.5, 3.5, 5.0);
+                })
+                .repeats(by(budget, 1, 3, 5), seed, cells);
+        }
+    }
+}
+
+const LIFESPAN: &str = "Lifespan";
+/// MQTT counts in seconds.
+const LIFESPAN_MS: u32 = 1000;
+const RATE: &str = "RateLimit";
+/// So many messages a subscriber is sent in a second, at most.
+const RATE_MAX: u32 = 500;
+const PRIORITY: &str = "Priority";
 const OURS: &str = "thalweg";
 const CYCLONE: &str = "cyclonedds";
 const THROTTLE: &str = "AutoThrottle";

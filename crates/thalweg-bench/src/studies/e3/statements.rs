@@ -1,6 +1,9 @@
 //! Statements S3.1 to S3.8, and policies that are in none: what became of them, by what was measured.
 
-use super::{BASE, BATCHES, CYCLONE, LINK_BITS, MULTICAST, OURS, SLOW, THROTTLE};
+use super::{
+    BASE, BATCHES, CYCLONE, LIFESPAN, LIFESPAN_MS, LINK_BITS, MULTICAST, OURS, PRIORITY, RATE,
+    RATE_MAX, SLOW, THROTTLE,
+};
 use crate::cell::{Protocol, Row};
 use crate::report::stat::{Stat, short};
 use crate::studies::group::{Group, name, way};
@@ -83,28 +86,26 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
         ),
         shape(
             "C, rate limit",
-            "each subscriber gets at most so much a second",
+            "each subscriber gets at most so much a second, and that within 2 %",
             "a table of features",
-            not_built("Cyclone DDS has no flow controller that is told a rate"),
-            Found::not_asked("the broker holds subscribers to a rate (ADR 0092); no cell has one"),
+            not_built("Cyclone DDS 0.10 takes TIME_BASED_FILTER and delivers every sample"),
+            limited(groups),
         ),
         shape(
             "C, lifespan",
-            "what is too old is not delivered",
+            "to subscribers that are too slow nothing is delivered that is older than its lifespan and the network's queue",
             "a table of features",
-            Found::not_asked("no cell publishes with a lifespan"),
-            Found::not_asked(
-                "the broker expires messages (MQTT 5); no cell publishes with an expiry",
-            ),
+            never_older(groups, "mosquitto"),
+            never_older(groups, OURS),
         ),
         shape(
             "C, priority",
-            "a peer with a priority lane keeps its 90 % latency within 3 times of what it was beside large messages",
+            "over one connection the 99 % latency of priority 9 beside priority 4 is at most 3 times what it was alone",
             "a table of features",
             not_built(
                 "Cyclone DDS hands Transport_Priority to the network, which has one queue here",
             ),
-            Found::not_asked("the broker sends by priority (ADR 0079); no cell has two priorities"),
+            first_beside_others(groups),
         ),
     ]
 }
@@ -227,6 +228,64 @@ fn quicker_than_the_base(
     };
     let pairs = beside_base(groups, system, policy, fan_out);
     told(pairs.into_iter().filter_map(line), "; ")
+}
+
+/// What subscribers got in a second who are limited to a rate.
+fn limited(groups: &[Group]) -> Found {
+    let line = |group: &Group| {
+        let rate = group.delivered_per_s()?;
+        let off = rate.mean / f64::from(RATE_MAX) - 1.0;
+        Some((format!("{rate} of {RATE_MAX} a second"), off.abs() > 0.02))
+    };
+    told(e3d(groups, OURS, RATE, 1).filter_map(line), "; ")
+}
+
+/// How old the oldest message was that came, and how many did not.
+fn never_older(groups: &[Group], system: &str) -> Found {
+    let words = |group: &Group| {
+        let oldest = group.stat(|row| Some(row.response.max * 1e-3))?;
+        let came = group.delivered_percent()?;
+        Some((
+            format!("{came} % came, the oldest after {} ms", short(oldest.mean)),
+            oldest.mean > f64::from(LIFESPAN_MS) + QUEUES_MS,
+        ))
+    };
+    let base = e3d(groups, system, BASE, 7).find_map(words);
+    let with = e3d(groups, system, LIFESPAN, 7).filter_map(words);
+    let found = told(with, "; ");
+    match base {
+        Some((base, _)) if found != Found::nothing() => Found {
+            figures: format!("{}; without: {base}", found.figures),
+            ..found
+        },
+        _ => found,
+    }
+}
+
+/// What has left the broker waits in buffers of TCP and of the link, at a seventh of its rate.
+const QUEUES_MS: f64 = 500.0;
+
+/// The latency of the first priority alone and beside another one, with and without priorities.
+fn first_beside_others(groups: &[Group]) -> Found {
+    let line = |group: &Group| {
+        let ms = |part: &str| {
+            let name = format!("{part}_burst_p99_us");
+            group.stat(|row| row.more.get(&name).map(|us| us * 1e-3))
+        };
+        let (alone, beside) = (ms("before")?, ms("during")?);
+        let times = beside.mean / alone.mean;
+        let (policy, size) = (
+            group.cell.axes.get("policy")?,
+            group.cell.axes.get("beside")?,
+        );
+        let words = format!(
+            "{policy} beside {size} B: {beside} against {alone} ms, {} times",
+            short(times)
+        );
+        Some((words, policy == PRIORITY && times > 3.0))
+    };
+    let of = |policy| e3d(groups, OURS, policy, 2);
+    told(of(PRIORITY).chain(of(BASE)).filter_map(line), "; ")
 }
 
 /// What a broker's steady flow feels of a neighbour, beside what peers' does.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::cell::{Row, Standing};
 use crate::studies::group;
-use crate::studies::shape::{Found, Shape};
+use crate::studies::shape::{Found, Ruling, Shape};
 
 fn trial(cell: Cell, more: &[(&str, f64)]) -> (Cell, Row) {
     let more = more
@@ -113,10 +113,7 @@ fn policies_are_measured_on_a_bridge_beside_their_base() {
     for id in ["S3.4", "S3.5"] {
         let shape = of(&found, id);
         assert!(
-            matches!(
-                shape.baseline.ruling,
-                crate::studies::shape::Ruling::Reproduced
-            ),
+            matches!(shape.baseline.ruling, Ruling::Reproduced),
             "{shape:?}"
         );
         assert!(shape.baseline.figures.contains("4.00 times"));
@@ -124,10 +121,7 @@ fn policies_are_measured_on_a_bridge_beside_their_base() {
     }
     let bad = [rate(BASE, 7, 64, 7000.0), rate(MULTICAST, 7, 64, 8000.0)];
     let found = shapes(&group::groups(&bad));
-    assert!(matches!(
-        of(&found, "S3.4").baseline.ruling,
-        crate::studies::shape::Ruling::Not(_)
-    ));
+    assert!(matches!(of(&found, "S3.4").baseline.ruling, Ruling::Not(_)));
     assert_eq!(of(&found, "S3.5").baseline, Found::nothing());
 }
 
@@ -159,16 +153,43 @@ fn our_client_is_measured_with_its_paces_beside_none() {
             trial_of(BATCHES, turbo, 900.0),
             trial_of(THROTTLE, throttled.0, throttled.1),
         ]));
-        matches!(
-            of(&found, id).ours.ruling,
-            crate::studies::shape::Ruling::Reproduced
-        )
+        matches!(of(&found, id).ours.ruling, Ruling::Reproduced)
     };
     assert!(ruling(1300.0, (800.0, 700.0), "S3.5"));
     assert!(ruling(1300.0, (800.0, 700.0), "S3.6"));
     assert!(!ruling(1100.0, (800.0, 700.0), "S3.5"));
     assert!(!ruling(1300.0, (700.0, 700.0), "S3.6"), "too slow");
     assert!(!ruling(1300.0, (800.0, 950.0), "S3.6"), "later");
+}
+
+#[test]
+fn what_subscribers_get_late_often_or_first_is_judged_by_what_was_allowed() {
+    let cells = cells(Budget::Quick, 3);
+    let trial_of = |policy: &str, more: &[(&str, f64)], oldest_us: f64| {
+        let is_it = |cell: &&Cell| {
+            cell.system == OURS && cell.axes.get("policy").is_some_and(|it| it == policy)
+        };
+        let cell = cells.iter().find(is_it).expect("it is in the quick run");
+        let (cell, mut row) = trial(cell.clone(), more);
+        (row.expected, row.response.max) = (4, oldest_us);
+        (cell, row)
+    };
+    let is_reproduced = |rate: f64, oldest_us: f64, beside_us: f64| {
+        let latencies = [
+            ("before_burst_p99_us", 1000.0),
+            ("during_burst_p99_us", beside_us),
+        ];
+        let found = shapes(&group::groups(&[
+            trial_of(RATE, &[(group::ARRIVED, rate)], 0.0),
+            trial_of(LIFESPAN, &[], oldest_us),
+            trial_of(PRIORITY, &latencies, 0.0),
+        ]));
+        ["C, rate limit", "C, lifespan", "C, priority"]
+            .map(|id| of(&found, id).ours.ruling == Ruling::Reproduced)
+    };
+    assert_eq!(is_reproduced(495.0, 1.4e6, 2900.0), [true; 3]);
+    assert_eq!(is_reproduced(489.0, 1.6e6, 3100.0), [false; 3]);
+    assert_eq!(is_reproduced(511.0, 1.4e6, 2900.0), [false, true, true]);
 }
 
 #[test]
@@ -195,10 +216,7 @@ fn what_a_neighbour_does_is_judged_by_the_deviation_meanwhile() {
     ]));
     let shape = of(&found, "S3.8");
     assert!(
-        matches!(
-            shape.baseline.ruling,
-            crate::studies::shape::Ruling::Reproduced
-        ),
+        matches!(shape.baseline.ruling, Ruling::Reproduced),
         "{shape:?}"
     );
     assert!(
@@ -213,15 +231,12 @@ fn what_a_neighbour_does_is_judged_by_the_deviation_meanwhile() {
     ]));
     let ruling = &of(&found, "S3.8").baseline.ruling;
     assert!(
-        matches!(ruling, crate::studies::shape::Ruling::Under(what) if what == "without DDS at 64 B"),
+        matches!(ruling, Ruling::Under(what) if what == "without DDS at 64 B"),
         "{ruling:?}"
     );
     let found = shapes(&group::groups(&[
         sd("thalweg", 100.0),
         sd("cyclonedds", 125.0),
     ]));
-    assert!(matches!(
-        of(&found, "S3.8").ours.ruling,
-        crate::studies::shape::Ruling::Not(_)
-    ));
+    assert!(matches!(of(&found, "S3.8").ours.ruling, Ruling::Not(_)));
 }
