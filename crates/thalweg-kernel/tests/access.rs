@@ -121,6 +121,55 @@ fn a_pattern_that_begins_with_a_wildcard_says_nothing_about_reserved_addresses()
 }
 
 #[test]
+fn keys_of_groups_are_published_by_the_broker_and_read_by_who_is_named() {
+    const KEY: &str = "$multicast/poses";
+    const REPAIR: &str = "$multicast/poses/repair";
+    let open = Rules::allow_all().compile("c", None);
+    check(
+        &open,
+        &[
+            (Publish, KEY, false),
+            (Publish, REPAIR, true),
+            (Receive, KEY, true),
+            (Publish, "$multicasts/poses", true),
+            (Publish, "a/$multicast/poses", true),
+        ],
+    );
+    // What is allowed in general is not what is sent to a group, of which a rule may deny a part.
+    let mut rules = vec![
+        Rule::deny(Permissions::ALL, "plant/7/pose"),
+        Rule::allow(Permissions::ALL, "#"),
+    ];
+    let access = compile(&rules, Otherwise::Allow, "c", None);
+    check(
+        &access,
+        &[
+            (Receive, "$SYS/x", true),
+            (Receive, KEY, false),
+            (Subscribe, KEY, false),
+            (Subscribe, "$multicast/+", false),
+            (Subscribe, "$multicast/#", false),
+            (Publish, REPAIR, false),
+        ],
+    );
+    assert!(!access.covers(Receive, "$multicast/#"));
+    rules.push(Rule::allow(Permissions::READ, KEY));
+    rules.push(Rule::allow(Permissions::ALL, "$multicast/poses/#"));
+    let access = compile(&rules, Otherwise::Allow, "c", None);
+    check(
+        &access,
+        &[
+            (Receive, KEY, true),
+            (Subscribe, KEY, true),
+            (Subscribe, "$multicast/+", false),
+            (Publish, KEY, false),
+            (Publish, REPAIR, true),
+            (Receive, "$multicast/others", false),
+        ],
+    );
+}
+
+#[test]
 fn names_are_filled_in_anywhere_within_a_level() {
     let rules = [
         Rule::allow(Publish, "dev/%c/state"),

@@ -97,6 +97,16 @@ impl Streams {
     /// A stream at whose other end is the front that `front` makes of a number that is hard to guess; its shard is the home of all
     /// queues. Operators see it under `name`, where the name of a listener is.
     pub fn open(&self, name: &str, front: impl FnOnce(u64) -> AnyFront) -> io::Result<UnixStream> {
+        self.open_as(name, None, front)
+    }
+
+    /// The same for a front that asks who its peer is: this user, whose word is taken.
+    pub(crate) fn open_as(
+        &self,
+        name: &str,
+        user: Option<&str>,
+        front: impl FnOnce(u64) -> AnyFront,
+    ) -> io::Result<UnixStream> {
         let (ours, broker) = UnixStream::pair()?;
         broker.set_nonblocking(true)?;
         // Its end shows at our end of the stream.
@@ -110,7 +120,7 @@ impl Streams {
                 address: None,
                 local: None,
                 listener: Arc::new(listener_of(name)),
-                certificate_name: None,
+                certificate_name: user.map(Into::into),
             },
             accepted_at: Instant::now(),
             half_open: None,

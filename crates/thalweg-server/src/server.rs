@@ -9,6 +9,7 @@ use crate::journal::{self, Journal, JournalThreads};
 use crate::keeper::{Duties, Keeper, Watched, memory_budget};
 use crate::listen::{Listener, ListenerSpec};
 use crate::lobby::{Deliver, Lobby, LobbyHandle, LobbyReload};
+use crate::multicast::{self, MulticastCounts, Speakers};
 use crate::observer::{Ask, Inside, ListenerView, Observer, Overall};
 use crate::protocols;
 use crate::settings::{self, DtlsAcceptors, Extensions, ShardSettings};
@@ -59,6 +60,7 @@ pub struct Server {
     lobby: Option<LobbyHandle>,
     /// Connections that the broker opens itself.
     connector: Option<Connector>,
+    speakers: Option<Speakers>,
     listening: Vec<(String, String)>,
     dtls: DtlsAcceptors,
     extensions: Arc<Extensions>,
@@ -109,6 +111,7 @@ impl Server {
             }
         };
         let admin_tls = settings::admin_tls(&config).map_err(|what| vec![StartError(what)])?;
+        let outlets = multicast::open(&config).map_err(|errors| all(&errors))?;
         keep_secret(&config, &secret);
         let mut watched = watched_certificates(
             listeners.iter().map(|listener| &**listener.spec()),
@@ -218,6 +221,9 @@ impl Server {
         };
         let keeper = Keeper::start(observer.clone(), duties, &on_failure)
             .map_err(|error| one("cannot start a thread", &error))?;
+        let streams = Streams::new(observer.shards.clone());
+        let speakers = Speakers::start(&config, outlets, &streams, &observer, &on_failure)
+            .map_err(|error| one("cannot start a thread of a multicast group", &error))?;
         let (lobby, keeper, journal) = (Some(lobby), Some(keeper), threads);
         Ok(Server {
             observer,
@@ -225,6 +231,7 @@ impl Server {
             secret,
             lobby,
             connector: Some(connector),
+            speakers: Some(speakers),
             listening,
             dtls,
             extensions,
@@ -249,6 +256,11 @@ impl Server {
     /// Opens connections from within the process; not after the server has stopped.
     pub fn streams(&self) -> Streams {
         Streams::new(self.observer.shards.clone())
+    }
+
+    /// The multicast groups by name, and what was sent to them.
+    pub fn multicast(&self) -> &[(String, Arc<MulticastCounts>)] {
+        self.speakers.as_ref().map_or(&[], Speakers::counts)
     }
 
     /// The listeners by name, and where they listen; port 0 has become a real one.
@@ -427,6 +439,7 @@ impl Server {
             lobby.stop();
         }
         drop(self.connector.take());
+        drop(self.speakers.take());
         drop(self.keeper.take());
         for shard in self.observer.shards.iter() {
             shard.tell(ToShard::Stop);

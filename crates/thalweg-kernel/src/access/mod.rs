@@ -65,7 +65,8 @@ pub struct Rules {
 ///
 /// 1. a rule that denies and applies wins;
 /// 2. else a rule that allows and applies wins;
-/// 3. else [`Otherwise`] holds.
+/// 3. else [`Otherwise`] holds; below `$multicast` everything is denied: who may read the key of a group can read all that is
+///    sent to it, whatever other rules deny them.
 ///
 /// A rule *applies* to an address (all but subscribe) if its pattern matches the address, and to a filter (subscribe)
 /// if its pattern [`covers`] the filter, that is, matches whatever the filter matches. A pattern that begins with a
@@ -390,8 +391,8 @@ impl Access {
     }
 
     /// Whether `permission` is given for `target`: a canonical address, or for [`Permission::Subscribe`] a canonical
-    /// filter without any `$share/group/` in front. Independently of the rules, only the broker publishes presence and
-    /// below `$SYS`, and addresses of another tenant are always denied.
+    /// filter without any `$share/group/` in front. Independently of the rules, only the broker publishes presence, keys of
+    /// multicast groups and below `$SYS`, and addresses of another tenant are always denied.
     #[inline]
     pub fn allows(&self, permission: Permission, target: &str) -> bool {
         if (target.as_bytes().first() == Some(&b'$') || self.tenant.is_some())
@@ -424,7 +425,7 @@ impl Access {
         }
         self.judged
             .as_ref()
-            .is_none_or(|judged| judged.decides(applies))
+            .is_none_or(|judged| judged.decides(filter, applies))
     }
 
     /// Whether a message may be delivered: the right to receive is needed for its address and for each address under
@@ -455,15 +456,16 @@ impl Judged {
         std::iter::once(&self.common).chain(&self.personal)
     }
 
-    fn decides(&self, applies: impl Fn(&[(Permissions, Filter)]) -> bool) -> bool {
+    fn decides(&self, target: &str, applies: impl Fn(&[(Permissions, Filter)]) -> bool) -> bool {
         if self.lists().any(|compiled| applies(&compiled.deny)) {
             return false;
         }
-        self.otherwise == Otherwise::Allow || self.lists().any(|compiled| applies(&compiled.allow))
+        (self.otherwise == Otherwise::Allow && of_groups(target).is_none())
+            || self.lists().any(|compiled| applies(&compiled.allow))
     }
 
     fn allows(&self, permission: Permission, target: &str) -> bool {
-        self.decides(|list| {
+        self.decides(target, |list| {
             list.iter().any(|(permissions, pattern)| {
                 permissions.contains(permission)
                     && match permission {
@@ -475,10 +477,18 @@ impl Judged {
     }
 }
 
-/// Whether an address lies where only the broker publishes: where it tells of itself and of its clients.
+/// Whether an address lies where only the broker publishes: where it tells of itself, of its clients, and of the keys of
+/// multicast groups.
 pub(crate) fn is_brokers(address: &str) -> bool {
     let is_system = |rest: &str| rest.is_empty() || rest.starts_with('/');
-    is_presence(address) || address.strip_prefix("$SYS").is_some_and(is_system)
+    is_presence(address)
+        || address.strip_prefix("$SYS").is_some_and(is_system)
+        || of_groups(address).is_some_and(|name| !name.contains('/'))
+}
+
+/// What stands behind the first level where keys of multicast groups are, of an address or a filter.
+fn of_groups(target: &str) -> Option<&str> {
+    target.strip_prefix("$multicast/")
 }
 
 impl Compiled {

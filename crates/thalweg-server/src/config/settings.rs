@@ -9,6 +9,7 @@ use thalweg_model::{Filter, Span};
 use super::access::{Access, Admin};
 use super::choices::*;
 use super::listener::Listener;
+use super::multicast::{MULTICAST, Multicast};
 use super::policies::{GroupPolicy, POLICIES};
 use super::policy::{POLICY, Policy};
 use super::protocols::Protocols;
@@ -38,6 +39,15 @@ section! {
         /// With `last_value_depth`, they keep so many of those messages, for XMPP clients, which see them as items.
         /// `fsync` is what acknowledgements wait for, as with `journal.filters`.
         policy: Vec<Policy> = Tables(&POLICY), "", Now;
+        /// Groups that receivers of our client library join to have messages from datagrams that are sent once for all of them: see
+        /// multicast.md. Each is sent what matches its `filters` and what its `user` may receive, by the `interfaces` named and no
+        /// others. `group` is a multicast address and port, `name` the last level of the topic `$multicast/<name>`, where its key is
+        /// kept: who may receive that can read all that is sent. A datagram may pass `ttl` - 1 routers. No more than `rate_max`
+        /// leave per second; what is beyond waits and is dropped as for a slow receiver. Datagrams have `datagram_bytes_max` bytes
+        /// at most, messages `packet_bytes_max`. What was sent in the last `history_age_max`, as far as it has
+        /// `history_bytes_max` bytes, can be asked for again. A receiver hears something each `heartbeat`, or falls back to its
+        /// connection.
+        multicast: Vec<Multicast> = Tables(&MULTICAST), "", Restart;
         in "log." log: Log;
         in "listeners." listeners: BTreeMap<String, Listener>;
         in "admin." admin: Admin;

@@ -1130,6 +1130,7 @@ fn values_of(key: &Key) -> Vec<serde_json::Value> {
             "[{ filter = \"a/#\", upgrade_qos = true, settle_timeout = \"off\" }]".into(),
             "[{ endpoint = \"tcp://a:1\", as = \"sub\" }]".into(),
             "[{ filter = \"a/#\", priority_min = 9, lifespan_max = \"unlimited\" }]".into(),
+            "[{ name = \"a\", group = \"[ff15::1]:9\", interfaces = [\"b\"], filters = [\"a/#\"] }]".into(),
         ],
     };
     let parse = |text: String| key.parse(&Written::Loose(text), Path::new("")).ok();

@@ -8,6 +8,8 @@ mod stomp;
 mod xmpp;
 mod zmtp;
 
+pub(crate) use mqtt::own;
+
 use crate::config::{Config, Listener, ListenerKind, Words};
 use crate::connector::DialSpec;
 use crate::lobby::Route;

@@ -1,4 +1,6 @@
-//! MQTT listeners.
+//! MQTT listeners, and sessions of the broker's own.
+
+pub(crate) mod own;
 
 use super::Protocol;
 use crate::config::mqtt::LoadReports;
