@@ -284,6 +284,38 @@ pub struct Status {
     pub failures: Vec<Failure>,
     /// Connections of a client in peer mode; zero of any other.
     pub peers: PeerCounts,
+    /// Subscriptions that were asked for by a multicast group.
+    pub groups: Vec<GroupStatus>,
+}
+
+/// A subscription that was asked for by a multicast group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// Its description is at `$multicast/` and this.
+    pub group: String,
+    /// Messages come by multicast.
+    pub is_heard: bool,
+    /// Why it is an ordinary subscription; empty if it is none.
+    pub why_not: String,
+    /// What became of the group's datagrams.
+    pub counts: GroupCounts,
+}
+
+/// What became of the datagrams of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupCounts {
+    /// Datagrams of data that came for the first time.
+    pub datagrams: u64,
+    /// Datagrams that had come before, or came too late.
+    pub duplicates: u64,
+    /// Datagrams that are not of the group's present start.
+    pub refused: u64,
+    /// Requests for lost datagrams.
+    pub requests: u64,
+    /// Datagrams that never came, even when they were asked for.
+    pub lost: u64,
+    /// Messages that were dropped because the application did not take what came before.
+    pub dropped: u64,
 }
 
 /// Connections of a client in peer mode, to peers and brokers.

@@ -74,6 +74,15 @@ pub enum Event {
         /// The reason that the broker gave.
         why: String,
     },
+    /// A subscription that was asked for by a multicast group is served by it from now on, or is an ordinary one.
+    Multicast {
+        /// Its description is at `$multicast/` and this.
+        group: String,
+        /// The topic filter as it was subscribed.
+        filter: String,
+        /// Why it is an ordinary one; empty if the group serves it.
+        why_not: String,
+    },
     /// The buffer on disk is in trouble, or no longer.
     Buffer {
         /// The error; empty once the disk works again.
@@ -114,7 +123,12 @@ impl Event {
                 Success::Pending | Success::Acknowledged | Success::Unknown => Level::Debug,
             },
             Event::SubscriptionRefused { .. } | Event::Dropped { .. } => Level::Warning,
-            Event::Buffer { trouble } if trouble.is_empty() => Level::Info,
+            Event::Buffer { trouble: why } | Event::Multicast { why_not: why, .. }
+                if why.is_empty() =>
+            {
+                Level::Info
+            }
+            Event::Multicast { .. } => Level::Warning,
             Event::Buffer { .. } => Level::Error,
         }
     }
@@ -172,6 +186,17 @@ impl fmt::Display for Event {
             Event::SubscriptionRefused { filter, why } => {
                 write!(f, "subscription to {filter} refused: {why}")
             }
+            Event::Multicast {
+                group,
+                filter,
+                why_not,
+            } => match why_not.is_empty() {
+                true => write!(f, "subscription to {filter} by the multicast group {group}"),
+                false => write!(
+                    f,
+                    "subscription to {filter} without the multicast group {group}: {why_not}"
+                ),
+            },
             Event::Buffer { trouble } if trouble.is_empty() => {
                 write!(f, "buffer on disk: it works again")
             }

@@ -59,7 +59,9 @@ pub mod zmtp;
 
 pub use adaptive::{Calibration, Constraints, Explanation, Objective};
 pub use builder::{BufferSettings, ClientBuilder, TlsFiles, Via};
-pub use client::{Client, ClientError, Failure, Lane, PeerCounts, Status};
+pub use client::{
+    Client, ClientError, Failure, GroupCounts, GroupStatus, Lane, PeerCounts, Status,
+};
 pub use engine::{LaneState, Overflow, Success, WhenRefused};
 pub use events::{Event, EventQueue, Level};
 pub use message::{Message, Options, Retain};
@@ -73,6 +75,8 @@ pub use url::{BrokerUrl, Scheme};
 #[cfg(feature = "zmtp")]
 pub use zmtp::PeerSettings;
 
+#[cfg(feature = "multicast")]
+use mqtt::multicast;
 use plugin::Lanes;
 
 /// The list of plugins: protocols by name, of which a build has those whose features are on.

@@ -122,7 +122,7 @@ impl<L: Transport, P: FarEnd> Pair<L, P> {
     pub(crate) fn exchange(&mut self) {
         self.talk();
         assert_eq!(self.fault, None);
-        assert_eq!(self.input, [], "half a frame");
+        assert!(self.input.is_empty(), "half a frame");
     }
 
     /// Opens a connection and exchanges what follows.

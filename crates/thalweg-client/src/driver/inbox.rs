@@ -58,6 +58,8 @@ pub(crate) enum Command {
         mailbox: Arc<Mailbox>,
         reply: Reply<Result<Reliability, Refusal>>,
     },
+    #[cfg(feature = "multicast")]
+    SubscribeByGroup(Box<ByGroup>),
     Unsubscribe(SubscriptionId),
     /// Asks; the draft is the question.
     Request {
@@ -83,4 +85,17 @@ pub(crate) enum Command {
     },
     Status(Sender<Status>),
     Explain(Sender<Explanation>),
+}
+
+/// A subscription by a multicast group.
+#[cfg(feature = "multicast")]
+pub(crate) struct ByGroup {
+    pub(crate) id: SubscriptionId,
+    /// Subscribes to the group's description.
+    pub(crate) description: SubscriptionId,
+    pub(crate) group: String,
+    pub(crate) filter: String,
+    pub(crate) options: SubscribeOptions,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) reply: Reply<Result<Reliability, Refusal>>,
 }

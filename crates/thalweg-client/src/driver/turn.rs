@@ -1,5 +1,7 @@
 //! The loop of a client's thread.
 
+#[cfg(feature = "multicast")]
+mod groups;
 mod notices;
 
 use std::collections::{HashMap, HashSet};
@@ -70,6 +72,8 @@ pub(super) struct Driver {
     scratch: Vec<u8>,
     /// Error of the disk in the last notification.
     trouble: String,
+    #[cfg(feature = "multicast")]
+    groups: groups::Groups,
     /// Of a peer. It ends after the sockets above.
     hub: Option<PeerHub>,
 }
@@ -155,6 +159,8 @@ impl Driver {
             commands: Vec::new(),
             scratch: vec![0; READ_BYTES],
             trouble: String::new(),
+            #[cfg(feature = "multicast")]
+            groups: groups::Groups::default(),
             hub,
         }
     }
@@ -222,9 +228,13 @@ impl Driver {
                 );
             }
         }
-        for token in self.taken.drain(..) {
+        let mut taken = std::mem::take(&mut self.taken);
+        for token in taken.drain(..) {
+            #[cfg(feature = "multicast")]
+            self.taken_of_group(token);
             self.engine.settle(token, now);
         }
+        self.taken = taken;
         // Commands run in order, but before messages: a handle that subscribes and then publishes receives its own
         // message. Closes and flushes count the messages given before them.
         let mut commands = std::mem::take(&mut self.commands);
@@ -329,7 +339,11 @@ impl Driver {
                 };
                 self.engine.subscribe(&wish, now);
             }
+            #[cfg(feature = "multicast")]
+            Command::SubscribeByGroup(by) => self.subscribe_by_group(*by, now),
             Command::Unsubscribe(id) => {
+                #[cfg(feature = "multicast")]
+                self.leave_group(id, now);
                 if self.subscriptions.remove(&id).is_some() {
                     self.engine.unsubscribe(id, now);
                 }
@@ -414,6 +428,10 @@ impl Driver {
                 self.act(action, now);
             }
             self.tell_all(now);
+            #[cfg(feature = "multicast")]
+            {
+                moved |= self.work_on_groups(now);
+            }
             let Driver {
                 lines,
                 engine,
@@ -489,6 +507,10 @@ impl Driver {
 
     fn tell_all(&mut self, now: Time) {
         while let Some(notice) = self.engine.poll_notice() {
+            #[cfg(feature = "multicast")]
+            let Some(notice) = self.tell_groups(notice, now) else {
+                continue;
+            };
             self.tell(notice, now);
         }
     }
@@ -535,6 +557,8 @@ impl Driver {
             self.work(now);
             self.subscriptions.clear();
             self.questions.clear();
+            #[cfg(feature = "multicast")]
+            self.leave_groups();
         }
         is_said && self.farewells.is_empty()
     }
@@ -551,6 +575,10 @@ impl Driver {
         }
         for flush in &self.flushes {
             wake_at = wake_at.min(flush.until);
+        }
+        #[cfg(feature = "multicast")]
+        {
+            wake_at = wake_at.min(self.groups.timeout());
         }
         match &self.closing {
             Some(closing) if !closing.is_said => wake_at = wake_at.min(closing.until),
@@ -597,7 +625,10 @@ impl Driver {
                     event.is_writable() || event.is_error(),
                     event.is_read_closed(),
                 );
+                continue;
             }
+            #[cfg(feature = "multicast")]
+            self.wake_group(event.token());
         }
         true
     }
@@ -635,6 +666,10 @@ impl Driver {
                     .collect()
             },
             peers: self.hub.as_ref().map(|count| count()).unwrap_or_default(),
+            #[cfg(feature = "multicast")]
+            groups: self.groups.status(),
+            #[cfg(not(feature = "multicast"))]
+            groups: Vec::new(),
         }
     }
 

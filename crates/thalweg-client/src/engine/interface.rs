@@ -152,6 +152,29 @@ pub struct DeliveryToken {
     pub(super) bytes: u32,
 }
 
+#[cfg(feature = "multicast")]
+impl DeliveryToken {
+    /// Of a message that no lane has brought: the engine has nothing to settle.
+    pub(crate) fn of_none(subscription: SubscriptionId, bytes: usize) -> DeliveryToken {
+        DeliveryToken {
+            subscription,
+            lane: 0,
+            connection: 0,
+            delivery: None,
+            number: 0,
+            bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+        }
+    }
+
+    pub(crate) fn subscription(&self) -> SubscriptionId {
+        self.subscription
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+}
+
 /// A subscription to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish<'m> {

@@ -375,6 +375,12 @@ impl Engine {
         self.turn(now);
     }
 
+    /// Bytes of a subscription that may wait to be taken, as the settings say.
+    #[cfg(feature = "multicast")]
+    pub(crate) fn receive_bytes_max(&self) -> usize {
+        self.core.settings.receive_bytes_max
+    }
+
     /// Number of messages that wait or are in flight.
     pub fn load(&self) -> Load {
         Load {

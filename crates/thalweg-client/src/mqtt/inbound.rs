@@ -23,6 +23,25 @@ pub(super) fn parts(delivery: DeliveryId) -> Option<(u32, QoS, u16)> {
     Some(((delivery.0 >> 24) as u32, qos, delivery.0 as u16))
 }
 
+/// What a PUBLISH says; its user properties are put into `scratch`.
+pub(super) fn message_of<'p>(publish: &'p Publish<'_>, scratch: &'p mut Vec<u8>) -> Inbound<'p> {
+    let properties = &publish.properties;
+    let stamp = mapping::sort(properties.user_properties(), scratch);
+    let lifespan = properties.message_expiry().map(u64::from);
+    Inbound {
+        reliability: mapping::reliability(publish.qos),
+        is_last_value: publish.retain,
+        repeated: publish.dup,
+        content_type: properties.content_type(),
+        properties: crate::transport::Properties(scratch),
+        reply_to: properties.response_topic(),
+        correlation: properties.correlation_data(),
+        stamp,
+        lifespan: lifespan.map_or(Span::FOREVER, Span::from_secs),
+        ..Inbound::new(publish.topic.as_str(), publish.payload)
+    }
+}
+
 impl Mqtt {
     pub(super) fn on_event(&mut self, event: ClientEvent<'_>, cx: &mut Cx<'_>) -> Step {
         match event {
@@ -156,22 +175,8 @@ impl Mqtt {
         }
         let topic = publish.topic.as_str();
         let mut scratch = std::mem::take(&mut self.scratch);
-        let stamp = mapping::sort(publish.properties.user_properties(), &mut scratch);
         let connection = self.connection;
-        let properties = &publish.properties;
-        let lifespan = properties.message_expiry().map(u64::from);
-        let mut inbound = Inbound {
-            reliability: mapping::reliability(publish.qos),
-            is_last_value: publish.retain,
-            repeated: publish.dup,
-            content_type: properties.content_type(),
-            properties: crate::transport::Properties(&scratch),
-            reply_to: properties.response_topic(),
-            correlation: properties.correlation_data(),
-            stamp,
-            lifespan: lifespan.map_or(Span::FOREVER, Span::from_secs),
-            ..Inbound::new(topic, publish.payload)
-        };
+        let mut inbound = message_of(publish, &mut scratch);
         let identifiers = Identifiers::of(publish);
         let is_told = if topic == self.questions.topic()
             && self.questions.way_back != WayBack::default()

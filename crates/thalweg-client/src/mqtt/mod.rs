@@ -9,6 +9,8 @@ mod flights;
 mod inbound;
 mod load;
 mod mapping;
+#[cfg(feature = "multicast")]
+pub(crate) mod multicast;
 mod questions;
 mod settings;
 mod subscriptions;
