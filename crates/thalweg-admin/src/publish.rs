@@ -10,6 +10,7 @@ use axum::http::StatusCode;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
+use thalweg_kernel::access::is_group_key;
 use thalweg_kernel::{Draft, Explained, Limits, home};
 use thalweg_model::presence::is_presence;
 use thalweg_model::{Address, Properties, Reliability, RetainOp, Span};
@@ -89,9 +90,9 @@ impl Letter {
             Fault::bad(format!("{what}: {error}"), MEND)
         };
         let address = Address::new(&self.topic).map_err(|error| wrong("topic", &error))?;
-        if is_presence(address.as_str()) {
+        if is_presence(address.as_str()) || is_group_key(address.as_str()) {
             return Err(Fault::bad(
-                "only the broker publishes below $presence",
+                "only the broker publishes below $presence and the keys of multicast groups",
                 "name another topic",
             ));
         }
@@ -218,6 +219,8 @@ mod tests {
         assert!(check(r#"{"topic":"a/+"}"#).is_none());
         assert!(check(r#"{"topic":""}"#).is_none());
         assert!(check(r#"{"topic":"$presence/pump","payload":"x"}"#).is_none());
+        assert!(check(r#"{"topic":"$multicast/poses","payload":"x"}"#).is_none());
+        assert!(check(r#"{"topic":"$multicast/poses/repair"}"#).is_some());
         assert!(check(r#"{"topic":"a","qos":3}"#).is_none());
         assert!(check(r#"{"topic":"a","colour":"red"}"#).is_none());
         assert!(check(r#"{}"#).is_none());

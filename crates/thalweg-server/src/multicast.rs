@@ -55,9 +55,19 @@ pub(crate) fn open(config: &Config) -> Result<Vec<Outlet>, Vec<String>> {
     }
 }
 
+/// Groups by name, and what was sent to them.
+pub(crate) type CountsByGroup = Vec<(String, Arc<MulticastCounts>)>;
+
+/// Counts of all groups, before anything is sent.
+pub(crate) fn counts_of(config: &Config) -> CountsByGroup {
+    let groups = config.multicast.iter();
+    groups
+        .map(|group| (group.name.clone(), Arc::default()))
+        .collect()
+}
+
 /// The running groups. Dropping them ends their threads.
 pub(crate) struct Speakers {
-    counts: Vec<(String, Arc<MulticastCounts>)>,
     _running: Vec<Speaker>,
 }
 
@@ -69,28 +79,19 @@ impl Speakers {
         observer: &Observer,
         on_failure: &OnFailure,
     ) -> io::Result<Speakers> {
-        let mut speakers = Speakers {
-            counts: Vec::new(),
-            _running: Vec::new(),
-        };
-        for (group, outlet) in config.multicast.iter().zip(outlets) {
-            let counts = Arc::<MulticastCounts>::default();
-            speakers.counts.push((group.name.clone(), counts.clone()));
-            let running = Speaker::start(
+        let groups = config.multicast.iter().zip(observer.multicast());
+        let running = groups.zip(outlets).map(|((group, (_, counts)), outlet)| {
+            Speaker::start(
                 group.clone(),
                 outlet,
-                counts,
+                counts.clone(),
                 streams.clone(),
                 observer.clone(),
                 on_failure,
-            );
-            speakers._running.push(running?);
-        }
-        Ok(speakers)
-    }
-
-    /// The groups by name.
-    pub(crate) fn counts(&self) -> &[(String, Arc<MulticastCounts>)] {
-        &self.counts
+            )
+        });
+        Ok(Speakers {
+            _running: running.collect::<io::Result<_>>()?,
+        })
     }
 }

@@ -4,6 +4,7 @@ use crate::access::{LoginCounts, VaultPool};
 use crate::config::Config;
 use crate::journal::{Journal, JournalStatus};
 use crate::lobby::{LobbyCounters, LobbyCounts};
+use crate::multicast::{CountsByGroup, MulticastCounts};
 use crate::shard::{Connections, LoopCounts, Mailbox, Ports, ToShard};
 use crate::stages::Stages;
 use std::collections::BTreeMap;
@@ -56,6 +57,7 @@ pub(crate) struct Overall {
     pub(crate) listeners: RwLock<Vec<ListenerView>>,
     /// What is in force, as in [`crate::Server`].
     pub(crate) config: RwLock<Config>,
+    pub(crate) multicast: CountsByGroup,
 }
 
 /// A listener, as operators see it.
@@ -117,6 +119,11 @@ impl Observer {
     /// What the lobby has seen.
     pub fn lobby(&self) -> LobbyCounts {
         self.overall.lobby.read()
+    }
+
+    /// The multicast groups by name, and what was sent to them.
+    pub fn multicast(&self) -> &[(String, Arc<MulticastCounts>)] {
+        &self.overall.multicast
     }
 
     /// What was counted of log-ins.

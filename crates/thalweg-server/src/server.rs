@@ -9,7 +9,7 @@ use crate::journal::{self, Journal, JournalThreads};
 use crate::keeper::{Duties, Keeper, Watched, memory_budget};
 use crate::listen::{Listener, ListenerSpec};
 use crate::lobby::{Deliver, Lobby, LobbyHandle, LobbyReload};
-use crate::multicast::{self, MulticastCounts, Speakers};
+use crate::multicast::{self, Speakers};
 use crate::observer::{Ask, Inside, ListenerView, Observer, Overall};
 use crate::protocols;
 use crate::settings::{self, DtlsAcceptors, Extensions, ShardSettings};
@@ -200,6 +200,7 @@ impl Server {
             started_at: Instant::now(),
             listeners: RwLock::new(views(&config, &listening)),
             config: RwLock::new(config.clone()),
+            multicast: multicast::counts_of(&config),
         });
         let observer = Observer {
             shards: mailboxes,
@@ -256,11 +257,6 @@ impl Server {
     /// Opens connections from within the process; not after the server has stopped.
     pub fn streams(&self) -> Streams {
         Streams::new(self.observer.shards.clone())
-    }
-
-    /// The multicast groups by name, and what was sent to them.
-    pub fn multicast(&self) -> &[(String, Arc<MulticastCounts>)] {
-        self.speakers.as_ref().map_or(&[], Speakers::counts)
     }
 
     /// The listeners by name, and where they listen; port 0 has become a real one.

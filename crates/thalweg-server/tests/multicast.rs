@@ -301,6 +301,60 @@ fn policies_hold_and_messages_are_sent_as_to_a_subscriber() {
 }
 
 #[test]
+fn who_ends_the_session_ends_the_epoch() {
+    let folder = Folder::new();
+    let (socket, port) = joined(0);
+    let server = start(&folder, port, &[], &[]);
+    let mut client = Client::connect(&server, None);
+    let before = client.description();
+    let ended = server.observer().on_shards(|inside| {
+        let of_group = |_: &str, user: Option<&str>, _| user == Some("multicast");
+        inside.kernel.disconnect(of_group, inside.now, inside.links)
+    });
+    assert_eq!(ended.into_iter().sum::<usize>(), 1);
+    // The description is published again when there is another session.
+    let (topic, json, _) = client.message();
+    assert_eq!(topic, KEY);
+    let after = Description::from_json(&json).expect("a description");
+    assert!(before.epoch != after.epoch && before.key != after.key);
+    client.publish("plant/7/pose", 4, "", QoS::AtMostOnce);
+    let mut receiver = receiver(&after, false);
+    let mut found = Vec::new();
+    while found.is_empty() {
+        // Heartbeats of the first epoch are refused.
+        let _ = receiver.on_datagram(&receive(&socket), now());
+        found.extend(numbers(&mut receiver));
+    }
+    assert_eq!(found, [4]);
+}
+
+#[test]
+fn what_is_beyond_the_rate_is_dropped_by_the_broker_and_counted() {
+    let folder = Folder::new();
+    let (_socket, port) = joined(0);
+    let sets = ["queue.output_bytes_max=64KiB"];
+    let server = start(&folder, port, &["rate_max = \"1KiB/s\""], &sets);
+    let mut client = Client::connect(&server, None);
+    client.description();
+    let long = "v".repeat(20_000);
+    for number in 0..300 {
+        client.publish("plant/7/pose", number, &long, QoS::AtMostOnce);
+    }
+    client.publish("last", 0, "", QoS::AtLeastOnce);
+    client.expect_puback(ReasonCode::Success);
+    // More than what output, socket and thread hold together.
+    let ledgers = server
+        .observer()
+        .on_shards(|inside| inside.kernel.ledger().dropped_total());
+    assert!(ledgers.into_iter().sum::<u64>() > 100);
+    assert!(count(&server, |counts| &counts.messages) < 200);
+    // A thread that waits for its rate ends all the same.
+    let begun = Instant::now();
+    server.stop();
+    assert!(begun.elapsed() < PATIENCE);
+}
+
+#[test]
 fn nothing_starts_with_an_interface_that_is_not_there() {
     let folder = Folder::new();
     let group = group(7500, &[]).replace("\"lo\"", "\"nowhere0\"");
@@ -362,7 +416,8 @@ fn numbers(receiver: &mut Receiver) -> Vec<u32> {
 }
 
 fn count(server: &Server, of: fn(&MulticastCounts) -> &AtomicU64) -> u64 {
-    let (name, counts) = server.multicast().first().expect("a group");
+    let observer = server.observer();
+    let (name, counts) = observer.multicast().first().expect("a group");
     assert_eq!(name, "poses");
     of(counts).load(Ordering::Relaxed)
 }

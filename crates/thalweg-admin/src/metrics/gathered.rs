@@ -14,8 +14,8 @@ use thalweg_server::access::LoginCounts;
 use thalweg_server::lobby::LobbyCounts;
 use thalweg_server::stages::Stages;
 use thalweg_server::{
-    DatagramCounts, DtlsCounts, FrontCounts, JournalStatus, LoadCounts, LoopCounts, PacketCounts,
-    PortView,
+    DatagramCounts, DtlsCounts, FrontCounts, JournalStatus, LoadCounts, LoopCounts,
+    MulticastCounts, PacketCounts, PortView,
 };
 
 /// The most queues that have series of their own.
@@ -38,6 +38,8 @@ pub struct Gathered {
     /// Memory budget in bytes.
     pub memory_bytes_max: usize,
     pub lobby: LobbyCounts,
+    /// Multicast groups by name, and what was sent to them.
+    pub multicast: Vec<(String, Arc<MulticastCounts>)>,
     /// The counts of log-ins.
     pub logins: LoginCounts,
     pub shards: usize,
@@ -224,6 +226,7 @@ impl Gathered {
             pressure: observer.pressure(),
             memory_bytes_max: observer.memory_bytes_max(),
             lobby: observer.lobby(),
+            multicast: observer.multicast().to_vec(),
             logins: observer.logins(),
             shards: observer.shard_count(),
             journal: observer.journal(),

@@ -4,9 +4,10 @@ use super::gathered::{Gathered, GroupFigures, PortSums, QueueFigures};
 use crate::accounts::AccountView;
 use MetricKind::{Counter, Gauge, Histogram};
 use Read::{Each, EachReal, One, Real, Stages, Waits};
+use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_kernel::DropReason;
 use thalweg_model::Span;
-use thalweg_server::{JournalStatus, LoopCounts};
+use thalweg_server::{JournalStatus, LoopCounts, MulticastCounts};
 
 /// The type of a metric, as Prometheus has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -511,6 +512,29 @@ pub static METRICS: &[Metric] = metrics! {
         "DTLS records of no association, replayed or not authentic."
         = One(|g| g.ports.values().map(|port| port.dtls.discarded).sum());
 
+    // Multicast groups.
+    Counter "thalweg_multicast_messages_total"["group"] in "messages":
+        "Messages that were sent to a multicast group."
+        = Each(|g, show| each_multicast(g, show, |counts| &counts.messages));
+    Counter "thalweg_multicast_datagrams_total"["group"] in "datagrams":
+        "Datagrams in which they were sent, heartbeats among them; each interface counts."
+        = Each(|g, show| each_multicast(g, show, |counts| &counts.datagrams));
+    Counter "thalweg_multicast_bytes_total"["group"] in "bytes":
+        "Bytes of these datagrams."
+        = Each(|g, show| each_multicast(g, show, |counts| &counts.bytes));
+    Counter "thalweg_multicast_unsent_total"["group"] in "datagrams":
+        "Datagrams that the system did not take."
+        = Each(|g, show| each_multicast(g, show, |counts| &counts.unsent));
+    Counter "thalweg_multicast_repairs_total"["group"] in "requests":
+        "Requests for lost datagrams that were answered."
+        = Each(|g, show| each_multicast(g, show, |counts| &counts.repairs));
+    Counter "thalweg_multicast_repaired_total"["group"] in "datagrams":
+        "Datagrams that were sent again in these answers."
+        = Each(|g, show| each_multicast(g, show, |counts| &counts.repaired));
+    Counter "thalweg_multicast_refused_total"["group"] in "requests":
+        "Requests that were not answered: no requests, without a reply address, or too many at a time."
+        = Each(|g, show| each_multicast(g, show, |counts| &counts.refused));
+
     // Protocols. Those that only one of them has are declared by its front.
     Counter "thalweg_packets_received_total"["protocol"] in "packets":
         "Packets, frames or messages of connections that were received and handled."
@@ -548,6 +572,12 @@ pub static METRICS: &[Metric] = metrics! {
         "Time per stage of a message's path, from samples; stages are named as in docs/follow-a-publish.md."
         = Stages;
 };
+
+fn each_multicast(g: &Gathered, show: &mut Show<'_>, pick: fn(&MulticastCounts) -> &AtomicU64) {
+    for (group, counts) in &g.multicast {
+        show(group, pick(counts).load(Ordering::Relaxed));
+    }
+}
 
 fn each_port(g: &Gathered, show: &mut Show<'_>, pick: impl Fn(&PortSums) -> u64) {
     g.ports

@@ -483,7 +483,12 @@ pub(crate) fn is_brokers(address: &str) -> bool {
     let is_system = |rest: &str| rest.is_empty() || rest.starts_with('/');
     is_presence(address)
         || address.strip_prefix("$SYS").is_some_and(is_system)
-        || of_groups(address).is_some_and(|name| !name.contains('/'))
+        || is_group_key(address)
+}
+
+/// Whether an address is that of a multicast group's description, with its key.
+pub fn is_group_key(address: &str) -> bool {
+    of_groups(address).is_some_and(|name| !name.contains('/'))
 }
 
 /// What stands behind the first level where keys of multicast groups are, of an address or a filter.

@@ -105,7 +105,8 @@ struct Question {
 impl Group {
     fn run(&self, streams: &Streams) {
         let name = &self.config.name;
-        let mut is_known = false;
+        // What was told of the last failure: the same is told once.
+        let mut told = String::new();
         while !self.shared.is_stopping() {
             let front = |nonce| own::front(nonce, OWN_PACKET_BYTES_MAX);
             let listener = format!("multicast {name}");
@@ -118,29 +119,27 @@ impl Group {
                 });
             let why = match opened {
                 Ok(_) if self.shared.is_stopping() => return,
-                Ok(stream) => self.serve(stream),
+                Ok(stream) => self.serve(stream, &mut told),
                 Err(error) => error.to_string(),
             };
             if self.shared.is_stopping() {
                 return;
             }
             // What follows is of another epoch, so receivers know that they have missed something.
-            match std::mem::replace(&mut is_known, true) {
-                false => tracing::warn!(
+            if why != told {
+                tracing::warn!(
                     group = name,
                     why,
                     "nothing is sent to a multicast group, retrying"
-                ),
-                true => {
-                    tracing::debug!(group = name, why, "nothing is sent to a multicast group");
-                }
+                );
+                told = why;
             }
             std::thread::park_timeout(PAUSE);
         }
     }
 
-    /// One session, which has a key of its own; why it ended.
-    fn serve(&self, mut stream: UnixStream) -> String {
+    /// One session, which has a key of its own; why it ended. Once it speaks, what was `told` of failures is past.
+    fn serve(&self, mut stream: UnixStream, told: &mut String) -> String {
         let config = &self.config;
         let mut key = [0; KEY_BYTES];
         crate::random::fill(&mut key);
@@ -212,6 +211,7 @@ impl Group {
                     return why;
                 }
                 is_speaking = true;
+                told.clear();
             }
             if is_speaking {
                 sender.flush(now);
