@@ -46,7 +46,7 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
             "1-7 by multicast: at least 3 times unicast up to 1 KB, at least half of the link for large payloads",
             "+273 to 542 %; 50 to 87 Mbit/s",
             multicast(groups),
-            not_built("no listener of ours sends multicasts"),
+            not_built("no cell has the multicast groups of our broker"),
         ),
         shape(
             "S3.5",
