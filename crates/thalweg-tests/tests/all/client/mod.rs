@@ -5,6 +5,7 @@ mod amqp;
 mod crossing;
 mod faces;
 mod gateway;
+mod multicast;
 mod outages;
 mod presence;
 mod readme;
