@@ -39,7 +39,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let mut now = Time::ZERO;
     let mut sender = Sender::new(&settings, now);
-    let is_reliable = input.len() % 2 == 0;
+    let is_reliable = input.len().is_multiple_of(2);
     let receiver_settings = ReceiverSettings {
         held_bytes_max: 500,
         ..ReceiverSettings::for_group(&description, is_reliable)
