@@ -825,11 +825,12 @@ fn swept(input: &Input, experiment: &str, figures: &mut Vec<Figure>) {
                 .iter()
                 .filter(|other| **other != axis)
                 .filter_map(|other| {
-                    group
-                        .cell
-                        .axes
-                        .get(*other)
-                        .map(|value| format!("{other} {value}"))
+                    let value = group.cell.axes.get(*other)?;
+                    // Words say of themselves what they are.
+                    Some(match number(value) {
+                        Some(_) => format!("{other} {value}"),
+                        None => value.clone(),
+                    })
                 })
                 .collect();
             if others.is_empty() {

@@ -377,7 +377,7 @@ fn priorities(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
         for (policy, settings) in [(BASE, &[][..]), (PRIORITY, &[("policy", by_topic)])] {
             e3d(budget, OURS, mqtt(1), policy, 2)
                 .payload(64)
-                .at("beside", burst_bytes)
+                .at("beside", format!("{burst_bytes}B"))
                 .open(1000.0, 2)
                 .with(|cell| {
                     cell.workload = Workload::Beside {

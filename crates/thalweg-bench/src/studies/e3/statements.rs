@@ -279,7 +279,7 @@ fn first_beside_others(groups: &[Group]) -> Found {
             group.cell.axes.get("beside")?,
         );
         let words = format!(
-            "{policy} beside {size} B: {beside} against {alone} ms, {} times",
+            "{policy} beside {size}: {beside} against {alone} ms, {} times",
             short(times)
         );
         Some((words, policy == PRIORITY && times > 3.0))
