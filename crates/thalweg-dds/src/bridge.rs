@@ -6,6 +6,7 @@ use crate::counts::Counts;
 use crate::cyclone::{Error, Participant};
 use crate::frame::{self, Decoded, ToBroker};
 use crate::front::{DdsFront, LASTING};
+use crate::gathered::Gathered;
 use crate::graph::{self, Graph};
 use crate::mirror::{Incoming, Interest, Outgoing, locked, on_discovered};
 use crate::settings::DdsSettings;
@@ -35,8 +36,6 @@ const HELD_UP_EVERY: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes read from the broker at once, at least.
 const READ_BYTES: usize = 256 << 10;
-/// Bytes for the broker that are gathered before they are sent.
-const GATHERED_BYTES: usize = 128 << 10;
 
 /// A running bridge. Dropping it ends it.
 pub struct Bridge {
@@ -195,7 +194,10 @@ impl Shared {
         let mut incoming = Incoming::new(self.settings.clone(), self.counts.clone());
         let mut graph = self.graph();
         let mut admission = Admission::default();
-        let mut out = Vec::new();
+        let send = |frames: &[u8]| {
+            self.send(frames);
+        };
+        let mut out = Gathered::new(&send);
         let (mut patience, mut is_graph_old) = (LOOK_EVERY, false);
         while !self.is_stopping() {
             let is_waiting = admission.is_waiting();
@@ -212,11 +214,10 @@ impl Shared {
                     let outgoing = &mut locked(&self.outgoing);
                     let interests =
                         on_discovered(found, &self.participant, &mut incoming, outgoing);
-                    write_interests(&interests, &mut out);
+                    write_interests(&interests, &mut out.frames);
                 }
                 // Without a connection they are lost, and asked for with the next.
-                self.send(&out);
-                out.clear();
+                out.send();
             }
             if let Some(graph) = &mut graph {
                 if ready.readers.contains(&graph::TOKEN) {
@@ -239,20 +240,13 @@ impl Shared {
                 continue;
             }
             for token in ready.readers.into_iter().chain(incoming.take_left()) {
-                while !incoming.take(token, &self.services, &mut out) || out.len() > GATHERED_BYTES
-                {
-                    self.send(&out);
-                    out.clear();
-                }
+                while !incoming.take(token, &self.services, &mut out) {}
             }
             if self.counts.remarks.take_news() {
                 // The front looks at the remarks when it gets this.
-                frame::encode(&ToBroker::Settled(0), &mut out);
+                frame::encode(&ToBroker::Settled(0), &mut out.frames);
             }
-            if !out.is_empty() {
-                self.send(&out);
-                out.clear();
-            }
+            out.send();
         }
     }
 

@@ -22,6 +22,8 @@ pub mod cyclone;
 pub mod frame;
 pub mod front;
 #[cfg(feature = "cyclone")]
+mod gathered;
+#[cfg(feature = "cyclone")]
 mod graph;
 #[cfg(feature = "cyclone")]
 mod holders;

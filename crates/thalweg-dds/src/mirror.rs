@@ -5,6 +5,7 @@ use crate::cdr;
 use crate::counts::Counts;
 use crate::cyclone::{Discovered, Endpoint, Guid, Participant, Reader, SampleKind, Topic};
 use crate::frame::{self, Retain, ToBroker};
+use crate::gathered::Gathered;
 use crate::holders::{Held, Holders};
 use crate::instances::Instances;
 use crate::name::{self, Place, Role};
@@ -246,12 +247,12 @@ impl Incoming {
         }
     }
 
-    /// Appends what waits in a reader; false if there may be more.
+    /// Appends what waits in a reader, and sends it whenever enough is gathered; false if there may be more.
     pub(crate) fn take(
         &mut self,
         token: u32,
         services: &Mutex<Services>,
-        out: &mut Vec<u8>,
+        out: &mut Gathered<'_>,
     ) -> bool {
         let Some(found) = self.readers.get_mut(&token) else {
             return true;
@@ -262,7 +263,7 @@ impl Incoming {
         }
         if is_empty && let Some(holders) = &mut found.holders {
             for guid in found.gone.drain(..) {
-                holders.forget(&guid, Instant::now(), out);
+                holders.forget(&guid, Instant::now(), &mut out.frames);
             }
         }
         if is_empty && found.remote.is_empty() {
@@ -288,7 +289,7 @@ impl In {
         settings: &DdsSettings,
         counts: &Counts,
         services: &Mutex<Services>,
-        out: &mut Vec<u8>,
+        out: &mut Gathered<'_>,
     ) -> bool {
         let In {
             reader,
@@ -307,6 +308,8 @@ impl In {
         let (role, has_instances) = (self.role, instances.is_some());
         let has_writers = self.has_writers;
         let count = reader.take(|sample| {
+            out.send_if_enough();
+            let out = &mut out.frames;
             let author = *writers.entry(sample.writer).or_insert_with(|| {
                 // A reader also receives from writers that offer more than it requests; those have readers of their
                 // own.

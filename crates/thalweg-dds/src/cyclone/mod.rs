@@ -4,6 +4,7 @@
 //! looks up under locks, so a number of a deleted entity is an error and no fault; every entity here is deleted by its
 //! owner alone; samples and types are this module's own (`sertype`).
 
+mod cache;
 mod qos;
 mod sertype;
 mod typeobj;
@@ -13,6 +14,7 @@ use crate::key::Keyed;
 use crate::mirror::locked;
 use crate::qos::Qos;
 use crate::types::{Known, Types};
+pub use cache::BYTES_MAX as WAITING_BYTES_MAX;
 use cyclors::{
     DDS_ALIVE_INSTANCE_STATE, DDS_ANY_STATE, DDS_BUILTIN_TOPIC_DCPSPUBLICATION,
     DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION, DDS_NOT_ALIVE_DISPOSED_INSTANCE_STATE, DDS_RETCODE_TIMEOUT,
@@ -372,11 +374,15 @@ impl Participant {
         token: u32,
         is_watched: bool,
     ) -> Result<Reader, Error> {
-        let (of_topic, _) = self.0.topic(topic)?;
+        let (of_topic, sertype) = self.0.topic(topic)?;
+        let is_reliable = qos.is_reliable;
         let qos = Native::of(qos);
         let (parent, listener) = (self.0.participant.0, ptr::null());
-        // SAFETY: the quality of service is copied.
-        let reader = unsafe { cyclors::dds_create_reader(parent, of_topic.0, qos.0, listener) };
+        // SAFETY: the quality of service is copied; the type is the topic's; the cache is the reader's from now on.
+        let reader = unsafe {
+            let cache = cache::new(sertype, qos.0, is_reliable);
+            cyclors::dds_create_reader_rhc(parent, of_topic.0, qos.0, listener, cache)
+        };
         let reader = Entity(checked(reader, "cannot make a reader")?);
         let condition = condition_of(reader.0)?;
         self.0.attach(condition, token as dds_attach_t)?;
@@ -527,6 +533,11 @@ impl Reader {
         count
     }
 
+    /// Bytes of samples that wait in readers of this process, or are being taken.
+    pub fn waiting_bytes() -> usize {
+        sertype::received()
+    }
+
     /// Most samples per [`Reader::take`].
     pub const TAKEN_MAX: usize = TAKEN_MAX;
 
@@ -575,6 +586,11 @@ impl Drop for Reader {
             cyclors::dds_waitset_detach(self.of.waitset.0, self.condition);
             cyclors::dds_waitset_detach(self.of.waitset.0, self.reader.0);
         }
+        // A sample that finds no room would hold this up until its writer's lease ends.
+        sertype::with_room(|| {
+            // SAFETY: numbers only; there is nothing left for the entity's own end.
+            unsafe { cyclors::dds_delete(self.reader.0) };
+        });
     }
 }
 

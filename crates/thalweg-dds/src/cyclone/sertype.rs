@@ -15,6 +15,7 @@ use cyclors::{
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::slice;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Of `ddsi_sertype_init_flags`: a type without a key, and one whose writers are asked to send the hash of the key.
 const NO_KEY: u32 = 1;
@@ -94,6 +95,35 @@ struct Data {
     bytes: Box<[u8]>,
     size: usize,
     key: KeyHash,
+    /// It was received, and counts in [`RECEIVED`] as long as it is there.
+    is_received: bool,
+}
+
+/// Bytes of the samples that were received and are there still.
+static RECEIVED: AtomicUsize = AtomicUsize::new(0);
+
+pub(super) fn received() -> usize {
+    RECEIVED.load(Ordering::Relaxed)
+}
+
+/// Readers that are being deleted: the library waits until nothing is on its way into them.
+static ENDING: AtomicUsize = AtomicUsize::new(0);
+
+/// Does something while there is always room.
+pub(super) fn with_room(of: impl FnOnce()) {
+    ENDING.fetch_add(1, Ordering::Relaxed);
+    of();
+    ENDING.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Whether received samples are no more than so many bytes, or this one is alone.
+///
+/// # Safety
+/// `data` is a sample of this module, which the caller has a reference to.
+pub(super) unsafe fn has_room(data: *const ddsi_serdata, bytes_max: usize) -> bool {
+    // SAFETY: the caller vouches for it.
+    let size = unsafe { (*data.cast::<Data>()).size };
+    received() <= bytes_max.max(size) || ENDING.load(Ordering::Relaxed) > 0
 }
 
 /// Room for so many bytes and for the zeros behind them, so that they stay where they are.
@@ -120,6 +150,7 @@ unsafe fn new_data(
         bytes: bytes.into(),
         size,
         key,
+        is_received: false,
     }));
     // SAFETY: `made` is valid and unshared, its head is its first field, and the caller vouches for `of`.
     unsafe {
@@ -291,7 +322,10 @@ unsafe extern "C" fn data_from_ser(
         {
             key = keyed.hash(&bytes).unwrap_or_default();
         }
-        new_data(of, kind, bytes, key)
+        let made = new_data(of, kind, bytes, key);
+        (*made.cast::<Data>()).is_received = true;
+        RECEIVED.fetch_add(size, Ordering::Relaxed);
+        made
     }
 }
 
@@ -386,7 +420,7 @@ unsafe fn reference(data: *mut ddsi_serdata) {
     let count = unsafe {
         std::sync::atomic::AtomicU32::from_ptr(ptr::addr_of_mut!((*data).refc).cast::<u32>())
     };
-    count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    count.fetch_add(1, Ordering::SeqCst);
 }
 
 /// What stands for the instance in tables that types share.
@@ -403,7 +437,10 @@ unsafe extern "C" fn data_to_untyped(data: *const ddsi_serdata) -> *mut ddsi_ser
 
 unsafe extern "C" fn data_free(data: *mut ddsi_serdata) {
     // SAFETY: the last reference is gone, and it was a box of a `Data`.
-    drop(unsafe { Box::from_raw(data.cast::<Data>()) });
+    let data = unsafe { Box::from_raw(data.cast::<Data>()) };
+    if data.is_received {
+        RECEIVED.fetch_sub(data.size, Ordering::Relaxed);
+    }
 }
 
 unsafe extern "C" fn data_get_keyhash(
