@@ -53,7 +53,7 @@ impl Holders {
         }
     }
 
-    /// A writer has written a sample, which is the last value of its address. Whether nobody else holds anything there, and no other
+    /// A writer has written a sample, which is the last value of its address. Whether no other writer holds anything there, and no other
     /// instance is there: then earlier samples may be kept, which all end with the writer.
     pub(crate) fn add(
         &mut self,

@@ -10,7 +10,7 @@ use thalweg_wire::Span;
 
 use crate::KEY_BYTES;
 
-/// Of a group: where it is, what it carries, and the key. Whoever has it can read everything that is sent to the group.
+/// Of a group: where it is, what it carries, and the key. Its holder can read everything that is sent to the group.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Description {
     /// Multicast address and port.

@@ -189,7 +189,7 @@ fn who_may_read_the_key_is_named_and_nobody_publishes_it() {
     }
     reader.publish(REPAIR, 0, "", QoS::AtLeastOnce);
     reader.expect_puback(ReasonCode::NotAuthorized);
-    // What the user of the group may not receive is not sent, whoever could.
+    // What the user of the group may not receive is not sent, even if receivers may have it.
     for (plant, number) in [(7, 1), (9, 2), (8, 3)] {
         member.publish(&format!("plant/{plant}/pose"), number, "", QoS::AtMostOnce);
     }

@@ -53,7 +53,7 @@ pub(super) unsafe fn new(
     qos: *const dds_qos_t,
     is_reliable: bool,
 ) -> *mut dds_rhc {
-    // SAFETY: the caller vouches for the arguments. What is made begins with a pointer to a static table, and nobody else has it yet.
+    // SAFETY: the caller vouches for the arguments. What is made begins with a pointer to a static table, and nothing else has it yet.
     unsafe {
         let domain = (*of).gv.v as *mut ddsi_domaingv;
         let made = dds_rhc_default_new(domain, of, qos);

@@ -319,7 +319,7 @@ impl Kernel {
     }
 
     /// What [`Kernel::keep_beside`] is to know before a message replaces another; nothing for an address that keeps one. To look
-    /// at the address costs more than to see that nobody asks for several, and no address has them.
+    /// at the address costs more than to see that nothing asks for several, and no address has them.
     #[inline]
     pub(crate) fn values_before(&self, message: &Message) -> Option<Before> {
         let mut policies = self.env.limits().policies.iter();

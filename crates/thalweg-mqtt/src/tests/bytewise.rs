@@ -133,7 +133,7 @@ fn a_publish_is_decoded_outside_of_a_connection() {
     let fault = |text: &str, max| Publish::decode(&bytes(text), max).map(|_| ());
     assert_eq!(fault("30 07", 8), Err(PeerFault::PACKET_TOO_LARGE));
     assert_eq!(fault("E0 00", 64), Err(PeerFault::DIRECTION));
-    // Topic alias 1, which nobody has defined.
+    // Topic alias 1, which is not defined.
     let alias = fault("30 06 00 00 03 23 00 01", 64);
     assert_eq!(alias, Err(PeerFault::TOPIC_ALIAS_TOO_HIGH));
 }

@@ -309,7 +309,7 @@ impl Group {
         let (Some(request), Some(reply_to)) = (&question.request, &question.reply_to) else {
             return MulticastCounts::add(&counts.refused, 1);
         };
-        // Whoever asks too much waits for an answer in vain, and asks again.
+        // A receiver that asks for too much waits for an answer in vain, and asks again.
         if session.out.len() > ANSWERS_BYTES_MAX {
             return MulticastCounts::add(&counts.refused, 1);
         }

@@ -1,4 +1,4 @@
-//! Subscriptions that a multicast group of the broker serves: it sends each message once, whoever listens.
+//! Subscriptions that a multicast group of the broker serves: it sends each message once for all receivers.
 //!
 //! [`Feed`] decides, without I/O: it learns where the group is from the group's last value, puts its datagrams together, asks
 //! over the client's connection for those that were lost, and falls back to an ordinary subscription when it cannot.

@@ -7,7 +7,7 @@ use thalweg_mqtt::{
     SubscribeOptions, SubscribeOut,
 };
 
-/// The front at the broker's end, which takes whoever the stream says that it is.
+/// The front at the broker's end, which takes the user that the stream names.
 pub(crate) fn front(nonce: u64, packet_bytes_max: usize) -> AnyFront {
     let settings = MqttSettings {
         limits: ServerLimits {
