@@ -26,14 +26,14 @@ fn retain(world: &mut World, who: Who, address: &str, text: &str, keeps: u16) {
     world.publish(who, draft);
 }
 
-fn somebody(world: &mut World, shard: usize) -> Who {
+fn guest(world: &mut World, shard: usize) -> Who {
     let name = world.name_on(shard);
     world.connect_with(shard, &name, Access::ALL, Span::ZERO)
 }
 
 /// What a new subscriber is sent, in order within each address.
 fn late(world: &mut World, filter: &str, last_values: LastValueWish) -> Vec<String> {
-    let who = somebody(world, 0);
+    let who = guest(world, 0);
     let wish = Wish {
         last_values,
         ..wish(filter, None, Reliability::AtLeastOnce)
@@ -52,7 +52,7 @@ fn all(world: &mut World, filter: &str) -> Vec<String> {
 fn who_asks_for_all_gets_as_many_as_the_newest_keeps() {
     for shards in [1, 3] {
         let mut world = World::with(shards, Limits::default());
-        let who = somebody(&mut world, usize::from(shards) - 1);
+        let who = guest(&mut world, usize::from(shards) - 1);
         for number in 1..=7 {
             retain(&mut world, who, "a/three", &number.to_string(), 3);
         }
@@ -68,14 +68,14 @@ fn who_asks_for_all_gets_as_many_as_the_newest_keeps() {
             assert_eq!(all(&mut world, "a/three"), ["5", "6", "7"], "{shards}");
             world.restart();
         }
-        let who = somebody(&mut world, 0);
+        let who = guest(&mut world, 0);
         // What keeps fewer drops the others, and for good.
         retain(&mut world, who, "a/three", "8", 2);
         assert_eq!(all(&mut world, "a/three"), ["7", "8"]);
         retain(&mut world, who, "a/three", "9", 0);
         world.restart();
         assert_eq!(all(&mut world, "a/three"), ["9"]);
-        let who = somebody(&mut world, 0);
+        let who = guest(&mut world, 0);
         retain(&mut world, who, "a/three", "10", 3);
         assert_eq!(all(&mut world, "a/three"), ["9", "10"]);
         let clear = Draft {
@@ -101,7 +101,7 @@ fn a_policy_and_the_limits_go_before_what_the_newest_keeps() {
             ..Limits::default()
         };
         let mut world = World::with(1, limits);
-        let who = somebody(&mut world, 0);
+        let who = guest(&mut world, 0);
         for number in 1..=4 {
             retain(&mut world, who, "a/b", &number.to_string(), 3);
         }
@@ -113,7 +113,7 @@ fn a_policy_and_the_limits_go_before_what_the_newest_keeps() {
         ..Limits::default()
     };
     let mut world = World::with(1, limits);
-    let who = somebody(&mut world, 0);
+    let who = guest(&mut world, 0);
     for number in 1..=9 {
         retain(&mut world, who, "a/b", &number.to_string(), 100);
     }
