@@ -1,42 +1,30 @@
 //! CoAP listeners of a whole server: sockets of several shards, answers, observers, reload; the upgrade to WebSocket.
 
+#[path = "support/folder.rs"]
+mod folder;
+
+use folder::Folder;
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use thalweg_coap::{Code, Encoder, Message, Token, Type, option};
 use thalweg_server::access::{BanKind, add_ban};
-use thalweg_server::config::Config;
 use thalweg_server::{PortView, Server};
 
 /// Longer than anything here takes; a test that waits for it has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn configuration(folder: &Folder, sets: &[&str]) -> Config {
-    let mut all = vec![
-        "shards=3",
-        "listeners.mqtt.enabled=false",
-        "listeners.websocket.enabled=false",
-    ];
-    all.extend([
-        "listeners.coap.bind=127.0.0.1:0",
-        "admin.enabled=false",
-        "data_dir={folder}/data",
-    ]);
-    all.extend(sets);
-    let all: Vec<String> = all
-        .iter()
-        .map(|set| set.replace("{folder}", &folder.0.display().to_string()))
-        .collect();
-    Config::from_text(None, std::iter::empty(), &all)
-        .unwrap_or_else(|errors| panic!("{errors:?}"))
-        .0
-}
+const SHARED: [&str; 5] = [
+    "shards=3",
+    "listeners.mqtt.enabled=false",
+    "listeners.websocket.enabled=false",
+    "listeners.coap.bind=127.0.0.1:0",
+    "admin.enabled=false",
+];
 
 fn start(folder: &Folder, sets: &[&str]) -> Server {
-    Server::start(configuration(folder, sets)).unwrap_or_else(|errors| panic!("{errors:?}"))
+    Server::start(folder.configuration(&SHARED, sets)).unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
 fn address(server: &Server, listener: &str) -> SocketAddr {
@@ -140,7 +128,7 @@ impl Peer {
 
 #[test]
 fn discovery_is_answered_in_one_datagram_that_acknowledges() {
-    let folder = Folder::new("discovery");
+    let folder = Folder::new("coap-discovery");
     let server = start(&folder, &[]);
     let mut peer = Peer::new(address(&server, "coap"));
     peer.send(Code::GET, ".well-known/core", None, b"");
@@ -179,7 +167,7 @@ fn to_group(port: u16) -> Peer {
 #[test]
 fn a_client_that_asks_the_group_finds_the_broker_and_its_address() {
     for bind in ["0.0.0.0:0", "[::]:0"] {
-        let folder = Folder::new("group");
+        let folder = Folder::new("coap-group");
         let everywhere = format!("listeners.coap.bind={bind}");
         let anybody = "listeners.coap.anonymous=true";
         // The group of IPv6 cannot be asked on a loopback interface, but it can be joined.
@@ -219,7 +207,7 @@ fn a_client_that_asks_the_group_finds_the_broker_and_its_address() {
 
 #[test]
 fn what_is_sent_to_a_group_that_another_program_is_in_is_not_heard() {
-    let folder = Folder::new("no group");
+    let folder = Folder::new("coap-no group");
     let server = start(
         &folder,
         &[
@@ -253,7 +241,7 @@ fn what_is_sent_to_a_group_that_another_program_is_in_is_not_heard() {
 #[test]
 fn what_one_peer_puts_others_get_on_whatever_shard_they_are() {
     for journal in ["journal.enabled=true", "journal.enabled=false"] {
-        let folder = Folder::new("put");
+        let folder = Folder::new("coap-put");
         let server = start(&folder, &[journal]);
         let at = address(&server, "coap");
         let mut writer = Peer::new(at);
@@ -284,7 +272,7 @@ fn what_one_peer_puts_others_get_on_whatever_shard_they_are() {
 
 #[test]
 fn an_observer_hears_what_a_peer_of_another_shard_puts() {
-    let folder = Folder::new("observe");
+    let folder = Folder::new("coap-observe");
     let server = start(&folder, &[]);
     let at = address(&server, "coap");
     let mut writer = Peer::new(at);
@@ -315,7 +303,7 @@ fn an_observer_hears_what_a_peer_of_another_shard_puts() {
 
 #[test]
 fn a_peer_stays_on_one_shard() {
-    let folder = Folder::new("stays");
+    let folder = Folder::new("coap-stays");
     let server = start(&folder, &[]);
     let at = address(&server, "coap");
     let mut homes = HashSet::new();
@@ -345,7 +333,7 @@ fn a_peer_stays_on_one_shard() {
 
 #[test]
 fn a_listener_comes_moves_and_goes_by_reload() {
-    let folder = Folder::new("reload");
+    let folder = Folder::new("coap-reload");
     let mut server = start(
         &folder,
         &[
@@ -364,13 +352,13 @@ fn a_listener_comes_moves_and_goes_by_reload() {
     ];
     // The same again changes nothing, and the port is not opened a second time.
     server
-        .reload(configuration(&folder, &sets))
+        .reload(folder.configuration(&SHARED, &sets))
         .expect("reloaded");
     assert_eq!((address(&server, "coap"), ports(&server).len()), (first, 3));
     // Limits change for the sockets that are there.
     let hidden = [&sets[..], &["coap.discovery=false"]].concat();
     server
-        .reload(configuration(&folder, &hidden))
+        .reload(folder.configuration(&SHARED, &hidden))
         .expect("reloaded");
     assert_eq!((address(&server, "coap"), ports(&server).len()), (first, 3));
     for _ in 0..8 {
@@ -383,7 +371,7 @@ fn a_listener_comes_moves_and_goes_by_reload() {
     }
     let moved = [&sets[..], &["listeners.coap.bind=127.0.0.2:0"]].concat();
     server
-        .reload(configuration(&folder, &moved))
+        .reload(folder.configuration(&SHARED, &moved))
         .expect("reloaded");
     let second = address(&server, "coap");
     assert_ne!(first, second);
@@ -399,7 +387,7 @@ fn a_listener_comes_moves_and_goes_by_reload() {
     UdpSocket::bind(first).expect("the old port is free");
     let gone = [&sets[..], &["listeners.coap.enabled=false"]].concat();
     server
-        .reload(configuration(&folder, &gone))
+        .reload(folder.configuration(&SHARED, &gone))
         .expect("reloaded");
     while !ports(&server).is_empty() && Instant::now() < deadline {
         std::thread::yield_now();
@@ -409,14 +397,14 @@ fn a_listener_comes_moves_and_goes_by_reload() {
 
 #[test]
 fn rules_that_change_count_for_peers_that_are_here() {
-    let folder = Folder::new("rules");
+    let folder = Folder::new("coap-rules");
     let mut server = start(&folder, &["shards=1"]);
     let mut peer = Peer::new(address(&server, "coap"));
     assert_eq!(peer.ask(Code::PUT, "ps/data/plant/a", b"1").code.class(), 2);
     std::fs::write(folder.0.join("acl"), "topic read plant/#\n").expect("written");
     let acl = ["shards=1", "access.acl_file={folder}/acl"];
     server
-        .reload(configuration(&folder, &acl))
+        .reload(folder.configuration(&SHARED, &acl))
         .expect("reloaded");
     assert_eq!(
         peer.ask(Code::PUT, "ps/data/plant/a", b"2").code,
@@ -440,7 +428,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 
 #[test]
 fn a_banned_address_is_not_heard_and_hears_nothing_until_its_ban_ends() {
-    let folder = Folder::new("banned");
+    let folder = Folder::new("coap-banned");
     let path = folder.0.join("bans");
     std::fs::write(&path, "# nobody yet\n").expect("written");
     let server = start(&folder, &["access.ban_file={folder}/bans"]);
@@ -483,7 +471,7 @@ fn a_banned_address_is_not_heard_and_hears_nothing_until_its_ban_ends() {
 /// A peer without a name is not known before the handshake is over, but its address is.
 #[test]
 fn a_banned_address_gets_no_handshake() {
-    let folder = Folder::new("banned-dtls");
+    let folder = Folder::new("coap-banned-dtls");
     std::fs::write(folder.0.join("bans"), "address 127.0.0.2\n").expect("written");
     std::fs::write(folder.0.join("keys"), "writer:\"correct horse\"\n").expect("written");
     let sets = [
@@ -511,7 +499,7 @@ fn a_banned_address_gets_no_handshake() {
 /// RFC 8323 §4
 #[test]
 fn a_web_socket_is_upgraded_at_the_well_known_path_with_the_sub_protocol_coap() {
-    let folder = Folder::new("ws");
+    let folder = Folder::new("coap-ws");
     let sets = [
         "listeners.ws.kind=coap",
         "listeners.ws.transport=ws",
@@ -553,13 +541,13 @@ fn a_web_socket_is_upgraded_at_the_well_known_path_with_the_sub_protocol_coap() 
 
 #[test]
 fn a_port_that_is_taken_is_said_in_words() {
-    let folder = Folder::new("taken");
+    let folder = Folder::new("coap-taken");
     let foreign = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let bind = format!(
         "listeners.coap.bind={}",
         foreign.local_addr().expect("an address")
     );
-    let errors = Server::start(configuration(&folder, &[&bind]))
+    let errors = Server::start(folder.configuration(&SHARED, &[&bind]))
         .err()
         .expect("it cannot start");
     assert!(errors[0].to_string().contains("is taken"), "{errors:?}");
@@ -567,7 +555,7 @@ fn a_port_that_is_taken_is_said_in_words() {
 
 #[test]
 fn nonsense_is_counted_and_nothing_else() {
-    let folder = Folder::new("nonsense");
+    let folder = Folder::new("coap-nonsense");
     let server = start(&folder, &["shards=1"]);
     let at = address(&server, "coap");
     let peer = Peer::new(at);
@@ -590,25 +578,4 @@ fn nonsense_is_counted_and_nothing_else() {
         peer.ask(Code::GET, "ps/data/nothing", b"").code,
         Code::NOT_FOUND
     );
-}
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!(
-            "thalweg-coap-{name}-{}-{number}",
-            std::process::id()
-        ));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -1,11 +1,14 @@
 //! Multicast groups of a whole server, on the loopback interface: receivers that have joined one, and a client of MQTT that reads
 //! where it is and asks for what was lost.
 
+#[path = "support/folder.rs"]
+mod folder;
+
+use folder::Folder;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thalweg_model::Time;
 use thalweg_mqtt::{
@@ -14,7 +17,6 @@ use thalweg_mqtt::{
 };
 use thalweg_multicast::{Description, Receiver, ReceiverSettings, RepairRequest};
 use thalweg_server::access::add_password;
-use thalweg_server::config::Config;
 use thalweg_server::{MulticastCounts, Server};
 
 /// Longer than anything here takes; a test that waits for it has failed.
@@ -26,7 +28,7 @@ const ANSWERS: &str = "$multicast/poses/repair/me";
 
 #[test]
 fn many_receivers_have_each_datagram_that_is_sent_once() {
-    let folder = Folder::new();
+    let folder = Folder::new("multicast");
     let (first, port) = joined(0);
     let mut sockets = vec![first];
     sockets.extend((1..7).map(|_| joined(port).0));
@@ -64,7 +66,7 @@ fn many_receivers_have_each_datagram_that_is_sent_once() {
 
 #[test]
 fn what_is_lost_is_repaired_over_the_connection() {
-    let folder = Folder::new();
+    let folder = Folder::new("multicast");
     let (socket, port) = joined(0);
     let more = ["heartbeat = \"160ms\"", "datagram_bytes_max = 256"];
     let server = start(&folder, port, &more, &[]);
@@ -121,7 +123,7 @@ fn what_is_lost_is_repaired_over_the_connection() {
 
 #[test]
 fn answers_are_bounded_and_what_is_no_request_is_counted() {
-    let folder = Folder::new();
+    let folder = Folder::new("multicast");
     let (socket, port) = joined(0);
     let more = ["history_bytes_max = \"1MiB\"", "rate_max = \"unlimited\""];
     let server = start(&folder, port, &more, &[]);
@@ -162,7 +164,7 @@ fn answers_are_bounded_and_what_is_no_request_is_counted() {
 
 #[test]
 fn who_may_read_the_key_is_named_and_nobody_publishes_it() {
-    let folder = Folder::new();
+    let folder = Folder::new("multicast");
     let (socket, port) = joined(0);
     for user in ["member", "reader"] {
         add_password(&folder.0.join("passwords"), user, b"secret").expect("it is written");
@@ -217,7 +219,7 @@ fn who_may_read_the_key_is_named_and_nobody_publishes_it() {
 
 #[test]
 fn a_restart_is_another_epoch_and_no_key_outlives_its_process() {
-    let folder = Folder::new();
+    let folder = Folder::new("multicast");
     let (socket, port) = joined(0);
     let server = start(&folder, port, &[], &["journal.enabled=true"]);
     let before = Client::connect(&server, None).description();
@@ -255,7 +257,7 @@ fn a_restart_is_another_epoch_and_no_key_outlives_its_process() {
 
 #[test]
 fn policies_hold_and_messages_are_sent_as_to_a_subscriber() {
-    let folder = Folder::new();
+    let folder = Folder::new("multicast");
     let (socket, port) = joined(0);
     let policy = "policy=[{ filter = \"plant/#\", lifespan_max = \"30s\", reliability_min = \"at-least-once\" }]";
     let more = ["packet_bytes_max = \"1KiB\""];
@@ -302,7 +304,7 @@ fn policies_hold_and_messages_are_sent_as_to_a_subscriber() {
 
 #[test]
 fn who_ends_the_session_ends_the_epoch() {
-    let folder = Folder::new();
+    let folder = Folder::new("multicast");
     let (socket, port) = joined(0);
     let server = start(&folder, port, &[], &[]);
     let mut client = Client::connect(&server, None);
@@ -330,7 +332,7 @@ fn who_ends_the_session_ends_the_epoch() {
 
 #[test]
 fn what_is_beyond_the_rate_is_dropped_by_the_broker_and_counted() {
-    let folder = Folder::new();
+    let folder = Folder::new("multicast");
     let (_socket, port) = joined(0);
     let sets = ["queue.output_bytes_max=64KiB"];
     let server = start(&folder, port, &["rate_max = \"1KiB/s\""], &sets);
@@ -356,9 +358,9 @@ fn what_is_beyond_the_rate_is_dropped_by_the_broker_and_counted() {
 
 #[test]
 fn nothing_starts_with_an_interface_that_is_not_there() {
-    let folder = Folder::new();
+    let folder = Folder::new("multicast");
     let group = group(7500, &[]).replace("\"lo\"", "\"nowhere0\"");
-    let config = configuration(&folder, &[&group]);
+    let config = folder.configuration(&SHARED, &[&group]);
     let errors = Server::start(config).err().expect("it cannot");
     let text = errors[0].to_string();
     assert!(
@@ -429,28 +431,18 @@ fn group(port: u16, more: &[&str]) -> String {
     )
 }
 
-fn configuration(folder: &Folder, sets: &[&str]) -> Config {
-    let mut all = vec![
-        "shards=3",
-        "listeners.mqtt.bind=127.0.0.1:0",
-        "listeners.websocket.enabled=false",
-        "admin.enabled=false",
-        "data_dir={folder}/data",
-    ];
-    all.extend(sets);
-    let all: Vec<String> = all
-        .iter()
-        .map(|set| set.replace("{folder}", &folder.0.display().to_string()))
-        .collect();
-    let read = Config::from_text(None, std::iter::empty(), &all);
-    read.unwrap_or_else(|errors| panic!("{errors:?}")).0
-}
+const SHARED: [&str; 4] = [
+    "shards=3",
+    "listeners.mqtt.bind=127.0.0.1:0",
+    "listeners.websocket.enabled=false",
+    "admin.enabled=false",
+];
 
 fn start(folder: &Folder, port: u16, more: &[&str], sets: &[&str]) -> Server {
     let group = group(port, more);
     let mut all = vec![group.as_str()];
     all.extend(sets);
-    Server::start(configuration(folder, &all)).unwrap_or_else(|errors| panic!("{errors:?}"))
+    Server::start(folder.configuration(&SHARED, &all)).unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
 /// A client of MQTT 5.
@@ -622,25 +614,5 @@ impl Client {
                 return (correlation, answer);
             }
         }
-    }
-}
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("thalweg-multicast-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

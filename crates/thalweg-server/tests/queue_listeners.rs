@@ -2,22 +2,23 @@
 
 #[path = "support/amqp.rs"]
 mod amqp;
+#[path = "support/folder.rs"]
+mod folder;
 #[path = "support/xmpp_log_ins.rs"]
 mod xmpp_log_ins;
 
 use amqp::Amqp;
+use folder::Folder;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
 };
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use thalweg_server::Server;
-use thalweg_server::config::Config;
 use thalweg_server::transport::client::{TlsClientFiles, TlsConnector, websocket};
 use thalweg_server::transport::websocket::{Messages, WebSocketSettings};
 use thalweg_server::transport::{Filtered, Transport};
@@ -25,25 +26,15 @@ use thalweg_server::transport::{Filtered, Transport};
 /// Longer than anything here takes; a test that waits for it has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn configuration(folder: &Folder, sets: &[&str]) -> Config {
-    let mut all = vec![
-        "shards=5",
-        "listeners.mqtt.bind=127.0.0.1:0",
-        "listeners.websocket.enabled=false",
-    ];
-    all.extend(["journal.enabled=false", "data_dir={folder}/data"]);
-    all.extend(sets);
-    let all: Vec<String> = all
-        .iter()
-        .map(|set| set.replace("{folder}", &folder.0.display().to_string()))
-        .collect();
-    Config::from_text(None, std::iter::empty(), &all)
-        .unwrap_or_else(|errors| panic!("{errors:?}"))
-        .0
-}
+const SHARED: [&str; 4] = [
+    "shards=5",
+    "listeners.mqtt.bind=127.0.0.1:0",
+    "listeners.websocket.enabled=false",
+    "journal.enabled=false",
+];
 
 fn start(folder: &Folder, sets: &[&str]) -> Server {
-    Server::start(configuration(folder, sets)).unwrap_or_else(|errors| panic!("{errors:?}"))
+    Server::start(folder.configuration(&SHARED, sets)).unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
 fn tcp(server: &Server, listener: &str) -> TcpStream {
@@ -198,7 +189,7 @@ fn frame(stream: &mut impl Read) -> String {
 
 #[test]
 fn whoever_speaks_a_protocol_of_queues_lives_on_one_shard_whatever_the_transport() {
-    let folder = Folder::new();
+    let folder = Folder::new("queues");
     let (amqp_socket, stomp_socket) = (folder.0.join("amqp.sock"), folder.0.join("stomp.sock"));
     let server = start(
         &folder,
@@ -249,7 +240,7 @@ fn whoever_speaks_a_protocol_of_queues_lives_on_one_shard_whatever_the_transport
 
 #[test]
 fn a_clients_certificate_is_its_log_in_in_both_protocols() {
-    let folder = Folder::new();
+    let folder = Folder::new("queues");
     let authority = Authority::new(&folder);
     authority.issue(&folder, "server", "the broker");
     authority.issue(&folder, "client", "pump-7");
@@ -322,7 +313,7 @@ fn read_until(stream: &mut impl Read, end: &str) -> String {
 
 #[test]
 fn tls_begins_within_a_stream_of_xmpp() {
-    let folder = Folder::new();
+    let folder = Folder::new("queues");
     let authority = Authority::new(&folder);
     authority.issue(&folder, "server", "the broker");
     let server = start(
@@ -390,7 +381,7 @@ fn tls_begins_within_a_stream_of_xmpp() {
 
 #[test]
 fn xmpp_lies_in_websocket_messages() {
-    let folder = Folder::new();
+    let folder = Folder::new("queues");
     let server = start(
         &folder,
         &[
@@ -433,7 +424,7 @@ fn xmpp_lies_in_websocket_messages() {
 
 #[test]
 fn a_reload_opens_and_closes_listeners_of_queues_and_their_clients_stay() {
-    let folder = Folder::new();
+    let folder = Folder::new("queues");
     let mut server = start(&folder, &[]);
     let names = |server: &Server| {
         server
@@ -444,15 +435,15 @@ fn a_reload_opens_and_closes_listeners_of_queues_and_their_clients_stay() {
     };
     assert_eq!(names(&server), ["mqtt"]);
     server
-        .reload(configuration(
-            &folder,
+        .reload(folder.configuration(
+            &SHARED,
             &["listeners.amqp.bind=127.0.0.1:0", "tenants=plant"],
         ))
         .expect("it is legal");
     assert_eq!(names(&server), ["mqtt", "amqp"]);
     let mut client = Amqp::over(tcp(&server, "amqp"), "PLAIN", b"\0guest\0guest", "plant", 0);
     server
-        .reload(configuration(&folder, &[]))
+        .reload(folder.configuration(&SHARED, &[]))
         .expect("it is legal");
     assert_eq!(names(&server), ["mqtt"]);
     client.declare_queue("jobs");
@@ -460,7 +451,7 @@ fn a_reload_opens_and_closes_listeners_of_queues_and_their_clients_stay() {
 
 #[test]
 fn a_connection_that_does_not_get_to_its_open_is_closed_in_time() {
-    let folder = Folder::new();
+    let folder = Folder::new("queues");
     let server = start(
         &folder,
         &[
@@ -518,7 +509,7 @@ fn answer_to(mut stream: impl Read + Write + Wire, last: &[u8]) -> Vec<u8> {
 
 #[test]
 fn the_answer_to_a_close_arrives_although_the_client_still_sends() {
-    let folder = Folder::new();
+    let folder = Folder::new("queues");
     let authority = Authority::new(&folder);
     authority.issue(&folder, "server", "the broker");
     let mut sets = Vec::new();
@@ -630,28 +621,5 @@ impl Authority {
             std::fs::write(folder.0.join(format!("{file}.{ending}")), text)
                 .expect("the folder is writable");
         }
-    }
-}
-
-/// A folder that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "thalweg-queues-{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("the temporary folder is writable");
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

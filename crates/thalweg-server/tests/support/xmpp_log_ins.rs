@@ -54,7 +54,7 @@ fn log_in(
 /// EXTERNAL is offered to those whose certificate has a name, SCRAM-SHA-256-PLUS to all with TLS 1.3.
 #[test]
 fn clients_of_xmpp_log_in_by_what_tls_has_shown() {
-    let folder = Folder::new();
+    let folder = Folder::new("queues");
     let authority = Authority::new(&folder);
     authority.issue(&folder, "server", "the broker");
     authority.issue(&folder, "client", "pump-7");
