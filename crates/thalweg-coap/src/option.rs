@@ -62,6 +62,7 @@ options! {
     NO_RESPONSE 258 false 0 1 "No-Response: which responses the client does not want. RFC 7967";
     REQUEST_TAG 292 true 0 8 "Request-Tag: which blocks belong together. RFC 9175";
     AFTER 65003 false 0 2 "After: the id of the message that has to be taken first. Our own; docs/protocols/coap.md";
+    OFFERED 65024 false 0 1 "Offered: the surest class of an observer's notifications, if it asked for a higher one. Our own; docs/protocols/coap.md";
 }
 
 /// The resource type by which a server says that it understands [`AFTER`].

@@ -72,6 +72,7 @@ impl ReceivedMessage {
                 option::MAX_AGE => line += &format!(" max-age={}", number_of(value)),
                 option::BLOCK1 => line += &format!(" block1={}", block_text(value)),
                 option::BLOCK2 => line += &format!(" block2={}", block_text(value)),
+                option::OFFERED => line += &format!(" offered={}", number_of(value)),
                 option::SIZE2 => line += &format!(" size2={}", number_of(value)),
                 _ => {}
             }

@@ -49,7 +49,7 @@ const SERVICE: Service = Service {
     history: "GET and Observe have the last one",
     acknowledgement: Some("the response"),
     at_most_once: "NON requests, or those with `qos=0`",
-    downgraded: "observers, whatever `qos` they asked for; that their notifications are NON tells them; over a stream, which repeats whatever is lost, nothing does",
+    downgraded: "observers, whatever `qos` they asked for; option 65024 of the answer tells them, and that their notifications are NON",
     throttle: "4.29 with Max-Age for what comes too soon",
     reject: "4.29 with Max-Age",
     subscriber_rate: "observers, who have the latest value then; not GET",

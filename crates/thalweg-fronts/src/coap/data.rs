@@ -363,7 +363,7 @@ impl<S: Side> Handler<S> {
     pub(super) fn on_read(&mut self, ticket: Ticket, value: Option<Message>, cx: &mut Cx<'_>) {
         match self.waiting.take(ticket) {
             Some(Waiting::Get { exchange, ask }) => {
-                self.respond_with(exchange, &ask, value.as_ref(), cx.now)
+                self.respond_with(exchange, &ask, value.as_ref(), None, cx.now)
             }
             Some(Waiting::Created {
                 exchange,
@@ -432,6 +432,7 @@ impl<S: Side> Handler<S> {
         exchange: ExchangeId,
         ask: &Ask,
         value: Option<&Message>,
+        offered: Option<Reliability>,
         now: Time,
     ) {
         let Some(value) = value else {
@@ -443,8 +444,12 @@ impl<S: Side> Handler<S> {
             return self.respond(exchange, &other_format(), now);
         }
         let is_known = ask.has(&shown);
-        let mut options = [(option::ETAG, Value::Opaque(&shown.etag)); OPTIONS_MAX];
-        let count = shown.write(is_known, &mut options);
+        let mut options = [(option::ETAG, Value::Opaque(&shown.etag)); OPTIONS_MAX + 1];
+        let mut count = shown.write(is_known, &mut options);
+        if let (Some(slot), Some(offered)) = (options.get_mut(count), offered) {
+            *slot = (option::OFFERED, Value::Uint(offered as u32));
+            count += 1;
+        }
         let options = options.get(..count).unwrap_or_default();
         let (code, payload) = if is_known {
             (Code::VALID, &[][..])
@@ -540,11 +545,7 @@ impl<S: Side> Handler<S> {
 
 impl Representation {
     /// Writes the options of a response that shows this; how many there are.
-    pub(super) fn write<'a>(
-        &'a self,
-        is_known: bool,
-        options: &mut [(u16, Value<'a>); OPTIONS_MAX],
-    ) -> usize {
+    pub(super) fn write<'a>(&'a self, is_known: bool, options: &mut [(u16, Value<'a>)]) -> usize {
         let format = self.content_format.filter(|_| !is_known);
         let wanted = [
             Some((option::ETAG, Value::Opaque(&self.etag))),

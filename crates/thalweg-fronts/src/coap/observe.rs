@@ -22,7 +22,7 @@ use super::topics::{Seat, Topic, TopicId};
 use super::waiting::Ask;
 use crate::front::{Cx, Variant};
 use std::sync::Arc;
-use thalweg_coap::{Code, Delivery, Notified, Response, SharedBody, Value, option};
+use thalweg_coap::{Code, Delivery, ExchangeId, Notified, Response, SharedBody, Value, option};
 use thalweg_kernel::{Change, LinkId, WatchEnd, WatchRefused, WatchSpec};
 use thalweg_model::{Message, Reliability, Span, Time};
 
@@ -83,10 +83,7 @@ impl<S: Side> Handler<S> {
                 address,
                 depth,
                 condition: condition.as_ref(),
-                reliability: match notify {
-                    Notify::NonConfirmable => Reliability::AtMostOnce,
-                    Notify::Auto | Notify::Confirmable => Reliability::AtLeastOnce,
-                },
+                reliability: notify.reliability(),
             },
             *now,
             *links,
@@ -170,12 +167,7 @@ impl<S: Side> Handler<S> {
         }
         let value = cx.kernel.watched_value(watch, cx.now).cloned();
         let ask = Ask::read(&request.options, seat_format(self.desk, seat, cx));
-        match value {
-            Some(value) => self.respond_with(request.exchange, &ask, Some(&value), cx.now),
-            None => self
-                .side
-                .respond(request.exchange, &Response::of(Code::CONTENT), cx.now),
-        }
+        self.accept(cookie, request.exchange, &ask, value.as_ref(), cx);
         self.relations.mark_ready(cookie);
         true
     }
@@ -303,7 +295,7 @@ impl<S: Side> Handler<S> {
         };
         let Some(number) = number else {
             self.forget_relation(cookie, cx);
-            return self.respond_with(exchange, &ask, value.as_ref(), now);
+            return self.respond_with(exchange, &ask, value.as_ref(), None, now);
         };
         if let Some(relation) = self.relations.get_mut(cookie) {
             relation.number = number;
@@ -312,15 +304,37 @@ impl<S: Side> Handler<S> {
                 .and_then(|shown| shown.content_format)
                 .unwrap_or(NO_FORMAT);
         }
-        match value {
-            Some(value) => self.respond_with(exchange, &ask, Some(&value), now),
-            // Nothing has been published yet.
-            None => self
-                .side
-                .respond(exchange, &Response::of(Code::CONTENT), now),
-        }
+        self.accept(cookie, exchange, &ask, value.as_ref(), cx);
         // Something may have happened since.
         self.relations.mark_ready(cookie);
+    }
+
+    /// Answers a registration, and says so if notifications come less surely than it asked for.
+    fn accept(
+        &mut self,
+        cookie: u64,
+        exchange: ExchangeId,
+        ask: &Ask,
+        value: Option<&Message>,
+        cx: &Cx<'_>,
+    ) {
+        let limits = cx.kernel.limits();
+        let offered = self.relations.get_mut(cookie).and_then(|relation| {
+            let asked = relation.notify.reliability();
+            let address = cx.kernel.watched_address(relation.watch)?;
+            let offered = limits.reliability_at(address, asked);
+            (offered < asked).then_some(offered)
+        });
+        if value.is_some() {
+            return self.respond_with(exchange, ask, value, offered, cx.now);
+        }
+        // Nothing has been published yet.
+        let options = offered.map(|offered| (option::OFFERED, Value::Uint(offered as u32)));
+        let response = Response {
+            options: options.as_slice(),
+            ..Response::of(Code::CONTENT)
+        };
+        self.side.respond(exchange, &response, cx.now);
     }
 
     /// A watch has ended by itself.

@@ -4,7 +4,7 @@ use crate::protocol::{FrontMetric, ShowCount};
 use std::sync::Arc;
 use thalweg_coap::ServerSettings;
 use thalweg_kernel::Safety;
-use thalweg_model::Span;
+use thalweg_model::{Reliability, Span};
 
 /// What the operator decides about CoAP.
 #[derive(Clone, Debug)]
@@ -75,6 +75,16 @@ pub enum Notify {
     Confirmable,
     /// As few as may be.
     NonConfirmable,
+}
+
+impl Notify {
+    /// The surest class that it asks for.
+    pub(super) fn reliability(self) -> Reliability {
+        match self {
+            Notify::NonConfirmable => Reliability::AtMostOnce,
+            Notify::Auto | Notify::Confirmable => Reliability::AtLeastOnce,
+        }
+    }
 }
 
 impl Default for CoapSettings {

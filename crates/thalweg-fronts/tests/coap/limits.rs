@@ -204,14 +204,17 @@ fn a_policy_bounds_how_surely_observers_are_notified_from_below_and_above() {
         (bound(Some(once), None), "CON", "CON"),
         (bound(Some(once), Some(at_most)), "NON", "NON"),
     ] {
+        let told = policy.reliability_max.map_or("", |_| " offered=0");
         let limits = Limits {
             policies: [policy].into(),
             ..Limits::default()
         };
         let mut world = World::with(1, limits, CoapSettings::default(), Some(Access::ALL));
         let (one, two, app) = (world.peer(), world.peer(), world.mqtt("app"));
-        world.asks(one, "CON GET /ps/data/a observe=0");
-        world.asks(two, "CON GET /ps/data/a?qos=1 observe=0");
+        for (who, query) in [(one, ""), (two, "?qos=1")] {
+            let answer = world.asks(who, &format!("CON GET /ps/data/a{query} observe=0"));
+            assert_eq!(answer, format!("ACK 2.05 observe{told}"));
+        }
         world.mqtt_says(app, "a", "0", QoS::AtLeastOnce, true);
         world.lines(one);
         world.lines(two);

@@ -8,8 +8,8 @@ use thalweg_coap::{Code, ServerSettings, Token, option};
 use thalweg_fronts::coap::CoapSettings;
 use thalweg_fronts::{LoginAnswer, LoginAsk, LoginRefusal};
 use thalweg_kernel::access::Access;
-use thalweg_kernel::{CloseReason, Limits};
-use thalweg_model::Span;
+use thalweg_kernel::{CloseReason, Limits, Policy};
+use thalweg_model::{Filter, Reliability, Span};
 
 #[test]
 fn what_one_connection_publishes_others_read_and_observe() {
@@ -30,6 +30,45 @@ fn what_one_connection_publishes_others_read_and_observe() {
         assert_eq!(stage.asks(reader, "GET /ps/data/a/b"), "4.04");
         assert_eq!(stage.counts().observers, 0);
     }
+}
+
+#[test]
+fn an_observer_is_told_that_a_policy_bounds_its_class() {
+    let bound = |most, filter: &str| Policy {
+        reliability_max: Some(most),
+        ..Policy::new(Filter::new(filter).expect("a filter"))
+    };
+    let limits = Limits {
+        policies: [
+            bound(Reliability::AtMostOnce, "a"),
+            bound(Reliability::AtLeastOnce, "b"),
+        ]
+        .into(),
+        ..Limits::default()
+    };
+    let mut stage = Stage::with(1, limits, CoapSettings::default());
+    let (observer, writer) = (stage.connects(), stage.connects());
+    for (request, told) in [
+        ("/ps/data/a?qos=1", "offered=0"),
+        ("/ps/data/a?qos=1&queue=9", "offered=0"),
+        ("/ps/data/a", "offered=0"),
+        ("/ps/data/a?qos=0", ""),
+        ("/ps/data/b?qos=1", ""),
+        ("/ps/data/c?qos=1", ""),
+    ] {
+        let told = format!("2.05 observe {told}");
+        let request = format!("GET {request} observe=0");
+        let answer = stage.asks(observer, &request);
+        assert_eq!(answer, told.trim_end(), "{request}");
+    }
+    stage.asks(writer, "PUT /ps/data/a ct=50 : 1");
+    assert_eq!(stage.lines(observer), ["2.05 observe ct=50 : 1"; 4]);
+    // Also where there is a value, and not without an observation.
+    assert_eq!(
+        stage.asks(observer, "GET /ps/data/a observe=0"),
+        "2.05 observe ct=50 offered=0 : 1"
+    );
+    assert_eq!(stage.asks(observer, "GET /ps/data/a"), "2.05 ct=50 : 1");
 }
 
 #[test]
