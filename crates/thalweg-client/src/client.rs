@@ -314,6 +314,8 @@ pub struct GroupCounts {
     pub requests: u64,
     /// Datagrams that never came, even when they were asked for.
     pub lost: u64,
+    /// Messages that the broker did not send to the group: more came than its rate allows, or they were too large for it.
+    pub unsent: u64,
     /// Messages that were dropped because the application did not take what came before.
     pub dropped: u64,
 }

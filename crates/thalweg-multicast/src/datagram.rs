@@ -57,6 +57,8 @@ pub(crate) enum Content<'a> {
         next: u64,
         /// The lowest number that can still be asked for.
         oldest: u64,
+        /// Messages that were never sent.
+        unsent: u64,
     },
 }
 
@@ -98,7 +100,7 @@ impl Seal {
     /// A whole datagram. No two of a kind may have the same number: it is the nonce. That of data is in the content.
     pub(crate) fn seal(&self, content: &Content<'_>, number: u64) -> Vec<u8> {
         let kind = content.kind();
-        let mut datagram = Vec::with_capacity(OVERHEAD_BYTES + 16);
+        let mut datagram = Vec::with_capacity(OVERHEAD_BYTES + 24);
         datagram.extend_from_slice(&MAGIC);
         datagram.extend_from_slice(&[VERSION, kind]);
         datagram.extend_from_slice(&self.epoch.to_be_bytes());
@@ -109,9 +111,14 @@ impl Seal {
                 datagram.extend_from_slice(&first.to_be_bytes());
                 datagram.extend_from_slice(piece);
             }
-            Content::Heartbeat { next, oldest } => {
-                datagram.extend_from_slice(&next.to_be_bytes());
-                datagram.extend_from_slice(&oldest.to_be_bytes());
+            Content::Heartbeat {
+                next,
+                oldest,
+                unsent,
+            } => {
+                for field in [next, oldest, unsent] {
+                    datagram.extend_from_slice(&field.to_be_bytes());
+                }
             }
         }
         let (header, text) = datagram.split_at_mut(HEADER_BYTES);
@@ -175,9 +182,13 @@ fn content(kind: u8, number: u64, text: &[u8]) -> Option<Content<'_>> {
             })
         }
         2 => {
-            let (next, oldest) = (fields.u64()?, fields.u64()?);
-            (fields.rest().is_empty() && oldest <= next)
-                .then_some(Content::Heartbeat { next, oldest })
+            let (next, oldest, unsent) = (fields.u64()?, fields.u64()?, fields.u64()?);
+            let heartbeat = Content::Heartbeat {
+                next,
+                oldest,
+                unsent,
+            };
+            (fields.rest().is_empty() && oldest <= next).then_some(heartbeat)
         }
         _ => None,
     }
@@ -199,7 +210,11 @@ mod tests {
 
     #[test]
     fn what_is_sealed_is_opened_and_no_byte_can_be_changed() {
-        let heartbeat = Content::Heartbeat { next: 9, oldest: 2 };
+        let heartbeat = Content::Heartbeat {
+            next: 9,
+            oldest: 2,
+            unsent: 7,
+        };
         for (content, number) in [(DATA, 5), (heartbeat, 0)] {
             let sealed = seal().seal(&content, number);
             let mut text = Vec::new();
@@ -246,7 +261,11 @@ mod tests {
                 first: None,
                 piece: b"",
             },
-            Content::Heartbeat { next: 1, oldest: 2 },
+            Content::Heartbeat {
+                next: 1,
+                oldest: 2,
+                unsent: 0,
+            },
         ] {
             let sealed = seal().seal(&wrong, 5);
             assert_eq!(seal().open(&sealed, &mut text), Err(Refused::Forged));

@@ -4,14 +4,16 @@
 //!  magic "TM", version 1, kind    4 bytes: 1 data, 2 heartbeat
 //!  epoch                          8 bytes, of one start of the sender
 //!  number                         8 bytes, from 0 in each kind
-//!  sealed with ChaCha20-Poly1305: the header is associated data, the nonce is kind and number
+//!  sealed with ChaCha20-Poly1305: the 20 bytes before are associated data; the nonce is kind, three zeros, number
 //!    data       where the first packet begins that begins here (2 bytes, 0xFFFF: none), a piece of the stream
-//!    heartbeat  the number of the next data (8 bytes), of the oldest that is kept (8 bytes)
+//!    heartbeat  the number of the next data (8 bytes), of the oldest that is kept (8 bytes), how many messages were never
+//!               sent since the epoch began (8 bytes)
 //!  tag                            16 bytes
 //! ```
 //!
 //! All integers are big-endian. The pieces, in the order of their numbers, are a stream of PUBLISH packets of MQTT 5 at
 //! QoS 0. A message may span several datagrams, and who has missed one goes on where the next packet begins.
+//! The answer to a request is datagrams as they were sent, a heartbeat first, each after its length in two bytes.
 //!
 //! What a receiver must know it reads in a [`Description`], the last value at `$multicast/NAME`, where access rules decide who
 //! gets it; it changes when the sender starts anew. What a receiver has missed it asks for with a [`RepairRequest`] at

@@ -55,6 +55,9 @@ pub struct ReceiverCounts {
     pub lost: u64,
     /// Packets that are complete.
     pub packets: u64,
+    /// Messages that the sender has not sent since its first heartbeat was heard: more came than its rate allows, or they
+    /// were too large.
+    pub unsent: u64,
     /// Places where the stream was no packets, or one longer than the description says.
     pub broken: u64,
 }
@@ -70,6 +73,8 @@ pub struct Receiver {
     end: u64,
     /// The lowest number that can be asked for.
     oldest: u64,
+    /// Messages that had not been sent when the first heartbeat was heard.
+    unsent_before: Option<u64>,
     /// What came after a gap, by its number.
     held: BTreeMap<u64, Held>,
     held_bytes: usize,
@@ -106,6 +111,7 @@ impl Receiver {
             next: None,
             end: 0,
             oldest: 0,
+            unsent_before: None,
             held: BTreeMap::new(),
             held_bytes: 0,
             gap: None,
@@ -165,7 +171,13 @@ impl Receiver {
     fn on_content(&mut self, content: &Content<'_>, now: Time) {
         self.heard_at = now;
         match *content {
-            Content::Heartbeat { next, oldest } => {
+            Content::Heartbeat {
+                next,
+                oldest,
+                unsent,
+            } => {
+                let before = *self.unsent_before.get_or_insert(unsent);
+                self.counts.unsent = self.counts.unsent.max(unsent.saturating_sub(before));
                 self.next.get_or_insert(next);
                 self.end = self.end.max(next);
                 self.oldest = self.oldest.max(oldest);

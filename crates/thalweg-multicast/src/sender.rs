@@ -49,6 +49,9 @@ pub struct Sender {
     beat: Vec<u8>,
     is_beat_unsent: bool,
     beat_at: Time,
+    beaten_at: Time,
+    /// Messages that were never sent, as far as is known.
+    unsent_messages: u64,
     /// Time from the next heartbeat to the one after it. It doubles, so that the loss of a last datagram shows soon.
     pause: Span,
 }
@@ -75,6 +78,8 @@ impl Sender {
             beat: Vec::new(),
             is_beat_unsent: false,
             beat_at: now,
+            beaten_at: now,
+            unsent_messages: 0,
             pause: settings.heartbeat,
         }
     }
@@ -114,8 +119,14 @@ impl Sender {
         self.kept.push_back((now, datagram));
         self.unsent += 1;
         self.pause = Span::from_nanos(self.heartbeat.nanos() / 16);
-        self.beat_at = now + self.pause;
+        // Also where there is always data.
+        self.beat_at = (now + self.pause).min(self.beaten_at + self.heartbeat);
         self.trim(now);
+    }
+
+    /// So many messages have been dropped since the epoch began, before they came here. Heartbeats say so.
+    pub fn set_unsent_messages(&mut self, count: u64) {
+        self.unsent_messages = count;
     }
 
     /// The next datagram to be sent.
@@ -141,6 +152,7 @@ impl Sender {
         self.flush(now);
         self.trim(now);
         self.beat = self.beat();
+        self.beaten_at = now;
         self.is_beat_unsent = true;
         self.pause = self.pause.max(PAUSE_MIN);
         self.beat_at = now + self.pause;
@@ -186,6 +198,7 @@ impl Sender {
             // What has not been handed out cannot have been lost.
             next: self.next - self.unsent as u64,
             oldest: self.oldest(),
+            unsent: self.unsent_messages,
         };
         let number = self.beats;
         self.beats += 1;

@@ -242,6 +242,50 @@ fn the_loss_of_the_last_datagram_shows_with_a_heartbeat() {
 }
 
 #[test]
+fn a_receiver_learns_how_many_messages_were_never_sent_since_it_is_there() {
+    let mut sender = sender();
+    sender.set_unsent_messages(10);
+    let (mut receivers, mut beats) = (Vec::new(), Vec::new());
+    // There is always data, and a heartbeat all the same.
+    for now in (0..4000).step_by(10) {
+        sender.push(&packet(now, 4), ms(now.into()));
+        sender.flush(ms(now.into()));
+        sender.on_timer(ms(now.into()));
+        if now % 1000 == 500 {
+            sender.set_unsent_messages(10 + u64::from(now));
+            receivers.push(receiver(false));
+        }
+        for datagram in transmitted(&mut sender) {
+            if datagram[3] == 2 {
+                beats.push(now);
+            }
+            for receiver in &mut receivers {
+                let taken = receiver.on_datagram(&datagram, ms(now.into()));
+                taken.expect("it is ours");
+            }
+        }
+    }
+    assert!(
+        beats.windows(2).all(|pair| pair[1] - pair[0] <= 1000) && beats.len() < 10,
+        "{beats:?}"
+    );
+    let unsent: Vec<u64> = receivers.iter().map(|it| it.counts().unsent).collect();
+    assert_eq!(unsent, [2000, 1000, 0, 0]);
+    // An old heartbeat takes nothing back.
+    let seal = Seal::new(&KEY, EPOCH);
+    let (next, oldest) = (400, 0);
+    let old = Content::Heartbeat {
+        next,
+        oldest,
+        unsent: 10,
+    };
+    let taken = receivers[0].on_datagram(&seal.seal(&old, 0), ms(4000));
+    taken.expect("it is ours");
+    assert_eq!(receivers[0].counts().unsent, 2000);
+    assert_eq!(receivers[0].counts().lost, 0);
+}
+
+#[test]
 fn what_the_sender_has_dropped_is_given_up_when_it_is_known() {
     let mut sender = Sender::new(
         &SenderSettings {
@@ -279,8 +323,8 @@ fn old_datagrams_are_dropped_and_answers_are_bounded() {
     let mut answer = Vec::new();
     assert_eq!(sender.repair(&all, 1 << 16, ms(60_000), &mut answer), 10);
     answer.clear();
-    assert_eq!(sender.repair(&all, 300, ms(60_000), &mut answer), 4);
-    assert!(answer.len() <= 300);
+    assert_eq!(sender.repair(&all, 308, ms(60_000), &mut answer), 4);
+    assert!(answer.len() <= 308);
     answer.clear();
     assert_eq!(sender.repair(&all, 1 << 16, ms(60_001), &mut answer), 0);
     // A heartbeat is always there.
@@ -384,6 +428,7 @@ fn who_has_the_key_and_lies_gets_no_further_than_the_stream() {
     let end = Content::Heartbeat {
         next: u64::MAX,
         oldest: u64::MAX,
+        unsent: u64::MAX,
     };
     let heartbeat = seal.seal(&end, 0);
     receiver

@@ -201,6 +201,18 @@ impl Observer {
 }
 
 impl Observer {
+    /// Runs `f` inside the thread of the shard where a client's session is, some time soon.
+    pub(crate) fn on_home_of(
+        &self,
+        client: &str,
+        f: impl FnOnce(&mut Inside<'_>) + Send + 'static,
+    ) {
+        let home = thalweg_kernel::home(client, self.shards.len() as u16);
+        if let Some(shard) = self.shards.get(usize::from(home.0)) {
+            shard.tell(ToShard::Ask(Box::new(f)));
+        }
+    }
+
     /// Runs `f` inside the first shard's thread, some time soon.
     pub(crate) fn on_first_shard(&self, f: impl FnOnce(&mut Inside<'_>) + Send + 'static) {
         if let Some(shard) = self.shards.first() {

@@ -357,6 +357,43 @@ fn what_is_beyond_the_rate_is_dropped_by_the_broker_and_counted() {
 }
 
 #[test]
+fn receivers_learn_how_many_messages_were_not_sent() {
+    let folder = Folder::new("multicast");
+    let (socket, port) = joined(0);
+    let more = [
+        "rate_max = \"256KiB/s\"",
+        "packet_bytes_max = \"64KiB\"",
+        "heartbeat = \"160ms\"",
+    ];
+    let server = start(&folder, port, &more, &["queue.output_bytes_max=64KiB"]);
+    let mut client = Client::connect(&server, None);
+    let mut receiver = receiver(&client.description(), false);
+    // What was not sent before the first heartbeat is none of the receiver's loss.
+    while !receiver.has_begun() {
+        let taken = receiver.on_datagram(&receive(&socket), now());
+        taken.expect("it is ours");
+    }
+    let (long, too_long) = ("v".repeat(20_000), "v".repeat(70_000));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            client.publish("plant/7/pose", 0, &too_long, QoS::AtMostOnce);
+            for number in 1..200 {
+                client.publish("plant/7/pose", number, &long, QoS::AtMostOnce);
+            }
+        });
+        let mut found = 0;
+        while found + receiver.counts().unsent < 200 {
+            let taken = receiver.on_datagram(&receive(&socket), now());
+            taken.expect("it is ours");
+            found += numbers(&mut receiver).len() as u64;
+        }
+        let counts = receiver.counts();
+        assert_eq!(found + counts.unsent, 200, "{counts:?}");
+        assert!(found > 0 && counts.unsent > 1, "{counts:?}");
+    });
+}
+
+#[test]
 fn nothing_starts_with_an_interface_that_is_not_there() {
     let folder = Folder::new("multicast");
     let group = group(7500, &[]).replace("\"lo\"", "\"nowhere0\"");

@@ -12,11 +12,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use thalweg_kernel::Draft;
+use thalweg_kernel::{Draft, DropReason};
 use thalweg_model::{Reliability, RetainOp, Span, Time};
 use thalweg_multicast::{
     Description, KEY_BYTES, RepairRequest, Sender, SenderSettings, address, repair_address,
@@ -159,6 +159,7 @@ impl Group {
         let mut budget = Budget::new(config.rate_max);
         let mut buffer = vec![0; READ_BYTES];
         let mut written = 0;
+        let unsent = Arc::<AtomicU64>::default();
         let mut is_speaking = false;
         let mut is_failing = false;
         loop {
@@ -215,6 +216,10 @@ impl Group {
             }
             if is_speaking {
                 sender.flush(now);
+                if sender.poll_timeout() <= now {
+                    sender.set_unsent_messages(unsent.load(Ordering::Relaxed));
+                    self.ask_for_unsent(&session.client, &unsent);
+                }
                 sender.on_timer(now);
                 self.transmit(&mut sender, &mut budget, &mut is_failing);
             }
@@ -280,6 +285,18 @@ impl Group {
             inside.kernel.publish_own(draft, inside.now, inside.links);
         });
         Ok(())
+    }
+
+    /// Has the session's count of what never came here written down, for the next heartbeat.
+    fn ask_for_unsent(&self, client: &str, unsent: &Arc<AtomicU64>) {
+        let (name, unsent) = (client.to_owned(), unsent.clone());
+        self.observer.on_home_of(client, move |inside| {
+            if let Some(view) = inside.kernel.session_view(&name) {
+                let denied = view.account.dropped[DropReason::AccessDenied as usize];
+                let count = view.account.dropped_total() - denied;
+                unsent.store(count, Ordering::Relaxed);
+            }
+        });
     }
 
     /// Sends what is ready, no faster than it may be. Meanwhile nothing is read, so what comes waits in the broker.

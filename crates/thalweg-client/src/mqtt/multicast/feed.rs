@@ -87,6 +87,7 @@ impl Feed {
             refused: self.past.refused + now.refused,
             requests: self.past.requests + now.requests,
             lost: self.past.lost + now.lost,
+            unsent: self.past.unsent + now.unsent,
             dropped: 0,
         }
     }
@@ -95,7 +96,7 @@ impl Feed {
         let sum = self.counts();
         (self.past.datagrams, self.past.duplicates) = (sum.datagrams, sum.duplicates);
         (self.past.refused, self.past.requests) = (sum.refused, sum.requests);
-        self.past.lost = sum.lost;
+        (self.past.lost, self.past.unsent) = (sum.lost, sum.unsent);
     }
 
     /// Everything else by an ordinary subscription.

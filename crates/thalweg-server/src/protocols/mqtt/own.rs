@@ -23,6 +23,8 @@ pub(crate) fn front(nonce: u64, packet_bytes_max: usize) -> AnyFront {
 pub(crate) struct OwnSession {
     machine: ClientSide,
     filters: Vec<String>,
+    /// The name that the broker gave it.
+    pub(crate) client: String,
     input: Vec<u8>,
     pub(crate) out: Vec<u8>,
 }
@@ -50,6 +52,7 @@ impl OwnSession {
         let mut session = OwnSession {
             machine: ClientSide::new(packet_bytes_max),
             filters,
+            client: String::new(),
             input: Vec::new(),
             out: Vec::new(),
         };
@@ -80,6 +83,8 @@ impl OwnSession {
             };
             match event {
                 ClientEvent::ConnAck(ack) if ack.values.reason == ReasonCode::Success => {
+                    let name = ack.values.assigned_client_id.unwrap_or_default();
+                    self.client = name.to_owned();
                     let options = SubscribeOptions {
                         retain_handling: RetainHandling::DoNotSend,
                         ..SubscribeOptions::default()
