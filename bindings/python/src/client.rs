@@ -1,5 +1,6 @@
 //! The client: arguments out of Python, futures into [`Pending`].
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use thalweg_client::spool::WhenFull;
 use thalweg_client::{
-    BufferSettings, Calibration, ClientError, LaneState, Objective, Options, Overflow, PeerSettings,
-    Reliability, Retain, SubscribeOptions, Ticket, TlsFiles, Via, WhenRefused, Will,
+    BufferSettings, Calibration, ClientError, LaneState, Objective, Options, Overflow,
+    PeerSettings, Reliability, Retain, SubscribeOptions, Ticket, TlsFiles, Via, WhenRefused, Will,
 };
 
 use crate::answer::{Answer, word};
@@ -97,6 +98,14 @@ impl Client {
                 bind: bind.unwrap_or_default(),
                 peers,
             });
+        }
+        for written in get::<Vec<String>>(settings, "multicast_interfaces")? {
+            let address: Ipv4Addr = written.parse().map_err(|_| {
+                PyValueError::new_err(format!(
+                    "multicast_interfaces: {written:?} is no IPv4 address of a network interface"
+                ))
+            })?;
+            builder = builder.multicast_interface(address);
         }
         if let Some(name) = get::<Option<String>>(settings, "psk_identity")? {
             builder = builder.psk(
@@ -198,6 +207,29 @@ impl Client {
         Ok(Pending::new(async move {
             client
                 .subscribe(&topic_filter, options)
+                .await
+                .map(|subscription| Answer::Subscription(subscription.into()))
+        }))
+    }
+
+    fn subscribe_by_multicast(
+        &self,
+        group: String,
+        topic_filter: String,
+        reliability: u8,
+        last_values: bool,
+        keeps_all: bool,
+    ) -> PyResult<Pending> {
+        let client = self.0.get()?.clone();
+        let options = SubscribeOptions {
+            reliability: class(reliability)?,
+            last_values,
+            keeps_all,
+            settle_by_hand: false,
+        };
+        Ok(Pending::new(async move {
+            client
+                .subscribe_by_multicast(&group, &topic_filter, options)
                 .await
                 .map(|subscription| Answer::Subscription(subscription.into()))
         }))
@@ -314,6 +346,23 @@ impl Client {
         peers.set_item("subscribers", status.peers.subscribers)?;
         peers.set_item("publishers", status.peers.publishers)?;
         said.set_item("peers", peers)?;
+        let mut groups = Vec::with_capacity(status.groups.len());
+        for group in &status.groups {
+            let (of_it, counts) = (PyDict::new(py), PyDict::new(py));
+            of_it.set_item("group", &group.group)?;
+            of_it.set_item("is_heard", group.is_heard)?;
+            of_it.set_item("why_not", &group.why_not)?;
+            counts.set_item("datagrams", group.counts.datagrams)?;
+            counts.set_item("duplicates", group.counts.duplicates)?;
+            counts.set_item("refused", group.counts.refused)?;
+            counts.set_item("requests", group.counts.requests)?;
+            counts.set_item("lost", group.counts.lost)?;
+            counts.set_item("unsent", group.counts.unsent)?;
+            counts.set_item("dropped", group.counts.dropped)?;
+            of_it.set_item("counts", counts)?;
+            groups.push(of_it);
+        }
+        said.set_item("groups", groups)?;
         Ok(said)
     }
 

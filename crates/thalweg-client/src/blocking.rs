@@ -152,6 +152,18 @@ impl Client {
         .map(|inner| Subscription { inner })
     }
 
+    /// [`crate::Client::subscribe_by_multicast`].
+    #[cfg(feature = "multicast")]
+    pub fn subscribe_by_multicast(
+        &self,
+        group: &str,
+        filter: &str,
+        options: SubscribeOptions,
+    ) -> Result<Subscription, ClientError> {
+        wait(self.inner.subscribe_by_multicast(group, filter, options))
+            .map(|inner| Subscription { inner })
+    }
+
     /// [`crate::Client::request`].
     pub fn request(
         &self,

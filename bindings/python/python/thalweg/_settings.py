@@ -45,6 +45,7 @@ class Settings(TypedDict, total=False):
     mqtt_version: int
     peer_bind: Optional[str]
     peers: Sequence[str]
+    multicast_interfaces: Sequence[str]
     backoff: Optional[Tuple[float, float]]
     will: Optional[Will]
     on_connected: Optional[Callable[[Connected], object]]
@@ -94,6 +95,7 @@ DEFAULTS: dict[str, Any] = {
     "mqtt_version": 5,
     "peer_bind": None,
     "peers": (),
+    "multicast_interfaces": (),
     "backoff": None,
     "will": None,
     "on_connected": None,
@@ -118,9 +120,10 @@ def settings(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("buffer_folder", "calibration", "ca", "certificate", "key"):
         if all_of_them[name] is not None:
             all_of_them[name] = os.fspath(all_of_them[name])
-    if isinstance(all_of_them["peers"], str):
-        raise TypeError("peers is a list of texts, each HOST:PORT, not one text")
-    all_of_them["peers"] = list(all_of_them["peers"])
+    for name, each in (("peers", "HOST:PORT"), ("multicast_interfaces", "an IPv4 address")):
+        if isinstance(all_of_them[name], str):
+            raise TypeError(f"{name} is a list of texts, each {each}, not one text")
+        all_of_them[name] = list(all_of_them[name])
     all_of_them["authorities"] = []
     context = all_of_them.pop("ssl_context")
     if context is not None:

@@ -154,6 +154,20 @@ class Client:
         pending = self._native.subscribe(topic_filter, int(Reliability(reliability)), last_values, keeps_all, settle_by_hand)
         return Subscription(await _wait(pending, timeout))
 
+    async def subscribe_by_multicast(
+        self,
+        group: str,
+        topic_filter: str,
+        *,
+        reliability: Reliability = Reliability.AT_LEAST_ONCE,
+        last_values: bool = True,
+        keeps_all: bool = True,
+        timeout: Optional[float] = None,
+    ) -> Subscription:
+        """As :meth:`thalweg.Client.subscribe_by_multicast`."""
+        pending = self._native.subscribe_by_multicast(group, topic_filter, int(Reliability(reliability)), last_values, keeps_all)
+        return Subscription(await _wait(pending, timeout))
+
     async def request(self, topic: str, payload: Payload, *, timeout: float = 10.0, **how: Unpack[How]) -> Message:
         """Publishes a question and returns the answer."""
         return Message(*await _wait(self._native.request(topic, payload_bytes(payload), options(**how), timeout)))

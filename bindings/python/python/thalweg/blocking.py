@@ -51,6 +51,8 @@ def connect(*brokers: str, **given: Unpack[Settings]) -> Client:
         Messages go at most once; brokers, each a ``zmtp://`` URL, may be left out, and are joined while they run.
     :param peers: peer mode: receive from the peers that listen at these places, each ``HOST:PORT``: clients with ``peer_bind``, and
         ZeroMQ PUB sockets that bind.
+    :param multicast_interfaces: IPv4 addresses of the network interfaces at which :meth:`Client.subscribe_by_multicast` may join
+        groups. Default: none, so that nothing is received by multicast.
     :param backoff: pair of seconds: shortest and longest wait before a broken connection is tried again. Default: 0.2 and 30.
     :param will: what brokers publish for us when we vanish; only MQTT carries it, other brokers beside it are refused.
     :param on_connected: called with :class:`Connected` when a broker accepts a connection.
@@ -142,6 +144,29 @@ class Client:
         pending = self._native.subscribe(topic_filter, int(Reliability(reliability)), last_values, keeps_all, settle_by_hand)
         return Subscription(pending.wait(timeout))
 
+    def subscribe_by_multicast(
+        self,
+        group: str,
+        topic_filter: str,
+        *,
+        reliability: Reliability = Reliability.AT_LEAST_ONCE,
+        last_values: bool = True,
+        keeps_all: bool = True,
+        timeout: Optional[float] = None,
+    ) -> Subscription:
+        """As :meth:`subscribe`, served by the broker's multicast group of this name where that is possible: the group carries all
+        that the filter asks for, one of ``multicast_interfaces`` joins it, and the broker is heard.
+
+        Else, and when that ends, it is an ordinary subscription: the log and ``status()["groups"]`` say why, and ``last_values``
+        and ``keeps_all`` are for that one. Around the change messages may be missed, or come twice.
+
+        :param reliability: at most once, what is lost is lost; otherwise it is asked for over the client's connection, and lost
+            only if the broker no longer has it. ``status()["groups"]`` counts both.
+        :raises Refused: the broker does not allow it.
+        """
+        pending = self._native.subscribe_by_multicast(group, topic_filter, int(Reliability(reliability)), last_values, keeps_all)
+        return Subscription(pending.wait(timeout))
+
     def request(self, topic: str, payload: Payload, *, timeout: float = 10.0, **how: Unpack[How]) -> Message:
         """Publishes a question and returns the answer.
 
@@ -170,7 +195,8 @@ class Client:
     def status(self) -> dict[str, Any]:
         """Lanes and their states; ``buffer``: what waits and how the disk is; ``counts``; ``failures``: the last 64, as pairs of
         ticket and reason; ``peers``: of peer mode, how many connections are ``subscribers`` to this client, and how many
-        ``publishers`` it receives from."""
+        ``publishers`` it receives from; ``groups``: subscriptions by multicast, ``why_not`` being the reason if one is an ordinary
+        one."""
         return self._native.status()
 
     def flush(self, timeout: Optional[float] = None) -> bool:
