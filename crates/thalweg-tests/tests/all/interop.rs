@@ -15,6 +15,7 @@ mod foreign_servers;
 mod groups;
 mod lossy;
 mod matrix;
+mod multicast;
 mod oracle;
 mod protocol;
 mod pubsub;
