@@ -561,7 +561,7 @@ struct Client {
     input: Vec<u8>,
     /// Messages that came while something else was waited for.
     messages: Vec<(String, Vec<u8>, Vec<u8>)>,
-    /// The last description.
+    /// The description that came last, as it was sent: one that comes twice is taken once.
     described: Vec<u8>,
 }
 
