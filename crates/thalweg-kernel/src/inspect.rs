@@ -296,6 +296,11 @@ impl Kernel {
         found.into()
     }
 
+    /// The messages that an address of this shard keeps, oldest first.
+    pub fn kept_at(&self, address: &str, now: Time) -> Vec<Message> {
+        self.values.kept(address, now)
+    }
+
     /// What a publish would do, without doing it. Of groups it is said whom a message that must be settled would go to, or
     /// that it would wait, and why.
     pub fn explain(&mut self, address: &str, publisher: Option<&str>, now: Time) -> Explained {

@@ -106,11 +106,14 @@ impl Kernel {
         }
         if self.agenda.may_expire_more() && self.agenda.begin_sweep(now, SWEEP_EVERY) {
             let journal = self.env.limits().journal;
-            self.values.expire(now, SWEEP_MAX, |gone| {
+            let left = self.values.expire(now, SWEEP_MAX, |gone| {
                 if journal {
                     self.journal.persist(gone, Safety::Lazy);
                 }
             });
+            for address in left {
+                self.let_next_be_last(&address, now);
+            }
             for id in self.sessions.sweep_next(SWEEP_SESSIONS_MAX) {
                 self.expire_waiting(id, now);
             }

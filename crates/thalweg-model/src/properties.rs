@@ -53,6 +53,9 @@ pub struct Details {
     /// How many messages its address keeps, this one among them, unless a policy says; 0 and 1 are one. Set by the broker only, never
     /// by or for a peer.
     pub keeps: u16,
+    /// Which of several sources of its address it is of. Each has as many kept messages there as its newest says, beside those of the
+    /// others. Set by the broker only, as `keeps` is.
+    pub source: Option<Box<str>>,
 }
 
 /// A queue gave a message up, and it went on as a dead letter.
@@ -195,8 +198,9 @@ impl Details {
             deaths,
             origins,
             keeps: _,
+            source,
         } = self;
-        let texts = [message_id, content_encoding, kind, app_id, user_id]
+        let texts = [message_id, content_encoding, kind, app_id, user_id, source]
             .into_iter()
             .flatten();
         let deaths = deaths

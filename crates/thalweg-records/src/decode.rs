@@ -2,8 +2,8 @@
 
 use super::codec::Input;
 use super::encode::{
-    body_flag, detail_flag, kind, moved_flag, property_flag, reference_flag, session_flag,
-    subscription_flag, value_kind,
+    HAS_SOURCE, body_flag, detail_flag, kind, moved_flag, property_flag, reference_flag,
+    session_flag, subscription_flag, value_kind,
 };
 use super::record::{
     BodyRecord, KeptAs, Message, Record, RecordFault, Reference, SessionRecord, SubscriptionRecord,
@@ -563,8 +563,12 @@ fn details(fields: &mut Input<'_>) -> Result<Details, RecordFault> {
         }
     }
     if flags & detail_flag::KEEPS != 0 {
-        let keeps = u16::try_from(fields.number()?);
+        let number = fields.number()?;
+        let keeps = u16::try_from(number & !HAS_SOURCE);
         details.keeps = keeps.map_err(|_| fields.fault("more messages than an address keeps"))?;
+        if number & HAS_SOURCE != 0 {
+            details.source = Some(fields.text()?.into());
+        }
     }
     Ok(details)
 }

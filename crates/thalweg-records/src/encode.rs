@@ -102,6 +102,9 @@ pub(super) mod detail_flag {
     pub const KEEPS: u8 = 1 << 7;
 }
 
+/// Beside the number of messages that an address keeps: the source follows.
+pub(super) const HAS_SOURCE: u64 = 1 << 16;
+
 pub(super) mod value_kind {
     pub const TEXT: u8 = 0;
     pub const FALSE: u8 = 1;
@@ -627,6 +630,7 @@ fn put_details(out: &mut Vec<u8>, details: &Details) {
         deaths,
         origins,
         keeps,
+        source,
     } = details;
     let texts = [
         (message_id, detail_flag::MESSAGE_ID),
@@ -642,7 +646,7 @@ fn put_details(out: &mut Vec<u8>, details: &Details) {
     let others = [
         (timestamp_secs.is_some(), detail_flag::TIMESTAMP),
         (!origins.is_empty(), detail_flag::ORIGINS),
-        (*keeps > 0, detail_flag::KEEPS),
+        (*keeps > 0 || source.is_some(), detail_flag::KEEPS),
     ];
     let others = others.iter().filter(|(is_there, _)| *is_there);
     out.push(others.fold(said, |flags, (_, flag)| flags | flag));
@@ -674,7 +678,11 @@ fn put_details(out: &mut Vec<u8>, details: &Details) {
         put_number(out, origins.len() as u64);
         origins.iter().for_each(|origin| put_text(out, origin));
     }
-    if *keeps > 0 {
-        put_number(out, (*keeps).into());
+    if *keeps > 0 || source.is_some() {
+        let has_source = u64::from(source.is_some()) * HAS_SOURCE;
+        put_number(out, u64::from(*keeps) | has_source);
+    }
+    if let Some(source) = source {
+        put_text(out, source);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Kernel;
 use crate::books::Delta;
-use crate::effects::{Content, Delivery, Effects, Recipient, Sent, deliver_apart};
+use crate::effects::{Content, Delivery, Effects, Recipient, Safety, Sent, deliver_apart};
 use crate::entry::{Entry, SubscriptionIds, Via};
 use crate::ids::{LinkId, SessionId, Tag};
 use crate::journal::durable::{AsValue, Pending, Put};
@@ -11,7 +11,7 @@ use crate::limits::Overflow;
 use crate::policy::Terms;
 use crate::publish::draft::Draft;
 use crate::publish::subject::Subject;
-use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
+use crate::routes::cached::{FOLLOWS, NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
 use crate::session::Slot;
 use crate::timers::TimerKey;
 use core::hint::cold_path;
@@ -134,6 +134,27 @@ impl Kernel {
         if self.journal.has_references() {
             let cause = self.cause_of(Some(publisher), route, draft);
             self.write_down(&cause, draft, AsValue::NONE, false, now);
+        }
+    }
+
+    /// Copies for this shard's sessions that follow all that the address keeps.
+    pub(crate) fn spread_to_followers<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        draft: &Draft<'_>,
+        now: Time,
+        fx: &mut E,
+    ) {
+        let route = self.route(draft.address);
+        let mut kept = None;
+        let mut forms = Forms::of(draft, &mut kept, now);
+        for receiver in route.receivers() {
+            if receiver.flags & FOLLOWS != 0 {
+                self.spread_one(publisher, receiver, draft, &mut forms, now, fx);
+            }
+        }
+        if let Some(message) = kept.filter(|_| self.journal.has_references()) {
+            self.persist_kept(&message, Safety::Lazy);
         }
     }
 

@@ -141,6 +141,11 @@ pub enum ShardMessage {
     Keep {
         message: Message,
     },
+    /// What an address keeps of a source ends: to its home, and to shards with subscribers there.
+    Withdraw {
+        address: Box<str>,
+        source: Box<str>,
+    },
     /// Whether every publish to an address is remembered from now on.
     KeepLast {
         address: Box<str>,
@@ -448,6 +453,9 @@ impl Kernel {
                 value,
             } => self.on_vouched(by, question, value, now, fx),
             ShardMessage::Keep { message } => self.remember_here(message),
+            ShardMessage::Withdraw { address, source } => {
+                self.on_withdraw(None, &address, &source, now, fx);
+            }
             ShardMessage::KeepLast { address, keep } => {
                 self.on_keep_last(&address, keep);
             }

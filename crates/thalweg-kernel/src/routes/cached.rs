@@ -48,6 +48,8 @@ pub(crate) enum SinkKind {
 pub(crate) const NO_LOCAL: u8 = 1;
 /// The receiver wants to see the publisher's retain flag.
 pub(crate) const RETAIN_AS_PUBLISHED: u8 = 2;
+/// The subscriber follows all that an address keeps.
+pub(crate) const FOLLOWS: u8 = 8;
 /// A session's sink that wants only what passes a content filter: its `id` is the number of its [`Condition`].
 pub(crate) const FILTERED: u8 = 4;
 

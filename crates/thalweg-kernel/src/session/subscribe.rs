@@ -7,7 +7,7 @@ use crate::groups::group::Group;
 use crate::ids::{GroupId, LinkId, SessionId, Ticket};
 use crate::memory::{Kept, subscription_cost, will_cost};
 use crate::queue::is_queue_address;
-use crate::routes::cached::{NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
+use crate::routes::cached::{FOLLOWS, NO_LOCAL, RETAIN_AS_PUBLISHED, Sink, SinkKind};
 use crate::session::{Grants, Held, Session};
 use crate::values::retained::Scan;
 use std::sync::Arc;
@@ -230,7 +230,8 @@ impl Kernel {
         pending: &mut PendingSubscribe,
     ) -> Option<bool> {
         let flags = (u8::from(wish.no_local) * NO_LOCAL)
-            | (u8::from(wish.retain_as_published) * RETAIN_AS_PUBLISHED);
+            | (u8::from(wish.retain_as_published) * RETAIN_AS_PUBLISHED)
+            | (u8::from(wish.last_values == LastValueWish::AllKept) * FOLLOWS);
         let mut sink = Sink {
             target: id.0,
             id: wish.id,

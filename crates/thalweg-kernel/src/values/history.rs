@@ -1,5 +1,5 @@
 //! The kept messages of addresses that keep several, as a policy ([`Policy::last_value_depth`](crate::Policy::last_value_depth)) or else
-//! the newest of them ([`Details::keeps`]) says.
+//! the newest of them ([`Details::keeps`]) says. Where messages have sources ([`Details::source`]) that is how many of each.
 //!
 //! The last value is among them and shares its memory with the stores of last values, so that those, and all code that reads one
 //! value, need not know of this. An address that keeps one message has nothing here.
@@ -7,14 +7,19 @@
 //! What an address had before the last value does not become the last value again when that is retracted or expires: who has
 //! followed the address was told that there is none.
 
-use crate::Kernel;
-use crate::effects::Safety;
+use crate::access::Permission;
+use crate::effects::{Effects, Safety};
 use crate::env::Neutral;
+use crate::ids::{SessionId, ShardId};
+use crate::journal::durable::AsValue;
 use crate::limits::Limits;
+use crate::publish::pipeline::Draft;
+use crate::remote::shards::ShardMessage;
 use crate::values::last_value;
+use crate::{Kernel, home};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
-use thalweg_model::{Details, Message, RetainOp, Time};
+use thalweg_model::{Details, Message, Properties, Reliability, RetainOp, Time};
 use thalweg_records::{KeptAs, Record};
 
 /// Kept messages by address, oldest first.
@@ -46,6 +51,8 @@ struct Kept {
 
 /// What an entry costs beside its message.
 const ENTRY_BYTES: usize = 48;
+/// Messages of an address whose messages have sources: for each that comes all are looked at.
+const APART_MAX: usize = 1024;
 
 impl Kept {
     fn cost(&self) -> usize {
@@ -56,6 +63,17 @@ impl Kept {
     fn name(&self) -> &str {
         self.id.as_deref().unwrap_or(Details::UNNAMED)
     }
+
+    fn source(&self) -> Option<&str> {
+        source_of(&self.message)
+    }
+}
+
+/// What became of a message that an address keeps.
+struct Added {
+    kept: KeptAs,
+    /// Numbers above the oldest that have given way to it.
+    gone: Vec<u64>,
 }
 
 impl Totals {
@@ -105,7 +123,7 @@ impl History {
     }
 
     /// Adds the newest message of an address; `number` is its number in the journal if it has one already. Drops the oldest
-    /// beyond `depth`, and those for which there is no room.
+    /// beyond `depth`, of its source if it has one, and those for which there is no room.
     fn add(
         &mut self,
         number: Option<u64>,
@@ -113,7 +131,7 @@ impl History {
         id: Option<Box<str>>,
         depth: usize,
         room: last_value::Limits,
-    ) -> KeptAs {
+    ) -> Added {
         self.serial_last = self.serial_last.max(number.unwrap_or(0)) + 1;
         let serial = self.serial_last;
         let number = number.unwrap_or(serial);
@@ -127,7 +145,23 @@ impl History {
         };
         self.totals.enter(&kept);
         ring.push_back(kept);
-        while (ring.len() > depth || self.totals.is_beyond(room))
+        let source = source_of(&newest);
+        // What has no source gives way to any.
+        let is_counted =
+            |it: &Kept| source.is_none() || it.source().is_none() || it.source() == source;
+        let count = ring.iter().filter(|it| is_counted(it)).count();
+        let mut gone = Vec::new();
+        for _ in depth..count {
+            if let Some(at) = ring.iter().position(is_counted)
+                && let Some(dropped) = ring.remove(at)
+            {
+                self.totals.leave(&dropped);
+                gone.extend((at > 0).then_some(dropped.number));
+            }
+        }
+        let has_too_many =
+            |ring: &VecDeque<Kept>| source.is_some() && ring.len() > APART_MAX.max(depth);
+        while (has_too_many(ring) || self.totals.is_beyond(room))
             && let Some(oldest) = ring.pop_front()
         {
             self.totals.leave(&oldest);
@@ -137,7 +171,8 @@ impl History {
             // There is no room for even one; the newest is the last value all the same.
             self.by_address.remove(newest.address());
         }
-        KeptAs { number, oldest }
+        let kept = KeptAs { number, oldest };
+        Added { kept, gone }
     }
 
     /// Takes out the newest message of an address for which `is_meant` holds.
@@ -183,26 +218,40 @@ impl History {
         }
     }
 
-    /// Drops what lower depths leave no place for; the addresses and the highest number of each that is gone. The depth is that
-    /// of the newest message.
-    fn shorten(&mut self, depth_of: impl Fn(&Message) -> usize) -> Vec<(Box<str>, u64)> {
+    /// Drops what lower depths leave no place for; the addresses and numbers of what is gone. The depth is that of the newest
+    /// message of each source; nothing, and the address keeps its newest alone.
+    fn shorten(&mut self, depth_of: impl Fn(&Message) -> Option<usize>) -> Vec<(Box<str>, u64)> {
         let mut gone = Vec::new();
         for (address, ring) in &mut self.by_address {
-            let depth = ring.back().map_or(1, |newest| depth_of(&newest.message));
-            let excess = if depth > 1 {
-                ring.len().saturating_sub(depth)
-            } else {
-                ring.len()
-            };
-            let mut last = None;
-            for dropped in ring.drain(..excess) {
-                self.totals.leave(&dropped);
-                last = Some(dropped.number);
+            let mut left = BTreeMap::new();
+            let mut stays: Vec<bool> = Vec::with_capacity(ring.len());
+            for kept in ring.iter().rev() {
+                let depth = || depth_of(&kept.message).unwrap_or(0);
+                let left = left.entry(kept.source()).or_insert_with(depth);
+                stays.push(*left > 0);
+                *left = left.saturating_sub(1);
             }
-            gone.extend(last.map(|last| (address.clone(), last)));
+            let totals = &mut self.totals;
+            ring.retain(|kept| {
+                let is_kept = stays.pop().unwrap_or(true);
+                if !is_kept {
+                    totals.leave(kept);
+                    gone.push((address.clone(), kept.number));
+                }
+                is_kept
+            });
         }
         self.by_address.retain(|_, ring| !ring.is_empty());
         gone
+    }
+
+    /// Takes out all of a source that an address keeps.
+    fn take_source(&mut self, address: &str, source: &str) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        while let Some(kept) = self.take(address, |it| it.source() == Some(source)) {
+            numbers.push(kept.number);
+        }
+        numbers
     }
 
     /// Drops up to `max` messages that have expired; shows their addresses and numbers.
@@ -257,17 +306,26 @@ impl Limits {
         depth.map_or(1, |depth| usize::from(depth.max(1)))
     }
 
-    /// How many an address keeps whose newest is this one.
-    fn depth_with(&self, newest: &Message) -> usize {
-        let depth = self.policy_field(newest.address(), |policy| policy.last_value_depth);
-        usize::from(depth.unwrap_or(asked_by(newest)).max(1))
+    /// How many an address keeps whose newest is this one, of its source if it has one; nothing if it keeps the newest alone.
+    fn depth_with(&self, newest: &Message) -> Option<usize> {
+        let policy = self.policy_field(newest.address(), |policy| policy.last_value_depth);
+        let is_apart = policy.is_none() && source_of(newest).is_some();
+        let depth = usize::from(policy.unwrap_or(asked_by(newest)).max(1));
+        (depth > 1 || is_apart).then_some(depth)
     }
 }
 
 /// How many messages its address is to keep, if no policy says; 0 if it is nothing special.
 fn asked_by(message: &Message) -> u16 {
-    let details = message.properties().and_then(|it| it.details.as_deref());
-    details.map_or(0, |details| details.keeps)
+    details_of(message).map_or(0, |details| details.keeps)
+}
+
+fn source_of(message: &Message) -> Option<&str> {
+    details_of(message)?.source.as_deref()
+}
+
+fn details_of(message: &Message) -> Option<&Details> {
+    message.properties()?.details.as_deref()
 }
 
 impl Kernel {
@@ -297,9 +355,9 @@ impl Kernel {
             true => depth.min(history.of(message.address()).count().max(1)),
             false => depth,
         };
-        let kept = history.add(None, message.clone(), id, depth, room);
-        if let Some(same) = same {
-            let record = forgotten(message.address(), (same.number, same.number), false);
+        let Added { kept, gone } = history.add(None, message.clone(), id, depth, room);
+        for number in gone.into_iter().chain(same.map(|same| same.number)) {
+            let record = forgotten(message.address(), (number, number), false);
             self.persist_of(message, &record, safety);
         }
         kept
@@ -323,7 +381,8 @@ impl Kernel {
     #[inline]
     pub(crate) fn values_before(&self, message: &Message) -> Option<Before> {
         let mut policies = self.env.limits().policies.iter();
-        let is_asked = asked_by(message) > 1
+        let says = |it: &Details| it.keeps > 1 || it.source.is_some();
+        let is_asked = details_of(message).is_some_and(says)
             || self.values.history.count() > 0
             || policies.any(|policy| policy.last_value_depth.is_some());
         match is_asked {
@@ -337,12 +396,122 @@ impl Kernel {
         let address = message.address();
         let depth = self.env.limits().depth_with(message);
         let value = |store: &last_value::LastValues| store.get(address, Time::ZERO).cloned();
+        let is_other =
+            |it: &Message| source_of(it).is_some_and(|it| Some(it) != source_of(message));
         // Where there were several, and this one asks for no more than itself, they give way to it.
         let (is_kept_alone, values) = match self.values.history.has(address) {
             true => (false, [None, None]),
-            false => (depth <= 1, self.values.stores().map(value)),
+            false => {
+                let values = self.values.stores().map(value);
+                let is_alone = match depth {
+                    None => true,
+                    Some(1) => !values.iter().flatten().any(is_other),
+                    Some(_) => false,
+                };
+                (is_alone, values)
+            }
         };
+        let depth = depth.unwrap_or(1);
         (!is_kept_alone).then_some(Before { depth, values })
+    }
+
+    /// Forgets what an address keeps of a source, for a session that may publish there; false if it may not. Only subscribers that
+    /// asked for all that addresses keep are told, by a message that clears and is of that source. If it was the last value, the newest
+    /// of the other sources is.
+    pub fn withdraw<E: Effects>(
+        &mut self,
+        id: SessionId,
+        address: &str,
+        source: &str,
+        now: Time,
+        fx: &mut E,
+    ) -> bool {
+        let session = self.sessions.get(id);
+        if !session.is_some_and(|it| it.access().allows(Permission::Publish, address)) {
+            return false;
+        }
+        let (route, owner) = (self.route(address), home(address, self.env.shards()));
+        let beyond = route.shards().iter().map(|shard| ShardId(*shard));
+        let beyond = beyond.filter(|shard| *shard != owner).chain([owner]);
+        for shard in beyond.filter(|shard| *shard != self.env.shard()) {
+            let (address, source) = (address.into(), source.into());
+            self.remote
+                .send(shard, ShardMessage::Withdraw { address, source });
+        }
+        self.on_withdraw(Some(id), address, source, now, fx);
+        self.end_command(now, fx);
+        true
+    }
+
+    /// The same on each shard that it concerns.
+    pub(crate) fn on_withdraw<E: Effects>(
+        &mut self,
+        publisher: Option<SessionId>,
+        address: &str,
+        source: &str,
+        now: Time,
+        fx: &mut E,
+    ) {
+        if home(address, self.env.shards()) == self.env.shard() {
+            self.withdraw_here(address, source, now);
+        }
+        let properties = Properties {
+            details: Some(Box::new(Details {
+                source: Some(source.into()),
+                ..Details::default()
+            })),
+            ..Properties::default()
+        };
+        let draft = Draft {
+            retain: RetainOp::Clear,
+            properties: Some(&properties),
+            ..Draft::new(address, b"", Reliability::AtLeastOnce)
+        };
+        self.spread_to_followers(publisher, &draft, now, fx);
+    }
+
+    /// The part of an address's home.
+    fn withdraw_here(&mut self, address: &str, source: &str, now: Time) {
+        let last = self.values.retained(address, Time::ZERO);
+        let was_last = last.is_some_and(|last| source_of(last) == Some(source));
+        for number in self.values.history.take_source(address, source) {
+            self.persist_if_journal(&forgotten(address, (number, number), false), Safety::Lazy);
+        }
+        if was_last && !self.let_next_be_last(address, now) {
+            self.values.clear(address);
+            self.persist_if_journal(&Record::Cleared { address }, Safety::Lazy);
+        }
+    }
+
+    /// The last value of an address has ended, and with it what its source said: the newest of another source is the last. False if
+    /// there is none.
+    pub(crate) fn let_next_be_last(&mut self, address: &str, now: Time) -> bool {
+        let is_next = |it: &Kept| {
+            let is_over = it.message.expires() <= now;
+            it.source().is_some() && it.message.retain() == RetainOp::Set && !is_over
+        };
+        let next = self.values.history.take(address, is_next);
+        let Some(next) = next.filter(|next| self.values.retain(&next.message)) else {
+            return false;
+        };
+        // It is written once more, as the newest.
+        let record = forgotten(address, (next.number, next.number), true);
+        self.persist_if_journal(&record, Safety::Lazy);
+        let (id, any) = (next.id, usize::MAX);
+        let room = last_value::Limits {
+            count_max: any,
+            bytes_max: any,
+        };
+        let history = &mut self.values.history;
+        let added = history.add(None, next.message.clone(), id, any, room);
+        if self.env.limits().journal {
+            let value = AsValue {
+                is_last: true,
+                kept: Some(added.kept),
+            };
+            self.persist_value(&next.message, value, Safety::Lazy);
+        }
+        true
     }
 
     /// Forgets the message of an address that has this name. It leaves no last value if it was that.
@@ -382,8 +551,8 @@ impl Kernel {
             .values
             .history
             .shorten(|newest| limits.depth_with(newest));
-        for (address, last) in gone {
-            self.persist_if_journal(&forgotten(&address, (0, last), false), Safety::Lazy);
+        for (address, number) in gone {
+            self.persist_if_journal(&forgotten(&address, (number, number), false), Safety::Lazy);
         }
     }
 
@@ -395,12 +564,16 @@ impl Kernel {
         now: Time,
     ) {
         let (limits, neutral) = (self.env.limits(), self.env.neutral());
-        let newest = kept.iter().rev().find_map(|(_, it)| it.as_ref());
-        let depth = newest.map_or(1, |newest| limits.depth_with(newest));
+        let messages = kept.iter().filter_map(|(_, it)| it.as_ref());
+        // The newest of each source counts.
+        let depth_of = |it| (source_of(it), limits.depth_with(it));
+        let depths: BTreeMap<_, _> = messages.clone().map(depth_of).collect();
+        let newest = messages.clone().next_back();
+        let is_alone = newest.is_none_or(|it| depth_of(it).1.is_none());
         let mut oldest = 0;
         for (number, message) in kept.iter().cloned() {
             match message {
-                _ if depth <= 1 => oldest = number + 1,
+                _ if is_alone => oldest = number + 1,
                 Some(message) if message.expires() <= now => {
                     let record = forgotten(address, (number, number), false);
                     self.persist_if_journal(&record, Safety::Lazy);
@@ -408,8 +581,14 @@ impl Kernel {
                 Some(message) => {
                     let (id, room) = (name_of(&message, neutral), self.room_for_history());
                     let history = &mut self.values.history;
-                    let as_ = history.add(Some(number), message, id, depth, room);
-                    oldest = oldest.max(as_.oldest);
+                    let depth = depths.get(&source_of(&message)).copied().flatten();
+                    let depth = depth.unwrap_or(1);
+                    let Added { kept, gone } = history.add(Some(number), message, id, depth, room);
+                    oldest = oldest.max(kept.oldest);
+                    for number in gone {
+                        let record = forgotten(address, (number, number), false);
+                        self.persist_if_journal(&record, Safety::Lazy);
+                    }
                 }
                 None => {}
             }

@@ -187,11 +187,19 @@ impl Values {
         [&self.remembered, &self.retained]
     }
 
-    /// Drops up to `max` values of each kind that have expired; shows what is to be written of it.
-    pub(crate) fn expire(&mut self, now: Time, max: usize, mut gone: impl FnMut(&Record<'_>)) {
+    /// Drops up to `max` values of each kind that have expired; shows what is to be written of it. The addresses that still keep
+    /// others.
+    pub(crate) fn expire(
+        &mut self,
+        now: Time,
+        max: usize,
+        mut gone: impl FnMut(&Record<'_>),
+    ) -> Vec<Box<str>> {
         let history = &self.history;
+        let mut left = Vec::new();
         self.retained.expire(now, max, |address| {
             if history.has(address) {
+                left.push(address.into());
                 // Its own number goes with the history's.
                 gone(&forgotten(address, (1, 0), true));
             } else {
@@ -202,6 +210,7 @@ impl Values {
         self.history.expire(now, max, |address, number| {
             gone(&forgotten(address, (number, number), false));
         });
+        left
     }
 
     pub(crate) fn retained_count(&self) -> usize {

@@ -127,10 +127,10 @@ fn details() -> impl Strategy<Value = Details> {
         texts,
         option::of(number()),
         vec(death, 0..3),
-        (origins, any::<u16>()),
+        (origins, any::<u16>(), option::of(text())),
     );
     parts.prop_map(
-        |((a, b, c, d, e), timestamp_secs, deaths, (origins, keeps))| Details {
+        |((a, b, c, d, e), timestamp_secs, deaths, (origins, keeps, source))| Details {
             message_id: a.map(Box::from),
             content_encoding: b.map(Box::from),
             kind: c.map(Box::from),
@@ -140,6 +140,7 @@ fn details() -> impl Strategy<Value = Details> {
             deaths,
             origins,
             keeps,
+            source: source.map(Box::from),
         },
     )
 }
