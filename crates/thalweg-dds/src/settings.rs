@@ -80,7 +80,14 @@ impl DdsSettings {
             sampled: dds.sampled.clone(),
             separation: Duration::from_nanos(dds.separation.nanos()),
             keys: dds.keys.clone(),
-            writers: dds.writers.clone(),
+            writers: match &dds.writers {
+                Some(writers) => writers.clone(),
+                None => name::place_of(&[], "rt/tf_static", &dds.ros_mount)
+                    .ok()
+                    .and_then(|it| Filter::new(&it.address).ok())
+                    .into_iter()
+                    .collect(),
+            },
             services: dds.services.clone(),
             types: Arc::new(types),
             payload_max: dds.message_bytes_max,
@@ -228,6 +235,21 @@ mod tests {
             "{xml}"
         );
         assert!(xml.contains("<AllowMulticast>true<"), "{xml}");
+    }
+
+    #[test]
+    fn writers_have_addresses_below_the_mount_of_ros_unless_others_are_named() {
+        for (sets, address) in [
+            (&["dds.ros_mount=robots/1"][..], "robots/1/tf_static"),
+            (
+                &["dds.ros_mount=robots/1", "dds.writers=map/#"],
+                "map/ground",
+            ),
+        ] {
+            let of = settings(sets);
+            assert!(of.has_writers(true, address), "{sets:?}");
+            assert!(!of.has_writers(true, "ros/tf_static"), "{sets:?}");
+        }
     }
 
     #[test]

@@ -49,8 +49,9 @@ section! {
         keys: Vec<Filter> = List(&FILTERS), "#", Restart;
         /// Topic filters: addresses of topics without a key whose TRANSIENT_LOCAL writers have addresses of their own, one level below:
         /// the id of the writer, as `ros2 topic info --verbose` shows it. So each writer has its last value, where each says a part of
-        /// the whole. Elsewhere all writers share the address, and one last value.
-        writers: Vec<Filter> = List(&FILTERS), "ros/tf_static", Restart;
+        /// the whole. Elsewhere all writers share the address, and its last value is the latest of them. `automatic`: `tf_static` of
+        /// ROS 2, below `dds.ros_mount`.
+        writers: Option<Vec<Filter>> = List(&FILTERS), "automatic" or "automatic", Restart;
         /// Topic filters: the addresses of services that clients of the broker serve, offered to clients of ROS 2. Not those
         /// that a node of ROS 2 serves, or requests are answered twice; these need no setting.
         services: Vec<Filter> = List(&FILTERS), "", Restart;
