@@ -121,8 +121,8 @@ impl DdsLane {
                 }
             }
             ToBroker::Publish(sample) => events.received(&inbound(&sample)),
-            // A client of a service without a server here.
-            ToBroker::Ask(_) => {}
+            // A client of a service without a server here, and what only a broker keeps.
+            ToBroker::Ask(_) | ToBroker::Withdraw { .. } => {}
         }
     }
 }

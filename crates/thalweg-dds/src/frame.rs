@@ -9,7 +9,7 @@ const LENGTH_BYTES: usize = 4;
 /// Bytes of a frame beside texts and payload.
 const FIXED_BYTES: usize = 32;
 /// Texts of a frame, each with a length of two bytes.
-const TEXTS: usize = 4;
+const TEXTS: usize = 5;
 
 /// A sample for the broker, or a wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,11 @@ pub enum ToBroker<'a> {
     Unsubscribe {
         address: &'a str,
     },
+    /// What an address keeps of a source ends, and others stay there.
+    Withdraw {
+        address: &'a str,
+        source: &'a str,
+    },
     /// The delivery under this tag was written, or counted as dropped; 0 is none: the first that a bridge says, and that there are
     /// new remarks.
     Settled(u64),
@@ -37,9 +42,12 @@ pub struct Sample<'a> {
     pub retain: Retain,
     /// Nanoseconds; 0 is for ever.
     pub expires_in: u64,
-    /// How many messages its address is to keep, this one among them; 0 is one. Only to the broker.
+    /// How many messages of its source its address is to keep, this one among them; 0 is one. Only to the broker.
     pub keeps: u16,
     pub address: &'a str,
+    /// The lasting writer, among those whose samples its address keeps apart; empty if it is of none. Where it is no last value, it
+    /// is told again, as another one has gone.
+    pub source: &'a str,
     /// Empty if nothing is known of the payload.
     pub content_type: &'a str,
     /// Where an answer goes; empty if none is awaited. Of messages from the broker only.
@@ -58,6 +66,8 @@ pub enum Retain {
     /// It is one for as long as its writer is there.
     Lasting,
     Clear,
+    /// What its source held there has ended, and others' stays. From the broker only.
+    Ends,
 }
 
 /// A message from the broker.
@@ -75,6 +85,7 @@ const UNSUBSCRIBE: u8 = 4;
 const SETTLED: u8 = 5;
 const MESSAGE: u8 = 6;
 const ASK: u8 = 7;
+const WITHDRAW: u8 = 8;
 
 /// Result of decoding the beginning of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +116,10 @@ pub fn encode(frame: &ToBroker<'_>, out: &mut Vec<u8>) -> bool {
             out.push(UNSUBSCRIBE);
             write_text(address, out)
         }
+        ToBroker::Withdraw { address, source } => {
+            out.push(WITHDRAW);
+            write_text(address, out) && write_text(source, out)
+        }
         ToBroker::Settled(tag) => {
             out.push(SETTLED);
             out.extend_from_slice(&tag.to_le_bytes());
@@ -134,6 +149,10 @@ pub fn decode(bytes: &[u8], payload_max: usize) -> Decoded<ToBroker<'_>> {
             },
             UNSUBSCRIBE => ToBroker::Unsubscribe {
                 address: fields.text()?,
+            },
+            WITHDRAW => ToBroker::Withdraw {
+                address: fields.text()?,
+                source: fields.text()?,
             },
             SETTLED => ToBroker::Settled(fields.number()?),
             _ => return None,
@@ -192,10 +211,12 @@ fn write_sample(sample: &Sample<'_>, out: &mut Vec<u8>) -> bool {
         Retain::Set => 1,
         Retain::Clear => 2,
         Retain::Lasting => 3,
+        Retain::Ends => 4,
     });
     out.extend_from_slice(&sample.expires_in.to_le_bytes());
     out.extend_from_slice(&sample.keeps.to_le_bytes());
     let is_written = write_text(sample.address, out)
+        && write_text(sample.source, out)
         && write_text(sample.content_type, out)
         && write_text(sample.reply_to, out)
         && write_bytes(sample.correlation, out);
@@ -260,11 +281,13 @@ impl<'a> Fields<'a> {
                 0 => Retain::No,
                 1 => Retain::Set,
                 3 => Retain::Lasting,
+                4 => Retain::Ends,
                 _ => Retain::Clear,
             },
             expires_in: self.number()?,
             keeps: self.bytes().map(u16::from_le_bytes)?,
             address: self.text()?,
+            source: self.text()?,
             content_type: self.text()?,
             reply_to: self.text()?,
             correlation: self.counted()?,
@@ -285,6 +308,7 @@ mod tests {
             expires_in: 7,
             keeps: 0x102,
             address: "a/b",
+            source: "s",
             content_type: "text/plain",
             reply_to: "r",
             correlation: b"\x01",
@@ -299,6 +323,10 @@ mod tests {
                 is_late: true,
             },
             ToBroker::Unsubscribe { address },
+            ToBroker::Withdraw {
+                address,
+                source: "s",
+            },
             ToBroker::Settled(u64::MAX),
         ];
         for frame in frames {

@@ -127,6 +127,11 @@ impl DdsFront {
                 cx.kernel
                     .unsubscribe(session, ticket, &filters, now, cx.links);
             }
+            ToBroker::Withdraw { address, source } => {
+                if !(cx.kernel).withdraw(session, address, source, cx.now, cx.links) {
+                    Counts::add(&self.counts.denied);
+                }
+            }
             ToBroker::Settled(0) => self.look(session, cx),
             ToBroker::Settled(tag) => DdsFront::settle(tag, session, cx),
         }
@@ -185,7 +190,7 @@ impl DdsFront {
         if Address::check(sample.address).is_err() {
             return Counts::add(&self.counts.refused);
         }
-        let is_lasting = sample.retain == Retain::Lasting;
+        let is_lasting = sample.retain == Retain::Lasting || !sample.source.is_empty();
         let has_properties =
             is_lasting || !sample.content_type.is_empty() || !sample.correlation.is_empty();
         let properties = has_properties.then(|| Properties {
@@ -196,6 +201,7 @@ impl DdsFront {
                 Box::new(Details {
                     app_id: Some(LASTING.into()),
                     keeps: sample.keeps,
+                    source: (!sample.source.is_empty()).then(|| sample.source.into()),
                     ..Details::default()
                 })
             }),
@@ -203,7 +209,7 @@ impl DdsFront {
         });
         let draft = Draft {
             retain: match sample.retain {
-                Retain::No => RetainOp::None,
+                Retain::No | Retain::Ends => RetainOp::None,
                 Retain::Set | Retain::Lasting => RetainOp::Set,
                 Retain::Clear => RetainOp::Clear,
             },
@@ -224,6 +230,15 @@ impl DdsFront {
 
     fn on_delivered(&mut self, delivered: &Delivered, session: SessionId, cx: &mut Cx<'_>) {
         let message = &delivered.message;
+        let details = message.properties().and_then(|it| it.details.as_deref());
+        let source = details.and_then(|it| it.source.as_deref());
+        if source.is_some() && message.retain() == RetainOp::None {
+            // Readers have heard it; it is told again to those who read one value.
+            if delivered.settles {
+                DdsFront::settle(delivered.tag, session, cx);
+            }
+            return;
+        }
         let is_clear = delivered.retain && message.payload().is_empty();
         let said = message.properties().map(native::neutral);
         let reply_to = said.as_ref().and_then(|said| said.reply_to.as_deref());
@@ -233,6 +248,7 @@ impl DdsFront {
             sample: Sample {
                 is_reliable: delivered.reliability != Reliability::AtMostOnce,
                 retain: match (is_clear, delivered.retain) {
+                    (true, _) if source.is_some() => Retain::Ends,
                     (true, _) => Retain::Clear,
                     (_, true) => Retain::Set,
                     _ => Retain::No,
@@ -240,6 +256,7 @@ impl DdsFront {
                 expires_in: delivered.expires_in.map_or(0, Span::nanos),
                 keeps: 0,
                 address: message.address(),
+                source: source.unwrap_or_default(),
                 content_type: "",
                 reply_to: reply_to.unwrap_or_default(),
                 correlation: correlation.unwrap_or_default(),

@@ -22,8 +22,6 @@ use std::time::{Duration, Instant};
 
 /// Endpoints of others that are known at once; what is discovered beyond is not bridged.
 const ENDPOINTS_MAX: usize = 8192;
-/// Bytes of the largest payload that is made JSON of, or CDR of JSON: as JSON it is several times as large.
-pub(crate) const JSON_MAX: usize = 1 << 20;
 
 /// State behind a lock; no code here panics while it holds one.
 pub(crate) fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -65,6 +63,8 @@ struct In {
     instances: Option<Instances>,
     /// The address of the last sample, with the level of its instance or writer.
     below: String,
+    /// The source of the last sample of a lasting writer.
+    source: String,
     /// The type, if its values become JSON.
     json: Option<Known>,
     is_retained: bool,
@@ -159,16 +159,16 @@ impl Incoming {
             && key.class.is_durable
             && !key.class.is_exclusive
             && !self.settings.is_retained(&address);
+        let has_instances = self.settings.has_instances(key.topic.is_keyless, &address);
+        let is_shared = !key.topic.is_keyless && !has_instances;
         let made = In {
             reader,
             class: key.class,
             content_types: cdr::content_types(&key.topic.type_name),
             is_keyless: key.topic.is_keyless,
-            instances: self
-                .settings
-                .has_instances(key.topic.is_keyless, &address)
-                .then(|| Instances::of(known.as_ref())),
+            instances: has_instances.then(|| Instances::of(known.as_ref())),
             below: String::new(),
+            source: String::new(),
             json: known.filter(|_| is_json),
             is_retained: role == Role::Topic
                 && (key.class.is_durable || self.settings.is_retained(&address)),
@@ -178,7 +178,7 @@ impl Incoming {
             last_key: [0; 16],
             is_late: false,
             is_alive: true,
-            holders: has_holders.then(|| Holders::of(&self.held)),
+            holders: has_holders.then(|| Holders::of(&self.held, is_shared)),
             has_writers: has_holders && self.settings.has_writers(key.topic.is_keyless, &address),
             gone: Vec::new(),
             address,
@@ -298,6 +298,7 @@ impl In {
             last_key,
             instances,
             below,
+            source,
             is_late,
             holders,
             ..
@@ -390,7 +391,7 @@ impl In {
             let id = call.as_ref().map(|(id, _)| *id);
             let bytes = call.as_ref().map_or(sample.bytes, |(_, bytes)| bytes);
             let text = json.filter(|_| !author.is_other);
-            let text = text.and_then(|known| text_of(bytes, known, settings));
+            let text = text.and_then(|known| known.text_of(bytes, settings.payload_max));
             published.content_type = match text {
                 Some(_) => "application/json",
                 None => &content_types[usize::from(cdr::is_xcdr2(bytes))],
@@ -422,8 +423,12 @@ impl In {
                 _ => {
                     if let (Some(holders), Some(guid)) = (holders.as_mut(), guid) {
                         let now = Instant::now();
-                        let is_alone = holders.add(guid, sample.key, &published, now);
-                        published.keeps = if is_alone { author.keeps } else { 1 };
+                        source.clear();
+                        if holders.add(guid, sample.key, &published, now) {
+                            holders.push_source(&guid, &sample.key, source);
+                            published.keeps = author.keeps;
+                        }
+                        published.source = source;
                     }
                     frame::encode(&ToBroker::Publish(published), out)
                 }
@@ -434,16 +439,6 @@ impl In {
         });
         count < Reader::TAKEN_MAX
     }
-}
-
-/// A sample as JSON; nothing, and it stays as it is, if it is too long or not of the type.
-fn text_of(bytes: &[u8], known: &Known, settings: &DdsSettings) -> Option<String> {
-    if bytes.len() > JSON_MAX {
-        return None;
-    }
-    let value = cdr::to_json(bytes, &known.of, &known.types).ok()?;
-    let text = value.to_string();
-    (text.len() <= settings.payload_max).then_some(text)
 }
 
 /// The place of an endpoint that is bridged.

@@ -6,10 +6,11 @@ use crate::counts::Counts;
 use crate::cyclone::{Guid, KeyHash, SampleKind, Unwritten, Writer};
 use crate::frame::{self, Retain};
 use crate::key::KeyType;
-use crate::mirror::{JSON_MAX, locked};
+use crate::mirror::locked;
 use crate::name::{self, Role};
 use crate::relief::{Relief, Spent};
-use crate::types::Known;
+use crate::types::{JSON_MAX, Known};
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,6 +22,16 @@ const GIVE_UP: Duration = Duration::from_millis(500);
 /// Bytes of the shortest key that is written alone: Fast DDS 2 takes up to 16 for its hash, and the hash that is sent for none.
 const KEY_BYTES_MIN: usize = 20;
 
+/// The key of a topic without one.
+const NO_KEY: [u8; KEY_BYTES_MIN] = {
+    let mut bytes = [0; KEY_BYTES_MIN];
+    bytes[1] = 1;
+    bytes
+};
+
+/// Lasting writers of a topic without a key whose samples are apart.
+const SOURCES_MAX: usize = 1024;
+
 /// Where messages of an address are written.
 pub(crate) struct Target {
     writer: Writer,
@@ -29,6 +40,8 @@ pub(crate) struct Target {
     /// The type and its key, if instances have addresses and it is known.
     key: Option<(Known, KeyType)>,
     is_keyless: bool,
+    /// Lasting writers whose samples the writer keeps apart for late readers.
+    sources: Mutex<BTreeSet<KeyHash>>,
     is_xcdr2: bool,
     /// Until then samples are dropped at once; nanoseconds.
     given_up: AtomicU64,
@@ -52,6 +65,7 @@ impl Target {
             json: json.cloned(),
             key: keyed.and_then(|it| Some((it.clone(), KeyType::of(&it.of)?))),
             is_keyless,
+            sources: Mutex::default(),
             is_xcdr2: writer.is_xcdr2(),
             writer,
             given_up: AtomicU64::new(0),
@@ -85,9 +99,27 @@ impl Target {
         if now.nanos() < self.given_up.load(Ordering::Relaxed) {
             return dropped(&counts.slow);
         }
-        let written = if message.retain == Retain::Clear {
+        // Of a topic without a key each lasting writer has samples of its own for late readers.
+        let source = match (self.is_keyless, level, message.source) {
+            (false, ..) | (_, Some(_), _) | (.., "") => None,
+            (.., source) => Some(name::key_of(source)),
+        };
+        let written = if message.retain == Retain::Ends {
+            // To readers such a topic is one instance, which goes on.
+            let Some(key) = source.filter(|it| locked(&self.sources).remove(it)) else {
+                return true;
+            };
+            self.put(SampleKind::Unregister, &NO_KEY, key, now)
+        } else if message.retain == Retain::Clear {
+            let all = level
+                .is_none()
+                .then(|| std::mem::take(&mut *locked(&self.sources)));
+            for key in all.into_iter().flatten() {
+                // What is written after it says what becomes of the topic.
+                let _ = self.put(SampleKind::Unregister, &NO_KEY, key, now);
+            }
             let payload = match (self.is_keyless, &self.key, level) {
-                (true, ..) => Some(vec![0, 1, 0, 0]),
+                (true, ..) => Some(NO_KEY.to_vec()),
                 (_, Some((known, key)), Some(level)) => {
                     key.payload(level, &known.types, self.is_xcdr2)
                 }
@@ -123,7 +155,12 @@ impl Target {
                 }
                 None => level.map(str::to_owned),
             };
-            let key = self.hash_of(key.as_deref());
+            let source = source.filter(|it| {
+                let mut sources = locked(&self.sources);
+                let has_room = sources.len() < SOURCES_MAX;
+                sources.contains(it) || has_room && sources.insert(*it)
+            });
+            let key = source.unwrap_or_else(|| self.hash_of(key.as_deref()));
             let joined = id.and_then(|id| calls::joined(id, bytes));
             let bytes = joined.as_deref().unwrap_or(bytes);
             self.put(SampleKind::Data, bytes, key, now)

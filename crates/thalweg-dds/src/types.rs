@@ -2,6 +2,7 @@
 //! `.idl` files.
 
 use crate::announced::TypeId;
+use crate::cdr;
 use crate::idl;
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,6 +25,8 @@ pub enum FieldType {
     Struct(String),
 }
 
+/// Bytes of the largest payload that is made JSON of, or CDR of JSON: as JSON it is several times as large.
+pub const JSON_MAX: usize = 1 << 20;
 /// Elements of the largest array.
 pub const ARRAY_MAX: usize = 1 << 20;
 
@@ -58,6 +61,16 @@ impl Known {
     /// Whether an endpoint's samples are of it that announces this: a file's type is every one of its name.
     pub fn is_of(&self, announced: Option<TypeId>) -> bool {
         self.id.is_none() || announced.is_none() || self.id == announced
+    }
+
+    /// A payload as JSON; nothing, and it stays as it is, if it is too long or not of the type.
+    pub fn text_of(&self, payload: &[u8], bytes_max: usize) -> Option<String> {
+        if payload.len() > JSON_MAX {
+            return None;
+        }
+        let value = cdr::to_json(payload, &self.of, &self.types).ok()?;
+        let text = value.to_string();
+        (text.len() <= bytes_max).then_some(text)
     }
 }
 

@@ -23,6 +23,24 @@ fn write(
 ) {
     let (depth, held) = (format!("depth:{held}"), format!("held:{held}"));
     let qos = ["reliable", "transient-local", &*depth, &*held];
+    write_heard(stage, &qos, of, values, heard);
+}
+
+/// One after the other, as the bridge reads them.
+fn write_heard(
+    stage: &mut Stage,
+    qos: &[&str],
+    of: (&str, &str),
+    values: &[Value],
+    heard: &mut Subscription,
+) {
+    for value in values {
+        write_as(&mut stage.peer, qos, of, std::slice::from_ref(value));
+        assert_eq!(value_of(&next(heard)), *value);
+    }
+}
+
+fn write_as(peer: &mut Peer, qos: &[&str], of: (&str, &str), values: &[Value]) {
     let (writer, topic) = of;
     let kind = if topic == "Reading" {
         "Reading"
@@ -30,10 +48,9 @@ fn write(
         "Text"
     };
     for value in values {
-        stage.peer.does(json!({
+        peer.does(json!({
             "do": "write", "topic": topic, "type": kind, "as": writer, "qos": qos, "value": value
         }));
-        assert_eq!(value_of(&next(heard)), *value);
     }
 }
 
@@ -54,14 +71,14 @@ fn assert_late_hears(peer: &mut Peer, name: &str, topic: &str, expected: &[Value
     assert_eq!(peer.hears_soon(), None, "{topic}");
 }
 
-fn folder() -> PathBuf {
-    let name = format!("dds-history-{}", std::process::id());
+fn folder(of: &str) -> PathBuf {
+    let name = format!("dds-history-{of}-{}", std::process::id());
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
 #[test]
 fn who_comes_late_gets_as_many_samples_as_a_writer_holds_also_after_a_restart() {
-    let data = format!("data_dir={}", folder().display());
+    let data = format!("data_dir={}", folder("one").display());
     let sets = [
         "journal.enabled=true",
         &*data,
@@ -110,10 +127,10 @@ fn who_comes_late_gets_as_many_samples_as_a_writer_holds_also_after_a_restart() 
     assert_sorted(&mut far, &others[1..]);
     drop((stage, mqtt));
     // It stays after a failure.
-    let _ = std::fs::remove_dir_all(folder());
+    let _ = std::fs::remove_dir_all(folder("one"));
 }
 
-/// A new reader of both instances hears these, in order within each.
+/// A new reader of all instances hears these, in any order.
 fn assert_sorted(peer: &mut Peer, expected: &[Value]) {
     let qos = ["reliable", "transient-local", "keep-all"];
     peer.does(json!({"do": "read", "topic": "Reading", "type": "Reading", "qos": qos}));
@@ -121,7 +138,7 @@ fn assert_sorted(peer: &mut Peer, expected: &[Value]) {
         .iter()
         .map(|_| peer.hears()["value"].clone())
         .collect();
-    heard.sort_by_key(|it| it["id"].as_u64());
+    heard.sort_by_key(|it| (it["id"].as_u64(), it["value"].to_string()));
     assert_eq!(heard, expected);
     assert_eq!(peer.hears_soon(), None);
 }
@@ -141,8 +158,61 @@ fn assert_last(mqtt: &thalweg_client::blocking::Client, address: &str, expected:
 }
 
 #[test]
-fn of_several_writers_of_an_instance_who_comes_late_gets_nothing_of_one_that_has_gone() {
-    let Some(mut stage) = Stage::set(144, &["dds.second_domain=145"]) else {
+fn who_comes_late_gets_what_each_writer_of_an_instance_holds_also_after_a_restart() {
+    let data = format!("data_dir={}", folder("each").display());
+    let sets = [
+        "journal.enabled=true",
+        &*data,
+        "dds.second_domain=145",
+        "dds.json=#",
+    ];
+    let Some(mut stage) = Stage::set(144, &sets) else {
+        return;
+    };
+    let mqtt = stage.mqtt();
+    let mut all = subscribe(&mqtt, "#");
+    let of = |id, values: &[u32]| -> Vec<Value> {
+        values.iter().map(|value| reading(id, *value)).collect()
+    };
+    for (writer, held, values) in [
+        ("one", 1, [of(7, &[1]), of(8, &[1])].concat()),
+        ("two", 2, of(7, &[2, 3, 4])),
+        ("one", 1, of(7, &[5])),
+        ("two", 2, of(9, &[6])),
+    ] {
+        write(&mut stage, held, (writer, "Reading"), &values, &mut all);
+    }
+    let each = [of(7, &[3, 4, 5]), of(8, &[1]), of(9, &[6])].concat();
+    let mut far = stage.peer_in(145);
+    assert_sorted(&mut far, &each);
+    drop((all, mqtt, far));
+    let mut stage = stage.restarted();
+    let mqtt = stage.mqtt();
+    for value in [reading(8, 1), reading(9, 6)] {
+        assert_last(&mqtt, &format!("Reading/{}", value["id"]), Some(value));
+    }
+    // Who asks before all writers were found hears of the others when they are.
+    let mut far = stage.peer_in(145);
+    assert_sorted(&mut far, &each);
+    far.does(json!({"do": "stop", "topic": "Reading"}));
+    // One goes, and takes along what it held itself: of one instance it was the only writer.
+    let mut all = subscribe(&mqtt, "Reading/9");
+    drop(next(&mut all));
+    write(&mut stage, 2, ("two", "Reading"), &of(9, &[7]), &mut all);
+    let stop = |writer| json!({"do": "stop", "topic": "Reading", "as": writer});
+    stage.peer.does(stop("one"));
+    assert_last(&mqtt, "Reading/8", None);
+    assert_last(&mqtt, "Reading/7", Some(reading(7, 4)));
+    let left = [of(7, &[3, 4]), of(9, &[6, 7])].concat();
+    assert_sorted(&mut far, &left);
+    drop((stage, mqtt));
+    // It stays after a failure.
+    let _ = std::fs::remove_dir_all(folder("each"));
+}
+
+#[test]
+fn a_writer_that_goes_leaves_all_that_another_holds() {
+    let Some(mut stage) = Stage::set(148, &["dds.second_domain=149"]) else {
         return;
     };
     let mqtt = stage.mqtt();
@@ -156,15 +226,51 @@ fn of_several_writers_of_an_instance_who_comes_late_gets_nothing_of_one_that_has
     let (one, two, more) = (of("one"), of("two"), of("more"));
     write(&mut stage, 5, ("one", "rt/held"), &one, &mut all);
     write(&mut stage, 5, ("two", "rt/held"), &two, &mut all);
-    // They share an address, so it keeps the latest. No reader looks now: what is written for one is kept for others until
-    // the bridge notices that it has gone.
     assert_last(&mqtt, "ros/held", Some(two[1].clone()));
     stage
         .peer
         .does(json!({"do": "stop", "topic": "rt/held", "as": "two"}));
+    // Those who read one value are told which it is now; readers of DDS had heard it.
     assert_eq!(value_of(&next(&mut all)), one[1]);
+    assert_last(&mqtt, "ros/held", Some(one[1].clone()));
     write(&mut stage, 5, ("one", "rt/held"), &more, &mut all);
-    let held = [&one[1..], &more].concat();
-    let mut far = stage.peer_in(145);
+    let held = [one, more].concat();
+    let mut far = stage.peer_in(149);
     assert_late_hears(&mut far, "one", "rt/held", &held);
+}
+
+#[test]
+fn who_comes_later_than_another_reader_gets_what_each_writer_holds_that_is_left() {
+    let Some(mut stage) = Stage::set(152, &["dds.second_domain=153"]) else {
+        return;
+    };
+    let mqtt = stage.mqtt();
+    let mut all = subscribe(&mqtt, "ros/#");
+    for writer in ["one", "two"] {
+        write(
+            &mut stage,
+            1,
+            (writer, "rt/held"),
+            &[text(writer)],
+            &mut all,
+        );
+    }
+    let mut far = stage.peer_in(153);
+    assert_late_hears(&mut far, "one", "rt/held", &[text("one"), text("two")]);
+    // Much of one writer pushes nothing of the other out for who comes later.
+    let texts: Vec<Value> = (0..120).map(|it| text(&it.to_string())).collect();
+    write(&mut stage, 1, ("two", "rt/held"), &texts, &mut all);
+    for text in &texts {
+        assert_eq!(far.hears()["value"], *text);
+    }
+    let qos = ["reliable", "transient-local", "keep-all"];
+    far.does(json!({"do": "read", "topic": "rt/held", "type": "Text", "as": "two", "qos": qos}));
+    assert_eq!(far.hears()["value"], text("one"));
+    while far.hears_soon().is_some() {}
+    stage
+        .peer
+        .does(json!({"do": "stop", "topic": "rt/held", "as": "two"}));
+    assert_eq!(value_of(&next(&mut all)), text("one"));
+    assert_eq!(far.hears_soon(), None);
+    assert_late_hears(&mut far, "three", "rt/held", &[text("one")]);
 }
