@@ -8,6 +8,7 @@ use crate::frame::{self, Decoded, ToBroker};
 use crate::front::{DdsFront, LASTING};
 use crate::gathered::Gathered;
 use crate::graph::{self, Graph};
+use crate::left::Left;
 use crate::mirror::{Incoming, Interest, Outgoing, locked, on_discovered};
 use crate::settings::DdsSettings;
 use crate::target::Target;
@@ -62,7 +63,7 @@ impl Bridge {
     /// The bridge of a configuration and of the server that runs with it; why there is none.
     pub fn of(dds: &Dds, server: &Server) -> Result<Bridge, String> {
         let settings = DdsSettings::of(dds)?;
-        clear_left(server);
+        let left = Arc::new(Mutex::new(take_left(server)));
         let second = match dds.second_domain {
             Some(domain) if domain == dds.domain => {
                 return Err(format!("dds.second_domain is {domain}, as dds.domain is"));
@@ -72,16 +73,26 @@ impl Bridge {
                     domain,
                     ..settings.clone()
                 };
-                Some(Box::new(Bridge::into_domain(settings, dds, server)?))
+                Some(Box::new(Bridge::into_domain(
+                    settings,
+                    left.clone(),
+                    dds,
+                    server,
+                )?))
             }
             None => None,
         };
-        let mut bridge = Bridge::into_domain(settings, dds, server)?;
+        let mut bridge = Bridge::into_domain(settings, left, dds, server)?;
         bridge._second = second;
         Ok(bridge)
     }
 
-    fn into_domain(settings: DdsSettings, dds: &Dds, server: &Server) -> Result<Bridge, String> {
+    fn into_domain(
+        settings: DdsSettings,
+        left: Arc<Mutex<Left>>,
+        dds: &Dds,
+        server: &Server,
+    ) -> Result<Bridge, String> {
         let domain = settings.domain;
         let (streams, counts) = (server.streams(), Arc::<Counts>::default());
         let (user, payload_max, counted) =
@@ -93,7 +104,7 @@ impl Bridge {
             streams.open("dds", front)
         };
         tracing::info!(domain, "joining DDS");
-        Bridge::start(settings, counts, Box::new(connect))
+        Bridge::start_with(settings, left, counts, Box::new(connect))
             .map_err(|error| format!("domain {domain} of DDS cannot be joined: {error}"))
     }
 
@@ -105,6 +116,16 @@ impl Bridge {
     /// Joins the domain and begins to bridge.
     pub fn start(
         settings: DdsSettings,
+        counts: Arc<Counts>,
+        connect: Connect,
+    ) -> Result<Bridge, Error> {
+        Bridge::start_with(settings, Arc::default(), counts, connect)
+    }
+
+    /// The same with what lasting writers have left.
+    fn start_with(
+        settings: DdsSettings,
+        left: Arc<Mutex<Left>>,
         counts: Arc<Counts>,
         connect: Connect,
     ) -> Result<Bridge, Error> {
@@ -126,7 +147,7 @@ impl Bridge {
             thread.spawn(run).ok()
         };
         let threads = [
-            spawned("dds-read", Box::new(move || reading.read_domain())),
+            spawned("dds-read", Box::new(move || reading.read_domain(left))),
             spawned("dds-write", Box::new(move || writing.read_broker(&connect))),
         ];
         let threads = threads.into_iter().flatten().collect();
@@ -190,8 +211,8 @@ impl Shared {
     }
 
     /// The thread that waits for the domain.
-    fn read_domain(&self) {
-        let mut incoming = Incoming::new(self.settings.clone(), self.counts.clone());
+    fn read_domain(&self, left: Arc<Mutex<Left>>) {
+        let mut incoming = Incoming::new(self.settings.clone(), self.counts.clone(), left);
         let mut graph = self.graph();
         let mut admission = Admission::default();
         let send = |frames: &[u8]| {
@@ -391,11 +412,12 @@ impl Shared {
     }
 }
 
-/// Clears what lasting writers have left in the journal: those that are still there write it again.
-fn clear_left(server: &Server) {
-    server.observer().on_shards(|inside| {
+/// Clears what lasting writers have left in the journal: those that are still there write it again, and what they had written before.
+fn take_left(server: &Server) -> Left {
+    let of_shards = server.observer().on_shards(|inside| {
+        let mut left = Left::default();
         let Ok(all) = Filter::new("#") else {
-            return;
+            return left;
         };
         let (kernel, now) = (&mut *inside.kernel, inside.now);
         let found = kernel.last_values_matching(&all, usize::MAX, now);
@@ -406,10 +428,15 @@ fn clear_left(server: &Server) {
                     retain: RetainOp::Clear,
                     ..Draft::new(message.address(), b"", Reliability::AtLeastOnce)
                 };
+                left.add(kernel.kept_at(message.address(), now), now, Instant::now());
                 kernel.publish_own(draft, now, inside.links);
             }
         }
+        left
     });
+    let mut all = Left::default();
+    of_shards.into_iter().for_each(|left| all.join(left));
+    all
 }
 
 fn write_interests(interests: &[Interest], out: &mut Vec<u8>) {

@@ -32,6 +32,8 @@ pub mod idl;
 mod instances;
 pub mod key;
 #[cfg(feature = "cyclone")]
+mod left;
+#[cfg(feature = "cyclone")]
 mod mirror;
 pub mod name;
 pub mod nodes;

@@ -8,6 +8,7 @@ use crate::frame::{self, Retain, ToBroker};
 use crate::gathered::Gathered;
 use crate::holders::{Held, Holders};
 use crate::instances::Instances;
+use crate::left::Left;
 use crate::name::{self, Place, Role};
 use crate::qos::{Class, Qos};
 use crate::relief::Spent;
@@ -48,6 +49,8 @@ pub(crate) struct Incoming {
     /// Readers that a writer has left: what waits in them is still to be taken.
     left: Vec<u32>,
     held: Held,
+    /// What lasting writers had written before the broker was restarted.
+    before: Arc<Mutex<Left>>,
 }
 
 /// A reader of ours.
@@ -96,7 +99,11 @@ struct Author {
 }
 
 impl Incoming {
-    pub(crate) fn new(settings: Arc<DdsSettings>, counts: Arc<Counts>) -> Self {
+    pub(crate) fn new(
+        settings: Arc<DdsSettings>,
+        counts: Arc<Counts>,
+        before: Arc<Mutex<Left>>,
+    ) -> Self {
         Incoming {
             settings,
             counts,
@@ -106,6 +113,7 @@ impl Incoming {
             token_next: 0,
             left: Vec::new(),
             held: Held::default(),
+            before,
         }
     }
 
@@ -257,7 +265,8 @@ impl Incoming {
         let Some(found) = self.readers.get_mut(&token) else {
             return true;
         };
-        let is_empty = found.take(&self.settings, &self.counts, services, out);
+        let of = (&*self.settings, &*self.counts, &*self.before);
+        let is_empty = found.take(of, services, out);
         if found.class.is_watched && !found.remote.is_empty() {
             found.remark(token, &self.counts.remarks);
         }
@@ -286,8 +295,7 @@ impl In {
 
     fn take(
         &mut self,
-        settings: &DdsSettings,
-        counts: &Counts,
+        (settings, counts, before): (&DdsSettings, &Counts, &Mutex<Left>),
         services: &Mutex<Services>,
         out: &mut Gathered<'_>,
     ) -> bool {
@@ -429,6 +437,9 @@ impl In {
                             published.keeps = author.keeps;
                         }
                         published.source = source;
+                        if published.keeps > 1 {
+                            locked(before).tell_before(&published, now, out);
+                        }
                     }
                     frame::encode(&ToBroker::Publish(published), out)
                 }

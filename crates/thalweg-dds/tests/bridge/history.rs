@@ -274,3 +274,32 @@ fn who_comes_later_than_another_reader_gets_what_each_writer_holds_that_is_left(
     assert_eq!(far.hears_soon(), None);
     assert_late_hears(&mut far, "three", "rt/held", &[text("one")]);
 }
+
+#[test]
+fn a_writer_without_durability_service_has_its_history_again_after_a_restart() {
+    let data = format!("data_dir={}", folder("alone").display());
+    let sets = ["journal.enabled=true", &*data, "dds.second_domain=151"];
+    let Some(mut stage) = Stage::set(150, &sets) else {
+        return;
+    };
+    let mqtt = stage.mqtt();
+    let mut all = subscribe(&mqtt, "ros/#");
+    let texts: Vec<Value> = ["1", "2", "3", "4", "5"].map(text).into();
+    let qos = ["reliable", "transient-local", "depth:3"];
+    let (stays, writes) = (("stays", "rt/stays"), ("writes", "rt/writes"));
+    for of in [stays, writes] {
+        write_heard(&mut stage, &qos, of, &texts, &mut all);
+    }
+    drop((all, mqtt));
+    let stage = stage.restarted_after(|peer| write_as(peer, &qos, writes, &[text("6")]));
+    let mqtt = stage.mqtt();
+    assert_last(&mqtt, "ros/stays", Some(text("5")));
+    assert_last(&mqtt, "ros/writes", Some(text("6")));
+    let mut far = stage.peer_in(151);
+    assert_late_hears(&mut far, "stays", "rt/stays", &texts[2..]);
+    let of_writes = ["4", "5", "6"].map(text);
+    assert_late_hears(&mut far, "writes", "rt/writes", &of_writes);
+    drop((stage, mqtt));
+    // It stays after a failure.
+    let _ = std::fs::remove_dir_all(folder("alone"));
+}
