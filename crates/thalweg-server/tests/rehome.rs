@@ -1,71 +1,27 @@
 //! Connections that move to their home shard over real sockets: no byte is lost, limits count each once, and a server that
 //! stops waits for none that is on the way.
 
-use std::collections::VecDeque;
+#[path = "../../thalweg-testbed/tests/contract/wanderer.rs"]
+mod wanderer;
+
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thalweg_fronts::{AnyFront, Cx, DeferredFront, Effect, Fate, FrontSettings, LoginAnswer, Step};
-use thalweg_kernel::CloseReason;
+use thalweg_fronts::{AnyFront, FrontSettings};
 use thalweg_kernel::access::Access;
 use thalweg_server::config::Config;
 use thalweg_server::{Server, StartOptions};
+use wanderer::Wanderer;
 
 const SHARDS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Lines: the first is the key of the home; those behind it are answered with the shard they were read on.
-struct Wanderer {
-    key: Option<u64>,
-    has_moved: bool,
-}
 
 struct Wanderers;
 
 impl FrontSettings for Wanderers {
     fn stream_front(self: Arc<Self>, _: u64, _: Option<Access>) -> Option<AnyFront> {
-        Some(AnyFront::extension(Wanderer {
-            key: None,
-            has_moved: false,
-        }))
-    }
-}
-
-impl DeferredFront for Wanderer {
-    type Note = Effect;
-
-    fn name(&self) -> &'static str {
-        "wanderer"
-    }
-
-    fn step(&mut self, input: &[u8], cx: &mut Cx<'_>) -> Step {
-        let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
-            return Step::NeedMore;
-        };
-        let line = String::from_utf8_lossy(&input[..end]);
-        match self.key {
-            None => {
-                self.key = line.parse().ok();
-                cx.send(b"moving\n");
-            }
-            Some(key) if !self.has_moved => {
-                self.has_moved = true;
-                return Step::Rehome(key);
-            }
-            Some(_) => cx.send(format!("{} {line}\n", cx.kernel.shard().0).as_bytes()),
-        }
-        Step::Consumed(end + 1)
-    }
-
-    fn on_login(&mut self, _: &str, _: LoginAnswer, _: &mut Cx<'_>) {}
-
-    fn on_notes(&mut self, notes: &mut VecDeque<Effect>, _: &mut Vec<u64>, _: &mut Cx<'_>) {
-        notes.clear();
-    }
-
-    fn disconnect(&mut self, _: CloseReason, _: &mut Vec<u8>) -> Fate {
-        Fate::LinkEnds
+        Some(AnyFront::extension(Wanderer::default()))
     }
 }
 
@@ -111,34 +67,33 @@ fn hears(socket: &mut BufReader<TcpStream>) -> String {
     }
 }
 
+/// Whether the first line was answered, by whichever shard it came to.
+fn is_let_in(socket: &mut BufReader<TcpStream>) -> bool {
+    hears(socket).ends_with(": from here")
+}
+
 #[test]
 fn what_was_read_with_the_first_bytes_is_answered_at_home() {
     let server = start(&[]);
     for home in 0..2 * SHARDS {
-        let mut socket = connect(&server, &format!("{}\none\ntwo\nthr", home + 1));
+        let mut socket = connect(&server, &format!("HOME {}\none\ntwo\nthr", home + 1));
         let home = home % SHARDS;
-        let heard = [(); 3].map(|()| hears(&mut socket));
-        assert_eq!(
-            heard,
-            [
-                "moving".into(),
-                format!("{home} one"),
-                format!("{home} two")
-            ]
-        );
+        assert!(is_let_in(&mut socket));
+        let heard = [(); 2].map(|()| hears(&mut socket));
+        assert_eq!(heard, [format!("{home}: one"), format!("{home}: two")]);
         socket.get_mut().write_all(b"ee\n").expect("it is open");
-        assert_eq!(hears(&mut socket), format!("{home} three"));
+        assert_eq!(hears(&mut socket), format!("{home}: three"));
     }
 }
 
 #[test]
 fn a_connection_that_moves_is_counted_once_and_no_more_when_it_has_gone() {
     let server = start(&["limits.connections_max=2"]);
-    let words = |home: usize| format!("{}\nhello\n", home + 1);
+    let words = |home: usize| format!("HOME {}\nhello\n", home + 1);
     let mut open: Vec<_> = (0..2).map(|home| connect(&server, &words(home))).collect();
     for (home, socket) in open.iter_mut().enumerate() {
-        assert_eq!(hears(socket), "moving");
-        assert_eq!(hears(socket), format!("{home} hello"));
+        assert!(is_let_in(socket));
+        assert_eq!(hears(socket), format!("{home}: hello"));
     }
     assert_eq!(hears(&mut connect(&server, &words(3))), "", "two are open");
     for round in 0..8 {
@@ -146,7 +101,7 @@ fn a_connection_that_moves_is_counted_once_and_no_more_when_it_has_gone() {
         let end = Instant::now() + PATIENCE;
         let socket = loop {
             let mut socket = connect(&server, &words(round % SHARDS));
-            if hears(&mut socket) == "moving" {
+            if is_let_in(&mut socket) {
                 break socket;
             }
             assert!(
@@ -164,7 +119,7 @@ fn a_connection_that_moves_is_counted_once_and_no_more_when_it_has_gone() {
 fn a_server_stops_with_connections_on_the_way() {
     let server = start(&[]);
     let mut open: Vec<_> = (0..40)
-        .map(|home| connect(&server, &format!("{}\nhello\n", home + 1)))
+        .map(|home| connect(&server, &format!("HOME {}\nhello\n", home + 1)))
         .collect();
     server.stop();
     for socket in &mut open {

@@ -22,6 +22,7 @@ mod rehome;
 mod restart;
 mod restart_flags;
 mod settlement;
+mod wanderer;
 mod ways;
 mod xmpp;
 mod xmpp_availability;
