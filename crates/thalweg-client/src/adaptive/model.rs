@@ -596,10 +596,9 @@ fn between(
             cells: 1,
         });
     };
-    let places = || cells.iter().map(|row| (axis.of)(row));
-    let (least, most) = places().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), it| {
-        (a.min(it), b.max(it))
-    });
+    let places: Vec<f64> = cells.iter().map(|row| (axis.of)(row)).collect();
+    let least = places.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = places.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if cells.is_empty()
         || axis.value < least - axis.margin - NEAR
         || axis.value > most + axis.margin + NEAR
@@ -607,19 +606,23 @@ fn between(
         return None;
     }
     let value = axis.value.clamp(least, most);
-    let below = places()
-        .filter(|it| *it <= value + NEAR)
-        .fold(f64::NEG_INFINITY, f64::max);
-    let above = places()
-        .filter(|it| *it >= value - NEAR)
-        .fold(f64::INFINITY, f64::min);
+    let (mut below, mut above) = (least, most);
+    for &place in &places {
+        if place <= value + NEAR {
+            below = below.max(place);
+        }
+        if place >= value - NEAR {
+            above = above.min(place);
+        }
+    }
     let along = |place: f64| {
-        let there: Vec<_> = cells
-            .iter()
-            .copied()
-            .filter(|row| ((axis.of)(row) - place).abs() <= NEAR)
-            .collect();
-        between(&there, others, logarithm)
+        let there = cells.iter().zip(&places);
+        let there = there.filter(|(_, it)| (*it - place).abs() <= NEAR);
+        between(
+            &there.map(|(row, _)| *row).collect::<Vec<_>>(),
+            others,
+            logarithm,
+        )
     };
     let share = if above - below > NEAR {
         ((value - below) / (above - below)).clamp(0.0, 1.0)

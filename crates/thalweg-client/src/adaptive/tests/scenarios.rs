@@ -155,6 +155,8 @@ pub(super) fn run(policy: Policy, course: &Course, seed: u64) -> Outcome {
                 / messages;
         }
         wire_before = network.wire;
+    }
+    if let Policy::Adaptive(_) = policy {
         outcome.words = chooser.explain(time(network.now)).words;
     }
     network.run_until(5 * STEP + 120 * SECOND);
