@@ -100,6 +100,7 @@ fn write_percentiles(histogram: &Histogram<u64>, out: &mut dyn Write) -> io::Res
         "{:>14} {:>17} {:>10} {:>14}\n",
         "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
     )?;
+    let mut count = 0;
     for point in histogram.iter_quantiles(TICKS) {
         let (value, quantile) = (
             point.value_iterated_to() as f64 / 1e3,
@@ -107,7 +108,7 @@ fn write_percentiles(histogram: &Histogram<u64>, out: &mut dyn Write) -> io::Res
         );
         // The last value may be the end of its bucket, beyond anything recorded.
         let value = value.min(histogram.max() as f64 / 1e3);
-        let count = histogram.count_between(0, point.value_iterated_to());
+        count += point.count_since_last_iteration();
         match quantile < 1.0 {
             true => writeln!(
                 out,
