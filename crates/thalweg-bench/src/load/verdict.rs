@@ -12,6 +12,8 @@ pub struct Evidence {
     pub expected: u64,
     /// Copies that were received.
     pub delivered: u64,
+    /// Messages received of the flow beside the one whose latencies are measured; none without one.
+    pub beside: Option<u64>,
     /// It was sent as fast as it went.
     pub is_flood: bool,
     /// Of those that were due, not taken by the driver at once because the broker did not take more.
@@ -45,17 +47,12 @@ pub fn judge(evidence: &Evidence) -> Standing {
     if evidence.emulator_full {
         return Standing::Invalid("the link emulator was at its limit".to_owned());
     }
-    // With a schedule a broker that delivers nothing is a result. Without one it only says that some queue between here and
-    // there, often the client library's own, was longer than the trial.
-    if evidence.lag_p99.is_none() && evidence.sent > 0 && evidence.delivered == 0 {
-        return Standing::Invalid(format!(
-            "{} messages were sent without a pause, and none of them came in time",
-            evidence.sent
-        ));
-    }
-    if let Some(why) =
-        not_arrived(evidence.expected, evidence.delivered).filter(|_| evidence.is_flood)
-    {
+    if let Some(why) = not_arrived(
+        evidence.is_flood,
+        evidence.expected,
+        evidence.delivered,
+        evidence.beside,
+    ) {
         return Standing::Invalid(why);
     }
     if let Some(lag) = evidence.lag_p99 {
@@ -101,23 +98,38 @@ pub fn judge(evidence: &Evidence) -> Standing {
     Standing::Valid
 }
 
-/// The standing of a stored trial by the rules of today, as far as its row can tell: a flood that did not arrive has neither
-/// a rate nor a latency.
+/// The standing of a stored trial by the rules of today, as far as its row can tell.
 pub fn of_stored(cell: &Cell, row: &Row) -> Standing {
     let is_flood = matches!(cell.load, Load::Flood { .. });
-    match (&row.standing, not_arrived(row.expected, row.delivered)) {
-        (Standing::Valid, Some(why)) if is_flood => Standing::Invalid(why),
+    let beside = row.more.get("bursts_delivered").map(|count| *count as u64);
+    match (
+        &row.standing,
+        not_arrived(is_flood, row.expected, row.delivered, beside),
+    ) {
+        (Standing::Valid, Some(why)) => Standing::Invalid(why),
         (standing, _) => standing.clone(),
     }
 }
 
-fn not_arrived(expected: u64, delivered: u64) -> Option<String> {
+/// Where nothing came, something is wrong with the trial: there is no figure to tell. A flood that did not arrive has neither
+/// a rate nor a latency: some queue between here and there, often the client library's own, was longer than the trial.
+fn not_arrived(
+    is_flood: bool,
+    expected: u64,
+    delivered: u64,
+    beside: Option<u64>,
+) -> Option<String> {
     let is_all = delivered as f64 >= ARRIVED_MIN * expected as f64;
-    (!is_all).then(|| {
-        format!(
+    if is_flood && !is_all {
+        return Some(format!(
             "a flood of {expected} copies of which {delivered} arrived before the end of the drain"
-        )
-    })
+        ));
+    }
+    if expected > 0 && delivered == 0 {
+        return Some(format!("none of {expected} copies arrived"));
+    }
+    let words = "no message of the flow beside the measured one arrived";
+    (beside == Some(0)).then(|| words.to_owned())
 }
 
 /// Of a flood's copies.
@@ -136,6 +148,7 @@ mod tests {
         sent: 1000,
         expected: 1000,
         delivered: 1000,
+        beside: None,
         is_flood: false,
         held_back: 0,
         lag_p99: Some(200_000),
@@ -248,13 +261,18 @@ mod tests {
             }),
             Standing::Invalid(_)
         ));
-        assert_eq!(
+        assert!(matches!(
             judge(&Evidence {
                 delivered: 0,
                 ..GOOD
             }),
-            Standing::Valid
-        );
+            Standing::Invalid(why) if why == "none of 1000 copies arrived"
+        ));
+        for (beside, counts) in [(0, false), (1, true)] {
+            let beside = Some(beside);
+            let standing = judge(&Evidence { beside, ..GOOD });
+            assert_eq!(standing == Standing::Valid, counts, "{standing:?}");
+        }
     }
 
     /// A trial is valid only if achieved/intended >= 0.99, whatever the cause.

@@ -315,6 +315,7 @@ fn evidence(
         sent: books.sent.sent,
         expected: books.sent.sent * u64::from(cell.copies()),
         delivered: books.got.delivered,
+        beside: books.got.beside.as_ref().map(|beside| beside.bursts.0),
         is_flood: matches!(cell.load, Load::Flood { .. }),
         held_back: books.sent.held_back,
         lag_p99: (has_schedule && !books.sent.lag.is_empty())
