@@ -15,6 +15,10 @@
 
 /* Messages that wait at one socket. Bounded, so that a flood stays in memory. */
 #define QUEUE 10000
+/* Bytes of a flood that wait for all subscribers together: more of them than a slow link carries in time would be a flood that
+   ends in the queue. The laboratory's own floods are as far ahead (trial/pump.rs). */
+#define FLOOD_BYTES (4 << 20)
+#define FLOOD_MIN 10
 
 static void *context, *publisher[LANES_MAX];
 static char *frame[LANES_MAX];
@@ -28,11 +32,19 @@ static void die(const char *what)
     _exit(1);
 }
 
+static int queue_of(void)
+{
+    if (all.load != FLOOD)
+        return QUEUE;
+    size_t most = FLOOD_BYTES / ((size_t)all.size_max * all.copies);
+    return most < FLOOD_MIN ? FLOOD_MIN : most < QUEUE ? (int)most : QUEUE;
+}
+
 /* A socket that blocks where it would drop. */
 static void *opened(void *context, int kind)
 {
     void *socket = zmq_socket(context, kind);
-    int queue = QUEUE, one = 1, none = 0;
+    int queue = queue_of(), one = 1, none = 0;
     if (!socket || zmq_setsockopt(socket, ZMQ_SNDHWM, &queue, sizeof queue) ||
         zmq_setsockopt(socket, ZMQ_RCVHWM, &queue, sizeof queue) || zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none))
         die("socket");

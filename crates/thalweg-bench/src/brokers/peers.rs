@@ -45,7 +45,7 @@ pub fn stand_in(system: System, site: Site<'_>) -> Result<Running, NoBroker> {
         }
         _ => (
             Protocol::Zmtp,
-            "ZMQ_SNDHWM = ZMQ_RCVHWM = 10000, ZMQ_XPUB_NODROP = 1".to_owned(),
+            "ZMQ_SNDHWM = ZMQ_RCVHWM = 10000 (of a flood fewer: 4 MiB for all subscribers), ZMQ_XPUB_NODROP = 1".to_owned(),
         ),
     };
     let address = SocketAddr::new(publisher, site.address(PortKind::Tcp, 5559)?.port());

@@ -62,7 +62,7 @@ impl<'a> Shared<'a> {
     /// its latency.
     pub fn bounded(self) -> Shared<'a> {
         let most = FLOOD_BYTES
-            .checked_div(self.plan.sizes.mean())
+            .checked_div(self.plan.sizes.mean() * u64::from(self.copies.max(1)))
             .unwrap_or(FLOOD_MESSAGES);
         Shared {
             window_max: Some(most.clamp(FLOOD_MESSAGES_MIN, FLOOD_MESSAGES)),
@@ -448,7 +448,7 @@ impl Receiving<'_> {
 
 /// How often threads look whether it is over, nanoseconds.
 pub const LOOK_UP: u64 = 20_000_000;
-/// Bytes of payload of a flood under way at once.
+/// Bytes of payload of a flood under way at once, to all subscribers together.
 const FLOOD_BYTES: u64 = 4 << 20;
 /// Messages of a flood under way at once.
 const FLOOD_MESSAGES: u64 = 40_000;
@@ -457,7 +457,7 @@ const FLOOD_FIRST: u64 = 1000;
 /// How far a flood may be ahead of its receivers, nanoseconds.
 const FLOOD_AHEAD: u64 = 250_000_000;
 /// However large messages are, and however slow the broker is.
-const FLOOD_MESSAGES_MIN: u64 = 40;
+const FLOOD_MESSAGES_MIN: u64 = 10;
 /// How long a flood waits for room before it tries again, nanoseconds.
 const FLOOD_LOOK: u64 = 1_000_000;
 /// Nanoseconds before a message is due that the sender stays awake.
@@ -492,6 +492,6 @@ mod tests {
         // What is quicker than this tool is bounded by the books.
         assert!(under_way(10_000_000, 40_000).1 <= 40_000);
         // A broker that does nothing for a while is asked again.
-        assert_eq!(under_way(10, 70).0, 40);
+        assert_eq!(under_way(20, 70).0, FLOOD_MESSAGES_MIN);
     }
 }
