@@ -89,7 +89,13 @@ pub struct Extras {
     /// Messages of the common client live for so many milliseconds; 0 is for ever.
     #[serde(skip_serializing_if = "is_zero")]
     pub lifespan_ms: u32,
+    /// Subscribers of the common client receive by a multicast group of our broker: from QoS 1 on they ask for what was lost.
+    #[serde(skip_serializing_if = "is_false")]
+    pub multicast: bool,
 }
+
+/// What that group is called.
+pub const MULTICAST_GROUP: &str = "lab";
 
 /// What carries a protocol's bytes, other than the plain transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 
 use super::NoBroker;
 use super::peers::cyclone;
+use super::ports::PortKind;
 use super::site::{Launch, Order, Site, text_of};
 use super::system::{System, found};
-use crate::cell::Protocol;
-use crate::net::CLIENT_HOST;
+use crate::cell::{MULTICAST_GROUP, Protocol};
+use crate::net::{CLIENT_HOST, DEVICE};
 
 /// What `THALWEG_BIN` names (`thalweg bench` names itself), or `thalweg` beside this program, or the one in PATH.
 pub fn program() -> Option<PathBuf> {
@@ -76,6 +77,10 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     if addresses.contains_key(&Protocol::Zmtp) {
         text.push_str(SETTINGS_OF_ZMTP);
     }
+    if site.cell.extras.multicast {
+        let group = group(site)?;
+        let _ = writeln!(text, "multicast = [{group}]");
+    }
     let _ = writeln!(text, "journal.enabled = {}", site.is_persistent());
     let config = site.write("thalweg.toml", &text)?;
     let data = text_of(&site.path("data"));
@@ -93,6 +98,15 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let mut launch = Launch::new(broker, addresses, text)?;
     launch.says = Some("ready");
     Ok(launch)
+}
+
+/// The group that subscribers of a cell receive by, at the interface of the link.
+fn group(site: &Site<'_>) -> io::Result<String> {
+    let port = site.address(PortKind::Udp, 7500)?.port();
+    let interface = site.space.map_or("lo", |_| DEVICE);
+    Ok(format!(
+        "{{ name = \"{MULTICAST_GROUP}\", group = \"239.255.80.1:{port}\", interfaces = [\"{interface}\"], filters = [\"lab/#\"] }}"
+    ))
 }
 
 /// Where a bridge of DDS is, where its clients are, and what these are told: a line for publishers and one for subscribers,
@@ -119,6 +133,7 @@ listeners.websocket.enabled = false
 listeners.coap-tcp.enabled = false
 queue.messages_max = 100000000
 queue.bytes_max = \"64GiB\"
+queue.output_bytes_max = \"64MiB\"
 mqtt.receive_maximum = 65535
 mqtt.inflight_max = 65535
 coap.observations_per_peer_max = 65535

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use thalweg_client::{
-    BatchSettings, Client, ClientBuilder, ClientError, Options, Reliability, Status,
+    BatchSettings, Client, ClientBuilder, ClientError, GroupCounts, Options, Reliability, Status,
     SubscribeOptions, Subscription, Success, ThrottleSettings, Ticket, TlsFiles, Via, blocking,
 };
 
 use super::{Fault, Job, Publisher, Received, Subscriber};
-use crate::cell::{Carrier, Leg, Protocol};
+use crate::cell::{Carrier, Leg, MULTICAST_GROUP, Protocol};
 use crate::load::{Gave, clock};
 
 /// Publishers: one client or several, that share the flows.
@@ -235,29 +235,49 @@ impl Subscribing {
                 let name = copy * connections + number;
                 let client = client(job, &job.subscribe, job.subscribe_at, "s", name)?;
                 let topics = job.filters((0..job.flows).filter(|it| it % connections == number));
-                for some in topics.chunks(FILTERS_AT_ONCE) {
+                // A message of a group comes once, to any of them.
+                let copy = if job.shared { 0 } else { copy };
+                let at_once = job.multicast.map_or(FILTERS_AT_ONCE, |_| 1);
+                for some in topics.chunks(at_once) {
                     let filters: Vec<&str> = some.iter().map(String::as_str).collect();
-                    let subscription = within(
-                        ANSWERED_WITHIN,
-                        client.subscribe_all(&filters, options.clone()),
-                    )
-                    .ok_or_else(|| "the subscriptions were not confirmed".to_owned())?
-                    .map_err(|error| format!("subscribing: {error}"))?;
-                    // A message of a group comes once, to any of them.
-                    subscriptions.push((if job.shared { 0 } else { copy }, subscription));
+                    let subscription = match filters.as_slice() {
+                        [filter] if job.multicast.is_some() => {
+                            let options = options.clone();
+                            confirmed(client.subscribe_by_multicast(
+                                MULTICAST_GROUP,
+                                filter,
+                                options,
+                            ))
+                        }
+                        _ => confirmed(client.subscribe_all(&filters, options.clone())),
+                    };
+                    subscriptions.push((copy, subscription?));
                 }
                 clients.push(client);
             }
         }
         let (parked, waker) = Parked::new();
-        Ok(Subscribing {
+        let subscribing = Subscribing {
             subscriptions,
             clients,
             parked,
             waker,
             thread: thread::current().id(),
-        })
+        };
+        subscribing.objection().map_or(Ok(subscribing), Err)
     }
+
+    fn statuses(&self) -> impl Iterator<Item = Status> {
+        self.clients.iter().filter_map(|it| it.status().ok())
+    }
+}
+
+fn confirmed(
+    subscribed: impl Future<Output = Result<Subscription, ClientError>>,
+) -> Result<Subscription, Fault> {
+    within(ANSWERED_WITHIN, subscribed)
+        .ok_or_else(|| "the subscriptions were not confirmed".to_owned())?
+        .map_err(|error| format!("subscribing: {error}"))
 }
 
 impl Subscriber for Subscribing {
@@ -299,16 +319,22 @@ impl Subscriber for Subscribing {
     }
 
     fn overflow(&self) -> u64 {
-        let statuses = self
-            .clients
-            .iter()
-            .filter_map(|client| client.status().ok());
-        statuses.map(|status| status.counts.receive_dropped).sum()
+        let dropped = |status: Status| {
+            let of_groups = status.groups.iter().map(|group| group.counts.dropped);
+            status.counts.receive_dropped + of_groups.sum::<u64>()
+        };
+        self.statuses().map(dropped).sum()
+    }
+
+    fn objection(&self) -> Option<Fault> {
+        let mut groups = self.statuses().flat_map(|status| status.groups);
+        let group = groups.find(|group| !group.is_heard)?;
+        Some(format!("not received by multicast: {}", group.why_not))
     }
 
     fn counts(&self) -> Vec<(&'static str, f64)> {
         let sum = summed(&self.clients);
-        vec![
+        let mut counts = vec![
             ("connections_subscribe", self.clients.len() as f64),
             // What the client has left out because it was marked as a repetition.
             (
@@ -320,8 +346,23 @@ impl Subscriber for Subscribing {
                 sum(|status| status.lanes.iter().map(|lane| lane.bytes_received).sum()),
             ),
             ("reconnects_subscribe", sum(reconnects)),
-        ]
+        ];
+        if self.statuses().any(|status| !status.groups.is_empty()) {
+            counts.extend([
+                (
+                    "multicast_requests",
+                    sum(|it| of_groups(it, |of| of.requests)),
+                ),
+                ("multicast_lost", sum(|it| of_groups(it, |of| of.lost))),
+                ("multicast_unsent", sum(|it| of_groups(it, |of| of.unsent))),
+            ]);
+        }
+        counts
     }
+}
+
+fn of_groups(status: &Status, what: fn(&GroupCounts) -> u64) -> u64 {
+    status.groups.iter().map(|group| what(&group.counts)).sum()
 }
 
 fn reconnects(status: &Status) -> u64 {
@@ -385,6 +426,9 @@ pub fn builder(job: &Job, leg: &Leg, role: &str, number: u32) -> Result<ClientBu
         .keep_alive(KEEP_ALIVE)
         .receive_buffer(RECEIVE_BUFFER)
         .seed(job.seed.wrapping_add(u64::from(number)));
+    if let Some(interface) = job.multicast {
+        builder = builder.multicast_interface(interface);
+    }
     if job.turbo {
         builder = builder.turbo(BatchSettings::TURBO);
     }

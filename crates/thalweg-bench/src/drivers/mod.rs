@@ -11,13 +11,14 @@ pub mod program;
 pub mod socket;
 pub mod stock;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cell::{Carrier, Cell, Driver, Leg, Load, Protocol, Workload};
 use crate::load::Gave;
+use crate::net::CLIENT_HOST;
 
 /// What drivers have to know of a trial.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +56,9 @@ pub struct Job {
     pub throttle: bool,
     /// How long messages of the common client live; none is for ever.
     pub lifespan: Option<Duration>,
+    /// The address of the interface by which subscribers of the common client join the broker's multicast group; none
+    /// subscribes as usual.
+    pub multicast: Option<Ipv4Addr>,
     /// Connections that a driver may share between flows; `bare` has one for each flow and copy.
     pub connections: u32,
     /// The broker keeps what a CoAP observer has not taken yet; others skip states.
@@ -110,6 +114,10 @@ impl Job {
                 0 => None,
                 ms => Some(Duration::from_millis(ms.into())),
             },
+            multicast: cell.extras.multicast.then(|| {
+                let own = cell.link.namespaces.then(|| CLIENT_HOST.parse().ok());
+                own.flatten().unwrap_or(Ipv4Addr::LOCALHOST)
+            }),
             connections: connections(cell),
             keeps_all: cell.system == "thalweg",
             writes_first: matches!(&*cell.system, "libcoap" | "ejabberd"),
@@ -217,6 +225,11 @@ pub trait Subscriber: Send {
     /// Messages that the client has thrown away because they were not taken in time.
     fn overflow(&self) -> u64 {
         0
+    }
+
+    /// Why what came does not count although nothing failed.
+    fn objection(&self) -> Option<Fault> {
+        None
     }
 
     /// What else can be counted, by name.

@@ -406,7 +406,8 @@ const QUIET: [(&str, &str); 3] = [
 ];
 /// Packets that wait for the emulator at most. With the usual 500, one moment without it loses some.
 const EMULATED_QUEUE: u32 = 10_000;
-const DEVICE: &str = "wire";
+/// The interface of both ends.
+pub const DEVICE: &str = "wire";
 const PREFIX: &str = "thalweg-";
 
 #[cfg(test)]

@@ -106,7 +106,9 @@ pub fn play(stage: &Stage<'_>, others: &BTreeSet<u32>) -> Result<Played, Fault> 
             .load(Ordering::Relaxed)
             .then_some(ended)
             .filter(|_| !shared.is_complete()),
-        trouble: trouble.map(|(_, words)| words),
+        trouble: trouble
+            .map(|(_, words)| words)
+            .or_else(|| subscriber.objection()),
     })
 }
 

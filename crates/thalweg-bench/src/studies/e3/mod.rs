@@ -60,7 +60,9 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
         let is_bridge = (*system, leg.protocol) == (OURS, Protocol::Dds);
         let few = |size: &u32| is_bridge && ![64, 4096, 32_768].contains(size);
         for size in sizes {
-            if budget != Budget::Paper && few(size) {
+            // One at a time is in the statement about less than 1 KB only.
+            let is_for_paper = few(size) || (leg.window == 1 && *size >= 1024);
+            if budget != Budget::Paper && is_for_paper {
                 continue;
             }
             for fan_out in [1, 7] {
@@ -90,6 +92,7 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
         }
     }
     policies(budget, seed, &mut cells);
+    multicasts(budget, seed, &mut cells);
     paced(budget, seed, &mut cells);
     lifespans(budget, seed, &mut cells);
     rates(budget, seed, &mut cells);
@@ -270,6 +273,8 @@ fn policies(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
 const BASE: &str = "base";
 const MULTICAST: &str = "Multicast";
 const BATCHES: &str = "Turbo";
+const REPAIRED: &str = "Multicast+Repair";
+const BOTH: &str = "Multicast+Turbo";
 const SLOW: &str = "SlowHeartbeat";
 
 /// A policy of the study, what Cyclone is told (`brokers/peers.rs`), and the subscribers that the quick run has.
@@ -284,11 +289,43 @@ const POLICIES: [Policy; 5] = [
     // Cyclone gathers what fits into a datagram, and does not reckon how much that should be, as RTI's TurboMode does.
     (BATCHES, &[("batch", "true")], &[1]),
     (SLOW, &[("heartbeat", "1 s")], &[]),
-    (
-        "Multicast+Turbo",
-        &[("multicast", "true"), ("batch", "true")],
-        &[],
-    ),
+    (BOTH, &[("multicast", "true"), ("batch", "true")], &[]),
+];
+
+/// E3d with seven of our clients on one Ethernet, by a multicast group of our broker and by a copy for each. Their publisher does
+/// not wait for confirmations: it is as far ahead of them as any flood.
+fn multicasts(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
+    let all: &[u32] = by(
+        budget,
+        &[64, 1024, 32_768],
+        &[64, 512, 1024, 32_768],
+        &[64, 128, 256, 512, 1024, 2048, 4096, 8192, 32_768],
+    );
+    for (policy, [is_multicast, is_repaired, turbo], quick) in GROUPS {
+        let is_asked = |size: &&u32| budget == Budget::Paper || quick.is_none_or(|it| it == **size);
+        for size in all.iter().filter(is_asked) {
+            e3d(budget, OURS, mqtt(0), policy, 7)
+                .payload(*size)
+                .with(|cell| {
+                    cell.load = Load::Flood { flows: 1 };
+                    cell.link.bridged = true;
+                    cell.extras.multicast = is_multicast;
+                    cell.extras.turbo = turbo;
+                    cell.subscribe.qos = u8::from(is_repaired);
+                })
+                .repeats(by(budget, 1, 3, 5), seed, cells);
+        }
+    }
+}
+
+/// Name; whether the broker sends to a group, receivers ask for what they missed, and the publisher gathers; and the only
+/// size that all but the longest run have.
+type Reception = (&'static str, [bool; 3], Option<u32>);
+const GROUPS: [Reception; 4] = [
+    (BASE, [false, false, false], None),
+    (MULTICAST, [true, false, false], None),
+    (REPAIRED, [true, true, false], Some(1024)),
+    (BOTH, [true, false, true], Some(64)),
 ];
 
 /// E3d with our client: how it paces what is confirmed, over the link of the study and a round trip of 2 ms, where a batch saves
@@ -390,7 +427,7 @@ fn priorities(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
                     cell.broker_settings = told(settings);
                     cell.extras.wildcard = true;
                     cell.publish.window = 1000;
-                    cell.phases = phases(0.3, 0.5, 3.5, 5.0);
+                    cell.phases = phases(0.3, 0.5, 3.0, 5.0);
                 })
                 .repeats(by(budget, 1, 3, 5), seed, cells);
         }

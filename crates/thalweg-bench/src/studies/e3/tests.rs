@@ -14,6 +14,7 @@ fn trial(cell: Cell, more: &[(&str, f64)]) -> (Cell, Row) {
         cell,
         Row {
             more,
+            expected: 1,
             delivered: 1,
             seconds: 1.0,
             ..Row::blank(Standing::Valid)
@@ -108,6 +109,8 @@ fn policies_are_measured_on_a_bridge_beside_their_base() {
         rate(BATCHES, 1, 64, 4000.0),
         rate(BASE, 7, 64, 7000.0),
         rate(MULTICAST, 7, 64, 28_000.0),
+        rate(BASE, 7, 32_768, 300.0),
+        rate(MULTICAST, 7, 32_768, 2000.0),
     ];
     let found = shapes(&group::groups(&good));
     for id in ["S3.4", "S3.5"] {
@@ -117,7 +120,7 @@ fn policies_are_measured_on_a_bridge_beside_their_base() {
             "{shape:?}"
         );
         assert!(shape.baseline.figures.contains("4.00 times"));
-        assert_eq!(shape.ours.figures.starts_with("not built: "), id == "S3.4");
+        assert_eq!(shape.ours, Found::nothing());
     }
     let bad = [rate(BASE, 7, 64, 7000.0), rate(MULTICAST, 7, 64, 8000.0)];
     let found = shapes(&group::groups(&bad));
@@ -126,12 +129,66 @@ fn policies_are_measured_on_a_bridge_beside_their_base() {
 }
 
 #[test]
+fn our_groups_are_measured_on_the_same_bridge_as_a_copy_for_each() {
+    let cells = cells(Budget::Quick, 3);
+    let ours: Vec<&Cell> = cells
+        .iter()
+        .filter(|cell| cell.system == OURS && cell.link.bridged)
+        .collect();
+    let cell_of = |policy: &str, size: u32| {
+        let is_it =
+            |cell: &&&Cell| cell.axes["policy"] == policy && group::payload(cell) == Some(size);
+        let cell: &Cell = ours.iter().find(is_it).expect("it is in the quick run");
+        assert_eq!((cell.fan_out, cell.link.rate), (7, Some(LINK_BITS)));
+        assert_eq!(cell.extras.multicast, policy != BASE);
+        cell.clone()
+    };
+    // It has a base of its own, with the same receivers.
+    let other = cells
+        .iter()
+        .find(|cell| cell.system == OURS && cell.fan_out == 7 && cell.extras.lifespan_ms > 0);
+    assert_ne!(
+        other.expect("it is there").publish,
+        cell_of(BASE, 64).publish
+    );
+    let ruling = |small: f64, repaired: f64, large: f64| {
+        let found = shapes(&group::groups(&[
+            trial(cell_of(BASE, 64), &[(group::ARRIVED, 10_000.0)]),
+            trial(cell_of(MULTICAST, 64), &[(group::ARRIVED, small)]),
+            trial(cell_of(BOTH, 64), &[(group::ARRIVED, 40_000.0)]),
+            trial(cell_of(BASE, 1024), &[(group::ARRIVED, 10_000.0)]),
+            trial(cell_of(REPAIRED, 1024), &[(group::ARRIVED, repaired)]),
+            trial(cell_of(BASE, 32_768), &[(group::ARRIVED, 350.0)]),
+            trial(cell_of(MULTICAST, 32_768), &[(group::ARRIVED, large)]),
+        ]));
+        of(&found, "S3.4").ours.clone()
+    };
+    let good = ruling(30_000.0, 31_000.0, 1300.0);
+    assert_eq!(good.ruling, Ruling::Reproduced, "{}", good.figures);
+    assert!(good.figures.contains("Multicast+Repair, 1024 B"));
+    let of_large = [
+        trial(cell_of(BASE, 32_768), &[(group::ARRIVED, 350.0)]),
+        trial(cell_of(MULTICAST, 32_768), &[(group::ARRIVED, 1300.0)]),
+    ];
+    let found = shapes(&group::groups(&of_large));
+    let part = &of(&found, "S3.4").ours.ruling;
+    assert_eq!(*part, Ruling::Under("without 64 B".to_owned()));
+    for bad in [
+        ruling(29_000.0, 31_000.0, 1300.0),
+        ruling(30_000.0, 29_000.0, 1300.0),
+        ruling(30_000.0, 31_000.0, 1200.0),
+    ] {
+        assert!(matches!(bad.ruling, Ruling::Not(_)), "{}", bad.figures);
+    }
+}
+
+#[test]
 fn our_client_is_measured_with_its_paces_beside_none() {
     let cells = cells(Budget::Quick, 3);
     let trial_of = |policy: &str, per_s: f64, mean_us: f64| {
         let is_it = |cell: &&Cell| {
             cell.experiment == "E3d"
-                && cell.system == OURS
+                && (cell.system.as_str(), cell.fan_out) == (OURS, 1)
                 && cell.axes["policy"] == policy
                 && group::payload(cell) == Some(64)
         };
