@@ -1,9 +1,8 @@
 //! Instructions per operation: the same on every machine, so a regression can fail the build.
 //!
-//! A bench program is `crates/*/benches/instructions.rs` (`harness = false`). Called with `list` it prints the names of its
-//! operations, one per line; called with `NAME COUNT` it does that operation COUNT times and nothing that depends on COUNT
-//! otherwise. We run it under valgrind with N and 2 N repetitions; the difference divided by N is the cost of one, free of
-//! start-up and set-up. `bench-results/instructions.toml` has a table per crate.
+//! `thalweg-instructions` is one program with the operations of all crates. We run it under valgrind with N and 2 N repetitions of
+//! each; the difference divided by N is the cost of one, free of start-up and set-up. `bench-results/instructions.toml` has a
+//! table per crate.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -69,43 +68,34 @@ pub fn run(bless: bool, filter: Option<&str>) -> Outcome {
 
 fn measure(filter: Option<&str>) -> Result<Counts, String> {
     let build = [
+        "build",
+        "--package",
+        "thalweg-instructions",
+        "--profile",
         "bench",
-        "--workspace",
-        "--bench",
-        "instructions",
-        "--no-run",
         "--message-format",
         "json-render-diagnostics",
     ];
     let messages = Program::cargo(build).stdout()?;
-    let mut counts = Counts::new();
-    for message in messages
+    let program = messages
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-    {
-        let is_ours = message["target"]["name"] == "instructions";
-        let (Some(program), true) = (message["executable"].as_str(), is_ours) else {
+        .find_map(|message| Some(message["executable"].as_str()?.to_owned()))
+        .ok_or("cargo does not say where the program is")?;
+    let (names, _) = Program::new(&program).output()?;
+    let mut counts = Counts::new();
+    for (krate, name) in names.lines().filter_map(|line| line.split_once(' ')) {
+        if filter.is_some_and(|part| !name.contains(part)) {
             continue;
-        };
-        let krate = message["manifest_path"]
-            .as_str()
-            .and_then(|path| path.rsplit('/').nth(1))
-            .unwrap_or("?")
-            .to_owned();
-        let (names, _) = Program::new(program).args(["list"]).output()?;
-        for name in names
-            .split_whitespace()
-            .filter(|name| filter.is_none_or(|part| name.contains(part)))
-        {
-            let short = count(program, name, REPETITIONS)?;
-            let long = count(program, name, 2 * REPETITIONS)?;
-            let each = long.saturating_sub(short) as f64 / REPETITIONS as f64;
-            println!("{krate:<20} {name:<40} {each:>12.1} instructions");
-            counts
-                .entry(krate.clone())
-                .or_default()
-                .insert(name.to_owned(), (each * 10.0).round() / 10.0);
         }
+        let short = count(&program, [krate, name], REPETITIONS)?;
+        let long = count(&program, [krate, name], 2 * REPETITIONS)?;
+        let each = long.saturating_sub(short) as f64 / REPETITIONS as f64;
+        println!("{krate:<20} {name:<40} {each:>12.1} instructions");
+        counts
+            .entry(krate.to_owned())
+            .or_default()
+            .insert(name.to_owned(), (each * 10.0).round() / 10.0);
     }
     if counts.is_empty() {
         Err("no instruction bench matched".to_owned())
@@ -115,19 +105,20 @@ fn measure(filter: Option<&str>) -> Result<Counts, String> {
 }
 
 /// Instructions of a whole run, as cachegrind counts them.
-fn count(program: &str, name: &str, repetitions: u64) -> Result<u64, String> {
+fn count(program: &str, operation: [&str; 2], repetitions: u64) -> Result<u64, String> {
     let (_, stderr) = Program::new("valgrind")
         .args([
             "--tool=cachegrind",
             "--cache-sim=no",
+            "--vgdb=no",
             "--cachegrind-out-file=/dev/null",
             program,
-            name,
         ])
+        .args(operation)
         .args([repetitions.to_string()])
         .output()?;
     total_of(&stderr).ok_or_else(|| {
-        format!("valgrind did not say how many instructions `{name}` took:\n{stderr}")
+        format!("valgrind did not say how many instructions {operation:?} took:\n{stderr}")
     })
 }
 

@@ -188,6 +188,18 @@ const ARROWS: &[(&str, &[&str])] = &[
             "thalweg-dds",
         ],
     ),
+    (
+        "thalweg-instructions",
+        &[
+            "thalweg-model",
+            "thalweg-wire",
+            "WIRES",
+            "thalweg-filter",
+            "thalweg-balance",
+            "thalweg-kernel",
+            "thalweg-fronts",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

@@ -1,6 +1,8 @@
-//! The codec's operations for `cargo xtask bench-instructions`: `list` names them, `NAME COUNT` does one COUNT times.
+//! The codec of AMQP.
 
 use std::hint::black_box;
+
+use crate::Operation;
 
 use thalweg_amqp::methods::basic;
 use thalweg_amqp::{
@@ -17,10 +19,7 @@ const PUBLISH: basic::Publish<'_> = basic::Publish {
 };
 const PAYLOAD: [u8; 36] = [b'x'; 36];
 
-/// A name and what it does so many times.
-type Operation = (&'static str, fn(u32));
-
-const OPERATIONS: [Operation; 6] = [
+pub const OPERATIONS: &[Operation] = &[
     ("decode_publish", |count| {
         decode(&publish(&BasicProperties::default()), count)
     }),
@@ -41,16 +40,6 @@ const OPERATIONS: [Operation; 6] = [
     }),
     ("encode_ack", encode_ack),
 ];
-
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let name = arguments.next().unwrap_or_default();
-    let count = arguments.next().and_then(|count| count.parse().ok());
-    match (OPERATIONS.iter().find(|(known, _)| *known == name), count) {
-        (Some((_, operation)), Some(count)) => operation(count),
-        _ => OPERATIONS.iter().for_each(|(name, _)| println!("{name}")),
-    }
-}
 
 /// What most clients set.
 fn some_properties() -> BasicProperties<'static> {

@@ -1,8 +1,10 @@
-//! Matching, for `cargo xtask bench-instructions`: `list` names the operations, `NAME COUNT` does one COUNT times.
+//! Matching, publishing and balancing in the kernel, without a front.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::Arc;
+
+use crate::Operation;
 use thalweg_balance::{Balancer, Choice, GroupStrategy, Head, Parcel, Place, Terms};
 use thalweg_filter::Predicate;
 use thalweg_kernel::access::Access;
@@ -15,12 +17,9 @@ use thalweg_kernel::{
 };
 use thalweg_model::{Properties, PropertyValue, Reliability, Span, Time};
 
-/// A name and what it does so many times.
-type Operation = (&'static str, fn(u32));
-
-const OPERATIONS: [Operation; 16] = [
+pub const OPERATIONS: &[Operation] = &[
     ("match_1000_filters_cold", |count| cold(1_000, count)),
-    ("match_1000000_filters_cold", |count| cold(1_000_000, count)),
+    ("match_100000_filters_cold", |count| cold(100_000, count)),
     ("publish_1000_filters_cached", |count| cached(1_000, count)),
     ("publish_1000_filters_not_cached", |count| {
         not_cached(1_000, count)
@@ -51,16 +50,6 @@ const OPERATIONS: [Operation; 16] = [
 
 /// Addresses that are published to in turn.
 const ADDRESSES: u32 = 64;
-
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let name = arguments.next().unwrap_or_default();
-    let count = arguments.next().and_then(|count| count.parse().ok());
-    match (OPERATIONS.iter().find(|(known, _)| *known == name), count) {
-        (Some((_, operation)), Some(count)) => operation(count),
-        _ => OPERATIONS.iter().for_each(|(name, _)| println!("{name}")),
-    }
-}
 
 /// One filter in ten has a wildcard.
 fn filter(number: u32) -> String {

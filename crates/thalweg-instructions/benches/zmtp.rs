@@ -1,15 +1,14 @@
-//! The codec's operations for `cargo xtask bench-instructions`: `list` names them, `NAME COUNT` does one COUNT times.
+//! The codec of ZMTP, with CURVE.
 
 use std::hint::black_box;
+
+use crate::Operation;
 use thalweg_zmtp::{
     Announcement, ClientMechanism, ClientSide, CurveClient, CurveServer, Event, Gathered,
     HandshakeEvent, KeyPair, Limits, ServerMechanisms, ServerSide, SocketType, Traffic,
 };
 
-/// A name and what it does so many times.
-type Operation = (&'static str, fn(u32));
-
-const OPERATIONS: [Operation; 6] = [
+pub const OPERATIONS: &[Operation] = &[
     ("decode_short_frame", |count| decode(&[SHORT], count)),
     ("decode_address_and_payload", |count| {
         decode(&[ADDRESS, SHORT], count)
@@ -23,16 +22,6 @@ const OPERATIONS: [Operation; 6] = [
 /// What the measured messages look like: 36 octets under a topic of three levels.
 const SHORT: &[u8] = &[b'x'; 36];
 const ADDRESS: &[u8] = b"plant/line-7/temperature";
-
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let name = arguments.next().unwrap_or_default();
-    let count = arguments.next().and_then(|count| count.parse().ok());
-    match (OPERATIONS.iter().find(|(known, _)| *known == name), count) {
-        (Some((_, operation)), Some(count)) => operation(count),
-        _ => OPERATIONS.iter().for_each(|(name, _)| println!("{name}")),
-    }
-}
 
 /// Both ends behind their handshake.
 fn pair(mechanism: ClientMechanism, client: SocketType, server: SocketType) -> (Traffic, Traffic) {

@@ -1,6 +1,8 @@
-//! The codec's operations for `cargo xtask bench-instructions`: `list` names them, `NAME COUNT` does one COUNT times.
+//! The codec of MQTT.
 
 use std::hint::black_box;
+
+use crate::Operation;
 use thalweg_mqtt::{
     ConnAck, ConnectOut, Event, PublishOut, QoS, ReasonCode, ServerLimits, ServerSide, Version,
 };
@@ -9,10 +11,7 @@ use thalweg_mqtt::{
 const TOPIC: &str = "plant/line-7/temperature";
 const PAYLOAD: [u8; 36] = [b'x'; 36];
 
-/// A name and what it does so many times.
-type Operation = (&'static str, fn(u32));
-
-const OPERATIONS: [Operation; 6] = [
+pub const OPERATIONS: &[Operation] = &[
     ("decode_publish_qos0", |count| {
         decode(&publish(QoS::AtMostOnce), count)
     }),
@@ -30,16 +29,6 @@ const OPERATIONS: [Operation; 6] = [
         encode(QoS::AtLeastOnce, count)
     }),
 ];
-
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let name = arguments.next().unwrap_or_default();
-    let count = arguments.next().and_then(|count| count.parse().ok());
-    match (OPERATIONS.iter().find(|(known, _)| *known == name), count) {
-        (Some((_, operation)), Some(count)) => operation(count),
-        _ => OPERATIONS.iter().for_each(|(name, _)| println!("{name}")),
-    }
-}
 
 fn connected(version: Version) -> ServerSide {
     let mut client = thalweg_mqtt::ClientSide::new(1 << 20);

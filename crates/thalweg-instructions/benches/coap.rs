@@ -1,8 +1,10 @@
-//! The codec's operations for `cargo xtask bench-instructions`: `list` names them, `NAME COUNT` does one COUNT times.
+//! CoAP: the codec, streams, and a server's answers and notifications.
 
 use core::net::SocketAddr;
 use std::hint::black_box;
 use std::sync::Arc;
+
+use crate::Operation;
 
 use thalweg_coap::stream::{self, StreamSettings};
 use thalweg_coap::{
@@ -11,10 +13,7 @@ use thalweg_coap::{
 };
 use thalweg_wire::Time;
 
-/// A name and what it does so many times.
-type Operation = (&'static str, fn(u32));
-
-const OPERATIONS: [Operation; 11] = [
+pub const OPERATIONS: &[Operation] = &[
     ("decode_put", decode_put),
     ("decode_put_and_read_it", decode_put_and_read_it),
     ("decode_ack", decode_ack),
@@ -31,16 +30,6 @@ const OPERATIONS: [Operation; 11] = [
 /// 60 bytes under `ps/data/plant/temp`.
 const LEVELS: [&[u8]; 4] = [b"ps", b"data", b"plant", b"temp"];
 const PAYLOAD: [u8; 60] = [b'x'; 60];
-
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let name = arguments.next().unwrap_or_default();
-    let count = arguments.next().and_then(|count| count.parse().ok());
-    match (OPERATIONS.iter().find(|(known, _)| *known == name), count) {
-        (Some((_, operation)), Some(count)) => operation(count),
-        _ => OPERATIONS.iter().for_each(|(name, _)| println!("{name}")),
-    }
-}
 
 fn put() -> Vec<u8> {
     let mut out = Vec::new();

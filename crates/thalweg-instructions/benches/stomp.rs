@@ -1,12 +1,11 @@
-//! The codec's operations for `cargo xtask bench-instructions`: `list` names them, `NAME COUNT` does one COUNT times.
+//! The codec of STOMP.
 
 use std::hint::black_box;
+
+use crate::Operation;
 use thalweg_stomp::{ConnectedOut, Event, MessageOut, ServerLimits, ServerSide};
 
-/// A name and what it does so many times.
-type Operation = (&'static str, fn(u32));
-
-const OPERATIONS: [Operation; 5] = [
+pub const OPERATIONS: &[Operation] = &[
     ("decode_send", |count| decode(SEND, count)),
     ("decode_send_with_receipt_and_more", |count| {
         decode(SEND_WITH_RECEIPT_AND_MORE, count)
@@ -29,16 +28,6 @@ const SEND_WITHOUT_LENGTH: &[u8] = b"SEND\ndestination:/topic/plant.line-7.tempe
 
 const SEND_WITH_RECEIPT_AND_MORE: &[u8] = b"SEND\ndestination:/queue/line-7\ncontent-type:text/plain\n\
     persistent:true\nreceipt:message-12345\ncontent-length:36\n\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\0";
-
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let name = arguments.next().unwrap_or_default();
-    let count = arguments.next().and_then(|count| count.parse().ok());
-    match (OPERATIONS.iter().find(|(known, _)| *known == name), count) {
-        (Some((_, operation)), Some(count)) => operation(count),
-        _ => OPERATIONS.iter().for_each(|(name, _)| println!("{name}")),
-    }
-}
 
 fn connected() -> ServerSide {
     let mut server = ServerSide::new(ServerLimits::default());

@@ -1,13 +1,12 @@
-//! The whole way of a message without its sockets, for `cargo xtask bench-instructions`: bytes in at one link, bytes out
-//! at another. `list` names the operations, `NAME COUNT` does one COUNT times.
+//! The whole way of a message without its sockets: bytes in at one link, bytes out at another.
 
-#[path = "instructions/xmpp.rs"]
 mod xmpp;
-#[path = "instructions/zmtp.rs"]
 mod zmtp;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+use crate::Operation;
 use thalweg_amqp::methods::{basic, queue};
 use thalweg_amqp::{BasicProperties, ClientEvent, ContentHeader, Gathered, Method, Table};
 use thalweg_coap::{Code, Datagrams, Encoder, Token, Type, empty, option};
@@ -28,10 +27,7 @@ const PAYLOAD: [u8; 36] = [b'x'; 36];
 const BATCH: u32 = 50;
 const NOW: Time = Time::from_secs(1);
 
-/// A name and what it does so many times.
-type Operation = (&'static str, fn(u32));
-
-const OPERATIONS: [Operation; 24] = [
+pub const OPERATIONS: &[Operation] = &[
     ("path_qos0", |count| {
         path(QoS::AtMostOnce, 1, Version::V311, count)
     }),
@@ -73,16 +69,6 @@ const OPERATIONS: [Operation; 24] = [
     ("fan_out_xmpp_to_10", xmpp::fan_out_to_10),
     ("fan_out_xmpp_to_100", xmpp::fan_out_to_100),
 ];
-
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let name = arguments.next().unwrap_or_default();
-    let count = arguments.next().and_then(|count| count.parse().ok());
-    match (OPERATIONS.iter().find(|(known, _)| *known == name), count) {
-        (Some((_, operation)), Some(count)) => operation(count),
-        _ => OPERATIONS.iter().for_each(|(name, _)| println!("{name}")),
-    }
-}
 
 struct Bench {
     kernel: Kernel,
