@@ -333,9 +333,10 @@ fn subscribed(
             Err(_) => return None,
         }
     };
-    stream
-        .set_read_timeout(Some(Duration::from_secs(2)))
-        .expect("not zero");
+    let patience = |stream: &UnixStream, time| {
+        stream.set_read_timeout(Some(time)).expect("not zero");
+    };
+    patience(&stream, Duration::from_secs(60));
     stream
         .write_all(&Connect::new(V5, "lossless").keep_alive(0).bytes())
         .expect("the broker reads");
@@ -350,6 +351,7 @@ fn subscribed(
         matches!(next(&mut stream), Some(Packet::Suback { codes, .. }) if codes == [1]),
         "SUBACK"
     );
+    patience(&stream, Duration::from_secs(2));
     thread::spawn(move || {
         let mut times = BTreeMap::new();
         loop {

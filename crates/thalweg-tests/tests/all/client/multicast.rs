@@ -1,24 +1,30 @@
 //! Subscriptions that a multicast group of the broker serves, on the loopback interface.
 
-use std::net::{Ipv4Addr, UdpSocket};
-use std::time::Instant;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::{Duration, Instant};
 
+use socket2::{Domain, Socket, Type};
 use thalweg_client::blocking::wait;
 use thalweg_client::{Client, Options, Reliability, SubscribeOptions, Subscription};
 
 use super::PATIENCE;
 use crate::broker::Broker;
 
-fn broker() -> Broker {
-    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = free.local_addr().expect("an address").port();
+/// A broker with a group, and a socket that keeps the group's port from others.
+fn broker() -> (Broker, Socket) {
+    let group = Ipv4Addr::new(239, 255, 10, 2);
+    let kept = Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
+    kept.set_reuse_address(true).expect("it is shared");
+    kept.bind(&SocketAddrV4::new(group, 0).into())
+        .expect("it is bound");
+    let address = kept.local_addr().expect("an address");
+    let address = address.as_socket_ipv4().expect("of version 4");
     let group = format!(
-        "[{{ name = \"poses\", group = \"239.255.10.2:{port}\", interfaces = [\"lo\"], filters = [\"plant/+/pose\"] }}]"
+        "[{{ name = \"poses\", group = \"{address}\", interfaces = [\"lo\"], filters = [\"plant/+/pose\"] }}]"
     );
-    crate::broker::Options::default()
-        .set("multicast", &group)
-        .queues()
-        .start()
+    let options = crate::broker::Options::default();
+    let broker = options.set("multicast", &group).queues().start();
+    (broker, kept)
 }
 
 /// A client of this broker, and a subscription of it; whether it has an interface for multicast.
@@ -43,7 +49,8 @@ fn take(client: &Client, subscription: &mut Subscription, count: usize) -> Vec<S
     while payloads.len() < count {
         match subscription.try_next() {
             Some(message) => payloads.push(String::from_utf8_lossy(message.payload()).into_owned()),
-            None => std::thread::yield_now(),
+            // The machine is left to those who send.
+            None => std::thread::park_timeout(Duration::from_millis(1)),
         }
         let late = begun.elapsed() > PATIENCE;
         assert!(!late, "{payloads:?} of {count}: {:?}", client.status());
@@ -53,7 +60,7 @@ fn take(client: &Client, subscription: &mut Subscription, count: usize) -> Vec<S
 
 #[test]
 fn seven_clients_have_what_is_sent_once_and_an_eighth_by_its_connection() {
-    let broker = broker();
+    let (broker, _kept) = broker();
     let mqtt = format!("mqtt://{}", broker.mqtt());
     let stomp = format!("stomp://{}", broker.stomp());
     // The description comes by whatever a client speaks.
@@ -94,8 +101,8 @@ fn seven_clients_have_what_is_sent_once_and_an_eighth_by_its_connection() {
             panic!("{status:?}")
         };
         assert!(group.is_heard && group.counts.datagrams > 0, "{group:?}");
-        // The description, and nothing of the topic, has come by the connection.
-        assert_eq!(status.counts.received, 1, "{status:?}");
+        // The description has come by the connection, twice if it was published just then, and nothing of the topic.
+        assert!((1..=2).contains(&status.counts.received), "{status:?}");
         assert_eq!(subscription.try_next(), None, "of plant/8/pose");
     }
     assert_eq!(take(&other, &mut by_connection, 50), expected);
