@@ -212,7 +212,7 @@ impl Shared {
 
     /// The thread that waits for the domain.
     fn read_domain(&self, left: Arc<Mutex<Left>>) {
-        let mut incoming = Incoming::new(self.settings.clone(), self.counts.clone(), left);
+        let mut incoming = Incoming::new(self.settings.clone(), self.counts.clone(), left.clone());
         let mut graph = self.graph();
         let mut admission = Admission::default();
         let send = |frames: &[u8]| {
@@ -254,6 +254,9 @@ impl Shared {
             }
             for token in ready.noticed {
                 incoming.notice(token);
+            }
+            if ready.readers.is_empty() {
+                locked(&left).forget_late(Instant::now());
             }
             if !self.is_connected() {
                 // Samples wait where they are, and reliable writers with them.

@@ -33,10 +33,10 @@ impl Left {
             let Some(source) = details.and_then(|it| it.source.clone()) else {
                 continue;
             };
-            self.bytes += message.bytes();
-            if self.bytes > BYTES_MAX {
+            if self.bytes + message.bytes() > BYTES_MAX {
                 return;
             }
+            self.bytes += message.bytes();
             let is_endless = message.expires() == Time::NEVER;
             let left = Duration::from_nanos(message.expires().since(now).nanos());
             let of = (message.address().to_owned(), source.into());
@@ -46,10 +46,13 @@ impl Left {
         }
     }
 
-    /// Joins what another shard had.
+    /// Joins what another shard had, if there is room.
     pub(crate) fn join(&mut self, other: Left) {
-        self.by_source.extend(other.by_source);
-        self.until = self.until.max(other.until);
+        if self.bytes + other.bytes <= BYTES_MAX {
+            self.by_source.extend(other.by_source);
+            self.bytes += other.bytes;
+            self.until = self.until.max(other.until);
+        }
     }
 
     /// Appends what the source of a sample wrote before it, if it is the first that is heard of that.
@@ -67,6 +70,13 @@ impl Left {
         }
     }
 
+    /// Forgets all once writers have had their time.
+    pub(crate) fn forget_late(&mut self, now: Instant) {
+        if self.until.is_some_and(|until| until <= now) {
+            *self = Left::default();
+        }
+    }
+
     fn before(
         &mut self,
         address: &str,
@@ -74,9 +84,7 @@ impl Left {
         payload: &[u8],
         now: Instant,
     ) -> Vec<Earlier> {
-        if self.until.is_some_and(|until| until <= now) {
-            *self = Left::default();
-        }
+        self.forget_late(now);
         if self.by_source.is_empty() {
             return Vec::new();
         }
@@ -160,7 +168,9 @@ mod tests {
             let found = all().before("a", "two", b"new", at + Duration::from_secs(late));
             assert_eq!(found.len(), count, "{late}");
         }
-        let late = at + WAIT_MAX;
-        assert!(all().before("a", "one", b"new", late).is_empty());
+        let mut left = all();
+        left.forget_late(at + WAIT_MAX);
+        assert!(left.by_source.is_empty());
+        assert!(left.before("a", "one", b"new", at).is_empty());
     }
 }

@@ -49,12 +49,19 @@ impl Stage {
 
     /// The payload of the next message.
     fn hears(&mut self) -> String {
+        self.hears_whole().2
+    }
+
+    /// The next message: whether it is a last value, its source and its payload.
+    fn hears_whole(&mut self) -> (Retain, String, String) {
         loop {
             match frame::decode_message(&self.input, PAYLOAD_MAX) {
                 Decoded::Frame(message, length) => {
-                    let payload = String::from_utf8_lossy(message.sample.payload).into_owned();
+                    let sample = message.sample;
+                    let payload = String::from_utf8_lossy(sample.payload).into_owned();
+                    let heard = (sample.retain, sample.source.to_owned(), payload);
                     self.input.drain(..length);
-                    return payload;
+                    return heard;
                 }
                 Decoded::Incomplete => {}
                 Decoded::Wrong => panic!("no frame"),
@@ -152,5 +159,63 @@ fn what_waits_for_a_session_comes_however_much_it_is() {
     say(&mut other, &samples);
     for payload in payloads {
         assert_eq!(stage.hears(), payload);
+    }
+}
+
+#[test]
+fn who_follows_an_address_is_told_which_source_ends_and_nothing_twice() {
+    let mut stage = Stage::set(&[]);
+    let (address, is_late) = ("a", true);
+    let said = |source, retain, payload| {
+        ToBroker::Publish(Sample {
+            is_reliable: true,
+            retain,
+            keeps: 2,
+            address,
+            source,
+            payload,
+            ..Sample::default()
+        })
+    };
+    // Once it hears of the other address it has subscribed to both.
+    let other = Sample {
+        is_reliable: true,
+        retain: Retain::Set,
+        address: "b",
+        payload: b"here",
+        ..Sample::default()
+    };
+    stage.says(&[
+        ToBroker::Subscribe { address, is_late },
+        ToBroker::Publish(other),
+        ToBroker::Subscribe {
+            address: "b",
+            is_late,
+        },
+    ]);
+    assert_eq!(stage.hears(), "here");
+    let mut near = opened(&stage.server, &stage.counts);
+    say(
+        &mut near,
+        &[
+            said("one", Retain::Lasting, b"1"),
+            said("two", Retain::Lasting, b"2"),
+            ToBroker::Withdraw {
+                address,
+                source: "two",
+            },
+            // As it is for those who read one value.
+            said("one", Retain::No, b"1"),
+            said("one", Retain::Lasting, b"3"),
+        ],
+    );
+    for (retain, source, payload) in [
+        (Retain::Set, "one", "1"),
+        (Retain::Set, "two", "2"),
+        (Retain::Ends, "two", ""),
+        (Retain::Set, "one", "3"),
+    ] {
+        let expected = (retain, source.to_owned(), payload.to_owned());
+        assert_eq!(stage.hears_whole(), expected);
     }
 }
