@@ -4,24 +4,27 @@
 mod amqp;
 #[path = "support/folder.rs"]
 mod folder;
+#[path = "support/pipe.rs"]
+mod pipe;
 #[path = "support/xmpp_log_ins.rs"]
 mod xmpp_log_ins;
 
 use amqp::Amqp;
 use folder::Folder;
+use pipe::{Pipe, Wire};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
 };
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_server::Server;
+use thalweg_server::transport::Filtered;
 use thalweg_server::transport::client::{TlsClientFiles, TlsConnector, websocket};
 use thalweg_server::transport::websocket::{Messages, WebSocketSettings};
-use thalweg_server::transport::{Filtered, Transport};
 
 /// Longer than anything here takes; a test that waits for it has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -73,80 +76,6 @@ fn present(server: &Server) -> Vec<(Option<String>, &'static str, &'static str, 
     let mut present: Vec<_> = parts.into_iter().flatten().collect();
     present.sort();
     present
-}
-
-/// A blocking stream through the client's ends of TLS and WebSocket.
-struct Pipe {
-    socket: TcpStream,
-    filters: Box<Filtered>,
-    plain: Vec<u8>,
-}
-
-impl Pipe {
-    fn new(socket: TcpStream, transport: Transport) -> Pipe {
-        let Transport::Filtered(filters) = transport else {
-            panic!("a filter")
-        };
-        Pipe {
-            socket,
-            filters,
-            plain: Vec::new(),
-        }
-    }
-}
-
-/// What is below all filters.
-trait Wire {
-    fn wire(&mut self) -> &mut TcpStream;
-}
-
-impl Wire for TcpStream {
-    fn wire(&mut self) -> &mut TcpStream {
-        self
-    }
-}
-
-impl Wire for Pipe {
-    fn wire(&mut self) -> &mut TcpStream {
-        &mut self.socket
-    }
-}
-
-impl Read for Pipe {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.plain.is_empty() {
-            let mut wire = Vec::new();
-            self.filters.take_output(&mut wire);
-            self.socket.write_all(&wire)?;
-            let mut bytes = [0; 4096];
-            let count = self.socket.read(&mut bytes)?;
-            if count == 0 {
-                return Ok(0);
-            }
-            self.filters
-                .handle_input(&bytes[..count], &mut self.plain)
-                .map_err(io::Error::other)?;
-        }
-        let count = self.plain.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&self.plain[..count]);
-        self.plain.drain(..count);
-        Ok(count)
-    }
-}
-
-impl Write for Pipe {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut wire = Vec::new();
-        self.filters
-            .encode(bytes, &mut wire)
-            .map_err(io::Error::other)?;
-        self.socket.write_all(&wire)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// CONNECT and CONNECTED; then a subscription gets what is sent.

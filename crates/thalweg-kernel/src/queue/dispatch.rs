@@ -339,6 +339,10 @@ impl Kernel {
             return Err(item);
         };
         let (journal, left) = (queue.journal_number(), queue.backlog.len() as u64);
+        if queue.has_priorities() {
+            // Whatever this one's is: what is behind it in an output could not be overtaken.
+            self.sessions.prioritize(to.session);
+        }
         let source = Source::Queue(queue_id);
         if !fresh {
             self.note_delivery(Holder::Queue(queue_id), item.serial, to.session, fx);

@@ -34,6 +34,8 @@ impl<'k> Receiver<'k> {
         let link = session.link()?;
         if session.connection.is_congested()
             || !queue.backlog.is_empty()
+            // The first goes the long way, which sees to it that little is ahead of the next.
+            || (queue.has_priorities() && !session.connection.is_prioritized())
             || !session.access().is_allow_all()
         {
             return None;

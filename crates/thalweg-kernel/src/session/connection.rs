@@ -169,6 +169,11 @@ impl Connection {
         }
     }
 
+    #[inline]
+    pub(crate) fn is_prioritized(&self) -> bool {
+        self.prioritized
+    }
+
     pub(crate) fn hold_back_at_most_once(&mut self) {
         self.held_back = true;
     }

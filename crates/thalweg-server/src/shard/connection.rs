@@ -101,6 +101,13 @@ pub struct ConnectionView {
     pub slow: bool,
 }
 
+impl Connection {
+    /// Whether its socket is given nothing more as long as it has not sent what it has.
+    pub(crate) fn is_kept_short(&self) -> bool {
+        self.shares || self.prioritized
+    }
+}
+
 impl Connections {
     pub(crate) fn insert(&mut self, id: LinkId, connection: Connection) {
         let at = id.0 as usize;

@@ -99,8 +99,9 @@ impl Shard {
             .on_round_trip(id, connection.round_trip, seen.jitter, &mut self.kernel);
     }
 
-    /// A member's socket has taken everything. What it has not sent at once is for a peer, or a network, that is slow:
-    /// nothing more is given to it until all has left.
+    /// The socket of a member, or of one that is sent priorities, has taken everything. What it has not sent at once is for a
+    /// peer, or a network, that is slow: nothing more is given to it until all has left. It would take it, whatever limit it
+    /// has: what waits grows to a packet of 64 KiB before the system looks at that.
     pub(super) fn look_for_rest(&mut self, id: LinkId) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;

@@ -599,7 +599,7 @@ impl Shard {
             self.stages.record(Stage::NetWrite, clock::nanos() - before);
         }
         match result {
-            Ok(()) if connection.shares && self.counts.writes > writes_before => {
+            Ok(()) if connection.is_kept_short() && self.counts.writes > writes_before => {
                 self.look_for_rest(id)
             }
             Ok(()) => {}
@@ -623,7 +623,7 @@ impl Shard {
             return;
         };
         let low = self.settings.links.output_high.min(link.output_high()) / 2;
-        let is_full = connection.shares && connection.blocked;
+        let is_full = connection.is_kept_short() && connection.blocked;
         if waiting == 0 {
             connection.slow = false;
             let is_fat = link.capacity() > FAT_BYTES || connection.wire.capacity() > FAT_BYTES;

@@ -113,11 +113,16 @@ impl Amqp {
     }
 
     pub fn declare_queue(&mut self, name: &str) {
+        self.declare_queue_with(name, b"");
+    }
+
+    /// With arguments: a table's fields.
+    pub fn declare_queue_with(&mut self, name: &str, arguments: &[u8]) {
         self.call(
             1,
             50,
             10,
-            &[vec![0, 0], short(name), vec![0], long(b"")].concat(),
+            &[vec![0, 0], short(name), vec![0], long(arguments)].concat(),
         );
         self.expect(50, 11);
     }
@@ -147,6 +152,15 @@ impl Amqp {
 
     /// In frames that fit into what was agreed on.
     pub fn publish(&mut self, exchange: &str, key: &str, body: &[u8]) {
+        self.publish_with(exchange, key, &[0, 0], body);
+    }
+
+    /// As basic properties say it: 9 is above 0.
+    pub fn publish_above(&mut self, exchange: &str, key: &str, priority: u8, body: &[u8]) {
+        self.publish_with(exchange, key, &[0x08, 0, priority], body);
+    }
+
+    fn publish_with(&mut self, exchange: &str, key: &str, properties: &[u8], body: &[u8]) {
         self.call(
             1,
             60,
@@ -156,7 +170,7 @@ impl Amqp {
         let head = [
             &[0, 60, 0, 0][..],
             &(body.len() as u64).to_be_bytes(),
-            &[0, 0],
+            properties,
         ]
         .concat();
         self.send(2, 1, &head);
