@@ -199,9 +199,15 @@ impl Backlog {
         heads.map(|item| item.message.ingress()).min()
     }
 
-    /// The oldest of the highest priority, if it is in memory.
+    /// The next, if it is in memory: the oldest of the highest priority, or of that whose turn it is.
     pub(crate) fn first(&self) -> Option<&Item> {
-        self.lanes.iter().rev().find_map(VecDeque::front)
+        self.lanes.get(self.next_lane()?)?.front()
+    }
+
+    /// Whether a message of this priority may have to go before others.
+    #[inline]
+    pub(super) fn tells_apart(&self, priority: u8) -> bool {
+        self.lanes.len() > 1 || (self.is_shared && priority > 0)
     }
 
     /// All that is in memory, without what waits to be written.
@@ -211,9 +217,7 @@ impl Backlog {
 
     /// Puts an item where its order says.
     pub(crate) fn insert(&mut self, item: Item) -> Delta {
-        if self.is_shared && item.message.priority() > 0 {
-            self.tell_priorities_apart();
-        }
+        self.note_priority(&item);
         let lane = self.lane_of(&item.message);
         if let (Some(turns), Some(true)) = (
             &mut self.turns,
@@ -294,6 +298,15 @@ impl Backlog {
         lanes.find_map(|lane| self.first_behind(lane, seen(lane)))
     }
 
+    /// The lane that is served next: the highest, if they have no turns.
+    fn next_lane(&self) -> Option<usize> {
+        let waits = |lane: &usize| self.lanes.get(*lane).is_some_and(|it| !it.is_empty());
+        match &self.turns {
+            Some(turns) => turns.next(waits),
+            None => (0..self.lanes.len()).rev().find(waits),
+        }
+    }
+
     /// Lanes, that of the next turn first.
     fn in_turn(&self) -> impl Iterator<Item = usize> {
         let mut lanes: SmallVec<[usize; LANES]> = (0..self.lanes.len()).rev().collect();
@@ -314,6 +327,14 @@ impl Backlog {
             }
         }
         (0, at)
+    }
+
+    /// Priorities have lanes from the first message on that has one.
+    #[inline]
+    fn note_priority(&mut self, item: &Item) {
+        if self.is_shared && item.message.priority() > 0 {
+            self.tell_priorities_apart();
+        }
     }
 
     fn tell_priorities_apart(&mut self) {
@@ -390,6 +411,7 @@ impl Backlog {
     /// Puts many items where their orders say, in one pass over those that they come between: one by one, each would move
     /// up to half of these.
     pub(super) fn insert_all(&mut self, mut items: Vec<Item>) {
+        items.iter().for_each(|item| self.note_priority(item));
         items.sort_by_key(|item| item.order);
         let mut by_lane: Vec<Vec<Item>> = self.lanes.iter().map(|_| Vec::new()).collect();
         for item in items {
@@ -417,11 +439,23 @@ impl Backlog {
         }
     }
 
-    /// Takes the next: the oldest of the highest priority.
+    /// Takes what [`Backlog::first`] shows.
     pub(crate) fn pop(&mut self) -> Option<Item> {
-        let item = self.lanes.iter_mut().rev().find_map(VecDeque::pop_front)?;
+        let lane = self.next_lane()?;
+        let item = self.lanes.get_mut(lane)?.pop_front()?;
+        self.take_turn(item.message.priority());
         self.left(&item);
         Some(item)
+    }
+
+    /// Puts an item back where it was: its priority is the next again.
+    pub(super) fn give_back(&mut self, item: Item) -> Delta {
+        self.note_priority(&item);
+        let lane = self.lane_of(&item.message);
+        if let Some(turns) = &mut self.turns {
+            turns.give_back(lane);
+        }
+        self.put_back(item)
     }
 
     /// Takes the one that is given up first when there is no room: the oldest of the lowest priority.
@@ -815,5 +849,36 @@ mod tests {
                 assert_eq!(drained(at_once), drained(one_by_one));
             }
         }
+    }
+
+    #[test]
+    fn of_a_shared_one_each_priority_has_its_turns_and_what_came_back_is_the_next() {
+        let mut backlog = Backlog::shared();
+        // Each of 0 to 6, in turn.
+        (0..700).for_each(|order| _ = backlog.insert(item(order)));
+        let mut counts = [0; 7];
+        for _ in 0..127 {
+            let first = backlog.first().map(|item| item.order);
+            let next = backlog.pop().expect("there are more");
+            assert_eq!(Some(next.order), first);
+            let _ = backlog.give_back(next);
+            let again = backlog.pop().expect("it is back");
+            assert_eq!(Some(again.order), first);
+            counts[usize::from(again.message.priority())] += 1;
+        }
+        assert_eq!(counts, [1, 2, 4, 8, 16, 32, 64]);
+        assert!(backlog.tells_apart(0));
+        // What was handed out before any waited has its lane, too.
+        for returns in [0, 1] {
+            let mut backlog = Backlog::shared();
+            let _ = backlog.insert(item(0));
+            match returns {
+                0 => _ = backlog.give_back(item(6)),
+                _ => backlog.insert_all(vec![item(6)]),
+            }
+            assert_eq!(drained(backlog), [6, 0]);
+        }
+        assert!(!Backlog::shared().tells_apart(0) && Backlog::shared().tells_apart(1));
+        assert!(!Backlog::new(0).tells_apart(9) && Backlog::new(1).tells_apart(0));
     }
 }

@@ -194,7 +194,7 @@ impl Kernel {
     pub(super) fn put_back(&mut self, queue_id: QueueId, item: Item) {
         self.comes_back(queue_id, &item);
         if let Some(queue) = self.queues.get_mut(queue_id) {
-            self.books.entered(queue.backlog.insert(item));
+            self.books.entered(queue.backlog.give_back(item));
         }
     }
 
@@ -339,7 +339,7 @@ impl Kernel {
             return Err(item);
         };
         let (journal, left) = (queue.journal_number(), queue.backlog.len() as u64);
-        if queue.has_priorities() {
+        if queue.backlog.tells_apart(item.message.priority()) {
             // Whatever this one's is: what is behind it in an output could not be overtaken.
             self.sessions.prioritize(to.session);
         }

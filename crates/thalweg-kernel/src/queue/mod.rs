@@ -154,12 +154,6 @@ impl Queue {
         }
     }
 
-    /// Whether what waits in it leaves by priority.
-    #[inline]
-    fn has_priorities(&self) -> bool {
-        self.terms.limits.priority_max > 0
-    }
-
     /// A member of a group was given one of its messages.
     pub(crate) fn gave(&mut self) {
         self.went += 1;

@@ -26,7 +26,7 @@ struct Receiver<'k> {
 impl<'k> Receiver<'k> {
     /// None if anything waits in the queue, or needs a closer look.
     #[inline(always)]
-    fn of(queue: &Queue, sessions: &'k mut Sessions) -> Option<Self> {
+    fn of(queue: &Queue, priority: u8, sessions: &'k mut Sessions) -> Option<Self> {
         let ([to], []) = (queue.takers.consumers(), queue.takers.groups()) else {
             return None;
         };
@@ -35,7 +35,7 @@ impl<'k> Receiver<'k> {
         if session.connection.is_congested()
             || !queue.backlog.is_empty()
             // The first goes the long way, which sees to it that little is ahead of the next.
-            || (queue.has_priorities() && !session.connection.is_prioritized())
+            || (queue.backlog.tells_apart(priority) && !session.connection.is_prioritized())
             || !session.access().is_allow_all()
         {
             return None;
@@ -70,7 +70,7 @@ impl Kernel {
         let is_sure = draft.reliability > Reliability::AtMostOnce;
         let is_written = queue.is_durable() && is_sure && self.env.limits().journal;
         let serial = self.journal.serial_if(is_written);
-        let Some(to) = Receiver::of(queue, &mut self.sessions) else {
+        let Some(to) = Receiver::of(queue, draft.priority, &mut self.sessions) else {
             return false;
         };
         if self.books.has_accounts() {
@@ -148,7 +148,8 @@ impl Kernel {
         let Some(queue) = self.queues.get_mut(queue_id) else {
             return false;
         };
-        let Some(to) = Receiver::of(queue, &mut self.sessions).filter(|to| !to.turn.settles) else {
+        let to = Receiver::of(queue, run.like.priority, &mut self.sessions);
+        let Some(to) = to.filter(|to| !to.turn.settles) else {
             return false;
         };
         match fx.deliver_run(to.link, run) {
