@@ -60,6 +60,8 @@ pub struct ListenerSpec {
     pub keepalive: Option<Duration>,
     /// The class of service in the IP headers of what is sent; `None` leaves it to the system.
     pub dscp: Option<u8>,
+    /// Bytes that the system holds for a TCP peer; `None` leaves it to the system.
+    pub send_bytes: Option<usize>,
 }
 
 impl ListenerSpec {
@@ -81,6 +83,7 @@ impl ListenerSpec {
             backlog: 4_096,
             keepalive: Some(Duration::from_secs(60)),
             dscp: None,
+            send_bytes: None,
         }
     }
 }
@@ -167,6 +170,10 @@ fn open_tcp(spec: &ListenerSpec, address: SocketAddr) -> io::Result<std::net::Tc
     }
     if let Some(dscp) = spec.dscp {
         mark(&socket, address, dscp)?;
+    }
+    if let Some(bytes) = spec.send_bytes {
+        // The system doubles it, for what it needs beside the bytes themselves.
+        socket.set_send_buffer_size(bytes / 2)?;
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -330,6 +337,34 @@ mod tests {
             };
             assert_eq!(class.unwrap(), CLASS, "{bind} from {peer}");
         }
+    }
+
+    #[test]
+    fn the_system_holds_as_little_for_a_peer_that_does_not_read_as_its_listener_says() {
+        let route = |_: &[u8], _: usize| Route::NeedMore;
+        let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let taken = |send_bytes| {
+            let spec = ListenerSpec {
+                send_bytes,
+                ..ListenerSpec::new("mqtt", Bind::Tcp(address), route)
+            };
+            let listener = open_tcp(&spec, address).unwrap();
+            listener.set_nonblocking(false).unwrap();
+            let client = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            client.set_recv_buffer_size(4096).unwrap();
+            client
+                .connect(&listener.local_addr().unwrap().into())
+                .unwrap();
+            let accepted = Socket::from(listener.accept().unwrap().0);
+            accepted.set_nonblocking(true).unwrap();
+            let each = std::iter::from_fn(|| accepted.send(&[7; 1024]).ok());
+            each.sum::<usize>()
+        };
+        // What the client takes, and the end of what was begun.
+        let least = taken(Some(64 << 10));
+        assert!(least <= (64 << 10) + (64 << 10), "{least}");
+        let more = taken(Some(512 << 10));
+        assert!(more > 128 << 10, "{more}");
     }
 
     #[test]

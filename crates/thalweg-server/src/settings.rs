@@ -488,6 +488,7 @@ pub(crate) fn listener_spec(
         backlog: listener.backlog,
         keepalive: listener.tcp_keep_alive.map(duration),
         dscp: listener.dscp,
+        send_bytes: listener.send_buffer,
         shard_completes_handshake: protocols::of(listener.kind).completes_handshake_on_shard(),
         ..ListenerSpec::new(name, bind, protocols::of(listener.kind).route())
     })

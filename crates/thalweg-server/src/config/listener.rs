@@ -79,9 +79,11 @@ section! {
         /// beyond is dropped by the system and counted (`thalweg_datagrams_overflown_total`). The system may cap it
         /// (net.core.rmem_max); `automatic` leaves it to the system. UDP and DTLS only.
         receive_buffer: Option<usize> = size(4 * KIB, GIB), "4MiB" or "automatic", Restart;
-        /// Bytes of datagrams that the system takes before the network has. Then they wait in the broker, up to
-        /// `queue.output_bytes_max`, and are dropped and counted beyond. The system may cap it (net.core.wmem_max). UDP
-        /// and DTLS only.
+        /// Over TCP, bytes that the system holds for one client, those among them that are under way. With little, a message
+        /// of a high priority does not wait behind much in the queues of the network, nor does anything else; a client
+        /// gets no more than this in one round trip. Over UDP and DTLS, bytes of datagrams that the system takes before
+        /// the network has. Then they wait in the broker, up to `queue.output_bytes_max`, and are dropped and counted
+        /// beyond. The system may cap it (net.core.wmem_max); `automatic` leaves it to the system. Unix sockets have none.
         send_buffer: Option<usize> = size(4 * KIB, GIB), "automatic" or "automatic", Restart;
         /// Network interfaces on which clients may look for the broker by CoAP's groups of all nodes (224.0.1.187, ff02::fd
         /// and ff05::fd): a non-confirmable GET of /.well-known/core to a group is answered, within `coap.leisure`; nothing
