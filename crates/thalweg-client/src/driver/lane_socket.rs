@@ -217,7 +217,7 @@ impl LaneSocket {
         now: Time,
     ) {
         if let Some(socket) = &self.socket {
-            socket.set_nodelay();
+            socket.set_options();
         }
         self.addresses.clear();
         self.counts = NetworkReading::default();

@@ -68,11 +68,13 @@ impl Socket {
         }
     }
 
-    /// Disables Nagle's algorithm, which would wait for acknowledgements: the client makes its own batches.
-    pub(super) fn set_nodelay(&self) {
+    /// Disables Nagle's algorithm, which would wait for acknowledgements: the client makes its own batches. And the system is
+    /// given little ahead.
+    pub(super) fn set_options(&self) {
         if let Socket::Tcp(stream) = self {
             // Only slower without.
             let _ = stream.set_nodelay(true);
+            super::network::keep_short(stream);
         }
     }
 
