@@ -109,7 +109,9 @@ impl Kernel {
             self.seat_if_stale(group, now);
         }
         let mut search = Search::new();
-        loop {
+        let has_some = |queue: &Queue| !queue.backlog.is_empty();
+        // Mostly the last one has been given away: nobody is asked then.
+        while self.queues.get(queue_id).is_some_and(has_some) {
             let lookers = self.queue_lookers(queue_id, &search);
             let Some(place) = self.next_place(queue_id, &lookers, &search) else {
                 if self.brings_more(queue_id, &lookers) {
