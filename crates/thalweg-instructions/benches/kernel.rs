@@ -25,10 +25,16 @@ pub const OPERATIONS: &[Operation] = &[
         not_cached(1_000, count)
     }),
     ("publish_to_queue_settled_when_sent", |count| {
-        through_queue(false, count)
+        through_queue(false, 0, 0, count)
     }),
     ("publish_to_queue_and_settle", |count| {
-        through_queue(true, count)
+        through_queue(true, 0, 0, count)
+    }),
+    ("publish_to_queue_of_10_filtered_and_settle", |count| {
+        through_queue(true, 10, 0, count)
+    }),
+    ("publish_to_queue_of_10_filtered_and_wait", |count| {
+        through_queue(true, 10, 1, count)
     }),
     ("publish_to_100_watches_and_take", watched),
     ("publish_to_group_of_4", group_of_4),
@@ -142,8 +148,9 @@ fn publish(filters: u32, count: u32, route_cache_max: usize) {
     assert_eq!(out.0 - before, count, "each address has one receiver");
 }
 
-/// Publishing to a queue whose consumer is given each message at once and settles it, if it must.
-fn through_queue(settles: bool, count: u32) {
+/// Publishing to a queue whose consumer is given each message at once and settles it, if it must. With filters it is the last of so
+/// many consumers, and messages pass its filter only. With a credit of one each message waits until the one before is settled.
+fn through_queue(settles: bool, filters: u32, credit: u32, count: u32) {
     let mut kernel = Kernel::new(Limits::default(), ShardId(0), 1, 7);
     let mut out = Nowhere(0);
     let now = Time::from_secs(1);
@@ -162,27 +169,35 @@ fn through_queue(settles: bool, count: u32) {
     kernel
         .declare_queue(consumer, &spec, now, &mut out)
         .expect("it is new");
-    let spec = ConsumeSpec {
-        source: &address,
-        line: 1,
-        consumer: 1,
-        credit: 0,
-        settles,
-        exclusive: false,
-        priority: 0,
-        no_local: false,
-        filter: None,
-    };
-    kernel
-        .consume(consumer, &spec, now, &mut out)
-        .expect("it may");
+    for number in 1..=filters.max(1) {
+        let filter = Predicate::parse(&device_of(number)).expect("a filter");
+        let spec = ConsumeSpec {
+            source: &address,
+            line: 1,
+            consumer: number,
+            credit,
+            settles,
+            exclusive: false,
+            priority: 0,
+            no_local: false,
+            filter: (filters > 0).then(|| Arc::new(filter)),
+        };
+        kernel
+            .consume(consumer, &spec, now, &mut out)
+            .expect("it may");
+    }
+    let properties = of_device(filters);
     for number in 1..=count {
-        kernel.publish(publisher, draft(black_box(&address)), now, &mut out);
-        if settles {
+        let draft = Draft {
+            properties: (filters > 0).then_some(&properties),
+            ..draft(black_box(&address))
+        };
+        kernel.publish(publisher, draft, now, &mut out);
+        if settles && number > credit {
             let settled = kernel.settle_line(
                 consumer,
                 1,
-                Tags::One(u64::from(number)),
+                Tags::One(u64::from(number - credit)),
                 Verdict::Accept,
                 now,
                 &mut out,
@@ -259,6 +274,15 @@ fn device_of(subscriber: u32) -> String {
     format!("device = 'd{subscriber}'")
 }
 
+/// Properties that pass the filter of this subscriber.
+fn of_device(subscriber: u32) -> Properties {
+    let name = format!("d{subscriber}");
+    Properties {
+        user: vec![("device".into(), PropertyValue::Text(name.into()))],
+        ..Properties::default()
+    }
+}
+
 const FIELDS: &str = "payload.sensor.temp > 20 AND payload.site = 'north' AND payload.urgent";
 
 /// A payload of 300 bytes that passes [`FIELDS`].
@@ -289,10 +313,7 @@ fn filtered(subscribers: u32, filter_of: &dyn Fn(u32) -> String, payload: &[u8],
         kernel.subscribe_if(subscriber, 1, &[wish], condition, now, &mut out);
     }
     let publisher = open(&mut kernel, "publisher", subscribers, &mut out);
-    let properties = Properties {
-        user: vec![("device".into(), PropertyValue::Text("d0".into()))],
-        ..Properties::default()
-    };
+    let properties = of_device(0);
     for _ in 0..count {
         let draft = Draft {
             properties: Some(&properties),
