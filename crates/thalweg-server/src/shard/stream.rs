@@ -19,6 +19,8 @@ const FAT_BYTES: usize = 4 << 10;
 const MAIL_PAUSE: Span = Span::from_millis(1);
 /// Bytes a packet that does not fit the common buffer is read by at a time.
 const BIG_READ_BYTES: usize = 1 << 20;
+/// Room that is too little for more of a large packet.
+const BIG_SPARE_BYTES: usize = 64 << 10;
 
 impl Shard {
     /// Reads a connection once and handles what came. Queues it again if there may be more.
@@ -135,7 +137,10 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(id) else {
             return Ok(0);
         };
-        connection.tail.reserve(BIG_READ_BYTES);
+        // Seldom, as what is there already is copied each time.
+        if connection.tail.capacity() - connection.tail.len() < BIG_SPARE_BYTES {
+            connection.tail.reserve(BIG_READ_BYTES);
+        }
         let got = connection.socket.read_behind(&mut connection.tail);
         if let Ok(count @ 1..) = got {
             connection.bytes_in += count as u64;
