@@ -3,7 +3,7 @@
 use crate::admission::{self, Admission};
 use crate::calls::{Asked, RequestId, Services};
 use crate::counts::Counts;
-use crate::cyclone::{Error, Participant};
+use crate::cyclone::{Error, Listener, Participant, Reader};
 use crate::frame::{self, Decoded, ToBroker};
 use crate::front::{DdsFront, LASTING};
 use crate::gathered::Gathered;
@@ -13,6 +13,7 @@ use crate::mirror::{Incoming, Interest, Outgoing, locked, on_discovered};
 use crate::settings::DdsSettings;
 use crate::target::Target;
 use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, Write};
 use std::net::Shutdown;
@@ -35,6 +36,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const HELD_UP_EVERY: Duration = Duration::from_millis(20);
 /// Pause before a reconnect.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of received samples that are few enough to be sent in the thread that receives.
+const FEW_BYTES: usize = 4 << 10;
 /// Bytes read from the broker at once, at least.
 const READ_BYTES: usize = 256 << 10;
 
@@ -50,6 +53,8 @@ struct Shared {
     settings: Arc<DdsSettings>,
     counts: Arc<Counts>,
     participant: Participant,
+    /// Locked before all others that are locked together.
+    incoming: Mutex<Incoming>,
     outgoing: Mutex<Outgoing>,
     services: Mutex<Services>,
     /// Writer of whole frames; `None` while there is no connection.
@@ -132,6 +137,11 @@ impl Bridge {
         let participant = Participant::new(&settings.xml(), &settings.types)?;
         let settings = Arc::new(settings);
         let shared = Arc::new(Shared {
+            incoming: Mutex::new(Incoming::new(
+                settings.clone(),
+                counts.clone(),
+                left.clone(),
+            )),
             outgoing: Mutex::new(Outgoing::new(settings.clone(), counts.clone())),
             settings,
             counts,
@@ -141,13 +151,15 @@ impl Bridge {
             closer: Mutex::new(None),
             is_stopping: AtomicBool::new(false),
         });
+        let weak = Arc::downgrade(&shared);
+        shared.participant.listen(weak);
         let (reading, writing) = (shared.clone(), shared.clone());
         let spawned = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let thread = std::thread::Builder::new().name(name.into());
             thread.spawn(run).ok()
         };
         let threads = [
-            spawned("dds-read", Box::new(move || reading.read_domain(left))),
+            spawned("dds-read", Box::new(move || reading.read_domain(&left))),
             spawned("dds-write", Box::new(move || writing.read_broker(&connect))),
         ];
         let threads = threads.into_iter().flatten().collect();
@@ -184,17 +196,18 @@ impl Shared {
         *locked(&self.stream) = None;
     }
 
-    /// Sends whole frames; false, and they are lost, if there is no connection.
-    fn send(&self, frames: &[u8]) -> bool {
+    /// Sends whole frames, of which the last one may have its payload elsewhere. They are lost if there is no connection.
+    fn send(&self, frames: &[u8], payload: &[u8]) {
         let mut stream = locked(&self.stream);
         let Some(open) = stream.as_mut() else {
-            return false;
+            return;
         };
-        let is_sent = open.write_all(frames).is_ok();
-        if !is_sent {
+        let sent = open
+            .write_all(frames)
+            .and_then(|()| open.write_all(payload));
+        if sent.is_err() {
             *stream = None;
         }
-        is_sent
     }
 
     fn is_connected(&self) -> bool {
@@ -211,13 +224,10 @@ impl Shared {
     }
 
     /// The thread that waits for the domain.
-    fn read_domain(&self, left: Arc<Mutex<Left>>) {
-        let mut incoming = Incoming::new(self.settings.clone(), self.counts.clone(), left.clone());
+    fn read_domain(&self, left: &Mutex<Left>) {
         let mut graph = self.graph();
         let mut admission = Admission::default();
-        let send = |frames: &[u8]| {
-            self.send(frames);
-        };
+        let send = |frames: &[u8], payload: &[u8]| self.send(frames, payload);
         let mut out = Gathered::new(&send);
         let (mut patience, mut is_graph_old) = (LOOK_EVERY, false);
         while !self.is_stopping() {
@@ -226,6 +236,7 @@ impl Shared {
                 true => admission::LOOK_EVERY.min(patience),
                 false => patience,
             });
+            let incoming = &mut *locked(&self.incoming);
             if ready.discovery || is_waiting {
                 let mut found = Vec::new();
                 self.participant.take_discovered(|it| found.push(it));
@@ -233,8 +244,7 @@ impl Shared {
                 let found = admission.admit(found, of, settings, Instant::now());
                 for found in found {
                     let outgoing = &mut locked(&self.outgoing);
-                    let interests =
-                        on_discovered(found, &self.participant, &mut incoming, outgoing);
+                    let interests = on_discovered(found, &self.participant, incoming, outgoing);
                     write_interests(&interests, &mut out.frames);
                 }
                 // Without a connection they are lost, and asked for with the next.
@@ -252,11 +262,11 @@ impl Shared {
                     patience = early.unwrap_or(LOOK_EVERY);
                 }
             }
-            for token in ready.noticed {
+            for token in ready.watched {
                 incoming.notice(token);
             }
             if ready.readers.is_empty() {
-                locked(&left).forget_late(Instant::now());
+                locked(left).forget_late(Instant::now());
             }
             if !self.is_connected() {
                 // Samples wait where they are, and reliable writers with them.
@@ -266,12 +276,37 @@ impl Shared {
             for token in ready.readers.into_iter().chain(incoming.take_left()) {
                 while !incoming.take(token, &self.services, &mut out) {}
             }
-            if self.counts.remarks.take_news() {
-                // The front looks at the remarks when it gets this.
-                frame::encode(&ToBroker::Settled(0), &mut out.frames);
-            }
-            out.send();
+            self.finish(&mut out);
         }
+        // Readers end here and not with the last that holds this, which may be their own listener.
+        *locked(&self.incoming) =
+            Incoming::new(self.settings.clone(), self.counts.clone(), Arc::default());
+    }
+
+    /// Sends what was taken, with the news of it.
+    fn finish(&self, out: &mut Gathered<'_>) {
+        if self.counts.remarks.take_news() {
+            // The front looks at the remarks when it gets this.
+            frame::encode(&ToBroker::Settled(0), &mut out.frames);
+        }
+        out.send();
+    }
+
+    /// Whether a little can be sent without waiting.
+    fn is_writable(&self) -> bool {
+        let Ok(stream) = self.stream.try_lock() else {
+            return false;
+        };
+        let Some(stream) = stream.as_ref() else {
+            return false;
+        };
+        let mut polled = [PollFd::new(stream, PollFlags::OUT)];
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // A stream is writable when a good part of its buffer is free.
+        matches!(poll(&mut polled, Some(&at_once)), Ok(1)) && polled[0].revents() == PollFlags::OUT
     }
 
     /// The thread that waits for the broker.
@@ -293,7 +328,7 @@ impl Shared {
                     }
                     // The front begins with the first bytes.
                     frame::encode(&ToBroker::Settled(0), &mut out);
-                    self.send(&out);
+                    self.send(&out, b"");
                     if self.is_stopping() {
                         self.disconnect();
                     }
@@ -359,7 +394,7 @@ impl Shared {
             }
             input.drain(..done);
             if !settled.is_empty() {
-                self.send(&settled);
+                self.send(&settled, b"");
                 settled.clear();
             }
         }
@@ -412,6 +447,27 @@ impl Shared {
         if !target.write(sample, None, Some(id), &self.counts, now) {
             locked(&self.services).asked.take(number);
         }
+    }
+}
+
+/// A sample that comes seldom is taken in the thread that receives it, which saves it the way to another thread. Nothing here waits, and
+/// no reader ends here: the library calls with locks of its own, and receives nothing meanwhile.
+impl Listener for Shared {
+    fn on_samples(&self, token: u32) {
+        if Reader::waiting_bytes() > FEW_BYTES {
+            return;
+        }
+        // The other thread has it while it takes, and while it ends readers.
+        let Ok(mut incoming) = self.incoming.try_lock() else {
+            return;
+        };
+        if !incoming.is_calm(token) || !self.is_writable() {
+            return;
+        }
+        let send = |frames: &[u8], payload: &[u8]| self.send(frames, payload);
+        let mut out = Gathered::new(&send);
+        while !incoming.take(token, &self.services, &mut out) {}
+        self.finish(&mut out);
     }
 }
 

@@ -99,7 +99,12 @@ pub enum Decoded<T> {
 
 /// Appends a frame. False, and nothing is appended, if a text is too long.
 pub fn encode(frame: &ToBroker<'_>, out: &mut Vec<u8>) -> bool {
-    framed(out, |out| match frame {
+    encode_before(frame, 0, out)
+}
+
+/// Appends a frame of which so many bytes follow elsewhere.
+pub fn encode_before(frame: &ToBroker<'_>, behind: usize, out: &mut Vec<u8>) -> bool {
+    framed(behind, out, |out| match frame {
         ToBroker::Publish(sample) => {
             out.push(PUBLISH);
             write_sample(sample, out)
@@ -130,7 +135,7 @@ pub fn encode(frame: &ToBroker<'_>, out: &mut Vec<u8>) -> bool {
 
 /// Appends a message. False, and nothing is appended, if a text is too long.
 pub fn encode_message(message: &FromBroker<'_>, out: &mut Vec<u8>) -> bool {
-    framed(out, |out| {
+    framed(0, out, |out| {
         out.push(MESSAGE);
         out.extend_from_slice(&message.tag.to_le_bytes());
         write_sample(&message.sample, out)
@@ -174,11 +179,11 @@ pub fn decode_message(bytes: &[u8], payload_max: usize) -> Decoded<FromBroker<'_
     })
 }
 
-fn framed(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+fn framed(behind: usize, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
     let start = out.len();
     out.extend_from_slice(&[0; LENGTH_BYTES]);
     let is_written = write(out);
-    let length = u32::try_from(out.len() - start - LENGTH_BYTES);
+    let length = u32::try_from(out.len() - start - LENGTH_BYTES + behind);
     match length {
         Ok(length) if is_written => {
             out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
@@ -314,6 +319,10 @@ mod tests {
             correlation: b"\x01",
             payload: b"\0\xFF",
         };
+        let headless = Sample {
+            payload: b"",
+            ..sample
+        };
         let address = "c";
         let frames = [
             ToBroker::Publish(sample),
@@ -330,9 +339,18 @@ mod tests {
             ToBroker::Settled(u64::MAX),
         ];
         for frame in frames {
-            let mut bytes = Vec::new();
+            let (mut bytes, mut head) = (Vec::new(), Vec::new());
             assert!(encode(&frame, &mut bytes));
             assert_eq!(decode(&bytes, 2), Decoded::Frame(frame, bytes.len()));
+            let before = match frame {
+                ToBroker::Publish(_) => Some(ToBroker::Publish(headless)),
+                ToBroker::Ask(_) => Some(ToBroker::Ask(headless)),
+                _ => None,
+            };
+            if let Some(before) = before {
+                assert!(encode_before(&before, sample.payload.len(), &mut head));
+                assert_eq!([&head, sample.payload].concat(), bytes);
+            }
             for length in 0..bytes.len() {
                 assert_eq!(decode(&bytes[..length], 2), Decoded::Incomplete);
             }

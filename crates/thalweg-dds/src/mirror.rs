@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 /// Endpoints of others that are known at once; what is discovered beyond is not bridged.
 const ENDPOINTS_MAX: usize = 8192;
 
+/// Interval above which samples are taken in the thread that receives them.
+const SELDOM: Duration = Duration::from_micros(250);
+
 /// State behind a lock; no code here panics while it holds one.
 pub(crate) fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
@@ -51,6 +54,8 @@ pub(crate) struct Incoming {
     held: Held,
     /// What lasting writers had written before the broker was restarted.
     before: Arc<Mutex<Left>>,
+    /// Until then samples come often.
+    busy_until: Instant,
 }
 
 /// A reader of ours.
@@ -114,7 +119,18 @@ impl Incoming {
             left: Vec::new(),
             held: Held::default(),
             before,
+            busy_until: Instant::now(),
         }
+    }
+
+    /// Whether samples come seldom, of all readers, and this one does not end when they are taken.
+    pub(crate) fn is_calm(&mut self, token: u32) -> bool {
+        let now = Instant::now();
+        let is_seldom = now >= self.busy_until;
+        self.busy_until = now + SELDOM;
+        let found = self.readers.get(&token);
+        // With a sample of a lasting writer may come what it wrote before.
+        is_seldom && found.is_some_and(|it| !it.remote.is_empty() && it.holders.is_none())
     }
 
     pub(crate) fn on_writer(&mut self, endpoint: Endpoint, participant: &Participant) {
@@ -318,7 +334,6 @@ impl In {
         let has_writers = self.has_writers;
         let count = reader.take(|sample| {
             out.send_if_enough();
-            let out = &mut out.frames;
             let author = *writers.entry(sample.writer).or_insert_with(|| {
                 // A reader also receives from writers that offer more than it requests; those have readers of their
                 // own.
@@ -365,14 +380,15 @@ impl In {
                 if let Some(holders) = holders {
                     // What one that has gone held ends with it, and what others hold does not.
                     if guid.is_some() {
-                        holders.dispose(sample.key, published.address, Instant::now(), out);
+                        let now = Instant::now();
+                        holders.dispose(sample.key, published.address, now, &mut out.frames);
                     }
                     return;
                 }
                 // An instance that has gone takes the last value along only if that is its own.
                 if is_retained && (is_keyless || has_instances || *last_key == sample.key) {
                     published.retain = Retain::Clear;
-                    frame::encode(&ToBroker::Publish(published), out);
+                    out.publish(ToBroker::Publish, published);
                 }
                 return;
             }
@@ -413,20 +429,23 @@ impl In {
                         Counts::add(&counts.unanswered);
                     }
                     published.correlation = correlation.as_bytes();
-                    frame::encode(&ToBroker::Ask(published), out)
+                    out.publish(ToBroker::Ask, published)
                 }
                 (Role::Reply, Some(id)) => {
-                    let mut services = locked(services);
-                    if id.client != services.client {
-                        // Another client of that service asked.
-                        return;
-                    }
-                    let Some(asked) = services.asked.take(id.number) else {
+                    let asked = {
+                        let mut services = locked(services);
+                        if id.client != services.client {
+                            // Another client of that service asked.
+                            return;
+                        }
+                        services.asked.take(id.number)
+                    };
+                    let Some(asked) = asked else {
                         return Counts::add(&counts.unanswered);
                     };
                     published.address = &asked.reply_to;
                     published.correlation = &asked.correlation;
-                    frame::encode(&ToBroker::Publish(published), out)
+                    out.publish(ToBroker::Publish, published)
                 }
                 _ => {
                     if let (Some(holders), Some(guid)) = (holders.as_mut(), guid) {
@@ -438,10 +457,10 @@ impl In {
                         }
                         published.source = source;
                         if published.keeps > 1 {
-                            locked(before).tell_before(&published, now, out);
+                            locked(before).tell_before(&published, now, &mut out.frames);
                         }
                     }
-                    frame::encode(&ToBroker::Publish(published), out)
+                    out.publish(ToBroker::Publish, published)
                 }
             };
             if !is_encoded {

@@ -28,7 +28,7 @@ use std::ffi::{CString, c_void};
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 /// Error of the library for a failed call.
@@ -151,6 +151,18 @@ pub struct Sample<'a> {
 /// A domain, and a participant of it.
 pub struct Participant(Arc<Inner>);
 
+/// Is told in the library's own thread that a reader has a sample, with the reader's token. Unless all is taken meanwhile,
+/// [`Participant::wait`] reports it as well. Nothing else arrives until it returns.
+pub trait Listener: Send + Sync {
+    fn on_samples(&self, token: u32);
+}
+
+/// The argument of a reader's listener in the library.
+struct Listening {
+    listener: Weak<dyn Listener>,
+    token: u32,
+}
+
 /// Fields are dropped in this order: the domain last.
 struct Inner {
     waitset: Entity,
@@ -161,14 +173,17 @@ struct Inner {
     guid: Guid,
     types: Arc<Types>,
     announced: Mutex<Announced>,
+    listener: OnceLock<Weak<dyn Listener>>,
     _domain: Entity,
 }
 
 /// Token by which [`Participant::wait`] reports discovery, and [`Participant::wake`].
 const DISCOVERY: dds_attach_t = -1;
 const WOKEN: dds_attach_t = -2;
-/// Added to a reader's token, what reports that [`Reader::noticed`] has something new.
-const NOTICED: dds_attach_t = 1 << 32;
+/// Added to the token of a reader that is watched.
+const WATCHED: dds_attach_t = 1 << 32;
+/// A reader has samples.
+const HAS_SAMPLES: u32 = 1 << cyclors::dds_status_id_DDS_DATA_AVAILABLE_STATUS_ID;
 /// What a reader notices of its writers.
 const NOTICEABLE: u32 = 1 << cyclors::dds_status_id_DDS_REQUESTED_DEADLINE_MISSED_STATUS_ID
     | 1 << cyclors::dds_status_id_DDS_LIVELINESS_CHANGED_STATUS_ID;
@@ -183,10 +198,10 @@ const DISCOVERED_MAX: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     pub discovery: bool,
-    /// Tokens of readers that have samples.
+    /// Tokens of readers that have samples, or are watched and have noticed something.
     pub readers: Vec<u32>,
-    /// Tokens of watched readers that have noticed something.
-    pub noticed: Vec<u32>,
+    /// Those of them that are watched.
+    pub watched: Vec<u32>,
 }
 
 /// What a reader has noticed of its writers.
@@ -237,6 +252,7 @@ impl Participant {
             guid,
             types: types.clone(),
             announced: Mutex::default(),
+            listener: OnceLock::new(),
             _domain: of_domain,
         };
         inner.attach(inner.guard.0, WOKEN)?;
@@ -245,6 +261,12 @@ impl Participant {
             inner.attach(condition, DISCOVERY)?;
         }
         Ok(Participant(Arc::new(inner)))
+    }
+
+    /// Who is told of samples at once, of all readers that are made from now on; once only.
+    pub fn listen(&self, listener: Weak<dyn Listener>) {
+        let is_first = self.0.listener.set(listener).is_ok();
+        debug_assert!(is_first, "there is a listener already");
     }
 
     pub fn guid(&self) -> Guid {
@@ -302,8 +324,11 @@ impl Participant {
                     // SAFETY: there is room for it.
                     unsafe { cyclors::dds_take_guardcondition(self.0.guard.0, &mut was) };
                 }
-                NOTICED.. => ready.noticed.extend(u32::try_from(*token - NOTICED)),
-                token => ready.readers.extend(u32::try_from(token)),
+                token => {
+                    let of = u32::try_from(token % WATCHED);
+                    ready.readers.extend(of);
+                    ready.watched.extend(of.ok().filter(|_| token >= WATCHED));
+                }
             }
         }
         ready
@@ -377,25 +402,37 @@ impl Participant {
         let (of_topic, sertype) = self.0.topic(topic)?;
         let is_reliable = qos.is_reliable;
         let qos = Native::of(qos);
-        let (parent, listener) = (self.0.participant.0, ptr::null());
-        // SAFETY: the quality of service is copied; the type is the topic's; the cache is the reader's from now on.
+        let listening = self.0.listener.get().map(|listener| {
+            let listener = listener.clone();
+            Box::new(Listening { listener, token })
+        });
+        let parent = self.0.participant.0;
+        // SAFETY: the quality of service and the listener are copied; the argument of that is dropped when the reader has been deleted,
+        // which waits for calls under way; the type is the topic's; the cache is the reader's from now on.
         let reader = unsafe {
+            let listener = cyclors::dds_create_listener(ptr::null_mut());
+            if let Some(listening) = &listening {
+                let argument = ptr::from_ref::<Listening>(listening).cast_mut().cast();
+                cyclors::dds_lset_data_available_arg(listener, Some(on_samples), argument, false);
+            }
             let cache = cache::new(sertype, qos.0, is_reliable);
-            cyclors::dds_create_reader_rhc(parent, of_topic.0, qos.0, listener, cache)
+            let reader = cyclors::dds_create_reader_rhc(parent, of_topic.0, qos.0, listener, cache);
+            cyclors::dds_delete_listener(listener);
+            reader
         };
         let reader = Entity(checked(reader, "cannot make a reader")?);
-        let condition = condition_of(reader.0)?;
-        self.0.attach(condition, token as dds_attach_t)?;
-        if is_watched {
-            // SAFETY: numbers only.
-            let code = unsafe { cyclors::dds_set_status_mask(reader.0, NOTICEABLE) };
-            checked(code, "cannot watch the writers")?;
-            self.0.attach(reader.0, NOTICED + token as dds_attach_t)?;
-        }
+        let (mask, watched) = match is_watched {
+            true => (HAS_SAMPLES | NOTICEABLE, WATCHED),
+            false => (HAS_SAMPLES, 0),
+        };
+        // SAFETY: numbers only.
+        let code = unsafe { cyclors::dds_set_status_mask(reader.0, mask) };
+        checked(code, "cannot wait for samples")?;
+        self.0.attach(reader.0, watched + token as dds_attach_t)?;
         Ok(Reader {
             guid: guid_of(&reader)?,
             reader,
-            condition,
+            _listening: listening,
             _topic: of_topic,
             of: self.0.clone(),
         })
@@ -444,6 +481,15 @@ unsafe fn endpoint_of(found: &dds_builtintopic_endpoint_t) -> Endpoint {
     }
 }
 
+/// Called by Cyclone DDS. SAFETY: the argument is what the reader was made with.
+unsafe extern "C" fn on_samples(_: dds_entity_t, argument: *mut c_void) {
+    // SAFETY: see above; it lives as long as the reader.
+    let Listening { listener, token } = unsafe { &*argument.cast::<Listening>() };
+    if let Some(listener) = listener.upgrade() {
+        listener.on_samples(*token);
+    }
+}
+
 /// Met as long as a reader has samples. Deleted with its reader.
 fn condition_of(reader: dds_entity_t) -> Result<dds_entity_t, Error> {
     // SAFETY: numbers only.
@@ -486,7 +532,7 @@ impl Inner {
 pub struct Reader {
     pub guid: Guid,
     reader: Entity,
-    condition: dds_entity_t,
+    _listening: Option<Box<Listening>>,
     _topic: Entity,
     of: Arc<Inner>,
 }
@@ -583,7 +629,6 @@ impl Drop for Reader {
     fn drop(&mut self) {
         // SAFETY: numbers only; one that is not attached is refused.
         unsafe {
-            cyclors::dds_waitset_detach(self.of.waitset.0, self.condition);
             cyclors::dds_waitset_detach(self.of.waitset.0, self.reader.0);
         }
         // A sample that finds no room would hold this up until its writer's lease ends.
