@@ -423,6 +423,8 @@ fn receivers_learn_how_many_messages_were_not_sent() {
     let more = [
         "rate_max = \"256KiB/s\"",
         "packet_bytes_max = \"64KiB\"",
+        // So large that the socket has room for all that is sent, however late it is read.
+        "datagram_bytes_max = 65000",
         "heartbeat = \"160ms\"",
     ];
     let server = start(&folder, port, &more, &["queue.output_bytes_max=64KiB"]);
@@ -441,8 +443,9 @@ fn receivers_learn_how_many_messages_were_not_sent() {
                 client.publish("plant/7/pose", number, &long, QoS::AtMostOnce);
             }
         });
-        let mut found = 0;
+        let (mut found, begun) = (0, Instant::now());
         while found + receiver.counts().unsent < 200 {
+            assert!(begun.elapsed() < PATIENCE, "{:?}", receiver.counts());
             let taken = receiver.on_datagram(&receive(&socket), now());
             taken.expect("it is ours");
             found += numbers(&mut receiver).len() as u64;
@@ -486,7 +489,7 @@ fn joined(port: u16) -> (UdpSocket, u16) {
 }
 
 fn receive(socket: &UdpSocket) -> Vec<u8> {
-    let mut buffer = [0; 2048];
+    let mut buffer = [0; 1 << 16];
     let count = socket.recv(&mut buffer).expect("a datagram");
     buffer[..count].to_vec()
 }
