@@ -590,9 +590,7 @@ impl DiskFile for SimFile {
             .and_then(|file| file.now.get(offset as usize..))
             .unwrap_or_default();
         let count = from.len().min(into.len());
-        for (to, from) in into.iter_mut().zip(from) {
-            *to = *from;
-        }
+        into[..count].copy_from_slice(&from[..count]);
         Ok(count)
     }
 
