@@ -8,6 +8,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Longer than anything here takes; a test that waits for it has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn spec(bind: &str) -> DatagramSpec {
     DatagramSpec {
         name: "coap".into(),
@@ -29,9 +32,7 @@ fn socket(bind: &str) -> (DatagramSocket, SocketAddr) {
 
 fn peer(bind: &str) -> UdpSocket {
     let socket = UdpSocket::bind(bind).unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket
 }
 
@@ -46,7 +47,7 @@ fn heard(peer: &UdpSocket) -> Vec<u8> {
 fn receive(socket: &mut DatagramSocket, wanted: usize) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut inbox = Inbox::default();
     let mut got = Vec::new();
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + PATIENCE;
     while got.len() < wanted && Instant::now() < deadline {
         socket.on_readable();
         if socket.receive(&mut inbox).is_some() {
