@@ -3,13 +3,13 @@
 use crate::admission::{self, Admission};
 use crate::calls::{Asked, RequestId, Services};
 use crate::counts::Counts;
-use crate::cyclone::{Error, Listener, Participant, Reader};
+use crate::cyclone::{Discovered, Error, Listener, Participant, Reader};
 use crate::frame::{self, Decoded, ToBroker};
 use crate::front::{DdsFront, LASTING};
 use crate::gathered::Gathered;
 use crate::graph::{self, Graph};
 use crate::left::Left;
-use crate::mirror::{Incoming, Interest, Outgoing, locked, on_discovered};
+use crate::mirror::{Incoming, Interest, Outgoing, locked};
 use crate::settings::DdsSettings;
 use crate::target::Target;
 use rustix::buffer::spare_capacity;
@@ -244,7 +244,7 @@ impl Shared {
                 let found = admission.admit(found, of, settings, Instant::now());
                 for found in found {
                     let outgoing = &mut locked(&self.outgoing);
-                    let interests = on_discovered(found, &self.participant, incoming, outgoing);
+                    let interests = self.on_discovered(found, incoming, outgoing);
                     write_interests(&interests, &mut out.frames);
                 }
                 // Without a connection they are lost, and asked for with the next.
@@ -281,6 +281,26 @@ impl Shared {
         // Readers end here and not with the last that holds this, which may be their own listener.
         *locked(&self.incoming) =
             Incoming::new(self.settings.clone(), self.counts.clone(), Arc::default());
+    }
+
+    /// Sorts what was discovered to where it belongs; what the broker is to be asked for.
+    fn on_discovered(
+        &self,
+        found: Discovered,
+        incoming: &mut Incoming,
+        outgoing: &mut Outgoing,
+    ) -> Vec<Interest> {
+        let participant = &self.participant;
+        match found {
+            Discovered::Writer(endpoint) => incoming.on_writer(endpoint, participant),
+            Discovered::WriterGone(guid) => {
+                self.counts.remarks.set_nodes(guid, Vec::new());
+                incoming.on_gone(&guid);
+            }
+            Discovered::Reader(endpoint) => return outgoing.on_reader(endpoint, participant),
+            Discovered::ReaderGone(guid) => return outgoing.on_gone(&guid, participant),
+        }
+        Vec::new()
     }
 
     /// Sends what was taken, with the news of it.

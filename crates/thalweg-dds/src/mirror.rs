@@ -3,7 +3,7 @@
 use crate::calls::{self, Served, Services};
 use crate::cdr;
 use crate::counts::Counts;
-use crate::cyclone::{Discovered, Endpoint, Guid, Participant, Reader, SampleKind, Topic};
+use crate::cyclone::{Endpoint, Guid, Participant, Reader, SampleKind, Topic};
 use crate::frame::{self, Retain, ToBroker};
 use crate::gathered::Gathered;
 use crate::holders::{Held, Holders};
@@ -780,23 +780,4 @@ impl Outgoing {
 /// The filter of the addresses of a topic's instances, or of its writers.
 fn levels_of(address: &str) -> String {
     format!("{address}/+")
-}
-
-/// Sorts what was discovered to where it belongs; what the broker is to be asked for.
-pub(crate) fn on_discovered(
-    found: Discovered,
-    participant: &Participant,
-    incoming: &mut Incoming,
-    outgoing: &mut Outgoing,
-) -> Vec<Interest> {
-    match found {
-        Discovered::Writer(endpoint) => incoming.on_writer(endpoint, participant),
-        Discovered::WriterGone(guid) => {
-            incoming.counts.remarks.set_nodes(guid, Vec::new());
-            incoming.on_gone(&guid);
-        }
-        Discovered::Reader(endpoint) => return outgoing.on_reader(endpoint, participant),
-        Discovered::ReaderGone(guid) => return outgoing.on_gone(&guid, participant),
-    }
-    Vec::new()
 }

@@ -16,13 +16,13 @@ const MOMENT: Duration = Duration::from_millis(10);
 
 /// Takes samples at once if it is to.
 #[derive(Default)]
-struct Taker {
+struct TakingListener {
     takes: AtomicBool,
     reader: Mutex<Option<Reader>>,
     taken: Mutex<Vec<u8>>,
 }
 
-impl Taker {
+impl TakingListener {
     fn take(&self) {
         let reader = self.reader.lock().expect("no test has failed");
         reader.as_ref().expect("a reader").take(|sample| {
@@ -36,7 +36,7 @@ impl Taker {
     }
 }
 
-impl Listener for Taker {
+impl Listener for TakingListener {
     fn on_samples(&self, token: u32) {
         assert_eq!(token, TOKEN);
         if self.takes.load(Ordering::SeqCst) {
@@ -65,7 +65,7 @@ fn what_a_listener_takes_is_not_waited_for() {
         is_keyless: true,
     };
     let (near, far) = (participant(), participant());
-    let taker = Arc::<Taker>::default();
+    let taker = Arc::<TakingListener>::default();
     let listener: Arc<dyn Listener> = taker.clone();
     far.listen(Arc::downgrade(&listener));
     let offer = Qos {
