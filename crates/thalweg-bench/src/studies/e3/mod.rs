@@ -407,11 +407,16 @@ fn rates(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
 }
 
 /// E3c in one connection of each of two subscribers: together they are to get more than their link carries, and the
-/// publishers' link has room. Each message of 64 B has priority 9, or the same as those beside it.
+/// publishers' link has room. Each message of 64 B has priority 9, or the same as those beside it, and what is under way may be bounded.
 fn priorities(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
     let by_topic = "[{filter=\"lab/0\",priority_min=9},{filter=\"lab/1\",priority_min=4}]";
     for (burst_bytes, burst_rate) in [(8192, 900.0), (2 << 20, 3.6)] {
-        for (policy, settings) in [(BASE, &[][..]), (PRIORITY, &[("policy", by_topic)])] {
+        let bounded = ("listeners.mqtt.send_buffer", "32KiB");
+        for (policy, settings) in [
+            (BASE, &[][..]),
+            (PRIORITY, &[("policy", by_topic)]),
+            (BOUNDED, &[("policy", by_topic), bounded]),
+        ] {
             e3d(budget, OURS, mqtt(1), policy, 2)
                 .payload(64)
                 .at("beside", format!("{burst_bytes}B"))
@@ -441,6 +446,8 @@ const RATE: &str = "RateLimit";
 /// So many messages a subscriber is sent in a second, at most.
 const RATE_MAX: u32 = 500;
 const PRIORITY: &str = "Priority";
+/// And what is under way to a client is bounded, too.
+const BOUNDED: &str = "Priority+SendBuffer";
 const OURS: &str = "thalweg";
 const CYCLONE: &str = "cyclonedds";
 const THROTTLE: &str = "AutoThrottle";

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    BASE, BATCHES, BOTH, CYCLONE, LIFESPAN, LIFESPAN_MS, LINK_BITS, MULTICAST, OURS, PRIORITY,
+    BASE, BATCHES, BOTH, BOUNDED, CYCLONE, LIFESPAN, LIFESPAN_MS, LINK_BITS, MULTICAST, OURS, PRIORITY,
     RATE, RATE_MAX, REPAIRED, SLOW, THROTTLE,
 };
 use crate::cell::{Protocol, Row};
@@ -309,10 +309,11 @@ fn first_beside_others(groups: &[Group]) -> Found {
             "{policy} beside {size}: {beside} against {alone} ms, {} times",
             short(times)
         );
-        Some((words, policy == PRIORITY && times > 3.0))
+        Some((words, policy != BASE && times > 3.0))
     };
     let of = |policy| e3d(groups, OURS, policy, 2);
-    told(of(PRIORITY).chain(of(BASE)).filter_map(line), "; ")
+    let all = [BOUNDED, PRIORITY, BASE].into_iter().flat_map(of);
+    told(all.filter_map(line), "; ")
 }
 
 /// What a broker's steady flow feels of a neighbour, beside what peers' does.
