@@ -33,7 +33,10 @@ pub type Connect = Box<dyn Fn() -> io::Result<UnixStream> + Send>;
 /// Interval at which a waiting thread checks whether it must end.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often writers are looked after that a reader holds up.
-const HELD_UP_EVERY: Duration = Duration::from_millis(20);
+const HELD_UP_EVERY: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000_000,
+};
 /// Pause before a reconnect.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of received samples that are few enough to be sent in the thread that receives.
@@ -369,19 +372,19 @@ impl Shared {
     fn serve(&self, stream: UnixStream, start: Instant, held_up: &mut Vec<Arc<Target>>) {
         let mut input = Vec::new();
         let mut settled = Vec::new();
-        let mut has_timeout = false;
         loop {
-            if has_timeout == held_up.is_empty() {
-                has_timeout = !has_timeout;
-                let timeout = has_timeout.then_some(HELD_UP_EVERY);
-                if stream.set_read_timeout(timeout).is_err() {
-                    return;
+            // A thread that waits in the read would be woken by each read at the other end, too.
+            let timeout = (!held_up.is_empty()).then_some(HELD_UP_EVERY);
+            match poll(&mut [PollFd::new(&stream, PollFlags::IN)], timeout.as_ref()) {
+                Ok(0) => {}
+                Ok(_) => {
+                    input.reserve(READ_BYTES);
+                    match rustix::io::read(&stream, spare_capacity(&mut input)) {
+                        Ok(0) | Err(_) => return,
+                        Ok(_) => {}
+                    }
                 }
-            }
-            input.reserve(READ_BYTES);
-            match rustix::io::read(&stream, spare_capacity(&mut input)) {
-                Ok(0) => return,
-                Ok(_) | Err(Errno::AGAIN) => {}
+                Err(Errno::INTR) => continue,
                 Err(_) => return,
             }
             let now = Time::from_nanos(start.elapsed().as_nanos() as u64 + 1);
