@@ -1,4 +1,4 @@
-//! A sample can be taken in the thread that receives it, and whoever waits for samples hears only of the others.
+//! A sample can be taken in the thread that receives it, and a wait for samples reports only the others.
 #![cfg(feature = "cyclone")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
