@@ -212,10 +212,12 @@ impl Book {
             let Some(sent) = self.sent(*mark) else {
                 continue;
             };
-            sent.takes
-                .iter_mut()
-                .filter(|take| take.life == life)
-                .for_each(|take| take.surely_settled = true);
+            // Of two copies that were taken only one may be among these.
+            let mut takes = sent.takes.iter_mut();
+            let open = takes.find(|take| take.life == life && !take.surely_settled);
+            if let Some(take) = open {
+                take.surely_settled = true;
+            }
         }
     }
 
