@@ -263,7 +263,7 @@ impl Participant {
         Ok(Participant(Arc::new(inner)))
     }
 
-    /// Who is told of samples at once, of all readers that are made from now on; once only.
+    /// Sets the listener of all readers that are made from now on. There is one for the participant's life.
     pub fn listen(&self, listener: Weak<dyn Listener>) {
         let is_first = self.0.listener.set(listener).is_ok();
         debug_assert!(is_first, "there is a listener already");
