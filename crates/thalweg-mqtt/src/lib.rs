@@ -7,6 +7,7 @@
 
 mod alias;
 mod client;
+mod client_connection;
 mod codec;
 mod fault;
 pub mod load;
@@ -25,6 +26,7 @@ mod varint;
 mod version;
 
 pub use client::{Ack, ClientConnAck, ClientEvent, ClientSide, PublishError, ServerOffer};
+pub use client_connection::{ClientConnection, OnEvent};
 pub use codec::*;
 pub use fault::PeerFault;
 pub use packet::{PacketType, Sender};

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use thalweg_client::BrokerUrl;
 use thalweg_mqtt::{
-    ClientEvent, ClientSide, ConnectOut, DisconnectProps, Properties, PublishOut, QoS, ReasonCode,
-    RetainHandling, SubAck, SubscribeOptions, SubscribeOut, WillOut, load,
+    ClientConnection, ClientEvent, ClientSide, ConnectOut, DisconnectProps, PeerFault, Properties,
+    PublishOut, QoS, ReasonCode, RetainHandling, SubAck, SubscribeOptions, WillOut, load,
 };
 use thalweg_server::transport::client::{TlsClientFiles, TlsConnector, websocket};
 use thalweg_server::transport::websocket::WebSocketSettings;
@@ -81,15 +81,11 @@ pub struct Reply<'a> {
 pub struct Link {
     socket: Socket,
     transport: Transport,
-    machine: ClientSide,
+    mqtt: ClientConnection,
     happenings: Receiver<Happening>,
     teller: SyncSender<Happening>,
-    /// MQTT bytes received and not yet understood: the beginning of a packet.
+    /// MQTT bytes on their way from the filters; empty between calls.
     received: Vec<u8>,
-    /// `received` may hold whole packets that nobody has looked at: what came in one piece with the welcome.
-    has_leftover: bool,
-    /// MQTT bytes to send.
-    out: Vec<u8>,
     /// Wire bytes on their way through the filters; empty between calls.
     wire: Vec<u8>,
     broker: String,
@@ -118,24 +114,23 @@ impl Link {
         let transport = transport(args, &url)?;
         let (teller, happenings) = sync_channel(HAPPENINGS_LIMIT);
         read_socket(&socket, &teller)?;
+        let keep_alive = args
+            .keep_alive
+            .min(Duration::from_secs(u64::from(u16::MAX)));
         let mut link = Link {
             socket,
             transport,
-            machine: ClientSide::new(PACKET_BYTES_MAX),
+            mqtt: introduce(sub, &url, terms, keep_alive)?,
             happenings,
             teller,
             received: Vec::new(),
-            has_leftover: false,
-            out: Vec::new(),
             wire: Vec::new(),
             broker,
-            keep_alive: args
-                .keep_alive
-                .min(Duration::from_secs(u64::from(u16::MAX))),
+            keep_alive,
             sent_at: Instant::now(),
             ping_at: None,
         };
-        let session_present = link.introduce(sub, &url, terms, deadline)?;
+        let session_present = link.be_welcomed(deadline)?;
         if !sub.clean_start && !session_present {
             let id = args.id.as_deref().unwrap_or_default();
             eprintln!("note: the broker kept no session of `{id}`; a new one begins");
@@ -146,8 +141,8 @@ impl Link {
     /// What may be asked and said now, apart from events.
     pub fn reply(&mut self) -> Reply<'_> {
         Reply {
-            machine: &mut self.machine,
-            out: &mut self.out,
+            machine: &mut self.mqtt.side,
+            out: &mut self.mqtt.out,
         }
     }
 
@@ -164,7 +159,7 @@ impl Link {
         on: &mut dyn FnMut(ClientEvent<'_>, &mut Reply<'_>) -> Result<(), Failure>,
     ) -> Result<Step, Failure> {
         self.flush()?;
-        if std::mem::take(&mut self.has_leftover) {
+        if self.mqtt.has_more() {
             self.understand(on)?;
             self.flush()?;
             return Ok(Step::Moved);
@@ -187,19 +182,19 @@ impl Link {
 
     /// Sends what was appended. Blocks while the broker does not take it.
     pub fn flush(&mut self) -> Result<(), Failure> {
-        if self.out.is_empty() {
+        if self.mqtt.out.is_empty() {
             return Ok(());
         }
         let sent = match &mut self.transport {
-            Transport::Plain => self.socket.write_all(&self.out),
+            Transport::Plain => self.socket.write_all(&self.mqtt.out),
             Transport::Filtered(filters) => {
                 filters
-                    .encode(&self.out, &mut self.wire)
+                    .encode(&self.mqtt.out, &mut self.wire)
                     .map_err(|fault| Failure::new(fault.to_string()))?;
                 self.socket.write_all(&self.wire)
             }
         };
-        self.out.clear();
+        self.mqtt.out.clear();
         self.wire.clear();
         self.sent_at = Instant::now();
         // When the broker has hung up, what it said before is worth more than our broken pipe: the reader brings it.
@@ -215,16 +210,18 @@ impl Link {
     /// Reports our load with a PINGREQ, which the broker answers like any other. Only a broker that announced reports gets
     /// more than the bare PINGREQ.
     pub fn ping_with(&mut self, report: &load::Report) {
-        self.machine.ping_with(report, &mut self.out);
+        let Reply { machine, out } = self.reply();
+        machine.ping_with(report, out);
         self.ping_at.get_or_insert_with(Instant::now);
     }
 
     /// Says goodbye and waits until the broker has read everything, so that nothing we sent is lost.
     pub fn close(mut self) -> Result<(), Failure> {
-        self.machine.disconnect(
+        let Reply { machine, out } = self.reply();
+        machine.disconnect(
             ReasonCode::NORMAL_DISCONNECTION,
             &DisconnectProps::default(),
-            &mut self.out,
+            out,
         );
         self.flush()?;
         if let Transport::Filtered(filters) = &mut self.transport {
@@ -244,53 +241,11 @@ impl Link {
         Ok(())
     }
 
-    fn introduce(
-        &mut self,
-        sub: &SubArgs,
-        url: &BrokerUrl,
-        terms: Terms,
-        deadline: Instant,
-    ) -> Result<bool, Failure> {
-        let args = &sub.connect;
-        let client_id = name(args).unwrap_or_default();
-        let will = args.will.will_topic.as_ref().map(|topic| WillOut {
-            message: PublishOut {
-                topic,
-                payload: args.will.will_message.as_bytes(),
-                qos: args.will.will_qos,
-                retain: args.will.will_retain,
-                ..PublishOut::default()
-            },
-            delay_secs: args.will.will_delay.unwrap_or(0),
-        });
-        let mut user = vec![(load::CONCURRENCY_PROPERTY, terms.concurrency.to_string())];
-        if terms.acknowledges {
-            user.push((load::SETTLES_PROPERTY, "processed".to_owned()));
-        }
-        let connect = ConnectOut {
-            version: args.mqtt_version,
-            client_id: &client_id,
-            clean_start: sub.clean_start,
-            keep_alive: self.keep_alive.as_secs_f64().ceil() as u16,
-            will,
-            username: url.user.as_deref(),
-            password: url.password.as_deref(),
-            session_expiry: session_expiry_secs(sub),
-            topic_alias_max: TOPIC_ALIAS_MAX,
-            receive_max: terms.receive_max,
-            user: Some(&user),
-            ..ConnectOut::default()
-        };
+    /// Waits for the welcome. Returns whether the broker has kept our session.
+    fn be_welcomed(&mut self, deadline: Instant) -> Result<bool, Failure> {
         if let Transport::Filtered(filters) = &mut self.transport {
             filters.take_output(&mut self.wire);
         }
-        self.machine
-            .connect(&connect, &mut self.out)
-            .map_err(|error| {
-                Failure::usage(format!("we cannot introduce ourselves: {error}"))
-                    .mend("MQTT texts have at most 65,535 bytes")
-            })?;
-        self.machine.tolerate_excess();
         self.flush()?;
         let mut welcome = None;
         while welcome.is_none() {
@@ -322,7 +277,7 @@ impl Link {
             }
         }
         // The broker may want another one. [MQTT-3.2.2-21]
-        self.keep_alive = Duration::from_secs(u64::from(self.machine.offer().keep_alive));
+        self.keep_alive = Duration::from_secs(u64::from(self.mqtt.side.offer().keep_alive));
         Ok(welcome.unwrap_or_else(|| unreachable!("the loop ends with a welcome")))
     }
 
@@ -376,7 +331,8 @@ impl Link {
         if ping_by > now {
             return Ok(Some(ping_by));
         }
-        self.machine.ping(&mut self.out);
+        let Reply { machine, out } = self.reply();
+        machine.ping(out);
         self.flush()?;
         self.ping_at = Some(now);
         Ok(Some(now + self.keep_alive))
@@ -419,52 +375,38 @@ impl Link {
         on: &mut dyn FnMut(ClientEvent<'_>, &mut Reply<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Link {
-            received,
-            machine,
-            out,
+            mqtt,
             ping_at,
             broker,
-            has_leftover,
+            received,
             ..
         } = self;
-        let mut at = 0;
-        loop {
-            let rest = received.get(at..).unwrap_or_default();
-            let (used, event) = match machine.handle_input(rest) {
-                Ok(Some(understood)) => understood,
-                Ok(None) => break,
-                Err(fault) => {
-                    machine.fault(&fault, out);
-                    return Err(Failure::new(format!("{broker} broke MQTT: {} [{}]", fault.what, fault.clause))
-                        .mend("Is it an MQTT broker, this its port for the scheme in --url, and --v a version that it speaks?"));
+        let broken = |fault: PeerFault| {
+            Failure::new(format!("{broker} broke MQTT: {} [{}]", fault.what, fault.clause))
+                .mend("Is it an MQTT broker, this its port for the scheme in --url, and --v a version that it speaks?")
+        };
+        let understood = mqtt.receive(
+            received,
+            &mut |machine, out, event| {
+                // What follows the welcome is for the command, not for those who waited for the welcome.
+                let goes_on = !matches!(event, ClientEvent::ConnAck(_));
+                match event {
+                    ClientEvent::PingResp => *ping_at = None,
+                    ClientEvent::Disconnect(goodbye) => {
+                        return Err(ended(
+                            goodbye.reason,
+                            &goodbye.properties,
+                            goodbye.server_reference,
+                        ));
+                    }
+                    event => on(event, &mut Reply { machine, out })?,
                 }
-            };
-            // What follows the welcome is for the command, not for those who waited for the welcome.
-            *has_leftover = matches!(event, ClientEvent::ConnAck(_));
-            match event {
-                ClientEvent::PingResp => *ping_at = None,
-                ClientEvent::Disconnect(goodbye) => {
-                    return Err(ended(
-                        goodbye.reason,
-                        &goodbye.properties,
-                        goodbye.server_reference,
-                    ));
-                }
-                event => on(
-                    event,
-                    &mut Reply {
-                        machine: &mut *machine,
-                        out: &mut *out,
-                    },
-                )?,
-            }
-            at += used;
-            if *has_leftover {
-                break;
-            }
-        }
-        received.drain(..at);
-        Ok(())
+                Ok(goes_on)
+            },
+            broken,
+        );
+        received.clear();
+        understood
     }
 
     fn closed(&self, words: Option<String>) -> Failure {
@@ -537,23 +479,10 @@ pub fn ask(link: &mut Link, filters: &[String], args: &SubArgs) -> Result<(), Fa
         .iter()
         .map(|filter| (filter.as_str(), options))
         .collect();
-    let Reply { machine, out } = link.reply();
-    let id = machine
-        .next_id()
-        .ok_or_else(|| Failure::new("no packet identifier is free"))?;
-    machine
-        .subscribe(
-            &SubscribeOut {
-                id,
-                filters: &filters,
-                ..SubscribeOut::default()
-            },
-            out,
-        )
-        .map_err(|error| {
-            Failure::new(format!("the filters cannot be sent: {error}"))
-                .mend("Give fewer filters, or shorter ones")
-        })
+    link.mqtt.subscribe(&filters).map_err(|error| {
+        Failure::new(format!("the filters cannot be sent: {error}"))
+            .mend("Give fewer filters, or shorter ones")
+    })
 }
 
 /// Says in words which filters were refused; grants of less than was asked are remarks.
@@ -585,6 +514,49 @@ pub fn reason_in_words(reason: ReasonCode, properties: &Properties<'_>) -> Strin
         Some(words) => format!("{reason}: {words}"),
         None => reason.to_string(),
     }
+}
+
+/// A connection on which we introduce ourselves first.
+fn introduce(
+    sub: &SubArgs,
+    url: &BrokerUrl,
+    terms: Terms,
+    keep_alive: Duration,
+) -> Result<ClientConnection, Failure> {
+    let args = &sub.connect;
+    let client_id = name(args).unwrap_or_default();
+    let will = args.will.will_topic.as_ref().map(|topic| WillOut {
+        message: PublishOut {
+            topic,
+            payload: args.will.will_message.as_bytes(),
+            qos: args.will.will_qos,
+            retain: args.will.will_retain,
+            ..PublishOut::default()
+        },
+        delay_secs: args.will.will_delay.unwrap_or(0),
+    });
+    let mut user = vec![(load::CONCURRENCY_PROPERTY, terms.concurrency.to_string())];
+    if terms.acknowledges {
+        user.push((load::SETTLES_PROPERTY, "processed".to_owned()));
+    }
+    let connect = ConnectOut {
+        version: args.mqtt_version,
+        client_id: &client_id,
+        clean_start: sub.clean_start,
+        keep_alive: keep_alive.as_secs_f64().ceil() as u16,
+        will,
+        username: url.user.as_deref(),
+        password: url.password.as_deref(),
+        session_expiry: session_expiry_secs(sub),
+        topic_alias_max: TOPIC_ALIAS_MAX,
+        receive_max: terms.receive_max,
+        user: Some(&user),
+        ..ConnectOut::default()
+    };
+    ClientConnection::open(&connect).map_err(|error| {
+        Failure::usage(format!("we cannot introduce ourselves: {error}"))
+            .mend("MQTT texts have at most 65,535 bytes")
+    })
 }
 
 fn check_version(args: &ConnectArgs) -> Result<(), Failure> {

@@ -8,14 +8,13 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::event::epoll;
-use thalweg_mqtt::{ClientSide, ConnectOut, PublishOut, QoS, SubscribeOptions, SubscribeOut};
+use thalweg_mqtt::{ClientConnection, ConnectOut, QoS, SubscribeOptions};
 
 #[derive(Debug)]
 pub struct Socket {
     pub stream: TcpStream,
-    pub machine: ClientSide,
-    /// Bytes to be written from `begun` on.
-    pub out: Vec<u8>,
+    /// Its bytes are to be written from `begun` on.
+    pub mqtt: ClientConnection,
     begun: usize,
     waits_to_write: bool,
     pub bytes_out: u64,
@@ -31,12 +30,9 @@ impl Socket {
     ) -> io::Result<Socket> {
         let stream = TcpStream::connect_timeout(&address, within)?;
         stream.set_nodelay(true)?;
-        let (mut machine, mut out) = (ClientSide::new(PACKET_MAX), Vec::new());
-        machine.connect(hello, &mut out).map_err(io::Error::other)?;
         Ok(Socket {
             stream,
-            machine,
-            out,
+            mqtt: ClientConnection::open(hello).map_err(io::Error::other)?,
             begun: 0,
             waits_to_write: false,
             bytes_out: 0,
@@ -50,39 +46,8 @@ impl Socket {
             qos,
             ..SubscribeOptions::default()
         };
-        let subscribe = SubscribeOut {
-            id: self.machine.next_id().unwrap_or(1),
-            filters: &[(filter, options)],
-            ..SubscribeOut::default()
-        };
-        self.machine
-            .subscribe(&subscribe, &mut self.out)
-            .map_err(io::Error::other)
-    }
-
-    /// Publishes; false if the broker's Receive Maximum is used up.
-    pub fn publish(&mut self, topic: &str, payload: &[u8], qos: QoS) -> io::Result<bool> {
-        let mut id = 0;
-        if qos != QoS::AtMostOnce {
-            if self.machine.send_quota() == 0 {
-                return Ok(false);
-            }
-            match self.machine.next_id() {
-                Some(free) => id = free,
-                None => return Ok(false),
-            }
-        }
-        let message = PublishOut {
-            qos,
-            topic,
-            id,
-            payload,
-            ..PublishOut::default()
-        };
-        self.machine
-            .publish(&message, &mut self.out)
-            .map_err(io::Error::other)?;
-        Ok(true)
+        let filters = [(filter, options)];
+        self.mqtt.subscribe(&filters).map_err(io::Error::other)
     }
 
     /// Its events go to an epoll under this number.
@@ -101,16 +66,19 @@ impl Socket {
     /// Bytes that have not left.
     #[inline]
     pub fn unsent(&self) -> usize {
-        self.out.len() - self.begun
+        self.mqtt.out.len() - self.begun
     }
 
     /// Writes as much as the socket takes, but not much at once: what is large would make others late. The rest follows when
     /// the epoll says so.
     pub fn flush(&mut self, epoll_of: &impl AsFd, number: u64) -> io::Result<()> {
         let enough = self.begun.saturating_add(WRITTEN_MAX);
-        while self.begun < self.out.len().min(enough) {
-            let piece = self.begun..self.out.len().min(enough);
-            match self.stream.write(self.out.get(piece).unwrap_or_default()) {
+        while self.begun < self.mqtt.out.len().min(enough) {
+            let piece = self.begun..self.mqtt.out.len().min(enough);
+            match self
+                .stream
+                .write(self.mqtt.out.get(piece).unwrap_or_default())
+            {
                 Ok(count) => {
                     self.begun += count;
                     self.bytes_out += count as u64;
@@ -120,15 +88,15 @@ impl Socket {
                 Err(error) => return Err(error),
             }
         }
-        if self.begun == self.out.len() {
-            self.out.clear();
+        if self.begun == self.mqtt.out.len() {
+            self.mqtt.out.clear();
             self.begun = 0;
         } else if self.begun >= COMPACT {
-            self.out.drain(..self.begun);
+            self.mqtt.out.drain(..self.begun);
             self.begun = 0;
         }
-        if self.waits_to_write == self.out.is_empty() {
-            self.waits_to_write = !self.out.is_empty();
+        if self.waits_to_write == self.mqtt.out.is_empty() {
+            self.waits_to_write = !self.mqtt.out.is_empty();
             let number = epoll::EventData::new_u64(number);
             epoll::modify(epoll_of, &self.stream, number, self.flags())?;
         }
@@ -137,9 +105,9 @@ impl Socket {
 
     /// Writes everything, however long it takes a socket that blocks.
     pub fn write_all(&mut self) -> io::Result<()> {
-        let rest = self.out.get(self.begun..).unwrap_or_default();
+        let rest = self.mqtt.out.get(self.begun..).unwrap_or_default();
         self.stream.write_all(rest)?;
-        self.out.clear();
+        self.mqtt.out.clear();
         self.begun = 0;
         Ok(())
     }
@@ -160,8 +128,6 @@ impl Socket {
     }
 }
 
-/// Largest packet taken: what MQTT can express.
-const PACKET_MAX: u32 = 268_435_460;
 /// Written bytes that are kept in front of those to be written.
 const COMPACT: usize = 64 << 10;
 /// Bytes that are written before the next connection has its turn.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::event::epoll;
 use socket2::SockRef;
 use thalweg_mqtt::load::Report;
-use thalweg_mqtt::{ClientEvent, ConnectOut, DisconnectProps, QoS, ReasonCode};
+use thalweg_mqtt::{ClientConnection, ClientEvent, ConnectOut, DisconnectProps, QoS, ReasonCode};
 
 use crate::drivers::socket::Socket;
 
@@ -92,9 +92,8 @@ pub struct Introduction<'a> {
 pub struct Link {
     socket: Socket,
     token: u64,
-    /// Bytes that came and were not understood yet; what is before `begun` was.
+    /// Bytes that came and were not looked at yet.
     inbox: Vec<u8>,
-    begun: usize,
     /// Nanoseconds that everything takes on its way, in each direction, besides what the loopback takes.
     delay: u64,
     inward: VecDeque<(u64, Vec<u8>)>,
@@ -127,7 +126,6 @@ impl Link {
             socket,
             token,
             inbox: Vec::new(),
-            begun: 0,
             delay,
             inward: VecDeque::new(),
             outward: VecDeque::new(),
@@ -145,7 +143,7 @@ impl Link {
         epoll_of: &impl AsFd,
         now: u64,
     ) -> io::Result<()> {
-        let before = self.socket.out.len();
+        let before = self.socket.mqtt.out.len();
         self.socket.subscribe(filter, qos)?;
         self.send(before, epoll_of, now)
     }
@@ -159,31 +157,32 @@ impl Link {
         epoll_of: &impl AsFd,
         now: u64,
     ) -> io::Result<bool> {
-        let before = self.socket.out.len();
-        let is_taken = self.socket.publish(topic, payload, qos)?;
+        let before = self.socket.mqtt.out.len();
+        let is_taken = self.socket.mqtt.publish(topic, payload, qos);
+        let is_taken = is_taken.map_err(io::Error::other)?;
         self.send(before, epoll_of, now)?;
         Ok(is_taken)
     }
 
     /// Tells that a message is processed: PUBACK, or PUBREC for QoS 2.
     pub fn settle(&mut self, qos: QoS, id: u16, epoll_of: &impl AsFd, now: u64) -> io::Result<()> {
-        let Socket { machine, out, .. } = &mut self.socket;
+        let ClientConnection { side, out, .. } = &mut self.socket.mqtt;
         let before = out.len();
         match qos {
             QoS::AtMostOnce => return Ok(()),
-            QoS::AtLeastOnce => machine.puback(id, ReasonCode::Success, out),
-            QoS::ExactlyOnce => machine.pubrec(id, ReasonCode::Success, out),
+            QoS::AtLeastOnce => side.puback(id, ReasonCode::Success, out),
+            QoS::ExactlyOnce => side.pubrec(id, ReasonCode::Success, out),
         }
         self.send(before, epoll_of, now)
     }
 
     /// Answers PUBREC with PUBREL, or PUBREL with PUBCOMP.
     pub fn go_on(&mut self, heard: &Event, epoll_of: &impl AsFd, now: u64) -> io::Result<()> {
-        let Socket { machine, out, .. } = &mut self.socket;
+        let ClientConnection { side, out, .. } = &mut self.socket.mqtt;
         let before = out.len();
         match heard {
-            Event::Received(id) => machine.pubrel(*id, ReasonCode::Success, out),
-            Event::Released(id) => machine.pubcomp(*id, ReasonCode::Success, out),
+            Event::Received(id) => side.pubrel(*id, ReasonCode::Success, out),
+            Event::Released(id) => side.pubcomp(*id, ReasonCode::Success, out),
             _ => return Ok(()),
         }
         self.send(before, epoll_of, now)
@@ -191,16 +190,16 @@ impl Link {
 
     /// Sends a report of load in PINGREQ; false if the broker does not take any, and it was an ordinary one.
     pub fn report(&mut self, report: &Report, epoll_of: &impl AsFd, now: u64) -> io::Result<bool> {
-        let Socket { machine, out, .. } = &mut self.socket;
+        let ClientConnection { side, out, .. } = &mut self.socket.mqtt;
         let before = out.len();
-        let told = machine.ping_with(report, out);
+        let told = side.ping_with(report, out);
         self.send(before, epoll_of, now)?;
         Ok(told)
     }
 
     pub fn close(mut self, epoll_of: &impl AsFd) {
-        let Socket { machine, out, .. } = &mut self.socket;
-        machine.disconnect(
+        let ClientConnection { side, out, .. } = &mut self.socket.mqtt;
+        side.disconnect(
             ReasonCode::NORMAL_DISCONNECTION,
             &DisconnectProps::default(),
             out,
@@ -245,21 +244,20 @@ impl Link {
     }
 
     pub fn hear(&mut self) -> Option<Event> {
-        let bytes = self.inbox.get(self.begun..).unwrap_or_default();
-        let (used, heard) = match self.socket.machine.handle_input(bytes) {
-            Ok(Some((used, event))) => (used, heard(&event)),
-            Ok(None) => {
-                self.inbox.drain(..self.begun);
-                self.begun = 0;
-                return None;
-            }
-            Err(fault) => (bytes.len(), Event::Ended(fault.what.to_owned())),
-        };
-        self.begun += used;
-        Some(match heard {
+        let bytes = std::mem::take(&mut self.inbox);
+        let mut next = None;
+        let received = self.socket.mqtt.receive(
+            &bytes,
+            &mut |_, _, event| {
+                next = Some(heard(&event));
+                Ok(false)
+            },
+            |fault| Event::Ended(fault.what.to_owned()),
+        );
+        Some(match received.map_or_else(Some, |()| next)? {
             // The machine knows best what was announced.
             Event::Welcome { .. } => Event::Welcome {
-                takes_reports: self.socket.machine.offer().load_reports,
+                takes_reports: self.socket.mqtt.side.offer().load_reports,
             },
             heard => heard,
         })
@@ -274,7 +272,7 @@ impl Link {
         }
         while self.outward.front().is_some_and(|(at, _)| *at <= now) {
             if let Some((_, bytes)) = self.outward.pop_front() {
-                self.socket.out.extend_from_slice(&bytes);
+                self.socket.mqtt.out.extend_from_slice(&bytes);
                 self.write_on(epoll_of)?;
             }
         }
@@ -297,9 +295,9 @@ impl Link {
 
     /// Sends what was written behind the first `before` bytes.
     fn send(&mut self, before: usize, epoll_of: &impl AsFd, now: u64) -> io::Result<()> {
-        self.bytes_out += (self.socket.out.len() - before) as u64;
+        self.bytes_out += (self.socket.mqtt.out.len() - before) as u64;
         if self.delay > 0 {
-            let said = self.socket.out.split_off(before);
+            let said = self.socket.mqtt.out.split_off(before);
             self.outward.push_back((now + self.delay, said));
             return Ok(());
         }

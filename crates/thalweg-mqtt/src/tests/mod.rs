@@ -1,6 +1,7 @@
 //! Tests of both machines. A tag such as `[MQTT-3.1.0-1]` names the statement that a test shows.
 
 mod bytewise;
+mod client_connection;
 mod limits;
 mod malformed;
 mod mirror;

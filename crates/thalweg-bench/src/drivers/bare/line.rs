@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use thalweg_mqtt::{ClientEvent, ClientSide, ConnectOut, QoS, Version};
+use thalweg_mqtt::{ClientEvent, ClientSide, ConnectOut, PeerFault, QoS, Version};
 
 use crate::cell::Leg;
 use crate::drivers::Fault;
@@ -16,8 +16,6 @@ use crate::drivers::socket::Socket;
 pub struct BareConnection {
     pub socket: Socket,
     topic: String,
-    /// Bytes that came and are not a whole packet yet.
-    inbox: Vec<u8>,
     /// All of a PUBLISH of QoS 0 before its payload, as the codec writes it for a payload of that size.
     head: (usize, Vec<u8>),
     /// It is in a list of lines to be flushed.
@@ -56,13 +54,10 @@ impl BareConnection {
             .stream
             .set_read_timeout(Some(ANSWERED_WITHIN))
             .map_err(words)?;
-        // mosquitto does not keep to the Receive Maximum; a load tool has room.
-        socket.machine.tolerate_excess();
         socket.write_all().map_err(writing)?;
         Ok(BareConnection {
             socket,
             topic: topic.to_owned(),
-            inbox: Vec::new(),
             head: (usize::MAX, Vec::new()),
             is_dirty: false,
             in_flight: 0,
@@ -104,32 +99,26 @@ impl BareConnection {
         &mut self,
         mut is_it: impl FnMut(&ClientEvent<'_>) -> Option<Result<(), Fault>>,
     ) -> Result<(), Fault> {
-        let mut chunk = [0; 4096];
+        let (mut chunk, mut count) = ([0; 4096], 0);
+        let Socket { stream, mqtt, .. } = &mut self.socket;
         loop {
-            let mut answer = None;
-            match self.socket.machine.handle_input(&self.inbox) {
-                Err(fault) => {
-                    return Err(format!("the broker breaks the protocol: {}", fault.what));
-                }
-                Ok(Some((used, event))) => {
+            let (bytes, mut answer) = (chunk.get(..count).unwrap_or_default(), None);
+            mqtt.receive(
+                bytes,
+                &mut |_, _, event| {
                     answer = is_it(&event);
-                    self.inbox.drain(..used);
-                }
-                Ok(None) => {
-                    let count = self
-                        .socket
-                        .stream
-                        .read(&mut chunk)
-                        .map_err(|error| format!("no answer: {error}"))?;
-                    if count == 0 {
-                        return Err("the broker closes the connection at once".to_owned());
-                    }
-                    self.inbox
-                        .extend_from_slice(chunk.get(..count).unwrap_or_default());
-                }
-            }
+                    Ok(answer.is_none())
+                },
+                broken,
+            )?;
             if let Some(answer) = answer {
                 return answer;
+            }
+            count = stream
+                .read(&mut chunk)
+                .map_err(|error| format!("no answer: {error}"))?;
+            if count == 0 {
+                return Err("the broker closes the connection at once".to_owned());
             }
         }
     }
@@ -147,26 +136,28 @@ impl BareConnection {
     pub fn publish_once(&mut self, payload: &[u8]) -> Result<(), Fault> {
         if self.head.0 != payload.len() {
             // The codec writes this one; what is before the payload is the same in all others of this size.
-            let before = self.socket.out.len();
+            let before = self.socket.mqtt.out.len();
             self.publish(payload, QoS::AtMostOnce)?;
             let head = self
                 .socket
+                .mqtt
                 .out
-                .get(before..self.socket.out.len() - payload.len())
+                .get(before..self.socket.mqtt.out.len() - payload.len())
                 .unwrap_or_default();
             self.head.0 = payload.len();
             self.head.1.clear();
             self.head.1.extend_from_slice(head);
             return Ok(());
         }
-        self.socket.out.extend_from_slice(&self.head.1);
-        self.socket.out.extend_from_slice(payload);
+        self.socket.mqtt.out.extend_from_slice(&self.head.1);
+        self.socket.mqtt.out.extend_from_slice(payload);
         Ok(())
     }
 
     /// Publishes; false if the broker's Receive Maximum is used up.
     pub fn publish(&mut self, payload: &[u8], qos: QoS) -> Result<bool, Fault> {
         self.socket
+            .mqtt
             .publish(&self.topic, payload, qos)
             .map_err(|error| format!("publishing: {error}"))
     }
@@ -191,16 +182,14 @@ impl BareConnection {
                 Some(count) => count,
             };
             let bytes = scratch.get(..count).unwrap_or_default();
-            let Socket { machine, out, .. } = &mut self.socket;
-            if self.inbox.is_empty() {
-                let used = packets(machine, out, bytes, tell)?;
-                self.inbox
-                    .extend_from_slice(bytes.get(used..).unwrap_or_default());
-            } else {
-                self.inbox.extend_from_slice(bytes);
-                let used = packets(machine, out, &self.inbox, tell)?;
-                self.inbox.drain(..used);
-            }
+            self.socket.mqtt.receive(
+                bytes,
+                &mut |side, out, event| {
+                    tell(side, out, &event);
+                    Ok(true)
+                },
+                broken,
+            )?;
             if count < scratch.len() {
                 return Ok(true);
             }
@@ -213,22 +202,8 @@ fn writing(error: io::Error) -> Fault {
     format!("writing: {error}")
 }
 
-/// Tells whole packets; returns how many bytes they were.
-fn packets(
-    machine: &mut ClientSide,
-    out: &mut Vec<u8>,
-    bytes: &[u8],
-    tell: &mut dyn FnMut(&mut ClientSide, &mut Vec<u8>, &ClientEvent<'_>),
-) -> Result<usize, Fault> {
-    let mut used = 0;
-    while let Some((count, event)) = machine
-        .handle_input(bytes.get(used..).unwrap_or_default())
-        .map_err(|fault| format!("the broker breaks the protocol: {}", fault.what))?
-    {
-        used += count;
-        tell(machine, out, &event);
-    }
-    Ok(used)
+fn broken(fault: PeerFault) -> Fault {
+    format!("the broker breaks the protocol: {}", fault.what)
 }
 
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
