@@ -98,7 +98,7 @@ pub struct Extras {
 pub const MULTICAST_GROUP: &str = "lab";
 
 /// What carries a protocol's bytes, other than the plain transport.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Carrier {
     Tls,
@@ -110,15 +110,6 @@ impl Carrier {
     /// Whether it needs a certificate.
     pub fn is_encrypted(self) -> bool {
         self != Carrier::Ws
-    }
-
-    /// As configurations of ours write it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Carrier::Tls => "tls",
-            Carrier::Ws => "ws",
-            Carrier::Wss => "wss",
-        }
     }
 }
 
@@ -136,7 +127,13 @@ impl Extras {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// The word of a choice, in scenarios, tables and configurations of ours.
+pub fn word(choice: impl ValueEnum) -> String {
+    let word = choice.to_possible_value();
+    word.map_or_else(String::new, |word| word.get_name().to_owned())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Driver {
     /// The common API: `thalweg-client`.
@@ -147,7 +144,9 @@ pub enum Driver {
     Stock,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
     /// MQTT 3.1.1 or 5 over TCP.
@@ -230,7 +229,7 @@ impl Link {
 }
 
 /// What carries a link's losses and delays out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
     /// Whatever can do it at least cost.
@@ -449,9 +448,10 @@ impl Calls {
 }
 
 /// Whether a trial counts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
+    #[default]
     Valid,
     /// What sent was not able to keep its own times; why.
     GeneratorLimited(String),
@@ -465,7 +465,7 @@ pub enum Standing {
 }
 
 /// What came of a cell. Counts are of the measured phase; latencies in microseconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     pub standing: Standing,
     /// Messages that were to be published.
@@ -521,29 +521,7 @@ impl Row {
     pub fn blank(standing: Standing) -> Row {
         Row {
             standing,
-            intended: 0,
-            sent: 0,
-            expected: 0,
-            delivered: 0,
-            lost: 0,
-            duplicates: 0,
-            reordered: 0,
-            late: 0,
-            unacknowledged: 0,
-            seconds: 0.0,
-            payload_bytes: 0,
-            response: Quantiles::default(),
-            service: Quantiles::default(),
-            lag_p99_us: 0.0,
-            cpu_broker_s: 0.0,
-            cpu_client_s: 0.0,
-            rss_broker_kib: 0,
-            switches_broker: 0,
-            calls_broker: None,
-            wire_bytes: None,
-            wire_frames: None,
-            link_lost: None,
-            more: BTreeMap::new(),
+            ..Row::default()
         }
     }
 }

@@ -37,7 +37,7 @@ pub use native::{dds_peer, xmpp_peer, zmq_peer};
 pub use system::System;
 pub(crate) use system::found;
 
-use crate::cell::{Cell, Protocol};
+use crate::cell::{Cell, Protocol, word};
 use crate::net::space::Space;
 use process::Process;
 use site::Site;
@@ -211,7 +211,7 @@ fn elsewhere(text: &str, wanted: &[Protocol]) -> Result<Running, NoBroker> {
         let name = word(protocol);
         let part = text
             .split(',')
-            .find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+            .find_map(|part| part.strip_prefix(name.as_str())?.strip_prefix('='))
             .unwrap_or(text);
         if !part.contains(':') || part.contains('=') {
             return Err(unknown());
@@ -233,18 +233,6 @@ fn elsewhere(text: &str, wanted: &[Protocol]) -> Result<Running, NoBroker> {
         process: None,
         _ports: None,
     })
-}
-
-fn word(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Mqtt => "mqtt",
-        Protocol::Coap => "coap",
-        Protocol::Amqp => "amqp",
-        Protocol::Stomp => "stomp",
-        Protocol::Zmtp => "zmtp",
-        Protocol::Dds => "dds",
-        Protocol::Xmpp => "xmpp",
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::peers::cyclone;
 use super::ports::PortKind;
 use super::site::{Launch, Order, Site, text_of};
 use super::system::{System, found};
-use crate::cell::{MULTICAST_GROUP, Protocol};
+use crate::cell::{MULTICAST_GROUP, Protocol, word};
 use crate::net::{CLIENT_HOST, DEVICE};
 
 /// What `THALWEG_BIN` names (`thalweg bench` names itself), or `thalweg` beside this program, or the one in PATH.
@@ -35,8 +35,8 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     for (protocol, ends) in &addresses {
         // A bridge has no listener, but a broker needs one.
         let name = match protocol {
-            Protocol::Dds => "mqtt",
-            _ => super::word(*protocol),
+            Protocol::Dds => word(Protocol::Mqtt),
+            _ => word(*protocol),
         };
         let _ = writeln!(
             text,
@@ -44,7 +44,7 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
             ends.publish
         );
         if let Some(carrier) = site.cell.extras.carrier {
-            let _ = writeln!(text, "listeners.{name}.transport = \"{}\"", carrier.word());
+            let _ = writeln!(text, "listeners.{name}.transport = \"{}\"", word(carrier));
         }
         if let Some((certificate, key)) = &identity {
             let _ = writeln!(

@@ -16,7 +16,7 @@ use thalweg_client::{
 };
 
 use super::{Fault, Job, Publisher, Received, Subscriber};
-use crate::cell::{Carrier, Leg, MULTICAST_GROUP, Protocol};
+use crate::cell::{Carrier, Leg, MULTICAST_GROUP, Protocol, word};
 use crate::load::{Gave, clock};
 
 /// Publishers: one client or several, that share the flows.
@@ -510,7 +510,7 @@ pub fn carried(protocol: Protocol, carrier: Option<Carrier>) -> Result<&'static 
         (Protocol::Xmpp, Some(Carrier::Tls)) => Ok("xmpps"),
         (Protocol::Xmpp, Some(Carrier::Ws)) => Ok("xmpp+ws"),
         (Protocol::Xmpp, Some(Carrier::Wss)) => Ok("xmpp+wss"),
-        (other, Some(carrier)) => Err(format!("{other:?} is not measured over {}", carrier.word())),
+        (other, Some(carrier)) => Err(format!("{other:?} is not measured over {}", word(carrier))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The columns of `trials.csv`: a table that the head, the lines and `columns.md` are made of.
 
 use crate::cell::{
-    CallCounter, Calls, Cell, Driver, Engine, Load, Protocol, Quantiles, Row, Standing, Workload,
+    CallCounter, Calls, Cell, Load, Protocol, Quantiles, Row, Standing, Workload, word,
 };
 
 struct Column {
@@ -81,10 +81,6 @@ fn of(quantiles: &Quantiles, value: f64) -> String {
     }
 }
 
-fn protocol(protocol: Protocol) -> String {
-    format!("{protocol:?}").to_lowercase()
-}
-
 fn pairs<K: ToString, V: ToString>(pairs: impl Iterator<Item = (K, V)>) -> String {
     pairs
         .map(|(name, value)| format!("{}={}", name.to_string(), value.to_string()))
@@ -107,26 +103,18 @@ const COLUMNS: &[Column] = columns! {
     "verdict", "", "valid, generator-limited, held-back, invalid, absent; only valid ones count", |_, r| r.standing.word().to_owned();
     "why", "", "why it does not count", |_, r| r.standing.why().to_owned();
     "system", "", "broker", |c, _| c.system.clone();
-    "driver", "", "common: our client; bare: our codec and a socket; stock: a library of the protocol", |c, _| match c.driver {
-        Driver::Common => "common",
-        Driver::Bare => "bare",
-        Driver::Stock => "stock",
-    }.to_owned();
-    "publish", "", "protocol of publishers", |c, _| protocol(c.publish.protocol);
+    "driver", "", "common: our client; bare: our codec and a socket; stock: a library of the protocol", |c, _| word(c.driver);
+    "publish", "", "protocol of publishers", |c, _| word(c.publish.protocol);
     "publish_qos", "", "0 at most, 1 at least, 2 exactly once", |c, _| c.publish.qos.to_string();
     "publish_version", "", "version of MQTT", |c, _| if c.publish.protocol == Protocol::Mqtt { c.publish.version.to_string() } else { String::new() };
     "window", "messages", "under way without acknowledgement at most, each flow", |c, _| c.publish.window.to_string();
-    "subscribe", "", "protocol of subscribers", |c, _| protocol(c.subscribe.protocol);
+    "subscribe", "", "protocol of subscribers", |c, _| word(c.subscribe.protocol);
     "subscribe_qos", "", "as above", |c, _| c.subscribe.qos.to_string();
     "loss", "part of one", "of packets, each direction of each leg", |c, _| number(c.link.loss);
     "delay_us", "µs", "one way", |c, _| number(c.link.delay_ns as f64 / 1e3);
     "jitter_us", "µs", "at most so much more", |c, _| number(c.link.jitter_ns as f64 / 1e3);
     "link_bit_s", "bit/s", "limit of the link", |c, _| maybe(c.link.rate);
-    "engine", "", "what carried the link out", |c, _| if c.link.namespaces { match c.link.engine {
-        Engine::Auto => "auto",
-        Engine::Kernel => "kernel",
-        Engine::Emulator => "emulator",
-    } } else { "loopback" }.to_owned();
+    "engine", "", "what carried the link out", |c, _| if c.link.namespaces { word(c.link.engine) } else { "loopback".to_owned() };
     "workload", "", "fixed, json, beside, the class or the trace", |c, _| match &c.workload {
         Workload::Fixed { .. } => "fixed".to_owned(),
         Workload::Json { .. } => "json".to_owned(),

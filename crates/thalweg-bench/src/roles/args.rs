@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use thalweg_client::{BrokerUrl, Scheme};
 
-use crate::cell::{Cell, Driver, Leg, Load, Phases, Protocol, Workload};
+use crate::cell::{Cell, Driver, Leg, Load, Phases, Protocol, Workload, word};
 use crate::drivers::{Job, speaks};
 use crate::load::header::PAYLOAD_MIN;
 use crate::net::units;
@@ -158,11 +158,7 @@ pub enum Following {
 impl PaceArgs {
     /// As a cell says it.
     pub fn load(&self, flows: u32) -> Load {
-        let arrivals = match self.arrivals {
-            Following::Periodic => "periodic",
-            Following::Poisson => "poisson",
-            Following::Burst => "burst",
-        };
+        let arrivals = word(self.arrivals);
         match (self.flood, self.closed) {
             (true, _) => Load::Flood { flows },
             (false, Some(pause)) => Load::Closed {
@@ -172,7 +168,7 @@ impl PaceArgs {
             (false, None) => Load::Open {
                 rate: self.rate.unwrap_or(1.0),
                 flows,
-                arrivals: arrivals.to_owned(),
+                arrivals,
             },
         }
     }

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::values::{bits, bytes, frequency, part, time};
-use crate::cell::{Cell, Driver, Load, Protocol, Row, Standing, Workload};
+use crate::cell::{Cell, Load, Protocol, Row, Standing, Workload, word};
 use crate::results::metric::{METRICS, Metric, Unit, metric};
 use crate::scenario::section::nearest;
 use crate::stats::median;
@@ -286,19 +286,13 @@ fn apart(left: &[Valued<'_>], right: &[Valued<'_>]) -> BTreeSet<String> {
 
 /// Words that choose a point.
 pub fn labels(cell: &Cell) -> BTreeSet<String> {
-    let protocol = |protocol: Protocol| format!("{protocol:?}").to_lowercase();
     let mut labels = BTreeSet::from([
         cell.system.clone(),
-        protocol(cell.publish.protocol),
+        word(cell.publish.protocol),
         format!("qos{}", cell.publish.qos),
-        format!("publish={}", protocol(cell.publish.protocol)),
-        format!("subscribe={}", protocol(cell.subscribe.protocol)),
-        match cell.driver {
-            Driver::Common => "common",
-            Driver::Bare => "bare",
-            Driver::Stock => "stock",
-        }
-        .to_owned(),
+        format!("publish={}", word(cell.publish.protocol)),
+        format!("subscribe={}", word(cell.subscribe.protocol)),
+        word(cell.driver),
     ]);
     if cell.system == "thalweg" {
         labels.insert("own".to_owned());

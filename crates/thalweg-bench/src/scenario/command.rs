@@ -3,16 +3,17 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Judged, Scenario};
-use crate::cell::{CallCounter, Cell, Row, Standing};
+use crate::cell::{CallCounter, Cell, Row, Standing, word};
 use crate::command::Outcome;
 use crate::net::nest;
 use crate::results::unix_seconds;
 use crate::results::{self, Writer};
 use crate::runner::{self, Manner, Signals, Trial};
+use crate::studies::plan::Budget;
 use crate::{paper, trial};
 
 /// `thalweg bench run …`
@@ -87,22 +88,10 @@ impl CountingArgs {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Budget {
-    /// A run of some minutes
-    Quick,
-    /// A run of some hours
-    Standard,
-    /// As the studies did
-    Paper,
-}
-
 impl Changes {
     /// The scenario with them.
     pub fn of(&self, file: &Path) -> io::Result<Scenario> {
-        let budget = self
-            .budget
-            .map(|budget| format!("{budget:?}").to_lowercase());
+        let budget = self.budget.map(word);
         let mut scenario =
             super::read(file, &self.set, budget.as_deref()).map_err(io::Error::other)?;
         self.counting.apply(&mut scenario.cells);

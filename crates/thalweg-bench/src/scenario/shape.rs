@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use super::section::Section;
 use super::tree::Node;
 use super::values::{
-    bits, bytes, core, count, driver, engine, factor, frequency, one_of, part, protocol, seed,
-    some, switch, time, word,
+    bits, bytes, chosen, core, count, factor, frequency, one_of, part, seed, some, switch, time,
+    word,
 };
 use crate::cell::{
-    CallCounter, Carrier, Cell, Driver, Engine, Extras, Leg, Link, Load, Phases, Protocol, Workload,
+    self, CallCounter, Carrier, Cell, Driver, Engine, Extras, Leg, Link, Load, Phases, Protocol,
+    Workload,
 };
 use crate::drivers::api::carried;
+use crate::roles::args::Following;
 
 /// What is of the scenario and not of a point.
 #[derive(Clone, Debug)]
@@ -67,22 +69,12 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
         .map(|(name, node)| (name, node.label()))
         .collect::<BTreeMap<_, _>>();
     let named = system.or("name", "own".to_owned(), word)?;
-    let driver = system.or("driver", Driver::Common, driver)?;
-    let counter = system.maybe("count_system_calls", |text| {
-        one_of(
-            text,
-            &[("perf", CallCounter::Perf), ("strace", CallCounter::Strace)],
-        )
-    })?;
+    let driver = system.or("driver", Driver::Common, chosen)?;
+    let counter = system.maybe("count_system_calls", chosen::<CallCounter>)?;
     let protocol_section = root.section("protocol", &LEGS)?;
-    let carrier = protocol_section.or("transport", None, |text| {
-        let carriers = [
-            ("plain", None),
-            ("tls", Some(Carrier::Tls)),
-            ("ws", Some(Carrier::Ws)),
-            ("wss", Some(Carrier::Wss)),
-        ];
-        one_of(text, &carriers)
+    let carrier = protocol_section.or("transport", None, |text| match text {
+        "plain" => Ok(None),
+        _ => chosen::<Carrier>(text).map(Some),
     })?;
     let (publish, subscribe) = legs(protocol_section)?;
     let workload_section = root.section("workload", &WORKLOAD)?;
@@ -236,7 +228,7 @@ fn link(topology: Section<'_>) -> Result<Link, String> {
         rate: link.maybe("rate", bits)?,
         reorder: link.or("reorder", 0.0, part)?,
         duplicate: link.or("duplicate", 0.0, part)?,
-        engine: link.or("loss_engine", Engine::Auto, engine)?,
+        engine: link.or("loss_engine", Engine::Auto, chosen)?,
         bridged: false,
     };
     let plain = Link {
@@ -254,8 +246,8 @@ fn link(topology: Section<'_>) -> Result<Link, String> {
 }
 
 fn legs(section: Section<'_>) -> Result<(Leg, Leg), String> {
-    let first = section.must("publish", protocol)?;
-    let second = section.or("subscribe", first, protocol)?;
+    let first = section.must("publish", chosen)?;
+    let second = section.or("subscribe", first, chosen)?;
     let qos = section.maybe("qos", count)?;
     let con = section.maybe("con", switch)?;
     let subscribe_qos = section.maybe("subscribe_qos", count)?;
@@ -355,16 +347,7 @@ fn load(section: Section<'_>, workload: &Workload) -> Result<(Load, u32), String
     let flows = section.or("flows", 1, some)?;
     let fan_out = section.or("fan_out", 1, some)?;
     let rate = section.maybe("rate", frequency)?;
-    let arrivals = section.maybe("arrivals", |text| {
-        one_of(
-            text,
-            &[
-                ("periodic", "periodic"),
-                ("poisson", "poisson"),
-                ("burst", "burst"),
-            ],
-        )
-    })?;
+    let arrivals = section.maybe("arrivals", chosen::<Following>)?;
     let (think, speed) = (
         section.maybe("think", time)?,
         section.maybe("speed", factor)?,
@@ -406,7 +389,7 @@ fn load(section: Section<'_>, workload: &Workload) -> Result<(Load, u32), String
             Load::Open {
                 rate,
                 flows,
-                arrivals: arrivals.unwrap_or("periodic").to_owned(),
+                arrivals: cell::word(arrivals.unwrap_or(Following::Periodic)),
             }
         }
         Model::Closed => Load::Closed {

@@ -1,6 +1,8 @@
 //! Values of a scenario. Every quantity carries its unit; counts have none.
 
-use crate::cell::{Driver, Engine, Protocol};
+use clap::ValueEnum;
+
+use crate::cell;
 use crate::net::units;
 
 /// A part of one from `5%`.
@@ -96,52 +98,17 @@ pub fn word(text: &str) -> Result<String, String> {
     }
 }
 
-pub fn protocol(text: &str) -> Result<Protocol, String> {
-    one_of(
-        text,
-        &[
-            ("mqtt", Protocol::Mqtt),
-            ("coap", Protocol::Coap),
-            ("amqp", Protocol::Amqp),
-            ("stomp", Protocol::Stomp),
-            ("zmtp", Protocol::Zmtp),
-            ("dds", Protocol::Dds),
-            ("xmpp", Protocol::Xmpp),
-        ],
-    )
-}
-
-pub fn driver(text: &str) -> Result<Driver, String> {
-    one_of(
-        text,
-        &[
-            ("common", Driver::Common),
-            ("bare", Driver::Bare),
-            ("stock", Driver::Stock),
-        ],
-    )
-}
-
-/// What carries a link out.
-pub fn engine(text: &str) -> Result<Engine, String> {
-    one_of(
-        text,
-        &[
-            ("auto", Engine::Auto),
-            ("kernel", Engine::Kernel),
-            ("emulator", Engine::Emulator),
-        ],
-    )
+/// One of the words of a choice.
+pub fn chosen<T: ValueEnum + Copy>(text: &str) -> Result<T, String> {
+    let known = T::value_variants().iter().map(|it| (cell::word(*it), *it));
+    one_of(text, &known.collect::<Vec<_>>())
 }
 
 /// One of these words.
-pub fn one_of<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
-    let found = known
-        .iter()
-        .find(|(name, _)| *name == text)
-        .map(|(_, value)| *value);
-    found.ok_or_else(|| {
-        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+pub fn one_of<T: Copy>(text: &str, known: &[(impl AsRef<str>, T)]) -> Result<T, String> {
+    let found = known.iter().find(|(name, _)| name.as_ref() == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| name.as_ref()).collect();
         format!("{text}: one of {} is expected", names.join(", "))
     })
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::Study;
 use super::args::SuiteArgs;
 use super::plan::{Budget, Part};
+use crate::cell::word;
 use crate::command::Outcome;
 use crate::net::command::stopper;
 use crate::net::nest;
@@ -42,7 +43,7 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     fs::create_dir_all(&folder)?;
     let mut about = machine();
     about["suite"] = json!("all");
-    about["budget"] = json!(format!("{:?}", args.budget).to_lowercase());
+    about["budget"] = json!(word(args.budget));
     about["seed"] = json!(args.seed);
     about["command_line"] = command_line();
     write_about(&folder, &about)?;

@@ -8,11 +8,11 @@ use crate::sim::random::Random;
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Budget {
-    /// A few minutes: three repeats, two periods.
+    /// A run of some minutes
     Quick,
-    /// Ten repeats of the scenarios, three of everything else.
+    /// A run of some hours
     Standard,
-    /// Ten repeats of everything.
+    /// As the studies did
     Paper,
 }
 

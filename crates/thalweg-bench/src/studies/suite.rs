@@ -10,7 +10,7 @@ use serde_json::json;
 use super::args::SuiteArgs;
 use super::pool::{self, Room};
 use super::{Study, fragments, group};
-use crate::cell::{Cell, Measured, Protocol, Standing, named};
+use crate::cell::{Cell, Measured, Protocol, Standing, named, word};
 use crate::command::Outcome;
 use crate::load::SECOND;
 use crate::net::command::stopper;
@@ -77,7 +77,7 @@ pub fn measure(study: Study, args: &SuiteArgs, folder: &Path, stop: &AtomicBool)
     }
     let mut about = results::about(study.name(), &cells);
     about["suite"] = json!(study.name());
-    about["budget"] = json!(format!("{:?}", args.budget).to_lowercase());
+    about["budget"] = json!(word(args.budget));
     about["seed"] = json!(args.seed);
     if study == Study::E5 {
         about["rate_max_per_s"] = json!(args.rate_max);
