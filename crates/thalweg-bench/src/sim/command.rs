@@ -13,6 +13,8 @@ use super::scenario::{Acks, Arrivals, Law, Reports, Scenario, Worker, worker};
 use super::table::{Row, Verdict, table};
 use super::world::run as simulate;
 use crate::command::Outcome;
+use crate::net::units::span;
+use crate::scenario::one_of;
 
 /// Flags of `thalweg bench sim share`.
 #[derive(Args, Clone, Debug)]
@@ -202,19 +204,8 @@ fn strategy(text: &str) -> Result<GroupStrategy, String> {
 }
 
 fn time(text: &str) -> Result<f64, String> {
-    let units = [
-        ("us", 1e-6),
-        ("µs", 1e-6),
-        ("ms", 1e-3),
-        ("min", 60.0),
-        ("s", 1.0),
-    ];
-    let found = units
-        .iter()
-        .find_map(|(unit, length)| text.strip_suffix(unit).map(|number| (number, length)));
-    let (number, length) = found.ok_or("needs a unit: us, ms, s or min")?;
-    match number.trim().parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => Ok(number * length),
+    match span(text)?.as_secs_f64() {
+        seconds if seconds > 0.0 => Ok(seconds),
         _ => Err("is no time above zero".into()),
     }
 }
@@ -247,47 +238,43 @@ fn members(text: &str) -> Result<Members, String> {
 }
 
 fn law(text: &str) -> Result<Law, String> {
-    Ok(match text {
-        "deterministic" => Law::Deterministic,
-        "exponential" => Law::Exponential,
-        "log-normal" => Law::LogNormal(2.0),
-        "pareto" => Law::Pareto(1.5, PARETO_CUT),
-        "bimodal" => Law::Bimodal(0.05, 20.0),
-        "size" => Law::Size,
-        _ => {
-            return Err(
-                "is none of deterministic, exponential, log-normal, pareto, bimodal, size".into(),
-            );
-        }
-    })
+    let words = [
+        ("deterministic", Law::Deterministic),
+        ("exponential", Law::Exponential),
+        ("log-normal", Law::LogNormal(2.0)),
+        ("pareto", Law::Pareto(1.5, PARETO_CUT)),
+        ("bimodal", Law::Bimodal(0.05, 20.0)),
+        ("size", Law::Size),
+    ];
+    one_of(text, &words)
 }
 
 fn arrivals(text: &str) -> Result<Arrivals, String> {
-    Ok(match text {
-        "poisson" => Arrivals::Poisson,
-        "periodic" => Arrivals::Periodic,
-        "bursts" => Arrivals::Bursts,
-        "batches" => Arrivals::Batches(50),
-        _ => return Err("is none of poisson, periodic, bursts, batches".into()),
-    })
+    let words = [
+        ("poisson", Arrivals::Poisson),
+        ("periodic", Arrivals::Periodic),
+        ("bursts", Arrivals::Bursts),
+        ("batches", Arrivals::Batches(50)),
+    ];
+    one_of(text, &words)
 }
 
 fn qos(text: &str) -> Result<Reliability, String> {
-    Ok(match text {
-        "0" => Reliability::AtMostOnce,
-        "1" => Reliability::AtLeastOnce,
-        "2" => Reliability::ExactlyOnce,
-        _ => return Err("is none of 0, 1, 2".into()),
-    })
+    let words = [
+        ("0", Reliability::AtMostOnce),
+        ("1", Reliability::AtLeastOnce),
+        ("2", Reliability::ExactlyOnce),
+    ];
+    one_of(text, &words)
 }
 
 fn acks(text: &str) -> Result<Acks, String> {
-    Ok(match text {
-        "processed" => Acks::Processed,
-        "started" => Acks::Started,
-        "receipt" => Acks::Receipt,
-        _ => return Err("is none of processed, started, receipt".into()),
-    })
+    let words = [
+        ("processed", Acks::Processed),
+        ("started", Acks::Started),
+        ("receipt", Acks::Receipt),
+    ];
+    one_of(text, &words)
 }
 
 #[cfg(test)]

@@ -16,10 +16,6 @@ pub struct Condition {
     pub name: &'static str,
     pub scenario: Scenario,
     pub bar: (f64, f64),
-    /// What would be better.
-    pub stretch: Option<(f64, f64)>,
-    /// What the first simulation of the algorithm had, when it was designed.
-    pub reference: Option<(f64, f64)>,
     /// Whether the bar was set for this project; the others are of the algorithm's design.
     pub is_asked: bool,
 }
@@ -63,19 +59,15 @@ fn handlers(declares: bool) -> Scenario {
         .at_load(0.8)
 }
 
+/// A line per condition: its name and scenario; its bar, and whether it is asked by this project.
+macro_rules! conditions {
+    ($($name:literal, $scenario:expr; $bar:expr, $is_asked:literal;)*) => {
+        vec![$(Condition { name: $name, scenario: $scenario, bar: $bar, is_asked: $is_asked }),*]
+    };
+}
+
 /// All conditions with a ratio.
 pub fn conditions() -> Vec<Condition> {
-    let mut all: Vec<Condition> = Vec::new();
-    let mut add = |name, scenario, bar, reference: (f64, f64), is_asked| {
-        all.push(Condition {
-            name,
-            scenario,
-            bar,
-            stretch: None,
-            reference: Some(reference),
-            is_asked,
-        });
-    };
     let base = Scenario::base;
     let every = |seconds: f64| base(0.8, 10, 2.0).at_most_once(Reports::Every(seconds));
     // A long way is not off by as large a part of it as a short one.
@@ -87,362 +79,78 @@ pub fn conditions() -> Vec<Condition> {
     };
     let law = |law: Law| base(0.8, 10, 2.0).with_law(law);
     let wide = (1.15, 1.20);
-    add("80 %", base(0.8, 10, 2.0), (1.10, 1.12), (1.06, 1.10), true);
-    add("30 %", base(0.3, 10, 2.0), wide, (1.02, 1.05), true);
-    add("60 %", base(0.6, 10, 2.0), wide, (1.04, 1.13), true);
-    add("90 %", base(0.9, 10, 2.0), wide, (1.09, 1.17), true);
-    add("95 %", base(0.95, 10, 2.0), wide, (1.10, 1.10), true);
-    add("99 %", base(0.99, 10, 2.0), wide, (1.10, 1.06), true);
-    add(
-        "80 %, equal members",
-        base(0.8, 10, 1.0),
-        wide,
-        (1.06, 1.08),
-        true,
-    );
-    add(
-        "30 %, 3 members",
-        base(0.3, 3, 2.0),
-        wide,
-        (f64::NAN, f64::NAN),
-        true,
-    );
-    add(
-        "80 %, 3 members",
-        base(0.8, 3, 2.0),
-        wide,
-        (1.05, 1.09),
-        true,
-    );
-    add(
-        "95 %, 3 members",
-        base(0.95, 3, 2.0),
-        wide,
-        (1.04, 1.03),
-        true,
-    );
-    add(
-        "99 %, 3 members",
-        base(0.99, 3, 2.0),
-        wide,
-        (f64::NAN, f64::NAN),
-        true,
-    );
-    add(
-        "90 %, 30 members",
-        base(0.9, 30, 2.0),
-        wide,
-        (f64::NAN, f64::NAN),
-        true,
-    );
-    add(
-        "30 %, 100 members",
-        base(0.3, 100, 2.0),
-        wide,
-        (f64::NAN, f64::NAN),
-        true,
-    );
-    add(
-        "80 %, 100 members",
-        base(0.8, 100, 2.0),
-        wide,
-        (1.04, 1.05),
-        true,
-    );
-    add(
-        "95 %, 100 members",
-        base(0.95, 100, 2.0),
-        wide,
-        (1.15, 1.09),
-        true,
-    );
     // As real ones do on one machine: the network says 30 us, the process takes ten times as long.
     let wakes = |load: f64| {
         base(load, 10, 2.0)
             .each(|worker| (worker.rtt, worker.wakes) = (0.000_03, 0.000_2))
             .at_load(load)
     };
-    add(
-        "95 %, clients that wake up",
-        wakes(0.95),
-        wide,
-        (f64::NAN, f64::NAN),
-        false,
-    );
-    // Our own bar: 1.93 / 1.43 where nothing was sent ahead, 1.12 to 1.17 by the seed since.
-    add(
-        "99 %, clients that wake up",
-        wakes(0.99),
-        (1.20, 1.20),
-        (f64::NAN, f64::NAN),
-        false,
-    );
-    add(
-        "99 %, 100 members",
-        base(0.99, 100, 2.0),
-        wide,
-        (f64::NAN, f64::NAN),
-        true,
-    );
-    add(
-        "speeds 1:10, 60 %",
-        base(0.6, 10, 10.0),
-        (1.15, 1.10),
-        (1.05, 1.03),
-        true,
-    );
-    add(
-        "speeds 1:10, 95 %",
-        base(0.95, 10, 10.0),
-        (1.15, 1.10),
-        (1.08, 1.05),
-        true,
-    );
-    add(
-        "speeds 1:10, 80 %",
-        base(0.8, 10, 10.0),
-        (1.15, 2.0),
-        (1.13, 1.87),
-        false,
-    );
-    add(
-        "deterministic",
-        law(Law::Deterministic),
-        (1.10, 1.10),
-        (1.05, 1.04),
-        true,
-    );
-    add(
-        "log-normal, variation 2",
-        law(Law::LogNormal(2.0)),
-        (1.15, 1.25),
-        (1.10, 1.20),
-        true,
-    );
-    add(
-        "Pareto 1.5",
-        law(Law::Pareto(1.5, PARETO_CUT)),
-        (1.15, 1.25),
-        (1.10, 1.21),
-        true,
-    );
-    add(
-        "bimodal, 5 % take 20 times as long",
-        law(Law::Bimodal(0.05, 20.0)),
-        (1.15, 1.25),
-        (1.09, 1.01),
-        true,
-    );
-    add(
-        "size-dependent",
-        law(Law::Size),
-        (1.10, 1.10),
-        (1.05, 1.00),
-        true,
-    );
-    add(
-        "round trip 4 ms",
-        rtt(0.004),
-        (1.35, 1.40),
-        (1.29, 1.35),
-        false,
-    );
-    add(
-        "round trip 50 ms",
-        rtt(0.050),
-        (1.50, 1.70),
-        (1.44, 1.60),
-        false,
-    );
-    add(
-        "periodic arrivals",
-        arrivals(0.8, Arrivals::Periodic),
-        wide,
-        (1.05, 1.07),
-        false,
-    );
-    add(
-        "bursts of 2.5 times the rate, 60 %",
-        arrivals(0.6, Arrivals::Bursts),
-        wide,
-        (1.01, 1.01),
-        false,
-    );
-    add(
-        "batches of 50, 70 %",
-        arrivals(0.7, Arrivals::Batches(50)),
-        wide,
-        (1.01, 1.01),
-        false,
-    );
     let incident = (1.15, 1.25);
-    add(
-        "a member frozen for 10 s",
-        after(What::Freeze, 10.0),
-        incident,
-        (1.09, 1.15),
-        true,
-    );
-    add(
-        "a member dies silently",
-        after(What::Death, 0.0),
-        incident,
-        (1.07, 1.11),
-        true,
-    );
-    add(
-        "a handler stuck for 10 s",
-        after(What::Stuck, 10.0),
-        incident,
-        (1.14, 1.24),
-        true,
-    );
-    add(
-        "a member crashes, connection reset",
-        after(What::Crash, 0.0),
-        incident,
-        (1.06, 1.10),
-        true,
-    );
-    add(
-        "a connection reset, back after 1 s",
-        after(What::Cut, 1.0),
-        incident,
-        (f64::NAN, f64::NAN),
-        true,
-    );
-    add(
-        "a member 5 times slower for 5 s",
-        after(What::Slow(5.0), 5.0),
-        incident,
-        (1.07, 1.13),
-        false,
-    );
-    add(
-        "a member joins",
-        after(What::Join, 0.0),
-        incident,
-        (1.05, 1.09),
-        false,
-    );
-    add(
-        "QoS 0, report every 0.1 s",
-        every(0.1),
-        (2.7, 2.7),
-        (2.03, 1.77),
-        true,
-    );
-    add(
-        "QoS 0, report every 0.3 s",
-        every(0.3),
-        (2.7, 2.7),
-        (2.27, 2.09),
-        true,
-    );
-    add(
-        "QoS 0, report every 1 s",
-        every(1.0),
-        (2.7, 2.7),
-        (2.44, 2.40),
-        true,
-    );
-    add(
-        "QoS 0, report every 3 s",
-        every(3.0),
-        (2.7, 2.7),
-        (2.58, 2.63),
-        true,
-    );
-    add(
-        "QoS 0, report every 10 s",
-        every(10.0),
-        (2.7, 2.7),
-        (2.50, 2.50),
-        true,
-    );
     let events = base(0.8, 10, 2.0).at_most_once(Reports::Events(1.0));
-    add(
-        "QoS 0, event-driven reports",
-        events,
-        (1.9, 1.6),
-        (1.77, 1.51),
-        true,
-    );
-    let receipt = base(0.7, 10, 2.0).each(on_receipt);
-    let reporting = receipt
-        .clone()
+    let reporting = base(0.7, 10, 2.0)
+        .each(on_receipt)
         .each(|worker| worker.reports = Reports::Every(1.0));
-    add(
-        "acknowledged on receipt, reports",
-        reporting,
-        (2.1, 2.1),
-        (2.02, 1.93),
-        true,
-    );
-    add(
-        "3 of 10 on receipt, reports",
-        mixed(base(0.7, 10, 2.0), Reports::Every(1.0)),
-        (2.1, 2.1),
-        (1.41, 1.51),
-        true,
-    );
-    add(
-        "3 of 10 on receipt, no reports",
-        mixed(base(0.7, 10, 2.0), Reports::Never),
-        (2.1, 2.1),
-        (1.86, 1.47),
-        true,
-    );
     let started = base(0.8, 10, 2.0).each(|worker| worker.acks = Acks::Started);
-    add(
-        "acknowledged at the start",
-        started,
-        (1.6, 1.6),
-        (1.44, 1.34),
-        false,
-    );
     let keyed = |order| Scenario {
         keys: 100,
         ordered: Some(order),
         ..base(0.8, 10, 2.0)
     };
-    add(
-        "ordered by address, 10 keys a member",
-        keyed(OrderKey::Address),
-        (1.15, 1.25),
-        (1.13, 1.20),
-        true,
-    );
-    add(
-        "ordered by publisher, 10 keys a member",
-        keyed(OrderKey::Publisher),
-        (1.15, 1.25),
-        (1.13, 1.20),
-        true,
-    );
-    add(
-        "4 handlers each, undeclared",
-        handlers(false),
-        (2.0, 2.0),
-        (1.89, 1.84),
-        false,
-    );
-    add(
-        "4 handlers each, declared",
-        handlers(true),
-        (2.0, 2.0),
-        (f64::NAN, f64::NAN),
-        false,
-    );
-    for condition in &mut all {
-        if condition.name == "80 %" {
-            condition.stretch = Some((1.05, 1.05));
-        }
-        if condition.reference.is_some_and(|(mean, _)| mean.is_nan()) {
-            condition.reference = None;
-        }
+    conditions! {
+        "80 %", base(0.8, 10, 2.0); (1.10, 1.12), true;
+        "30 %", base(0.3, 10, 2.0); wide, true;
+        "60 %", base(0.6, 10, 2.0); wide, true;
+        "90 %", base(0.9, 10, 2.0); wide, true;
+        "95 %", base(0.95, 10, 2.0); wide, true;
+        "99 %", base(0.99, 10, 2.0); wide, true;
+        "80 %, equal members", base(0.8, 10, 1.0); wide, true;
+        "30 %, 3 members", base(0.3, 3, 2.0); wide, true;
+        "80 %, 3 members", base(0.8, 3, 2.0); wide, true;
+        "95 %, 3 members", base(0.95, 3, 2.0); wide, true;
+        "99 %, 3 members", base(0.99, 3, 2.0); wide, true;
+        "90 %, 30 members", base(0.9, 30, 2.0); wide, true;
+        "30 %, 100 members", base(0.3, 100, 2.0); wide, true;
+        "80 %, 100 members", base(0.8, 100, 2.0); wide, true;
+        "95 %, 100 members", base(0.95, 100, 2.0); wide, true;
+        "95 %, clients that wake up", wakes(0.95); wide, false;
+        // Our own bar: 1.93 / 1.43 where nothing was sent ahead, 1.12 to 1.17 by the seed since.
+        "99 %, clients that wake up", wakes(0.99); (1.20, 1.20), false;
+        "99 %, 100 members", base(0.99, 100, 2.0); wide, true;
+        "speeds 1:10, 60 %", base(0.6, 10, 10.0); (1.15, 1.10), true;
+        "speeds 1:10, 95 %", base(0.95, 10, 10.0); (1.15, 1.10), true;
+        "speeds 1:10, 80 %", base(0.8, 10, 10.0); (1.15, 2.0), false;
+        "deterministic", law(Law::Deterministic); (1.10, 1.10), true;
+        "log-normal, variation 2", law(Law::LogNormal(2.0)); (1.15, 1.25), true;
+        "Pareto 1.5", law(Law::Pareto(1.5, PARETO_CUT)); (1.15, 1.25), true;
+        "bimodal, 5 % take 20 times as long", law(Law::Bimodal(0.05, 20.0)); (1.15, 1.25), true;
+        "size-dependent", law(Law::Size); (1.10, 1.10), true;
+        "round trip 4 ms", rtt(0.004); (1.35, 1.40), false;
+        "round trip 50 ms", rtt(0.050); (1.50, 1.70), false;
+        "periodic arrivals", arrivals(0.8, Arrivals::Periodic); wide, false;
+        "bursts of 2.5 times the rate, 60 %", arrivals(0.6, Arrivals::Bursts); wide, false;
+        "batches of 50, 70 %", arrivals(0.7, Arrivals::Batches(50)); wide, false;
+        "a member frozen for 10 s", after(What::Freeze, 10.0); incident, true;
+        "a member dies silently", after(What::Death, 0.0); incident, true;
+        "a handler stuck for 10 s", after(What::Stuck, 10.0); incident, true;
+        "a member crashes, connection reset", after(What::Crash, 0.0); incident, true;
+        "a connection reset, back after 1 s", after(What::Cut, 1.0); incident, true;
+        "a member 5 times slower for 5 s", after(What::Slow(5.0), 5.0); incident, false;
+        "a member joins", after(What::Join, 0.0); incident, false;
+        "QoS 0, report every 0.1 s", every(0.1); (2.7, 2.7), true;
+        "QoS 0, report every 0.3 s", every(0.3); (2.7, 2.7), true;
+        "QoS 0, report every 1 s", every(1.0); (2.7, 2.7), true;
+        "QoS 0, report every 3 s", every(3.0); (2.7, 2.7), true;
+        "QoS 0, report every 10 s", every(10.0); (2.7, 2.7), true;
+        "QoS 0, event-driven reports", events; (1.9, 1.6), true;
+        "acknowledged on receipt, reports", reporting; (2.1, 2.1), true;
+        "3 of 10 on receipt, reports", mixed(base(0.7, 10, 2.0), Reports::Every(1.0)); (2.1, 2.1), true;
+        "3 of 10 on receipt, no reports", mixed(base(0.7, 10, 2.0), Reports::Never); (2.1, 2.1), true;
+        "acknowledged at the start", started; (1.6, 1.6), false;
+        "ordered by address, 10 keys a member", keyed(OrderKey::Address); (1.15, 1.25), true;
+        "ordered by publisher, 10 keys a member", keyed(OrderKey::Publisher); (1.15, 1.25), true;
+        "4 handlers each, undeclared", handlers(false); (2.0, 2.0), false;
+        "4 handlers each, declared", handlers(true); (2.0, 2.0), false;
     }
-    all
 }
 
 /// The condition of that name.

@@ -27,11 +27,7 @@ pub struct Row {
     pub limit: Option<f64>,
     /// `ours` in terms of `limit`; the mean over seeds of each seed's.
     pub ratio: Option<f64>,
-    /// The ratio that the first simulation of the algorithm had.
-    pub reference: Option<f64>,
     pub bar: Bar,
-    /// What would be better: a ratio.
-    pub stretch: Option<f64>,
     pub verdict: Verdict,
 }
 
@@ -64,8 +60,6 @@ pub enum Bar {
 /// How a figure stands to its bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is even within the stretch.
-    Stretched,
     Holds,
     Missed,
     /// There is no bar.
@@ -87,7 +81,6 @@ impl fmt::Display for Bar {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Verdict::Stretched => "holds, stretch met",
             Verdict::Holds => "holds",
             Verdict::Missed => "missed",
             Verdict::Shown => "",
@@ -112,9 +105,7 @@ impl Row {
             ours,
             limit: None,
             ratio: None,
-            reference: None,
             bar: Bar::Nothing,
-            stretch: None,
             verdict: Verdict::Shown,
         }
     }
@@ -125,22 +116,17 @@ impl Row {
     }
 
     fn bar(mut self, bar: Bar) -> Row {
-        let ratio = self.ratio.unwrap_or(f64::INFINITY);
         self.bar = bar;
         let holds = match bar {
-            Bar::RatioAtMost(most) => ratio <= most,
+            Bar::RatioAtMost(most) => self.ratio.is_some_and(|ratio| ratio <= most),
             Bar::AtMost(most) => self.ours <= most,
             Bar::AtLeast(least) => self.ours >= least,
             Bar::Between(least, most) => (least..=most).contains(&self.ours),
-            Bar::Nothing => {
-                self.verdict = Verdict::Shown;
-                return self;
-            }
+            Bar::Nothing => return self,
         };
-        self.verdict = match (holds, self.stretch) {
-            (true, Some(stretch)) if ratio <= stretch => Verdict::Stretched,
-            (true, _) => Verdict::Holds,
-            (false, _) => Verdict::Missed,
+        self.verdict = match holds {
+            true => Verdict::Holds,
+            false => Verdict::Missed,
         };
         self
     }
@@ -171,15 +157,11 @@ pub fn of_condition(condition: &Condition, measured: &Measured) -> Vec<Row> {
     let mean = Row {
         limit: Some(measured.limit.0 * 1e3),
         ratio: Some(measured.ratio.0),
-        reference: condition.reference.map(|reference| reference.0),
-        stretch: condition.stretch.map(|stretch| stretch.0),
         ..row("mean", average(&measured.runs, |run| run.mean))
     };
     let p99 = Row {
         limit: Some(measured.limit.1 * 1e3),
         ratio: Some(measured.ratio.1),
-        reference: condition.reference.map(|reference| reference.1),
-        stretch: condition.stretch.map(|stretch| stretch.1),
         ..row("99th percentile", average(&measured.runs, |run| run.p99))
     };
     let mut rows = vec![

@@ -20,7 +20,7 @@ const KNOWN: [(&str, &str); 3] = [
 fn show(row: &Row) {
     let number = |it: Option<f64>| it.map_or(String::new(), |it| format!("{it:.2}"));
     println!(
-        "{:<72} {:<48} {:>8} {:>9.2} {:>8} {:<8} {:>6} {:>6}  {:<16} {}",
+        "{:<72} {:<48} {:>8} {:>9.2} {:>8} {:<8} {:>6}  {:<16} {}",
         row.condition,
         row.figure,
         number(row.paper),
@@ -28,7 +28,6 @@ fn show(row: &Row) {
         number(row.limit),
         row.unit,
         number(row.ratio),
-        number(row.reference),
         row.bar.to_string(),
         row.verdict
     );
