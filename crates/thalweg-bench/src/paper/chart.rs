@@ -85,6 +85,17 @@ const PLOT: f64 = 220.0;
 pub const LOOKS: usize = 8;
 
 impl Chart {
+    /// One without limits.
+    pub fn of(title: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Chart {
+        Chart {
+            title: title.into(),
+            x,
+            y,
+            series,
+            limits: Vec::new(),
+        }
+    }
+
     /// Nothing if there is nothing to draw.
     pub fn svg(&self) -> Option<String> {
         let all = || {

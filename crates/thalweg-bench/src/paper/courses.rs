@@ -17,30 +17,28 @@ pub fn figures(input: &Input, figures: &mut Vec<Figure>) {
         };
         let course = first.cell.axes.get("course").map_or("", String::as_str);
         for (goal, unit, cost) in COSTS {
-            let chart = Chart {
-                title: format!("E2d {}: {goal}, step by step", condition.name),
-                x: Axis::linear("step"),
-                y: Axis::log(unit),
-                series: series(
+            let chart = Chart::of(
+                format!("E2d {}: {goal}, step by step", condition.name),
+                Axis::linear("step"),
+                Axis::log(unit),
+                series(
                     condition.groups.iter().copied(),
                     |group| who(&group.cell),
                     |group| Some(step_of(&group.cell) as f64 + 1.0),
                     |group| group.stat(cost),
                 ),
-                limits: Vec::new(),
-            };
+            );
             let caption = format!("Losses, one after the other: {course} each.");
             push(figures, &file(goal, &condition), chart, caption, "E2d");
         }
         for (goal, ..) in COSTS {
             let file = file(&format!("messages-{goal}"), &condition);
-            let chart = Chart {
-                title: format!("E2d {}, adaptive, {goal}: each message", condition.name),
-                x: Axis::linear("published after, s"),
-                y: Axis::log("latency, ms"),
-                series: input.dotted(&file, messages(input, &condition, goal)),
-                limits: Vec::new(),
-            };
+            let chart = Chart::of(
+                format!("E2d {}, adaptive, {goal}: each message", condition.name),
+                Axis::linear("published after, s"),
+                Axis::log("latency, ms"),
+                input.dotted(&file, messages(input, &condition, goal)),
+            );
             let caption = format!(
                 "The first repeat. Losses: {course} each. Colours: the protocol that a message was published by, and the one \
                  that it came by."

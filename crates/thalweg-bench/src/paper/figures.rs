@@ -170,13 +170,12 @@ fn throughput(input: &Input, figures: &mut Vec<Figure>) {
             look: Look::Beside,
             points: offered,
         });
-        let chart = Chart {
-            title: format!("E1a {class}: throughput against pairs"),
-            x: Axis::log("pairs of publisher and subscriber"),
-            y: Axis::log("delivered, messages/s"),
-            series: lines,
-            limits: Vec::new(),
-        };
+        let chart = Chart::of(
+            format!("E1a {class}: throughput against pairs"),
+            Axis::log("pairs of publisher and subscriber"),
+            Axis::log("delivered, messages/s"),
+            lines,
+        );
         let caption = format!(
             "{} Who keeps up lies on the line of what was offered. Whiskers: 95 % intervals over repeats.",
             offered_words(first)
@@ -266,13 +265,12 @@ fn ecdf(title: String, groups: &[(String, &Group)], drawn: Option<&String>) -> C
         series = drawn.map_or_else(Vec::new, |table| again(table));
     }
     series.sort_by(|a, b| a.name.cmp(&b.name));
-    Chart {
+    Chart::of(
         title,
-        x: Axis::log("response time, ms"),
-        y: Axis::percent("came within it, %"),
+        Axis::log("response time, ms"),
+        Axis::percent("came within it, %"),
         series,
-        limits: Vec::new(),
-    }
+    )
 }
 
 fn by_class(input: &Input, figures: &mut Vec<Figure>) {
@@ -309,13 +307,12 @@ fn lossy(input: &Input, figures: &mut Vec<Figure>) {
     };
     let named = |group: &Group| who(&group.cell);
     let is_sure = |group: &&Group| group.cell.publish.qos > 0;
-    let delay = Chart {
-        title: "E2a: delay against loss, 60 B".to_owned(),
-        x: Axis::linear("packets lost in each direction, %"),
-        y: Axis::log("mean response, ms"),
-        series: series(of(60).filter(is_sure), named, loss, Group::mean_ms),
-        limits: Vec::new(),
-    };
+    let delay = Chart::of(
+        "E2a: delay against loss, 60 B",
+        Axis::linear("packets lost in each direction, %"),
+        Axis::log("mean response, ms"),
+        series(of(60).filter(is_sure), named, loss, Group::mean_ms),
+    );
     let caption = "Mean time from when a message was to be published until the subscriber had it; both legs lose packets, \
                    acknowledgements too.";
     push(figures, "e2a-delay", delay, caption, "E2b");
@@ -332,13 +329,12 @@ fn lossy(input: &Input, figures: &mut Vec<Figure>) {
         loss,
         Group::mean_ms,
     );
-    let chart = Chart {
-        title: "E2a: delay where something is different, 60 B".to_owned(),
-        x: Axis::linear("packets lost in each direction, %"),
-        y: Axis::log("mean response, ms"),
-        series: variants,
-        limits: Vec::new(),
-    };
+    let chart = Chart::of(
+        "E2a: delay where something is different, 60 B",
+        Axis::linear("packets lost in each direction, %"),
+        Axis::log("mean response, ms"),
+        variants,
+    );
     push(
         figures,
         "e2a-variants",
@@ -366,18 +362,17 @@ fn lossy(input: &Input, figures: &mut Vec<Figure>) {
         );
     }
     for bytes in [60, 600, 2000] {
-        let chart = Chart {
-            title: format!("E2b: bytes on the wire against loss, {bytes} B"),
-            x: Axis::linear("packets lost in each direction, %"),
-            y: Axis::linear("Ethernet B / delivered message"),
-            series: series(
+        let chart = Chart::of(
+            format!("E2b: bytes on the wire against loss, {bytes} B"),
+            Axis::linear("packets lost in each direction, %"),
+            Axis::linear("Ethernet B / delivered message"),
+            series(
                 of(bytes).filter(|group| is_ours(group)),
                 named,
                 loss,
                 Group::wire_bytes,
             ),
-            limits: Vec::new(),
-        };
+        );
         let caption = "Frames of both legs and both directions, lost ones included; what set connections up is not in it. CoAP \
                        sends more than 1,024 bytes block by block.";
         push(
@@ -393,13 +388,12 @@ fn lossy(input: &Input, figures: &mut Vec<Figure>) {
             loss,
             Group::wire_bytes,
         );
-        let chart = Chart {
-            title: format!("E2b: the same with other brokers, {bytes} B"),
-            x: Axis::linear("packets lost in each direction, %"),
-            y: Axis::linear("Ethernet B / delivered message"),
-            series: others,
-            limits: Vec::new(),
-        };
+        let chart = Chart::of(
+            format!("E2b: the same with other brokers, {bytes} B"),
+            Axis::linear("packets lost in each direction, %"),
+            Axis::linear("Ethernet B / delivered message"),
+            others,
+        );
         push(
             figures,
             &format!("e2b-bytes-{bytes}-baselines"),
@@ -576,15 +570,14 @@ fn periodic(input: &Input, figures: &mut Vec<Figure>) {
                 .filter(|group| group.payload() == Some(size))
         };
         let named = |group: &Group| who(&group.cell);
-        let chart = Chart {
-            title: format!("E3b: 90 % latency against rate, {size} B"),
-            x: Axis::linear("offered, messages/s"),
-            y: Axis::log("90 % of responses within, us"),
-            series: series(groups(), named, rate, |group| {
+        let chart = Chart::of(
+            format!("E3b: 90 % latency against rate, {size} B"),
+            Axis::linear("offered, messages/s"),
+            Axis::log("90 % of responses within, us"),
+            series(groups(), named, rate, |group| {
                 group.stat(|row| Some(row.response.p90))
             }),
-            limits: Vec::new(),
-        };
+        );
         push(
             figures,
             &format!("e3b-p90-{size}"),
@@ -592,13 +585,12 @@ fn periodic(input: &Input, figures: &mut Vec<Figure>) {
             "Beside it: what was really delivered.",
             "E3b",
         );
-        let chart = Chart {
-            title: format!("E3b: achieved rate, {size} B"),
-            x: Axis::linear("offered, messages/s"),
-            y: Axis::linear("delivered, messages/s"),
-            series: series(groups(), named, rate, Group::delivered_per_s),
-            limits: Vec::new(),
-        };
+        let chart = Chart::of(
+            format!("E3b: achieved rate, {size} B"),
+            Axis::linear("offered, messages/s"),
+            Axis::linear("delivered, messages/s"),
+            series(groups(), named, rate, Group::delivered_per_s),
+        );
         push(
             figures,
             &format!("e3b-rate-{size}"),
@@ -654,13 +646,12 @@ fn device(input: &Input, experiment: &str, axis: &str, label: &str, figures: &mu
             ),
         ];
         for (file, what, unit, of) in charts {
-            let chart = Chart {
-                title: format!("{experiment}: {what} ({words})"),
-                x: Axis::linear(label),
-                y: Axis::linear(unit),
-                series: series(groups(), named, x, of),
-                limits: Vec::new(),
-            };
+            let chart = Chart::of(
+                format!("{experiment}: {what} ({words})"),
+                Axis::linear(label),
+                Axis::linear(unit),
+                series(groups(), named, x, of),
+            );
             let caption =
                 "One client publishes and hears itself; whiskers are 95 % intervals over repeats.";
             push(
@@ -711,13 +702,12 @@ fn pareto(input: &Input, figures: &mut Vec<Figure>) {
             look: Look::Beside,
             points: front,
         });
-        let chart = Chart {
-            title: format!("Latency against bytes, 60 B, {at} % loss"),
-            x: Axis::linear("Ethernet B / delivered message"),
-            y: Axis::log("mean response, ms"),
-            series: lines,
-            limits: Vec::new(),
-        };
+        let chart = Chart::of(
+            format!("Latency against bytes, 60 B, {at} % loss"),
+            Axis::linear("Ethernet B / delivered message"),
+            Axis::log("mean response, ms"),
+            lines,
+        );
         let caption =
             "thalweg. QoS 0 and NON promise nothing: what they deliver is in the table of loss.";
         push(figures, &format!("pareto-{at}"), chart, caption, "E2b");
@@ -752,16 +742,15 @@ fn timeline(input: &Input, figures: &mut Vec<Figure>) {
                 .collect(),
         };
         let name = format!("The longest trial: {}.", name_of(&group.cell));
-        let chart = Chart {
-            title: format!("{experiment}: a trial, second by second"),
-            x: Axis::linear("since the warm-up began, s"),
-            y: Axis::linear("messages/s in that second"),
-            series: vec![
+        let chart = Chart::of(
+            format!("{experiment}: a trial, second by second"),
+            Axis::linear("since the warm-up began, s"),
+            Axis::linear("messages/s in that second"),
+            vec![
                 line("published", |moment| moment.sent),
                 line("received", |moment| moment.received),
             ],
-            limits: Vec::new(),
-        };
+        );
         push(
             figures,
             &format!("{}-timeline", experiment.to_lowercase()),
@@ -769,13 +758,12 @@ fn timeline(input: &Input, figures: &mut Vec<Figure>) {
             name.clone(),
             experiment,
         );
-        let chart = Chart {
-            title: format!("{experiment}: its latency, second by second"),
-            x: Axis::linear("since the warm-up began, s"),
-            y: Axis::log("99 % of responses within, ms"),
-            series: vec![line("99 %", |moment| moment.p99_us * 1e-3)],
-            limits: Vec::new(),
-        };
+        let chart = Chart::of(
+            format!("{experiment}: its latency, second by second"),
+            Axis::linear("since the warm-up began, s"),
+            Axis::log("99 % of responses within, ms"),
+            vec![line("99 %", |moment| moment.p99_us * 1e-3)],
+        );
         push(
             figures,
             &format!("{}-timeline-p99", experiment.to_lowercase()),
@@ -858,16 +846,15 @@ fn swept(input: &Input, experiment: &str, figures: &mut Vec<Figure>) {
                 } else {
                     format!("-{}", at + 1)
                 };
-                let chart = Chart {
-                    title: format!("{experiment}: {}", unit.split(',').next().unwrap_or(unit)),
-                    x: Axis {
+                let chart = Chart::of(
+                    format!("{experiment}: {}", unit.split(',').next().unwrap_or(unit)),
+                    Axis {
                         from: None,
                         ..Axis::linear(&words)
                     },
-                    y: Axis::linear(unit),
-                    series: some.to_vec(),
-                    limits: Vec::new(),
-                };
+                    Axis::linear(unit),
+                    some.to_vec(),
+                );
                 let name = format!("{}-{}-{file}{more}", plain(experiment), plain(axis));
                 push(
                     figures,

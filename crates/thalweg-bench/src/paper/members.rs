@@ -271,13 +271,7 @@ pub fn figures(input: &Input, figures: &mut Vec<Figure>) {
         "All repeats. The lines are 95 % intervals over repeats.",
     );
     let chart = |title: &str, x: Axis, y: Axis, series: Vec<Series>| {
-        Drawing::Chart(Chart {
-            title: title.to_owned(),
-            x,
-            y,
-            series,
-            limits: Vec::new(),
-        })
+        Drawing::Chart(Chart::of(title.to_owned(), x, y, series))
     };
     push(
         "e5-intervals",

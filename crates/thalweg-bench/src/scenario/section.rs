@@ -1,5 +1,7 @@
 //! Reading a mapping whose keys are known: any other is refused, with the nearest known one.
 
+use strsim::osa_distance;
+
 use super::tree::{Node, NodeKind};
 
 /// A mapping that is being read.
@@ -163,35 +165,9 @@ pub fn place(node: &Node) -> String {
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let (distance, nearest) = known
         .iter()
-        .map(|name| (distance(word, name), *name))
+        .map(|name| (osa_distance(word, name), *name))
         .min()?;
     (distance <= 1 + nearest.len() / 3).then_some(nearest)
-}
-
-/// Letters to add, take away, change or swap with a neighbour to make one word of the other.
-fn distance(from: &str, to: &str) -> usize {
-    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];
-    let at = |rows: &[Vec<usize>], i: usize, j: usize| {
-        rows.get(i)
-            .and_then(|row| row.get(j))
-            .copied()
-            .unwrap_or(usize::MAX / 2)
-    };
-    for (i, a) in from.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, b) in to.iter().enumerate() {
-            let left = row.last().copied().unwrap_or_default();
-            let changed = at(&rows, i, j) + usize::from(a != b);
-            let mut least = changed.min(at(&rows, i, j + 1) + 1).min(left + 1);
-            if i > 0 && j > 0 && from.get(i - 1) == Some(b) && to.get(j - 1) == Some(a) {
-                least = least.min(at(&rows, i - 1, j - 1) + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
-    }
-    at(&rows, from.len(), to.len())
 }
 
 #[cfg(test)]
@@ -206,13 +182,5 @@ mod tests {
             Some("protocol")
         );
         assert_eq!(nearest("colour", &["rate", "delay"]), None);
-        assert_eq!(
-            (
-                distance("abc", "acb"),
-                distance("", "ab"),
-                distance("same", "same")
-            ),
-            (1, 2, 0)
-        );
     }
 }

@@ -195,13 +195,7 @@ impl<'g> Column<'g> {
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
     let column = |is_ours| Column { groups, is_ours };
     let both = |judge: fn(Column<'_>) -> Found| (judge(column(false)), judge(column(true)));
-    let shape = |id, what, paper, (baseline, ours)| Shape {
-        id,
-        what,
-        paper,
-        baseline,
-        ours,
-    };
+    let shape = |id, what, paper, (baseline, ours)| Shape::of(id, what, paper, baseline, ours);
     vec![
         shape(
             "S2.0",

@@ -124,13 +124,7 @@ fn loops(
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
     let both =
         |judge: fn(&[Group], &str) -> Found| (judge(groups, "rabbitmq"), judge(groups, "thalweg"));
-    let shape = |id, what, paper, (baseline, ours)| Shape {
-        id,
-        what,
-        paper,
-        baseline,
-        ours,
-    };
+    let shape = |id, what, paper, (baseline, ours)| Shape::of(id, what, paper, baseline, ours);
     vec![
         shape(
             "S4.1",

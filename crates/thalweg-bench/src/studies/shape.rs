@@ -142,6 +142,23 @@ fn some(words: &[String]) -> String {
 const SHOWN_MAX: usize = 4;
 
 impl Shape {
+    /// A statement with its name, its words and the study's figures, and what was found in either column.
+    pub fn of(
+        id: &'static str,
+        what: &'static str,
+        paper: &'static str,
+        baseline: Found,
+        ours: Found,
+    ) -> Shape {
+        Shape {
+            id,
+            what,
+            paper,
+            baseline,
+            ours,
+        }
+    }
+
     /// Whether anything that was measured speaks against it in our column.
     pub fn failed(&self) -> bool {
         matches!(self.ours.ruling, Ruling::Not(_))

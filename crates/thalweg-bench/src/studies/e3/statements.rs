@@ -14,57 +14,50 @@ use crate::studies::shape::{Found, Shape};
 /// What became of S3.1 to S3.8, and of the policies that are in no statement.
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
     let not_built = |why: &str| Found::not_asked(&format!("not built: {why}"));
-    let shape = |id, what, paper, baseline, ours| Shape {
-        id,
-        what,
-        paper,
-        baseline,
-        ours,
-    };
     vec![
-        shape(
+        Shape::of(
             "S3.1",
             "1-1 below 1 KB: ZMTP above DDS, DDS above MQTT (QoS 2, one at a time), ZMTP at least 5 times MQTT",
             "18 to 32 times",
             small_floods(groups, "mosquitto"),
             small_floods(groups, "thalweg"),
         ),
-        shape(
+        Shape::of(
             "S3.2",
             "1-1 from 4 KB: a peer reaches 90 % of the link",
             "92 to 95 Mbit/s",
             whole_link(groups, &["cyclonedds", "zmq-peers"]),
             whole_link(groups, &["thalweg"]),
         ),
-        shape(
+        Shape::of(
             "S3.3",
             "1-7, large payloads: each subscriber gets a seventh of the link (13.6 Mbit/s ± 10 %)",
             "12.0 to 14.9 Mbit/s",
             sevenths(groups, false),
             sevenths(groups, true),
         ),
-        shape(
+        Shape::of(
             "S3.4",
             "1-7 by multicast: at least 3 times unicast up to 1 KB, at least half of the link for large payloads",
             "+273 to 542 %; 50 to 87 Mbit/s",
             multicast(groups, CYCLONE),
             multicast(groups, OURS),
         ),
-        shape(
+        Shape::of(
             "S3.5",
             "batches: at least 1.2 times without below 1 KB, the same ± 5 % from 4 KB",
             "+24 to 848 %",
             batches(groups, CYCLONE),
             batches(groups, OURS),
         ),
-        shape(
+        Shape::of(
             "S3.6",
             "throttled by itself: lower latency than without, at most 25 % less throughput",
             "-18 %, -3.6 %",
             not_built("Cyclone DDS has no AutoThrottle"),
             quicker_than_the_base(groups, (OURS, THROTTLE, 1), 0.25),
         ),
-        shape(
+        Shape::of(
             "S3.7",
             "periodic, 64 B and 2 KB: the 90 % latency does not depend on the rate (greatest / least at most 1.5); 32 KB: it \
              does once rate times size is above the link",
@@ -72,35 +65,35 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
             periodic_p90(groups, false),
             periodic_p90(groups, true),
         ),
-        shape(
+        Shape::of(
             "S3.8",
             "sporadic beside periodic: MQTT's deviation while large messages come is above that of both kinds of peers",
             "64 B: 7284 us against 125 (DDS) and 1799 (ZeroMQ)",
             neighbours(groups, "mosquitto"),
             neighbours(groups, "thalweg"),
         ),
-        shape(
+        Shape::of(
             "C, heartbeat",
             "1-7: with rarer heartbeats latency falls, and throughput does not",
             "latency -49 %",
             quicker_than_the_base(groups, (CYCLONE, SLOW, 7), 0.1),
             not_built("MQTT has no heartbeats for data"),
         ),
-        shape(
+        Shape::of(
             "C, rate limit",
             "each subscriber gets at most so much a second, and that within 2 %",
             "a table of features",
             not_built("Cyclone DDS 0.10 takes TIME_BASED_FILTER and delivers every sample"),
             limited(groups),
         ),
-        shape(
+        Shape::of(
             "C, lifespan",
             "to subscribers that are too slow nothing is delivered that is older than its lifespan and the network's queue",
             "a table of features",
             never_older(groups, "mosquitto"),
             never_older(groups, OURS),
         ),
-        shape(
+        Shape::of(
             "C, priority",
             "over one connection the 99 % latency of priority 9 beside priority 4 is at most 3 times what it was alone",
             "a table of features",
