@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::{CHECKS, Check, Finding, Verdict, Wishes};
 use crate::command::Outcome;
-use crate::net::command::stopper;
 use crate::results::machine;
+use crate::runner::stopper;
 
 #[derive(Clone, Debug, Args)]
 pub struct CalibrateArgs {

@@ -20,8 +20,8 @@ use std::sync::atomic::AtomicBool;
 
 use crate::cell::{Cell, Measured};
 use crate::net::network;
+use crate::runner::pool::{self, Room};
 use crate::studies::args::SuiteArgs;
-use crate::studies::pool::{self, Room};
 pub use trial::WAYS;
 
 /// Runs the courses that these cells are steps of, and passes what was measured in each step to the consumer, which says

@@ -2,8 +2,7 @@
 
 use std::io::{self, Write};
 use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use super::units::{self, Loss};
 use crate::cell::Engine;
 use crate::command::Outcome;
 use crate::report::document::{Document, Table};
+use crate::runner::stopper;
 
 /// `thalweg bench net …`
 #[derive(Debug, Subcommand)]
@@ -303,16 +303,6 @@ fn check_all(packets: u64, out: &mut dyn Write) -> io::Result<Outcome> {
     } else {
         Outcome::Done
     })
-}
-
-/// Becomes true with Ctrl-C, which then ends nothing by itself, so that networks are removed.
-pub fn stopper() -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // It fails for signals that cannot be caught only.
-        let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
-    }
-    stop
 }
 
 const LOOK_UP: Duration = Duration::from_millis(100);

@@ -8,7 +8,7 @@ use super::flow;
 use super::say::{Roles, Say};
 use crate::cell::Load;
 use crate::command::Outcome;
-use crate::net::command::stopper;
+use crate::runner::stopper;
 
 /// `thalweg bench pub`
 pub fn publish(args: &PubArgs, out: &mut dyn Write) -> io::Result<Outcome> {

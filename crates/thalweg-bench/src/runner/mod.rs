@@ -1,28 +1,23 @@
-//! A run: cells are measured one by one, tiny ones side by side, and written as they end.
+//! A run: cells are measured one by one, some side by side, and written as they end.
 //!
-//! *Knows:* threads, signals, the folder of results. *Must never know:* what a trial does.
+//! *Knows:* threads, the folder of results. *Must never know:* what a trial does.
 //!
 //! ```text
-//!  cells ──> queue ──> trial in a thread ──> writer          stop (Ctrl-C): nothing begins any more, what runs ends
+//!  cells ──> pool ──> trial in a thread ──> Run ──> writer   stop (Ctrl-C): nothing begins any more, what runs ends
 //! ```
 
+pub mod pool;
 pub mod progress;
-mod queue;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
-
-pub use queue::Queue;
 
 use crate::cell::{Cell, Measured, Standing};
 use crate::results::Writer;
+use pool::{Room, drive};
 use progress::{State, Voice};
 
 /// What measures: `trial::run`, or something that only pretends.
@@ -49,8 +44,9 @@ pub struct Ended {
     pub is_interrupted: bool,
 }
 
-/// Measures all cells that the folder does not have. Trials that `stop` has cut short are not written: a resumed run measures
-/// them. Whatever was written before an error stays.
+/// Measures all cells that the folder does not have: those that have to be alone one after the other, then tiny ones side by
+/// side. Trials that `stop` has cut short are not written: a resumed run measures them. Whatever was written before an error
+/// stays.
 pub fn run(
     cells: &[Cell],
     writer: &mut Writer,
@@ -58,137 +54,130 @@ pub fn run(
     stop: &AtomicBool,
     trial: &Trial<'_>,
 ) -> io::Result<Ended> {
-    let left: Vec<Cell> = cells
-        .iter()
-        .filter(|cell| !writer.has(cell))
-        .cloned()
-        .collect();
-    let mut ended = Ended {
-        kept: cells.len() - left.len(),
-        ..Ended::default()
-    };
-    let all = left.len();
-    let mut queue = Queue::new(left, manner.side_by_side);
-    let mut voice = Voice::new(all, manner.is_quiet);
-    let (tell, told) = mpsc::channel::<(Cell, Measured)>();
-    let whole = queue.seconds_left();
-    // When what runs will be over, by the plan.
-    let mut ends: HashMap<String, Instant> = HashMap::new();
-    let result = thread::scope(|scope| {
-        loop {
-            while !stop.load(Ordering::Relaxed)
-                && let Some(cell) = queue.begin()
-            {
-                let tell = tell.clone();
-                ends.insert(
-                    cell.key(),
-                    Instant::now() + Duration::from_secs_f64(cell.lasts()),
-                );
-                scope.spawn(move || {
-                    let measured = trial(&cell, stop);
-                    // The receiver is gone only after an error that is reported.
-                    let _ = tell.send((cell, measured));
-                });
-            }
-            if queue.running() == 0 {
-                return Ok(());
-            }
-            match told.recv_timeout(TICK) {
-                Ok((cell, measured)) => {
-                    queue.ended(&cell);
-                    ends.remove(&cell.key());
-                    if let Err(error) = take(&cell, &measured, writer, &mut ended, stop, &voice) {
-                        // Results of measurements that still run would not be used.
-                        stop.store(true, Ordering::Relaxed);
-                        return Err(error);
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                // We hold a sender ourselves.
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            }
-            let now = Instant::now();
-            let running = ends
-                .values()
-                .map(|end| end.saturating_duration_since(now).as_secs_f64())
-                .fold(0.0, f64::max);
-            let waiting = queue.seconds_left();
-            voice.say(&State {
-                over: ended.measured,
-                all,
-                running: queue.running(),
-                invalid: ended.invalid,
-                waiting,
-                planned_over: (whole - waiting - running).max(0.0),
-                planned_running: running,
-            });
-        }
-    });
-    ended.is_interrupted =
-        stop.load(Ordering::Relaxed) && ended.kept + ended.measured < cells.len();
-    result.map(|()| ended)
-}
-
-fn take(
-    cell: &Cell,
-    measured: &Measured,
-    writer: &mut Writer,
-    ended: &mut Ended,
-    stop: &AtomicBool,
-    voice: &Voice,
-) -> io::Result<()> {
-    let standing = &measured.row.standing;
-    if stop.load(Ordering::Relaxed) && *standing != Standing::Valid {
-        return writer.note(&format!("{} was interrupted", cell.key()));
+    let beside = Room::beside(manner.side_by_side);
+    let name = cells.first().map_or("", |cell| cell.experiment.as_str());
+    let (mut run, due) = Run::of(name, cells, writer, beside, manner.is_quiet, stop);
+    let (tiny, alone): (Vec<Cell>, Vec<Cell>) = due
+        .into_iter()
+        .partition(|cell| manner.side_by_side > 1 && is_tiny(cell));
+    for (cells, room) in [(alone, Room::ALONE), (tiny, beside)] {
+        let measure = |cell: &Cell| trial(cell, stop);
+        drive(&cells, room, stop, &measure, &mut |cell, measured| {
+            run.take(cell, &measured)
+        });
     }
-    ended.measured += 1;
-    if *standing != Standing::Valid {
-        ended.invalid += 1;
-        if ended.invalid <= COMPLAINTS_MAX {
-            voice.tell(&format!(
-                "{}: {}: {}",
-                cell.key(),
-                standing.word(),
-                standing.why()
-            ));
-        }
-    }
-    writer.write(cell, measured)
+    run.end()
 }
 
-/// Ctrl-C and SIGTERM, as long as it lives. A second Ctrl-C does nothing more: brokers and namespaces are cleared away first.
-#[derive(Debug)]
-pub struct Signals {
-    stop: Arc<AtomicBool>,
-    ids: Vec<signal_hook::SigId>,
+/// So little load that others beside it do not see it, and a broker that starts without being seen.
+fn is_tiny(cell: &Cell) -> bool {
+    let light =
+        ["thalweg", "mosquitto", "libcoap", "nats", "zmq-proxy"].contains(&cell.system.as_str());
+    light && cell.rate().is_some_and(|rate| rate <= TINY_RATE_MAX)
 }
 
-impl Signals {
-    /// Listens from now on.
-    pub fn new() -> io::Result<Signals> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let signals = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
-        let ids = signals.map(|signal| signal_hook::flag::register(signal, Arc::clone(&stop)));
-        Ok(Signals {
+/// What becomes of measured cells: they are written, counted and told.
+pub struct Run<'r> {
+    writer: &'r mut Writer,
+    stop: &'r AtomicBool,
+    voice: Voice,
+    state: State,
+    kept: usize,
+    failure: Option<io::Error>,
+}
+
+impl<'r> Run<'r> {
+    /// A run of those cells that the folder does not have, which are returned; the name is for whom it is told.
+    pub fn of(
+        name: &str,
+        cells: &[Cell],
+        writer: &'r mut Writer,
+        room: Room,
+        is_quiet: bool,
+        stop: &'r AtomicBool,
+    ) -> (Run<'r>, Vec<Cell>) {
+        let due: Vec<Cell> = cells
+            .iter()
+            .filter(|cell| !writer.has(cell))
+            .cloned()
+            .collect();
+        let state = State {
+            all: due.len(),
+            planned_left: due.iter().map(Cell::lasts).sum(),
+            abreast: room.abreast,
+            ..State::default()
+        };
+        let mut voice = Voice::new(name, due.len(), is_quiet);
+        voice.say(&state);
+        let run = Run {
+            writer,
             stop,
-            ids: ids.into_iter().collect::<io::Result<_>>()?,
-        })
+            voice,
+            state,
+            kept: cells.len() - due.len(),
+            failure: None,
+        };
+        (run, due)
     }
 
-    pub fn stop(&self) -> &AtomicBool {
-        &self.stop
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        for id in self.ids.drain(..) {
-            signal_hook::low_level::unregister(id);
+    /// Writes what was measured. Returns whether to go on.
+    pub fn take(&mut self, cell: &Cell, measured: &Measured) -> bool {
+        let standing = &measured.row.standing;
+        let is_cut = self.stop.load(Ordering::Relaxed) && *standing != Standing::Valid;
+        let written = match is_cut {
+            true => self.writer.note(&format!("{} was interrupted", cell.key())),
+            false => self.writer.write(cell, measured),
+        };
+        if let Err(error) = written {
+            self.failure.get_or_insert(error);
+            // Results of measurements that still run would not be used.
+            self.stop.store(true, Ordering::Relaxed);
+            return false;
         }
+        if is_cut {
+            return false;
+        }
+        let state = &mut self.state;
+        state.over += 1;
+        state.planned_over += cell.lasts();
+        state.planned_left -= cell.lasts();
+        if *standing != Standing::Valid {
+            state.invalid += 1;
+            if state.invalid <= COMPLAINTS_MAX {
+                let words = format!("{}: {}: {}", cell.key(), standing.word(), standing.why());
+                self.voice.tell(&words);
+            }
+        }
+        self.voice.say(state);
+        true
+    }
+
+    /// How it ended, or what could not be written.
+    pub fn end(self) -> io::Result<Ended> {
+        let State {
+            over, all, invalid, ..
+        } = self.state;
+        let ended = Ended {
+            kept: self.kept,
+            measured: over,
+            invalid,
+            is_interrupted: self.stop.load(Ordering::Relaxed) && over < all,
+        };
+        self.failure.map_or(Ok(ended), Err)
     }
 }
 
-/// How often something is said.
-const TICK: Duration = Duration::from_secs(1);
+/// Becomes true with Ctrl-C and SIGTERM, which then end nothing by themselves, so that brokers and networks are removed.
+pub fn stopper() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // It fails for signals that cannot be caught only.
+        let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
+    }
+    stop
+}
+
+/// Messages a second, in and out, of a tiny cell: a percent of a core.
+const TINY_RATE_MAX: f64 = 200.0;
 /// Trials that do not count are told one by one up to here; the report has all.
 const COMPLAINTS_MAX: usize = 20;

@@ -1,38 +1,42 @@
 //! What is said while a run goes on: one line, and how long it still takes.
 
 use std::io::IsTerminal;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+/// The bars of all runs of this process: `suite all` has several at a time.
+static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 /// Where a run is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
     /// Trials over in this run.
     pub over: usize,
     pub all: usize,
-    pub running: usize,
     /// Over that do not count.
     pub invalid: usize,
-    /// Seconds that what waits takes as planned.
-    pub waiting: f64,
-    /// Seconds until the last of what runs is over, as planned.
-    pub planned_running: f64,
+    /// Seconds that what is not over takes as planned, one after the other.
+    pub planned_left: f64,
     /// Seconds that what is over took as planned.
     pub planned_over: f64,
+    /// Trials that may run at once.
+    pub abreast: usize,
 }
 
 impl State {
     /// Seconds that are left, by how long the others took.
     pub fn left(&self, elapsed: Duration) -> f64 {
+        let abreast = self.abreast.max(1) as f64;
         // Set-up, brokers that start slowly and drains that end early are in no plan: what is over tells. Trials that were
         // refused at once must not make the rest look short.
         let seen = if self.over >= 3 && self.planned_over > 0.0 {
             elapsed.as_secs_f64() / self.planned_over
         } else {
-            1.1
+            1.1 / abreast
         };
-        (self.waiting + self.planned_running) * seen.clamp(0.8, 5.0)
+        self.planned_left * seen.clamp(0.8 / abreast, 5.0)
     }
 
     pub fn words(&self, elapsed: Duration) -> String {
@@ -45,10 +49,7 @@ impl State {
         } else {
             String::new()
         };
-        format!(
-            "{}/{} trials, {} running{invalid}{left}",
-            self.over, self.all, self.running
-        )
+        format!("{}/{} trials{invalid}{left}", self.over, self.all)
     }
 }
 
@@ -64,6 +65,8 @@ pub fn span(seconds: f64) -> String {
 /// Says it: a bar on a terminal, a line a second elsewhere, nothing if asked to be quiet.
 #[derive(Debug)]
 pub struct Voice {
+    /// What runs.
+    name: String,
     bar: Option<ProgressBar>,
     is_quiet: bool,
     begun: Instant,
@@ -71,16 +74,17 @@ pub struct Voice {
 }
 
 impl Voice {
-    /// For so many trials.
-    pub fn new(all: usize, is_quiet: bool) -> Voice {
+    /// For so many trials of something with a name.
+    pub fn new(name: &str, all: usize, is_quiet: bool) -> Voice {
         let bar = (!is_quiet && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(Some(all as u64), ProgressDrawTarget::stderr());
+            let bar = BARS.add(ProgressBar::new(all as u64));
             if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}") {
                 bar.set_style(style);
             }
             bar
         });
         Voice {
+            name: name.to_owned(),
             bar,
             is_quiet,
             begun: Instant::now(),
@@ -90,7 +94,7 @@ impl Voice {
 
     /// Where it is now; the same words are not said twice where there is no terminal.
     pub fn say(&mut self, state: &State) {
-        let words = state.words(self.begun.elapsed());
+        let words = format!("{}: {}", self.name, state.words(self.begun.elapsed()));
         match &self.bar {
             Some(bar) => {
                 bar.set_position(state.over as u64);
@@ -131,16 +135,15 @@ mod tests {
         let state = State {
             over: 10,
             all: 20,
-            running: 2,
             invalid: 1,
-            waiting: 90.0,
-            planned_running: 10.0,
+            planned_left: 100.0,
             planned_over: 50.0,
+            abreast: 1,
         };
         assert!((state.left(Duration::from_secs(75)) - 150.0).abs() < 1e-9);
         assert_eq!(
             state.words(Duration::from_secs(75)),
-            "10/20 trials, 2 running, 1 do not count, 2 min left"
+            "10/20 trials, 1 do not count, 2 min left"
         );
         let new = State {
             over: 0,
@@ -152,16 +155,17 @@ mod tests {
             (state.left(Duration::from_secs(1)) - 80.0).abs() < 1e-9,
             "trials that were refused at once"
         );
+        let beside = State {
+            abreast: 40,
+            ..state
+        };
+        assert!((beside.left(Duration::from_secs(5)) - 10.0).abs() < 1e-9);
         let end = State {
             over: 20,
-            running: 0,
             invalid: 0,
             ..state
         };
-        assert_eq!(
-            end.words(Duration::from_secs(75)),
-            "20/20 trials, 0 running"
-        );
+        assert_eq!(end.words(Duration::from_secs(75)), "20/20 trials");
         assert_eq!(
             (span(45.0), span(7200.0)),
             ("45 s".to_owned(), "2.0 h".to_owned())

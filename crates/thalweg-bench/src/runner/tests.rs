@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
+use std::thread;
 
 use super::*;
+use crate::cell::Load;
 use crate::results::tests::{Folder, cell, measured};
 use crate::results::{about, read};
 
@@ -49,6 +51,43 @@ fn every_cell_is_measured_once_and_no_more_than_four_at_a_time() {
     );
     assert!(most.into_inner() <= 4);
     assert_eq!(read(&folder.0).expect("written").trials.len(), 12);
+}
+
+#[test]
+fn cells_of_much_load_come_first_and_alone() {
+    let open = |name: &str, rate| Cell {
+        load: Load::Open {
+            rate,
+            flows: 1,
+            arrivals: "periodic".to_owned(),
+        },
+        ..cell(name, 0)
+    };
+    let flood = Cell {
+        load: Load::Flood { flows: 1 },
+        ..cell("flood", 0)
+    };
+    let cells = [
+        open("tiny1", 10.0),
+        open("big", 5000.0),
+        open("tiny2", 10.0),
+        flood,
+    ];
+    let folder = Folder::new("runner-alone");
+    let mut writer = Writer::open(&folder.0, &about("test", &cells), false).expect("a new folder");
+    let (running, seen) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let trial = |cell: &Cell, _: &AtomicBool| {
+        let beside = running.fetch_add(1, Ordering::SeqCst);
+        seen.lock()
+            .expect("no panic")
+            .push((cell.axes["size"].clone(), beside));
+        running.fetch_sub(1, Ordering::SeqCst);
+        measured(1)
+    };
+    run(&cells, &mut writer, MANNER, &AtomicBool::new(false), &trial).expect("it ran");
+    let seen = seen.into_inner().expect("no panic");
+    let first = ["big", "flood"].map(|name| (name.to_owned(), 0));
+    assert_eq!(seen[..2], first, "{seen:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::cell::{Cell, Load, Row};
 use crate::command::Outcome;
 use crate::net::nest;
 use crate::results::{self, Writer};
-use crate::runner::{Signals, Trial};
+use crate::runner::{Trial, stopper};
 use crate::scenario::command::{Changes, ResultArgs};
 use crate::scenario::{frequency, part, time};
 use crate::{paper, trial};
@@ -47,14 +47,14 @@ pub struct SaturateArgs {
 
 pub fn run(args: &SaturateArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     nest::enter_for(&args.changes.of(&args.scenario)?.cells)?;
-    run_with(args, out, &Signals::new()?, &trial::run)
+    run_with(args, out, &stopper(), &trial::run)
 }
 
 /// The same with something else that measures.
 pub fn run_with(
     args: &SaturateArgs,
     out: &mut dyn Write,
-    signals: &Signals,
+    stop: &AtomicBool,
     trial: &Trial<'_>,
 ) -> io::Result<Outcome> {
     let scenario = args.changes.of(&args.scenario)?;
@@ -80,7 +80,7 @@ pub fn run_with(
         .collect();
     let mut found = Vec::new();
     for point in &points {
-        let Some(ended) = search(args, point, &before, &mut writer, signals, trial)? else {
+        let Some(ended) = search(args, point, &before, &mut writer, stop, trial)? else {
             break;
         };
         found.push((name_of(point), ended));
@@ -125,7 +125,7 @@ fn search(
     point: &Cell,
     before: &HashMap<String, Row>,
     writer: &mut Writer,
-    signals: &Signals,
+    stop: &AtomicBool,
     trial: &Trial<'_>,
 ) -> io::Result<Option<Found>> {
     let flows = f64::from(point.load.flows());
@@ -158,9 +158,9 @@ fn search(
         let seen = match before.get(&cell.key()) {
             Some(row) => shown_by(rate, row),
             None => {
-                let mut measured = trial(&cell, signals.stop());
+                let mut measured = trial(&cell, stop);
                 let seen = shown(&cell, rate, &mut measured);
-                if signals.stop().load(Ordering::Relaxed) {
+                if stop.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
                 writer.write(&cell, &measured)?;
@@ -256,7 +256,7 @@ const SLOPE_MAX: f64 = 0.005;
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
     use crate::cell::{Measured, Second};
@@ -307,7 +307,7 @@ mod tests {
                 quiet: true,
             },
         };
-        let (signals, count) = (Signals::new().expect("signals"), AtomicUsize::new(0));
+        let (stop, count) = (AtomicBool::new(false), AtomicUsize::new(0));
         let capacity = |cell: &Cell| {
             if cell.system == "mosquitto" {
                 3000.0
@@ -321,10 +321,10 @@ mod tests {
         };
         let mut out = Vec::new();
         assert_eq!(
-            run_with(&args, &mut out, &signals, &stopping).expect("it ran"),
+            run_with(&args, &mut out, &stop, &stopping).expect("it ran"),
             Outcome::Interrupted
         );
-        signals.stop().store(false, Ordering::SeqCst);
+        stop.store(false, Ordering::SeqCst);
         args.results.resume = true;
         let (again, mut out) = (AtomicUsize::new(0), Vec::new());
         let going_on = |cell: &Cell, _: &AtomicBool| {
@@ -332,7 +332,7 @@ mod tests {
             broker(cell, capacity(cell))
         };
         assert_eq!(
-            run_with(&args, &mut out, &signals, &going_on).expect("it ran"),
+            run_with(&args, &mut out, &stop, &going_on).expect("it ran"),
             Outcome::Done
         );
         let found: Value = serde_json::from_slice(&out).expect("JSON");

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use crate::command::Outcome;
 use crate::net::nest;
 use crate::results::unix_seconds;
 use crate::results::{self, Writer};
-use crate::runner::{self, Manner, Signals, Trial};
+use crate::runner::{self, Manner, Trial, stopper};
 use crate::studies::plan::Budget;
 use crate::{paper, trial};
 
@@ -102,7 +103,7 @@ impl Changes {
 /// Runs a scenario; `must_sweep` refuses one that has a single point.
 pub fn run(args: &RunArgs, must_sweep: bool, out: &mut dyn Write) -> io::Result<Outcome> {
     nest::enter_for(&args.changes.of(&args.scenario)?.cells)?;
-    run_with(args, must_sweep, out, &Signals::new()?, &trial::run)
+    run_with(args, must_sweep, out, &stopper(), &trial::run)
 }
 
 /// The same with something else that measures.
@@ -110,7 +111,7 @@ pub fn run_with(
     args: &RunArgs,
     must_sweep: bool,
     out: &mut dyn Write,
-    signals: &Signals,
+    stop: &AtomicBool,
     trial: &Trial<'_>,
 ) -> io::Result<Outcome> {
     let scenario = args.changes.of(&args.scenario)?;
@@ -120,7 +121,7 @@ pub fn run_with(
             args.scenario.display()
         )));
     }
-    measure(&scenario, args, out, signals, trial)
+    measure(&scenario, args, out, stop, trial)
 }
 
 /// Measures a scenario that has been read; of `args`, where to and how.
@@ -128,7 +129,7 @@ pub fn measure(
     scenario: &Scenario,
     args: &RunArgs,
     out: &mut dyn Write,
-    signals: &Signals,
+    stop: &AtomicBool,
     trial: &Trial<'_>,
 ) -> io::Result<Outcome> {
     let folder = args.results.folder(&scenario.name);
@@ -141,7 +142,7 @@ pub fn measure(
         side_by_side: args.side_by_side,
         is_quiet: args.results.quiet,
     };
-    let ended = runner::run(&scenario.cells, &mut writer, manner, signals.stop(), trial)?;
+    let ended = runner::run(&scenario.cells, &mut writer, manner, stop, trial)?;
     let measured = results::read(&folder)?.trials;
     let judged: Vec<Judged> = scenario
         .assertions

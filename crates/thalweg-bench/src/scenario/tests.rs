@@ -1,6 +1,7 @@
 //! Scenarios as people write them.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::cell::{Engine, Protocol, Row, Standing, Workload};
@@ -403,10 +404,10 @@ fn a_run_writes_its_folder_and_exits_as_it_went() {
             quiet: true,
         },
     };
-    let signals = crate::runner::Signals::new().expect("signals");
+    let stop = AtomicBool::new(false);
     let run = |args: &command::RunArgs, trial: &crate::runner::Trial<'_>| {
         let mut out = Vec::new();
-        let outcome = command::run_with(args, true, &mut out, &signals, trial)
+        let outcome = command::run_with(args, true, &mut out, &stop, trial)
             .map_err(|error| error.to_string());
         (outcome, String::from_utf8(out).expect("text"))
     };
@@ -422,7 +423,7 @@ fn a_run_writes_its_folder_and_exits_as_it_went() {
         summary.contains("does not hold** at 2 of 2: size=2kB: 100"),
         "{summary}"
     );
-    let invalid = |_: &Cell, _: &std::sync::atomic::AtomicBool| {
+    let invalid = |_: &Cell, _: &AtomicBool| {
         let mut found = measured(1);
         found.row.standing = Standing::Invalid("no".to_owned());
         found
@@ -432,7 +433,7 @@ fn a_run_writes_its_folder_and_exits_as_it_went() {
         Ok(Outcome::Invalid)
     );
     // Half of the sweep lacks its broker: what was compared holds, and the run fails all the same.
-    let absent = |cell: &Cell, _: &std::sync::atomic::AtomicBool| {
+    let absent = |cell: &Cell, _: &AtomicBool| {
         let mut found = measured(1);
         if cell.axes["size"] == "2kB" {
             found.row.standing = Standing::Absent("apt-get install it".to_owned());
@@ -451,7 +452,7 @@ fn a_run_writes_its_folder_and_exits_as_it_went() {
         summary.contains("## Not measured\n\n- size=2kB: absent: apt-get install it"),
         "{summary}"
     );
-    let stopping = |_: &Cell, stop: &std::sync::atomic::AtomicBool| {
+    let stopping = |_: &Cell, stop: &AtomicBool| {
         stop.store(true, std::sync::atomic::Ordering::SeqCst);
         measured(1)
     };
@@ -461,9 +462,7 @@ fn a_run_writes_its_folder_and_exits_as_it_went() {
     };
     assert_eq!(run(&one_by_one, &stopping).0, Ok(Outcome::Interrupted));
     assert!(folder.0.join("cut/summary.md").exists() && folder.0.join("cut/run.json").exists());
-    signals
-        .stop()
-        .store(false, std::sync::atomic::Ordering::SeqCst);
+    stop.store(false, std::sync::atomic::Ordering::SeqCst);
     assert!(
         run(&args("cut", &[], false), &|_, _| measured(1))
             .0

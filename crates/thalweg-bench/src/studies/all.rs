@@ -15,10 +15,10 @@ use super::args::SuiteArgs;
 use super::plan::{Budget, Part};
 use crate::cell::word;
 use crate::command::Outcome;
-use crate::net::command::stopper;
 use crate::net::nest;
 use crate::paper;
 use crate::results::{command_line, machine, unix_seconds, write_about};
+use crate::runner::stopper;
 
 /// Runs all studies; the summary goes to `out`, progress to standard error.
 pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {

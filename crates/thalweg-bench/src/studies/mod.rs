@@ -19,7 +19,6 @@ pub mod e5;
 pub mod fragments;
 pub mod group;
 pub mod plan;
-pub mod pool;
 #[cfg(test)]
 mod refuted;
 pub mod shape;

@@ -3,19 +3,18 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use serde_json::json;
 
 use super::args::SuiteArgs;
-use super::pool::{self, Room};
 use super::{Study, fragments, group};
-use crate::cell::{Cell, Measured, Protocol, Standing, named, word};
+use crate::cell::{Cell, Measured, Protocol, named, word};
 use crate::command::Outcome;
 use crate::load::SECOND;
-use crate::net::command::stopper;
 use crate::net::nest;
 use crate::results::{self, Writer, unix_seconds};
+use crate::runner::pool::{self, Room};
+use crate::runner::{Run, stopper};
 use crate::{e2d, e5, paper, trial};
 
 /// Runs a study; the summary goes to `out`, progress to standard error.
@@ -84,56 +83,23 @@ pub fn measure(study: Study, args: &SuiteArgs, folder: &Path, stop: &AtomicBool)
         about["broker"] = json!(args.broker.as_deref().unwrap_or(E5_BROKER));
     }
     let mut writer = Writer::open(folder, &about, args.resume)?;
-    let due: Vec<Cell> = cells.into_iter().filter(|cell| !writer.has(cell)).collect();
-    let room = match study.abreast() {
-        1 => Room::ALONE,
-        abreast => Room {
-            abreast,
-            busy_max: BUSY_MAX,
-        },
+    let room = match study {
+        Study::E2d => Room::beside(args.course.abreast as usize),
+        _ => Room::beside(study.abreast()),
     };
-    let (begun, mut over) = (Instant::now(), 0);
-    let mut failure = None;
-    let mut take = |cell: &Cell, measured: Measured| {
-        if stop.load(Ordering::Relaxed) && measured.row.standing != Standing::Valid {
-            // It will be measured when the run is resumed.
-            return false;
-        }
-        over += 1;
-        if !args.quiet {
-            let left = begun.elapsed().as_secs_f64() / over as f64 * (due.len() - over) as f64;
-            let words = said(&measured);
-            eprintln!(
-                "{}/{}, {left:.0} s left: {}: {words}",
-                over,
-                due.len(),
-                group::name_of(cell)
-            );
-        }
-        match writer.write(cell, &measured) {
-            Ok(()) => true,
-            Err(error) => {
-                failure = Some(error);
-                false
-            }
-        }
-    };
-    let spent = match study {
-        Study::E5 => Some(e5::drive(&due, args, stop, &mut take)?),
-        Study::E2d => {
-            e2d::drive(&due, args, stop, &mut take);
-            None
-        }
-        _ => {
-            pool::drive(&due, room, stop, &|cell| attempt(cell, stop), &mut take);
-            None
-        }
-    };
+    let (mut run, due) = Run::of(study.name(), &cells, &mut writer, room, args.quiet, stop);
+    let mut take = |cell: &Cell, measured: Measured| run.take(cell, &measured);
+    let mut spent = None;
+    match study {
+        Study::E5 => spent = Some(e5::drive(&due, args, stop, &mut take)?),
+        Study::E2d => e2d::drive(&due, args, stop, &mut take),
+        _ => pool::drive(&due, room, stop, &|cell| attempt(cell, stop), &mut take),
+    }
+    let ended = run.end()?;
     if let Some(spent) = spent {
         writer.set("cpu_s", spent)?;
     }
-    writer.finish(stop.load(Ordering::Relaxed))?;
-    failure.map_or(Ok(()), Err)
+    writer.finish(ended.is_interrupted)
 }
 
 fn attempt(cell: &Cell, stop: &AtomicBool) -> Measured {
@@ -162,24 +128,8 @@ fn counted(cell: &Cell, mut measured: Measured) -> Measured {
     measured
 }
 
-fn said(measured: &Measured) -> String {
-    let row = &measured.row;
-    match &row.standing {
-        Standing::Valid => format!(
-            "{} of {}, p99 {:.0} us",
-            row.delivered, row.expected, row.response.p99
-        ),
-        Standing::GeneratorLimited(why) => format!("generator-limited: {why}"),
-        Standing::HeldBack(why) => format!("held-back: {why}"),
-        Standing::Invalid(why) => format!("invalid: {why}"),
-        Standing::Absent(how) => format!("absent: {how}"),
-    }
-}
-
 /// What E5 measures unless it is told another.
 const E5_BROKER: &str = "child process, loopback, one shard, no journal";
-/// Of all cores, by everything that runs side by side.
-const BUSY_MAX: f64 = 0.3;
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use clap::{Args, ValueEnum};
 
@@ -10,7 +11,7 @@ use super::classes::{Class, Order, generate};
 use super::trace::{Body, Trace};
 use crate::command::Outcome;
 use crate::net::nest;
-use crate::runner::{Signals, Trial};
+use crate::runner::{Trial, stopper};
 use crate::scenario::command::{ResultArgs, RunArgs, measure};
 use crate::scenario::{self, Scenario};
 use crate::trial;
@@ -143,14 +144,14 @@ pub struct ReplayArgs {
 
 pub fn replay(args: &ReplayArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     nest::enter_for(&scenario_of(args)?.cells)?;
-    replay_with(args, out, &Signals::new()?, &trial::run)
+    replay_with(args, out, &stopper(), &trial::run)
 }
 
 /// The same with something else that measures.
 pub fn replay_with(
     args: &ReplayArgs,
     out: &mut dyn Write,
-    signals: &Signals,
+    stop: &AtomicBool,
     trial: &Trial<'_>,
 ) -> io::Result<Outcome> {
     let scenario = scenario_of(args)?;
@@ -160,7 +161,7 @@ pub fn replay_with(
         side_by_side: 1,
         results: args.results.clone(),
     };
-    measure(&scenario, &run, out, signals, trial)
+    measure(&scenario, &run, out, stop, trial)
 }
 
 /// A scenario like any other: the same checks, the same files.

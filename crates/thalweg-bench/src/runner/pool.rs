@@ -22,6 +22,17 @@ impl Room {
         abreast: 1,
         busy_max: f64::INFINITY,
     };
+
+    /// So many that take next to nothing each.
+    pub fn beside(abreast: usize) -> Room {
+        match abreast {
+            0 | 1 => Room::ALONE,
+            abreast => Room {
+                abreast,
+                busy_max: BUSY_MAX,
+            },
+        }
+    }
 }
 
 /// Measures all cells in their order and passes each result to the consumer, which says whether to go on.
@@ -176,6 +187,8 @@ fn parent_and_ticks(line: &str) -> Option<(u32, f64)> {
     Some((parent, times.sum()))
 }
 
+/// Of all cores, by everything that runs side by side.
+const BUSY_MAX: f64 = 0.3;
 /// A second of one core; Linux has said 100 to user space since there is Linux.
 const TICKS: f64 = 100.0;
 const SPAN: Duration = Duration::from_millis(1000);
@@ -186,9 +199,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 mod tests {
     use std::sync::Barrier;
 
-    use super::super::plan;
     use super::*;
     use crate::cell::{Cell, Measured, Standing};
+    use crate::studies::plan;
 
     fn cells(count: u32) -> Vec<Cell> {
         let mut cells = Vec::new();
