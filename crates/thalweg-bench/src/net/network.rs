@@ -171,10 +171,7 @@ impl Network {
             between
         };
         let is_tun = pump.is_some();
-        let meters = [
-            Meter::new(&client, DEVICE, is_tun)?,
-            Meter::new(&broker, DEVICE, is_tun)?,
-        ];
+        let meters = meters(&client, &broker, is_tun)?;
         Ok(Network {
             name: name.to_owned(),
             client,
@@ -195,10 +192,7 @@ impl Network {
             )));
         }
         let is_tun = !between.is_there();
-        let meters = [
-            Meter::new(&client, DEVICE, is_tun)?,
-            Meter::new(&broker, DEVICE, is_tun)?,
-        ];
+        let meters = meters(&client, &broker, is_tun)?;
         Ok(Network {
             name: name.to_owned(),
             client,
@@ -338,6 +332,13 @@ pub fn is_possible() -> Result<(), String> {
             _ => Err("this kernel has no TUN devices".to_owned()),
         },
     }
+}
+
+fn meters(client: &Space, broker: &Space, is_tun: bool) -> io::Result<[Meter; 2]> {
+    Ok([
+        Meter::new(client, DEVICE, is_tun)?,
+        Meter::new(broker, DEVICE, is_tun)?,
+    ])
 }
 
 fn names(name: &str) -> [String; 3] {

@@ -155,14 +155,12 @@ impl World<'_> {
                     self.say(worker, connection, Word::Recorded(tag));
                     return;
                 }
-                self.take(
-                    worker,
-                    Held {
-                        job,
-                        tag,
-                        connection,
-                    },
-                );
+                let held = Held {
+                    job,
+                    tag,
+                    connection,
+                };
+                self.take(worker, held);
             }
             Word::Released(tag) => {
                 let recorded = &mut self.clients[worker].recorded;
@@ -171,14 +169,12 @@ impl World<'_> {
                     return self.say(worker, connection, Word::Settled(tag));
                 };
                 let (job, tag) = recorded.remove(at);
-                self.take(
-                    worker,
-                    Held {
-                        job,
-                        tag,
-                        connection,
-                    },
-                );
+                let held = Held {
+                    job,
+                    tag,
+                    connection,
+                };
+                self.take(worker, held);
             }
             Word::Closed => {
                 // It goes on with what it has, without reporting it.

@@ -60,29 +60,17 @@ pub(super) enum Event {
         worker: usize,
         connection: u32,
     },
-    /// Something from the broker is at a worker.
-    Arrives {
-        worker: usize,
-        connection: u32,
-        word: Word,
-    },
+    /// Something from the broker is at a worker: its number, its connection and what it is.
+    Arrives(usize, u32, Word),
     /// Something from a worker is at the broker.
-    Said {
-        worker: usize,
-        connection: u32,
-        word: Word,
-    },
+    Said(usize, u32, Word),
     /// A handler is done.
     Done {
         worker: usize,
         number: u64,
     },
     /// What the journal held leaves for a worker.
-    Leaves {
-        worker: usize,
-        connection: u32,
-        word: Word,
-    },
+    Leaves(usize, u32, Word),
     /// The kernel is told that a batch of the journal is safe, and what was held for it has left.
     Safe {
         batch: u64,
@@ -304,31 +292,12 @@ impl<'a> World<'a> {
                     self.heed();
                 }
             }
-            Event::Arrives {
-                worker,
-                connection,
-                word,
-            } => self.arrives(worker, connection, word),
-            Event::Said {
-                worker,
-                connection,
-                word,
-            } => self.said(worker, connection, word),
-            Event::Leaves {
-                worker,
-                connection,
-                word,
-            } => {
+            Event::Arrives(worker, connection, word) => self.arrives(worker, connection, word),
+            Event::Said(worker, connection, word) => self.said(worker, connection, word),
+            Event::Leaves(worker, connection, word) => {
                 if self.seats[worker].connection == connection {
                     let at = self.arrival(worker, true);
-                    self.at(
-                        at,
-                        Event::Arrives {
-                            worker,
-                            connection,
-                            word,
-                        },
-                    );
+                    self.at(at, Event::Arrives(worker, connection, word));
                 }
             }
             Event::Safe { batch } => self.broker.is_safe(batch, self.now),
@@ -502,24 +471,10 @@ impl<'a> World<'a> {
             ..
         } = self.seats[worker];
         if held_until > self.now {
-            return self.at(
-                held_until,
-                Event::Leaves {
-                    worker,
-                    connection,
-                    word,
-                },
-            );
+            return self.at(held_until, Event::Leaves(worker, connection, word));
         }
         let at = self.arrival(worker, true);
-        self.at(
-            at,
-            Event::Arrives {
-                worker,
-                connection,
-                word,
-            },
-        );
+        self.at(at, Event::Arrives(worker, connection, word));
     }
 
     /// When what is written down now is safe: one write at a time, and what comes meanwhile is in the next.
@@ -537,14 +492,7 @@ impl<'a> World<'a> {
     /// A worker says something on a connection that may be gone.
     pub(super) fn say(&mut self, worker: usize, connection: u32, word: Word) {
         let at = self.arrival(worker, false);
-        self.at(
-            at,
-            Event::Said {
-                worker,
-                connection,
-                word,
-            },
-        );
+        self.at(at, Event::Said(worker, connection, word));
     }
 
     fn said(&mut self, worker: usize, connection: u32, word: Word) {

@@ -267,19 +267,24 @@ fn a_flood_arrives_at_a_slow_broker_too() {
     assert_eq!((row.delivered, row.lost), (row.sent, 0), "{row:?}");
 }
 
-#[test]
-fn a_trial_that_is_stopped_hands_over_what_it_has() {
-    let fake = fake();
+/// A cell of an hour.
+fn endless(fake: &Fake) -> Cell {
     let phases = Phases {
         settle_ns: 0,
         warmup_ns: 0,
         measure_ns: 3_600_000 * MS,
         drain_ns: 0,
     };
-    let cell = Cell {
+    Cell {
         phases,
-        ..cell(&fake)
-    };
+        ..cell(fake)
+    }
+}
+
+#[test]
+fn a_trial_that_is_stopped_hands_over_what_it_has() {
+    let fake = fake();
+    let cell = endless(&fake);
     let stop = AtomicBool::new(false);
     let measured = thread::scope(|scope| {
         let trial = scope.spawn(|| run(&cell, &stop));
@@ -308,16 +313,7 @@ fn a_broker_that_is_not_there_or_goes_away_makes_a_trial_invalid() {
         row.standing
     );
     let fake = fake();
-    let phases = Phases {
-        settle_ns: 0,
-        warmup_ns: 0,
-        measure_ns: 3_600_000 * MS,
-        drain_ns: 0,
-    };
-    let cell = Cell {
-        phases,
-        ..cell(&fake)
-    };
+    let cell = endless(&fake);
     let row = thread::scope(|scope| {
         let trial = scope.spawn(|| run(&cell, &AtomicBool::new(false)).row);
         thread::sleep(std::time::Duration::from_millis(300));
