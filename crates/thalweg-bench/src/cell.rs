@@ -385,6 +385,13 @@ impl Cell {
         }
     }
 
+    /// Its axes and their values, as they are printed.
+    pub fn point(&self) -> String {
+        let axes = self.axes.iter();
+        let axes = axes.map(|(name, value)| format!("{name}={value}"));
+        axes.collect::<Vec<_>>().join(" ")
+    }
+
     /// What tells it from other cells of a run: the same after a restart. Name for files, too: letters, digits, `-`, `_`.
     pub fn key(&self) -> String {
         let axes: Vec<String> = self
@@ -462,6 +469,12 @@ pub enum Standing {
     Invalid(String),
     /// What it needs is not installed; the command that installs it.
     Absent(String),
+}
+
+/// The trials that count.
+pub fn valid(trials: &[(Cell, Row)]) -> impl Iterator<Item = &(Cell, Row)> + Clone {
+    let is_valid = |(_, row): &&(Cell, Row)| row.standing == Standing::Valid;
+    trials.iter().filter(is_valid)
 }
 
 /// What came of a cell. Counts are of the measured phase; latencies in microseconds.

@@ -25,7 +25,7 @@ use history::Run;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cell::{Cell, Row, Standing};
+use crate::cell::{Cell, Row, valid};
 use crate::results::metric::{Better, Metric, Unit};
 use crate::stats::{Interval, hedges_g, holm, median, median_interval, tost_ratio, welch};
 
@@ -310,24 +310,10 @@ fn exactly(metric: &Metric, before: &[f64], after: &[f64]) -> Verdict {
 /// Valid trials by point.
 fn points(trials: &[(Cell, Row)]) -> BTreeMap<String, Vec<&(Cell, Row)>> {
     let mut points: BTreeMap<String, Vec<&(Cell, Row)>> = BTreeMap::new();
-    for trial in trials
-        .iter()
-        .filter(|(_, row)| row.standing == Standing::Valid)
-    {
-        let axes: Vec<String> = trial
-            .0
-            .axes
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        points
-            .entry(
-                format!("{} {}", trial.0.experiment, axes.join(" "))
-                    .trim()
-                    .to_owned(),
-            )
-            .or_default()
-            .push(trial);
+    for trial in valid(trials) {
+        let name = format!("{} {}", trial.0.experiment, trial.0.point());
+        let name = name.trim().to_owned();
+        points.entry(name).or_default().push(trial);
     }
     points
 }
@@ -338,6 +324,7 @@ const EFFECT_MIN: f64 = 1.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cell::Standing;
     use crate::results::metric::metric;
     use crate::results::tests::{cell, measured};
     use crate::sim::random::Random;

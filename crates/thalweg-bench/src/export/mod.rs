@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 use serde_json::json;
 
-use crate::cell::{Cell, Row, Standing};
+use crate::cell::{Cell, Row, valid};
 use crate::command::Outcome;
 use crate::results::metric::{METRICS, Unit};
 use crate::results::{Results, histogram, percentiles, quoted, read};
@@ -58,14 +58,9 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> io::Result<Outcome> {
         Form::Hgrm => hgrm(&args.dir, &found, out),
         Form::Csv => csv(&found, out),
     }?;
-    let is_valid = found
-        .trials
-        .iter()
-        .any(|(_, row)| row.standing == Standing::Valid);
-    Ok(if is_valid {
-        Outcome::Done
-    } else {
-        Outcome::Invalid
+    Ok(match valid(&found.trials).next() {
+        Some(_) => Outcome::Done,
+        None => Outcome::Invalid,
     })
 }
 
@@ -82,11 +77,7 @@ fn openmetrics(found: &Results, out: &mut dyn Write) -> io::Result<()> {
         };
         let name = format!("thalweg_bench_{}{suffix}", metric.name);
         let mut is_begun = false;
-        for (cell, row) in found
-            .trials
-            .iter()
-            .filter(|(_, row)| row.standing == Standing::Valid)
-        {
+        for (cell, row) in valid(&found.trials) {
             let Some(value) = (metric.of)(cell, row).filter(|value| value.is_finite()) else {
                 continue;
             };
@@ -131,19 +122,9 @@ fn labels(cell: &Cell) -> String {
 
 fn hgrm(dir: &Path, found: &Results, out: &mut dyn Write) -> io::Result<()> {
     let mut points: Vec<(String, Histogram<u64>)> = Vec::new();
-    for (cell, _) in found
-        .trials
-        .iter()
-        .filter(|(_, row)| row.standing == Standing::Valid)
-    {
-        let axes: Vec<String> = cell
-            .axes
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        let name = format!("{} {}", cell.experiment, axes.join(" "))
-            .trim()
-            .to_owned();
+    for (cell, _) in valid(&found.trials) {
+        let name = format!("{} {}", cell.experiment, cell.point());
+        let name = name.trim().to_owned();
         let response = histogram(dir, &cell.key())?.response;
         match points.iter_mut().find(|(other, _)| *other == name) {
             // Percentiles of several trials are never averaged.

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use serde_json::Value;
 
 use super::chart::{Look, Series, again};
-use crate::cell::{Cell, Row, Standing};
+use crate::cell::{Cell, Row, Standing, valid};
 use crate::e2d::WAYS;
 use crate::results;
 use crate::studies::group::{Group, groups, name_of};
@@ -56,11 +56,7 @@ pub struct Message {
 pub fn read(folder: &Path) -> io::Result<Input> {
     let found = results::read(folder)?;
     let mut groups = groups(&found.trials);
-    for (cell, _) in found
-        .trials
-        .iter()
-        .filter(|(_, row)| row.standing == Standing::Valid)
-    {
+    for (cell, _) in valid(&found.trials) {
         let name = name_of(cell);
         let Some(group) = groups.iter_mut().find(|group| name_of(&group.cell) == name) else {
             continue;

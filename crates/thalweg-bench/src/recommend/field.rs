@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::axes::{AXES, Axis, Point};
 use super::choice::Choice;
 use super::measure::{METRICS, Metric};
-use crate::cell::{Cell, Load, Row, Standing, Workload};
+use crate::cell::{Cell, Load, Row, Workload, valid};
 use crate::energy;
 use crate::report::stat::half_interval;
 
@@ -76,10 +76,7 @@ type Repeats<'a> = (Point, Vec<&'a (Cell, Row)>);
 pub fn fields(source: usize, trials: &[(Cell, Row)], profile: &energy::Profile) -> Vec<Field> {
     let mut fields: BTreeMap<String, Field> = BTreeMap::new();
     let mut repeats: BTreeMap<(String, usize), Vec<Repeats<'_>>> = BTreeMap::new();
-    for trial in trials
-        .iter()
-        .filter(|(_, row)| row.standing == Standing::Valid)
-    {
+    for trial in valid(trials) {
         let (cell, row) = trial;
         let Some(point) = Point::of(cell, row) else {
             continue;
@@ -454,6 +451,7 @@ fn places(samples: &[&Sample], axis: Axis) -> Vec<f64> {
 pub(crate) mod tests {
     use super::super::published::blank_cell;
     use super::*;
+    use crate::cell::Standing;
 
     /// A trial of MQTT at QoS 1 that took so many bytes a message.
     pub(crate) fn trial(payload: u32, loss: f64, repeat: u32, bytes: f64) -> (Cell, Row) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::ceilings;
 use super::published::{self, Order};
-use crate::cell::{Cell, Quantiles, Row, Standing};
+use crate::cell::{Cell, Quantiles, Row, valid};
 use crate::e2d::plan::{ADAPTIVE, STEP, step_of};
 use crate::e5::plan::is_of;
 use crate::studies::Study;
@@ -174,11 +174,7 @@ impl Source {
 
     /// The same without its trials.
     pub fn about(&self) -> About {
-        let valid = self
-            .trials
-            .iter()
-            .filter(|(_, row)| row.standing == Standing::Valid)
-            .count();
+        let valid = valid(&self.trials).count();
         About {
             name: self.name.clone(),
             kind: self.kind,
@@ -259,6 +255,7 @@ mod tests {
     use super::super::axes::{Axis, Point};
     use super::super::choice::Choice;
     use super::*;
+    use crate::cell::Standing;
     use crate::studies::plan::Budget;
 
     #[test]

@@ -76,15 +76,9 @@ fn points(trials: &[(Cell, Row)]) -> (Vec<Point<'_>>, Vec<&(Cell, Row)>) {
             others.push(trial);
             continue;
         }
-        let name: Vec<String> = cell
-            .axes
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        let name = if name.is_empty() {
-            "all".to_owned()
-        } else {
-            name.join(" ")
+        let name = match cell.point() {
+            axes if axes.is_empty() => "all".to_owned(),
+            axes => axes,
         };
         match points.iter_mut().find(|(other, ..)| *other == name) {
             Some((.., rows)) => rows.push(row),

@@ -45,15 +45,11 @@ pub fn point_of(step: &Cell) -> Cell {
 
 /// A point in words.
 pub fn name_of(cell: &Cell) -> String {
-    let axes: Vec<String> = cell
-        .axes
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
+    let axes = cell.point();
     if axes.is_empty() {
         cell.experiment.clone()
     } else {
-        axes.join(" ")
+        axes
     }
 }
 

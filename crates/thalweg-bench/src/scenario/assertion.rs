@@ -207,13 +207,7 @@ impl Valued<'_> {
     }
 
     fn name(&self) -> Option<String> {
-        let axes = &self.cell?.axes;
-        Some(
-            axes.iter()
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect::<Vec<_>>()
-                .join(" "),
-        )
+        self.cell.map(Cell::point)
     }
 }
 

@@ -8,12 +8,13 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Judged, Scenario};
-use crate::cell::{CallCounter, Cell, Row, Standing, word};
+use crate::cell::{self, CallCounter, Cell, Row, Standing, word};
 use crate::command::Outcome;
 use crate::net::nest;
 use crate::results::unix_seconds;
 use crate::results::{self, Writer};
 use crate::runner::{self, Manner, Trial, stopper};
+use crate::saturate::name_of;
 use crate::studies::plan::Budget;
 use crate::{paper, trial};
 
@@ -151,10 +152,7 @@ pub fn measure(
         .collect();
     writer.set("assertions", judged.iter().map(told).collect())?;
     writer.finish(ended.is_interrupted)?;
-    let valid = measured
-        .iter()
-        .filter(|(_, row)| row.standing == Standing::Valid)
-        .count();
+    let valid = cell::valid(&measured).count();
     let lacking = lacking(scenario, &measured);
     // A terminal gets the table, the folder the page.
     let (summary, mut json) = results::summary::render(&folder)?;
@@ -207,16 +205,7 @@ fn lacking(scenario: &Scenario, measured: &[(Cell, Row)]) -> Vec<(String, String
             .iter()
             .filter(|(cell, _)| cell.key() == planned.key())
             .map(|(_, row)| row);
-        let axes: Vec<String> = planned
-            .axes
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        let name = if axes.is_empty() {
-            scenario.name.clone()
-        } else {
-            axes.join(" ")
-        };
+        let name = name_of(planned);
         match points.iter_mut().find(|(other, _)| *other == name) {
             Some((_, all)) => all.extend(rows),
             None => points.push((name, rows.collect())),

@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 
-use crate::cell::{Cell, Driver, Leg, Protocol, Row, Standing, Workload};
+use crate::cell::{Cell, Driver, Leg, Protocol, Row, Workload, valid};
 use crate::report::stat::Stat;
 use crate::report::stat::{half_interval, mean};
 
@@ -21,10 +21,7 @@ pub struct Group {
 pub fn groups(trials: &[(Cell, Row)]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut places: std::collections::HashMap<String, usize> = std::collections::HashMap::new();
-    for (cell, row) in trials
-        .iter()
-        .filter(|(_, row)| row.standing == Standing::Valid)
-    {
+    for (cell, row) in valid(trials) {
         let name = name_of(cell);
         match places.get(&name).and_then(|at| groups.get_mut(*at)) {
             Some(group) => group.rows.push(row.clone()),
