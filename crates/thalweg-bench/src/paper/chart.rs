@@ -85,7 +85,7 @@ const PLOT: f64 = 220.0;
 pub const LOOKS: usize = 8;
 
 impl Chart {
-    /// One without limits.
+    /// A chart whose y axis has no limits to be drawn.
     pub fn of(title: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Chart {
         Chart {
             title: title.into(),

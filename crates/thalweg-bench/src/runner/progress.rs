@@ -65,7 +65,7 @@ pub fn span(seconds: f64) -> String {
 /// Says it: a bar on a terminal, a line a second elsewhere, nothing if asked to be quiet.
 #[derive(Debug)]
 pub struct Voice {
-    /// What runs.
+    /// Study or scenario: several may run at once.
     name: String,
     bar: Option<ProgressBar>,
     is_quiet: bool,
