@@ -133,7 +133,10 @@ pub fn take_answers(
         exclusive: true,
         is_named_by_broker: true,
         auto_delete: true,
-        limits: QueueLimits::default(),
+        limits: QueueLimits {
+            priority_shares: true,
+            ..QueueLimits::default()
+        },
     };
     cx.kernel.declare_queue(session, &spec, cx.now, cx.links)?;
     let (line, consumer) = taker;

@@ -143,6 +143,8 @@ impl<'a> Arguments<'a> {
             },
             dead_letter: self.dead_letter(tenant)?,
             priority_max,
+            // RabbitMQ's queues have no order but that of arrival without `x-max-priority`.
+            priority_shares: false,
             single_active: self.truth("x-single-active-consumer")?.unwrap_or(false),
             deliveries_max,
             label: label_of(self.queue_type()?).into(),
@@ -373,6 +375,7 @@ mod tests {
                 key: Some("key".into()),
             }),
             priority_max: 9,
+            priority_shares: false,
             single_active: true,
             deliveries_max: Some(3),
             label: "quorum".into(),

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use thalweg_filter::Predicate;
 use thalweg_kernel::{
-    BindSpec, BindTo, ConsumeSpec, Deleted, Kernel, QueueSpec, Refusal, SessionId,
+    BindSpec, BindTo, ConsumeSpec, Deleted, Kernel, QueueLimits, QueueSpec, Refusal, SessionId,
     exchange_address, queue_address,
 };
 use thalweg_model::{PropertyValue, Time};
@@ -314,7 +314,7 @@ impl StompFront {
         cx: &mut Cx<'_>,
         session: SessionId,
         frame: &SubscribeFrame<'_>,
-        wishes: Wishes,
+        mut wishes: Wishes,
         (exchange, key, shows): (&str, &str, Shows),
     ) -> Result<Source, Trouble> {
         let Some(front) = StompFront::of(cx.links, cx.id) else {
@@ -323,6 +323,8 @@ impl StompFront {
         let durable = front.durable_queue(frame, &wishes)?;
         let is_durable = durable.is_some();
         let is_shared = is_durable || wishes.name.is_some();
+        // One without a name from the client is not seen as a queue: its messages leave as a session's do.
+        wishes.limits.priority_shares = wishes.name.is_none();
         let name = durable
             .or(wishes.name.map(String::from))
             .unwrap_or_else(|| front.new_name(SUBSCRIPTION_QUEUES, cx.kernel));
@@ -429,7 +431,10 @@ impl StompFront {
         }
         let name = front.new_name(TEMPORARY_QUEUES, cx.kernel);
         let address = queue_address(&front.tenant, &name);
-        let limits = Default::default();
+        let limits = QueueLimits {
+            priority_shares: true,
+            ..QueueLimits::default()
+        };
         // It stays when its consumer goes: answers may still come.
         let spec = QueueSpec {
             address: &address,

@@ -2,7 +2,7 @@
 
 use crate::world::{ServerMethod, World};
 use thalweg_amqp::methods::{basic, channel, queue};
-use thalweg_amqp::{BasicProperties, Method, MethodId, ReplyCode};
+use thalweg_amqp::{BasicProperties, Method, MethodId, ReplyCode, TableWriter};
 use thalweg_kernel::Limits;
 use thalweg_model::Span;
 use thalweg_mqtt::{PublishOut, QoS};
@@ -407,30 +407,50 @@ fn a_channel_that_is_paused_is_given_nothing_until_it_goes_on() {
     assert_eq!(world.texts(other), ["3", "4"]);
 }
 
+/// Those of a queue with `x-max-priority` only, as of RabbitMQ, whether a client gave it its name or the broker.
 #[test]
-fn priorities_order_what_waits() {
-    let mut world = World::new();
-    let who = world.connect();
-    world.declare_args(who, "q", |table| {
-        table.i64("x-max-priority", 9);
-    });
-    for priority in [1, 5, 3, 5] {
-        let properties = BasicProperties {
-            priority: Some(priority),
-            ..BasicProperties::default()
+fn priorities_order_what_waits_where_they_were_asked_for() {
+    for (name, priority_max, order) in [
+        ("q", Some(9), ["5", "5", "3", "1"]),
+        ("", Some(9), ["5", "5", "3", "1"]),
+        ("q", None, ["1", "5", "3", "5"]),
+        ("", None, ["1", "5", "3", "5"]),
+    ] {
+        let mut world = World::new();
+        let who = world.connect();
+        let mut buffer = Vec::new();
+        let mut table = TableWriter::new(&mut buffer);
+        if let Some(max) = priority_max {
+            table.i64("x-max-priority", max);
+        }
+        let said = world.declare_with(
+            who,
+            &queue::Declare {
+                queue: name,
+                arguments: table.finish(),
+                ..Default::default()
+            },
+        );
+        let [ServerMethod::Declared { queue: name, .. }] = &said[..] else {
+            panic!("{said:?}")
         };
-        let publish = basic::Publish {
-            routing_key: "q",
-            ..Default::default()
-        };
-        world.publish_with(who, &publish, &properties, &priority.to_string());
+        for priority in [1, 5, 3, 5] {
+            let properties = BasicProperties {
+                priority: Some(priority),
+                ..BasicProperties::default()
+            };
+            let publish = basic::Publish {
+                routing_key: name,
+                ..Default::default()
+            };
+            world.publish_with(who, &publish, &properties, &priority.to_string());
+        }
+        let got: Vec<_> = std::iter::from_fn(|| world.get(who, name)).collect();
+        let texts: Vec<_> = got.iter().map(|got| got.text()).collect();
+        assert_eq!(texts, order, "'{name}' {priority_max:?}");
+        let first = order[0].parse().ok();
+        assert_eq!(got[0].properties().priority, first);
     }
-    let got: Vec<_> = std::iter::from_fn(|| world.get(who, "q")).collect();
-    assert_eq!(
-        got.iter().map(|got| got.text()).collect::<Vec<_>>(),
-        ["5", "5", "3", "1"]
-    );
-    assert_eq!(got[0].properties().priority, Some(5));
 }
 
 #[test]

@@ -155,6 +155,33 @@ fn a_durable_subscription_collects_while_nobody_is_there_and_is_shared_by_its_id
 }
 
 #[test]
+fn what_waits_for_a_durable_subscription_leaves_by_priority_unless_its_queue_has_a_name() {
+    let named: &[_] = &[("durable", "true"), ("x-queue-name", "orders")];
+    for (headers, order) in [
+        (&[("durable", "true")][..], ["alarm", "0", "1"]),
+        (named, ["0", "1", "alarm"]),
+    ] {
+        let mut world = World::new();
+        let durable = SubscribeOut {
+            id: Some("orders"),
+            destination: "/topic/orders",
+            headers,
+            ..SubscribeOut::default()
+        };
+        let (publisher, one) = (world.connect(), world.connect());
+        world.subscribe(one, &durable);
+        world.lose(one);
+        for (text, priority) in [("0", "4"), ("1", "4"), ("alarm", "9")] {
+            let headers = [("persistent", "true"), ("priority", priority)];
+            world.send_headers(publisher, "/topic/orders", text, &headers);
+        }
+        let two = world.connect();
+        world.subscribe(two, &durable);
+        assert_eq!(world.texts(two), order);
+    }
+}
+
+#[test]
 fn activemq_names_durable_subscriptions_by_client_and_name() {
     let mut world = speaking(Dialect::ActiveMq);
     let hello = Hello {

@@ -1,9 +1,9 @@
 //! Queues are made and ended.
 
+use super::Queue;
 use super::ending::Deleted;
 use super::spec::{DeadLetter, QueueLimits, QueueSpec, QueueStatus, queue_address};
 use super::terms::Terms;
-use super::{Backlog, Queue};
 use crate::Kernel;
 use crate::access::{Access, Permission};
 use crate::effects::Effects;
@@ -76,13 +76,6 @@ impl Kernel {
             ..Terms::plain(spec.address, self.journal.next_number())
         };
         let queue_id = self.add_queue(terms, now);
-        if spec.is_named_by_broker
-            && spec.limits.priority_max == 0
-            && let Some(queue) = self.queues.get_mut(queue_id)
-        {
-            // A subscriber's own: what waits in it leaves as from a session.
-            queue.backlog = Backlog::shared();
-        }
         self.set_queues_maker(queue_id, made_by);
         if durable && self.env.limits().journal {
             let safety = self.session_safety(id);

@@ -128,7 +128,10 @@ pub fn is_queue_address(address: &str) -> bool {
 impl Queue {
     pub(super) fn new(terms: Terms, now: Time) -> Self {
         Queue {
-            backlog: Backlog::new(terms.limits.priority_max),
+            backlog: match terms.limits.priority_max {
+                0 if terms.limits.priority_shares => Backlog::shared(),
+                priority_max => Backlog::new(priority_max),
+            },
             terms,
             unsettled: 0,
             is_ending: false,

@@ -39,6 +39,8 @@ pub struct QueueLimits {
     pub dead_letter: Option<DeadLetter>,
     /// The highest priority that is distinguished; 0 for none.
     pub priority_max: u8,
+    /// Each priority has a share of what leaves, as in a session's backlog; without effect if `priority_max` is above 0.
+    pub priority_shares: bool,
     /// One consumer has them all, until it leaves.
     pub single_active: bool,
     /// Deliveries of a message before it is given up.

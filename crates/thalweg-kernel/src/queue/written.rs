@@ -111,6 +111,7 @@ fn queue_terms(queue: &Queue) -> TermLines {
             (limits.overflow != QueueOverflow::DropHead).then_some(limits.overflow as u64),
         ),
         ("single", limits.single_active.then_some(1)),
+        ("priority-shares", limits.priority_shares.then_some(1)),
     ];
     for (name, number) in numbers {
         if let Some(number) = number {
@@ -163,6 +164,7 @@ fn read_terms(text: &str, number: u64) -> (Terms, u64, StoredMaker) {
                 }
             }
             "single" => limits.single_active = true,
+            "priority-shares" => limits.priority_shares = true,
             "dead-letter" => {
                 limits.dead_letter = Some(DeadLetter {
                     exchange: value.into(),

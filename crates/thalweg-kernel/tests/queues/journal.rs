@@ -28,6 +28,7 @@ fn durable_queues_come_back_with_their_terms_and_others_do_not() {
             key: Some("a\nkey=\u{0}%0A".into()),
         });
         limits.priority_max = 9;
+        limits.priority_shares = true;
         limits.single_active = true;
         limits.deliveries_max = Some(5);
         limits.label = "quorum".into();
@@ -340,6 +341,38 @@ fn priorities_and_places_come_back() {
     world.consume(client, "q", 1, Taking::credit(2));
     world.restart();
     assert_eq!(world.drain_texts("q"), ["1", "3", "2", "0", "4"]);
+}
+
+/// 9 first, and of the others some of each, before a restart as after it; in a queue without priorities in the order in which they
+/// came.
+#[test]
+fn shares_of_priorities_come_back() {
+    for (priority_shares, restarts) in [(true, false), (true, true), (false, false), (false, true)]
+    {
+        let mut world = World::new();
+        let client = world.connect("c");
+        let terms = Terms::durable().with(|limits| limits.priority_shares = priority_shares);
+        world.queue(client, "q", &terms);
+        let address = q("q");
+        let flood = [("4", 4), ("5", 5)].map(|each| [each; 6]);
+        for (text, priority) in flood.into_iter().flatten().chain([("alarm", 9)]) {
+            let draft = Draft {
+                priority,
+                ..firm(&address, text)
+            };
+            world.publish(client, draft);
+        }
+        if restarts {
+            world.restart();
+        }
+        let taker = world.connect("taker");
+        world.consume(taker, "q", 1, Taking::blindly());
+        let got = world.texts(taker).concat();
+        match priority_shares {
+            true => assert!(got.starts_with("alarm55") && got.contains("545"), "{got}"),
+            false => assert_eq!(got, "444444555555alarm"),
+        }
+    }
 }
 
 #[test]
