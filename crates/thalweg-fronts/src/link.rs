@@ -149,6 +149,8 @@ pub struct Links {
     /// Links whose output was above the high-water mark while the current input was handled.
     congested: Vec<LinkId>,
     logins: Vec<(LinkId, LoginAsk)>,
+    /// Links that [`Effects::prioritize`] has named.
+    prioritized: Vec<LinkId>,
     /// Links that [`Effects::disconnect`] has ended.
     ended: Vec<(LinkId, CloseReason)>,
     /// Links whose output waits for a batch, by rising batch.
@@ -190,6 +192,7 @@ impl Links {
             flush_first: false,
             congested: Vec::new(),
             logins: Vec::new(),
+            prioritized: Vec::new(),
             ended: Vec::new(),
             holding: VecDeque::new(),
             blocked: None,
@@ -661,15 +664,9 @@ impl Links {
         }
     }
 
-    /// A link is sent messages with priorities: little is in its output from now on, since what is there cannot be
-    /// overtaken any more.
-    pub fn prioritize(&mut self, id: LinkId) {
-        let output_max = self.limits.output_max;
-        if let Some(link) = self.get_mut(id) {
-            link.prioritized = true;
-            let most = link.max_of_its_own();
-            (link.high, link.max) = (link.high.min(most), output_max.min(most));
-        }
+    /// Links that are sent messages with priorities since this was last asked: little should be in their sockets, too.
+    pub fn take_prioritized(&mut self) -> Vec<LinkId> {
+        std::mem::take(&mut self.prioritized)
     }
 
     /// The session of a link.

@@ -23,6 +23,9 @@ pub trait Effects {
     fn deliver_run(&mut self, _link: LinkId, _run: &Run<'_>) -> Sent {
         Sent::Full
     }
+    /// Messages with priorities are for this link: from now on little goes into its output and its socket at once, since what
+    /// is there cannot be overtaken.
+    fn prioritize(&mut self, _link: LinkId) {}
     /// The second half of an exactly-once delivery: tells the peer that `tag` will not be repeated.
     fn release(&mut self, link: LinkId, tag: Tag);
     /// Answers what was asked with a ticket.

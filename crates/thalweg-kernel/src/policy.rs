@@ -265,6 +265,12 @@ impl Limits {
             .any(|per| per == Some(RatePer::Subscriber))
     }
 
+    /// Whether a record gives priorities to messages of some addresses that a filter matches.
+    pub(crate) fn prioritizes_within(&self, filter: &str) -> bool {
+        let mut records = self.policies.iter();
+        records.any(|it| it.priority_min > Some(0) && it.filter.meets(filter))
+    }
+
     /// Whether some record is about how reliably receivers are sent messages.
     #[inline]
     pub fn bounds_reliability(&self) -> bool {

@@ -86,13 +86,22 @@ fn bytes_before_alarm(mut receiver: impl Read) -> usize {
 
 /// Subscribes by MQTT, at most once.
 fn subscribe_by_mqtt(mut stream: impl Read + Write) -> impl Read + Write {
-    let mut packets = b"\x10\x0d\0\x04MQTT\x04\x02\0\0\0\x01r".to_vec();
-    packets.extend(b"\x82\x0a\0\x01\0\x05plant\0");
-    stream.write_all(&packets).expect("it leaves");
-    let mut answers = [0; 4 + 5];
-    stream.read_exact(&mut answers).expect("answers");
-    assert_eq!(answers, *b"\x20\x02\0\0\x90\x03\0\x01\0");
+    connect_by_mqtt(&mut stream, false);
+    let subscribe = b"\x82\x0c\0\x01\0\x07plant/#\0";
+    stream.write_all(subscribe).expect("it leaves");
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer).expect("an answer");
+    assert_eq!(answer, *b"\x90\x03\0\x01\0");
     stream
+}
+
+/// Connects to a session that outlives its connection.
+fn connect_by_mqtt(stream: &mut (impl Read + Write), is_known: bool) {
+    let connect = b"\x10\x0d\0\x04MQTT\x04\0\0\0\0\x01r";
+    stream.write_all(connect).expect("it leaves");
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).expect("an answer");
+    assert_eq!(answer, [0x20, 2, is_known.into(), 0]);
 }
 
 fn subscribe_by_stomp(mut stream: impl Read + Write) -> impl Read + Write {
@@ -130,17 +139,20 @@ fn frame(stream: &mut impl Read) -> Vec<u8> {
     }
 }
 
-/// A flood of the priority that most have, and then an alarm, to all who subscribe; all of it is with the broker then.
+/// A flood of the priority that most have, and then an alarm, all at once, to all who subscribe; all of it is with the broker then.
 fn publish(server: &Server) {
+    publish_as(server, ("plant", "\npriority:4"), ("plant", "\npriority:9"));
+}
+
+/// The same to these topics, with these headers.
+fn publish_as(server: &Server, flood: (&str, &str), alarm: (&str, &str)) {
     let stream = TcpStream::connect(address(server, "stomp")).expect("a connection");
     let mut publisher = limited(stream);
     greet_by_stomp(&mut publisher);
-    for _ in 0..FLOOD {
-        let head = "SEND\ndestination:/topic/plant\npriority:4";
-        say(&mut publisher, head, &[b'x'; BODY]);
-    }
-    let head = "SEND\ndestination:/topic/plant\npriority:9";
-    say(&mut publisher, head, ALARM);
+    let head = |(topic, headers)| format!("SEND\ndestination:/topic/{topic}{headers}");
+    let one = [head(flood).as_bytes(), b"\n\n", &[b'x'; BODY], b"\0"].concat();
+    publisher.write_all(&one.repeat(FLOOD)).expect("it leaves");
+    say(&mut publisher, &head(alarm), ALARM);
 }
 
 #[test]
@@ -185,29 +197,56 @@ fn subscribers_over_tls_have_it_behind_as_little() {
     assert!(before <= MOST, "{before} of {MOST} bytes");
 }
 
+/// From when it subscribes, or is back: what it is sent before has no priority, and could not be overtaken either.
+#[test]
+fn a_subscriber_whose_topics_have_priorities_by_policy_has_it_behind_as_little() {
+    for is_back in [false, true] {
+        let folder = Folder::new("priorities");
+        let policy = "policy=[{ filter = \"plant/alarm\", priority_min = 9 }]";
+        let server = start(&folder, &[policy]);
+        let mut receiver = narrow(&server, "mqtt");
+        subscribe_by_mqtt(&mut receiver);
+        if is_back {
+            receiver = narrow(&server, "mqtt");
+            connect_by_mqtt(&mut receiver, true);
+        }
+        publish_as(&server, ("plant.7", ""), ("plant.alarm", ""));
+        let before = bytes_before_alarm(receiver);
+        assert!(
+            before <= MOST,
+            "{before} of {MOST} bytes, is back: {is_back}"
+        );
+    }
+}
+
 #[test]
 fn a_consumer_of_a_queue_with_priorities_has_it_behind_as_little() {
-    let folder = Folder::new("priorities");
-    let server = start(&folder, &[]);
-    let stream = narrow(&server, "amqp");
-    let receiver = stream.try_clone().expect("a second handle");
-    let mut consumer = Amqp::over(stream, "PLAIN", b"\0guest\0guest", "/", 0);
-    let nine = [&short("x-max-priority")[..], b"b\x09"].concat();
-    consumer.declare_queue_with("jobs", &nine);
-    consumer.declare_queue("others");
-    consumer.consume("jobs");
-    let address = address(&server, "amqp").to_string();
-    let mut publisher = Amqp::connect(&address, 0);
-    // Little is ahead from the first message on, not before.
-    publisher.publish("", "jobs", b"the first");
-    publisher.purge("others");
-    for _ in 0..FLOOD {
-        // Without a priority, which is the lowest.
-        publisher.publish("", "jobs", &[b'x'; BODY]);
+    for waits in [false, true] {
+        let folder = Folder::new("priorities");
+        let server = start(&folder, &[]);
+        let stream = narrow(&server, "amqp");
+        let receiver = stream.try_clone().expect("a second handle");
+        let mut consumer = Amqp::over(stream, "PLAIN", b"\0guest\0guest", "/", 0);
+        let nine = [&short("x-max-priority")[..], b"b\x09"].concat();
+        consumer.declare_queue_with("jobs", &nine);
+        consumer.declare_queue("others");
+        let address = address(&server, "amqp").to_string();
+        let mut publisher = Amqp::connect(&address, 0);
+        if !waits {
+            consumer.consume("jobs");
+        }
+        for _ in 0..FLOOD {
+            // Without a priority, which is the lowest.
+            publisher.publish("", "jobs", &[b'x'; BODY]);
+        }
+        // What is answered shows that all before it is done.
+        publisher.purge("others");
+        if waits {
+            consumer.consume("jobs");
+        }
+        publisher.publish_above("", "jobs", 9, ALARM);
+        publisher.purge("others");
+        let before = bytes_before_alarm(receiver);
+        assert!(before <= MOST, "{before} of {MOST} bytes, waits: {waits}");
     }
-    publisher.publish_above("", "jobs", 9, ALARM);
-    // What is answered shows that all before it is done.
-    publisher.purge("others");
-    let before = bytes_before_alarm(receiver);
-    assert!(before <= MOST, "{before} of {MOST} bytes");
 }

@@ -50,6 +50,16 @@ impl Effects for Links {
         self.wrote(id, waiting + written, high)
     }
 
+    fn prioritize(&mut self, id: LinkId) {
+        let output_max = self.limits.output_max;
+        if let Some(link) = self.get_mut(id) {
+            link.prioritized = true;
+            let most = link.max_of_its_own();
+            (link.high, link.max) = (link.high.min(most), output_max.min(most));
+            self.prioritized.push(id);
+        }
+    }
+
     fn release(&mut self, id: LinkId, tag: Tag) {
         self.tell(id, |front, out| front.outbound().release(tag, out));
     }

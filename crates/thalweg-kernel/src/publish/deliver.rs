@@ -73,7 +73,7 @@ impl Kernel {
         let mut forms = Forms::of(draft, kept, now);
         for receiver in route.receivers().iter().chain(&selected) {
             if draft.priority > 0 {
-                self.sessions.prioritize(receiver.session);
+                self.prioritize(receiver.session, fx);
             }
             let session = self.sessions.get(receiver.session);
             if origins.is_empty()

@@ -341,7 +341,7 @@ impl Kernel {
         let (journal, left) = (queue.journal_number(), queue.backlog.len() as u64);
         if queue.backlog.tells_apart(item.message.priority()) {
             // Whatever this one's is: what is behind it in an output could not be overtaken.
-            self.sessions.prioritize(to.session);
+            self.prioritize(to.session, fx);
         }
         let source = Source::Queue(queue_id);
         if !fresh {

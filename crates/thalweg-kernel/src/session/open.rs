@@ -277,8 +277,14 @@ impl Kernel {
         };
         let Some(link) = session.link() else { return };
         session.begin();
-        if session.backlog.has_priorities() {
-            self.sessions.prioritize(id);
+        let limits = self.env.limits();
+        let is_prioritized = session.backlog.has_priorities()
+            || session
+                .subscriptions
+                .iter()
+                .any(|it| it.group.is_none() && limits.prioritizes_within(&it.filter));
+        if is_prioritized {
+            self.prioritize(id, fx);
         }
         let Some(session) = self.sessions.get(id) else {
             return;

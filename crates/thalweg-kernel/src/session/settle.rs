@@ -210,10 +210,13 @@ impl Kernel {
         }
     }
 
-    /// Links that are sent messages with priorities since this was last asked: little should be in their outputs and sockets,
-    /// so that the rest waits here, where the highest goes first.
-    pub fn take_prioritized(&mut self) -> Vec<LinkId> {
-        self.sessions.take_prioritized()
+    /// Messages with priorities are for a session: what its link's output and socket do not take at once waits here, where the
+    /// highest goes first.
+    pub(crate) fn prioritize<E: Effects>(&mut self, id: SessionId, fx: &mut E) {
+        let session = self.sessions.get_mut(id);
+        if let Some(link) = session.and_then(|session| session.connection.prioritize()) {
+            fx.prioritize(link);
+        }
     }
 
     /// The link takes nothing more for now, however little waits in its output.

@@ -28,8 +28,6 @@ pub(crate) struct Sessions {
     online: usize,
     /// Subscriptions of all sessions.
     subscriptions: usize,
-    /// Links that are sent priorities since the server has asked for such.
-    prioritized: Vec<LinkId>,
     /// Sessions that go on looking for last values in the next turn.
     scanning: Vec<SessionId>,
     /// Sessions thrown out for a full queue, whose wills are still to be published.
@@ -51,23 +49,11 @@ impl Sessions {
         self.all.get_mut(id)
     }
 
-    /// A session is sent messages that have priorities.
-    pub(crate) fn prioritize(&mut self, id: SessionId) {
-        let link = self
-            .get_mut(id)
-            .and_then(|session| session.connection.prioritize());
-        self.prioritized.extend(link);
-    }
-
     /// A session with a link is to be sent something later that is sent at most once.
     pub(crate) fn hold_back_at_most_once(&mut self, id: SessionId) {
         if let Some(session) = self.get_mut(id) {
             session.connection.hold_back_at_most_once();
         }
-    }
-
-    pub(crate) fn take_prioritized(&mut self) -> Vec<LinkId> {
-        std::mem::take(&mut self.prioritized)
     }
 
     /// The link of a session that has one.

@@ -103,6 +103,11 @@ impl Kernel {
         for wish in wishes {
             let outcome = self.subscribe_one(id, wish, number, &mut pending);
             pending.outcomes.push(outcome);
+            // Members of groups are sent little ahead anyway.
+            let is_own = wish.group.is_none() && matches!(outcome, Subscribed::Granted(_));
+            if is_own && self.env.limits().prioritizes_within(wish.filter) {
+                self.prioritize(id, fx);
+            }
         }
         if pending.answers_missing == 0 {
             self.finish_subscribe(pending, now, fx);

@@ -79,7 +79,6 @@ impl Shard {
         if let Err(error) = network::keep_short(&connection.socket, true) {
             tracing::debug!(link = id.0, %error, "what its socket holds is not limited");
         }
-        self.links.prioritize(id);
     }
 
     fn measure(&mut self, id: LinkId) {

@@ -515,7 +515,7 @@ impl Shard {
                 self.links.work(self.now, &mut self.kernel);
                 self.carry_out();
             }
-            for id in self.kernel.take_prioritized() {
+            for id in self.links.take_prioritized() {
                 self.keep_little(id);
             }
             // Once at least: what is written down asks for a flush, too, and may have made no output.

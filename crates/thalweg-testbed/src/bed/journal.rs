@@ -22,12 +22,6 @@ impl Testbed {
 
     /// Says to the shards what is written and safe by now.
     pub(super) fn look_at_disk(&mut self) {
-        // As the server does before it flushes.
-        for Shard { kernel, links, .. } in &mut self.shards {
-            for link in kernel.take_prioritized() {
-                links.prioritize(link);
-            }
-        }
         for shard in 0..self.shards.len() {
             let Shard {
                 kernel, commits, ..
