@@ -366,6 +366,101 @@ fn an_account_is_the_sessions_through_takeovers_and_full_after_a_restart() {
     }
 }
 
+/// As a client pauses a line: others go on at their own rates, and what the pause has saved is no more
+/// than a burst.
+#[test]
+fn a_line_that_was_paused_goes_on_at_its_rate() {
+    let pause = |world: &mut World, who: Who, is_paused| {
+        world.run(who.shard, |kernel, out, now| {
+            kernel.pause_line(who.session, 1, is_paused, now, out);
+        });
+    };
+    for way in [
+        Way::Consumer(0),
+        Way::Consumer(3),
+        Way::Blindly,
+        Way::Filtered,
+        Way::LineMember,
+    ] {
+        let mut world = World::without_prefixes(1, limits(&[slow("t"), slow("$q/#")]));
+        let publisher = world.connect("p");
+        world.queue(publisher, "q", &Terms::durable());
+        let [paused, other] = ["1", "2"].map(|name| {
+            let who = world.connect(name);
+            way.attach(&mut world, who);
+            who
+        });
+        for number in 0..8 {
+            put(&mut world, publisher, &way.address(), &format!("r{number}"));
+        }
+        let each = |world: &mut World| [paused, other].map(|who| take(world, who).len());
+        assert_eq!(each(&mut world), [1, 1], "{way:?}");
+        pause(&mut world, paused, true);
+        for _ in 0..3 {
+            world.wait(Span::from_secs(1));
+            assert_eq!(each(&mut world), [0, 1], "{way:?}");
+        }
+        pause(&mut world, paused, false);
+        assert_eq!(each(&mut world), [1, 0], "{way:?}");
+        world.wait(Span::from_secs(1));
+        assert_eq!(each(&mut world), [1, 1], "{way:?}");
+    }
+}
+
+/// The owner of a group is found by the number of shards, which a restart may change: it has the accounts of members elsewhere.
+#[test]
+fn members_have_their_rate_when_their_group_has_another_owner() {
+    for way in [Way::Member, Way::FilteredMember] {
+        let (before, after) = (3, 2);
+        let owner = |shards| thalweg_kernel::home("g/t", shards);
+        assert_ne!(owner(before), owner(after));
+        let policy = per_second("t", RATE, Span::from_millis(100));
+        let mut world = World::without_prefixes(before, limits(&[policy]));
+        let names = [0, 1].map(|shard| world.name_on(shard));
+        let (all, mut got) = (1400, Vec::new());
+        for (shards, seconds) in [(before, 2), (after, 10)] {
+            let connect = |name: &String| {
+                let shard = thalweg_kernel::home(name, shards).0.into();
+                world.connect_with(shard, name, Access::ALL, HOUR)
+            };
+            let members: Vec<Who> = names.iter().map(connect).collect();
+            if shards == before {
+                members.iter().for_each(|who| way.attach(&mut world, *who));
+                let publisher = world.connect("p");
+                for number in 0..all {
+                    put(&mut world, publisher, "t", &format!("r{number}"));
+                }
+            }
+            let (mut each, end) = ([0; 2], world.now + Span::from_secs(seconds));
+            while world.now < end {
+                world.wait(STEP);
+                for (count, who) in each.iter_mut().zip(&members) {
+                    let texts = take(&mut world, *who);
+                    *count += texts.len();
+                    got.extend(texts);
+                }
+            }
+            for count in each {
+                // The burst of the beginning, too.
+                let expected = (seconds * RATE + RATE / 10) as usize;
+                assert!(is_within_two_percent(count, expected), "{each:?} {way:?}");
+            }
+            world.sync();
+            world.restart_as(after);
+        }
+        got.extend(std::iter::repeat_n(
+            String::new(),
+            world.waiting_in_groups(),
+        ));
+        assert_eq!(got.len(), all, "{way:?}");
+        got.retain(|text| !text.is_empty());
+        let count = got.len();
+        got.sort();
+        got.dedup();
+        assert_eq!(got.len(), count, "{way:?}: none twice");
+    }
+}
+
 #[test]
 fn a_reload_applies_at_once_to_what_waits() {
     for way in WAYS {
