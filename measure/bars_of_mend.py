@@ -306,7 +306,9 @@ def measure_l2(args, folder: Path):
             continue
         regret = statistics.median(chosen) / min(fixed.values()) - 1
         told = f"{regret:+.0%} (median of {len(chosen)}); " + ", ".join(f"{way} {ms:.0f} ms" for way, ms in sorted(fixed.items()))
-        yield what, "15 %", f"{told}, chosen {', '.join(f'{ms:.0f}' for ms in sorted(chosen))} ms", regret <= 0.15
+        # A course of ten seconds ends before the client has measured both ways.
+        held = None if args.short else regret <= 0.15
+        yield what, "15 %", f"{told}, chosen {', '.join(f'{ms:.0f}' for ms in sorted(chosen))} ms", held
 
 
 def main() -> int:
