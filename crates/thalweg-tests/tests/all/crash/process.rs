@@ -55,6 +55,10 @@ impl Home {
             Ok("mosquitto") => BrokerProgram::Mosquitto,
             _ => BrokerProgram::Thalweg,
         };
+        if kind == BrokerProgram::Thalweg {
+            // Built now if it must be: clients wait only so long for an answer.
+            thalweg_binary();
+        }
         Self {
             kind,
             mqtt: free_port(),
