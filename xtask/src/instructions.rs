@@ -1,7 +1,7 @@
 //! Instructions per operation: the same on every machine, so a regression can fail the build.
 //!
-//! `thalweg-instructions` is one program with the operations of all crates. We run it under valgrind with N and 2 N repetitions of
-//! each; the difference divided by N is the cost of one, free of start-up and set-up. `bench-results/instructions.toml` has a
+//! `thalweg-instructions` is one program with the operations of all crates. Under valgrind it does each in two processes, N and 2 N
+//! times; the difference divided by N is the cost of one, free of start-up and set-up. `bench-results/instructions.toml` has a
 //! table per crate.
 
 use std::collections::BTreeMap;
@@ -82,15 +82,28 @@ fn measure(filter: Option<&str>) -> Result<Counts, String> {
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .find_map(|message| Some(message["executable"].as_str()?.to_owned()))
         .ok_or("cargo does not say where the program is")?;
-    let (names, _) = Program::new(&program).output()?;
+    let (lines, log) = Program::new("valgrind")
+        .args([
+            "--tool=cachegrind",
+            "--cache-sim=no",
+            "--vgdb=no",
+            "--cachegrind-out-file=/dev/null",
+            &program,
+        ])
+        .args([&REPETITIONS.to_string()])
+        .args(filter)
+        .output()?;
+    let totals = totals_of(&log);
     let mut counts = Counts::new();
-    for (krate, name) in names.lines().filter_map(|line| line.split_once(' ')) {
-        if filter.is_some_and(|part| !name.contains(part)) {
-            continue;
-        }
-        let short = count(&program, [krate, name], REPETITIONS)?;
-        let long = count(&program, [krate, name], 2 * REPETITIONS)?;
-        let each = long.saturating_sub(short) as f64 / REPETITIONS as f64;
+    for line in lines.lines() {
+        let [krate, name, short, long] = line.split(' ').collect::<Vec<_>>()[..] else {
+            return Err(format!("an operation's line is not known: {line}"));
+        };
+        let total = |process| {
+            let total = totals.get(process).copied();
+            total.ok_or_else(|| format!("valgrind does not say how many instructions {name} took"))
+        };
+        let each = total(long)?.saturating_sub(total(short)?) as f64 / REPETITIONS as f64;
         println!("{krate:<20} {name:<40} {each:>12.1} instructions");
         counts
             .entry(krate.to_owned())
@@ -104,36 +117,16 @@ fn measure(filter: Option<&str>) -> Result<Counts, String> {
     }
 }
 
-/// Instructions of a whole run, as cachegrind counts them.
-fn count(program: &str, operation: [&str; 2], repetitions: u64) -> Result<u64, String> {
-    let (_, stderr) = Program::new("valgrind")
-        .args([
-            "--tool=cachegrind",
-            "--cache-sim=no",
-            "--vgdb=no",
-            "--cachegrind-out-file=/dev/null",
-            program,
-        ])
-        .args(operation)
-        .args([repetitions.to_string()])
-        .output()?;
-    total_of(&stderr).ok_or_else(|| {
-        format!("valgrind did not say how many instructions {operation:?} took:\n{stderr}")
-    })
+/// Instructions of each process by its number, as cachegrind writes them: `==123== I   refs:      1,234,567`.
+fn totals_of(log: &str) -> BTreeMap<&str, u64> {
+    log.lines().filter_map(total_of).collect()
 }
 
-/// Reads `==123== I   refs:      1,234,567`.
-fn total_of(stderr: &str) -> Option<u64> {
-    let line = stderr
-        .lines()
-        .find(|line| line.contains("refs:") && line.contains(" I "))?;
-    let digits: String = line
-        .rsplit("refs:")
-        .next()?
-        .chars()
-        .filter(char::is_ascii_digit)
-        .collect();
-    digits.parse().ok()
+fn total_of(line: &str) -> Option<(&str, u64)> {
+    let (process, rest) = line.strip_prefix("==")?.split_once("== I")?;
+    let (_, number) = rest.split_once("refs:")?;
+    let digits: String = number.chars().filter(char::is_ascii_digit).collect();
+    Some((process, digits.parse().ok()?))
 }
 
 fn compare(committed: &Counts, measured: &Counts, partial: bool) -> Outcome {
@@ -218,12 +211,11 @@ mod tests {
 
     #[test]
     fn valgrind_says_how_many() {
+        let log = "==7== \n==7== I   refs:      1,234,567\n==8== I refs:        42\nnothing\n";
         assert_eq!(
-            total_of("==7== \n==7== I   refs:      1,234,567\n"),
-            Some(1_234_567)
+            totals_of(log),
+            BTreeMap::from([("7", 1_234_567), ("8", 42)])
         );
-        assert_eq!(total_of("==7== I refs:        42\n"), Some(42));
-        assert_eq!(total_of("nothing"), None);
     }
 
     #[test]
