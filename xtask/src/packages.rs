@@ -34,17 +34,21 @@ pub fn for_interop() -> Result<(), String> {
     ensure(&INTEROP)
 }
 
+const PYTHON: [Need; 2] = [("python3", "python3-venv"), ("openssl", "openssl")];
+
 /// Packages with which the Python bindings are built and tested; maturin, pytest and paho-mqtt come from PyPI.
 pub fn for_python() -> Result<(), String> {
-    ensure(&[("python3", "python3-venv"), ("openssl", "openssl")])
+    ensure(&PYTHON)
 }
+
+const ORACLE: [Need; 2] = [
+    ("rabbitmq-server", "rabbitmq-server"),
+    ("epmd", "erlang-base"),
+];
 
 /// Everything that recording what RabbitMQ does needs; comparing with the recording needs none of it.
 pub fn for_oracle() -> Result<(), String> {
-    ensure(&[
-        ("rabbitmq-server", "rabbitmq-server"),
-        ("epmd", "erlang-base"),
-    ])
+    ensure(&ORACLE)
 }
 
 const FAULTS: [Need; 4] = [
@@ -59,15 +63,16 @@ pub fn for_faults() -> Result<(), String> {
     ensure(&FAULTS)
 }
 
+const NETWORK: [Need; 4] = [
+    ("ip", "iproute2"),
+    ("nft", "nftables"),
+    ("coap-client-openssl", "libcoap3-bin"),
+    ("openssl", "openssl"),
+];
+
 /// The same, and packages for the tests of its network: links that lose packets; and external DTLS.
 pub fn for_integration() -> Result<(), String> {
-    let more: [Need; 4] = [
-        ("ip", "iproute2"),
-        ("nft", "nftables"),
-        ("coap-client-openssl", "libcoap3-bin"),
-        ("openssl", "openssl"),
-    ];
-    ensure(&[FAULTS, more].concat())
+    ensure(&[FAULTS, NETWORK].concat())
 }
 
 /// Packages with which the bridge to DDS is compiled: cmake for its C library, and bindings to it.
@@ -104,8 +109,16 @@ pub fn libclang() -> Option<PathBuf> {
     found.pop()
 }
 
+const COUNTS: [Need; 1] = [("valgrind", "valgrind")];
+
 pub fn for_instruction_counts() -> Result<(), String> {
-    ensure(&[("valgrind", "valgrind")])
+    ensure(&COUNTS)
+}
+
+/// All of these but the bridge's: Debian's programs work through their lists once.
+pub fn for_test() -> Result<(), String> {
+    let needs: [&[Need]; 6] = [&FAULTS, &NETWORK, &INTEROP, &ORACLE, &PYTHON, &COUNTS];
+    ensure(&needs.concat())
 }
 
 fn ensure(needs: &[Need]) -> Result<(), String> {
@@ -114,6 +127,7 @@ fn ensure(needs: &[Need]) -> Result<(), String> {
         .filter(|(name, _)| !is_there(name))
         .map(|(_, package)| *package)
         .collect();
+    missing.sort_unstable();
     missing.dedup();
     if missing.is_empty() {
         return Ok(());

@@ -13,7 +13,7 @@ use crate::program::Program;
 use crate::report::{Outcome, Report};
 use crate::{Options, Step, compiler, packages, python, workshop};
 
-/// Cheapest first, so that a slip shows early.
+/// Beside what installs and compiles, so that a slip shows early; cheapest first.
 const FIRST: [Step; 3] = [Step::Tidy, Step::Fmt, Step::Supply];
 /// About as long as each other. The first one compiles what the second has no need of.
 const LANES: [&[Step]; 3] = [
@@ -35,19 +35,17 @@ pub fn run(own: &Path, options: &Options, report: &Report) {
             lanes.iter().for_each(|lane| drop(scope.spawn(lane)));
         }),
     };
-    let install = || {
-        report.run("install", install);
-    };
-    // Before anything is compiled, because it decides with what.
-    if let Err(why) = packages::for_dds() {
-        println!("the bridge into DDS is left out: {why}");
-    }
-    // The integration program, once it and the broker are there.
-    let built = OnceLock::new();
     let first = || {
         for step in FIRST {
             report.run(step.word(), || step.run(options));
         }
+    };
+    let install = || {
+        report.run("install", install);
+    };
+    // The integration program, once it and the broker are there.
+    let built = OnceLock::new();
+    let build = || {
         report.run(Step::Build.word(), || {
             match compiler::prepare(own).and_then(|()| compile(options)) {
                 Ok(program) => {
@@ -58,7 +56,14 @@ pub fn run(own: &Path, options: &Options, report: &Report) {
             }
         });
     };
-    beside(&[&install, &first]);
+    let prepare = || {
+        // Before anything is compiled, because it decides with what; and one installs at a time.
+        if let Err(why) = packages::for_dds() {
+            println!("the bridge into DDS is left out: {why}");
+        }
+        beside(&[&install, &build]);
+    };
+    beside(&[&first, &prepare]);
     let lane = |steps: &[Step]| {
         for step in steps {
             report.run(step.word(), || {
@@ -77,11 +82,7 @@ pub fn run(own: &Path, options: &Options, report: &Report) {
 
 /// What later steps would install before they begin, while others compile.
 fn install() -> Outcome {
-    let installed = packages::for_integration()
-        .and_then(|()| packages::for_interop())
-        .and_then(|()| packages::for_oracle())
-        .and_then(|()| packages::for_python())
-        .and_then(|()| packages::for_instruction_counts())
+    let installed = packages::for_test()
         .and_then(|()| workshop::install())
         .and_then(|()| python::tools());
     match installed {
