@@ -2,7 +2,8 @@
 //!
 //! A changed file belongs to a crate; that crate's tests come first, then those of the crates that depend on it, directly or
 //! through others. A test program that does not fit into the rest of the two minutes by what it took last time is left out
-//! and named. What needs a broker's program, other clients or Python is only named: it has commands of its own.
+//! and named, and so is what is still compiled or run when they are over. What needs a broker's program, other clients or Python
+//! is only named: it has commands of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -42,23 +43,42 @@ fn tests(base: Option<&str>, begun: Instant) -> Result<Outcome, String> {
         .unwrap_or_default();
     let mut outcome = Outcome::passed(0);
     let mut left_out: Vec<String> = beside(&files);
+    let rest = || BUDGET.saturating_sub(begun.elapsed()).as_secs();
     for ring in rings {
-        if begun.elapsed() > BUDGET {
-            left_out.extend(ring.iter().map(|name| format!("cargo test -p {name}")));
-            continue;
-        }
-        for test in programs(&ring)? {
-            let last = seconds.get(&test.name).copied().unwrap_or_default();
-            if begun.elapsed().as_secs_f64() + last > BUDGET.as_secs_f64() {
-                left_out.push(format!("cargo test {} ({last:.0} s)", test.name));
+        let tests = match rest() {
+            0 => Err("the time is over".to_owned()),
+            seconds => programs(&ring, seconds),
+        };
+        let tests = match tests {
+            Ok(tests) => tests,
+            Err(_) if rest() == 0 => {
+                left_out.extend(ring.iter().map(|name| format!("cargo test -p {name}")));
                 continue;
             }
+            Err(why) => return Err(why),
+        };
+        for test in tests {
+            let last = seconds.get(&test.name).copied().unwrap_or_default();
             let start = Instant::now();
-            let ran = Program::new(&test.file)
-                .args(["--quiet"])
-                .folder(&crates.folders[&test.package])
-                .outcome_of_tests_or_none();
-            seconds.insert(test.name, start.elapsed().as_secs_f64());
+            let left = rest();
+            let ran = (left as f64 > last).then(|| {
+                Program::new(&test.file)
+                    .args(["--quiet"])
+                    .folder(&crates.folders[&test.package])
+                    .within(left)
+                    .outcome_of_tests_or_none()
+            });
+            let took = start.elapsed().as_secs_f64();
+            let Some(ran) = ran.filter(|_| took < left as f64) else {
+                left_out.push(format!(
+                    "cargo test {} ({:.0} s)",
+                    test.name,
+                    last.max(took)
+                ));
+                seconds.insert(test.name, last.max(took));
+                continue;
+            };
+            seconds.insert(test.name, took);
             outcome.passed += ran.passed;
             outcome.failed += ran.failed;
             outcome.ignored += ran.ignored;
@@ -171,8 +191,8 @@ struct Test {
     file: String,
 }
 
-/// Builds the test programs of these crates; a crate's own before those of its `tests` folder.
-fn programs(crates: &[String]) -> Result<Vec<Test>, String> {
+/// Builds the test programs of these crates within so many seconds; a crate's own before those of its `tests` folder.
+fn programs(crates: &[String], seconds: u64) -> Result<Vec<Test>, String> {
     let words = [
         "test",
         "--no-run",
@@ -180,7 +200,8 @@ fn programs(crates: &[String]) -> Result<Vec<Test>, String> {
         "json-render-diagnostics",
     ];
     let packages = crates.iter().flat_map(|name| ["--package", name.as_str()]);
-    let messages = Program::cargo(words).args(packages).stdout()?;
+    let cargo = Program::cargo(words).args(packages);
+    let messages = cargo.within(seconds).stdout()?;
     let mut programs = Vec::new();
     for message in messages
         .lines()

@@ -65,6 +65,22 @@ impl Program {
         self
     }
 
+    /// Ends it, and what it started, after so many seconds; then it has failed.
+    pub fn within(self, seconds: u64) -> Self {
+        let own = self.command;
+        let mut program = Self::new("timeout")
+            .args([seconds.to_string()])
+            .args([own.get_program()])
+            .args(own.get_args());
+        for (name, value) in own.get_envs() {
+            program.command.env(name, value.unwrap_or_default());
+        }
+        program
+            .command
+            .current_dir(own.get_current_dir().unwrap_or(&crate::tree()));
+        program
+    }
+
     /// Runs it; success is one thing passed.
     pub fn outcome(self) -> Outcome {
         match self.run() {
