@@ -232,14 +232,16 @@ impl Shared {
         let mut admission = Admission::default();
         let send = |frames: &[u8], payload: &[u8]| self.send(frames, payload);
         let mut out = Gathered::new(&send);
-        let (mut patience, mut is_graph_old) = (LOOK_EVERY, false);
+        let (mut patience, mut is_graph_old, mut has_left) = (LOOK_EVERY, false, false);
         while !self.is_stopping() {
             let is_waiting = admission.is_waiting();
-            let ready = self.participant.wait(match is_waiting {
-                true => admission::LOOK_EVERY.min(patience),
-                false => patience,
+            let ready = self.participant.wait(match (has_left, is_waiting) {
+                (true, _) => Duration::ZERO,
+                (_, true) => admission::LOOK_EVERY.min(patience),
+                (_, false) => patience,
             });
-            let incoming = &mut *locked(&self.incoming);
+            let mut guard = locked(&self.incoming);
+            let incoming = &mut *guard;
             if ready.discovery || is_waiting {
                 let mut found = Vec::new();
                 self.participant.take_discovered(|it| found.push(it));
@@ -273,11 +275,17 @@ impl Shared {
             }
             if !self.is_connected() {
                 // Samples wait where they are, and reliable writers with them.
+                drop(guard);
                 std::thread::sleep(PAUSE);
                 continue;
             }
+            // Each in turn, so that none waits for another one to be empty.
+            has_left = false;
             for token in ready.readers.into_iter().chain(incoming.take_left()) {
-                while !incoming.take(token, &self.services, &mut out) {}
+                if !incoming.take(token, &self.services, &mut out) {
+                    incoming.leave_rest(token);
+                    has_left = true;
+                }
             }
             self.finish(&mut out);
         }

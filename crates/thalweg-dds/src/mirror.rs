@@ -49,7 +49,7 @@ pub(crate) struct Incoming {
     tokens: HashMap<Key, u32>,
     readers: HashMap<u32, In>,
     token_next: u32,
-    /// Readers that a writer has left: what waits in them is still to be taken.
+    /// Readers in which samples may wait that are not reported: the rest of many, or of a writer that has gone.
     left: Vec<u32>,
     held: Held,
     /// What lasting writers had written before the broker was restarted.
@@ -241,9 +241,16 @@ impl Incoming {
         Some(token)
     }
 
-    /// Readers that are to be emptied since a writer has left them.
+    /// Readers that are to be taken from beside those that are reported.
     pub(crate) fn take_left(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.left)
+    }
+
+    /// More of what waits in a reader is to be taken later.
+    pub(crate) fn leave_rest(&mut self, token: u32) {
+        if !self.left.contains(&token) {
+            self.left.push(token);
+        }
     }
 
     /// The readers of topics of ROS 2.
