@@ -6,7 +6,7 @@ use thalweg_dds::types::Types;
 use thalweg_dds::{cdr, idl, key};
 
 /// Lines of such files. Each byte of an input chooses one, so that random bytes are often a whole file.
-const LINES: [&str; 28] = [
+const LINES: [&str; 34] = [
     "struct A {",
     "struct B {",
     "struct C : A {",
@@ -24,6 +24,12 @@ const LINES: [&str; 28] = [
     "D i[2];",
     "T j;",
     "octet k;",
+    "@mutable struct F {",
+    "@optional long m;",
+    "@id(7) F n;",
+    "union U switch (E) { case X: A o; default: string p; };",
+    "U q;",
+    "sequence<U> r;",
     "enum E { X, @value(7) Y };",
     "enum E { X };",
     "module M {",
@@ -56,7 +62,7 @@ fn read(text: &str, input: &[u8]) {
         assert!(fault.line <= text.lines().count().max(1));
     }
     for of in types.all() {
-        for kind in [1, 7, 9] {
+        for kind in [1, 3, 7, 9, 11] {
             let payload = [&[0, kind, 0, 0][..], input].concat();
             if let Ok(value) = cdr::to_json(&payload, of, &types)
                 && let Some(key) = key::KeyType::of(of)

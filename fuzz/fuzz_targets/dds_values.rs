@@ -10,7 +10,10 @@ use thalweg_dds::{calls, cdr, frame, idl, key, name};
 const IDL: &str = "enum Color { RED, @value(7) BLUE };
     @appendable struct Part { long long at[2]; sequence<string> words; };
     @appendable struct Shape { @key string name; @key Color color; sequence<Part> parts; Part last[2]; sequence<Color> used; };
-    struct Tree { octet leaf; sequence<Tree> branches; };";
+    struct Tree { octet leaf; sequence<Tree> branches; };
+    union Amount switch (Color) { case RED: long count; case BLUE: sequence<Part> many; };
+    @mutable struct Chain { @id(70000) long a; @optional Chain next; Amount amount; };
+    @appendable struct Some { @optional double b; @optional string c; sequence<Chain> chains; Amount last; };";
 
 static TYPES: LazyLock<Types> = LazyLock::new(|| {
     let mut types = Types::of_ros();

@@ -3,7 +3,7 @@
 //! A type is known with all that it names, or not at all. What IDL of ours refuses is refused here, too.
 
 use crate::nodes::Guid;
-use crate::types::{ARRAY_MAX, FieldType, Form, Known, Struct, Types};
+use crate::types::{ARRAY_MAX, Case, Field, FieldType, Form, Known, Struct, Types, Union};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ pub const DEPTH_MAX: usize = 32;
 /// Structures and enumerations of one type, and their fields and names.
 const PARTS_MAX: usize = 256;
 const FIELDS_MAX: usize = 4096;
+/// Fields of a mutable structure, among which each header of a payload is looked up.
+const MUTABLE_MAX: usize = 256;
 /// Types that are known at once, and of those that one participant was the first to announce.
 const TYPES_MAX: usize = 1024;
 const OF_PARTICIPANT_MAX: usize = 256;
@@ -34,7 +36,17 @@ pub struct Member {
     pub name: String,
     pub shape: Shape,
     pub is_key: bool,
+    pub is_optional: bool,
     pub id: u32,
+}
+
+/// A case of a union.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    pub name: String,
+    pub shape: Shape,
+    pub labels: Vec<i32>,
+    pub is_default: bool,
 }
 
 /// The content of a type object.
@@ -44,6 +56,11 @@ pub enum Described {
         base: Option<TypeId>,
         form: Option<Form>,
         members: Vec<Member>,
+    },
+    Union {
+        form: Option<Form>,
+        discriminator: Shape,
+        branches: Vec<Branch>,
     },
     Enum(Vec<(String, u32)>),
     /// A typedef, or a list that has an object of its own.
@@ -128,6 +145,11 @@ impl Builder<'_> {
                 form,
                 members,
             } => self.structure(id, base, form, members, depth)?,
+            Described::Union {
+                form,
+                discriminator,
+                branches,
+            } => self.union(form, &discriminator, branches, depth)?,
         };
         self.done.insert(*id, made.clone());
         Ok(made)
@@ -159,19 +181,29 @@ impl Builder<'_> {
         let mut key_last = None;
         for member in members {
             let (kind, least) = self.kind(&member.shape, depth + 1)?;
+            let least = if member.is_optional { 1 } else { least };
             size = checked(size.saturating_add(least))?;
             if member.is_key {
                 // The hash of a key takes them by their ids, ours by their places.
                 if key_last >= Some(member.id) {
                     return Err(Unknown::Ever);
                 }
+                if member.is_optional {
+                    return Err(Unknown::Ever);
+                }
                 key_last = Some(member.id);
                 keys.push(fields.len());
             }
-            fields.push((member.name, kind));
+            fields.push(Field {
+                name: member.name,
+                kind,
+                id: member.id,
+                is_optional: member.is_optional,
+            });
         }
         // Each value takes a byte at least: that bounds the work that a payload causes.
-        if fields.is_empty() {
+        let is_mutable = form == Some(Form::Mutable);
+        if fields.is_empty() || is_mutable && fields.len() > MUTABLE_MAX {
             return Err(Unknown::Ever);
         }
         self.types.insert(Struct {
@@ -181,6 +213,43 @@ impl Builder<'_> {
             form,
         });
         Ok((kind, size))
+    }
+
+    fn union(
+        &mut self,
+        form: Option<Form>,
+        discriminator: &Shape,
+        branches: Vec<Branch>,
+        depth: usize,
+    ) -> Found<(FieldType, usize)> {
+        use FieldType::{Bool, Enum, Signed, Unsigned};
+        self.count(branches.len())?;
+        let (discriminator, mut size) = self.kind(discriminator, depth + 1)?;
+        if !matches!(discriminator, Bool | Unsigned(_) | Signed(_) | Enum(_)) {
+            return Err(Unknown::Ever);
+        }
+        let label_of = |label: i32| match discriminator {
+            Signed(_) => i64::from(label),
+            _ => i64::from(label as u32),
+        };
+        let mut cases = Vec::new();
+        for branch in branches {
+            let (kind, least) = self.kind(&branch.shape, depth + 1)?;
+            // Any of them may be the one that is written.
+            size = checked(size.max(least.saturating_add(1)))?;
+            cases.push(Case {
+                name: branch.name,
+                kind,
+                labels: branch.labels.into_iter().map(label_of).collect(),
+                is_default: branch.is_default,
+            });
+        }
+        let made = Union {
+            discriminator,
+            cases,
+            form,
+        };
+        Ok((FieldType::Union(Arc::new(made)), size))
     }
 
     fn count(&mut self, fields: usize) -> Found<()> {
@@ -279,12 +348,37 @@ mod tests {
             name: format!("f{at}"),
             shape,
             is_key: at == 0,
+            is_optional: false,
             id: at as u32,
         };
         Described::Struct {
             base: None,
             form: Some(Form::Final),
             members: shapes.into_iter().enumerate().map(member).collect(),
+        }
+    }
+
+    /// A structure whose member at this place is optional and of this type.
+    fn optional(place: usize, shape: Shape) -> Described {
+        let mut made = structure(vec![NUMBER, NUMBER]);
+        if let Described::Struct { members, .. } = &mut made {
+            members[place].is_optional = true;
+            members[place].shape = shape;
+        }
+        made
+    }
+
+    fn union(discriminator: Shape, shape: Shape) -> Described {
+        let branch = Branch {
+            name: "a".into(),
+            shape,
+            labels: vec![-1, 2],
+            is_default: false,
+        };
+        Described::Union {
+            form: Some(Form::Final),
+            discriminator,
+            branches: vec![branch],
         }
     }
 
@@ -311,6 +405,7 @@ mod tests {
                         name: "parts".into(),
                         shape: many(of(2)),
                         is_key: false,
+                        is_optional: false,
                         id: 1,
                     }],
                 },
@@ -334,10 +429,32 @@ mod tests {
     }
 
     #[test]
+    fn a_list_by_optional_members_and_a_union_are_read_and_written() {
+        let described = |number| match number {
+            0 => optional(1, of(1)),
+            1 => structure(vec![of(2), many(of(0))]),
+            _ => union(Shape::Plain(FieldType::Unsigned(2)), NUMBER),
+        };
+        let known = first(|number| Some(described(number))).expect("it is supported");
+        let value =
+            json!({"f0": 1, "f1": {"f0": {"$discriminator": 2, "a": -7}, "f1": [{"f0": 2}]}});
+        for is_xcdr2 in [false, true] {
+            let payload = cdr::from_json(&value, &known.of, &known.types, is_xcdr2);
+            let back = cdr::to_json(&payload.expect("good"), &known.of, &known.types);
+            assert_eq!(back.as_ref(), Ok(&value));
+        }
+        // One that contains itself is a list that ends somewhere.
+        let known = first(|_| Some(optional(1, of(0)))).expect("it is supported");
+        let value = json!({"f0": 1, "f1": {"f0": 2, "f1": {"f0": 3}}});
+        let payload = cdr::from_json(&value, &known.of, &known.types, true).expect("good");
+        assert_eq!(cdr::to_json(&payload, &known.of, &known.types), Ok(value));
+    }
+
+    #[test]
     fn no_hostile_type_is_known() {
         type Answer<'a> = &'a dyn Fn(usize) -> Described;
         let array = |of, count| Shape::Array(Box::new(of), count);
-        let hostile: [(&str, Answer); 12] = [
+        let hostile: [(&str, Answer); 16] = [
             ("itself", &|_| structure(vec![of(0)])),
             ("a cycle", &|it| structure(vec![NUMBER, of(1 - it.min(1))])),
             ("an array of itself", &|_| structure(vec![array(of(0), 1)])),
@@ -359,6 +476,26 @@ mod tests {
                 structure(vec![array(array(NUMBER, 1 << 16), 1 << 16)])
             }),
             ("no structure", &|_| Described::Alias(NUMBER)),
+            ("a union of itself", &|it| match it {
+                0 => structure(vec![of(1)]),
+                _ => union(NUMBER, of(1)),
+            }),
+            ("a union by text", &|it| match it {
+                0 => structure(vec![of(1)]),
+                _ => union(Shape::Plain(FieldType::Text), NUMBER),
+            }),
+            ("an optional key", &|_| optional(0, NUMBER)),
+            (
+                "a long mutable",
+                &|_| match structure(vec![NUMBER; MUTABLE_MAX + 1]) {
+                    Described::Struct { members, .. } => Described::Struct {
+                        base: None,
+                        form: Some(Form::Mutable),
+                        members,
+                    },
+                    other => other,
+                },
+            ),
         ];
         for (what, answer) in hostile {
             let known = first(|number| Some(answer(number)));

@@ -1,15 +1,19 @@
-//! Types from IDL (OMG IDL 4.2): modules, structures, enumerations, typedefs and constants.
+//! Types from IDL (OMG IDL 4.2): modules, structures, unions, enumerations, typedefs and constants.
 //!
-//! Features without a JSON form are refused with their line: unions, maps, wide text, optional members, mutable
-//! structures. An included file must be given, too, and come first in the order of names.
+//! Features without a JSON form are refused with their line: maps, wide text, mutable unions. An included file must be given, too, and
+//! come first in the order of names.
 
-use crate::types::{ARRAY_MAX, FieldType, Form, Struct, Types, plain_name};
+use crate::key::md5;
+use crate::types::{ARRAY_MAX, Case, Field, FieldType, Form, Struct, Types, Union, plain_name};
 use std::collections::HashMap;
 use std::iter::Peekable;
+use std::sync::Arc;
 use std::vec::IntoIter;
 
 /// Deepest nesting of modules and types in the text.
 const DEPTH_MAX: usize = 32;
+/// The largest id of a member.
+const ID_MAX: u32 = 0x0fff_ffff;
 
 /// The error and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +52,13 @@ struct Parser<'a> {
 #[derive(Default)]
 struct Notes {
     is_key: bool,
+    is_optional: bool,
     form: Option<Form>,
+    /// By number, or by the name that its hash is of (DDS-XTypes 1.3 §7.3.1.2.1.1).
+    id: Option<u32>,
+    hashed: Option<String>,
+    /// Members without an id of their own have that of their names.
+    are_hashed: bool,
 }
 
 /// Adds the types of a text to those that are known. `names` are those of the texts before it.
@@ -183,6 +193,7 @@ impl Parser<'_> {
                 self.scope.pop();
             }
             "struct" => self.structure(&notes)?,
+            "union" => self.union(&notes)?,
             "enum" => self.enumeration()?,
             "typedef" => {
                 let kind = self.kind(0)?;
@@ -240,11 +251,19 @@ impl Parser<'_> {
                 ("appendable", _) | ("extensibility", Some("APPENDABLE")) => {
                     notes.form = Some(Form::Appendable);
                 }
-                ("optional", None | Some("TRUE"))
-                | ("mutable" | "external", _)
-                | ("extensibility", Some("MUTABLE")) => {
-                    return self.fault(format!("@{word} is not supported"));
+                ("mutable", _) | ("extensibility", Some("MUTABLE")) => {
+                    notes.form = Some(Form::Mutable);
                 }
+                ("optional", None | Some("TRUE")) => notes.is_optional = true,
+                ("autoid", None | Some("HASH")) => notes.are_hashed = true,
+                ("hashid", name) => {
+                    notes.hashed = Some(name.unwrap_or_default().trim_matches('"').to_owned());
+                }
+                ("id", Some(number)) => match number_of(number).map(u32::try_from) {
+                    Some(Ok(id)) => notes.id = Some(id),
+                    _ => return self.fault("@id is no number"),
+                },
+                ("external", _) => return self.fault("@external is not supported"),
                 ("bit_bound", Some(bits)) if bits != "32" => {
                     return self.fault("enumerations of other than 32 bits are not supported");
                 }
@@ -254,7 +273,7 @@ impl Parser<'_> {
         Ok(notes)
     }
 
-    fn structure(&mut self, notes: &Notes) -> Read<()> {
+    fn structure(&mut self, of: &Notes) -> Read<()> {
         let name = self.word()?;
         let full = self.full(&name);
         let plain = plain_name(&full);
@@ -280,11 +299,33 @@ impl Parser<'_> {
             let notes = self.notes()?;
             let kind = self.kind(0)?;
             loop {
-                let field = self.declarator(kind.clone())?;
+                let (name, kind) = self.declarator(kind.clone())?;
+                let id = match &notes.hashed {
+                    Some(hashed) if hashed.is_empty() => id_of(&name),
+                    Some(hashed) => id_of(hashed),
+                    None if of.are_hashed => id_of(&name),
+                    None => fields.last().map_or(0, |it: &Field| it.id + 1),
+                };
+                let id = notes.id.unwrap_or(id);
+                if id > ID_MAX || fields.iter().any(|it| it.id == id) {
+                    return self.fault(format!("the id of {name} is not one of its own"));
+                }
                 if notes.is_key {
+                    // The hash of a key takes them by their ids, ours by their places.
+                    if keys.last().is_some_and(|at: &usize| fields[*at].id > id) {
+                        return self.fault("keys out of the order of their ids are not supported");
+                    }
                     keys.push(fields.len());
                 }
-                fields.push(field);
+                if notes.is_key && notes.is_optional {
+                    return self.fault("a key cannot be optional");
+                }
+                fields.push(Field {
+                    name,
+                    kind,
+                    id,
+                    is_optional: notes.is_optional,
+                });
                 if !self.is_next(',') {
                     break;
                 }
@@ -298,9 +339,102 @@ impl Parser<'_> {
             name: plain,
             fields,
             keys,
-            form: notes.form,
+            form: of.form,
         });
         Ok(())
+    }
+
+    fn union(&mut self, of: &Notes) -> Read<()> {
+        let name = self.word()?;
+        if of.form == Some(Form::Mutable) {
+            return self.fault("mutable unions are not supported");
+        }
+        if !self.is_word("switch") {
+            return self.fault("a union without switch is not supported");
+        }
+        self.expect('(')?;
+        self.notes()?;
+        let discriminator = self.kind(0)?;
+        self.expect(')')?;
+        let is_usable = matches!(
+            discriminator,
+            FieldType::Bool | FieldType::Unsigned(_) | FieldType::Signed(_) | FieldType::Enum(_)
+        );
+        if !is_usable {
+            return self.fault("the discriminator is no number, truth value or enumeration");
+        }
+        self.expect('{')?;
+        let mut cases: Vec<Case> = Vec::new();
+        while !self.is_next('}') {
+            let (mut labels, mut is_default) = (Vec::new(), false);
+            loop {
+                if self.is_word("case") {
+                    labels.push(self.label(&discriminator)?);
+                } else if self.is_word("default") {
+                    is_default = true;
+                } else {
+                    break;
+                }
+                self.expect(':')?;
+            }
+            self.notes()?;
+            let kind = self.kind(0)?;
+            let (name, kind) = self.declarator(kind)?;
+            self.expect(';')?;
+            let is_taken = |label| cases.iter().any(|it: &Case| it.labels.contains(label));
+            let is_second = is_default && cases.iter().any(|it| it.is_default);
+            if labels.iter().any(is_taken) || is_second || labels.is_empty() && !is_default {
+                return self.fault(format!("{name} has no label, or one of another case"));
+            }
+            cases.push(Case {
+                name,
+                kind,
+                labels,
+                is_default,
+            });
+        }
+        let made = Union {
+            discriminator,
+            cases,
+            form: of.form,
+        };
+        let full = self.full(&name);
+        let kind = FieldType::Union(Arc::new(made));
+        self.names.kinds.insert(full, kind);
+        Ok(())
+    }
+
+    /// The value of the discriminator that a case has.
+    fn label(&mut self, discriminator: &FieldType) -> Read<i64> {
+        let sign = if self.is_next('-') { -1 } else { 1 };
+        if self.is_next('\'') {
+            let letter = self.word()?;
+            self.expect('\'')?;
+            return match letter.as_bytes() {
+                [letter] => Ok(i64::from(*letter)),
+                _ => self.fault("a label is no letter"),
+            };
+        }
+        let name = self.name()?;
+        let last = name.rsplit("::").next().unwrap_or_default();
+        let found = match discriminator {
+            FieldType::Enum(names) => {
+                let named = names.iter().find(|(it, _)| it == last);
+                named.map(|(_, number)| i64::from(*number))
+            }
+            FieldType::Bool => match last {
+                "TRUE" => Some(1),
+                "FALSE" => Some(0),
+                _ => None,
+            },
+            _ => number_of(&name)
+                .or_else(|| self.constant(&name))
+                .and_then(|it| i64::try_from(it).ok()),
+        };
+        match found {
+            Some(label) => Ok(sign * label),
+            None => self.fault(format!("{name} is no value of the discriminator")),
+        }
     }
 
     fn enumeration(&mut self) -> Read<()> {
@@ -358,14 +492,15 @@ impl Parser<'_> {
 
     fn size(&mut self) -> Read<usize> {
         let name = self.name()?;
-        let found = number_of(&name).or_else(|| {
-            let constants = &self.names.constants;
-            self.in_scopes(&name, |full| constants.get(full).copied())
-        });
-        match found {
+        match number_of(&name).or_else(|| self.constant(&name)) {
             Some(number) => Ok(number),
             None => self.fault(format!("{name} is no number")),
         }
+    }
+
+    fn constant(&self, name: &str) -> Option<usize> {
+        let constants = &self.names.constants;
+        self.in_scopes(name, |full| constants.get(full).copied())
     }
 
     /// A name with those of its modules before it, as it is written.
@@ -465,6 +600,12 @@ fn number_of(word: &str) -> Option<usize> {
     }
 }
 
+/// The id that a name has by its hash (DDS-XTypes 1.3 §7.3.1.2.1.1).
+fn id_of(name: &str) -> u32 {
+    let [a, b, c, d, ..] = md5(name.as_bytes());
+    u32::from_le_bytes([a, b, c, d]) & ID_MAX
+}
+
 fn depth_of(kind: &FieldType) -> usize {
     let mut depth = 0;
     let mut kind = kind;
@@ -513,32 +654,32 @@ module plant { // what follows is in it
         let axis = types.find("plant::part::Axis").expect("there");
         assert_eq!(axis.form, Some(Form::Appendable));
         let two = FieldType::Array(Box::new(FieldType::Float(8)), 2);
-        assert_eq!(axis.fields[0].1, FieldType::Array(Box::new(two), 3));
+        assert_eq!(axis.fields[0].kind, FieldType::Array(Box::new(two), 3));
         let state = types.find("plant::State").expect("there");
         assert_eq!(
             (&state.keys[..], state.form),
             (&[0, 1][..], Some(Form::Final))
         );
-        let names: Vec<&str> = state.fields.iter().map(|(name, _)| &**name).collect();
+        let names: Vec<&str> = state.fields.iter().map(|it| &*it.name).collect();
         let expected = [
             "id", "name", "mode", "times", "a", "b", "axes", "last", "raw",
         ];
         assert_eq!(names, expected);
-        let FieldType::Enum(values) = &state.fields[2].1 else {
+        let FieldType::Enum(values) = &state.fields[2].kind else {
             panic!("an enumeration");
         };
         let values: Vec<(&str, u32)> = values.iter().map(|(name, it)| (&**name, *it)).collect();
         assert_eq!(values, [("IDLE", 0), ("BUSY", 5), ("LATE", 6)]);
         assert_eq!(
-            state.fields[3].1,
+            state.fields[3].kind,
             FieldType::Sequence(Box::new(FieldType::Signed(8)))
         );
         assert_eq!(
-            state.fields[5].1,
+            state.fields[5].kind,
             FieldType::Array(Box::new(FieldType::Unsigned(8)), 2)
         );
         assert_eq!(
-            state.fields[7].1,
+            state.fields[7].kind,
             FieldType::Struct("plant/part/Axis".into())
         );
         let more = types.find("plant::More").expect("there");
@@ -548,10 +689,18 @@ module plant { // what follows is in it
     #[test]
     fn what_is_not_supported_is_refused_with_its_line() {
         for wrong in [
-            "union U switch (long) { case 1: long a; };",
+            "@mutable union U switch (long) { case 1: long a; };",
+            "union U switch (double) { case 1: long a; };",
+            "union U switch (long) { case 1: long a; case 1: long b; };",
+            "union U switch (boolean) { case 1: long a; };",
+            "union U switch (long) { long a; };",
+            "union U switch (long) { case 1: U a; };",
             "struct S { wstring a; };",
-            "struct S { @optional long a; };",
-            "@mutable struct S { long a; };",
+            "struct S { @key @optional long a; };",
+            "struct S { @id(1) long a; @id(1) long b; };",
+            "struct S { @id(0x10000000) long a; };",
+            "struct S { @id(2) @key long a; @id(1) @key long b; };",
+            "struct S { @external long a; };",
             "struct S { long double a; };",
             "struct S { Other a; };",
             "struct S { long a[0]; };",

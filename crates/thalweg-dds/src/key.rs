@@ -4,7 +4,7 @@
 //! two digits.
 
 use crate::cdr;
-use crate::types::{FieldType, Form, Known, Struct, Types};
+use crate::types::{Field, FieldType, Form, Known, Struct, Types};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -41,12 +41,12 @@ impl KeyType {
                     | FieldType::Enum(_)
             )
         };
-        let is_usable = !fields.is_empty() && fields.iter().all(|(_, kind)| has_text(kind));
+        let is_usable = !fields.is_empty() && fields.iter().all(|it| has_text(&it.kind));
         is_usable.then(|| KeyType {
             only: Struct {
                 name: whole.name.clone(),
+                keys: (0..fields.len()).collect(),
                 fields,
-                keys: Vec::new(),
                 form: whole.form,
             },
         })
@@ -55,11 +55,11 @@ impl KeyType {
     /// The level of a value.
     pub fn level(&self, value: &Value) -> Option<String> {
         let mut level = String::new();
-        for (at, (name, _)) in self.only.fields.iter().enumerate() {
+        for (at, field) in self.only.fields.iter().enumerate() {
             if at > 0 {
                 level.push(SEPARATOR);
             }
-            match value.get(name)? {
+            match value.get(&field.name)? {
                 Value::String(text) => code(text, &mut level),
                 value @ (Value::Bool(_) | Value::Number(_)) => level.push_str(&value.to_string()),
                 _ => return None,
@@ -76,7 +76,7 @@ impl KeyType {
 
     /// The level of a key that is short enough to be its own hash.
     pub fn level_of_hash(&self, hash: &KeyHash, types: &Types) -> Option<String> {
-        let is_text = |(_, kind): &(String, FieldType)| *kind == FieldType::Text;
+        let is_text = |it: &Field| it.kind == FieldType::Text;
         if self.only.fields.iter().any(is_text) {
             return None;
         }
@@ -96,7 +96,7 @@ impl KeyType {
         let mut parts = level.split(SEPARATOR);
         let mut key = Vec::new();
         let mut is_short = true;
-        for (_, kind) in &self.only.fields {
+        for Field { kind, .. } in &self.only.fields {
             let text = decoded(parts.next()?)?;
             match kind {
                 FieldType::Text => {
@@ -147,7 +147,7 @@ impl KeyType {
     pub fn payload(&self, level: &str, types: &Types, is_xcdr2: bool) -> Option<Vec<u8>> {
         let mut parts = level.split(SEPARATOR);
         let mut object = Map::new();
-        for (name, kind) in &self.only.fields {
+        for Field { name, kind, .. } in &self.only.fields {
             let text = decoded(parts.next()?)?;
             let value = match kind {
                 FieldType::Text => Value::String(text),
@@ -202,7 +202,7 @@ fn put_aligned(key: &mut Vec<u8>, number: &[u8]) {
 }
 
 /// RFC 1321: DDS names instances by it, nothing is kept safe by it.
-fn md5(text: &[u8]) -> [u8; 16] {
+pub(crate) fn md5(text: &[u8]) -> [u8; 16] {
     const TURNS: [[u32; 4]; 4] = [
         [7, 12, 17, 22],
         [5, 9, 14, 20],

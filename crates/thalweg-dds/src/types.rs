@@ -23,6 +23,7 @@ pub enum FieldType {
     Sequence(Box<FieldType>),
     /// By its name: `package/msg/Name`.
     Struct(String),
+    Union(Arc<Union>),
 }
 
 /// Bytes of the largest payload that is made JSON of, or CDR of JSON: as JSON it is several times as large.
@@ -30,22 +31,85 @@ pub const JSON_MAX: usize = 1 << 20;
 /// Elements of the largest array.
 pub const ARRAY_MAX: usize = 1 << 20;
 
-/// Extensibility of a structure: in XCDR2 it decides whether its length precedes it.
+/// Extensibility of a structure or union (DDS-XTypes 1.3 §7.2.2.4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Final,
+    /// In XCDR2 its length precedes it.
     Appendable,
+    /// Each member has a header with its id; only of structures.
+    Mutable,
+}
+
+/// A member of a structure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    pub name: String,
+    pub kind: FieldType,
+    /// In the headers of optional and of mutable members.
+    pub id: u32,
+    pub is_optional: bool,
+}
+
+impl Field {
+    /// One that each value has, whose id is its place.
+    pub fn required(place: usize, name: &str, kind: FieldType) -> Field {
+        Field {
+            name: name.to_owned(),
+            kind,
+            id: place as u32,
+            is_optional: false,
+        }
+    }
 }
 
 /// A structure: its fields in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Struct {
     pub name: String,
-    pub fields: Vec<(String, FieldType)>,
+    pub fields: Vec<Field>,
     /// The fields that are its key, by their places.
     pub keys: Vec<usize>,
     /// Nothing if its text does not say it: then it is as the payload's encoding says of the outermost one.
     pub form: Option<Form>,
+}
+
+/// A union: the value of its discriminator says which case it has, if any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Union {
+    /// A truth value, a number without fraction or an enumeration.
+    pub discriminator: FieldType,
+    pub cases: Vec<Case>,
+    /// As of a structure, and never mutable.
+    pub form: Option<Form>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    pub name: String,
+    pub kind: FieldType,
+    pub labels: Vec<i64>,
+    /// Whether it is that of all values without a label.
+    pub is_default: bool,
+}
+
+impl Union {
+    /// The case of a value of the discriminator.
+    pub fn case_of(&self, label: i64) -> Option<&Case> {
+        let labelled = self.cases.iter().find(|it| it.labels.contains(&label));
+        labelled.or_else(|| self.cases.iter().find(|it| it.is_default))
+    }
+
+    /// A value of the discriminator that has this case.
+    pub fn label_of(&self, case: &Case) -> Option<i64> {
+        let is_free = |label: &i64| self.cases.iter().all(|it| !it.labels.contains(label));
+        let first = case.labels.first().copied();
+        first.or_else(|| match &self.discriminator {
+            FieldType::Bool => (0..=1).find(is_free),
+            FieldType::Enum(names) => names.iter().map(|(_, it)| i64::from(*it)).find(is_free),
+            _ => (0..).find(is_free),
+        })
+    }
 }
 
 /// A type, and those that it names.
@@ -233,10 +297,10 @@ impl Types {
             }
             let kind = kind_of(kind, package)
                 .ok_or_else(|| format!("line {number} of {name} has a type that is not known"))?;
-            fields.push((field.to_owned(), kind));
+            fields.push(Field::required(fields.len(), field, kind));
         }
         if fields.is_empty() {
-            fields.push((PLACEHOLDER.to_owned(), FieldType::Unsigned(1)));
+            fields.push(Field::required(0, PLACEHOLDER, FieldType::Unsigned(1)));
         }
         self.insert(Struct {
             name: name.to_owned(),
@@ -317,16 +381,18 @@ impl Types {
     /// Types that fields name and that are not known.
     pub fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
-        for (_, kind) in self.0.values().flat_map(|it| &it.fields) {
-            let mut kind = kind;
-            while let FieldType::Array(of, _) | FieldType::Sequence(of) = kind {
-                kind = of;
-            }
-            if let FieldType::Struct(name) = kind
-                && !self.0.contains_key(name)
-                && !missing.contains(name)
-            {
-                missing.push(name.clone());
+        let fields = self.0.values().flat_map(|it| &it.fields);
+        let mut kinds: Vec<&FieldType> = fields.map(|it| &it.kind).collect();
+        while let Some(kind) = kinds.pop() {
+            match kind {
+                FieldType::Array(of, _) | FieldType::Sequence(of) => kinds.push(of),
+                FieldType::Union(of) => kinds.extend(of.cases.iter().map(|it| &it.kind)),
+                FieldType::Struct(name)
+                    if !self.0.contains_key(name) && !missing.contains(name) =>
+                {
+                    missing.push(name.clone());
+                }
+                _ => {}
             }
         }
         missing
@@ -411,11 +477,11 @@ mod tests {
         let fields = |name: &str| types.get(name).expect("there").fields.clone();
         assert_eq!(
             fields("plant/srv/Do_Request"),
-            [("name".into(), FieldType::Text)]
+            [Field::required(0, "name", FieldType::Text)]
         );
         let answer = types.find("plant::srv::dds_::Do_Response_");
-        assert_eq!(answer.expect("there").fields[0].1, FieldType::Bool);
-        let placeholder = [(PLACEHOLDER.to_owned(), FieldType::Unsigned(1))];
+        assert_eq!(answer.expect("there").fields[0].kind, FieldType::Bool);
+        let placeholder = [Field::required(0, PLACEHOLDER, FieldType::Unsigned(1))];
         assert_eq!(fields("std_srvs/srv/Trigger_Request"), placeholder);
         assert!(types.add_service("plant/srv/Wrong", "bool a").is_err());
     }
@@ -427,14 +493,14 @@ mod tests {
                     string<=10[] words\nint32[<=5] few\nPart part\nuint8 mode 3\n";
         types.add("plant/msg/State", text).expect("good");
         let state = types.get("plant/msg/State").expect("there");
-        let names: Vec<&str> = state.fields.iter().map(|(name, _)| &**name).collect();
+        let names: Vec<&str> = state.fields.iter().map(|it| &*it.name).collect();
         assert_eq!(names, ["header", "at", "words", "few", "part", "mode"]);
         assert_eq!(
-            state.fields[1].1,
+            state.fields[1].kind,
             FieldType::Array(Box::new(FieldType::Float(4)), 3)
         );
         assert_eq!(
-            state.fields[2].1,
+            state.fields[2].kind,
             FieldType::Sequence(Box::new(FieldType::Text))
         );
         assert_eq!(types.missing(), ["plant/msg/Part"]);

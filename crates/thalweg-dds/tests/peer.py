@@ -21,9 +21,9 @@ from typing import Optional
 
 from cyclonedds.core import InstanceState, Policy, Qos
 from cyclonedds.domain import Domain, DomainParticipant
-from cyclonedds.idl import IdlEnum, IdlStruct
-from cyclonedds.idl.annotations import appendable, key
-from cyclonedds.idl.types import array, float64, int32, int64, sequence, uint8, uint32, uint64
+from cyclonedds.idl import IdlEnum, IdlStruct, IdlUnion
+from cyclonedds.idl.annotations import appendable, bit_bound, final, key, member_id, mutable
+from cyclonedds.idl.types import array, case, default, float64, int16, int32, int64, sequence, uint8, uint32, uint64
 from cyclonedds.pub import DataWriter
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
@@ -144,9 +144,67 @@ class OtherShape(IdlStruct, typename="plant::Shape"):
     weight: int32
 
 
+class Level(IdlEnum, typename="plant::Level", default="LOW"):
+    LOW = auto()
+    HIGH = auto()
+
+
+@appendable
+class Amount(IdlUnion, discriminator=Level, discriminator_is_key=False, typename="plant::Amount"):
+    count: case[Level.LOW, int64]
+    many: case[Level.HIGH, sequence[float64]]
+
+
+@final
+class Code(IdlUnion, discriminator=int16, discriminator_is_key=False, typename="plant::Code"):
+    number: case[[-1, 2], int64]
+    text: default[str]
+
+
+@dataclass
+@mutable
+class Setting(IdlStruct, typename="plant::Setting"):
+    name: str
+    member_id("name", 10)
+    limit: Optional[float64]
+    member_id("limit", 7)
+    step: int64
+    member_id("step", 70000)
+    tags: sequence[str]
+    bits: sequence[float64]
+
+
+@dataclass
+@appendable
+class Order(IdlStruct, typename="plant::Order"):
+    id: int32
+    key("id")
+    weight: Optional[float64]
+    note: Optional[str]
+    amount: Amount
+    code: Code
+    settings: sequence[Setting]
+    more: sequence[Amount]
+
+
+@dataclass
+@mutable
+class Plan(IdlStruct, typename="plant::Plan"):
+    id: int32
+    key("id")
+    order: Optional[Order]
+    setting: Setting
+    flag: bool
+
+
+@bit_bound(8)
+class Few(IdlEnum, typename="Few", default="ONE"):
+    ONE = auto()
+
+
 @dataclass
 class Odd(IdlStruct, typename="Odd"):
-    data: Optional[int32]
+    data: Few
 
 
 def node_types(size):
@@ -174,7 +232,7 @@ def node_types(size):
 NODES = {size: node_types(size) for size in (16, 24)}
 TYPES = {
     it.__name__: it
-    for it in [Text, PoseStamped, Twist, Blob, Reading, Sum, SumAnswer, Shape, OtherShape, Odd]
+    for it in [Text, PoseStamped, Twist, Blob, Reading, Sum, SumAnswer, Shape, OtherShape, Plan, Odd]
 }
 QOS = {
     "reliable": Policy.Reliability.Reliable(1_000_000_000),
@@ -230,18 +288,36 @@ def made(of, value):
     if of is Shape:
         parts = [Part(**it) for it in value["parts"]]
         return Shape(**{**value, "color": Color[value["color"]], "parts": parts})
+    if of is Order:
+        lists = {"settings": Setting, "more": Amount}
+        lists = {name: [made(it, one) for one in value[name]] for name, it in lists.items()}
+        unions = {name: made(it, value[name]) for name, it in {"amount": Amount, "code": Code}.items()}
+        return Order(value["id"], value.get("weight"), value.get("note"), **unions, **lists)
+    if of is Plan:
+        order = made(Order, value["order"]) if "order" in value else None
+        return Plan(value["id"], order, made(Setting, value["setting"]), value["flag"])
     if is_dataclass(of):
-        return of(**{it.name: made(it.type, value[it.name]) for it in fields(of)})
+        return of(**{it.name: made(it.type, value.get(it.name)) for it in fields(of)})
+    if isinstance(of, type) and issubclass(of, IdlUnion):
+        said, value = value.values()
+        return of(discriminator=Level[said] if of is Amount else said, value=value)
+    if isinstance(of, type) and issubclass(of, IdlEnum):
+        return of[value]
     return value
 
 
 def shown(value):
+    if isinstance(value, IdlUnion):
+        said, has = value.get()
+        name = value.__idl_cases__.get(said, value.__idl_default__)[0]
+        return {"$discriminator": shown(said), name: shown(has)}
     if isinstance(value, Blob):
         data = bytes(value.data)
         return {"size": len(data), "first": base64.b64encode(data[:16]).decode()}
     if is_dataclass(value):
-        return {it.name: shown(getattr(value, it.name)) for it in fields(value)}
-    if isinstance(value, Color):
+        shows = {it.name: shown(getattr(value, it.name)) for it in fields(value)}
+        return {name: it for name, it in shows.items() if it is not None}
+    if isinstance(value, IdlEnum):
         return value.name
     if isinstance(value, list):
         return [shown(it) for it in value]

@@ -3,12 +3,12 @@
 //! What a peer has written there is any text and any number: nothing is taken for granted but that pointers are null or valid,
 //! and as many elements as a list says.
 
-use crate::announced::{DEPTH_MAX, Described, Member, Shape, TypeId, Unknown};
+use crate::announced::{Branch, DEPTH_MAX, Described, Member, Shape, TypeId, Unknown};
 use crate::types::{FieldType, Form};
 use cyclors::{
     DDS_XTypes_CommonCollectionElement, DDS_XTypes_CompleteEnumeratedType,
-    DDS_XTypes_CompleteStructType, DDS_XTypes_CompleteTypeObject, DDS_XTypes_TypeIdentifier,
-    DDS_XTypes_TypeObject, ddsi_domaingv, ddsi_typeid, ddsi_typeinfo,
+    DDS_XTypes_CompleteStructType, DDS_XTypes_CompleteTypeObject, DDS_XTypes_CompleteUnionType,
+    DDS_XTypes_TypeIdentifier, DDS_XTypes_TypeObject, ddsi_domaingv, ddsi_typeid, ddsi_typeinfo,
 };
 use std::ffi::c_char;
 use std::slice;
@@ -19,6 +19,7 @@ const APPENDABLE: u16 = 2;
 const MUTABLE: u16 = 4;
 const OPTIONAL: u16 = 8;
 const KEY: u16 = 32;
+const DEFAULT: u16 = 64;
 /// The kinds of identifiers and objects that are understood.
 const COMPLETE: u8 = cyclors::DDS_XTypes_EK_COMPLETE as u8;
 const NONE: u8 = cyclors::DDS_XTypes_TK_NONE as u8;
@@ -74,6 +75,7 @@ pub(super) unsafe fn described(object: &DDS_XTypes_TypeObject) -> Found<Describe
         let DDS_XTypes_CompleteTypeObject { _d: kind, _u: of } = &object._u.complete;
         Ok(match u32::from(*kind) {
             cyclors::DDS_XTypes_TK_STRUCTURE => structure(&of.struct_type)?,
+            cyclors::DDS_XTypes_TK_UNION => union(&of.union_type)?,
             cyclors::DDS_XTypes_TK_ENUM => enumeration(&of.enumerated_type)?,
             cyclors::DDS_XTypes_TK_ALIAS => {
                 Described::Alias(shape(&of.alias_type.body.common.related_type, 0)?)
@@ -127,15 +129,48 @@ fn arrays(of: Shape, bounds: impl DoubleEndedIterator<Item = u32>) -> Found<Shap
     Ok(made)
 }
 
+fn form_of(flags: u16) -> Found<Option<Form>> {
+    Ok(match flags & (FINAL | APPENDABLE | MUTABLE) {
+        FINAL => Some(Form::Final),
+        APPENDABLE => Some(Form::Appendable),
+        MUTABLE => Some(Form::Mutable),
+        0 => None,
+        _ => return Err(Unknown::Ever),
+    })
+}
+
+/// # Safety
+/// As for [`described`].
+unsafe fn union(of: &DDS_XTypes_CompleteUnionType) -> Found<Described> {
+    let form = form_of(of.union_flags)?;
+    if form == Some(Form::Mutable) {
+        return Err(Unknown::Ever);
+    }
+    let mut branches = Vec::new();
+    // SAFETY: the caller vouches for it.
+    for it in unsafe { list(of.member_seq._buffer, of.member_seq._length)? } {
+        let labels = &it.common.label_seq;
+        branches.push(Branch {
+            name: name(&it.detail.name),
+            // SAFETY: as above.
+            shape: unsafe { shape(&it.common.type_id, 0)? },
+            // SAFETY: as above.
+            labels: unsafe { list(labels._buffer, labels._length)? }.to_vec(),
+            is_default: it.common.member_flags & DEFAULT != 0,
+        });
+    }
+    Ok(Described::Union {
+        form,
+        // SAFETY: as above.
+        discriminator: unsafe { shape(&of.discriminator.common.type_id, 0)? },
+        branches,
+    })
+}
+
 /// # Safety
 /// As for [`described`].
 unsafe fn structure(of: &DDS_XTypes_CompleteStructType) -> Found<Described> {
-    let form = match of.struct_flags & (FINAL | APPENDABLE | MUTABLE) {
-        FINAL => Some(Form::Final),
-        APPENDABLE => Some(Form::Appendable),
-        0 => None,
-        _ => return Err(Unknown::Ever),
-    };
+    let form = form_of(of.struct_flags)?;
     // SAFETY: the caller vouches for it; the hash is there as the kind says.
     let base = match of.header.base_type._d {
         NONE => None,
@@ -145,14 +180,12 @@ unsafe fn structure(of: &DDS_XTypes_CompleteStructType) -> Found<Described> {
     let mut members = Vec::new();
     // SAFETY: the caller vouches for it.
     for it in unsafe { list(of.member_seq._buffer, of.member_seq._length)? } {
-        if it.common.member_flags & OPTIONAL != 0 {
-            return Err(Unknown::Ever);
-        }
         members.push(Member {
             name: name(&it.detail.name),
             // SAFETY: as above.
             shape: unsafe { shape(&it.common.member_type_id, 0)? },
             is_key: it.common.member_flags & KEY != 0,
+            is_optional: it.common.member_flags & OPTIONAL != 0,
             id: it.common.member_id,
         });
     }
