@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use mio::Waker;
+
 /// One half-open connection's place on its listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
@@ -52,11 +54,22 @@ pub(super) struct Places {
 
 /// The places, for the lobby and for those that it has handed over with one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SharedPlaces(Arc<Mutex<Places>>);
+pub(super) struct SharedPlaces {
+    places: Arc<Mutex<Places>>,
+    /// Wakes the lobby, which keeps a listener to as many places as it has.
+    lobby: Option<Arc<Waker>>,
+}
 
 impl SharedPlaces {
+    pub(super) fn new(lobby: Arc<Waker>) -> SharedPlaces {
+        SharedPlaces {
+            lobby: Some(lobby),
+            ..SharedPlaces::default()
+        }
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Places> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps a place for a connection that is handed over before its handshake is complete. One that has sent all of its
@@ -89,13 +102,19 @@ impl HalfOpen {
     }
 
     /// Records that bytes came at `now` and the handshake is not complete. A place that was given to another connection stays
-    /// lost.
+    /// lost. One that is taken only now may be one too many: when the lobby admitted the connection, others that had sent all of
+    /// their log-in had none either.
     pub fn on_bytes(&mut self, now: Instant) {
         let mut places = self.places.lock();
         let is_new = !std::mem::replace(&mut self.was_taken, true);
         if is_new || places.leave(&self.place).is_some() {
             self.place.heard_at = now;
             places.enter(&self.place, Holder::Shard(self.place.serial));
+        }
+        drop(places);
+        if let Some(lobby) = self.places.lobby.as_ref().filter(|_| is_new) {
+            // It fails if the lobby has ended; then no place matters.
+            let _ = lobby.wake();
         }
     }
 }
@@ -140,6 +159,12 @@ impl Places {
         left
     }
 
+    /// One place too many on a listener, if each has `max`: of the network with most, the one that was silent for longest.
+    pub(super) fn beyond(&self, max: usize) -> Option<(Place, Holder)> {
+        let (door, crowd) = self.doors.iter().find(|(_, crowd)| crowd.count > max)?;
+        crowd.oldest_of_largest(*door)
+    }
+
     /// Whether a newcomer of `network` gets a place on a listener that has `max`. When they are taken, the network with
     /// most gives one up: for a newcomer whose own network would still not have more than that one, or if nothing has
     /// come on its oldest connection for as long as `silence`.
@@ -154,29 +179,33 @@ impl Places {
         let Some(crowd) = self.doors.get(&door).filter(|crowd| crowd.count >= max) else {
             return Room::Free;
         };
-        let Some((most, Reverse(oldest), largest)) = crowd.by_size.last() else {
-            return Room::Full;
+        let size = |network| crowd.networks.get(&network).map_or(0, BTreeMap::len);
+        let is_due = |place: &Place| {
+            size(place.network) > size(network) + 1
+                || now.saturating_duration_since(place.heard_at) >= silence
         };
-        let own = crowd.networks.get(&network).map_or(0, BTreeMap::len);
-        let is_silent = now.saturating_duration_since(oldest.0) >= silence;
-        let holder = crowd
-            .networks
-            .get(largest)
-            .and_then(|keys| keys.get(oldest));
-        let (heard_at, serial) = *oldest;
-        let place = Place {
-            serial,
-            door,
-            network: *largest,
-            heard_at,
-        };
-        holder
-            .filter(|_| *most > own + 1 || is_silent)
-            .map_or(Room::Full, |holder| Room::Instead(place, *holder))
+        crowd
+            .oldest_of_largest(door)
+            .filter(|(place, _)| is_due(place))
+            .map_or(Room::Full, |(place, holder)| Room::Instead(place, holder))
     }
 }
 
 impl Crowd {
+    fn oldest_of_largest(&self, door: u64) -> Option<(Place, Holder)> {
+        let (_, Reverse(oldest), network) = self.by_size.last()?;
+        let holder = *self.networks.get(network)?.get(oldest)?;
+        let (heard_at, serial) = *oldest;
+        let network = *network;
+        let place = Place {
+            serial,
+            door,
+            network,
+            heard_at,
+        };
+        Some((place, holder))
+    }
+
     fn change<T>(
         &mut self,
         network: Option<IpAddr>,
@@ -267,6 +296,12 @@ mod tests {
         assert_eq!(displaced(&places, 2, now), Some(Holder::Shard(2)));
         half_open.remove(0);
         assert_eq!(displaced(&places, 2, now), Some(Holder::Shard(2)));
+        let beyond = |max| places.lock().beyond(max).map(|(_, holder)| holder);
+        assert_eq!(
+            (beyond(3), beyond(2)),
+            (None, Some(Holder::Shard(2))),
+            "what was taken late may be too much"
+        );
         half_open.clear();
         assert!(places.lock().doors.is_empty());
     }

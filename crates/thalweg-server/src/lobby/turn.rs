@@ -61,6 +61,7 @@ impl Turns {
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         Ok(Turns {
             poll,
+            places: SharedPlaces::new(waker.clone()),
             waker,
             commands,
             settings,
@@ -71,7 +72,6 @@ impl Turns {
             spare: spare(),
             complained_at: None,
             waiting: Slab::new(),
-            places: SharedPlaces::default(),
             held: 0,
             line: VecDeque::new(),
             serial_next: 0,
@@ -130,6 +130,7 @@ impl Turns {
             // Those who wait come before those who come: else a storm starves the handshakes it consists of.
             self.drop_late(now);
             self.accept(now);
+            self.bound_places();
             self.bound_memory();
             self.counters
                 .waiting
@@ -290,8 +291,11 @@ impl Turns {
         // In a storm the first packet is often there already: then this socket need not be registered with the poll,
         // and no room has to be made.
         let step = waiting.advance(&mut self.buffer, &self.settings);
-        if !matches!(step, Step::Drop(_)) && (waiting.stays_half_open() || !step.is_delivery()) {
-            self.make_room(room);
+        if let Room::Instead(place, holder) = room
+            && !matches!(step, Step::Drop(_))
+            && (waiting.stays_half_open() || !step.is_delivery())
+        {
+            self.take_place(place, holder);
         }
         let network = waiting.address().map(|address| network_of(address.ip()));
         let place = Place {
@@ -313,11 +317,19 @@ impl Turns {
         }
     }
 
-    /// Closes the connection whose place a newcomer takes.
-    fn make_room(&mut self, room: Room) {
-        let Room::Instead(place, holder) = room else {
-            return;
-        };
+    /// Takes places back where shards have let more connections wait than their listener has places for.
+    fn bound_places(&mut self) {
+        loop {
+            let beyond = self.places.lock().beyond(self.settings.handshakes_max);
+            let Some((place, holder)) = beyond else {
+                return;
+            };
+            self.take_place(place, holder);
+        }
+    }
+
+    /// Closes the connection whose place another takes.
+    fn take_place(&mut self, place: Place, holder: Holder) {
         count(&self.counters.displaced);
         let network = place.network;
         debug!(

@@ -261,12 +261,13 @@ fn log_ins_that_wait_for_their_verdict_have_places_among_the_handshakes() {
         let connect = Connect::new(V5, "").user_name("sensor");
         connect.password(password).bytes()
     };
-    // After a few wrong passwords of a user each further one waits, in the end for four seconds.
-    let wrong = log_in("falsch");
+    // After a few wrong passwords of a user each further one waits, in the end for four seconds. One that is known to be wrong is
+    // answered at once, so each is another.
     let mut waiting = Vec::new();
     let deadline = Instant::now() + duration();
     while Instant::now() < deadline || waiting.len() < PLACES * 4 {
         let mut stream = TcpStream::connect(address).expect("it accepts");
+        let wrong = log_in(&format!("falsch {}", waiting.len()));
         // It may be closed at once.
         let _ = stream.write_all(&wrong);
         waiting.push(stream);
@@ -282,6 +283,8 @@ fn log_ins_that_wait_for_their_verdict_have_places_among_the_handshakes() {
     };
     println!("{open} of {opened} wait");
     assert!(open <= PLACES, "{open} of {opened} wait");
+    // Without places they would be fewer in the end, too: each is answered after its wait.
+    victim.wait_for("thalweg_lobby_turned_away_total", |count| count > 0);
     let mut newcomer = connect_from("127.0.0.2", address);
     newcomer.write_all(&log_in("geheim")).expect("it reads");
     let mut head = [0; 4];
