@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use super::NoBroker;
 use super::system::{System, found};
@@ -60,6 +61,9 @@ pub fn xmpp_peer() -> Result<PathBuf, NoBroker> {
 const INSTALL_STROPHE: &str =
     "apt-get install --no-install-recommends gcc libc6-dev libstrophe-dev";
 
+/// Held while a program is made.
+static MAKING: Mutex<()> = Mutex::new(());
+
 /// A program by its sources: found where it was made before, or made.
 fn made(
     name: &str,
@@ -70,6 +74,8 @@ fn made(
     sources.hash(&mut hasher);
     let folder = cache().join(format!("{name}-{:016x}", hasher.finish()));
     let program = folder.join(name);
+    // Trials that begin together need it together. A file that one compiler still writes to cannot be run (ETXTBSY).
+    let _one_by_one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     if program.is_file() {
         return Ok(program);
     }
@@ -128,3 +134,34 @@ pub(crate) fn cache() -> PathBuf {
 
 /// What they have in common.
 const PEER: (&str, &str) = ("peer.h", include_str!("../../native/peer.h"));
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn trials_that_begin_together_make_a_program_once() {
+        let text = format!("of process {}", std::process::id());
+        let made_times = AtomicUsize::new(0);
+        let program = || {
+            made("a-test", &[("text", &text)], |folder, program| {
+                made_times.fetch_add(1, Ordering::Relaxed);
+                Ok(fs::copy(folder.join("text"), program).map(drop)?)
+            })
+        };
+        let all: Vec<PathBuf> = thread::scope(|scope| {
+            let makers: Vec<_> = (0..4).map(|_| scope.spawn(program)).collect();
+            makers
+                .into_iter()
+                .map(|it| it.join().expect("it ends").expect("it is made"))
+                .collect()
+        });
+        let contents = fs::read_to_string(&all[0]).expect("it is there");
+        let _ = fs::remove_dir_all(all[0].with_file_name(""));
+        assert_eq!((contents, made_times.into_inner()), (text.clone(), 1));
+        assert!(all.iter().all(|it| *it == all[0]));
+    }
+}
