@@ -89,6 +89,26 @@ fn no_local_leaves_out_what_the_subscriber_publishes_itself() {
 }
 
 #[test]
+fn no_local_leaves_out_last_values_of_the_subscriber_itself() {
+    let mut world = World::new(2);
+    let names = (world.name_on(0, "own"), world.name_on(1, "other"));
+    let (own, other) = (world.connect(&names.0), world.connect(&names.1));
+    world.retain(own, "t/a", "own");
+    world.retain(own, "t/b", "own");
+    world.retain(other, "t/b", "other");
+    world.retain(other, "t/c", "other");
+    let no_local = SubscribeOptions {
+        no_local: true,
+        ..AT_LEAST_ONCE
+    };
+    // Homes of the addresses are on both shards. [MQTT-3.8.3-3]
+    world.subscribe_with(own, "t/+", no_local);
+    assert_eq!(world.texts(own), ["other", "other"]);
+    world.subscribe(own, "t/a", QoS::AtLeastOnce);
+    assert_eq!(world.texts(own), ["own"]);
+}
+
+#[test]
 fn retain_as_published_keeps_the_flag_and_its_absence_clears_it() {
     let mut world = World::new(2);
     let names = (world.name_on(0, "plain"), world.name_on(1, "flagged"));

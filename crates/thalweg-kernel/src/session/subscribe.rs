@@ -39,7 +39,7 @@ pub struct Wish<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastValueWish {
     Always,
-    /// With all that addresses keep beside them, oldest first.
+    /// With all that addresses keep beside them, oldest first, and what the session has published itself.
     AllKept,
     /// All that match, unless the subscription existed before.
     IfNew,

@@ -39,6 +39,8 @@ pub(crate) struct Scan {
     predicate: Option<Arc<Predicate>>,
     /// With what addresses keep beside them.
     wants_all: bool,
+    /// Without what the subscriber has published itself.
+    no_local: bool,
     /// Found and not yet sent.
     ready: VecDeque<Message>,
     /// The shards still to ask; the last one is being asked.
@@ -167,6 +169,7 @@ impl Kernel {
             id,
             predicate,
             wants_all: wish.last_values == LastValueWish::AllKept,
+            no_local: wish.no_local && wish.last_values != LastValueWish::AllKept,
             ready: VecDeque::new(),
             shards,
             cursor: ScanCursor::default(),
@@ -207,9 +210,13 @@ impl Kernel {
         fx: &mut E,
     ) -> Progress {
         let mut budget = 4;
+        let own = self.sessions.get(id).filter(|_| scan.no_local);
+        let own = own.map(|session| session.uid());
         loop {
             while let Some(message) = scan.ready.pop_front() {
-                if self.is_outdated(&message, scan.wants_all, now) {
+                if self.is_outdated(&message, scan.wants_all, now)
+                    || own == Some(message.publisher())
+                {
                     continue;
                 }
                 let is_wanted = |it: &Arc<Predicate>| {
