@@ -513,7 +513,8 @@ fn take_left(server: &Server) -> Left {
         let found = kernel.last_values_matching(&all, usize::MAX, now);
         for message in found {
             let details = message.properties().and_then(|it| it.details.as_ref());
-            if details.and_then(|it| it.app_id.as_deref()) == Some(LASTING) {
+            let publisher = details.and_then(|it| it.app_id.as_deref());
+            if publisher.is_some_and(|it| it.starts_with(LASTING)) {
                 let draft = Draft {
                     retain: RetainOp::Clear,
                     ..Draft::new(message.address(), b"", Reliability::AtLeastOnce)

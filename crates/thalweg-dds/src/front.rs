@@ -21,7 +21,8 @@ use thalweg_model::{Address, Details, Properties, Reliability, RetainOp, Span};
 const ANSWERS: u32 = 1;
 const ANSWERS_LINE: u16 = 1;
 
-/// The publisher that last values of lasting writers name ([`Details::app_id`]): by it they are found after a restart.
+/// What the publisher begins with that last values of lasting writers name ([`Details::app_id`]): by it they are found after a restart.
+/// Then comes the bridge that has read them.
 pub(crate) const LASTING: &str = "dds-lasting-writer";
 
 /// The broker's end of a stream.
@@ -30,6 +31,8 @@ pub struct DdsFront {
     user: Box<str>,
     /// Which bridge it is of, among those of one process.
     speaker: Box<str>,
+    /// The publisher that last values of lasting writers name.
+    lasting: Box<str>,
     /// Makes the session's name.
     nonce: u64,
     /// Bytes of the longest payload.
@@ -70,6 +73,7 @@ impl DdsFront {
         AnyFront::extension(DdsFront {
             user: user.into(),
             speaker: speaker.into(),
+            lasting: format!("{LASTING} {speaker}").into(),
             nonce,
             payload_max,
             counts,
@@ -199,7 +203,7 @@ impl DdsFront {
             correlation: (!sample.correlation.is_empty()).then(|| sample.correlation.into()),
             details: is_lasting.then(|| {
                 Box::new(Details {
-                    app_id: Some(LASTING.into()),
+                    app_id: Some(self.lasting.clone()),
                     keeps: sample.keeps,
                     source: (!sample.source.is_empty()).then(|| sample.source.into()),
                     ..Details::default()
@@ -232,8 +236,11 @@ impl DdsFront {
         let message = &delivered.message;
         let details = message.properties().and_then(|it| it.details.as_deref());
         let source = details.and_then(|it| it.source.as_deref());
-        if source.is_some() && message.retain() == RetainOp::None {
-            // Readers have heard it; it is told again to those who read one value.
+        // Readers have heard it; it is told again to those who read one value.
+        let is_told_again = source.is_some() && message.retain() == RetainOp::None;
+        // Late readers of its domain have it from its writer.
+        let is_own = details.and_then(|it| it.app_id.as_ref()) == Some(&self.lasting);
+        if is_told_again || is_own {
             if delivered.settles {
                 DdsFront::settle(delivered.tag, session, cx);
             }

@@ -1,10 +1,10 @@
 //! Several lasting writers of one topic: each holds its own samples, and what one held ends with it alone.
 
-use crate::peer::{Library, PATIENCE, Peer, Stage, next, subscribe, value_of};
+use crate::peer::{Library, PATIENCE, Peer, Stage, next, subscribe, tried, value_of};
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use thalweg_client::Message;
 use thalweg_client::blocking::{Client, Subscription};
+use thalweg_client::{Message, Options};
 
 const LASTING: [&str; 2] = ["reliable", "transient-local"];
 
@@ -142,6 +142,38 @@ fn a_late_reader_in_another_domain_gets_what_a_living_writer_holds() {
     let heard = json!({"topic": "rt/held", "value": text("of one")});
     assert_eq!(other.hears(), heard);
     assert_eq!(other.hears_soon(), None);
+}
+
+#[test]
+fn a_late_reader_in_the_same_domain_has_it_from_the_writer_alone() {
+    let Some(mut stage) = Stage::set(153, &[]) else {
+        return;
+    };
+    let mqtt = stage.mqtt();
+    let mut all = subscribe(&mqtt, "ros/#");
+    write(&mut stage, "one", "rt/held", "of one", &mut all);
+    let reader =
+        json!({"do": "read", "topic": "rt/held", "as": "late", "type": "Text", "qos": LASTING});
+    stage.peer.does(reader);
+    let said = |of: &str| json!({"topic": "late", "value": text(of)});
+    assert_eq!(stage.peer.hears(), said("of one"));
+    let publish = |of: &str| {
+        let payload = text(of).to_string();
+        mqtt.publish("ros/held", payload.as_bytes(), &Options::default())
+            .expect("published");
+    };
+    // Once the bridge serves it, what the bridge had to say of earlier comes before this.
+    let heard = tried("the bridge serves the reader", || {
+        publish("from here");
+        stage.peer.hears_soon()
+    });
+    assert_eq!(heard, said("from here"));
+    publish("at last");
+    tried("the reader hears what comes last", || {
+        let heard = stage.peer.hears();
+        assert_ne!(heard, said("of one"));
+        (heard == said("at last")).then_some(())
+    });
 }
 
 #[test]
