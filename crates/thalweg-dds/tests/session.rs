@@ -34,7 +34,7 @@ impl Stage {
         let read = Config::from_text(None, std::iter::empty(), &sets);
         let server = Server::start(read.expect("the settings are right").0).expect("it starts");
         let counts = Arc::<Counts>::default();
-        let stream = opened(&server, &counts);
+        let stream = opened(&server, &counts, 0);
         Stage {
             server,
             counts,
@@ -74,8 +74,10 @@ impl Stage {
     }
 }
 
-fn opened(server: &Server, counts: &Arc<Counts>) -> UnixStream {
-    let front = |nonce| DdsFront::at_stream("dds", "dds 0", PAYLOAD_MAX, nonce, counts.clone());
+/// The broker's end is that of the bridge into this domain.
+fn opened(server: &Server, counts: &Arc<Counts>, domain: u32) -> UnixStream {
+    let speaker = format!("dds {domain}");
+    let front = |nonce| DdsFront::at_stream("dds", &speaker, PAYLOAD_MAX, nonce, counts.clone());
     let stream = server.streams().open("dds", front).expect("it opens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream
@@ -155,7 +157,7 @@ fn what_waits_for_a_session_comes_however_much_it_is() {
     // that fits into the stream.
     let payloads: Vec<String> = (0..10_000).map(|number| number.to_string()).collect();
     let samples: Vec<ToBroker<'_>> = payloads.iter().map(|it| sample(it.as_bytes())).collect();
-    let mut other = opened(&stage.server, &stage.counts);
+    let mut other = opened(&stage.server, &stage.counts, 0);
     say(&mut other, &samples);
     for payload in payloads {
         assert_eq!(stage.hears(), payload);
@@ -194,9 +196,9 @@ fn who_follows_an_address_is_told_which_source_ends_and_nothing_twice() {
         },
     ]);
     assert_eq!(stage.hears(), "here");
-    let mut near = opened(&stage.server, &stage.counts);
+    let mut far = opened(&stage.server, &stage.counts, 1);
     say(
-        &mut near,
+        &mut far,
         &[
             said("one", Retain::Lasting, b"1"),
             said("two", Retain::Lasting, b"2"),

@@ -334,9 +334,9 @@ fn a_restarted_broker_has_what_the_lasting_writers_hold_that_are_left() {
     told(&mut stage.peer, "goes", "goes", &mut all);
     let of_two = told(&mut two, "two", "of two", &mut all);
     // What is no writer's stays, whichever writers are below.
-    let kept = thalweg_client::Options {
+    let kept = Options {
         retain: thalweg_client::Retain::Set,
-        ..thalweg_client::Options::default()
+        ..Options::default()
     };
     let payload = text("of MQTT").to_string();
     mqtt.publish("ros/tf_static/mqtt", payload.as_bytes(), &kept)
