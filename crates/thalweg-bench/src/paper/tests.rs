@@ -113,28 +113,35 @@ pub(super) fn folder(name: &str, study: Study, spoil: impl Fn(usize, &mut Row)) 
 }
 
 #[test]
-fn every_study_has_a_page_that_needs_nothing_else() {
+fn every_study_has_a_page_that_needs_nothing_else_and_drawings_that_name_their_axes() {
     for study in Study::ALL {
+        // Written once for both: it is much.
         let folder = folder(study.name(), study, |_, _| {});
-        let found = render(&folder).expect("it can be rendered");
-        let html = fs::read_to_string(folder.join("report.html")).expect("there is a page");
-        for word in ["<script", "http://", "https://", "src=", "NaN", "url("] {
-            assert!(!html.contains(word), "{}: {word}", study.name());
-        }
-        assert!(html.matches("<svg").count() >= 3, "{}", study.name());
-        for file in ["summary.md", "junit.xml", "shapes.json"] {
-            assert!(folder.join(file).exists(), "{file}");
-        }
-        let tables = fs::read_dir(folder.join("figures"))
-            .expect("there are tables")
-            .count();
-        assert!(
-            tables >= html.matches("<svg").count(),
-            "each drawing has its table"
-        );
-        assert!(found.summary.contains("| S"), "{}", found.summary);
+        assert_page(study, &folder);
+        let part = Part::read(&folder).expect("it is there");
+        part.figures.iter().for_each(assert_axes);
         let _ = fs::remove_dir_all(&folder);
     }
+}
+
+fn assert_page(study: Study, folder: &Path) {
+    let found = render(folder).expect("it can be rendered");
+    let html = fs::read_to_string(folder.join("report.html")).expect("there is a page");
+    for word in ["<script", "http://", "https://", "src=", "NaN", "url("] {
+        assert!(!html.contains(word), "{}: {word}", study.name());
+    }
+    assert!(html.matches("<svg").count() >= 3, "{}", study.name());
+    for file in ["summary.md", "junit.xml", "shapes.json"] {
+        assert!(folder.join(file).exists(), "{file}");
+    }
+    let tables = fs::read_dir(folder.join("figures"))
+        .expect("there are tables")
+        .count();
+    assert!(
+        tables >= html.matches("<svg").count(),
+        "each drawing has its table"
+    );
+    assert!(found.summary.contains("| S"), "{}", found.summary);
 }
 
 /// What stands beside an axis that counts, or has names.
@@ -157,61 +164,51 @@ const UNITS: [&str; 9] = [
     "us/message",
 ];
 
-#[test]
-fn every_axis_has_a_name_with_its_unit_and_no_word_leaves_its_drawing() {
-    for study in Study::ALL {
-        let folder = folder(&format!("axes-{}", study.name()), study, |_, _| {});
-        let part = Part::read(&folder).expect("it is there");
-        for figure in &part.figures {
-            let Some(svg) = figure.drawing.svg() else {
-                continue;
-            };
-            let texts: Vec<&str> = svg
-                .split("<text ")
-                .skip(1)
-                .filter_map(|it| it.split("</text>").next())
-                .collect();
-            let names: Vec<&str> = texts
-                .iter()
-                .filter(|it| it.starts_with("class=\"name\""))
-                .filter_map(|it| it.split('>').nth(1))
-                .collect();
-            assert_eq!(names.len(), 2, "{}", figure.file);
-            for name in names {
-                let is_named =
-                    UNITS.iter().any(|unit| name.contains(unit)) || WITHOUT_UNIT.contains(&name);
-                assert!(
-                    is_named || name == "Ethernet bytes / payload bytes",
-                    "{}: an axis is called {name:?}",
-                    figure.file
-                );
-            }
-            for text in texts {
-                let Some((at, words)) = text.split_once('>') else {
-                    continue;
-                };
-                let number =
-                    |key: &str| at.split_once(key)?.1.split('"').next()?.parse::<f64>().ok();
-                let Some(x) =
-                    number(" x=\"").or_else(|| number("x=\"").filter(|_| at.starts_with("x=\"")))
-                else {
-                    continue;
-                };
-                let wide = chart::small_width(words);
-                let from = match () {
-                    () if at.contains("\"end\"") => x - wide,
-                    () if at.contains("\"middle\"") => x - wide / 2.0,
-                    () => x,
-                };
-                // Widths are reckoned, and generously.
-                assert!(
-                    from > -6.0 && from + wide < chart::WIDTH + 6.0,
-                    "{}: {words:?} leaves the drawing",
-                    figure.file
-                );
-            }
-        }
-        let _ = fs::remove_dir_all(&folder);
+/// Each axis has a name with its unit, and no word leaves the drawing.
+fn assert_axes(figure: &Figure) {
+    let Some(svg) = figure.drawing.svg() else {
+        return;
+    };
+    let texts: Vec<&str> = svg
+        .split("<text ")
+        .skip(1)
+        .filter_map(|it| it.split("</text>").next())
+        .collect();
+    let names: Vec<&str> = texts
+        .iter()
+        .filter(|it| it.starts_with("class=\"name\""))
+        .filter_map(|it| it.split('>').nth(1))
+        .collect();
+    assert_eq!(names.len(), 2, "{}", figure.file);
+    for name in names {
+        let is_named = UNITS.iter().any(|unit| name.contains(unit)) || WITHOUT_UNIT.contains(&name);
+        assert!(
+            is_named || name == "Ethernet bytes / payload bytes",
+            "{}: an axis is called {name:?}",
+            figure.file
+        );
+    }
+    for text in texts {
+        let Some((at, words)) = text.split_once('>') else {
+            continue;
+        };
+        let number = |key: &str| at.split_once(key)?.1.split('"').next()?.parse::<f64>().ok();
+        let Some(x) = number(" x=\"").or_else(|| number("x=\"").filter(|_| at.starts_with("x=\"")))
+        else {
+            continue;
+        };
+        let wide = chart::small_width(words);
+        let from = match () {
+            () if at.contains("\"end\"") => x - wide,
+            () if at.contains("\"middle\"") => x - wide / 2.0,
+            () => x,
+        };
+        // Widths are reckoned, and generously.
+        assert!(
+            from > -6.0 && from + wide < chart::WIDTH + 6.0,
+            "{}: {words:?} leaves the drawing",
+            figure.file
+        );
     }
 }
 
