@@ -67,18 +67,24 @@ pub fn run() -> Option<ExitCode> {
     Some(ExitCode::from(code.map_or(1, |code| code as u8)))
 }
 
-/// What is said to the compiler beside the words of cargo.
-fn more(words: &[String]) -> Option<String> {
+/// What is said to the compiler beside the words of cargo. In one unit a library is optimised with an eighth less work; the
+/// other core has other crates.
+fn more(words: &[String]) -> Vec<String> {
     let is_one = |name: &[String]| name[0] == "--crate-name" && OPTIMISED.contains(&&*name[1]);
     let is_library = !words.iter().any(|word| word == "--test");
-    (is_library && words.windows(2).any(is_one)).then(|| "-Copt-level=1".to_owned())
+    match is_library && words.windows(2).any(is_one) {
+        true => ["-Copt-level=1", "-Ccodegen-units=1"]
+            .map(str::to_owned)
+            .into(),
+        false => Vec::new(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn more_to(line: &str) -> Option<String> {
+    fn more_to(line: &str) -> Vec<String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         more(&words)
     }
@@ -87,11 +93,11 @@ mod tests {
     fn libraries_are_optimised_and_their_tests_are_not() {
         let library =
             "rustc --crate-name thalweg_kernel --edition=2024 src/lib.rs --crate-type lib";
-        assert_eq!(more_to(library).as_deref(), Some("-Copt-level=1"));
+        assert_eq!(more_to(library), ["-Copt-level=1", "-Ccodegen-units=1"]);
         let tests = "rustc --crate-name thalweg_kernel --edition=2024 src/lib.rs --test";
-        assert_eq!(more_to(tests), None);
+        assert!(more_to(tests).is_empty());
         let other = "rustc --crate-name thalweg_bench src/lib.rs --crate-type lib";
-        assert_eq!(more_to(other), None);
-        assert_eq!(more_to("rustc -vV"), None);
+        assert!(more_to(other).is_empty());
+        assert!(more_to("rustc -vV").is_empty());
     }
 }
