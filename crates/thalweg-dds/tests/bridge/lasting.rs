@@ -146,7 +146,7 @@ fn a_late_reader_in_another_domain_gets_what_a_living_writer_holds() {
 
 #[test]
 fn a_late_reader_in_the_same_domain_has_it_from_the_writer_alone() {
-    let Some(mut stage) = Stage::set(153, &[]) else {
+    let Some(mut stage) = Stage::set(154, &[]) else {
         return;
     };
     let mqtt = stage.mqtt();
