@@ -335,14 +335,11 @@ impl Turns {
         debug!(
             "a connection from {network:?} makes room for another: its listener has limits.handshakes_max of them"
         );
+        // Free at once, wherever the connection is: it is not found again.
+        self.places.lock().leave(&place);
         match holder {
-            Holder::Lobby(key) => {
-                self.take_out(key);
-            }
-            Holder::Shard(serial) => {
-                self.places.lock().leave(&place);
-                self.deliver.make_room(serial);
-            }
+            Holder::Lobby(key) => drop(self.take_out(key)),
+            Holder::Shard(serial) => self.deliver.make_room(serial),
         }
     }
 
