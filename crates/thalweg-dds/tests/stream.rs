@@ -20,14 +20,14 @@ const ROUNDS_MAX: usize = 3000;
 const MOMENT: Duration = Duration::from_millis(10);
 
 fn until(mut is_so: impl FnMut() -> bool) {
-    let mut is_so_now = |_: &usize| {
+    let is_so_now = |_| {
         let is_so = is_so();
         if !is_so {
             std::thread::sleep(MOMENT);
         }
         is_so
     };
-    assert!((0..ROUNDS_MAX).any(|round| is_so_now(&round)), "never");
+    assert!((0..ROUNDS_MAX).any(is_so_now), "never");
 }
 
 /// The broker's end of streams, of which the bridge has one at a time.
